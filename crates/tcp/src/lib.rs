@@ -1,0 +1,4 @@
+//! The TCP state machine (RFC 9293)
+
+pub mod isn;
+pub mod rtt;
