@@ -2,3 +2,4 @@
 
 pub mod isn;
 pub mod rtt;
+pub mod assembler;
