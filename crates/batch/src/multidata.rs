@@ -1,0 +1,433 @@
+//! The transmit batch (seed 000, section 4).
+//!
+//! A Multidata is filled from the transport down: [`Multidata::push_packet`] opens a packet with
+//! its transport header, [`Multidata::append_span`] gives it payload, and each lower layer grows
+//! the header to the front with [`Multidata::prepend`]. At the device every packet is
+//! `header bytes ++ payload spans`, complete and real.
+//!
+//! What always holds:
+//! * a packet's header lies in its own slot of the header block, slot `i` for packet `i`;
+//! * a span lies within its block; spans of a packet are contiguous in the span list;
+//! * packets of one run (equal [`Attributes::run`], neighbours in the batch) are consecutive
+//!   segments of one flow, all of the payload length of the first but the last, which may be
+//!   shorter, with headers that differ only as a segmentation engine would make them differ.
+//!   Whoever assigns a run number vouches for it;
+//! * after [`Multidata::clear`] no block is held and no memory is given back, so a batch is reused
+//!   without allocation.
+
+use crate::block::Block;
+use core::ops::Range;
+
+/// How a header slot is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderLayout {
+    /// Bytes from one packet's slot to the next.
+    pub stride_bytes: u16,
+    /// Where the transport header begins in its slot: the room for lower headers in front of it.
+    pub headroom_bytes: u16,
+}
+
+impl Default for HeaderLayout {
+    /// 80 bytes in front (Ethernet with two tags and IPv6 take 62), 60 of the largest TCP header
+    /// behind, in three cache lines, so that a usual header touches two.
+    fn default() -> Self {
+        Self { stride_bytes: 192, headroom_bytes: 80 }
+    }
+}
+
+/// How large a batch may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Packets.
+    pub packets: usize,
+    /// Payload blocks referenced.
+    pub blocks: usize,
+    /// Payload bytes, over all packets.
+    pub payload_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { packets: 64, blocks: 64, payload_bytes: 1 << 20 }
+    }
+}
+
+/// What is known of a packet's transport checksum. Offsets count from the transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// The packet is complete as it is.
+    #[default]
+    Complete,
+    /// The field at `offset` is zero: the network layer, which knows the pseudo-header, fills it.
+    Missing {
+        /// Bytes from the start of the transport header to the checksum field.
+        offset: u8,
+    },
+    /// The field at `offset` holds the pseudo-header's sum and the device completes it.
+    Partial {
+        /// Bytes from the start of the transport header to the checksum field.
+        offset: u8,
+    },
+}
+
+/// What the layers tell each other of a packet: small, fixed, protocol-independent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Who built the packet and wants to hear that it was taken. Opaque below its maker.
+    pub owner: u32,
+    /// The route (and so the neighbour) the packet takes. Opaque above the network layer.
+    pub route: u32,
+    /// Neighbouring packets with an equal number form a run; see the module's invariants.
+    pub run: u32,
+    /// State of the transport checksum.
+    pub checksum: Checksum,
+}
+
+/// Part of a payload block, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    /// Index into the batch's blocks.
+    block: u32,
+    /// Where the part begins in the block.
+    offset: u32,
+    /// Its length.
+    len: u32,
+}
+
+/// A packet's descriptor.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    header_start: u16,
+    header_end: u16,
+    network_start: u16,
+    transport_start: u16,
+    span_first: u32,
+    span_count: u32,
+    payload_len: u32,
+    attributes: Attributes,
+}
+
+/// The transmit batch. See the module documentation.
+#[derive(Debug)]
+pub struct Multidata {
+    layout: HeaderLayout,
+    limits: Limits,
+    headers: Vec<u8>,
+    packets: Vec<Packet>,
+    spans: Vec<Span>,
+    blocks: Vec<Block>,
+    payload_bytes: usize,
+    run_next: u32,
+}
+
+impl Default for Multidata {
+    fn default() -> Self {
+        Self::new(HeaderLayout::default(), Limits::default())
+    }
+}
+
+impl Multidata {
+    /// An empty batch with memory for `limits.packets` headers.
+    #[must_use]
+    pub fn new(layout: HeaderLayout, limits: Limits) -> Self {
+        Self {
+            layout,
+            limits,
+            headers: vec![0; layout.stride_bytes as usize * limits.packets],
+            packets: Vec::with_capacity(limits.packets),
+            spans: Vec::with_capacity(2 * limits.packets),
+            blocks: Vec::with_capacity(limits.blocks),
+            payload_bytes: 0,
+            run_next: 0,
+        }
+    }
+
+    /// How large the batch may grow.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Changes how large the batch may grow; it holds for packets pushed from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        let wanted = self.layout.stride_bytes as usize * limits.packets;
+        if self.headers.len() < wanted {
+            self.headers.resize(wanted, 0);
+        }
+    }
+
+    /// Empties the batch and lets go of all blocks; keeps its memory.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.spans.clear();
+        self.blocks.clear();
+        self.payload_bytes = 0;
+        self.run_next = 0;
+    }
+
+    /// How many packets the batch holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether the batch holds no packet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// How many packets may still be pushed; blocks and bytes may set an earlier end.
+    #[must_use]
+    pub fn room_packets(&self) -> usize {
+        self.limits.packets.saturating_sub(self.packets.len())
+    }
+
+    /// How many payload bytes may still be appended.
+    #[must_use]
+    pub fn room_bytes(&self) -> usize {
+        self.limits.payload_bytes.saturating_sub(self.payload_bytes)
+    }
+
+    /// Payload bytes of all packets.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.payload_bytes
+    }
+
+    /// A run number that no packet of this batch has yet.
+    pub fn next_run(&mut self) -> u32 {
+        self.run_next += 1;
+        self.run_next
+    }
+
+    /// Opens a packet with a transport header of `len` bytes and returns that header to be
+    /// written; its bytes are those of an earlier packet. `None` where the batch is full or the
+    /// header does not fit behind the headroom.
+    pub fn push_packet(&mut self, len: usize, attributes: Attributes) -> Option<&mut [u8]> {
+        let start = self.layout.headroom_bytes;
+        let end = start as usize + len;
+        if self.packets.len() >= self.limits.packets || end > self.layout.stride_bytes as usize {
+            return None;
+        }
+        let slot = self.packets.len() * self.layout.stride_bytes as usize;
+        self.packets.push(Packet {
+            header_start: start,
+            header_end: end as u16,
+            network_start: start,
+            transport_start: start,
+            span_first: self.spans.len() as u32,
+            span_count: 0,
+            payload_len: 0,
+            attributes,
+        });
+        self.headers.get_mut(slot + start as usize..slot + end)
+    }
+
+    /// Appends `len` bytes of `block` from `offset` to the payload of the packet pushed last.
+    /// Says whether there was room for them in the batch; where not, nothing has changed.
+    #[must_use]
+    pub fn append_span(&mut self, block: &Block, offset: usize, len: usize) -> bool {
+        let (Some(packet), Some(end)) = (self.packets.last_mut(), offset.checked_add(len)) else {
+            return false;
+        };
+        if len == 0 {
+            return true;
+        }
+        if end > block.len() || len > self.limits.payload_bytes.saturating_sub(self.payload_bytes) {
+            return false;
+        }
+        if !self.blocks.last().is_some_and(|last| last.is_same(block)) {
+            if self.blocks.len() >= self.limits.blocks {
+                return false;
+            }
+            self.blocks.push(block.clone());
+        }
+        let index = self.blocks.len() as u32 - 1;
+        self.spans.push(Span { block: index, offset: offset as u32, len: len as u32 });
+        packet.span_count += 1;
+        packet.payload_len += len as u32;
+        self.payload_bytes += len;
+        true
+    }
+
+    /// Forgets all packets from index `len` on: what was built and not taken is built afresh.
+    pub fn truncate(&mut self, len: usize) {
+        let Some(first) = self.packets.get(len) else { return };
+        let forgotten = &self.packets[len..];
+        self.payload_bytes -=
+            forgotten.iter().map(|packet| packet.payload_len as usize).sum::<usize>();
+        self.spans.truncate(first.span_first as usize);
+        self.packets.truncate(len);
+        let blocks = self.spans.last().map_or(0, |span| span.block as usize + 1);
+        self.blocks.truncate(blocks);
+    }
+
+    /// Grows the header of packet `index` by `len` bytes to the front and returns them to be
+    /// written. `None` where there is no such packet or no room.
+    pub fn prepend(&mut self, index: usize, len: usize) -> Option<&mut [u8]> {
+        let packet = self.packets.get_mut(index)?;
+        let end = packet.header_start as usize;
+        packet.header_start = end.checked_sub(len)? as u16;
+        let slot = index * self.layout.stride_bytes as usize;
+        self.headers.get_mut(slot + end - len..slot + end)
+    }
+
+    /// Like [`Multidata::prepend`], for the network header: its start is remembered, and the
+    /// result covers it and the transport header behind it, with the payload beside them, so that
+    /// a checksum over all of it can be filled in.
+    pub fn prepend_network(
+        &mut self,
+        index: usize,
+        len: usize,
+    ) -> Option<(&mut [u8], Payload<'_>)> {
+        let packet = self.packets.get_mut(index)?;
+        packet.header_start = packet.header_start.checked_sub(u16::try_from(len).ok()?)?;
+        packet.network_start = packet.header_start;
+        let slot = index * self.layout.stride_bytes as usize;
+        let range = slot + packet.header_start as usize..slot + packet.header_end as usize;
+        let payload = payload(&self.spans, &self.blocks, packet);
+        Some((self.headers.get_mut(range)?, payload))
+    }
+
+    /// Sets what is known of the transport checksum of packet `index`.
+    pub fn set_checksum(&mut self, index: usize, checksum: Checksum) {
+        if let Some(packet) = self.packets.get_mut(index) {
+            packet.attributes.checksum = checksum;
+        }
+    }
+
+    /// The attributes of packet `index`.
+    #[must_use]
+    pub fn attributes(&self, index: usize) -> Option<Attributes> {
+        self.packets.get(index).map(|packet| packet.attributes)
+    }
+
+    /// Packet `index`, complete.
+    #[must_use]
+    pub fn packet(&self, index: usize) -> Option<PacketView<'_>> {
+        let packet = self.packets.get(index)?;
+        let slot = index * self.layout.stride_bytes as usize;
+        let slot = self.headers.get(slot..slot + self.layout.stride_bytes as usize)?;
+        Some(PacketView { packet, slot, spans: &self.spans, blocks: &self.blocks })
+    }
+
+    /// All packets in order.
+    pub fn packets(&self) -> impl Iterator<Item = PacketView<'_>> {
+        (0..self.len()).filter_map(|index| self.packet(index))
+    }
+
+    /// The index ranges of the runs from packet `first` on; a packet that belongs to none is a run
+    /// of one.
+    pub fn runs(&self, first: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut start = first;
+        core::iter::from_fn(move || {
+            let head = self.packets.get(start)?.attributes;
+            let same = |packet: &&Packet| {
+                packet.attributes.run == head.run && packet.attributes.owner == head.owner
+            };
+            let count = match head.run {
+                0 => 1,
+                _ => self.packets[start..].iter().take_while(same).count(),
+            };
+            let range = start..start + count;
+            start = range.end;
+            Some(range)
+        })
+    }
+}
+
+/// One packet of a batch, as the device sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketView<'a> {
+    packet: &'a Packet,
+    slot: &'a [u8],
+    spans: &'a [Span],
+    blocks: &'a [Block],
+}
+
+impl<'a> PacketView<'a> {
+    /// All headers, lowest first.
+    #[must_use]
+    pub fn header(&self) -> &'a [u8] {
+        &self.slot[self.packet.header_start as usize..self.packet.header_end as usize]
+    }
+
+    /// Length of what lies in front of the network header (the link header), in bytes.
+    #[must_use]
+    pub fn link_header_len(&self) -> usize {
+        (self.packet.network_start - self.packet.header_start) as usize
+    }
+
+    /// Bytes from the first header byte to the transport header.
+    #[must_use]
+    pub fn transport_offset(&self) -> usize {
+        (self.packet.transport_start - self.packet.header_start) as usize
+    }
+
+    /// The payload, piece by piece.
+    #[must_use]
+    pub fn payload(&self) -> Payload<'a> {
+        payload(self.spans, self.blocks, self.packet)
+    }
+
+    /// Payload length in bytes.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.packet.payload_len as usize
+    }
+
+    /// Length of the whole packet in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.header().len() + self.payload_len()
+    }
+
+    /// Whether the packet has neither header nor payload.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the layers said of the packet.
+    #[must_use]
+    pub fn attributes(&self) -> Attributes {
+        self.packet.attributes
+    }
+
+    /// Copies the whole packet to the front of `out` and says how long it is; `None` where `out`
+    /// is too short.
+    pub fn copy_to(&self, out: &mut [u8]) -> Option<usize> {
+        let (mut at, len) = (self.header().len(), self.len());
+        let out = out.get_mut(..len)?;
+        out[..at].copy_from_slice(self.header());
+        for piece in self.payload() {
+            out[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        Some(len)
+    }
+}
+
+/// The payload of a packet, piece by piece.
+#[derive(Clone, Debug)]
+pub struct Payload<'a> {
+    spans: core::slice::Iter<'a, Span>,
+    blocks: &'a [Block],
+}
+
+impl<'a> Iterator for Payload<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let span = self.spans.next()?;
+        let start = span.offset as usize;
+        self.blocks.get(span.block as usize)?.bytes().get(start..start + span.len as usize)
+    }
+}
+
+fn payload<'a>(spans: &'a [Span], blocks: &'a [Block], packet: &Packet) -> Payload<'a> {
+    let first = packet.span_first as usize;
+    Payload { spans: spans[first..first + packet.span_count as usize].iter(), blocks }
+}

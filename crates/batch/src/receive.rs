@@ -1,0 +1,164 @@
+//! The receive batch: frames in the blocks the device filled.
+//!
+//! The mirror image of a [`Multidata`](crate::Multidata): blocks by reference, one descriptor per
+//! frame, offsets instead of pointers. A frame lies contiguous in one block, as a device writes it;
+//! payload leaves the batch as [`Chunk`]s of that block. A block that holds few bytes of frames is
+//! called *sparse*: keeping it for its payload would pin far more memory than the payload is long,
+//! so who keeps payload of a sparse block copies it (the copybreak of other stacks).
+
+use crate::block::{Block, Chunk};
+use core::ops::Range;
+
+/// What the device knows of a frame's transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReceivedChecksum {
+    /// Nothing: it must be verified.
+    #[default]
+    Unverified,
+    /// The device verified it, or the frame never left memory that guards it.
+    Verified,
+    /// The sender left it to be completed by hardware and no hardware came: the payload is as the
+    /// sender wrote it, the field holds only the pseudo-header's sum.
+    Partial,
+}
+
+/// A super-frame: several segments of one flow that the device handed up as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segmented {
+    /// Payload bytes of each segment but the last, which may be shorter.
+    pub segment_len: u16,
+}
+
+/// A frame's descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Index into the batch's blocks.
+    pub block: u32,
+    /// Where the frame begins in the block, in bytes.
+    pub offset: u32,
+    /// Its length in bytes.
+    pub len: u32,
+    /// State of the transport checksum.
+    pub checksum: ReceivedChecksum,
+    /// Set where the frame stands for several segments.
+    pub segmented: Option<Segmented>,
+}
+
+/// Frames that came up in one call.
+#[derive(Debug, Default)]
+pub struct ReceiveBatch {
+    blocks: Vec<(Block, usize)>,
+    frames: Vec<Frame>,
+}
+
+impl ReceiveBatch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Empties the batch; its blocks go back where they came from unless somebody kept a part.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.blocks.clear();
+    }
+
+    /// How many frames the batch holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether the batch holds no frame.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Adds a filled block and returns its index for the frames in it.
+    pub fn add_block(&mut self, block: Block) -> u32 {
+        self.blocks.push((block, 0));
+        self.blocks.len() as u32 - 1
+    }
+
+    /// Adds a frame. One that does not lie within its block is refused.
+    #[must_use]
+    pub fn push_frame(&mut self, frame: Frame) -> bool {
+        let Some((block, used)) = self.blocks.get_mut(frame.block as usize) else { return false };
+        if frame.offset as usize + frame.len as usize > block.len() {
+            return false;
+        }
+        *used += frame.len as usize;
+        self.frames.push(frame);
+        true
+    }
+
+    /// The descriptor of frame `index`.
+    #[must_use]
+    pub fn frame(&self, index: usize) -> Option<Frame> {
+        self.frames.get(index).copied()
+    }
+
+    /// The bytes of frame `index`; empty where there is no such frame.
+    #[must_use]
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        let Some(frame) = self.frames.get(index) else { return &[] };
+        let start = frame.offset as usize;
+        self.blocks
+            .get(frame.block as usize)
+            .and_then(|(block, _)| block.bytes().get(start..start + frame.len as usize))
+            .unwrap_or(&[])
+    }
+
+    /// The bytes `range` of frame `index` as a part of their block; cut to the frame.
+    #[must_use]
+    pub fn chunk(&self, index: usize, range: Range<usize>) -> Option<Chunk> {
+        let frame = self.frames.get(index)?;
+        let (block, _) = self.blocks.get(frame.block as usize)?;
+        let end = range.end.min(frame.len as usize);
+        let start = frame.offset as usize + range.start.min(end);
+        Some(Chunk::new(block.clone(), start..frame.offset as usize + end))
+    }
+
+    /// Whether the block of frame `index` holds frames in less than a quarter of its bytes.
+    #[must_use]
+    pub fn is_sparse(&self, index: usize) -> bool {
+        let block = self.frames.get(index).and_then(|frame| self.blocks.get(frame.block as usize));
+        block.is_some_and(|(block, used)| used * 4 < block.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn frame(offset: u32, len: u32) -> Frame {
+        Frame { block: 0, offset, len, checksum: ReceivedChecksum::Unverified, segmented: None }
+    }
+
+    #[test]
+    fn frames_and_their_parts_lie_in_the_block() {
+        let mut batch = ReceiveBatch::new();
+        batch.add_block(Block::from(Bytes::from_static(b"..headpayload....")));
+        assert!(batch.push_frame(frame(2, 11)));
+        assert!(!batch.push_frame(frame(10, 8)), "exceeds the block");
+        assert_eq!(batch.bytes(0), b"headpayload");
+        assert_eq!(batch.chunk(0, 4..99).expect("a frame").bytes(), b"payload");
+        assert!(batch.chunk(1, 0..1).is_none());
+        assert!(!batch.is_sparse(0));
+        batch.clear();
+        assert!(batch.is_empty() && batch.bytes(0).is_empty());
+    }
+
+    #[test]
+    fn a_block_with_few_bytes_of_frames_is_sparse() {
+        let mut batch = ReceiveBatch::new();
+        batch.add_block(Block::from(Bytes::from(vec![0; 400])));
+        assert!(batch.push_frame(frame(0, 99)));
+        assert!(batch.is_sparse(0));
+        assert!(batch.push_frame(frame(99, 1)));
+        assert!(!batch.is_sparse(0));
+    }
+}

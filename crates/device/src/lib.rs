@@ -1,0 +1,21 @@
+//! The Device and Queue contract.
+//!
+//! A [`Device`] is what an interface stands on; a [`Queue`] is one of its transmit and receive
+//! pairs, owned by one shard. A queue takes a [`Multidata`] in one call and hands frames up in a
+//! [`ReceiveBatch`]; it says beforehand how much it can take ([`Queue::room`]) and afterwards how
+//! much it took and why it stopped ([`Transmitted`]). What was not taken was not consumed: the
+//! caller forgets it and builds it afresh.
+//!
+//! Capabilities are found when the device is opened and can be taken back while it runs
+//! ([`Stop::Revoked`]); whoever drives the queue then asks for [`Queue::capabilities`] again.
+//!
+//! Waiting is a contract of its own ([`Waiter`]), because the thread that waits for a device does
+//! not own its queue meanwhile.
+
+mod capabilities;
+mod queue;
+
+pub use capabilities::{Capabilities, HardwareAddress, Medium, Segmentation, TransmitMode};
+pub use queue::{
+    Device, DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter,
+};

@@ -1,0 +1,160 @@
+//! The contract of a device queue.
+
+use crate::{Capabilities, TransmitMode};
+use batch::{BlockPool, Multidata, ReceiveBatch};
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+/// What a device can take now without dropping any of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Packets.
+    pub packets: usize,
+    /// Bytes, headers included.
+    pub bytes: usize,
+}
+
+impl Room {
+    /// For devices that take whatever comes and say so afterwards.
+    pub const UNBOUNDED: Self = Self { packets: usize::MAX, bytes: usize::MAX };
+}
+
+/// What became of a batch: the first `taken` packets are the device's, the rest never left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmitted {
+    /// Packets taken, from the front.
+    pub taken: usize,
+    /// Why the device stopped there; `None` when it took all.
+    pub stopped: Option<Stop>,
+}
+
+/// Why a device stopped before the end of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// No room now; try again when the waiter says so or after the next receive.
+    Full,
+    /// A capability was taken back; ask for the capabilities again and build the rest afresh.
+    Revoked,
+    /// This one packet, the first not taken, can never be sent (too long, malformed for this
+    /// device): it must be dropped and counted.
+    Refused,
+    /// The device is gone or failed.
+    Failed(DeviceError),
+}
+
+/// What a receive call brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Frames added to the batch.
+    pub frames: usize,
+    /// The device may have more; it stopped because the batch was full.
+    pub more: bool,
+    /// The device is gone or failed; what was received before is in the batch.
+    pub failed: Option<DeviceError>,
+}
+
+/// A device failed: what was attempted and what the system said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceError {
+    /// A sentence: what failed, why, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+counters::counters! {
+    /// What a device queue did.
+    pub struct DeviceCounters {
+        /// Transmit calls that found a batch.
+        transmit_batches,
+        /// Packets taken.
+        transmit_packets,
+        /// Bytes taken, link headers included.
+        transmit_bytes,
+        /// Frames handed to the medium: fewer than packets where runs were merged.
+        transmit_frames,
+        /// System calls made to transmit.
+        transmit_syscalls,
+        /// Transmit calls that ended with `Full`.
+        transmit_full,
+        /// Receive calls that brought at least one frame.
+        receive_batches,
+        /// Frames received.
+        receive_frames,
+        /// Bytes received, link headers included.
+        receive_bytes,
+        /// System calls made to receive.
+        receive_syscalls,
+        /// System calls made to wait.
+        wait_syscalls,
+        /// Capabilities that were taken back.
+        capabilities_revoked,
+    }
+}
+
+/// Waits for a device without owning its queue. Shared between threads.
+pub trait Waiter: Send + Sync {
+    /// Returns when a frame can be received, when [`Waiter::wake`] was called (also before the
+    /// call), or after `timeout`; may return early for no reason.
+    fn wait(&self, timeout: Option<Duration>);
+
+    /// Makes the current or the next [`Waiter::wait`] return at once.
+    fn wake(&self);
+}
+
+/// One transmit and receive pair of a device; owned by one shard.
+pub trait Queue: Send {
+    /// What the device can do now.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Selects how batches reach the device.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where the device cannot do it; the old mode stays.
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError>;
+
+    /// What the device can take now without dropping any of it.
+    fn room(&self) -> Room;
+
+    /// Offers the packets of `batch`, complete with link headers, in order.
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted;
+
+    /// Adds at most `frames_max` received frames to `batch`; never blocks.
+    fn receive(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> Received;
+
+    /// Takes back what the device is done with (descriptors, buffers in flight).
+    fn reclaim(&mut self) {}
+
+    /// How to wait for this queue.
+    fn waiter(&self) -> Arc<dyn Waiter>;
+
+    /// What the queue did so far.
+    fn counters(&self) -> DeviceCounters;
+}
+
+/// What an interface stands on.
+pub trait Device {
+    /// Its queue pairs.
+    type Queue: Queue;
+
+    /// What the device can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Opens queue `index`, counted from zero.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where there is no such queue or it is taken.
+    fn queue(&mut self, index: usize) -> Result<Self::Queue, DeviceError>;
+}

@@ -1,0 +1,98 @@
+//! A point in time that is always an argument, never read from a clock.
+//!
+//! The core of the stack (everything up to `stack`) is sans-IO: whoever drives it says what time
+//! it is. In production that is the monotonic clock, in the simulation a counter. [`Instant`]
+//! is therefore a number of nanoseconds since an origin that only its maker knows.
+
+use core::ops::{Add, AddAssign, Sub};
+pub use core::time::Duration;
+
+/// Nanoseconds since an arbitrary origin; wraps after 584 years, so it does not wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+
+    /// The instant `ns` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// The instant `us` microseconds after the origin.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+
+    /// The instant `ms` milliseconds after the origin.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole microseconds since the origin.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// Whole milliseconds since the origin.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// The time since `earlier`, or zero where `earlier` is in fact later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Saturates at the end of time instead of overflowing.
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, rhs: Duration) -> Self {
+        let ns = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(ns))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, rhs: Duration) {
+        *self = *self + rhs;
+    }
+}
+
+/// The time between two instants, zero where the right one is later.
+impl Sub for Instant {
+    type Output = Duration;
+
+    fn sub(self, rhs: Self) -> Duration {
+        self.since(rhs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_and_subtracts_with_saturation() {
+        let start = Instant::from_millis(5);
+        let later = start + Duration::from_micros(250);
+        assert_eq!(later - start, Duration::from_micros(250));
+        assert_eq!(start - later, Duration::ZERO);
+        assert_eq!(Instant::from_nanos(u64::MAX) + Duration::MAX, Instant::from_nanos(u64::MAX));
+    }
+}
