@@ -3,3 +3,4 @@
 pub mod isn;
 pub mod rtt;
 pub mod assembler;
+pub mod scoreboard;
