@@ -1,6 +1,7 @@
 //! The TCP state machine (RFC 9293)
 
+pub mod assembler;
+pub mod congestion;
 pub mod isn;
 pub mod rtt;
-pub mod assembler;
 pub mod scoreboard;

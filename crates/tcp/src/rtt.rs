@@ -296,6 +296,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None,
+            ..ProptestConfig::default() })]
+
         #[test]
         fn the_rto_stays_within_its_bounds(
             events in proptest::collection::vec((0_u8..4, any::<u64>(), any::<u32>()), 0..200)
