@@ -318,6 +318,26 @@ impl Multidata {
         (0..self.len()).filter_map(|index| self.packet(index))
     }
 
+    /// The payload of the packets `range` in one go, as for a super-frame: spans that lie side by
+    /// side in one block come as one piece. Indices beyond the batch count for nothing.
+    pub fn payload_of(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> + Clone + '_ {
+        let packets = self.packets.get(range.start..range.end.min(self.len())).unwrap_or(&[]);
+        let first = packets.first().map_or(0, |packet| packet.span_first as usize);
+        let end = packets.last().map_or(0, |packet| packet.span_first + packet.span_count) as usize;
+        let mut spans = self.spans.get(first..end).unwrap_or(&[]).iter().peekable();
+        core::iter::from_fn(move || {
+            let head = spans.next()?;
+            let start = head.offset as usize;
+            let mut end = start + head.len as usize;
+            let follows =
+                |span: &&Span, end: usize| span.block == head.block && span.offset as usize == end;
+            while let Some(span) = spans.next_if(|span| follows(span, end)) {
+                end += span.len as usize;
+            }
+            self.blocks.get(head.block as usize)?.bytes().get(start..end)
+        })
+    }
+
     /// The index ranges of the runs from packet `first` on; a packet that belongs to none is a run
     /// of one.
     pub fn runs(&self, first: usize) -> impl Iterator<Item = Range<usize>> + '_ {

@@ -13,6 +13,7 @@
 //! not own its queue meanwhile.
 
 mod capabilities;
+pub mod lowering;
 mod queue;
 
 pub use capabilities::{Capabilities, HardwareAddress, Medium, Segmentation, TransmitMode};
