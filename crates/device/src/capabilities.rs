@@ -1,6 +1,7 @@
 //! What a device can do, as found at run time.
 
 use core::fmt;
+pub use wire::HardwareAddress;
 
 /// What lies around the packets of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,28 +10,6 @@ pub enum Medium {
     Ethernet(HardwareAddress),
     /// Bare IP packets (TUN): no link header, no neighbours.
     Ip,
-}
-
-/// An EUI-48 hardware address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HardwareAddress(pub [u8; 6]);
-
-impl HardwareAddress {
-    /// The address of every station of the link.
-    pub const BROADCAST: Self = Self([0xff; 6]);
-
-    /// Whether the address stands for several stations (broadcast included).
-    #[must_use]
-    pub const fn is_multicast(self) -> bool {
-        self.0[0] & 1 == 1
-    }
-}
-
-impl fmt::Display for HardwareAddress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, f] = self.0;
-        write!(formatter, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-    }
 }
 
 /// How a batch reaches the device. It bounds how large a batch may grow and says how the device

@@ -24,3 +24,11 @@ pub use tcp::{
     SackBlocks, TCP_CHECKSUM_OFFSET, TCP_HEADER_LEN_MAX, TCP_HEADER_LEN_MIN, TcpFlags, TcpHeader,
     TcpOptions, TcpTimestamps,
 };
+
+mod arp;
+mod ethernet;
+pub mod ndp;
+
+pub use arp::{ArpOperation, ArpRepr, ArpView};
+pub use ethernet::{EthernetRepr, EthernetView, HardwareAddress, ether_type};
+pub use ndp::{NdpEnvelope, NdpRepr};
