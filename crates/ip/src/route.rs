@@ -1,0 +1,169 @@
+//! Routes: which interface and which neighbour a destination is reached by.
+//!
+//! A host has a handful of routes, so the table is a list in the order of its prefixes' lengths,
+//! the longest first, and a lookup is a walk that ends at the first match. Connections keep the
+//! route they found and look again when [`RouteTable::generation`] has moved.
+
+use crate::Cidr;
+use core::net::IpAddr;
+
+/// A way to a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network reached; its host bits are ignored.
+    pub destination: Cidr,
+    /// The router to hand packets to; `None` where the network is the interface's own link.
+    pub gateway: Option<IpAddr>,
+    /// The interface packets leave by.
+    pub interface: u32,
+    /// Longest packet in bytes, where the route allows less than its interface.
+    pub mtu_bytes: Option<usize>,
+}
+
+impl Route {
+    /// The neighbour a packet to `destination` is handed to: the gateway, or the host itself.
+    #[must_use]
+    pub fn next_hop(&self, destination: IpAddr) -> IpAddr {
+        self.gateway.unwrap_or(destination)
+    }
+}
+
+/// All routes of a stack.
+#[derive(Clone, Debug, Default)]
+pub struct RouteTable {
+    /// Longest prefix first; among equal lengths in the order of insertion.
+    routes: Vec<Route>,
+    generation: u64,
+}
+
+impl RouteTable {
+    /// A table without routes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a route. One to the same network by the same interface is replaced and returned; one to
+    /// the same network by another interface stays, and the older of the two is used.
+    pub fn insert(&mut self, route: Route) -> Option<Route> {
+        self.generation += 1;
+        let route = Route { destination: route.destination.network(), ..route };
+        let same = |other: &&mut Route| {
+            other.destination == route.destination && other.interface == route.interface
+        };
+        if let Some(older) = self.routes.iter_mut().find(same) {
+            return Some(core::mem::replace(older, route));
+        }
+        let prefix_len = route.destination.prefix_len();
+        let at = self.routes.partition_point(|other| other.destination.prefix_len() >= prefix_len);
+        self.routes.insert(at, route);
+        None
+    }
+
+    /// Removes the route to this network that is used now and returns it.
+    pub fn remove(&mut self, destination: Cidr) -> Option<Route> {
+        let network = destination.network();
+        let at = self.routes.iter().position(|route| route.destination == network)?;
+        self.generation += 1;
+        Some(self.routes.remove(at))
+    }
+
+    /// Removes every route by an interface and says how many there were.
+    pub fn remove_interface(&mut self, interface: u32) -> usize {
+        let before = self.routes.len();
+        self.routes.retain(|route| route.interface != interface);
+        let removed = before - self.routes.len();
+        self.generation += u64::from(removed > 0);
+        removed
+    }
+
+    /// The route to an address: of those whose network holds it the one with the longest prefix
+    /// (RFC 1122, 3.3.1.1).
+    #[must_use]
+    pub fn lookup(&self, destination: IpAddr) -> Option<Route> {
+        self.routes.iter().find(|route| route.destination.contains(destination)).copied()
+    }
+
+    /// A number that changes whenever the table does: who kept a route looks again when it moved.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// All routes, longest prefix first.
+    #[must_use]
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(destination: &str, gateway: Option<&str>, interface: u32) -> Route {
+        Route {
+            destination: destination.parse().expect("a network"),
+            gateway: gateway.map(|text| text.parse().expect("an address")),
+            interface,
+            mtu_bytes: None,
+        }
+    }
+
+    fn interface_to(table: &RouteTable, destination: &str) -> Option<u32> {
+        table.lookup(destination.parse().expect("an address")).map(|route| route.interface)
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_whatever_the_order_of_insertion() {
+        let routes = [
+            route("0.0.0.0/0", Some("10.0.0.1"), 1),
+            route("10.0.0.0/8", None, 2),
+            route("10.1.0.0/16", None, 3),
+            route("10.1.2.3/32", None, 4),
+            route("::/0", Some("fe80::1"), 5),
+        ];
+        for rotation in 0..routes.len() {
+            let mut table = RouteTable::new();
+            for at in 0..routes.len() {
+                assert_eq!(table.insert(routes[(at + rotation) % routes.len()]), None);
+            }
+            assert_eq!(interface_to(&table, "192.0.2.1"), Some(1));
+            assert_eq!(interface_to(&table, "10.9.9.9"), Some(2));
+            assert_eq!(interface_to(&table, "10.1.9.9"), Some(3));
+            assert_eq!(interface_to(&table, "10.1.2.3"), Some(4));
+            assert_eq!(interface_to(&table, "2001:db8::1"), Some(5));
+        }
+    }
+
+    #[test]
+    fn the_next_hop_is_the_gateway_or_the_host_itself() {
+        let host = "10.0.0.7".parse().expect("an address");
+        assert_eq!(route("10.0.0.0/8", None, 1).next_hop(host), host);
+        let gateway: IpAddr = "10.0.0.1".parse().expect("an address");
+        assert_eq!(route("0.0.0.0/0", Some("10.0.0.1"), 1).next_hop(host), gateway);
+    }
+
+    #[test]
+    fn changes_move_the_generation_and_only_they_do() {
+        let mut table = RouteTable::new();
+        assert_eq!(interface_to(&table, "10.0.0.1"), None);
+        table.insert(route("10.0.0.5/8", None, 1));
+        let first = table.generation();
+        let older = table.insert(route("10.0.0.0/8", Some("10.0.0.1"), 1));
+        assert_eq!(older.map(|route| route.gateway), Some(None), "the same network is replaced");
+        assert_eq!(table.routes().len(), 1);
+        table.insert(route("10.0.0.0/8", None, 2));
+        assert_eq!(interface_to(&table, "10.0.0.9"), Some(1), "the older one is used");
+        let second = table.generation();
+        assert!(second > first);
+        assert_eq!(table.remove("11.0.0.0/8".parse().expect("a network")), None);
+        assert_eq!(table.remove_interface(9), 0);
+        assert_eq!(table.generation(), second);
+        assert_eq!(table.remove_interface(1), 1);
+        assert_eq!(interface_to(&table, "10.0.0.9"), Some(2));
+        assert!(table.remove("10.0.0.0/8".parse().expect("a network")).is_some());
+        assert_eq!(interface_to(&table, "10.0.0.9"), None);
+        assert!(table.generation() > second);
+    }
+}
