@@ -52,6 +52,28 @@ pub trait Piece: Sized {
     fn split_off(&mut self, at: usize) -> Self;
 }
 
+/// A received payload, which is a counted reference to its block.
+impl Piece for batch::Chunk {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn trim_front(&mut self, count: usize) {
+        self.trim_front(count);
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.truncate(len);
+    }
+
+    fn split_off(&mut self, at: usize) -> Self {
+        let mut rest = self.clone();
+        rest.trim_front(at);
+        self.truncate(at);
+        rest
+    }
+}
+
 /// What became of an inserted piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {

@@ -111,6 +111,27 @@ fn runs_that_nobody_mentioned_lately_still_fill_the_option() {
 }
 
 #[test]
+fn a_run_that_grows_does_not_push_the_others_out_of_order() {
+    let mut assembler = assembler();
+    for offset in [10, 30, 50] {
+        assembler.insert(offset, vec![0; 5]);
+    }
+    for index in 0..20 {
+        assembler.insert(70 + index, vec![0; 1]);
+    }
+    assert_eq!(blocks(&assembler, 3), [(70, 90), (50, 55), (30, 35)]);
+}
+
+#[test]
+fn a_received_chunk_is_cut_without_copying() {
+    let block = batch::Block::from(bytes::Bytes::from_static(b"abcdef"));
+    let mut front = batch::Chunk::whole(block);
+    let back = Piece::split_off(&mut front, 4);
+    assert_eq!((front.bytes(), back.bytes()), (&b"abcd"[..], &b"ef"[..]));
+    assert!(front.block().is_same(back.block()));
+}
+
+#[test]
 fn pieces_and_bytes_are_bounded() {
     let mut assembler = Assembler::new(AssemblerConfig { pieces_max: 3, bytes_max: 10 });
     assert_eq!(assembler.insert(10, vec![1; 4]), Insert::Stored { bytes: 4 });
@@ -126,6 +147,9 @@ fn pieces_and_bytes_are_bounded() {
     assembler.insert(20, vec![1; 1]);
     assert_eq!(assembler.insert(30, vec![1; 1]), Insert::Full);
     assert_eq!(assembler.counters().full, 1);
+    // Three parts would be new: refused once.
+    assert_eq!(assembler.insert(5, vec![1; 40]), Insert::Full);
+    assert_eq!(assembler.counters().full, 2);
     // Full does not stop the stream.
     assembler.advance(10);
     assert_eq!(assembler.take_ready(), Some(vec![1; 1]));

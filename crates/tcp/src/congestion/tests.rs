@@ -120,6 +120,16 @@ fn newreno_halves_and_then_adds_a_segment_per_round_trip() {
 }
 
 #[test]
+fn one_ack_is_worth_one_segment_to_newreno() {
+    let mut path = Path::after_loss_at(Algorithm::NewReno, 50, 80);
+    path.ack(400 * MSS, 40 * MSS, false);
+    for _ in 0..3 {
+        path.ack(1, 41 * MSS, false);
+    }
+    assert_eq!(path.window(), 41 * MSS);
+}
+
+#[test]
 fn slow_start_that_crosses_the_threshold_goes_on_as_avoidance() {
     let mut path = Path::after_loss_at(Algorithm::NewReno, 50, 80);
     path.controller.on_timeout(path.now, 40 * MSS, MSS);
@@ -276,6 +286,17 @@ fn cubic_returns_to_its_plateau_at_k_and_goes_on_beyond() {
         path.round_trip(2);
     }
     assert!(path.window() > window + 150 * MSS, "convex: faster and faster");
+}
+
+// RFC 9438, 4.2: the target is W_cubic(t + RTT).
+#[test]
+fn cubic_aims_one_round_trip_ahead() {
+    let mut path = Path::after_loss_at(Algorithm::Cubic, 100, 1_000);
+    path.ack(1, 700 * MSS, false);
+    path.now += path.rtt;
+    path.ack(700 * MSS, 700 * MSS, false);
+    // 1000 + 0.4 * (0.2 - 9.086)^3 = 719.4; without the round trip it would be 709.8.
+    assert_eq!(path.window() / MSS, 719);
 }
 
 #[test]
