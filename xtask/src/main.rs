@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 type Failure = Box<dyn std::error::Error>;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The one door for developers")]
+#[command(name = "xtask", bin_name = "cargo xtask", about = "The one door for developers")]
 struct CommandLine {
     #[command(subcommand)]
     verb: Verb,

@@ -4,7 +4,8 @@
 //! namespaces, and the TUN driver. A namespace is tried rather than inferred from settings, by a
 //! child process (`cargo xtask probe-namespace`), because whoever enters one cannot leave it.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -65,8 +66,10 @@ fn make_tun_node() -> Result<(), Failure> {
     if let Some(directory) = Path::new(TUN_DEVICE).parent() {
         std::fs::create_dir_all(directory)?;
     }
-    let readable_by_all = Mode::from_bits_truncate(0o666);
-    mknod(TUN_DEVICE, SFlag::S_IFCHR, readable_by_all, makedev(TUN_MAJOR, TUN_MINOR))?;
+    mknod(TUN_DEVICE, SFlag::S_IFCHR, Mode::empty(), makedev(TUN_MAJOR, TUN_MINOR))?;
+    // Open to all, as udev makes it: the driver asks for CAP_NET_ADMIN itself. Set afterwards,
+    // because mknod's mode goes through the umask.
+    std::fs::set_permissions(TUN_DEVICE, Permissions::from_mode(0o666))?;
     Ok(())
 }
 
