@@ -309,9 +309,7 @@ fn stamp_network(
             let checksum = !checksum::sum(packet.get(network..network + network_len)?);
             put(packet, network + 10, checksum)
         }
-        NetworkVersion::Ipv6 => {
-            put(packet, network + 4, u16::try_from(total - network_len).ok()?)
-        }
+        NetworkVersion::Ipv6 => put(packet, network + 4, u16::try_from(total - network_len).ok()?),
     }
 }
 
