@@ -161,7 +161,7 @@ impl EthernetRepr {
     /// The header's bytes.
     #[inline]
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..6].copy_from_slice(&self.destination.0);
         bytes[6..12].copy_from_slice(&self.source.0);
