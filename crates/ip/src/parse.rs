@@ -22,6 +22,9 @@ const EXTENSION_HEADERS_MAX: usize = 8;
 /// How many options other than padding a header may hold: the limit that RFC 8504, 5.3 suggests.
 const OPTIONS_MAX: usize = 8;
 
+/// Where the fixed IPv6 header names what follows it.
+const IPV6_NEXT_HEADER_AT: usize = 6;
+
 /// What is known of a received packet after its network header was read. Offsets and lengths are in
 /// bytes and count from the start of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,13 +222,36 @@ struct Upper {
     protocol: u8,
     /// Bytes from the end of the fixed header.
     offset: usize,
+    /// Where the field lies that names `protocol`, in bytes from the start of the packet.
+    named_at: usize,
     fragment: bool,
+}
+
+impl Upper {
+    /// What is known behind an extension header of `len` bytes that names `protocol` next.
+    fn behind(self, protocol: u8, len: usize) -> Self {
+        let named_at = Ipv6Repr::LEN + self.offset;
+        Self { protocol, offset: self.offset + len, named_at, ..self }
+    }
+}
+
+/// Where in an IPv6 packet the upper-layer protocol is named, in bytes; the place in the fixed
+/// header where the extension headers are broken.
+pub(crate) fn protocol_named_at(packet: &[u8]) -> usize {
+    let view = Ipv6View::parse_quoted(packet).map_err(reason);
+    view.and_then(|view| walk_extensions(&view, Walk::Quoted))
+        .map_or(IPV6_NEXT_HEADER_AT, |upper| upper.named_at)
 }
 
 /// Walks the extension headers of an IPv6 packet (RFC 8200, 4) to the upper-layer header.
 fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason> {
     let payload = view.payload();
-    let mut upper = Upper { protocol: view.next_header(), offset: 0, fragment: false };
+    let mut upper = Upper {
+        protocol: view.next_header(),
+        offset: 0,
+        named_at: IPV6_NEXT_HEADER_AT,
+        fragment: false,
+    };
     for position in 0..=EXTENSION_HEADERS_MAX {
         let rest = payload.get(upper.offset..).unwrap_or(&[]);
         match upper.protocol {
@@ -234,7 +260,7 @@ fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason>
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
                 let header = extension(rest)?;
                 check_options_ipv6(header)?;
-                upper = Upper { protocol: header[0], offset: upper.offset + header.len(), ..upper };
+                upper = upper.behind(header[0], header.len());
             }
             protocol::ROUTING => {
                 let header = extension(rest)?;
@@ -244,7 +270,7 @@ fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason>
                 if header[3] != 0 {
                     return Err(DropReason::MalformedIp);
                 }
-                upper = Upper { protocol: header[0], offset: upper.offset + header.len(), ..upper };
+                upper = upper.behind(header[0], header.len());
             }
             protocol::FRAGMENT => {
                 let header = Ipv6FragmentRepr::parse(rest).map_err(reason)?;
@@ -252,8 +278,7 @@ fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason>
                 if walk == Walk::Whole && !header.is_atomic() {
                     return Err(DropReason::Fragment);
                 }
-                upper.protocol = header.next_header;
-                upper.offset += Ipv6FragmentRepr::LEN;
+                upper = upper.behind(header.next_header, Ipv6FragmentRepr::LEN);
                 if header.offset_bytes > 0 {
                     return Ok(Upper { fragment: true, ..upper });
                 }

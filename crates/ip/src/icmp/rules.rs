@@ -1,0 +1,78 @@
+//! When the answer must be silence.
+
+use super::incoming::IcmpErrorKind;
+use crate::PacketInfo;
+use core::net::{IpAddr, Ipv4Addr};
+use wire::{Icmpv4Repr, Icmpv6Repr, protocol};
+
+/// How a packet came, as only the interface knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// The frame was a link-layer broadcast or multicast.
+    pub link_multicast: bool,
+    /// The destination is the broadcast address of a network of the interface
+    /// ([`Cidr::broadcast`](crate::Cidr::broadcast)).
+    pub directed_broadcast: bool,
+}
+
+/// Whether a packet may be answered with an ICMP error of this kind (RFC 1122, 3.2.2; RFC 4443,
+/// 2.4 e). `transport` is what lies behind its headers, as far as it is there.
+#[must_use]
+pub fn may_answer_with_error(
+    info: &PacketInfo,
+    transport: &[u8],
+    kind: IcmpErrorKind,
+    arrival: Arrival,
+) -> bool {
+    // RFC 1122: no error MUST be sent about a fragment other than the first.
+    if info.fragment || !is_one_host(info.source) || is_icmp_error(info, transport) {
+        return false;
+    }
+    let to_many = is_for_many(info.destination, arrival);
+    // RFC 4443, 2.4 e 3: path MTU discovery works for multicast too.
+    let exempt = info.source.is_ipv6() && matches!(kind, IcmpErrorKind::PacketTooBig { .. });
+    !to_many || exempt
+}
+
+/// Whether an echo request may be answered: not one to many hosts, which would make all of them
+/// answer one forged source (RFC 1122, 3.2.2.6 allows the silence).
+#[must_use]
+pub fn may_answer_echo(info: &PacketInfo, arrival: Arrival) -> bool {
+    is_one_host(info.source) && !is_for_many(info.destination, arrival)
+}
+
+fn is_for_many(destination: IpAddr, arrival: Arrival) -> bool {
+    arrival.link_multicast
+        || arrival.directed_broadcast
+        || destination.is_multicast()
+        || destination == IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
+/// RFC 1122, 3.2.2: no error about a datagram whose source does not define a single host: zero,
+/// loopback, broadcast, multicast, class E. RFC 4443, 2.4 e 6 says the same for IPv6.
+fn is_one_host(source: IpAddr) -> bool {
+    match source {
+        IpAddr::V4(source) => {
+            let [first, ..] = source.octets();
+            first != 0 && first < 224 && !source.is_loopback()
+        }
+        IpAddr::V6(source) => {
+            !source.is_unspecified() && !source.is_multicast() && !source.is_loopback()
+        }
+    }
+}
+
+/// Whether the packet is itself an ICMP error or redirect, or one that might be: too short to tell,
+/// or of a type this stack does not know to be harmless.
+fn is_icmp_error(info: &PacketInfo, transport: &[u8]) -> bool {
+    let kind = transport.first().copied();
+    match info.protocol {
+        protocol::ICMP => !matches!(
+            kind,
+            // Echo, router discovery, timestamp, information and address mask: all queries.
+            Some(Icmpv4Repr::ECHO_REPLY | Icmpv4Repr::ECHO_REQUEST | 9 | 10 | 13..=18)
+        ),
+        protocol::ICMPV6 => kind.is_none_or(|kind| kind < 128 || kind == Icmpv6Repr::REDIRECT),
+        _ => false,
+    }
+}
