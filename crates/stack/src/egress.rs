@@ -1,0 +1,172 @@
+//! The whole way out.
+//!
+//! ```text
+//!  poll_transmit                                   on_transmitted
+//!    neighbour requests -> outbox                    the device took n packets:
+//!    outbox packets       \                            outbox: the first of them are gone,
+//!    ready connections,    > push -> stamp IP ->                the rest goes back
+//!    each as many segments/         stamp link         connections: commit what was taken,
+//!    as there is room                                           forget and rebuild the rest
+//! ```
+//!
+//! There is no other way out. A retransmission, a pure ACK, a reset, an ARP request and a burst of
+//! sixty-four segments all pass through [`Shard::poll_transmit`]; the transmit mode only says how
+//! large the batch may grow. Nothing is committed before the device has taken it.
+
+use crate::interface::{Destination, Interface, InterfaceId};
+use crate::outbox::{Network, NextHop};
+use crate::shard::Shard;
+use batch::{Attributes, Multidata};
+use core::ops::Range;
+use counters::DropReason;
+use device::{Room, Stop, Transmitted};
+use ip::HeaderTemplate;
+use time::Instant;
+use wire::ether_type;
+
+/// The owner of packets that came from the outbox; connections are owners by their socket index.
+const OUTBOX_OWNER: u32 = u32::MAX;
+
+/// Small packets offered in one batch at most, so that connections get their share of it.
+const OUTBOX_SHARE_MAX: usize = 32;
+
+impl Shard {
+    /// Fills `out` (emptied first) with what interface `id` should send now, as far as `room` goes,
+    /// and says how many packets that is; none means that there is nothing to send. Commits
+    /// nothing: [`Shard::on_transmitted`] must follow before any other call.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        room: Room,
+        out: &mut Multidata,
+    ) -> usize {
+        out.clear();
+        self.planned.clear();
+        self.poll_neighbours(now, id);
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return 0 };
+        out.set_limits(interface.limits(room));
+        self.emit_outbox(now, id, out);
+        for _ in 0..self.interfaces[id.0 as usize].ready.len() {
+            if out.room_packets() == 0 || out.room_bytes() == 0 {
+                break;
+            }
+            let Some(index) = self.interfaces[id.0 as usize].ready.next() else { break };
+            self.emit_connection(now, id, index, out);
+        }
+        if !out.is_empty() {
+            self.counters.transmit_batches += 1;
+            self.counters.transmit_packets += out.len() as u64;
+        }
+        out.len()
+    }
+
+    /// What became of the batch that [`Shard::poll_transmit`] filled: the first `taken` packets are
+    /// sent, all others never were and are built afresh when their turn comes.
+    pub fn on_transmitted(&mut self, now: Instant, id: InterfaceId, transmitted: &Transmitted) {
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let mut taken = transmitted.taken;
+        if transmitted.stopped == Some(Stop::Refused) {
+            // The device will never take this one: as if it had been lost on the wire.
+            self.drops.add(DropReason::DeviceRefused);
+            taken += 1;
+        }
+        let sent = taken.min(interface.offered.len());
+        taken -= sent;
+        let mut notify = core::mem::take(&mut self.notify);
+        notify.extend(interface.offered.drain(..sent).filter_map(|packet| packet.socket));
+        interface.outbox.put_back(interface.offered.drain(..));
+        for index in notify.drain(..) {
+            self.on_datagram_sent(index);
+        }
+        self.notify = notify;
+        let mut planned = core::mem::take(&mut self.planned);
+        for (index, built) in planned.drain(..) {
+            let count = taken.min(built);
+            taken -= count;
+            self.counters.transmit_not_taken += (built - count) as u64;
+            if let Some(socket) = self.sockets.tcp(index) {
+                socket.connection.on_transmitted(now, count);
+            }
+            self.settle(now, index);
+        }
+        self.planned = planned;
+    }
+
+    fn emit_outbox(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        while interface.offered.len() < OUTBOX_SHARE_MAX && out.room_packets() > 0 {
+            let Some(packet) = interface.outbox.pop() else { break };
+            match interface.resolve(now, packet.next_hop) {
+                Destination::Pending => {
+                    let NextHop::Neighbour(address) = packet.next_hop else { continue };
+                    if interface.neighbours.enqueue(address, packet).is_err() {
+                        self.drops.add(DropReason::NeighbourQueueFull);
+                    }
+                }
+                Destination::Unreachable => self.drops.add(DropReason::NeighbourUnreachable),
+                destination => {
+                    let attributes = Attributes { owner: OUTBOX_OWNER, ..Attributes::default() };
+                    if !packet.message.push(out, attributes) {
+                        interface.outbox.put_back(core::iter::once(packet));
+                        break;
+                    }
+                    let range = out.len() - 1..out.len();
+                    stamp(interface, out, range, &packet.network, destination);
+                    self.counters.transmit_runs += 1;
+                    interface.offered.push(packet);
+                }
+            }
+        }
+    }
+
+    fn emit_connection(&mut self, now: Instant, id: InterfaceId, index: u32, out: &mut Multidata) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        socket.queued = false;
+        let destination = interface.resolve(now, NextHop::Neighbour(socket.path.next_hop));
+        if destination == Destination::Pending {
+            interface.waiting.push((socket.path.next_hop, index));
+            return;
+        }
+        let first = out.len();
+        let built = socket.connection.poll_transmit(now, index, id.0, out);
+        if destination == Destination::Unreachable {
+            // Lost for want of a neighbour: TCP's own timers decide when that is final.
+            out.truncate(first);
+            self.drops.add(DropReason::NeighbourUnreachable);
+            socket.connection.on_transmitted(now, built);
+            socket.connection.on_unreachable(now);
+            return self.settle(now, index);
+        }
+        stamp(interface, out, first..first + built, &socket.path.network, destination);
+        self.counters.transmit_runs += u64::from(built > 0);
+        self.planned.push((index, built));
+    }
+}
+
+/// Puts the network and the link header on the packets `range`, which share both.
+fn stamp(
+    interface: &mut Interface,
+    out: &mut Multidata,
+    range: Range<usize>,
+    network: &Network,
+    destination: Destination,
+) {
+    let ether_type = match network {
+        Network::Ip(template) => {
+            let offload = interface.capabilities.checksum_transmit;
+            ip::stamp(out, range.clone(), template, &mut interface.identification, offload);
+            ether_type_of(template)
+        }
+        Network::Arp => ether_type::ARP,
+    };
+    if let (Destination::Station(station), Some(ours)) = (destination, interface.hardware_address())
+    {
+        link::stamp_ethernet(out, range, ours, station, ether_type);
+    }
+}
+
+fn ether_type_of(template: &HeaderTemplate) -> u16 {
+    if template.source().is_ipv4() { ether_type::IPV4 } else { ether_type::IPV6 }
+}

@@ -1,0 +1,71 @@
+//! Why a socket call failed.
+
+use core::fmt;
+
+/// Why a socket call failed. Every variant reads as a sentence that says what was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketError {
+    /// The call cannot be answered now; an event will say when to try again.
+    WouldBlock,
+    /// Another socket has this local address and port.
+    AddressInUse,
+    /// No interface of this stack has this local address.
+    AddressNotAvailable,
+    /// Every local port that could be picked is taken.
+    NoPortLeft,
+    /// No route leads to the destination.
+    NoRoute,
+    /// The neighbour on the way did not answer, or a router said that the host is unreachable.
+    HostUnreachable,
+    /// The peer answered the SYN with a reset.
+    ConnectionRefused,
+    /// The peer reset the connection.
+    ConnectionReset,
+    /// This side aborted the connection.
+    ConnectionAborted,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// The socket is not connected, or not yet.
+    NotConnected,
+    /// The sending side was shut down.
+    BrokenPipe,
+    /// The datagram is longer than the path takes.
+    MessageTooLong,
+    /// A destination is needed: the socket is not connected to one.
+    DestinationRequired,
+    /// No memory is left in the block pool, or the socket's queue is full for good.
+    NoMemory,
+    /// The number names no open socket, or a socket of another kind.
+    InvalidSocket,
+    /// The stack holds as many sockets as it may.
+    TooManySockets,
+    /// An argument contradicts another (address families differ, port zero as destination).
+    InvalidArgument,
+}
+
+impl fmt::Display for SocketError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::WouldBlock => "the call would have to wait",
+            Self::AddressInUse => "another socket has this local address and port",
+            Self::AddressNotAvailable => "no interface of this stack has this local address",
+            Self::NoPortLeft => "every local port that could be picked is taken",
+            Self::NoRoute => "no route leads to the destination",
+            Self::HostUnreachable => "the host is unreachable: its neighbour does not answer",
+            Self::ConnectionRefused => "the peer refused the connection",
+            Self::ConnectionReset => "the peer reset the connection",
+            Self::ConnectionAborted => "the connection was aborted on this side",
+            Self::TimedOut => "the peer did not answer in time",
+            Self::NotConnected => "the socket is not connected",
+            Self::BrokenPipe => "the sending side of the socket was shut down",
+            Self::MessageTooLong => "the datagram is longer than the path takes",
+            Self::DestinationRequired => "the socket is not connected: name a destination",
+            Self::NoMemory => "no memory is left for packets: raise the pool's limit",
+            Self::InvalidSocket => "the number names no open socket of this kind",
+            Self::TooManySockets => "the stack holds as many sockets as it may",
+            Self::InvalidArgument => "the arguments contradict each other",
+        })
+    }
+}
+
+impl std::error::Error for SocketError {}

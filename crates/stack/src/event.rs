@@ -1,0 +1,83 @@
+//! What the shard tells the sockets' owners.
+
+use crate::sockets::SocketId;
+use core::ops::{BitOr, BitOrAssign};
+use std::collections::VecDeque;
+
+/// What became possible on a socket: a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness(u8);
+
+impl Readiness {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Data, the end of the stream, or an error can be read.
+    pub const READABLE: Self = Self(1);
+    /// The send queue has room, or writing fails at once.
+    pub const WRITABLE: Self = Self(2);
+    /// A connection can be accepted.
+    pub const ACCEPTABLE: Self = Self(4);
+    /// An active open has succeeded.
+    pub const CONNECTED: Self = Self(8);
+    /// The connection is over, in order or by an error.
+    pub const CLOSED: Self = Self(16);
+
+    /// Whether any bit of `other` is set.
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether no bit is set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl BitOr for Readiness {
+    type Output = Self;
+
+    fn bitor(self, rhs: Self) -> Self {
+        Self(self.0 | rhs.0)
+    }
+}
+
+impl BitOrAssign for Readiness {
+    fn bitor_assign(&mut self, rhs: Self) {
+        self.0 |= rhs.0;
+    }
+}
+
+/// Something became possible on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketEvent {
+    /// Which socket.
+    pub socket: SocketId,
+    /// What became possible.
+    pub readiness: Readiness,
+}
+
+/// Events not yet taken: at most one entry per socket, so bounded by the number of sockets.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    queue: VecDeque<SocketId>,
+}
+
+impl Events {
+    /// Adds `readiness` to what is pending for `socket`, whose pending bits the caller keeps.
+    pub(crate) fn add(&mut self, socket: SocketId, pending: &mut Readiness, readiness: Readiness) {
+        if readiness.is_empty() {
+            return;
+        }
+        if pending.is_empty() {
+            self.queue.push_back(socket);
+        }
+        *pending |= readiness;
+    }
+
+    /// The next socket with something pending.
+    pub(crate) fn next(&mut self) -> Option<SocketId> {
+        self.queue.pop_front()
+    }
+}

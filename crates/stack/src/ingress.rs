@@ -1,0 +1,249 @@
+//! The whole way in.
+//!
+//! ```text
+//!  on_receive: for each frame of the batch
+//!    link  -> ARP -> neighbours
+//!    IP    -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
+//!                    -> UDP -> socket        else listener, else reset
+//!                    -> ICMP -> echo, errors, neighbour discovery
+//!  then, once per batch: every connection that was touched decides what to acknowledge
+//! ```
+//!
+//! A frame that no layer has a use for is dropped with a [`DropReason`] and counted. Nothing here
+//! trusts a length before it was checked, and nothing loops beyond the frames of the batch.
+
+use crate::interface::{Interface, InterfaceId};
+use crate::shard::Shard;
+use crate::sockets::{Flow, Protocol};
+use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
+use core::net::{IpAddr, SocketAddr};
+use counters::DropReason;
+use ip::PacketInfo;
+use time::Instant;
+use wire::{HardwareAddress, TcpFlags, TcpHeader, ether_type, protocol};
+
+/// A packet on its way up, with the frame it came in.
+pub(crate) struct Incoming<'a> {
+    pub(crate) interface: InterfaceId,
+    /// The station it came from, where the medium has stations.
+    pub(crate) station: Option<HardwareAddress>,
+    /// The frame went to several stations.
+    pub(crate) link_multicast: bool,
+    pub(crate) info: PacketInfo,
+    pub(crate) batch: &'a ReceiveBatch,
+    /// The frame's index in the batch.
+    pub(crate) index: usize,
+    frame: Frame,
+    /// Where the transport header begins in the frame, and where the packet ends.
+    transport: usize,
+    end: usize,
+}
+
+impl Incoming<'_> {
+    /// The transport header and what follows it.
+    pub(crate) fn transport_bytes(&self) -> &[u8] {
+        self.batch.bytes(self.index).get(self.transport..self.end).unwrap_or(&[])
+    }
+
+    /// The packet from its network header on.
+    pub(crate) fn packet_chunk(&self) -> Option<Chunk> {
+        self.batch.chunk(self.index, self.transport - self.info.header_len..self.end)
+    }
+
+    /// What follows `header_len` bytes of transport header, without a copy.
+    pub(crate) fn payload(&self, header_len: usize) -> Option<Chunk> {
+        self.batch.chunk(self.index, self.transport + header_len..self.end)
+    }
+
+    /// Verifies the transport checksum unless the device has, or nobody needs to.
+    fn verify(&self, wrong: DropReason, summed_bytes: &mut u64) -> Result<(), DropReason> {
+        if self.frame.checksum != ReceivedChecksum::Unverified {
+            return Ok(());
+        }
+        let bytes = self.transport_bytes();
+        *summed_bytes += bytes.len() as u64;
+        if ip::transport_checksum_ok(&self.info, bytes) { Ok(()) } else { Err(wrong) }
+    }
+}
+
+impl Shard {
+    /// Takes in the frames that interface `id` received in one call. The batch's blocks are kept
+    /// only as far as payload in them waits to be read.
+    pub fn on_receive(&mut self, now: Instant, id: InterfaceId, batch: &mut ReceiveBatch) {
+        if batch.is_empty() || self.interfaces.get(id.0 as usize).is_none() {
+            return;
+        }
+        self.counters.receive_batches += 1;
+        self.counters.receive_frames += batch.len() as u64;
+        for index in 0..batch.len() {
+            if let Err(reason) = self.on_frame(now, id, batch, index) {
+                self.drops.add(reason);
+            }
+        }
+        let mut touched = core::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            if let Some(socket) = self.sockets.tcp(index) {
+                socket.touched = false;
+                socket.connection.on_batch_end(now);
+            }
+            self.settle(now, index);
+        }
+        self.touched = touched;
+        batch.clear();
+    }
+
+    fn on_frame(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        batch: &ReceiveBatch,
+        index: usize,
+    ) -> Result<(), DropReason> {
+        let interface = &self.interfaces[id.0 as usize];
+        let bytes = batch.bytes(index);
+        let frame = batch.frame(index).ok_or(DropReason::Truncated)?;
+        let (station, link_multicast, network) = match interface.hardware_address() {
+            None => (None, false, 0),
+            Some(ours) => {
+                let ethernet = link::parse_ethernet(bytes, ours)?;
+                if ethernet.ether_type == ether_type::ARP {
+                    let body = bytes.get(ethernet.payload_offset..).unwrap_or(&[]);
+                    return self.on_arp(now, id, body);
+                }
+                let multicast = ethernet.destination.is_multicast();
+                (Some(ethernet.source), multicast, ethernet.payload_offset)
+            }
+        };
+        let info = ip::parse(bytes.get(network..).unwrap_or(&[]))?;
+        check_addresses(interface, &info)?;
+        let (transport, end) = (network + info.header_len, network + info.total_len);
+        let interface = id;
+        let incoming = Incoming {
+            interface,
+            station,
+            link_multicast,
+            info,
+            batch,
+            index,
+            frame,
+            transport,
+            end,
+        };
+        match incoming.info.protocol {
+            protocol::TCP => self.on_tcp(now, &incoming),
+            protocol::UDP => {
+                incoming.verify(DropReason::UdpChecksum, &mut self.counters.checksummed_receive_bytes)?;
+                self.on_udp(now, &incoming)
+            }
+            protocol::ICMP | protocol::ICMPV6 => self.on_icmp(now, &incoming),
+            _ => self.on_unknown_protocol(now, &incoming),
+        }
+    }
+
+    fn on_tcp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        incoming.verify(DropReason::TcpChecksum, &mut self.counters.checksummed_receive_bytes)?;
+        let bytes = incoming.transport_bytes();
+        let (header, header_len) = TcpHeader::parse(bytes).map_err(|_| DropReason::MalformedTcp)?;
+        let flow = Flow {
+            local: SocketAddr::new(incoming.info.destination, header.destination_port),
+            remote: SocketAddr::new(incoming.info.source, header.source_port),
+        };
+        let Some(index) = self.connection_for(now, &flow, &header) else {
+            return self.on_segment_without_connection(now, incoming, &flow, &header, header_len);
+        };
+        let payload_len = bytes.len() - header_len;
+        let segments = match incoming.frame.segmented {
+            Some(run) if run.segment_len > 0 => payload_len.div_ceil(run.segment_len as usize),
+            _ => 1,
+        };
+        let segment = tcp::Segment {
+            header: &header,
+            payload: if payload_len > 0 { incoming.payload(header_len) } else { None },
+            sparse: incoming.batch.is_sparse(incoming.index),
+            segments: segments as u32,
+            congestion_experienced: incoming.info.ecn == crate::ECN_CE,
+        };
+        let Some(socket) = self.sockets.tcp(index) else { return Err(DropReason::NoConnection) };
+        if !socket.touched {
+            socket.touched = true;
+            self.touched.push(index);
+        }
+        socket.connection.on_segment(now, segment, &self.pool)
+    }
+
+    /// The connection of this flow: that of the segment before, or the one in the table. A SYN
+    /// that may follow a connection in TIME-WAIT ends it and finds none (RFC 9293, 3.10.7.4).
+    fn connection_for(&mut self, now: Instant, flow: &Flow, header: &TcpHeader) -> Option<u32> {
+        let index = match self.flow_cache {
+            Some((cached, index)) if cached == *flow => {
+                self.counters.flow_cache_hits += 1;
+                index
+            }
+            _ => {
+                self.counters.flow_lookups += 1;
+                self.sockets.by_flow(flow)?
+            }
+        };
+        if is_syn_only(header)
+            && self.sockets.tcp(index)?.connection.may_be_followed_by(header)
+        {
+            self.end_time_wait(now, index);
+            return None;
+        }
+        self.flow_cache = Some((*flow, index));
+        Some(index)
+    }
+
+    fn on_segment_without_connection(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        flow: &Flow,
+        header: &TcpHeader,
+        header_len: usize,
+    ) -> Result<(), DropReason> {
+        let unicast = self.interfaces[incoming.interface.0 as usize].is_ours(flow.local.ip());
+        if !unicast {
+            // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
+            return Err(DropReason::NoConnection);
+        }
+        if is_syn_only(header)
+            && let Some(listener) = self.sockets.by_port(Protocol::Tcp, flow.local)
+        {
+            return self.open_passive(now, incoming.interface, listener, flow, header);
+        }
+        let segment_len = (incoming.transport_bytes().len() - header_len) as u32;
+        self.send_reset(incoming, header, segment_len);
+        Err(DropReason::NoConnection)
+    }
+}
+
+/// Whether a segment asks for a new connection.
+fn is_syn_only(header: &TcpHeader) -> bool {
+    let relevant = TcpFlags::SYN | TcpFlags::ACK | TcpFlags::RST;
+    header.flags.without(TcpFlags(!relevant.0)) == TcpFlags::SYN
+}
+
+/// Refuses packets that are not for us, or that claim to come from where no packet comes from.
+fn check_addresses(interface: &Interface, info: &PacketInfo) -> Result<(), DropReason> {
+    if !interface.accepts(info.destination) {
+        return Err(DropReason::NotOurAddress);
+    }
+    let bad = match info.source {
+        // RFC 1122, 3.2.1.3: neither broadcast, multicast nor loopback; and nobody else is us.
+        IpAddr::V4(source) => {
+            source.is_multicast()
+                || source.is_loopback()
+                || source.is_broadcast()
+                || source.octets()[0] == 0
+                || interface.is_broadcast(info.source)
+        }
+        // An unspecified source is legal in neighbour discovery alone (RFC 4861, 4.3).
+        IpAddr::V6(source) => {
+            source.is_multicast()
+                || source.is_loopback()
+                || (source.is_unspecified() && info.protocol != protocol::ICMPV6)
+        }
+    };
+    if bad || interface.is_ours(info.source) { Err(DropReason::BadSource) } else { Ok(()) }
+}
