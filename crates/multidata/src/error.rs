@@ -1,0 +1,36 @@
+//! Socket errors as `std::io::Error`s.
+
+use device::DeviceError;
+use stack::SocketError;
+use std::io::{Error, ErrorKind};
+
+/// A socket error as an I/O error of the kind that `std::net` would give it. The sentence stays,
+/// and so does the [`SocketError`] itself, as the error's source.
+#[must_use]
+pub fn socket_error(error: SocketError) -> Error {
+    let kind = match error {
+        SocketError::WouldBlock => ErrorKind::WouldBlock,
+        SocketError::AddressInUse | SocketError::NoPortLeft => ErrorKind::AddrInUse,
+        SocketError::AddressNotAvailable => ErrorKind::AddrNotAvailable,
+        SocketError::NoRoute => ErrorKind::NetworkUnreachable,
+        SocketError::HostUnreachable => ErrorKind::HostUnreachable,
+        SocketError::ConnectionRefused => ErrorKind::ConnectionRefused,
+        SocketError::ConnectionReset => ErrorKind::ConnectionReset,
+        SocketError::ConnectionAborted => ErrorKind::ConnectionAborted,
+        SocketError::TimedOut => ErrorKind::TimedOut,
+        SocketError::NotConnected => ErrorKind::NotConnected,
+        SocketError::BrokenPipe => ErrorKind::BrokenPipe,
+        SocketError::NoMemory => ErrorKind::OutOfMemory,
+        SocketError::MessageTooLong
+        | SocketError::DestinationRequired
+        | SocketError::InvalidSocket
+        | SocketError::InvalidArgument => ErrorKind::InvalidInput,
+        SocketError::TooManySockets => ErrorKind::QuotaExceeded,
+    };
+    Error::new(kind, error)
+}
+
+/// A failed device as an I/O error: every call on every socket fails from then on.
+pub(crate) fn device_error(error: &DeviceError) -> Error {
+    Error::new(ErrorKind::NetworkDown, error.clone())
+}

@@ -1,0 +1,76 @@
+//! What turns the sans-IO shard into something that runs: a lock, a clock, threads that wait.
+//!
+//! * [`squeue`]: the lock around a shard and its device queues, and the one loop between them;
+//! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
+//! * [`waiting`]: parked threads and wakers, found by socket;
+//! * [`worker`]: the threads that keep a stack alive while no application thread is in a call.
+
+pub(crate) mod squeue;
+pub(crate) mod turn;
+pub(crate) mod waiting;
+pub(crate) mod worker;
+
+use time::Instant;
+
+/// The monotonic clock, as nanoseconds since the stack was built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::ZERO + self.start.elapsed()
+    }
+}
+
+counters::counters! {
+    /// What the runtime did: locks, waits and wake-ups, and the bytes it copied.
+    pub struct RuntimeCounters {
+        /// Times the squeue's lock was taken.
+        squeue_enters,
+        /// Of these, times another thread held it.
+        squeue_enters_contended,
+        /// Turns of the loop between the devices and the shard.
+        squeue_runs,
+        /// Turns that used up their budget and left the rest to the next one.
+        squeue_runs_unfinished,
+        /// Waits for the device by an application thread.
+        leader_waits,
+        /// Waits for another thread by an application thread.
+        follower_parks,
+        /// Times one thread woke another, wakers of tasks included.
+        wakeups_sent,
+        /// Waits for the device by the squeue's worker.
+        worker_turns,
+        /// Bytes copied from the application's buffers into blocks.
+        bytes_copied_in,
+        /// Bytes queued in the application's own memory.
+        bytes_lent,
+        /// Bytes copied from blocks into the application's buffers.
+        bytes_copied_out,
+        /// Writes that found the block pool exhausted and waited.
+        pool_waits,
+    }
+}
+
+/// The earlier of two deadlines, where `None` is never.
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Whether `one` comes before `other`, where `None` is never.
+pub(crate) fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one < other,
+        (one, None) => one.is_some(),
+        (None, Some(_)) => false,
+    }
+}

@@ -1,0 +1,339 @@
+//! The squeue: the lock around a shard and its device queues, and the loop between them.
+//!
+//! Any thread that reads, writes, accepts or connects takes the lock, does its own part on the
+//! shard, and then runs the whole shard, device poll included ([`Core::run`]). So a lone thread
+//! sends its own packets and fetches its own answers, and pays for no other thread. What happens
+//! when it has to wait is told in [`turn`](super::turn).
+//!
+//! What always holds:
+//! * the shard, the queues and the two reused batches are touched under the lock only;
+//! * nobody sleeps or copies an application's bulk data in while holding the lock, and nobody is
+//!   woken under it;
+//! * after [`Core::run`] every event of the shard was taken and those whom it concerns stand in
+//!   [`Core::woken`], to be woken when the lock is released.
+
+use super::waiting::{Parker, Sleeper, Waiting};
+use super::{Clock, RuntimeCounters, earliest};
+use batch::{BlockPool, Multidata, ReceiveBatch};
+use device::{DeviceError, Queue, Stop, TransmitMode, Waiter};
+use stack::{InterfaceId, Shard, SocketId};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use tcp::State;
+use time::{Duration, Instant};
+
+/// Frames fetched from one device queue at a time.
+const FRAMES_MAX: usize = 256;
+
+/// Rounds of one turn: after 16 × 256 frames (a few milliseconds) the lock is given to others.
+const ROUNDS_MAX: usize = 16;
+
+/// Batches handed to one device queue in one round.
+const BATCHES_MAX: usize = 256;
+
+/// How long after a device said `Full` it is asked again. A waiter reports frames to receive, not
+/// room to send; at 10 Gbit/s a queue of 1,000 full frames drains in about this time.
+const FULL_RETRY: Duration = Duration::from_millis(1);
+
+/// Closed connections that are kept in mind before the finished ones among them are forgotten.
+const CLOSING_CHECK_MIN: usize = 64;
+
+/// A turn that found data to hand out polls the devices only when they were not polled for so long.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(500);
+
+/// One device queue and the interface that stands on it.
+pub(crate) struct Port {
+    pub(crate) id: InterfaceId,
+    pub(crate) queue: Box<dyn Queue>,
+    pub(crate) mode: TransmitMode,
+    pub(crate) failed: Option<DeviceError>,
+}
+
+/// What the lock protects.
+pub(crate) struct Core {
+    pub(crate) shard: Shard,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) counters: RuntimeCounters,
+    pub(crate) waiting: Waiting,
+    /// Who is to be woken when the lock is released.
+    pub(crate) woken: Vec<Sleeper>,
+    /// The application thread that waits for the device.
+    pub(crate) leader: Option<super::turn::Leader>,
+    /// Application threads that wait for the leader, longest first.
+    pub(crate) followers: VecDeque<Arc<Parker>>,
+    /// A follower was woken to lead and has not taken the lock yet.
+    pub(crate) is_handed_over: bool,
+    pub(crate) worker: super::turn::Worker,
+    /// When an application thread last took the lock.
+    pub(crate) application_ran: Instant,
+    /// The last turn used up its budget.
+    pub(crate) is_unfinished: bool,
+    /// All devices failed; the first one's sentence.
+    pub(crate) failed: Option<DeviceError>,
+    /// The stack's last handle is gone; until when its connections may linger.
+    pub(crate) stopping: Option<Instant>,
+    /// Connections the application let go of that may have something left to deliver.
+    closing: Vec<SocketId>,
+    closing_checked_at: usize,
+    pool: BlockPool,
+    receive: ReceiveBatch,
+    transmit: Multidata,
+    polled: Instant,
+    retry: Option<Instant>,
+}
+
+impl Core {
+    pub(crate) fn new(shard: Shard, ports: Vec<Port>, pool: BlockPool) -> Self {
+        Self {
+            shard,
+            ports,
+            counters: RuntimeCounters::default(),
+            waiting: Waiting::default(),
+            woken: Vec::new(),
+            leader: None,
+            followers: VecDeque::new(),
+            is_handed_over: false,
+            worker: super::turn::Worker::Awake,
+            application_ran: Instant::ZERO,
+            is_unfinished: false,
+            failed: None,
+            stopping: None,
+            closing: Vec::new(),
+            closing_checked_at: CLOSING_CHECK_MIN,
+            pool,
+            receive: ReceiveBatch::new(),
+            transmit: Multidata::default(),
+            polled: Instant::ZERO,
+            retry: None,
+        }
+    }
+
+    /// Runs the shard until nothing moves or the budget is used: what the devices received goes
+    /// in, timers that are due fire, and whatever there is to send and room for goes out. This is
+    /// the only place where the shard and the devices meet.
+    pub(crate) fn run(&mut self, now: Instant) {
+        let Self { shard, ports, pool, receive, transmit, .. } = self;
+        self.counters.squeue_runs += 1;
+        (self.polled, self.retry, self.is_unfinished) = (now, None, true);
+        for _ in 0..ROUNDS_MAX {
+            let mut received_frames = 0;
+            for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
+                receive.clear();
+                let received = port.queue.receive(pool, receive, FRAMES_MAX);
+                if received.frames > 0 {
+                    shard.on_receive(now, port.id, receive);
+                }
+                received_frames += received.frames;
+                port.failed = received.failed;
+            }
+            receive.clear();
+            if shard.poll_timeout().is_some_and(|due| due <= now) {
+                shard.on_timeout(now);
+            }
+            for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
+                if send(shard, port, transmit, now) == Sending::Full {
+                    self.retry = Some(now + FULL_RETRY);
+                }
+            }
+            if received_frames == 0 {
+                self.is_unfinished = false;
+                break;
+            }
+        }
+        self.take_events();
+    }
+
+    /// As [`Core::run`], for a call that fetched what was there: the devices are not polled unless
+    /// that is overdue. A bulk reader takes several buffers full between two polls.
+    pub(crate) fn run_outgoing(&mut self, now: Instant) {
+        if now.since(self.polled) >= POLL_INTERVAL || self.is_unfinished {
+            return self.run(now);
+        }
+        for port in self.ports.iter_mut().filter(|port| port.failed.is_none()) {
+            if send(&mut self.shard, port, &mut self.transmit, now) == Sending::Full {
+                self.retry = Some(now + FULL_RETRY);
+            }
+        }
+        self.take_events();
+    }
+
+    /// Takes the shard's events and notes whom to wake.
+    fn take_events(&mut self) {
+        self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
+        while let Some(event) = self.shard.poll_event() {
+            if let Some(leader) = &mut self.leader {
+                leader.on_event(event.socket);
+            }
+            self.waiting.on_event(event, &mut self.woken);
+        }
+        if self.failed.is_none() && self.ports.iter().all(|port| port.failed.is_some()) {
+            self.failed = self.ports.iter().find_map(|port| port.failed.clone());
+            self.waiting.wake_all(&mut self.woken);
+            self.woken.extend(self.followers.iter().cloned().map(Sleeper::Thread));
+        }
+    }
+
+    /// Lets go of a socket; a connection goes on delivering what is queued.
+    pub(crate) fn close(&mut self, now: Instant, socket: SocketId) {
+        self.shard.close(now, socket);
+        self.waiting.forget(socket, &mut self.woken);
+        self.closing.push(socket);
+        if self.closing.len() >= self.closing_checked_at {
+            self.forget_delivered();
+            self.closing_checked_at = CLOSING_CHECK_MIN.max(2 * self.closing.len());
+        }
+    }
+
+    /// Wakes everybody who waits for a socket: a call of this side changed what they wait for.
+    pub(crate) fn wake_socket(&mut self, socket: SocketId) {
+        self.waiting.forget(socket, &mut self.woken);
+        if let Some(leader) = &mut self.leader {
+            leader.on_event(socket);
+        }
+    }
+
+    /// Whether all closed connections have delivered their data and their FIN, and no datagram or
+    /// reset waits.
+    pub(crate) fn is_flushed(&mut self) -> bool {
+        self.forget_delivered();
+        self.closing.is_empty() && !self.shard.wants_transmit()
+    }
+
+    /// Closed connections with something left to deliver.
+    pub(crate) fn undelivered_count(&self) -> usize {
+        self.closing.len()
+    }
+
+    fn forget_delivered(&mut self) {
+        let Self { shard, closing, .. } = self;
+        // In FIN-WAIT-2 and TIME-WAIT the peer has acknowledged everything, FIN included.
+        let is_delivered =
+            |state| matches!(state, State::FinWait2 | State::TimeWait | State::Closed);
+        closing.retain(|id| shard.tcp_status(*id).is_ok_and(|status| !is_delivered(status.state)));
+    }
+
+    /// When the shard has to run again at the latest.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if self.failed.is_some() { None } else { earliest(self.shard.poll_timeout(), self.retry) }
+    }
+}
+
+/// Why [`send`] ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// Nothing more to send.
+    Done,
+    /// The device has no room.
+    Full,
+}
+
+/// Hands one device whatever the shard has to send: build, offer, commit what was taken.
+fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant) -> Sending {
+    port.queue.reclaim();
+    let mut sending = Sending::Done;
+    for _ in 0..BATCHES_MAX {
+        batch.clear();
+        let room = port.queue.room();
+        if shard.poll_transmit(now, port.id, room, batch) == 0 {
+            // Nothing to send and no room to send it look alike: the shard builds to the room.
+            if room.packets == 0 && shard.wants_transmit() {
+                sending = Sending::Full;
+            }
+            break;
+        }
+        let transmitted = port.queue.transmit(batch);
+        shard.on_transmitted(now, port.id, &transmitted);
+        match transmitted.stopped {
+            None | Some(Stop::Refused) => {}
+            Some(Stop::Full) => {
+                sending = Sending::Full;
+                break;
+            }
+            Some(Stop::Revoked) => port.on_revoked(shard),
+            Some(Stop::Failed(error)) => {
+                port.failed = Some(error);
+                break;
+            }
+        }
+    }
+    batch.clear();
+    sending
+}
+
+impl Port {
+    /// The device took a capability back: what is left decides how batches are built from now on.
+    fn on_revoked(&mut self, shard: &mut Shard) {
+        let capabilities = self.queue.capabilities();
+        if !capabilities.supports(self.mode) {
+            self.mode = TransmitMode::Multidata;
+            if let Err(error) = self.queue.set_mode(self.mode) {
+                self.failed = Some(error);
+            }
+        }
+        shard.set_capabilities(self.id, capabilities);
+        shard.set_mode(self.id, self.mode);
+    }
+}
+
+/// One shard, its devices, and everybody who waits for them.
+pub(crate) struct Squeue {
+    core: Mutex<Core>,
+    pub(super) clock: Clock,
+    /// Waiters of the devices, in the order of the interfaces. The leader waits on the first.
+    pub(super) waiters: Vec<Arc<dyn Waiter>>,
+    /// Where the worker sleeps while application threads do its work.
+    pub(super) worker_parker: Arc<Parker>,
+    /// Set with [`Core::stopping`], for threads that do not hold the lock.
+    pub(super) is_stopping: AtomicBool,
+    pub(crate) pool: BlockPool,
+}
+
+impl Squeue {
+    pub(crate) fn new(core: Core, clock: Clock) -> Self {
+        Self {
+            waiters: core.ports.iter().map(|port| port.queue.waiter()).collect(),
+            pool: core.pool.clone(),
+            core: Mutex::new(core),
+            clock,
+            worker_parker: Arc::default(),
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes the lock. A thread that panicked under it left the shard as it is: every call of the
+    /// shard leaves it consistent, so the others go on.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        let (mut core, was_held) = match self.core.try_lock() {
+            Ok(core) => (core, false),
+            Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
+            Err(TryLockError::WouldBlock) => {
+                (self.core.lock().unwrap_or_else(PoisonError::into_inner), true)
+            }
+        };
+        core.counters.squeue_enters += 1;
+        core.counters.squeue_enters_contended += u64::from(was_held);
+        core
+    }
+
+    /// Takes the lock if nobody holds it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
+        match self.core.try_lock() {
+            Ok(core) => Some(core),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Tells all threads of the runtime that the stack's last handle is gone.
+    pub(crate) fn stop(&self, linger: Duration) {
+        let mut core = self.lock();
+        core.stopping = Some(self.clock.now() + linger);
+        self.is_stopping.store(true, Ordering::Release);
+        drop(core);
+        self.worker_parker.notify();
+        for waiter in &self.waiters {
+            waiter.wake();
+        }
+    }
+}

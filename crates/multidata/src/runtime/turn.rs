@@ -1,0 +1,276 @@
+//! Who waits for the device, and who waits for whom.
+//!
+//! A call that cannot be answered yet waits, and somebody must meanwhile wait for the *device*. The
+//! first thread that has to wait becomes the *leader*: it lets go of the lock and sleeps on the
+//! device until a frame comes or the shard's next deadline, then takes the lock, runs the shard and
+//! looks again. Whoever has to wait while there is a leader is a *follower* and parks; the thread
+//! that runs the shard wakes it when its socket has an event. When the leader's own call is answered
+//! it hands the lead to the follower that has waited longest, and wakes exactly that one. So a lone
+//! thread leads every time and never pays a wake-up between threads.
+//!
+//! Threads that run the shard without having to wait leave the leader asleep, unless its socket had
+//! an event or a deadline has come up before the one it sleeps for.
+//!
+//! With no application thread in a wait, the squeue's worker does the leader's part; see
+//! [`worker`](super::worker). It is no competitor: an application thread that has to wait takes the
+//! lead although the worker sleeps on the device, too.
+
+use super::squeue::{Core, Squeue};
+use super::waiting::{Interest, Parker, Sleeper};
+use super::{earliest, is_earlier};
+use crate::error::{device_error, socket_error};
+use stack::{SocketError, SocketId};
+use std::io;
+use std::sync::{Arc, MutexGuard};
+use std::task::Waker;
+use time::{Duration, Instant};
+
+/// Waits of calls that no event ends (flushing) look again after so long.
+const RECHECK: Duration = Duration::from_millis(5);
+
+/// The application thread that sleeps on the device.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    socket: Option<SocketId>,
+    until: Option<Instant>,
+    /// Its socket had an event in a turn of another thread.
+    has_event: bool,
+    /// It was woken and has not taken the lock yet.
+    is_woken: bool,
+}
+
+impl Leader {
+    /// A turn of another thread changed something about `socket`.
+    pub(crate) fn on_event(&mut self, socket: SocketId) {
+        self.has_event |= self.socket == Some(socket);
+    }
+}
+
+/// What the squeue's worker is doing.
+#[derive(Debug)]
+pub(crate) enum Worker {
+    /// It runs or is about to.
+    Awake,
+    /// It leaves the work to application threads and looks again in a few milliseconds.
+    Aside,
+    /// It sleeps on the device until then.
+    Waiting {
+        /// The deadline it sleeps for.
+        until: Option<Instant>,
+    },
+}
+
+/// What follows a call that could be answered at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nothing: the call only looked.
+    Leave,
+    /// What it made the shard owe is sent.
+    Send,
+    /// The whole turn.
+    Run,
+}
+
+/// A call on a socket, as far as waiting is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    /// Whose events end the wait; `None` looks again every few milliseconds.
+    pub(crate) socket: Option<SocketId>,
+    pub(crate) interest: Interest,
+    pub(crate) after: After,
+    /// Whether to wait at all.
+    pub(crate) blocks: bool,
+    /// How long to wait at most.
+    pub(crate) timeout: Option<Duration>,
+    /// What an expired timeout is called.
+    pub(crate) expired: io::ErrorKind,
+}
+
+impl Squeue {
+    /// Does `attempt` on the shard, and again whenever its socket may have become ready, until it
+    /// says something else than [`SocketError::WouldBlock`] or the call's time is up.
+    pub(crate) fn operate<T>(
+        &self,
+        call: &Call,
+        mut attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
+    ) -> io::Result<T> {
+        let mut core = self.lock();
+        let mut deadline = None;
+        loop {
+            let now = self.clock.now();
+            core.application_ran = now;
+            if let Some(error) = &core.failed {
+                let error = device_error(error);
+                self.release(core);
+                return Err(error);
+            }
+            let mut outcome = attempt(&mut core, now);
+            if matches!(outcome, Err(SocketError::WouldBlock)) {
+                core.run(now);
+                outcome = attempt(&mut core, now);
+                if !matches!(outcome, Err(SocketError::WouldBlock)) && call.after != After::Leave {
+                    core.run_outgoing(now);
+                }
+            } else {
+                match call.after {
+                    After::Leave => {}
+                    After::Send => core.run_outgoing(now),
+                    After::Run => core.run(now),
+                }
+            }
+            let Err(SocketError::WouldBlock) = outcome else {
+                self.release(core);
+                return outcome.map_err(socket_error);
+            };
+            let until = *deadline.get_or_insert_with(|| call.timeout.map(|timeout| now + timeout));
+            if core.failed.is_some() {
+                continue;
+            }
+            if !call.blocks || until.is_some_and(|until| until <= now) {
+                self.release(core);
+                return Err(would_block(call));
+            }
+            core = self.wait(core, call, until, now);
+        }
+    }
+
+    /// Does something on the shard that never waits, and runs it.
+    pub(crate) fn once<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        let mut core = self.lock();
+        let now = self.clock.now();
+        core.application_ran = now;
+        let outcome = act(&mut core, now);
+        core.run(now);
+        self.release(core);
+        outcome
+    }
+
+    /// Looks at the shard without running it.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Core) -> T) -> T {
+        look(&mut self.lock())
+    }
+
+    /// Has a task woken once, at the next event its interest is in.
+    pub(crate) fn register_waker(&self, socket: SocketId, interest: Interest, waker: &Waker) {
+        let mut core = self.lock();
+        match core.failed {
+            Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
+            None => core.waiting.add_task(socket, interest, waker),
+        }
+        self.release(core);
+    }
+
+    /// Sleeps, with the lock released, until it makes sense to look again.
+    fn wait<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        call: &Call,
+        until: Option<Instant>,
+        now: Instant,
+    ) -> MutexGuard<'a, Core> {
+        if core.is_unfinished {
+            self.release(core);
+            return self.lock();
+        }
+        let until = match call.socket {
+            Some(_) => until,
+            None => earliest(until, Some(now + RECHECK)),
+        };
+        if core.leader.is_some() || core.is_handed_over {
+            return self.follow(core, call, until, now);
+        }
+        let until = earliest(until, core.deadline());
+        let socket = call.socket;
+        core.leader = Some(Leader { socket, until, has_event: false, is_woken: false });
+        core.counters.leader_waits += 1;
+        self.release(core);
+        if let Some(waiter) = self.waiters.first() {
+            waiter.wait(until.map(|until| until.since(now)));
+        }
+        let mut core = self.lock();
+        core.leader = None;
+        core
+    }
+
+    /// Parks until this socket has an event, the lead is handed over, or time is up.
+    fn follow<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        call: &Call,
+        until: Option<Instant>,
+        now: Instant,
+    ) -> MutexGuard<'a, Core> {
+        let own = Parker::own();
+        if let Some(socket) = call.socket {
+            core.waiting.add_thread(socket, call.interest, &own);
+        }
+        core.followers.push_back(Arc::clone(&own));
+        core.counters.follower_parks += 1;
+        self.release(core);
+        own.park(until.map(|until| until.since(now)));
+        let mut core = self.lock();
+        if let Some(socket) = call.socket {
+            core.waiting.remove_thread(socket, &own);
+        }
+        match core.followers.iter().position(|other| Arc::ptr_eq(other, &own)) {
+            Some(position) => drop(core.followers.remove(position)),
+            // Only a hand-over takes a follower off the list.
+            None => core.is_handed_over = false,
+        }
+        core
+    }
+
+    /// Releases the lock, then wakes whomever the turn concerns.
+    pub(super) fn release(&self, mut core: MutexGuard<'_, Core>) {
+        let wakes_waiter = core.settle(&self.worker_parker);
+        let woken = core::mem::take(&mut core.woken);
+        core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
+        drop(core);
+        woken.into_iter().for_each(Sleeper::wake);
+        if wakes_waiter && let Some(waiter) = self.waiters.first() {
+            waiter.wake();
+        }
+    }
+}
+
+impl Core {
+    /// Makes sure, before the lock is released, that somebody goes on: the leader if it sleeps past
+    /// what has come up, else a follower, else the worker. Says whether the sleeper on the device
+    /// must be woken.
+    fn settle(&mut self, worker: &Arc<Parker>) -> bool {
+        let is_slept_for = self.leader.is_some() || matches!(self.worker, Worker::Waiting { .. });
+        let deadline = if is_slept_for { self.deadline() } else { None };
+        let is_pressing = self.is_unfinished || self.failed.is_some();
+        if let Some(leader) = &mut self.leader {
+            let wakes = leader.has_event || is_pressing || is_earlier(deadline, leader.until);
+            return wakes && !core::mem::replace(&mut leader.is_woken, wakes);
+        }
+        if self.is_handed_over {
+            return false;
+        }
+        if let Some(follower) = self.followers.pop_front() {
+            self.is_handed_over = true;
+            self.woken.push(Sleeper::Thread(follower));
+            return false;
+        }
+        match self.worker {
+            Worker::Waiting { until } if is_pressing || is_earlier(deadline, until) => {
+                self.worker = Worker::Awake;
+                true
+            }
+            Worker::Aside if self.is_unfinished || self.waiting.has_tasks() => {
+                self.worker = Worker::Awake;
+                self.woken.push(Sleeper::Thread(Arc::clone(worker)));
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+fn would_block(call: &Call) -> io::Error {
+    if !call.blocks {
+        return socket_error(SocketError::WouldBlock);
+    }
+    io::Error::new(call.expired, "the socket's timeout expired before the call could be answered")
+}

@@ -1,0 +1,157 @@
+//! The threads that keep a stack alive while no application thread is in a call.
+//!
+//! The *worker* ("squeue-0") answers pings, sends ACKs, fires timers and closes connections when
+//! nobody else does. It must not compete with an active application thread, so it stands aside,
+//! looking again every few milliseconds, while an application thread leads or has run the shard
+//! within the last 5 ms. Otherwise it does the leader's part. Tasks (wakers) cannot lead, so with
+//! a task waiting it does not stand aside for recency.
+//!
+//! A stack with several interfaces has several devices to wait for and a thread can sleep on one.
+//! The leader sleeps on the first; each further interface has a *watcher* ("squeue-0-interface-1")
+//! that sleeps on its device and runs the shard when a frame comes. That costs those interfaces a
+//! wake-up between threads; the first one stays free of it.
+
+use super::squeue::{Core, Squeue};
+use super::turn::Worker;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use time::{Duration, Instant};
+
+/// An application thread that ran the shard within this time is taken to come back by itself.
+const GRACE: Duration = Duration::from_millis(5);
+
+/// The worker looks at least so often while a leader sleeps undisturbed. Below the delay of an
+/// ACK (40 ms), because a leader may leave without coming back.
+const ASIDE_MAX: Duration = Duration::from_millis(20);
+
+/// How long a watcher sleeps at most; it is woken when the stack ends.
+const WATCH_MAX: Duration = Duration::from_secs(1);
+
+/// The threads of one squeue.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    pub(crate) fn start(squeue: &Arc<Squeue>) -> io::Result<Self> {
+        let mut threads = Self { handles: Vec::new() };
+        for index in 0..squeue.waiters.len() {
+            let squeue = Arc::clone(squeue);
+            let name = match index {
+                0 => String::from("squeue-0"),
+                _ => format!("squeue-0-interface-{index}"),
+            };
+            let handle = Builder::new().name(name).spawn(move || match index {
+                0 => squeue.work(),
+                _ => squeue.watch(index),
+            })?;
+            threads.handles.push(handle);
+        }
+        Ok(threads)
+    }
+
+    /// Waits for all threads to end, except the calling one: the last handle of a stack may be
+    /// dropped by a waker that the worker runs.
+    pub(crate) fn join(self) {
+        let own = std::thread::current().id();
+        for handle in self.handles {
+            if handle.thread().id() != own {
+                // A thread that panicked has said so on standard error already.
+                drop(handle.join());
+            }
+        }
+    }
+}
+
+impl Squeue {
+    /// The worker's life.
+    fn work(&self) {
+        let mut aside = GRACE;
+        let mut application_ran = Instant::ZERO;
+        let (mut is_due, mut is_called) = (false, false);
+        loop {
+            let Some(mut core) = self.lock_for_worker(is_due || is_called) else {
+                is_called = self.worker_parker.park(Some(GRACE));
+                continue;
+            };
+            if let Some(until) = core.stopping {
+                drop(core);
+                return self.linger(until);
+            }
+            let now = self.clock.now();
+            if core::mem::take(&mut is_due) || core.is_unfinished {
+                core.run(now);
+            }
+            if core.is_unfinished {
+                core.worker = Worker::Awake;
+                self.release(core);
+            } else if core.stands_aside(now) {
+                let is_undisturbed =
+                    core.leader.is_some() && core.application_ran == application_ran;
+                aside = if is_undisturbed { ASIDE_MAX.min(aside * 2) } else { GRACE };
+                application_ran = core.application_ran;
+                core.worker = Worker::Aside;
+                self.release(core);
+                is_called = self.worker_parker.park(Some(aside));
+            } else {
+                let until = core.deadline();
+                core.worker = Worker::Waiting { until };
+                core.counters.worker_turns += 1;
+                self.release(core);
+                self.waiters[0].wait(until.map(|until| until.since(now)));
+                is_due = true;
+            }
+        }
+    }
+
+    /// A worker that stood aside looks again without queueing for the lock: who holds it is active.
+    fn lock_for_worker(&self, must: bool) -> Option<std::sync::MutexGuard<'_, Core>> {
+        if must { Some(self.lock()) } else { self.try_lock() }
+    }
+
+    /// The life of the watcher of a further interface.
+    fn watch(&self, index: usize) {
+        while !self.is_stopping.load(Ordering::Acquire) {
+            self.waiters[index].wait(Some(WATCH_MAX));
+            let mut core = self.lock();
+            core.run(self.clock.now());
+            let is_failed = core.ports[index].failed.is_some();
+            self.release(core);
+            if is_failed {
+                return;
+            }
+        }
+    }
+
+    /// Runs the shard until nothing is left to deliver, at most `until`.
+    fn linger(&self, until: Instant) {
+        loop {
+            let mut core = self.lock();
+            let now = self.clock.now();
+            core.run(now);
+            if now >= until || core.failed.is_some() || core.is_flushed() {
+                return self.release(core);
+            }
+            // The watchers are gone: further interfaces are looked at every few milliseconds.
+            let look = if self.waiters.len() > 1 { until.min(now + GRACE) } else { until };
+            let wait = super::earliest(core.deadline(), Some(look));
+            core.worker = Worker::Waiting { until: wait };
+            let is_unfinished = core.is_unfinished;
+            self.release(core);
+            if !is_unfinished {
+                self.waiters[0].wait(wait.map(|wait| wait.since(now)));
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Whether application threads do the worker's part.
+    fn stands_aside(&self, now: Instant) -> bool {
+        let is_recent = now.since(self.application_ran) < GRACE && !self.waiting.has_tasks();
+        self.leader.is_some() || self.is_handed_over || is_recent || self.failed.is_some()
+    }
+}

@@ -1,0 +1,130 @@
+//! What all sockets share: the handle that closes on drop, blocking mode and timeouts.
+
+use crate::Stack;
+use crate::runtime::turn::{After, Call};
+use crate::runtime::waiting::Interest;
+use core::task::Waker;
+use stack::SocketId;
+use std::io::{self, Error, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use time::Duration;
+
+/// An open socket of a stack. Clones of the public types share one; the last closes it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) stack: Stack,
+    pub(crate) id: SocketId,
+    is_nonblocking: AtomicBool,
+    read_timeout: Timeout,
+    write_timeout: Timeout,
+}
+
+impl Socket {
+    pub(crate) fn new(stack: Stack, id: SocketId) -> Self {
+        Self {
+            stack,
+            id,
+            is_nonblocking: AtomicBool::new(false),
+            read_timeout: Timeout::default(),
+            write_timeout: Timeout::default(),
+        }
+    }
+
+    /// How a call on this socket waits. An expired timeout is `WouldBlock`, as `std::net` has it
+    /// on Unix; `TimedOut` would look like a peer that no longer answers.
+    pub(crate) fn call(&self, interest: Interest, after: After) -> Call {
+        let timeout = match interest {
+            Interest::Readable => &self.read_timeout,
+            Interest::Writable => &self.write_timeout,
+        };
+        Call {
+            socket: Some(self.id),
+            interest,
+            after,
+            blocks: !self.is_nonblocking.load(Ordering::Relaxed),
+            timeout: timeout.load(),
+            expired: ErrorKind::WouldBlock,
+        }
+    }
+
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+        self.is_nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    pub(crate) fn timeout(&self, interest: Interest) -> Option<Duration> {
+        match interest {
+            Interest::Readable => self.read_timeout.load(),
+            Interest::Writable => self.write_timeout.load(),
+        }
+    }
+
+    pub(crate) fn set_timeout(
+        &self,
+        interest: Interest,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        match interest {
+            Interest::Readable => self.read_timeout.store(timeout),
+            Interest::Writable => self.write_timeout.store(timeout),
+        }
+    }
+
+    pub(crate) fn register_waker(&self, interest: Interest, waker: &Waker) {
+        self.stack.squeue().register_waker(self.id, interest, waker);
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.stack.squeue().once(|core, now| core.close(now, self.id));
+    }
+}
+
+/// An optional time limit; zero stands for none, because no limit may be zero.
+#[derive(Debug, Default)]
+struct Timeout {
+    ns: AtomicU64,
+}
+
+impl Timeout {
+    fn load(&self) -> Option<Duration> {
+        match self.ns.load(Ordering::Relaxed) {
+            0 => None,
+            ns => Some(Duration::from_nanos(ns)),
+        }
+    }
+
+    fn store(&self, timeout: Option<Duration>) -> io::Result<()> {
+        check_timeout(timeout)?;
+        let ns = timeout.map_or(0, |timeout| timeout.as_nanos().try_into().unwrap_or(u64::MAX));
+        self.ns.store(ns, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// As in `std::net`: a timeout of zero is an error, not a way to say "do not wait".
+pub(crate) fn check_timeout(timeout: Option<Duration>) -> io::Result<()> {
+    match timeout {
+        Some(Duration::ZERO) => {
+            Err(Error::new(ErrorKind::InvalidInput, "cannot set a timeout of zero duration"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tries the addresses one after the other, as `std::net` does; the last error counts.
+pub(crate) fn each_address<A: ToSocketAddrs, T>(
+    addresses: A,
+    mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut outcome =
+        Err(Error::new(ErrorKind::InvalidInput, "could not resolve to any addresses"));
+    for address in addresses.to_socket_addrs()? {
+        outcome = attempt(address);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}

@@ -1,0 +1,147 @@
+//! A TCP socket that waits for connections.
+
+use crate::Stack;
+use crate::TcpStream;
+use crate::error::socket_error;
+use crate::runtime::turn::{After, Call};
+use crate::runtime::waiting::Interest;
+use crate::socket::{Socket, each_address};
+use core::task::{Context, Poll, Waker};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+/// Connections that may wait to be accepted, where the caller names no other number.
+pub const BACKLOG_DEFAULT: usize = 128;
+
+/// A TCP socket that waits for connections; shaped like [`std::net::TcpListener`].
+///
+/// Dropping the last handle resets connections that were not accepted.
+#[derive(Debug)]
+pub struct TcpListener {
+    socket: Arc<Socket>,
+    local: SocketAddr,
+}
+
+impl TcpListener {
+    /// Listens on `address` of `stack`. Port zero picks one; an unspecified address (`0.0.0.0`,
+    /// `[::]`) stands for all addresses of the stack.
+    ///
+    /// # Errors
+    /// The address is not one of the stack's, or in use.
+    pub fn bind<A: ToSocketAddrs>(stack: &Stack, address: A) -> io::Result<Self> {
+        Self::bind_with_backlog(stack, address, BACKLOG_DEFAULT)
+    }
+
+    /// As [`TcpListener::bind`], with at most `backlog` connections (at least one) that are opened
+    /// and not accepted yet. A SYN beyond that is dropped, and its sender tries again.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`].
+    pub fn bind_with_backlog<A: ToSocketAddrs>(
+        stack: &Stack,
+        address: A,
+        backlog: usize,
+    ) -> io::Result<Self> {
+        each_address(address, |address| {
+            let (id, local) = stack
+                .squeue()
+                .once(|core, _| {
+                    let id = core.shard.tcp_listen(address, backlog)?;
+                    Ok((id, core.shard.local_address(id)?))
+                })
+                .map_err(socket_error)?;
+            Ok(Self { socket: Arc::new(Socket::new(stack.clone(), id)), local })
+        })
+    }
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// `WouldBlock` where the listener does not block and there is none; the device failed.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.accept_by(&self.socket.call(Interest::Readable, After::Send))
+    }
+
+    fn accept_by(&self, call: &Call) -> io::Result<(TcpStream, SocketAddr)> {
+        let listener = self.socket.id;
+        let (id, local, peer) = self.socket.stack.squeue().operate(call, |core, _| {
+            let id = core.shard.tcp_accept(listener)?;
+            let status = core.shard.tcp_status(id)?;
+            Ok((id, status.local, status.remote))
+        })?;
+        let socket = Socket::new(self.socket.stack.clone(), id);
+        Ok((TcpStream::new(socket, local, peer), peer))
+    }
+
+    /// The connections as they come, without an end.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// The address listened on; the port is the one picked where zero was asked for.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    /// Another handle of the same listener.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: Arc::clone(&self.socket), local: self.local })
+    }
+
+    /// Whether [`TcpListener::accept`] waits (the default) or answers `WouldBlock`.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking);
+        Ok(())
+    }
+
+    /// The error that is pending on the listener: always `None`.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        Ok(None)
+    }
+
+    /// Wakes `waker` once, when a connection can be accepted. What is there already wakes nobody:
+    /// register first, then try.
+    pub fn register_waker(&self, waker: &Waker) {
+        self.socket.register_waker(Interest::Readable, waker);
+    }
+
+    /// Accepts a connection, or has the task woken when there is one.
+    pub fn poll_accept(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        self.register_waker(context.waker());
+        let call = Call { blocks: false, ..self.socket.call(Interest::Readable, After::Send) };
+        match self.accept_by(&call) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            outcome => Poll::Ready(outcome),
+        }
+    }
+}
+
+/// The connections of a listener as they come; see [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}

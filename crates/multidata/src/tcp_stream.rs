@@ -1,0 +1,524 @@
+//! A TCP connection.
+//!
+//! A write takes three steps: ask for room under the lock; allocate all blocks and copy outside it;
+//! append and run under the lock again. Writers of one stream take turns, so the room asked for is
+//! still there, and the lock is held for a few hundred nanoseconds whatever the write's length.
+
+use crate::copy_in::Copied;
+use crate::error::socket_error;
+use crate::runtime::squeue::Core;
+use crate::runtime::turn::{After, Call};
+use crate::runtime::waiting::Interest;
+use crate::socket::{Socket, check_timeout, each_address};
+use crate::{RuntimeCounters, Stack};
+use batch::{Block, Chunk};
+use bytes::Bytes;
+use core::task::{Context, Poll, Waker};
+use stack::{SocketError, SocketId, TcpOption};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tcp::State;
+use time::{Duration, Instant};
+
+/// How long a write waits for an exhausted block pool before it says so.
+const POOL_WAIT: Duration = Duration::from_secs(1);
+
+/// Longest piece of the caller's memory that is queued as one: offsets in a block are 32 bits.
+const LENT_LEN_BYTES_MAX: usize = 1 << 30;
+
+/// A TCP connection; shaped like [`std::net::TcpStream`].
+///
+/// Handles made with [`TcpStream::try_clone`] share the connection, its timeouts and its modes.
+/// Dropping the last one closes the connection: what was written is still delivered, by the stack,
+/// in the background. Where received data was never read, the peer gets a reset instead of a FIN
+/// (RFC 2525, 2.17), so that it learns that its data was lost.
+#[derive(Debug)]
+pub struct TcpStream {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    socket: Socket,
+    local: SocketAddr,
+    peer: SocketAddr,
+    /// Held by the writer whose turn it is.
+    writing: Mutex<Copied>,
+    send_buffer_bytes: AtomicUsize,
+    is_read_shut: AtomicBool,
+    is_nodelay: AtomicBool,
+}
+
+impl TcpStream {
+    pub(crate) fn new(socket: Socket, local: SocketAddr, peer: SocketAddr) -> Self {
+        let send_buffer_bytes = AtomicUsize::new(socket.stack.send_buffer_bytes());
+        let is_nodelay = AtomicBool::new(socket.stack.starts_with_nodelay());
+        let shared = Shared {
+            socket,
+            local,
+            peer,
+            writing: Mutex::default(),
+            send_buffer_bytes,
+            is_read_shut: AtomicBool::new(false),
+            is_nodelay,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Connects to `address` over `stack` and waits until the connection stands.
+    ///
+    /// # Errors
+    /// No route, the peer refused or did not answer, the stack has no port left.
+    pub fn connect<A: ToSocketAddrs>(stack: &Stack, address: A) -> io::Result<Self> {
+        each_address(address, |address| Self::open(stack, None, address, None))
+    }
+
+    /// As [`TcpStream::connect`], from this address and port of the stack (either may be
+    /// unspecified).
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`], and where the local address is not the stack's.
+    pub fn connect_from<A: ToSocketAddrs>(
+        stack: &Stack,
+        local: SocketAddr,
+        address: A,
+    ) -> io::Result<Self> {
+        each_address(address, |address| Self::open(stack, Some(local), address, None))
+    }
+
+    /// As [`TcpStream::connect`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`]; `TimedOut` where it took longer; `InvalidInput` for zero.
+    pub fn connect_timeout(
+        stack: &Stack,
+        address: &SocketAddr,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        check_timeout(Some(timeout))?;
+        Self::open(stack, None, *address, Some(timeout))
+    }
+
+    fn open(
+        stack: &Stack,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        timeout: Option<Duration>,
+    ) -> io::Result<Self> {
+        let squeue = stack.squeue();
+        let id = squeue.once(|core, now| core.shard.tcp_connect(now, local, remote));
+        let socket = Socket::new(stack.clone(), id.map_err(socket_error)?);
+        let call = socket.call(Interest::Writable, After::Leave);
+        let call = Call { timeout, expired: ErrorKind::TimedOut, ..call };
+        let local = squeue.operate(&call, |core, _| {
+            let status = core.shard.tcp_status(socket.id)?;
+            match (status.error, status.state) {
+                (Some(error), _) => Err(error),
+                (None, State::SynSent | State::SynReceived) => Err(SocketError::WouldBlock),
+                (None, _) => Ok(status.local),
+            }
+        })?;
+        Ok(Self::new(socket, local, remote))
+    }
+
+    /// Our end of the connection.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.shared.local)
+    }
+
+    /// The peer's end of the connection.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.shared.peer)
+    }
+
+    /// Another handle of the same connection.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { shared: Arc::clone(&self.shared) })
+    }
+
+    /// Ends one or both directions. After `Write` the peer reads the end of the stream behind what
+    /// was written; after `Read` reads return what has arrived and then zero.
+    ///
+    /// # Errors
+    /// The connection does not stand (any more).
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        if how != Shutdown::Write {
+            self.shared.is_read_shut.store(true, Ordering::Release);
+            self.squeue_once(|core, _, id| core.wake_socket(id));
+        }
+        if how != Shutdown::Read {
+            self.squeue_once(|core, now, id| core.shard.tcp_shutdown_write(now, id))
+                .map_err(socket_error)?;
+        }
+        Ok(())
+    }
+
+    /// How long a read waits; `None`, the default, is without end. An expired timeout is an error
+    /// of kind `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.shared.socket.set_timeout(Interest::Readable, timeout)
+    }
+
+    /// How long a write waits; as for reads.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.shared.socket.set_timeout(Interest::Writable, timeout)
+    }
+
+    /// How long a read waits.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.shared.socket.timeout(Interest::Readable))
+    }
+
+    /// How long a write waits.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.shared.socket.timeout(Interest::Writable))
+    }
+
+    /// Whether calls wait (the default) or answer `WouldBlock`.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.shared.socket.set_nonblocking(nonblocking);
+        Ok(())
+    }
+
+    /// Whether small segments are sent at once (`true`) or wait while data is unacknowledged
+    /// (Nagle's algorithm).
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.set_option(TcpOption::NoDelay(nodelay))?;
+        self.shared.is_nodelay.store(nodelay, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether small segments are sent at once.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(self.shared.is_nodelay.load(Ordering::Relaxed))
+    }
+
+    /// How many bytes may be written and not yet acknowledged (`tcp_xmit_hiwat`).
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        check_buffer(bytes)?;
+        self.set_option(TcpOption::SendBuffer(bytes))?;
+        self.shared.send_buffer_bytes.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many bytes may be received and not yet read, and so the largest window offered
+    /// (`tcp_recv_hiwat`). The window scale is agreed on when the connection opens: larger sizes
+    /// than it can express have no effect; set them in [`tcp::Config`] instead.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_receive_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        check_buffer(bytes)?;
+        self.set_option(TcpOption::ReceiveBuffer(bytes))
+    }
+
+    /// Probes a silent peer after `idle`; `None` never does. The time between probes and their
+    /// number are those of [`tcp::Config`].
+    ///
+    /// # Errors
+    /// None while the connection stands.
+    pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
+        self.set_option(TcpOption::Keepalive(idle))
+    }
+
+    /// Why the connection failed, if it did. Unlike the system's, this error stays.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let error = self.squeue_look(|shard, id| shard.tcp_status(id).map(|status| status.error));
+        Ok(error.map_err(socket_error)?.map(socket_error))
+    }
+
+    /// The connection as it stands: RFC 9293 state, bytes readable, room to send.
+    ///
+    /// # Errors
+    /// None while a handle exists.
+    pub fn status(&self) -> io::Result<stack::TcpStatus> {
+        self.squeue_look(stack::Shard::tcp_status).map_err(socket_error)
+    }
+
+    /// Ends the connection with a reset: what was not delivered is lost on both sides.
+    pub fn abort(&self) {
+        self.squeue_once(|core, now, id| core.shard.tcp_abort(now, id));
+    }
+
+    /// Queues the caller's own memory, without a copy, and returns when all of it is queued. It is
+    /// held until the peer has acknowledged it. A socket that does not block queues all of it or
+    /// nothing.
+    ///
+    /// # Errors
+    /// As for writes; what was queued before the error is sent.
+    pub fn write_bytes(&self, mut bytes: Bytes) -> io::Result<()> {
+        let mut copied = self.take_write_turn();
+        while !bytes.is_empty() {
+            let room = self.wait_for_room(bytes.len(), bytes.len())?;
+            let piece = bytes.split_to(room.min(bytes.len()).min(LENT_LEN_BYTES_MAX));
+            let len = piece.len();
+            copied.chunks.push_back(Chunk::whole(Block::from(piece)));
+            self.append(&mut copied.chunks, |counters| counters.bytes_lent += len as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Takes received bytes, at most `len_max` and at least one, in the blocks they were received
+    /// in; empty at the end of the stream. The blocks go back to the pool when the bytes are
+    /// dropped, so do not keep them for long: they count against the pool's limit.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub fn read_bytes(&self, len_max: usize) -> io::Result<Bytes> {
+        if len_max == 0 {
+            return Ok(Bytes::new());
+        }
+        let id = self.shared.socket.id;
+        let chunk = self.fetch(|core, now| core.shard.tcp_read_chunk(now, id, len_max))?;
+        Ok(chunk.flatten().map_or_else(Bytes::new, |chunk| Bytes::from_owner(Received(chunk))))
+    }
+
+    /// Wakes `waker` once, at the next event `interest` is in. What is possible already wakes
+    /// nobody: register first, then try.
+    pub fn register_waker(&self, interest: Interest, waker: &Waker) {
+        self.shared.socket.register_waker(interest, waker);
+    }
+
+    /// Ready when a read would not wait; otherwise the task is woken when that may have changed.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.register_waker(Interest::Readable, context.waker());
+        let status = self.status()?;
+        let is_ready = status.readable_bytes > 0
+            || status.at_end
+            || status.error.is_some()
+            || self.shared.is_read_shut.load(Ordering::Acquire);
+        if is_ready { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Ready when a write would not wait; otherwise the task is woken when that may have changed.
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.register_waker(Interest::Writable, context.waker());
+        match self.squeue_look(stack::Shard::tcp_send_room) {
+            Ok(0) | Err(SocketError::WouldBlock) => Poll::Pending,
+            Ok(_) | Err(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn read_into(&self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let id = self.shared.socket.id;
+        let count = self.fetch(|core, now| {
+            let count = core.shard.tcp_read(now, id, out)?;
+            core.counters.bytes_copied_out += count as u64;
+            Ok(count)
+        })?;
+        Ok(count.unwrap_or(0))
+    }
+
+    /// Waits for something to read; `None` where the reading side was shut and nothing is left.
+    fn fetch<T>(
+        &self,
+        mut read: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
+    ) -> io::Result<Option<T>> {
+        let Shared { socket, is_read_shut, .. } = &*self.shared;
+        let call = socket.call(Interest::Readable, After::Send);
+        socket.stack.squeue().operate(&call, |core, now| match read(core, now) {
+            Err(SocketError::WouldBlock) if is_read_shut.load(Ordering::Acquire) => Ok(None),
+            outcome => outcome.map(Some),
+        })
+    }
+
+    fn copy_and_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut copied = self.take_write_turn();
+        let room = self.wait_for_room(bytes.len(), 1)?;
+        let bytes = &bytes[..room.min(bytes.len())];
+        let stack = &self.shared.socket.stack;
+        let block_len_bytes = stack.tunables().block_len_bytes;
+        let filled = match copied.fill(stack.pool(), block_len_bytes, bytes) {
+            Ok(filled) => filled,
+            Err(_) => {
+                self.wait_for_block(bytes.len().min(block_len_bytes))?;
+                let outcome = copied.fill(stack.pool(), block_len_bytes, bytes);
+                outcome.map_err(|_| socket_error(SocketError::NoMemory))?
+            }
+        };
+        let count = |counters: &mut RuntimeCounters| counters.bytes_copied_in += filled as u64;
+        self.append(&mut copied.chunks, count)?;
+        Ok(filled)
+    }
+
+    /// The turn among the writers of this stream.
+    fn take_write_turn(&self) -> MutexGuard<'_, Copied> {
+        self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a write of `len` bytes is worth while, and says how many fit. A socket that does
+    /// not block is content with room for `at_once` bytes.
+    fn wait_for_room(&self, len: usize, at_once: usize) -> io::Result<usize> {
+        let Shared { socket, send_buffer_bytes, .. } = &*self.shared;
+        let call = socket.call(Interest::Writable, After::Leave);
+        let quarter = send_buffer_bytes.load(Ordering::Relaxed) / 4;
+        let low_water = socket.stack.tunables().low_water_bytes.min(quarter);
+        let wanted = if call.blocks { len.min(low_water).max(1) } else { at_once };
+        let ask = |core: &mut Core| match core.shard.tcp_send_room(socket.id) {
+            Ok(room) if room < wanted => Err(SocketError::WouldBlock),
+            outcome => outcome,
+        };
+        // Usually there is room, and neither clock nor device has to be asked.
+        if let Ok(room) = socket.stack.squeue().look(ask) {
+            return Ok(room);
+        }
+        socket.stack.squeue().operate(&call, |core, _| ask(core))
+    }
+
+    /// Waits until the exhausted pool has a block again: acknowledgments bring them back.
+    fn wait_for_block(&self, len: usize) -> io::Result<()> {
+        let Shared { socket, .. } = &*self.shared;
+        let call = socket.call(Interest::Writable, After::Leave);
+        let timeout = call.timeout.map_or(POOL_WAIT, |timeout| timeout.min(POOL_WAIT));
+        let call = Call { socket: None, timeout: Some(timeout), ..call };
+        let outcome = socket.stack.squeue().operate(&call, |core, _| {
+            core.counters.pool_waits += 1;
+            socket.stack.pool().allocate(len).map(drop).map_err(|_| SocketError::WouldBlock)
+        });
+        outcome.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => socket_error(SocketError::NoMemory),
+            _ => error,
+        })
+    }
+
+    /// Queues all chunks, for which there is room, and runs the shard. Where the send buffer was
+    /// made smaller meanwhile, it waits for the rest of the room.
+    fn append(
+        &self,
+        chunks: &mut VecDeque<Chunk>,
+        count: impl Fn(&mut RuntimeCounters),
+    ) -> io::Result<()> {
+        let Shared { socket, .. } = &*self.shared;
+        let call = Call { blocks: true, ..socket.call(Interest::Writable, After::Run) };
+        let outcome = socket.stack.squeue().operate(&call, |core, now| {
+            while let Some(front) = chunks.front_mut() {
+                let room = core.shard.tcp_send_room(socket.id)?;
+                if room == 0 {
+                    return Err(SocketError::WouldBlock);
+                }
+                let mut piece = front.clone();
+                piece.truncate(room);
+                front.trim_front(room);
+                if front.is_empty() {
+                    chunks.pop_front();
+                }
+                core.shard.tcp_append(now, socket.id, piece)?;
+            }
+            count(&mut core.counters);
+            Ok(())
+        });
+        chunks.clear();
+        outcome
+    }
+
+    fn set_option(&self, option: TcpOption) -> io::Result<()> {
+        self.squeue_once(|core, now, id| core.shard.tcp_set_option(now, id, option))
+            .map_err(socket_error)
+    }
+
+    fn squeue_once<T>(&self, act: impl FnOnce(&mut Core, Instant, SocketId) -> T) -> T {
+        let socket = &self.shared.socket;
+        socket.stack.squeue().once(|core, now| act(core, now, socket.id))
+    }
+
+    fn squeue_look<T>(&self, look: impl FnOnce(&mut stack::Shard, SocketId) -> T) -> T {
+        let socket = &self.shared.socket;
+        socket.stack.squeue().look(|core| look(&mut core.shard, socket.id))
+    }
+}
+
+fn check_buffer(bytes: usize) -> io::Result<()> {
+    match bytes {
+        0 => Err(io::Error::new(ErrorKind::InvalidInput, "a buffer must hold at least one byte")),
+        _ => Ok(()),
+    }
+}
+
+/// Received bytes in the hands of the application.
+struct Received(Chunk);
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl Read for &TcpStream {
+    /// Copies out what has arrived, or waits for it; zero at the end of the stream.
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.read_into(out)
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.read_into(out)
+    }
+}
+
+impl Write for &TcpStream {
+    /// Queues the front of `bytes`, as much as there is room for, waiting for some where there is
+    /// none. What is queued is sent as the peer and the path allow; nothing needs flushing.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.copy_and_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.copy_and_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! A UDP socket.
+
+use crate::Stack;
+use crate::error::socket_error;
+use crate::runtime::turn::After;
+use crate::runtime::waiting::Interest;
+use crate::socket::{Socket, each_address};
+use batch::Chunk;
+use core::task::Waker;
+use stack::SocketError;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use time::Duration;
+
+/// A UDP socket; shaped like [`std::net::UdpSocket`].
+///
+/// Datagrams that do not fit the interface's MTU are refused: they would have to be fragmented.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: Arc<Socket>,
+    local: SocketAddr,
+}
+
+impl UdpSocket {
+    /// A socket for datagrams to `address` of `stack`. Port zero picks one; an unspecified address
+    /// stands for all addresses of the stack.
+    ///
+    /// # Errors
+    /// The address is not one of the stack's, or in use.
+    pub fn bind<A: ToSocketAddrs>(stack: &Stack, address: A) -> io::Result<Self> {
+        each_address(address, |address| {
+            let (id, local) = stack
+                .squeue()
+                .once(|core, _| {
+                    let id = core.shard.udp_bind(address)?;
+                    Ok((id, core.shard.local_address(id)?))
+                })
+                .map_err(socket_error)?;
+            Ok(Self { socket: Arc::new(Socket::new(stack.clone(), id)), local })
+        })
+    }
+
+    /// Names the only peer: [`UdpSocket::send`] sends to it and only its datagrams are received.
+    ///
+    /// # Errors
+    /// No route leads there.
+    pub fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
+        each_address(address, |address| {
+            let connect = |core: &mut crate::runtime::squeue::Core, _| {
+                core.shard.udp_connect(self.socket.id, address)
+            };
+            self.socket.stack.squeue().once(connect).map_err(socket_error)
+        })
+    }
+
+    /// Sends one datagram to `address` and returns its length.
+    ///
+    /// # Errors
+    /// No route, too long, the interface's queue stayed full for the write timeout.
+    pub fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], address: A) -> io::Result<usize> {
+        let unresolved =
+            || io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
+        let address = address.to_socket_addrs()?.next().ok_or_else(unresolved)?;
+        self.send_chunk(bytes, Some(address))
+    }
+
+    /// Sends one datagram to the peer and returns its length.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`], and where the socket has no peer. A connected socket also reports
+    /// that the peer's host or port was found unreachable.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.send_chunk(bytes, None)
+    }
+
+    /// Waits for a datagram and copies it out, with its sender. What does not fit is lost.
+    ///
+    /// # Errors
+    /// `WouldBlock` where there is none (in time).
+    pub fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let call = self.socket.call(Interest::Readable, After::Send);
+        let id = self.socket.id;
+        let (chunk, source) = self.socket.stack.squeue().operate(&call, |core, _| {
+            let (chunk, source) = core.shard.udp_receive(id)?;
+            core.counters.bytes_copied_out += chunk.len().min(out.len()) as u64;
+            Ok((chunk, source))
+        })?;
+        let len = chunk.len().min(out.len());
+        out[..len].copy_from_slice(&chunk.bytes()[..len]);
+        Ok((len, source))
+    }
+
+    /// As [`UdpSocket::recv_from`], for a connected socket.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
+        self.recv_from(out).map(|(len, _)| len)
+    }
+
+    /// The address datagrams are received at.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    /// The only peer.
+    ///
+    /// # Errors
+    /// `NotConnected` where the socket has none.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        let peer = self.socket.stack.squeue().look(|core| core.shard.udp_peer(self.socket.id));
+        peer.map_err(socket_error)
+    }
+
+    /// Another handle of the same socket.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: Arc::clone(&self.socket), local: self.local })
+    }
+
+    /// How long a receive waits; `None`, the default, is without end. An expired timeout is an
+    /// error of kind `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_timeout(Interest::Readable, timeout)
+    }
+
+    /// How long a send waits for room; as for receives.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_timeout(Interest::Writable, timeout)
+    }
+
+    /// How long a receive waits.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.socket.timeout(Interest::Readable))
+    }
+
+    /// How long a send waits.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.socket.timeout(Interest::Writable))
+    }
+
+    /// Whether calls wait (the default) or answer `WouldBlock`.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking);
+        Ok(())
+    }
+
+    /// Wakes `waker` once, at the next event `interest` is in. What is possible already wakes
+    /// nobody: register first, then try.
+    pub fn register_waker(&self, interest: Interest, waker: &Waker) {
+        self.socket.register_waker(interest, waker);
+    }
+
+    fn send_chunk(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+        let stack = &self.socket.stack;
+        if bytes.len() > usize::from(u16::MAX) {
+            return Err(socket_error(SocketError::MessageTooLong));
+        }
+        let block = stack.pool().allocate(bytes.len());
+        let mut block = block.map_err(|_| socket_error(SocketError::NoMemory))?;
+        block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let chunk = Chunk::new(block.freeze(), 0..bytes.len());
+        let call = self.socket.call(Interest::Writable, After::Run);
+        stack.squeue().operate(&call, |core, _| {
+            core.shard.udp_send(self.socket.id, to, chunk.clone())?;
+            core.counters.bytes_copied_in += bytes.len() as u64;
+            Ok(bytes.len())
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! Devices that fail or take capabilities back while the stack runs.
+
+use batch::{BlockPool, Multidata, ReceiveBatch};
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Segmentation, Stop,
+    TransmitMode, Transmitted, Waiter,
+};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
+use std::io::ErrorKind;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// What the test and the stack's queue share.
+#[derive(Default)]
+struct State {
+    failed: bool,
+    revokes: bool,
+    has_segmentation: bool,
+    woken: bool,
+    sent_packets: usize,
+    modes: Vec<TransmitMode>,
+}
+
+/// A device that sends into the void and never receives.
+#[derive(Clone, Default)]
+struct Void(Arc<(Mutex<State>, Condvar)>);
+
+impl Void {
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let outcome = change(&mut self.0.0.lock().expect("no panic"));
+        self.0.1.notify_all();
+        outcome
+    }
+
+    fn error() -> DeviceError {
+        DeviceError { message: "the cable was cut: splice it".into() }
+    }
+}
+
+impl Waiter for Void {
+    fn wait(&self, timeout: Option<Duration>) {
+        let state = self.0.0.lock().expect("no panic");
+        let timeout = timeout.unwrap_or(Duration::from_secs(3_600));
+        let is_quiet = |state: &mut State| !state.woken && !state.failed;
+        let (mut state, _) =
+            self.0.1.wait_timeout_while(state, timeout, is_quiet).expect("no panic");
+        state.woken = false;
+    }
+
+    fn wake(&self) {
+        self.change(|state| state.woken = true);
+    }
+}
+
+impl Queue for Void {
+    fn capabilities(&self) -> Capabilities {
+        let segmentation = self.change(|state| {
+            state.has_segmentation.then_some(Segmentation {
+                tcp_ipv4: true,
+                tcp_ipv6: true,
+                len_bytes_max: 65_535,
+            })
+        });
+        Capabilities { segmentation, ..Capabilities::plain(Medium::Ip, 1_500) }
+    }
+
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
+        self.change(|state| state.modes.push(mode));
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        self.change(|state| {
+            if state.revokes {
+                (state.revokes, state.has_segmentation) = (false, false);
+                return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
+            }
+            state.sent_packets += batch.len();
+            Transmitted { taken: batch.len(), stopped: None }
+        })
+    }
+
+    fn receive(&mut self, _: &BlockPool, _: &mut ReceiveBatch, _: usize) -> Received {
+        let failed = self.change(|state| state.failed.then(Self::error));
+        Received { failed, ..Received::default() }
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::new(self.clone())
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+}
+
+fn stack_on(device: &Void, mode: TransmitMode) -> Stack {
+    let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address")).mode(mode);
+    Stack::builder().interface(device.clone(), interface).build().expect("a stack")
+}
+
+#[test]
+fn a_failed_device_ends_every_call_that_waits_with_its_own_sentence() {
+    let device = Void::default();
+    let stack = stack_on(&device, TransmitMode::Multidata);
+    let listener = TcpListener::bind(&stack, "10.1.0.1:80").expect("a free port");
+    let socket = UdpSocket::bind(&stack, "10.1.0.1:53").expect("a free port");
+    std::thread::scope(|scope| {
+        let calls = [
+            scope.spawn(|| listener.accept().expect_err("the device fails")),
+            scope.spawn(|| socket.recv(&mut [0]).expect_err("the device fails")),
+            scope.spawn(|| TcpStream::connect(&stack, "10.1.0.9:1").expect_err("the device fails")),
+        ];
+        std::thread::sleep(Duration::from_millis(50));
+        device.change(|state| state.failed = true);
+        for call in calls {
+            let error = call.join().expect("no panic");
+            assert_eq!(error.kind(), ErrorKind::NetworkDown);
+            assert_eq!(error.to_string(), "the cable was cut: splice it");
+        }
+    });
+    let later = socket.send_to(b"x", "10.1.0.9:1").expect_err("the device has failed");
+    assert_eq!(later.kind(), ErrorKind::NetworkDown);
+    assert_eq!(stack.interfaces()[0].failed, Some(Void::error()));
+}
+
+#[test]
+fn a_revoked_capability_changes_the_mode_and_loses_nothing() {
+    let device = Void::default();
+    device.change(|state| (state.revokes, state.has_segmentation) = (true, true));
+    let stack = stack_on(&device, TransmitMode::Lso);
+    assert_eq!(stack.interfaces()[0].mode, TransmitMode::Lso);
+    let socket = UdpSocket::bind(&stack, "10.1.0.1:53").expect("a free port");
+    socket.send_to(b"once", "10.1.0.9:1").expect("a route");
+    assert_eq!(stack.interfaces()[0].mode, TransmitMode::Multidata);
+    device.change(|state| {
+        assert_eq!(state.sent_packets, 1, "built afresh and sent");
+        assert_eq!(state.modes, [TransmitMode::Lso, TransmitMode::Multidata]);
+    });
+    let error = stack.set_transmit_mode(0, TransmitMode::Lso).expect_err("not any more");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    stack.set_transmit_mode(0, TransmitMode::Single).expect("always possible");
+    assert_eq!(stack.interfaces()[0].mode, TransmitMode::Single);
+}
+
+#[test]
+fn the_last_handle_waits_a_bounded_time_for_a_peer_that_is_gone() {
+    let device = Void::default();
+    let stack = stack_on(&device, TransmitMode::Multidata);
+    let unanswered = "10.1.0.9:1".parse().expect("an address");
+    TcpStream::connect_timeout(&stack, &unanswered, Duration::from_millis(20))
+        .expect_err("nobody answers");
+    let start = Instant::now();
+    drop(stack);
+    assert!(start.elapsed() < multidata::LINGER_ON_DROP + Duration::from_millis(500));
+}
+
+#[test]
+fn a_stack_needs_an_interface() {
+    let error = Stack::builder().build().expect_err("no interface");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}

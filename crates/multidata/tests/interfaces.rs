@@ -1,0 +1,32 @@
+//! One stack on several wires.
+
+mod pair;
+
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use pair::exchange;
+
+fn interface(address: &str) -> InterfaceConfig {
+    InterfaceConfig::new(address.parse().expect("an address"))
+}
+
+#[test]
+fn a_stack_talks_over_all_its_interfaces_at_once() {
+    let wires: Vec<_> = (0..3).map(|_| device::wire(device::WireConfig::default())).collect();
+    let mut hub = Stack::builder();
+    let mut peers = Vec::new();
+    for (index, (near, far)) in wires.into_iter().enumerate() {
+        hub = hub.interface(near, interface(&format!("10.2.{index}.1/24")));
+        let peer = Stack::builder().interface(far, interface(&format!("10.2.{index}.2/24")));
+        peers.push(peer.build().expect("a stack"));
+    }
+    let hub = hub.build().expect("a stack");
+    assert_eq!(hub.interfaces().len(), 3);
+    let listener = TcpListener::bind(&hub, "0.0.0.0:80").expect("a free port");
+    std::thread::scope(|scope| {
+        for (index, peer) in peers.iter().enumerate() {
+            let client = TcpStream::connect(peer, format!("10.2.{index}.1:80")).expect("there");
+            let (server, _) = listener.accept().expect("there");
+            scope.spawn(move || exchange(&client, &server, index as u64, 4 << 20));
+        }
+    });
+}

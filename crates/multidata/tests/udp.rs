@@ -1,0 +1,83 @@
+//! UDP sockets of two stacks on one wire behave as `std::net` says.
+
+mod pair;
+
+use multidata::UdpSocket;
+use pair::{pair, right};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+#[test]
+fn datagrams_come_whole_with_their_sender() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, right(53)).expect("a free port");
+    let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    assert_ne!(client.local_addr().expect("bound").port(), 0);
+    for len in [0, 1, 1_000, 1_472] {
+        let sent: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        assert_eq!(client.send_to(&sent, right(53)).expect("a route"), len);
+        let mut bytes = [0; 2_000];
+        let (count, source) = server.recv_from(&mut bytes).expect("sent");
+        assert_eq!((&bytes[..count], source), (&*sent, client.local_addr().expect("bound")));
+        assert_eq!(server.send_to(&bytes[..count], source).expect("a route"), len);
+        assert_eq!(client.recv_from(&mut bytes).expect("echoed"), (len, right(53)));
+    }
+}
+
+#[test]
+fn a_short_buffer_loses_the_rest_of_a_datagram() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, "0.0.0.0:54").expect("a free port");
+    let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    client.send_to(b"first datagram", right(54)).expect("a route");
+    client.send_to(b"second", right(54)).expect("a route");
+    let mut bytes = [0; 6];
+    assert_eq!(server.recv(&mut bytes).expect("sent"), 6);
+    assert_eq!(&bytes, b"first ");
+    assert_eq!(server.recv(&mut bytes).expect("sent"), 6);
+    assert_eq!(&bytes, b"second");
+}
+
+#[test]
+fn a_connected_socket_hears_its_peer_only() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, right(55)).expect("a free port");
+    let other = UdpSocket::bind(&right_stack, right(56)).expect("a free port");
+    let client = UdpSocket::bind(&left, "10.1.0.1:4000").expect("a free port");
+    assert_eq!(client.peer_addr().expect_err("no peer").kind(), ErrorKind::NotConnected);
+    assert_eq!(client.send(b"x").expect_err("no peer").kind(), ErrorKind::InvalidInput);
+    client.connect(right(55)).expect("a route");
+    assert_eq!(client.peer_addr().expect("connected"), right(55));
+    client.send(b"question").expect("connected");
+    let mut bytes = [0; 20];
+    let (_, source) = server.recv_from(&mut bytes).expect("sent");
+    other.send_to(b"stranger", source).expect("a route");
+    server.send_to(b"answer", source).expect("a route");
+    let count = client.recv(&mut bytes).expect("answered");
+    assert_eq!(&bytes[..count], b"answer");
+}
+
+#[test]
+fn waiting_ends_in_time_or_does_not_begin() {
+    let (left, _right) = pair();
+    let socket = UdpSocket::bind(&left, "10.1.0.1:4001").expect("a free port");
+    let error = UdpSocket::bind(&left, "10.1.0.1:4001").expect_err("taken");
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    assert_eq!(socket.recv(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
+    socket.set_nonblocking(true).expect("always");
+    assert_eq!(socket.recv(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
+    let error = socket.send_to(&[0; 1_473], right(9)).expect_err("longer than the MTU takes");
+    assert_eq!(error.to_string(), "the datagram is longer than the path takes");
+}
+
+#[test]
+fn an_unreachable_port_is_reported_to_a_connected_socket() {
+    let (left, _right) = pair();
+    let socket = UdpSocket::bind(&left, "10.1.0.1:4002").expect("a free port");
+    socket.connect(right(9)).expect("a route");
+    socket.send(b"anybody?").expect("a route");
+    socket.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
+    let error = socket.recv(&mut [0]).expect_err("nobody is there");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+}
