@@ -13,6 +13,7 @@ use core::net::IpAddr;
 use counters::DropReason;
 use ip::{Arrival, HeaderTemplate, IcmpError, IcmpErrorKind, IcmpIncoming, PacketInfo};
 use link::Request;
+use tcp::ConnectionError;
 use time::Instant;
 use wire::{ArpOperation, ArpRepr, ArpView, HardwareAddress, NdpEnvelope, NdpRepr, TcpHeader};
 
@@ -64,7 +65,7 @@ impl Shard {
             (IpAddr::V6(target), IpAddr::V6(_)) => {
                 let destination = match request.unicast_to {
                     Some(_) => target,
-                    None => wire::solicited_node(target),
+                    None => wire::ndp::solicited_node(target),
                 };
                 let message =
                     NdpRepr::NeighbourSolicitation { target, source_link: Some(ours) };
@@ -150,21 +151,26 @@ impl Shard {
 
     fn on_tcp_error(&mut self, now: Instant, index: u32, error: &IcmpError) -> bool {
         let Some(socket) = self.sockets.tcp(index) else { return false };
+        let Some(sequence) = error.quoted.sequence else { return false };
         let connection = &mut socket.connection;
-        if !error.quoted.sequence.is_some_and(|sequence| connection.is_in_flight(sequence)) {
-            return false;
-        }
-        match error.kind {
-            IcmpErrorKind::PacketTooBig { mtu_bytes } => {
+        let is_plausible = match error.kind {
+            IcmpErrorKind::PacketTooBig { mtu_bytes } if connection.is_outstanding(sequence) => {
                 let headers = if socket.flow.local.is_ipv4() { 40 } else { 60 };
                 let mss = mtu_bytes.saturating_sub(headers).min(usize::from(u16::MAX)) as u16;
                 connection.on_path_mtu(now, mss);
+                true
             }
-            kind if kind.is_hard() => connection.on_refused(now),
-            _ => connection.on_unreachable(now),
-        }
+            IcmpErrorKind::PacketTooBig { .. } => false,
+            IcmpErrorKind::PortUnreachable | IcmpErrorKind::ProtocolUnreachable => {
+                connection.on_unreachable(ConnectionError::Refused, sequence)
+            }
+            IcmpErrorKind::NetUnreachable => {
+                connection.on_unreachable(ConnectionError::NetworkUnreachable, sequence)
+            }
+            _ => connection.on_unreachable(ConnectionError::HostUnreachable, sequence),
+        };
         self.settle(now, index);
-        true
+        is_plausible
     }
 
     fn on_ndp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
@@ -281,7 +287,7 @@ impl Shard {
         message: NdpRepr,
         station: Option<HardwareAddress>,
     ) {
-        let network = template(source, destination, wire::protocol::ICMPV6, wire::NDP_HOP_LIMIT);
+        let network = template(source, destination, wire::protocol::ICMPV6, wire::ndp::NDP_HOP_LIMIT);
         let next_hop = station.map_or(NextHop::Neighbour(destination), NextHop::Station);
         let packet = Outgoing { network, next_hop, message: Message::Ndp(message), socket: None };
         self.send_small(id, packet);

@@ -21,6 +21,7 @@ use core::ops::Range;
 use counters::DropReason;
 use device::{Room, Stop, Transmitted};
 use ip::HeaderTemplate;
+use tcp::ConnectionError;
 use time::Instant;
 use wire::ether_type;
 
@@ -136,7 +137,8 @@ impl Shard {
             out.truncate(first);
             self.drops.add(DropReason::NeighbourUnreachable);
             socket.connection.on_transmitted(now, built);
-            socket.connection.on_unreachable(now);
+            let sequence = socket.connection.first_unacknowledged();
+            socket.connection.on_unreachable(ConnectionError::HostUnreachable, sequence);
             return self.settle(now, index);
         }
         stamp(interface, out, first..first + built, &socket.path.network, destination);

@@ -20,7 +20,7 @@ use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::PacketInfo;
 use time::Instant;
-use wire::{HardwareAddress, TcpFlags, TcpHeader, ether_type, protocol};
+use wire::{HardwareAddress, SeqNumber, TcpFlags, TcpHeader, ether_type, protocol};
 
 /// A packet on its way up, with the frame it came in.
 pub(crate) struct Incoming<'a> {
@@ -148,8 +148,12 @@ impl Shard {
             local: SocketAddr::new(incoming.info.destination, header.destination_port),
             remote: SocketAddr::new(incoming.info.source, header.source_port),
         };
-        let Some(index) = self.connection_for(now, &flow, &header) else {
-            return self.on_segment_without_connection(now, incoming, &flow, &header, header_len);
+        let index = match self.connection_for(now, &flow, &header) {
+            Ok(index) => index,
+            Err(isn_min) => {
+                let segment = Unclaimed { flow, header, header_len, isn_min };
+                return self.on_segment_without_connection(now, incoming, &segment);
+            }
         };
         let payload_len = bytes.len() - header_len;
         let segments = match incoming.frame.segmented {
@@ -172,8 +176,14 @@ impl Shard {
     }
 
     /// The connection of this flow: that of the segment before, or the one in the table. A SYN
-    /// that may follow a connection in TIME-WAIT ends it and finds none (RFC 9293, 3.10.7.4).
-    fn connection_for(&mut self, now: Instant, flow: &Flow, header: &TcpHeader) -> Option<u32> {
+    /// that may follow a connection in TIME-WAIT finds none, and where the successor's sequence
+    /// numbers must begin (RFC 9293, 3.10.7.4).
+    fn connection_for(
+        &mut self,
+        now: Instant,
+        flow: &Flow,
+        header: &TcpHeader,
+    ) -> Result<u32, Option<SeqNumber>> {
         let index = match self.flow_cache {
             Some((cached, index)) if cached == *flow => {
                 self.counters.flow_cache_hits += 1;
@@ -181,41 +191,51 @@ impl Shard {
             }
             _ => {
                 self.counters.flow_lookups += 1;
-                self.sockets.by_flow(flow)?
+                self.sockets.by_flow(flow).ok_or(None)?
             }
         };
-        if is_syn_only(header)
-            && self.sockets.tcp(index)?.connection.may_be_followed_by(header)
-        {
-            self.end_time_wait(now, index);
-            return None;
+        if is_syn_only(header) {
+            let connection = &self.sockets.tcp(index).ok_or(None)?.connection;
+            if connection.may_be_replaced_by(now, header) {
+                let isn_min = connection.next_isn_min();
+                self.sockets.remove_flow(flow, index);
+                self.flow_cache = None;
+                return Err(Some(isn_min));
+            }
         }
         self.flow_cache = Some((*flow, index));
-        Some(index)
+        Ok(index)
     }
 
     fn on_segment_without_connection(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
-        flow: &Flow,
-        header: &TcpHeader,
-        header_len: usize,
+        segment: &Unclaimed,
     ) -> Result<(), DropReason> {
-        let unicast = self.interfaces[incoming.interface.0 as usize].is_ours(flow.local.ip());
-        if !unicast {
+        let Unclaimed { flow, header, header_len, isn_min } = segment;
+        let id = incoming.interface;
+        if !self.interfaces[id.0 as usize].is_ours(flow.local.ip()) {
             // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
             return Err(DropReason::NoConnection);
         }
         if is_syn_only(header)
             && let Some(listener) = self.sockets.by_port(Protocol::Tcp, flow.local)
         {
-            return self.open_passive(now, incoming.interface, listener, flow, header);
+            return self.open_passive(now, id, listener, flow, header, *isn_min);
         }
         let segment_len = (incoming.transport_bytes().len() - header_len) as u32;
         self.send_reset(incoming, header, segment_len);
         Err(DropReason::NoConnection)
     }
+}
+
+/// A segment for which there is no connection.
+struct Unclaimed {
+    flow: Flow,
+    header: TcpHeader,
+    header_len: usize,
+    isn_min: Option<SeqNumber>,
 }
 
 /// Whether a segment asks for a new connection.

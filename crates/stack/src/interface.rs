@@ -119,7 +119,7 @@ impl Interface {
             IpAddr::V6(group) if group.is_multicast() => {
                 group == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
                     || self.addresses.iter().any(|cidr| match cidr.address() {
-                        IpAddr::V6(ours) => wire::solicited_node(ours) == group,
+                        IpAddr::V6(ours) => wire::ndp::solicited_node(ours) == group,
                         IpAddr::V4(_) => false,
                     })
             }

@@ -12,7 +12,7 @@ use crate::event::{Events, Readiness, SocketEvent};
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::outbox::Outgoing;
 use crate::schedule::Deadlines;
-use crate::sockets::{Flow, Keys, Protocol, Socket, SocketId, Sockets};
+use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
 use batch::BlockPool;
 use core::net::{IpAddr, SocketAddr};
 use counters::{DropCounters, DropReason};
@@ -244,11 +244,8 @@ impl Shard {
     pub(crate) fn remove_connection(&mut self, index: u32) {
         let Some(Socket::Tcp(socket)) = self.sockets.remove(index) else { return };
         self.past.merge(socket.connection.counters());
-        self.sockets.remove_flow(&socket.flow);
+        self.sockets.remove_flow(&socket.flow, index);
         self.flow_cache = None;
-        if socket.holds_port {
-            self.sockets.remove_port(Protocol::Tcp, socket.flow.local);
-        }
     }
 
     /// The route to `destination`: the interface and the next hop on its link.

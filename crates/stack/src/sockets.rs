@@ -192,8 +192,11 @@ impl Sockets {
         true
     }
 
-    pub(crate) fn remove_flow(&mut self, flow: &Flow) {
-        self.flows.remove(flow);
+    /// Takes a four-tuple out, where it still is this connection's.
+    pub(crate) fn remove_flow(&mut self, flow: &Flow, index: u32) {
+        if self.by_flow(flow) == Some(index) {
+            self.flows.remove(flow);
+        }
     }
 
     /// The listener or UDP socket at this address and port, or else at any address and this port.

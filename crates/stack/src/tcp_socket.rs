@@ -12,8 +12,8 @@ use counters::DropReason;
 use ip::HeaderTemplate;
 use std::collections::VecDeque;
 use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
-use time::{Duration, Instant};
-use wire::TcpHeader;
+use time::Instant;
+use wire::{SeqNumber, TcpHeader};
 
 /// The way from a connection to its peer, found once.
 #[derive(Clone, Debug)]
@@ -37,8 +37,6 @@ pub(crate) struct TcpSocket {
     pub(crate) touched: bool,
     /// The application has let go of it.
     pub(crate) detached: bool,
-    /// The local port is entered in the port table in this socket's name.
-    pub(crate) holds_port: bool,
     /// The earliest deadline it has on the heap.
     pub(crate) earliest: Option<Instant>,
     pub(crate) pending: Readiness,
@@ -47,7 +45,7 @@ pub(crate) struct TcpSocket {
 impl TcpSocket {
     /// Whether nobody will ask for it any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.detached && self.connection.state() == State::Closed
+        self.detached && self.connection.is_finished()
     }
 }
 
@@ -71,8 +69,8 @@ pub enum TcpOption {
     SendBuffer(usize),
     /// Bytes the receive queue holds.
     ReceiveBuffer(usize),
-    /// Idle time after which the peer is probed; `None` never does.
-    Keepalive(Option<Duration>),
+    /// When an idle peer is probed; `None` never does.
+    Keepalive(Option<tcp::Keepalive>),
 }
 
 /// A connection as it stands.
@@ -184,9 +182,14 @@ impl Shard {
     /// # Errors
     /// Why nothing can be sent (any more).
     pub fn tcp_send_room(&mut self, id: SocketId) -> Result<usize, SocketError> {
-        let socket = self.tcp_socket(id)?;
-        socket.connection.check_send().map_err(send_error)?;
-        Ok(socket.connection.send_room())
+        let connection = &self.tcp_socket(id)?.connection;
+        if let Some(error) = connection.error() {
+            return Err(connection_error(error));
+        }
+        if connection.is_closed_for_sending() {
+            return Err(SocketError::BrokenPipe);
+        }
+        Ok(connection.send_room())
     }
 
     /// Appends `chunk` to the send queue: it is the connection's until the peer acknowledged it.
@@ -196,7 +199,10 @@ impl Shard {
     /// sent; the chunk is dropped.
     pub fn tcp_append(&mut self, now: Instant, id: SocketId, chunk: Chunk) -> Result<(), SocketError> {
         let socket = self.tcp_socket(id)?;
-        socket.connection.append(now, chunk).map_err(send_error)?;
+        socket.connection.append(now, chunk).map_err(|error| match error {
+            SendError::Full => SocketError::WouldBlock,
+            SendError::Closed => SocketError::BrokenPipe,
+        })?;
         self.settle_id(now, id);
         Ok(())
     }
@@ -208,7 +214,7 @@ impl Shard {
     pub fn tcp_read(&mut self, now: Instant, id: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
         let socket = self.tcp_socket(id)?;
         let count = socket.connection.read(now, out).map_err(connection_error)?;
-        if count == 0 && !out.is_empty() && !socket.connection.is_at_end() {
+        if count == 0 && !out.is_empty() && !socket.connection.at_end_of_stream() {
             return Err(SocketError::WouldBlock);
         }
         self.settle_id(now, id);
@@ -226,9 +232,10 @@ impl Shard {
         len_max: usize,
     ) -> Result<Option<Chunk>, SocketError> {
         let socket = self.tcp_socket(id)?;
-        let chunk = socket.connection.read_chunk(now, len_max).map_err(connection_error)?;
-        if chunk.is_none() && !socket.connection.is_at_end() {
-            return Err(SocketError::WouldBlock);
+        let chunk = socket.connection.read_chunk(len_max);
+        if chunk.is_none() && !socket.connection.at_end_of_stream() {
+            let error = socket.connection.error();
+            return Err(error.map_or(SocketError::WouldBlock, connection_error));
         }
         self.settle_id(now, id);
         Ok(chunk)
@@ -257,8 +264,8 @@ impl Shard {
         match option {
             TcpOption::NoDelay(on) => connection.set_nodelay(on),
             TcpOption::SendBuffer(bytes) => connection.set_send_buffer(bytes),
-            TcpOption::ReceiveBuffer(bytes) => connection.set_receive_buffer(now, bytes),
-            TcpOption::Keepalive(idle) => connection.set_keepalive(now, idle),
+            TcpOption::ReceiveBuffer(bytes) => connection.set_receive_buffer(bytes),
+            TcpOption::Keepalive(keepalive) => connection.set_keepalive(now, keepalive),
         }
         self.settle_id(now, id);
         Ok(())
@@ -276,9 +283,9 @@ impl Shard {
             local: socket.flow.local,
             remote: socket.flow.remote,
             readable_bytes: connection.readable_len(),
-            at_end: connection.is_at_end(),
+            at_end: connection.at_end_of_stream(),
             send_room_bytes: connection.send_room(),
-            unacknowledged_bytes: connection.unacknowledged_len(),
+            unacknowledged_bytes: connection.send_queue_len(),
             error: connection.error().map(connection_error),
         })
     }
@@ -323,7 +330,8 @@ impl Shard {
         tcp.or_else(|| listener(self)).or_else(|| udp(self)).ok_or(SocketError::InvalidSocket)
     }
 
-    /// A SYN for a listener: a new connection in SYN-RECEIVED, where the backlog has room.
+    /// A SYN for a listener: a new connection in SYN-RECEIVED, where the backlog has room. `isn_min`
+    /// is set where it follows a connection in TIME-WAIT.
     pub(crate) fn open_passive(
         &mut self,
         now: Instant,
@@ -331,6 +339,7 @@ impl Shard {
         listener: u32,
         flow: &Flow,
         syn: &TcpHeader,
+        isn_min: Option<SeqNumber>,
     ) -> Result<(), DropReason> {
         let parent = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
         let has_room = self.sockets.has_room();
@@ -340,7 +349,11 @@ impl Shard {
         }
         let (out, next_hop) = self.route(flow.remote.ip()).map_err(|_| DropReason::NoRoute)?;
         let path = if out == interface { (out, next_hop) } else { (interface, flow.remote.ip()) };
-        let connection = Connection::accept(self.parameters(now, path.0, flow), now, syn);
+        let mut parameters = self.parameters(now, path.0, flow);
+        if let Some(isn_min) = isn_min {
+            parameters.isn = parameters.isn.later_of(isn_min);
+        }
+        let connection = Connection::accept(parameters, now, syn);
         let index = self
             .open(connection, *flow, path.0, path.1, Some(parent))
             .map_err(|_| DropReason::BacklogFull)?;
@@ -350,16 +363,6 @@ impl Shard {
         self.counters.connections_accepted += 1;
         self.settle(now, index);
         Ok(())
-    }
-
-    /// A connection in TIME-WAIT makes room for its successor.
-    pub(crate) fn end_time_wait(&mut self, now: Instant, index: u32) {
-        let Some(socket) = self.sockets.tcp(index) else { return };
-        socket.connection.end_time_wait(now);
-        let flow = socket.flow;
-        self.sockets.remove_flow(&flow);
-        self.flow_cache = None;
-        self.settle(now, index);
     }
 
     /// Passes on what a connection reported.
@@ -450,7 +453,6 @@ impl Shard {
             queued: false,
             touched: false,
             detached: false,
-            holds_port: false,
             earliest: None,
             pending: Readiness::NONE,
         };
@@ -514,16 +516,7 @@ fn connection_error(error: ConnectionError) -> SocketError {
         ConnectionError::Reset => SocketError::ConnectionReset,
         ConnectionError::TimedOut => SocketError::TimedOut,
         ConnectionError::HostUnreachable => SocketError::HostUnreachable,
+        ConnectionError::NetworkUnreachable => SocketError::NoRoute,
         ConnectionError::Aborted => SocketError::ConnectionAborted,
-        ConnectionError::NotConnected => SocketError::NotConnected,
-    }
-}
-
-fn send_error(error: SendError) -> SocketError {
-    match error {
-        SendError::Full => SocketError::WouldBlock,
-        SendError::Closing => SocketError::BrokenPipe,
-        SendError::NotConnected => SocketError::NotConnected,
-        SendError::Failed(error) => connection_error(error),
     }
 }

@@ -1,0 +1,219 @@
+//! Two shards on one link, in virtual time.
+#![allow(dead_code, reason = "each test file uses its own part of the harness")]
+
+use batch::{Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum};
+use bytes::Bytes;
+use core::net::{IpAddr, SocketAddr};
+use device::{Capabilities, HardwareAddress, Medium, Room, Transmitted, TransmitMode};
+use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId};
+use time::{Duration, Instant};
+
+/// What a link does to one frame.
+pub enum Fate {
+    Deliver,
+    Lose,
+}
+
+/// A shard with one interface and the frames on their way to it.
+pub struct Host {
+    pub shard: Shard,
+    pub interface: InterfaceId,
+    pub pool: BlockPool,
+    pub inbox: Vec<Vec<u8>>,
+    /// How many of the packets of a batch the device takes; the rest was never sent.
+    pub take: Box<dyn FnMut(usize) -> usize>,
+}
+
+/// Two hosts and the time.
+pub struct Net {
+    pub now: Instant,
+    pub hosts: [Host; 2],
+    pub fate: Box<dyn FnMut(usize, &[u8]) -> Fate>,
+    /// Every frame that was sent, with its sender.
+    pub wire: Vec<(usize, Vec<u8>)>,
+}
+
+pub fn address(host: usize, ipv6: bool) -> IpAddr {
+    let text = match (host, ipv6) {
+        (0, false) => "10.0.0.1",
+        (_, false) => "10.0.0.2",
+        (0, true) => "fd00::1",
+        (_, true) => "fd00::2",
+    };
+    text.parse().expect("an address")
+}
+
+pub fn station(host: usize) -> HardwareAddress {
+    HardwareAddress([2, 0, 0, 0, 0, host as u8 + 1])
+}
+
+fn host(index: usize, mode: TransmitMode, ethernet: bool, config: tcp::Config) -> Host {
+    let pool = BlockPool::new(PoolConfig::default());
+    let secret = [index as u8 + 7; 32];
+    let mut shard =
+        Shard::new(ShardConfig { tcp: config, pool: pool.clone(), secret, sockets_max: 1_000 });
+    let medium = if ethernet { Medium::Ethernet(station(index)) } else { Medium::Ip };
+    let addresses = vec![
+        ip::Cidr::new(address(index, false), 24).expect("a network"),
+        ip::Cidr::new(address(index, true), 64).expect("a network"),
+    ];
+    let capabilities = Capabilities::plain(medium, 1_500);
+    let config = InterfaceConfig { capabilities, mode, addresses, gateways: Vec::new() };
+    let interface = shard.add_interface(config).expect("a sound configuration");
+    Host { shard, interface, pool, inbox: Vec::new(), take: Box::new(|built| built) }
+}
+
+impl Net {
+    pub fn new(mode: TransmitMode, ethernet: bool) -> Self {
+        Self::with_config(mode, ethernet, tcp::Config::default())
+    }
+
+    pub fn with_config(mode: TransmitMode, ethernet: bool, config: tcp::Config) -> Self {
+        Self {
+            now: Instant::from_millis(1_000),
+            hosts: [host(0, mode, ethernet, config.clone()), host(1, mode, ethernet, config)],
+            fate: Box::new(|_, _| Fate::Deliver),
+            wire: Vec::new(),
+        }
+    }
+
+    /// Lets everything happen that happens now, and says whether anything did.
+    pub fn step(&mut self) -> bool {
+        let sent = self.send(0) | self.send(1);
+        let mut moved = false;
+        for host in &mut self.hosts {
+            if !host.inbox.is_empty() {
+                let mut batch = receive_batch(host.inbox.drain(..));
+                host.shard.on_receive(self.now, host.interface, &mut batch);
+                moved = true;
+            }
+        }
+        sent || moved
+    }
+
+    /// One batch of one host goes out.
+    fn send(&mut self, from: usize) -> bool {
+        let mut batch = Multidata::default();
+        let host = &mut self.hosts[from];
+        if host.shard.poll_timeout().is_some_and(|due| due <= self.now) {
+            host.shard.on_timeout(self.now);
+        }
+        let built = host.shard.poll_transmit(self.now, host.interface, Room::UNBOUNDED, &mut batch);
+        if built == 0 {
+            return false;
+        }
+        let taken = (host.take)(built).min(built);
+        let stopped = (taken < built).then_some(device::Stop::Full);
+        host.shard.on_transmitted(self.now, host.interface, &Transmitted { taken, stopped });
+        for packet in batch.packets().take(taken) {
+            let frame = bytes_of(&packet);
+            self.wire.push((from, frame.clone()));
+            if matches!((self.fate)(from, &frame), Fate::Deliver) {
+                self.hosts[1 - from].inbox.push(frame);
+            }
+        }
+        true
+    }
+
+    /// Hands frames to a host as one batch, as if they had come over the link.
+    pub fn inject(&mut self, to: usize, frames: impl IntoIterator<Item = Vec<u8>>) {
+        let host = &mut self.hosts[to];
+        let mut batch = receive_batch(frames);
+        host.shard.on_receive(self.now, host.interface, &mut batch);
+    }
+
+    /// Runs until nothing moves; then goes on to the next deadline, and so on for `span`.
+    pub fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            for _ in 0..100_000 {
+                if !self.step() {
+                    break;
+                }
+            }
+            let next = self.hosts.iter().filter_map(|host| host.shard.poll_timeout()).min();
+            match next {
+                Some(next) if next <= end => self.now = next.max(self.now + Duration::from_micros(1)),
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// Opens a connection from host 0 to host 1 and returns both ends.
+    pub fn connect(&mut self, ipv6: bool) -> (SocketId, SocketId) {
+        let local = SocketAddr::new(address(1, ipv6), 80);
+        let listener = self.hosts[1].shard.tcp_listen(local, 16).expect("a free port");
+        let client = self.hosts[0].shard.tcp_connect(self.now, None, local).expect("a route");
+        self.run(Duration::from_millis(10));
+        let server = self.hosts[1].shard.tcp_accept(listener).expect("an open connection");
+        (client, server)
+    }
+
+    /// Queues as much of `bytes` as there is room for.
+    pub fn write(&mut self, host: usize, id: SocketId, bytes: &[u8]) -> usize {
+        let shard = &mut self.hosts[host].shard;
+        let room = shard.tcp_send_room(id).unwrap_or(0).min(bytes.len());
+        if room > 0 {
+            let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(&bytes[..room])));
+            shard.tcp_append(self.now, id, chunk).expect("there is room");
+        }
+        room
+    }
+
+    /// Reads whatever is there; the flag tells of the end of the stream.
+    pub fn read(&mut self, host: usize, id: SocketId, into: &mut Vec<u8>) -> Result<bool, SocketError> {
+        let mut buffer = [0; 20_000];
+        loop {
+            match self.hosts[host].shard.tcp_read(self.now, id, &mut buffer) {
+                Ok(0) => return Ok(true),
+                Ok(count) => into.extend_from_slice(&buffer[..count]),
+                Err(SocketError::WouldBlock) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Moves `bytes` from one end to the other and closes the sending side; panics where they do
+    /// not arrive within `span`.
+    pub fn transfer(&mut self, from: (usize, SocketId), to: (usize, SocketId), bytes: &[u8], span: Duration) {
+        let end = self.now + span;
+        let (mut sent, mut received) = (0, Vec::new());
+        let mut is_shut = false;
+        loop {
+            sent += self.write(from.0, from.1, &bytes[sent..]);
+            if sent == bytes.len() && !is_shut {
+                self.hosts[from.0].shard.tcp_shutdown_write(self.now, from.1).expect("connected");
+                is_shut = true;
+            }
+            self.run(Duration::from_micros(500));
+            if self.read(to.0, to.1, &mut received).expect("no error") {
+                break;
+            }
+            assert!(self.now < end, "{} of {} bytes after {span:?}", received.len(), bytes.len());
+        }
+        assert!(received == bytes, "the stream arrived changed");
+    }
+}
+
+pub fn bytes_of(packet: &batch::PacketView<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; packet.len()];
+    packet.copy_to(&mut bytes).expect("room");
+    bytes
+}
+
+pub fn receive_batch(frames: impl IntoIterator<Item = Vec<u8>>) -> ReceiveBatch {
+    let mut batch = ReceiveBatch::new();
+    for frame in frames {
+        let len = frame.len() as u32;
+        let block = batch.add_block(Block::from(Bytes::from(frame)));
+        let frame =
+            Frame { block, offset: 0, len, checksum: ReceivedChecksum::Unverified, segmented: None };
+        assert!(batch.push_frame(frame));
+    }
+    batch
+}
+
+pub fn data(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
