@@ -1,0 +1,219 @@
+//! The kernel's side of a network interface: what `ip link` and `ip addr` do, without them.
+
+use crate::ioctl;
+use crate::netlink;
+use crate::system_error::SystemError;
+use core::fmt;
+use core::net::IpAddr;
+use device::HardwareAddress;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::fs;
+
+const IFF_UP: i16 = 0x1;
+
+/// An interface of the network namespace in which this value was made.
+///
+/// Changing it needs CAP_NET_ADMIN there, as [`Sandbox`](crate::Sandbox) gives it. Addresses,
+/// neighbours and routes go to the namespace of the calling thread; everything else to that in
+/// which the value was made.
+#[derive(Debug)]
+pub struct Interface {
+    name: String,
+    index: u32,
+    /// Any socket will do: ioctls of interfaces need one to know the namespace.
+    socket: OwnedFd,
+}
+
+impl Interface {
+    /// The interface of this name.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn named(name: &str) -> Result<Self, SystemError> {
+        let refused =
+            |errno| SystemError::refused(format!("there is no interface {name:?}"), errno);
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+                .map_err(refused)?;
+        if name.is_empty() || name.len() > ioctl::NAME_LEN_MAX {
+            return Err(refused(Errno::NODEV));
+        }
+        let index = ioctl::index(&socket, name).map_err(refused)?;
+        Ok(Self { name: name.to_owned(), index, socket })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number by which the kernel knows it.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Whether it is up.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn is_up(&self) -> Result<bool, SystemError> {
+        let flags = ioctl::flags(&self.socket, &self.name);
+        Ok(flags.map_err(|errno| self.refused("be asked for its flags", errno))? & IFF_UP != 0)
+    }
+
+    /// Brings it up.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_up(&self) -> Result<(), SystemError> {
+        self.change_flags(|flags| flags | IFF_UP, "be brought up")
+    }
+
+    /// Takes it down.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_down(&self) -> Result<(), SystemError> {
+        self.change_flags(|flags| flags & !IFF_UP, "be taken down")
+    }
+
+    fn change_flags(&self, change: impl Fn(i16) -> i16, what: &str) -> Result<(), SystemError> {
+        ioctl::flags(&self.socket, &self.name)
+            .and_then(|flags| ioctl::set_flags(&self.socket, &self.name, change(flags)))
+            .map_err(|errno| self.refused(what, errno))
+    }
+
+    /// The longest IP packet it carries, in bytes.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn mtu_bytes(&self) -> Result<usize, SystemError> {
+        ioctl::mtu(&self.socket, &self.name)
+            .map_err(|errno| self.refused("be asked for its MTU", errno))
+    }
+
+    /// Sets the longest IP packet it carries.
+    ///
+    /// # Errors
+    /// Where the system refuses; every kind of interface has its own bounds.
+    pub fn set_mtu_bytes(&self, mtu: usize) -> Result<(), SystemError> {
+        ioctl::set_mtu(&self.socket, &self.name, mtu)
+            .map_err(|errno| self.refused(format_args!("be given an MTU of {mtu}"), errno))
+    }
+
+    /// The kernel's own hardware address on it; all zero where the medium has none.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn hardware_address(&self) -> Result<HardwareAddress, SystemError> {
+        ioctl::hardware_address(&self.socket, &self.name)
+            .map_err(|errno| self.refused("be asked for its hardware address", errno))
+    }
+
+    /// Sets the kernel's own hardware address on it.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_hardware_address(&self, address: HardwareAddress) -> Result<(), SystemError> {
+        ioctl::set_hardware_address(&self.socket, &self.name, address)
+            .map_err(|errno| self.refused(format_args!("be given the address {address}"), errno))
+    }
+
+    /// How many packets wait at most on their way out of the kernel. For a TAP interface that is
+    /// the queue we read from.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn transmit_queue_packets(&self) -> Result<usize, SystemError> {
+        ioctl::queue_len(&self.socket, &self.name)
+            .map_err(|errno| self.refused("be asked for its queue length", errno))
+    }
+
+    /// Sets how many packets wait at most on their way out of the kernel.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_transmit_queue_packets(&self, packets: usize) -> Result<(), SystemError> {
+        ioctl::set_queue_len(&self.socket, &self.name, packets)
+            .map_err(|errno| self.refused(format_args!("be given a queue of {packets}"), errno))
+    }
+
+    /// Gives it an address and, by the prefix, a network. An IPv6 address can be used at once: no
+    /// duplicate is looked for.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn add_address(&self, address: IpAddr, prefix_len: u8) -> Result<(), SystemError> {
+        netlink::add_address(self.index, address, prefix_len).map_err(|errno| {
+            self.refused(format_args!("be given the address {address}/{prefix_len}"), errno)
+        })
+    }
+
+    /// Tells it a neighbour for good, so that the kernel never asks for it.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn add_neighbour(
+        &self,
+        address: IpAddr,
+        hardware_address: HardwareAddress,
+    ) -> Result<(), SystemError> {
+        netlink::add_neighbour(self.index, address, hardware_address)
+            .map_err(|errno| self.refused(format_args!("be told the neighbour {address}"), errno))
+    }
+
+    /// Routes a network over it, by way of a gateway where there is one.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn add_route(
+        &self,
+        destination: IpAddr,
+        prefix_len: u8,
+        gateway: Option<IpAddr>,
+    ) -> Result<(), SystemError> {
+        netlink::add_route(self.index, destination, prefix_len, gateway).map_err(|errno| {
+            self.refused(format_args!("be the route to {destination}/{prefix_len}"), errno)
+        })
+    }
+
+    /// Moves NAPI polling of the interface into a kernel thread of its own, or back.
+    ///
+    /// # Errors
+    /// Where the kernel cannot (before 5.12), or where /sys shows another network namespace.
+    pub fn set_threaded_napi(&self, on: bool) -> Result<(), SystemError> {
+        let path = format!("/sys/class/net/{}/threaded", self.name);
+        fs::write(&path, if on { "1" } else { "0" })
+            .map_err(|error| SystemError::new(format!("{path} could not be written: {error}")))
+    }
+
+    /// Deletes it, as `ip link delete` does; whoever has it open finds it gone.
+    ///
+    /// # Errors
+    /// Where the system refuses, as for loopback.
+    pub fn delete(self) -> Result<(), SystemError> {
+        netlink::delete_link(self.index).map_err(|errno| self.refused("be deleted", errno))
+    }
+
+    fn refused(&self, what: impl fmt::Display, errno: Errno) -> SystemError {
+        let hint = if errno == Errno::PERM { " (it needs CAP_NET_ADMIN)" } else { "" };
+        SystemError::refused(format!("the interface {} could not {what}{hint}", self.name), errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named_in_the_error() {
+        let error = Interface::named("no-such-if0").expect_err("no such interface");
+        assert!(error.message.contains("no-such-if0"), "{error}");
+        assert!(Interface::named("").is_err());
+        assert!(Interface::named("a-name-that-is-too-long").is_err());
+    }
+}

@@ -1,0 +1,170 @@
+//! The ioctls of the TUN driver and of network interfaces, as safe functions.
+//!
+//! The kernel's structures are declared here, no header is needed: `struct ifreq` (net/if.h) is a
+//! name of 16 bytes and a union, of which we use the first 8 bytes; it is never longer than
+//! [`Request`].
+
+#![allow(unsafe_code)]
+
+use device::HardwareAddress;
+use rustix::fd::AsFd;
+use rustix::io::{Errno, Result};
+use rustix::ioctl::{Getter, IntegerSetter, Opcode, Setter, Updater, opcode};
+
+/// Longest interface name in bytes (IFNAMSIZ less the final zero).
+pub(crate) const NAME_LEN_MAX: usize = 15;
+
+const TUNSETIFF: Opcode = opcode::write::<i32>(b'T', 202);
+const TUNGETFEATURES: Opcode = opcode::read::<u32>(b'T', 207);
+const TUNSETOFFLOAD: Opcode = opcode::write::<u32>(b'T', 208);
+const TUNSETSNDBUF: Opcode = opcode::write::<i32>(b'T', 212);
+const TUNSETVNETHDRSZ: Opcode = opcode::write::<i32>(b'T', 216);
+
+const SIOCGIFFLAGS: Opcode = 0x8913;
+const SIOCSIFFLAGS: Opcode = 0x8914;
+const SIOCGIFMTU: Opcode = 0x8921;
+const SIOCSIFMTU: Opcode = 0x8922;
+const SIOCSIFHWADDR: Opcode = 0x8924;
+const SIOCGIFHWADDR: Opcode = 0x8927;
+const SIOCGIFINDEX: Opcode = 0x8933;
+const SIOCGIFTXQLEN: Opcode = 0x8942;
+const SIOCSIFTXQLEN: Opcode = 0x8943;
+
+/// `struct ifreq`.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    name: [u8; NAME_LEN_MAX + 1],
+    value: [u8; 24],
+}
+
+impl Request {
+    /// A request about the interface `name`, which is cut where it is too long.
+    pub(crate) fn new(name: &str) -> Self {
+        let mut request = Self { name: [0; NAME_LEN_MAX + 1], value: [0; 24] };
+        let len = name.len().min(NAME_LEN_MAX);
+        request.name[..len].copy_from_slice(&name.as_bytes()[..len]);
+        request
+    }
+
+    fn with_i16(mut self, value: i16) -> Self {
+        self.value[..2].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    fn with_i32(mut self, value: i32) -> Self {
+        self.value[..4].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    fn i16(&self) -> i16 {
+        i16::from_ne_bytes([self.value[0], self.value[1]])
+    }
+
+    fn i32(&self) -> i32 {
+        let [a, b, c, d, ..] = self.value;
+        i32::from_ne_bytes([a, b, c, d])
+    }
+}
+
+/// Creates the interface, or attaches to it where it exists, and returns its name.
+pub(crate) fn tun_attach(tun: impl AsFd, name: &str, flags: i16) -> Result<String> {
+    let mut request = Request::new(name).with_i16(flags);
+    update::<TUNSETIFF>(tun, &mut request)?;
+    let len = request.name.iter().position(|byte| *byte == 0).unwrap_or(request.name.len());
+    Ok(String::from_utf8_lossy(&request.name[..len]).into_owned())
+}
+
+/// The `IFF_*` flags that the driver knows.
+pub(crate) fn tun_features(tun: impl AsFd) -> Result<u32> {
+    // SAFETY: TUNGETFEATURES writes an unsigned int.
+    unsafe { rustix::ioctl::ioctl(tun, Getter::<TUNGETFEATURES, u32>::new()) }
+}
+
+/// Says which offloads we accept in frames that come from the kernel.
+pub(crate) fn tun_set_offload(tun: impl AsFd, offload: u32) -> Result<()> {
+    // SAFETY: TUNSETOFFLOAD takes the flags themselves as its argument, not a pointer.
+    unsafe {
+        let call = IntegerSetter::<TUNSETOFFLOAD>::new_usize(offload as usize);
+        rustix::ioctl::ioctl(tun, call)
+    }
+}
+
+/// Sets the length of the virtio-net header in front of every frame.
+pub(crate) fn tun_set_header_len(tun: impl AsFd, len_bytes: i32) -> Result<()> {
+    // SAFETY: TUNSETVNETHDRSZ reads an int.
+    unsafe { rustix::ioctl::ioctl(tun, Setter::<TUNSETVNETHDRSZ, i32>::new(len_bytes)) }
+}
+
+/// Bounds the memory of frames that we wrote and the kernel has not yet looked at.
+pub(crate) fn tun_set_send_buffer(tun: impl AsFd, len_bytes: i32) -> Result<()> {
+    // SAFETY: TUNSETSNDBUF reads an int.
+    unsafe { rustix::ioctl::ioctl(tun, Setter::<TUNSETSNDBUF, i32>::new(len_bytes)) }
+}
+
+/// The `IFF_*` flags of an interface.
+pub(crate) fn flags(socket: impl AsFd, name: &str) -> Result<i16> {
+    query::<SIOCGIFFLAGS>(socket, name).map(|answer| answer.i16())
+}
+
+pub(crate) fn set_flags(socket: impl AsFd, name: &str, flags: i16) -> Result<()> {
+    update::<SIOCSIFFLAGS>(socket, &mut Request::new(name).with_i16(flags))
+}
+
+pub(crate) fn mtu(socket: impl AsFd, name: &str) -> Result<usize> {
+    let answer = query::<SIOCGIFMTU>(socket, name)?;
+    usize::try_from(answer.i32()).map_err(|_| Errno::RANGE)
+}
+
+pub(crate) fn set_mtu(socket: impl AsFd, name: &str, mtu: usize) -> Result<()> {
+    let mtu = i32::try_from(mtu).map_err(|_| Errno::RANGE)?;
+    update::<SIOCSIFMTU>(socket, &mut Request::new(name).with_i32(mtu))
+}
+
+/// How many packets the transmit queue of an interface holds.
+pub(crate) fn queue_len(socket: impl AsFd, name: &str) -> Result<usize> {
+    let answer = query::<SIOCGIFTXQLEN>(socket, name)?;
+    usize::try_from(answer.i32()).map_err(|_| Errno::RANGE)
+}
+
+pub(crate) fn set_queue_len(socket: impl AsFd, name: &str, packets: usize) -> Result<()> {
+    let packets = i32::try_from(packets).map_err(|_| Errno::RANGE)?;
+    update::<SIOCSIFTXQLEN>(socket, &mut Request::new(name).with_i32(packets))
+}
+
+pub(crate) fn index(socket: impl AsFd, name: &str) -> Result<u32> {
+    let answer = query::<SIOCGIFINDEX>(socket, name)?;
+    u32::try_from(answer.i32()).map_err(|_| Errno::RANGE)
+}
+
+/// The hardware address of the kernel's side; zero where the medium has none.
+pub(crate) fn hardware_address(socket: impl AsFd, name: &str) -> Result<HardwareAddress> {
+    // The union holds a `struct sockaddr`: the family, then the address.
+    let [_, _, a, b, c, d, e, f, ..] = query::<SIOCGIFHWADDR>(socket, name)?.value;
+    Ok(HardwareAddress([a, b, c, d, e, f]))
+}
+
+pub(crate) fn set_hardware_address(
+    socket: impl AsFd,
+    name: &str,
+    address: HardwareAddress,
+) -> Result<()> {
+    const ARPHRD_ETHER: i16 = 1;
+    let mut request = Request::new(name).with_i16(ARPHRD_ETHER);
+    request.value[2..8].copy_from_slice(&address.0);
+    update::<SIOCSIFHWADDR>(socket, &mut request)
+}
+
+fn query<const OPCODE: Opcode>(socket: impl AsFd, name: &str) -> Result<Request> {
+    let mut request = Request::new(name);
+    update::<OPCODE>(socket, &mut request)?;
+    Ok(request)
+}
+
+/// Hands a request to the kernel, which may write its answer into it. Only for the opcodes above
+/// that take a `struct ifreq`.
+fn update<const OPCODE: Opcode>(file: impl AsFd, request: &mut Request) -> Result<()> {
+    // SAFETY: every opcode used with this function reads and writes a `struct ifreq`, which is
+    // not longer than a Request; all bytes of a Request are initialised and any value is valid.
+    unsafe { rustix::ioctl::ioctl(file, Updater::<OPCODE, Request>::new(request)) }
+}

@@ -1,0 +1,27 @@
+//! What the stack needs of Linux: devices, namespaces, CPU accounts.
+//!
+//! * [`TapDevice`]: a TAP or TUN interface as a [`device::Device`]. Everything beyond the bare
+//!   frame (checksum offload, super-frames, NAPI) is negotiated at run time; what the kernel
+//!   refuses is switched off and reported.
+//! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
+//!   root and leave no trace.
+//! * [`Interface`]: the kernel's side of a device: up, MTU, addresses, neighbours, without any tool.
+//! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
+//!
+//! This crate and the checksum kernels are the only homes of `unsafe`; here it is confined to
+//! `ioctl.rs` and to one call in `namespace.rs`. Every error is a sentence that says what was
+//! attempted, what the system said and what to do.
+
+pub mod cpu;
+mod interface;
+mod ioctl;
+pub mod kernel_socket;
+mod namespace;
+mod netlink;
+mod system_error;
+mod tap;
+
+pub use interface::Interface;
+pub use namespace::Sandbox;
+pub use system_error::SystemError;
+pub use tap::{Napi, TapConfig, TapDevice, TapKind, TapQueue};

@@ -1,0 +1,442 @@
+//! TAP and TUN: network interfaces whose medium is a file.
+//!
+//! What the kernel sends over the interface we read, what we write it receives. With a virtio-net
+//! header in front of each frame both sides may leave checksums to the other and hand over
+//! super-frames of up to 64 KiB, which costs an eighth per byte of frames of 1,500. NAPI lets the
+//! kernel coalesce our real frames itself (GRO); in a thread of its own that doubles what plain
+//! frames reach, at the price of a second CPU.
+//!
+//! [`TapDevice::open`] asks for all of it and takes what it gets: [`TapDevice::negotiated`] says
+//! what is on and what was refused.
+
+mod queue;
+mod receive;
+mod vnet;
+mod waiter;
+
+pub use queue::TapQueue;
+
+use crate::interface::Interface;
+use crate::ioctl;
+use crate::system_error::{SystemError, said};
+use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium, Segmentation};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::sync::Arc;
+use vnet::VNET_HEADER_LEN;
+use waiter::TapWaiter;
+
+const TUN_FILE: &str = "/dev/net/tun";
+
+const IFF_TUN: i16 = 0x0001;
+const IFF_TAP: i16 = 0x0002;
+const IFF_NAPI: i16 = 0x0010;
+const IFF_NO_PI: i16 = 0x1000;
+const IFF_VNET_HDR: i16 = 0x4000;
+
+const TUN_F_CSUM: u32 = 0x01;
+const TUN_F_TSO4: u32 = 0x02;
+const TUN_F_TSO6: u32 = 0x04;
+
+/// What the kernel holds for us at least before it drops. TUN interfaces come with 500.
+const QUEUE_PACKETS_MIN: usize = 1_000;
+
+/// Which kind of interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TapKind {
+    /// Ethernet frames.
+    #[default]
+    Tap,
+    /// Bare IP packets.
+    Tun,
+}
+
+/// How the kernel takes in the frames that we write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Napi {
+    /// At once, within our system call.
+    #[default]
+    Off,
+    /// By its polling, so that it coalesces the segments of a flow.
+    On,
+    /// The same in a kernel thread, which may run on another CPU.
+    Threaded,
+}
+
+/// How to open a TAP or TUN interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapConfig {
+    /// The interface's name, 15 bytes at most; `None` lets the kernel choose one. An interface
+    /// that does not exist is made and disappears with the device; a persistent one is attached to.
+    pub name: Option<String>,
+    /// Which kind of interface.
+    pub kind: TapKind,
+    /// Ask for checksum offload and super-frames in both directions.
+    pub offload: bool,
+    /// With `offload`: let the kernel hand up super-frames. The other direction has its own switch,
+    /// [`device::TransmitMode`].
+    pub receive_super_frames: bool,
+    /// How the kernel takes in the frames that we write.
+    pub napi: Napi,
+    /// The longest IP packet in bytes; `None` keeps what the interface has (1,500 for a new one).
+    pub mtu_bytes: Option<usize>,
+    /// Our own address on a TAP interface, not the kernel's; `None` picks a random one.
+    pub hardware_address: Option<HardwareAddress>,
+    /// How many bytes of our frames the kernel queues before it says that it is full; `None`
+    /// leaves it without bound. Only NAPI queues at all. Bytes count with the kernel's overhead.
+    pub send_queue_bytes: Option<usize>,
+}
+
+impl Default for TapConfig {
+    fn default() -> Self {
+        Self {
+            name: None,
+            kind: TapKind::Tap,
+            offload: true,
+            receive_super_frames: true,
+            napi: Napi::Off,
+            mtu_bytes: None,
+            hardware_address: None,
+            send_queue_bytes: Some(4 << 20),
+        }
+    }
+}
+
+/// An open TAP or TUN interface. It has one queue.
+#[derive(Debug)]
+pub struct TapDevice {
+    file: Arc<OwnedFd>,
+    waiter: Arc<TapWaiter>,
+    name: String,
+    vnet: bool,
+    capabilities: Capabilities,
+    on: Vec<&'static str>,
+    refused: Vec<String>,
+    queue_taken: bool,
+}
+
+impl TapDevice {
+    /// Opens an interface. It is left down and without addresses: see [`Interface`].
+    ///
+    /// # Errors
+    /// Where there is no TUN driver, no permission, or no such interface to be had.
+    pub fn open(config: &TapConfig) -> Result<Self, DeviceError> {
+        let name = config.name.as_deref().unwrap_or("");
+        if name.len() > ioctl::NAME_LEN_MAX {
+            return Err(DeviceError {
+                message: format!(
+                    "the interface name {name:?} is too long: {} bytes are allowed",
+                    ioctl::NAME_LEN_MAX
+                ),
+            });
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(TUN_FILE, flags, Mode::empty()).map_err(open_error)?;
+        let mut refused = Vec::new();
+        let (name, granted) = attach(&file, name, config, &mut refused)?;
+        let vnet = granted & IFF_VNET_HDR != 0;
+        let mut on = Vec::new();
+        let interface = Interface::named(&name)?;
+        let offload = negotiate_offload(&file, vnet, config, &mut on, &mut refused)?;
+        let napi = granted & IFF_NAPI != 0;
+        negotiate_napi(&interface, napi, config.napi, &mut on, &mut refused);
+        if let Some(len_bytes) = config.send_queue_bytes {
+            let len_bytes = i32::try_from(len_bytes).unwrap_or(i32::MAX);
+            if let Err(errno) = ioctl::tun_set_send_buffer(&file, len_bytes) {
+                refused.push(format!("a bound of the send queue ({})", said(errno)));
+            }
+        }
+        let mtu_bytes = configure(&interface, config.mtu_bytes, &mut refused)?;
+        let medium = match config.kind {
+            TapKind::Tap => Medium::Ethernet(own_address(config, &interface)?),
+            TapKind::Tun => Medium::Ip,
+        };
+        let segmentation =
+            Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: usize::from(u16::MAX) };
+        let capabilities = Capabilities {
+            checksum_transmit: vnet,
+            checksum_receive: offload & TUN_F_CSUM != 0,
+            segmentation: vnet.then_some(segmentation),
+            receive_super_frames: offload & TUN_F_TSO4 != 0,
+            ..Capabilities::plain(medium, mtu_bytes)
+        };
+        let file = Arc::new(file);
+        let waiter = TapWaiter::new(Arc::clone(&file))
+            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
+        let waiter = Arc::new(waiter);
+        Ok(Self { file, waiter, name, vnet, capabilities, on, refused, queue_taken: false })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kernel's side of the interface, to bring it up and give it addresses.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn interface(&self) -> Result<Interface, SystemError> {
+        Interface::named(&self.name)
+    }
+
+    /// A sentence: what is on, and what was asked for and refused.
+    #[must_use]
+    pub fn negotiated(&self) -> String {
+        let medium = match self.capabilities.medium {
+            Medium::Ethernet(_) => "TAP",
+            Medium::Ip => "TUN",
+        };
+        let on = if self.on.is_empty() { "nothing extra".to_owned() } else { self.on.join(", ") };
+        let refused = if self.refused.is_empty() {
+            "nothing was refused".to_owned()
+        } else {
+            format!("refused: {}", self.refused.join("; "))
+        };
+        let (name, mtu_bytes) = (&self.name, self.capabilities.mtu_bytes);
+        format!("{medium} {name}, MTU {mtu_bytes}, with {on}; {refused}")
+    }
+
+    /// What was asked for and refused, with the reason; empty where all was granted.
+    #[must_use]
+    pub fn refused(&self) -> &[String] {
+        &self.refused
+    }
+}
+
+impl Device for TapDevice {
+    type Queue = TapQueue;
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn queue(&mut self, index: usize) -> Result<TapQueue, DeviceError> {
+        if index != 0 || self.queue_taken {
+            let why = if index == 0 { "is taken" } else { "does not exist: it has one queue" };
+            return Err(DeviceError {
+                message: format!("queue {index} of the interface {} {why}", self.name),
+            });
+        }
+        let queue = TapQueue::new(
+            Arc::clone(&self.file),
+            Arc::clone(&self.waiter),
+            Some(Interface::named(&self.name)?),
+            self.vnet,
+            self.capabilities.clone(),
+        );
+        self.queue_taken = true;
+        Ok(queue)
+    }
+}
+
+/// Why the driver's file could not be opened, and what to do.
+fn open_error(errno: Errno) -> DeviceError {
+    let what_to_do = match errno {
+        Errno::NOENT => {
+            "the file is missing: load the driver (`modprobe tun`) or make the file (`mkdir -p \
+             /dev/net && mknod /dev/net/tun c 10 200`)"
+        }
+        Errno::NODEV | Errno::NXIO => {
+            "the kernel has no TUN driver: load it (`modprobe tun`) or build it (CONFIG_TUN)"
+        }
+        Errno::ACCESS | Errno::PERM => {
+            "permission was denied: run as root, or let this user open it (`chmod 666 \
+             /dev/net/tun`; in a container, pass the device on)"
+        }
+        _ => "the system refused",
+    };
+    DeviceError { message: format!("{TUN_FILE} cannot be opened: {what_to_do}: {}", said(errno)) }
+}
+
+/// Makes the interface or attaches to it, and returns its name and the flags that were granted.
+fn attach(
+    file: &OwnedFd,
+    name: &str,
+    config: &TapConfig,
+    refused: &mut Vec<String>,
+) -> Result<(String, i16), DeviceError> {
+    // A driver so old that it cannot be asked knows only the bare frame.
+    let features = ioctl::tun_features(file).unwrap_or(0);
+    let base = IFF_NO_PI | if config.kind == TapKind::Tap { IFF_TAP } else { IFF_TUN };
+    let extras =
+        [(IFF_VNET_HDR, config.offload, "offload"), (IFF_NAPI, config.napi != Napi::Off, "NAPI")];
+    let mut flags = base;
+    for (flag, wanted, what) in extras {
+        if !wanted {
+            continue;
+        }
+        if features & flag as u32 == 0 {
+            refused.push(format!("{what} (the TUN driver does not know it)"));
+        } else {
+            flags |= flag;
+        }
+    }
+    loop {
+        match ioctl::tun_attach(file, name, flags) {
+            Ok(name) => return Ok((name, flags)),
+            // Known, but not to be had: without it, then.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) if flags & IFF_NAPI != 0 => {
+                flags &= !IFF_NAPI;
+                refused.push("NAPI (the interface does not take it)".into());
+            }
+            Err(errno) => return Err(attach_error(name, config.kind, errno)),
+        }
+    }
+}
+
+/// Why an interface is not to be had, and what to do.
+fn attach_error(name: &str, kind: TapKind, errno: Errno) -> DeviceError {
+    let kind = if kind == TapKind::Tap { "TAP" } else { "TUN" };
+    let user = rustix::process::getuid().as_raw();
+    let what = match errno {
+        Errno::PERM | Errno::ACCESS => format!(
+            "permission was denied: run as root, in a user namespace of your own or with \
+             CAP_NET_ADMIN, or have root make a persistent interface for you (`ip tuntap add \
+             {name} mode {} user {user}`)",
+            kind.to_lowercase(),
+        ),
+        Errno::BUSY => "another program holds it: stop that, or choose another name".into(),
+        Errno::INVAL => format!(
+            "either the name is not valid, or an interface of this name exists that is no {kind} \
+             interface or has other flags: choose another name"
+        ),
+        _ => "the system refused".into(),
+    };
+    let name = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+    DeviceError { message: format!("no {kind} interface{name} to be had: {what}: {}", said(errno)) }
+}
+
+/// Switches offloads on, or off on a persistent interface that had them, and returns those that
+/// hold for frames which the kernel sends.
+fn negotiate_offload(
+    file: &OwnedFd,
+    vnet: bool,
+    config: &TapConfig,
+    on: &mut Vec<&'static str>,
+    refused: &mut Vec<String>,
+) -> Result<u32, DeviceError> {
+    if vnet {
+        // Without this a persistent interface keeps what its last user set.
+        ioctl::tun_set_header_len(file, VNET_HEADER_LEN as i32)
+            .map_err(|errno| SystemError::refused("the virtio-net header was refused", errno))?;
+        on.push("checksum offload and super-frames to the kernel");
+    }
+    let super_frames = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+    let wanted: &[u32] = match (vnet, config.receive_super_frames) {
+        (true, true) => &[super_frames, TUN_F_CSUM, 0],
+        (true, false) => &[TUN_F_CSUM, 0],
+        (false, _) => &[0],
+    };
+    for offload in wanted {
+        match ioctl::tun_set_offload(file, *offload) {
+            Ok(()) => {
+                match *offload {
+                    0 => {}
+                    TUN_F_CSUM => on.push("checksum offload from the kernel"),
+                    _ => on.push("checksum offload and super-frames from the kernel"),
+                }
+                return Ok(*offload);
+            }
+            Err(errno) => {
+                refused.push(format!("offload {offload:#x} from the kernel ({})", said(errno)));
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn negotiate_napi(
+    interface: &Interface,
+    granted: bool,
+    wanted: Napi,
+    on: &mut Vec<&'static str>,
+    refused: &mut Vec<String>,
+) {
+    if !granted {
+        return;
+    }
+    if wanted == Napi::Threaded {
+        match interface.set_threaded_napi(true) {
+            Ok(()) => {
+                on.push("threaded NAPI");
+                return;
+            }
+            Err(error) => refused.push(format!("a thread for NAPI ({error})")),
+        }
+    }
+    on.push("NAPI");
+}
+
+/// Gives the kernel's side its MTU and queue length, and returns the MTU that holds.
+fn configure(
+    interface: &Interface,
+    mtu_bytes: Option<usize>,
+    refused: &mut Vec<String>,
+) -> Result<usize, DeviceError> {
+    if let Some(mtu_bytes) = mtu_bytes
+        && let Err(error) = interface.set_mtu_bytes(mtu_bytes)
+    {
+        refused.push(format!("an MTU of {mtu_bytes} ({error})"));
+    }
+    if interface.transmit_queue_packets()? < QUEUE_PACKETS_MIN
+        && let Err(error) = interface.set_transmit_queue_packets(QUEUE_PACKETS_MIN)
+    {
+        refused.push(format!("a queue of {QUEUE_PACKETS_MIN} packets ({error})"));
+    }
+    Ok(interface.mtu_bytes()?)
+}
+
+/// Our address on the link: the one asked for, or a random one of the locally administered.
+fn own_address(config: &TapConfig, interface: &Interface) -> Result<HardwareAddress, DeviceError> {
+    let kernel = interface.hardware_address()?;
+    if let Some(address) = config.hardware_address {
+        if address == kernel || address.is_multicast() {
+            return Err(DeviceError {
+                message: format!(
+                    "the address {address} cannot be ours: it is {}",
+                    if address == kernel { "the kernel's own" } else { "a multicast address" }
+                ),
+            });
+        }
+        return Ok(address);
+    }
+    let mut octets = [0; 6];
+    getrandom(&mut octets, GetRandomFlags::empty())
+        .map_err(|errno| SystemError::refused("no random address could be made", errno))?;
+    // Locally administered, one station (IEEE 802, 8.2).
+    octets[0] = octets[0] & 0xfc | 0x02;
+    if HardwareAddress(octets) == kernel {
+        octets[5] ^= 1;
+    }
+    Ok(HardwareAddress(octets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let says = |error: DeviceError, what: &str| {
+            assert!(error.message.contains(what), "{what:?} is not in: {error}");
+        };
+        says(open_error(Errno::NOENT), "modprobe tun");
+        says(open_error(Errno::NOENT), "mknod /dev/net/tun c 10 200");
+        says(open_error(Errno::ACCESS), "run as root");
+        says(attach_error("tap7", TapKind::Tap, Errno::PERM), "ip tuntap add tap7 mode tap user");
+        says(attach_error("tap7", TapKind::Tap, Errno::BUSY), "another program holds it");
+        says(attach_error("lo", TapKind::Tun, Errno::INVAL), "no TUN interface");
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused_before_anything_is_opened() {
+        let config =
+            TapConfig { name: Some("a-name-that-is-too-long".into()), ..TapConfig::default() };
+        let error = TapDevice::open(&config).expect_err("16 bytes and more never fit");
+        assert!(error.message.contains("too long"), "{error}");
+    }
+}

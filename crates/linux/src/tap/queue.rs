@@ -1,0 +1,335 @@
+//! The queue of a TAP or TUN interface: one writev(2) or read(2) a frame.
+//!
+//! A frame goes out as `virtio-net header, headers, payload pieces`, gathered by the kernel from
+//! where they lie; nothing is copied here but a frame of more pieces than [`PIECES_MAX`], or one
+//! whose checksum nobody below would complete. In [`TransmitMode::Lso`] runs are lowered to
+//! super-frames first.
+//!
+//! Offloads can fail when they are used, although the driver accepted them: the first refused
+//! frame takes the capability back, and the caller builds the rest without it.
+
+use super::receive::Receiver;
+use super::vnet::{VNET_HEADER_LEN, VnetHeader};
+use super::waiter::TapWaiter;
+use crate::interface::Interface;
+use crate::system_error::said;
+use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
+use device::lowering::{
+    HEADER_LEN_MAX, NetworkVersion, SuperFrame, complete_checksum, super_frames,
+};
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
+    Transmitted, Waiter,
+};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, writev};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Pieces of a frame that are gathered; more are laid end to end first. Two are headers.
+const PIECES_MAX: usize = 66;
+
+/// Packets in one call at most, where each goes out by itself: their headers fit the L1 cache.
+const BATCH_PACKETS: usize = 64;
+
+/// Super-frames in one call, when packets have the length of the MTU.
+const BATCH_SUPER_FRAMES: usize = 4;
+
+/// The transmit and receive pair of a [`TapDevice`](crate::TapDevice).
+#[derive(Debug)]
+pub struct TapQueue {
+    file: Arc<OwnedFd>,
+    waiter: Arc<TapWaiter>,
+    /// To ask whether the interface is up; absent only in tests.
+    interface: Option<Interface>,
+    /// Whether a virtio-net header stands in front of every frame.
+    vnet: bool,
+    capabilities: Capabilities,
+    mode: TransmitMode,
+    receiver: Receiver,
+    /// Where frames are laid end to end that cannot be gathered. Empty until the first of them.
+    contiguous: Vec<u8>,
+    counters: DeviceCounters,
+}
+
+impl TapQueue {
+    pub(super) fn new(
+        file: Arc<OwnedFd>,
+        waiter: Arc<TapWaiter>,
+        interface: Option<Interface>,
+        vnet: bool,
+        capabilities: Capabilities,
+    ) -> Self {
+        let super_frames = capabilities.receive_super_frames;
+        let receiver = Receiver::new(vnet, super_frames, capabilities.mtu_bytes);
+        Self {
+            file,
+            waiter,
+            interface,
+            vnet,
+            capabilities,
+            mode: TransmitMode::Multidata,
+            receiver,
+            contiguous: Vec::new(),
+            counters: DeviceCounters::default(),
+        }
+    }
+
+    /// Sends one frame.
+    fn send(&mut self, batch: &Multidata, frame: &SuperFrame) -> Result<(), Stop> {
+        let first = batch.packet(frame.packets.start).ok_or(Stop::Refused)?;
+        let checksum = first.attributes().checksum;
+        if first.len() - first.link_header_len() > self.capabilities.mtu_bytes
+            || matches!(checksum, Checksum::Missing { .. })
+        {
+            return Err(Stop::Refused);
+        }
+        let mut scratch = [0; HEADER_LEN_MAX];
+        let header = frame.header(batch, &mut scratch).ok_or(Stop::Refused)?;
+        let vnet = vnet_header(&first, header, frame).emit();
+        let payload = batch.payload_of(frame.packets.clone());
+
+        let completed_below = checksum == Checksum::Complete || self.capabilities.checksum_transmit;
+        let written = if completed_below {
+            let prefix: &[u8] = if self.vnet { &vnet } else { &[] };
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            match gather(&mut pieces, prefix, header, payload.clone()) {
+                Some(count) => write_frame(&self.file, &pieces[..count], &mut self.counters),
+                None => {
+                    lay_out(&mut self.contiguous, prefix, header, payload);
+                    let whole = [IoSlice::new(&self.contiguous)];
+                    write_frame(&self.file, &whole, &mut self.counters)
+                }
+            }
+        } else {
+            let prefix: &[u8] = if self.vnet { &[0; VNET_HEADER_LEN] } else { &[] };
+            lay_out(&mut self.contiguous, prefix, header, payload);
+            complete(&mut self.contiguous, prefix.len(), &first).ok_or(Stop::Refused)?;
+            let whole = [IoSlice::new(&self.contiguous)];
+            write_frame(&self.file, &whole, &mut self.counters)
+        };
+        match written {
+            Ok(()) => {
+                let packets = frame.packets.len();
+                self.counters.transmit_packets += packets as u64;
+                self.counters.transmit_bytes += (packets * header.len() + frame.payload_len) as u64;
+                self.counters.transmit_frames += 1;
+                Ok(())
+            }
+            Err(errno) => {
+                let partial = checksum != Checksum::Complete && completed_below;
+                Err(self.on_write_error(errno, frame.is_merged(), partial))
+            }
+        }
+    }
+
+    /// What it means that a frame was refused.
+    fn on_write_error(&mut self, errno: Errno, merged: bool, partial: bool) -> Stop {
+        let revocable = merged || partial;
+        match errno {
+            Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => {
+                self.waiter.want_room();
+                self.counters.transmit_full += 1;
+                Stop::Full
+            }
+            // EIO also says that the interface is down, whatever the frame.
+            Errno::IO if self.is_down() => Stop::Failed(self.failure(errno)),
+            Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE if revocable => {
+                self.capabilities.segmentation = None;
+                if !merged {
+                    self.capabilities.checksum_transmit = false;
+                }
+                if self.mode == TransmitMode::Lso {
+                    self.mode = TransmitMode::Multidata;
+                }
+                self.counters.capabilities_revoked += 1;
+                Stop::Revoked
+            }
+            Errno::INVAL | Errno::MSGSIZE => Stop::Refused,
+            _ => Stop::Failed(self.failure(errno)),
+        }
+    }
+
+    fn is_down(&self) -> bool {
+        self.interface.as_ref().is_some_and(|interface| !interface.is_up().unwrap_or(true))
+    }
+
+    /// A sentence about a device that is of no use any more.
+    fn failure(&self, errno: Errno) -> DeviceError {
+        let name = self.interface.as_ref().map_or("TAP", Interface::name);
+        let message = match errno {
+            Errno::IO if self.is_down() => {
+                format!("the interface {name} is down: bring it up (`ip link set {name} up`)")
+            }
+            Errno::BADFD | Errno::NODEV | Errno::NXIO | Errno::FAULT => format!(
+                "the interface {name} is gone ({}): it was deleted, open it again",
+                said(errno)
+            ),
+            _ => format!("the interface {name} failed: {}", said(errno)),
+        };
+        DeviceError { message }
+    }
+}
+
+impl Queue for TapQueue {
+    fn capabilities(&self) -> Capabilities {
+        let batch_packets_max = match self.mode {
+            TransmitMode::Single => 1,
+            TransmitMode::Multidata => BATCH_PACKETS,
+            TransmitMode::Lso => {
+                // 52 is an IP and a TCP header with timestamps: 45 packets of MTU 1,500 fit.
+                let segment_len = self.capabilities.mtu_bytes.saturating_sub(52).max(1);
+                (BATCH_SUPER_FRAMES * (65_483 / segment_len)).clamp(BATCH_PACKETS, 256)
+            }
+        };
+        Capabilities { batch_packets_max, ..self.capabilities.clone() }
+    }
+
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
+        if !self.capabilities.supports(mode) {
+            let name = self.interface.as_ref().map_or("TAP", Interface::name);
+            return Err(DeviceError {
+                message: format!(
+                    "the interface {name} takes no super-frames, so it cannot work in mode {mode}: \
+                     open it with offload, or use mode {}",
+                    TransmitMode::Multidata
+                ),
+            });
+        }
+        self.mode = mode;
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        let mut taken = 0;
+        if batch.is_empty() {
+            return Transmitted { taken, stopped: None };
+        }
+        self.counters.transmit_batches += 1;
+        let lowered = match self.mode {
+            TransmitMode::Lso => self.capabilities.segmentation,
+            TransmitMode::Single | TransmitMode::Multidata => None,
+        };
+        let mut lowered = lowered.map(|limits| super_frames(batch, 0, limits));
+        loop {
+            let frame = match &mut lowered {
+                Some(frames) => frames.next(),
+                None => single(batch, taken),
+            };
+            let Some(frame) = frame else { return Transmitted { taken, stopped: None } };
+            if let Err(stop) = self.send(batch, &frame) {
+                return Transmitted { taken, stopped: Some(stop) };
+            }
+            taken = frame.packets.end;
+        }
+    }
+
+    fn receive(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> Received {
+        let (mut received, failed) =
+            self.receiver.receive(&self.file, pool, batch, frames_max, &mut self.counters);
+        received.failed = failed.map(|errno| self.failure(errno));
+        received
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.waiter) as Arc<dyn Waiter>
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters { wait_syscalls: self.waiter.syscalls(), ..self.counters }
+    }
+}
+
+/// Packet `index` as a frame of its own.
+fn single(batch: &Multidata, index: usize) -> Option<SuperFrame> {
+    let packet = batch.packet(index)?;
+    Some(SuperFrame {
+        packets: index..index + 1,
+        segment_len: 0,
+        payload_len: packet.payload_len(),
+        version: NetworkVersion::Ipv4,
+    })
+}
+
+/// What the kernel is told of a frame.
+fn vnet_header(first: &PacketView<'_>, header: &[u8], frame: &SuperFrame) -> VnetHeader {
+    const TCP_FLAGS: usize = 13;
+    const CWR: u8 = 0x80;
+    let transport = first.transport_offset();
+    let Checksum::Partial { offset } = first.attributes().checksum else {
+        return VnetHeader::default();
+    };
+    let partial = VnetHeader::partial(transport, offset);
+    if !frame.is_merged() {
+        return partial;
+    }
+    let congestion = header.get(transport + TCP_FLAGS).is_some_and(|flags| flags & CWR != 0);
+    partial.segmented(frame.version, header.len(), frame.segment_len, congestion)
+}
+
+/// Lists the pieces of a frame; `None` where they are too many.
+fn gather<'a>(
+    pieces: &mut [IoSlice<'a>; PIECES_MAX],
+    prefix: &'a [u8],
+    header: &'a [u8],
+    payload: impl Iterator<Item = &'a [u8]>,
+) -> Option<usize> {
+    let mut count = 0;
+    let front = [prefix, header].into_iter().filter(|piece| !piece.is_empty());
+    for piece in front.chain(payload) {
+        *pieces.get_mut(count)? = IoSlice::new(piece);
+        count += 1;
+    }
+    Some(count)
+}
+
+/// Lays a frame end to end.
+fn lay_out<'a>(
+    out: &mut Vec<u8>,
+    prefix: &[u8],
+    header: &[u8],
+    payload: impl Iterator<Item = &'a [u8]>,
+) {
+    out.clear();
+    out.extend_from_slice(prefix);
+    out.extend_from_slice(header);
+    payload.for_each(|piece| out.extend_from_slice(piece));
+}
+
+/// Completes the checksum of a frame that lies behind `prefix_len` bytes.
+fn complete(frame: &mut [u8], prefix_len: usize, packet: &PacketView<'_>) -> Option<()> {
+    match packet.attributes().checksum {
+        Checksum::Partial { offset } => {
+            complete_checksum(frame, prefix_len + packet.transport_offset(), offset)
+        }
+        Checksum::Complete | Checksum::Missing { .. } => Some(()),
+    }
+}
+
+/// One writev(2). The driver takes a frame whole or not at all.
+fn write_frame(
+    file: &OwnedFd,
+    pieces: &[IoSlice<'_>],
+    counters: &mut DeviceCounters,
+) -> Result<(), Errno> {
+    loop {
+        counters.transmit_syscalls += 1;
+        match writev(file, pieces) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

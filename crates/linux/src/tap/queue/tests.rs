@@ -1,0 +1,363 @@
+//! The queue on files that behave like a TUN file without needing privilege: a pair of datagram
+//! sockets (one write, one frame), a timer (every write is EINVAL), a file open for writing only.
+
+use super::*;
+use batch::{Attributes, Block, ReceivedChecksum};
+use bytes::Bytes;
+use device::lowering::expand;
+use device::{Medium, Segmentation};
+use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+const OFFLOAD: bool = true;
+const PLAIN: bool = false;
+
+fn queue_on(file: impl Into<OwnedFd>, offload: bool) -> TapQueue {
+    let file = Arc::new(file.into());
+    let waiter = Arc::new(TapWaiter::new(Arc::clone(&file)).expect("an eventfd"));
+    let segmentation =
+        Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: usize::from(u16::MAX) };
+    let capabilities = Capabilities {
+        checksum_transmit: offload,
+        checksum_receive: offload,
+        segmentation: offload.then_some(segmentation),
+        receive_super_frames: offload,
+        ..Capabilities::plain(Medium::Ip, 1_500)
+    };
+    TapQueue::new(file, waiter, None, offload, capabilities)
+}
+
+fn pair(offload: bool) -> (TapQueue, UnixDatagram) {
+    let (ours, theirs) = UnixDatagram::pair().expect("a pair of sockets");
+    ours.set_nonblocking(true).expect("an option of sockets");
+    theirs.set_nonblocking(true).expect("an option of sockets");
+    (queue_on(ours, offload), theirs)
+}
+
+/// What arrived at the other end.
+fn frames_at(peer: &UnixDatagram) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; 70_000];
+    std::iter::from_fn(|| peer.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec())).collect()
+}
+
+/// A run of `count` packets of TCP over IPv4 with `len` bytes each.
+fn tcp_batch(count: usize, len: usize, checksum: Checksum) -> Multidata {
+    let mut batch = Multidata::default();
+    let bytes: Vec<u8> = (0..count * len).map(|at| (at % 251) as u8).collect();
+    let block = Block::from(Bytes::from(bytes));
+    let attributes = Attributes { run: batch.next_run(), checksum, ..Attributes::default() };
+    for index in 0..count {
+        let tcp = batch.push_packet(20, attributes).expect("room");
+        tcp.fill(0);
+        tcp[4..8].copy_from_slice(&((index * len) as u32).to_be_bytes());
+        tcp[12..14].copy_from_slice(&[0x50, 0x10]);
+        assert!(batch.append_span(&block, index * len, len));
+        let (header, _) = batch.prepend_network(index, 20).expect("headroom");
+        let ip = &mut header[..20];
+        ip.fill(0);
+        ip[0] = 0x45;
+        ip[2..4].copy_from_slice(&((40 + len) as u16).to_be_bytes());
+        ip[4..6].copy_from_slice(&(index as u16).to_be_bytes());
+        ip[8..10].copy_from_slice(&[64, 6]);
+        ip[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        let ip_checksum = !checksum::sum(ip);
+        ip[10..12].copy_from_slice(&ip_checksum.to_be_bytes());
+        let mut pseudo = checksum::Accumulator::new();
+        pseudo.add(&ip[12..20]);
+        pseudo.add_u16(6);
+        pseudo.add_u16((20 + len) as u16);
+        header[36..38].copy_from_slice(&pseudo.sum().to_be_bytes());
+    }
+    batch
+}
+
+/// The packets of a batch as they lie there.
+fn packets(batch: &Multidata) -> Vec<Vec<u8>> {
+    batch
+        .packets()
+        .map(|packet| {
+            let mut bytes = vec![0; packet.len()];
+            packet.copy_to(&mut bytes).expect("room for the packet");
+            bytes
+        })
+        .collect()
+}
+
+fn completed(batch: &Multidata) -> Vec<Vec<u8>> {
+    let mut packets = packets(batch);
+    for packet in &mut packets {
+        complete_checksum(packet, 20, 16).expect("a TCP packet");
+    }
+    packets
+}
+
+const PARTIAL: Checksum = Checksum::Partial { offset: 16 };
+
+#[test]
+fn every_packet_leaves_as_one_frame_and_is_counted() {
+    for mode in [TransmitMode::Single, TransmitMode::Multidata] {
+        let (mut queue, peer) = pair(PLAIN);
+        queue.set_mode(mode).expect("every device can");
+        let batch = tcp_batch(5, 100, Checksum::Complete);
+        assert_eq!(queue.transmit(&batch), Transmitted { taken: 5, stopped: None });
+        assert_eq!(frames_at(&peer), packets(&batch));
+        let counters = queue.counters();
+        assert_eq!((counters.transmit_batches, counters.transmit_packets), (1, 5));
+        assert_eq!((counters.transmit_frames, counters.transmit_syscalls), (5, 5));
+        assert_eq!(counters.transmit_bytes, 5 * 140);
+    }
+}
+
+#[test]
+fn an_empty_batch_is_no_call() {
+    let (mut queue, _peer) = pair(PLAIN);
+    assert_eq!(queue.transmit(&Multidata::default()), Transmitted { taken: 0, stopped: None });
+    assert_eq!(queue.counters(), DeviceCounters::default());
+}
+
+#[test]
+fn partial_checksums_are_the_kernels_or_completed_here() {
+    let batch = tcp_batch(2, 100, PARTIAL);
+    let (mut queue, peer) = pair(OFFLOAD);
+    assert_eq!(queue.transmit(&batch).taken, 2);
+    for (frame, packet) in frames_at(&peer).iter().zip(packets(&batch)) {
+        assert_eq!(frame[..10], VnetHeader::partial(20, 16).emit());
+        assert_eq!(frame[10..], packet);
+    }
+    let (mut queue, peer) = pair(PLAIN);
+    assert_eq!(queue.transmit(&batch).taken, 2);
+    assert_eq!(frames_at(&peer), completed(&batch));
+}
+
+#[test]
+fn a_run_leaves_as_a_super_frame_that_expands_to_its_packets() {
+    let batch = tcp_batch(20, 1_000, PARTIAL);
+    let (mut queue, peer) = pair(OFFLOAD);
+    queue.set_mode(TransmitMode::Lso).expect("it was offered");
+    assert_eq!(queue.transmit(&batch).taken, 20);
+    let frames = frames_at(&peer);
+    assert_eq!(frames.len(), 1);
+    let wanted = VnetHeader::partial(20, 16).segmented(NetworkVersion::Ipv4, 40, 1_000, false);
+    assert_eq!(frames[0][..10], wanted.emit());
+    assert_eq!(expand(&frames[0][10..], 0, 1_000).expect("a TCP packet"), completed(&batch));
+    let counters = queue.counters();
+    assert_eq!((counters.transmit_packets, counters.transmit_frames), (20, 1));
+    assert_eq!(counters.transmit_bytes, 20 * 1_040);
+}
+
+#[test]
+fn a_frame_of_too_many_pieces_is_laid_end_to_end() {
+    let mut batch = Multidata::default();
+    let block = Block::from(Bytes::from_static(b"abcdefgh"));
+    batch.push_packet(8, Attributes::default()).expect("room").fill(0xaa);
+    for at in 0..2 * PIECES_MAX {
+        // Two parts that never lie side by side.
+        assert!(batch.append_span(&block, (at % 2) * 4, 3));
+    }
+    let (mut queue, peer) = pair(PLAIN);
+    assert_eq!(queue.transmit(&batch).taken, 1);
+    assert_eq!(frames_at(&peer), packets(&batch));
+}
+
+#[test]
+fn a_full_device_takes_the_front_of_a_batch_and_says_when_it_has_room() {
+    let batch = tcp_batch(64, 1_000, Checksum::Complete);
+    let (ours, peer) = UnixDatagram::pair().expect("a pair of sockets");
+    ours.set_nonblocking(true).expect("an option of sockets");
+    peer.set_nonblocking(true).expect("an option of sockets");
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 16_384).expect("less than there is");
+    let mut queue = queue_on(ours, PLAIN);
+    let mut all = packets(&batch);
+    let first = queue.transmit(&batch);
+    assert_eq!(first.stopped, Some(Stop::Full));
+    assert_eq!(queue.counters().transmit_full, 1);
+    assert_eq!(queue.counters().transmit_packets, first.taken as u64);
+    assert_eq!(queue.counters().transmit_syscalls, first.taken as u64 + 1);
+    let waiter = queue.waiter();
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        frames_at(&peer)
+    });
+    let started = Instant::now();
+    waiter.wait(Some(Duration::from_secs(10)));
+    assert!(started.elapsed() < Duration::from_secs(5), "room ends the wait");
+    all.truncate(first.taken);
+    assert_eq!(reader.join().expect("the reader ends well"), all);
+}
+
+#[test]
+fn a_refused_offload_is_taken_back_one_step_at_a_time() {
+    let timer =
+        timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty()).expect("a timer file");
+    let mut queue = queue_on(timer, OFFLOAD);
+    queue.set_mode(TransmitMode::Lso).expect("it was offered");
+    let partial = tcp_batch(3, 100, PARTIAL);
+    let revoked = Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
+
+    assert_eq!(queue.transmit(&partial), revoked);
+    let capabilities = queue.capabilities();
+    assert_eq!((capabilities.segmentation, capabilities.checksum_transmit), (None, true));
+    assert!(queue.set_mode(TransmitMode::Lso).is_err());
+
+    assert_eq!(queue.transmit(&partial), revoked);
+    assert!(!queue.capabilities().checksum_transmit);
+
+    let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
+    assert_eq!(queue.transmit(&tcp_batch(3, 100, Checksum::Complete)), refused);
+    assert_eq!(queue.counters().capabilities_revoked, 2);
+    assert_eq!(queue.counters().transmit_packets, 0);
+}
+
+#[test]
+fn packets_that_can_never_be_sent_are_refused_one_by_one() {
+    let (mut queue, peer) = pair(PLAIN);
+    let too_long = tcp_batch(1, 1_461, Checksum::Complete);
+    let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
+    assert_eq!(queue.transmit(&too_long), refused);
+    let mut second = tcp_batch(3, 1_460, Checksum::Complete);
+    second.set_checksum(1, Checksum::Missing { offset: 16 });
+    let transmitted = queue.transmit(&second);
+    assert_eq!(transmitted, Transmitted { taken: 1, stopped: Some(Stop::Refused) });
+    assert_eq!(frames_at(&peer).len(), 1);
+}
+
+#[test]
+fn a_file_that_is_no_device_fails_in_words() {
+    let (reader, writer) = (std::fs::File::open("/dev/null"), std::fs::OpenOptions::new());
+    let mut queue = queue_on(reader.expect("everyone may"), PLAIN);
+    let Some(Stop::Failed(error)) = queue.transmit(&tcp_batch(1, 1, Checksum::Complete)).stopped
+    else {
+        panic!("a file open for reading took a frame");
+    };
+    assert!(error.message.contains("failed"), "{error}");
+    let writer = writer.clone().write(true).open("/dev/null").expect("everyone may");
+    let received = queue_on(writer, PLAIN).receive(&pool(), &mut ReceiveBatch::new(), 9);
+    assert!(received.failed.is_some() && received.frames == 0);
+}
+
+fn pool() -> BlockPool {
+    BlockPool::new(batch::PoolConfig::default())
+}
+
+#[test]
+fn frames_come_up_as_they_were_sent() {
+    let (mut queue, peer) = pair(PLAIN);
+    let (pool, mut batch) = (pool(), ReceiveBatch::new());
+    for len in [60_usize, 1_400, 64] {
+        peer.send(&vec![len as u8; len]).expect("room");
+    }
+    let received = queue.receive(&pool, &mut batch, 100);
+    assert_eq!(received, Received { frames: 3, more: false, failed: None });
+    for (index, len) in [60_usize, 1_400, 64].into_iter().enumerate() {
+        assert_eq!(batch.bytes(index), vec![len as u8; len]);
+        let frame = batch.frame(index).expect("it was received");
+        assert_eq!((frame.offset % 64, frame.checksum), (0, ReceivedChecksum::Unverified));
+    }
+    let counters = queue.counters();
+    assert_eq!((counters.receive_batches, counters.receive_frames), (1, 3));
+    assert_eq!((counters.receive_bytes, counters.receive_syscalls), (1_524, 4));
+
+    batch.clear();
+    assert_eq!(queue.receive(&pool, &mut batch, 100), Received::default());
+    assert_eq!(queue.counters().receive_batches, 1);
+    assert!(batch.is_empty());
+}
+
+#[test]
+fn the_callers_bound_holds_and_the_rest_comes_next_time() {
+    let (mut queue, peer) = pair(PLAIN);
+    let (pool, mut batch) = (pool(), ReceiveBatch::new());
+    for byte in 0..5_u8 {
+        peer.send(&[byte; 40]).expect("room");
+    }
+    assert_eq!(queue.receive(&pool, &mut batch, 2).frames, 2);
+    let received = queue.receive(&pool, &mut batch, 2);
+    assert!(received.more && received.frames == 2);
+    assert_eq!(queue.receive(&pool, &mut batch, 2).frames, 1);
+    let firsts: Vec<u8> = (0..5).map(|index| batch.bytes(index)[0]).collect();
+    assert_eq!(firsts, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn blocks_grow_with_the_traffic_and_shrink_without_it() {
+    let (mut queue, peer) = pair(PLAIN);
+    let (pool, mut batch) = (pool(), ReceiveBatch::new());
+    let mut receive = |queue: &mut TapQueue, count: usize| {
+        (0..count).for_each(|_| assert!(peer.send(&[1; 1_500]).is_ok()));
+        batch.clear();
+        assert_eq!(queue.receive(&pool, &mut batch, 100).frames, count);
+        batch.chunk(0, 0..1).map(|chunk| chunk.block().len())
+    };
+    assert_eq!(receive(&mut queue, 1), Some(2_048));
+    receive(&mut queue, 10);
+    assert_eq!(receive(&mut queue, 10), Some(32_768), "ten frames and as much as one more");
+    for _ in 0..10 {
+        receive(&mut queue, 1);
+    }
+    assert_eq!(receive(&mut queue, 1), Some(4_096));
+}
+
+#[test]
+fn super_frames_come_up_whole_with_what_the_kernel_knows_of_them() {
+    let (mut queue, peer) = pair(OFFLOAD);
+    let (pool, mut batch) = (pool(), ReceiveBatch::new());
+    let header = VnetHeader::partial(20, 16).segmented(NetworkVersion::Ipv4, 40, 1_448, false);
+    let frame: Vec<u8> = (0..65_535).map(|at| (at % 249) as u8).collect();
+    peer.send(&[&header.emit()[..], &frame[..]].concat()).expect("room");
+    peer.send(&[0; 70]).expect("room");
+    peer.send(&[0; 9]).expect("room for what is not even a virtio-net header");
+    assert_eq!(queue.receive(&pool, &mut batch, 100).frames, 2);
+    assert_eq!(batch.bytes(0), frame);
+    let first = batch.frame(0).expect("it was received");
+    assert_eq!(first.checksum, ReceivedChecksum::Partial);
+    assert_eq!(first.segmented.map(|segmented| segmented.segment_len), Some(1_448));
+    let second = batch.frame(1).expect("it was received");
+    assert_eq!((second.len, second.checksum), (60, ReceivedChecksum::Unverified));
+    assert!(batch.is_sparse(1) && !batch.is_sparse(0));
+}
+
+#[test]
+fn an_exhausted_pool_leaves_the_frames_where_they_are() {
+    let (mut queue, peer) = pair(PLAIN);
+    let small =
+        BlockPool::new(batch::PoolConfig { limit_bytes: 1_000, ..batch::PoolConfig::default() });
+    let mut batch = ReceiveBatch::new();
+    peer.send(&[7; 100]).expect("room");
+    assert_eq!(queue.receive(&small, &mut batch, 10).frames, 0);
+    assert_eq!(queue.receive(&pool(), &mut batch, 10).frames, 1);
+    assert_eq!(batch.bytes(0), [7; 100]);
+}
+
+#[test]
+fn waking_before_the_wait_costs_no_system_call() {
+    let (queue, _peer) = pair(PLAIN);
+    let waiter = queue.waiter();
+    waiter.wake();
+    waiter.wake();
+    let started = Instant::now();
+    waiter.wait(Some(Duration::from_secs(10)));
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert_eq!(queue.counters().wait_syscalls, 0);
+    waiter.wait(Some(Duration::from_millis(10)));
+    assert!(started.elapsed() >= Duration::from_millis(10), "one wake ends one wait");
+}
+
+#[test]
+fn a_wait_ends_when_woken_and_when_a_frame_comes() {
+    let (queue, peer) = pair(PLAIN);
+    let waiter = queue.waiter();
+    let timed = |act: &mut dyn FnMut()| {
+        let waiter = Arc::clone(&waiter);
+        let waiting = std::thread::spawn(move || {
+            let started = Instant::now();
+            waiter.wait(Some(Duration::from_secs(20)));
+            started.elapsed()
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        act();
+        assert!(waiting.join().expect("the waiter ends well") < Duration::from_secs(10));
+    };
+    timed(&mut || waiter.wake());
+    timed(&mut || assert!(peer.send(&[1; 50]).is_ok()));
+}

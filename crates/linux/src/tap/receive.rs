@@ -1,0 +1,207 @@
+//! Receiving: as many frames as there are, end to end in few blocks.
+//!
+//! One read(2) brings one frame, so each must be given room for the longest. What a frame does not
+//! use the next one gets: frames begin at multiples of 64 bytes, one behind the other, until the
+//! block has no room for a longest frame. Without super-frames the block grows and shrinks with
+//! what the last calls brought, so that a lone ACK does not pin 64 KiB; with super-frames a block
+//! holds one of the longest, or twice that where frames come many and short.
+
+use super::vnet::{VNET_HEADER_LEN, VnetHeader};
+use batch::{BlockMut, BlockPool, Frame, ReceiveBatch, ReceivedChecksum};
+use device::{DeviceCounters, Received};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, read};
+
+/// Frames begin at multiples of this.
+const FRAME_ALIGNMENT: usize = 64;
+
+/// A call ends after this many bytes, so that what it brought is still in the cache when it is
+/// looked at.
+const CALL_BYTES_MAX: usize = 256 * 1_024;
+
+const BLOCK_BYTES_MIN: usize = 2_048;
+const BLOCK_BYTES_MAX: usize = 65_536;
+/// A block for one super-frame, and one for many shorter ones.
+const SUPER_BLOCK_BYTES: usize = 69_632;
+const SUPER_BLOCK_BYTES_LARGE: usize = 131_072;
+
+/// Ethernet header and one VLAN tag in bytes.
+const LINK_LEN_MAX: usize = 18;
+const IP_LEN_MAX: usize = 65_535;
+
+/// Reads frames from a TUN file and chooses the blocks for them.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    /// Whether a virtio-net header stands in front of every frame.
+    vnet: bool,
+    super_frames: bool,
+    /// The room that every read is given at least, in bytes.
+    frame_room: usize,
+    /// What the first block of the next call should hold, in bytes.
+    block_len: usize,
+    /// A block that the last call allocated and had no frame for.
+    spare: Option<BlockMut>,
+    /// Frames of the block being filled.
+    pending: Vec<Frame>,
+}
+
+/// Why a block is not filled any further.
+enum End {
+    /// The device has no frame.
+    Drained,
+    /// No room for another longest frame.
+    BlockFull,
+    /// The caller's bound or that of the call is reached.
+    Bounded,
+    Failed(Errno),
+}
+
+/// What a call may still take.
+struct Allowance {
+    frames: usize,
+    bytes: usize,
+}
+
+impl Receiver {
+    pub(super) fn new(vnet: bool, super_frames: bool, mtu_bytes: usize) -> Self {
+        let ip_len = if super_frames { IP_LEN_MAX } else { mtu_bytes };
+        let frame_room = (VNET_HEADER_LEN + LINK_LEN_MAX + ip_len).next_multiple_of(64);
+        let mut receiver =
+            Self { vnet, super_frames, frame_room, block_len: 0, spare: None, pending: Vec::new() };
+        receiver.adapt(0, 0);
+        receiver
+    }
+
+    /// Adds at most `frames_max` frames to `batch`. The error number says that the device failed;
+    /// the result is valid all the same.
+    pub(super) fn receive(
+        &mut self,
+        file: &OwnedFd,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+        counters: &mut DeviceCounters,
+    ) -> (Received, Option<Errno>) {
+        let mut received = Received::default();
+        let mut left = Allowance { frames: frames_max, bytes: CALL_BYTES_MAX };
+        let mut failed = None;
+        loop {
+            if left.frames == 0 || left.bytes == 0 {
+                received.more = true;
+                break;
+            }
+            // Where the pool is exhausted the frames wait in the kernel.
+            let Some(mut block) = self.block(pool) else { break };
+            let end = self.fill(file, block.bytes_mut(), &mut left, counters);
+            if self.pending.is_empty() {
+                self.spare = Some(block);
+            } else {
+                let index = batch.add_block(block.freeze());
+                for frame in self.pending.drain(..) {
+                    received.frames +=
+                        usize::from(batch.push_frame(Frame { block: index, ..frame }));
+                }
+            }
+            match end {
+                End::Drained => break,
+                End::BlockFull => {
+                    // Nothing fits a fresh block only where the pool's classes are smaller than
+                    // what was asked for; that must not become an endless loop.
+                    if self.spare.is_some() {
+                        break;
+                    }
+                    self.block_len = self.larger_block_len();
+                }
+                End::Bounded => received.more = true,
+                End::Failed(errno) => {
+                    failed = Some(errno);
+                    break;
+                }
+            }
+        }
+        let used = CALL_BYTES_MAX - left.bytes;
+        self.adapt(received.frames, used);
+        if received.frames > 0 {
+            counters.receive_batches += 1;
+            counters.receive_frames += received.frames as u64;
+        }
+        (received, failed)
+    }
+
+    /// Reads frames into `bytes` until there are no more, or no more fit.
+    fn fill(
+        &mut self,
+        file: &OwnedFd,
+        bytes: &mut [u8],
+        left: &mut Allowance,
+        counters: &mut DeviceCounters,
+    ) -> End {
+        let prefix = if self.vnet { VNET_HEADER_LEN } else { 0 };
+        let mut at = 0;
+        loop {
+            if left.frames == 0 || left.bytes == 0 {
+                return End::Bounded;
+            }
+            let Some(room) = bytes.get_mut(at..).filter(|room| room.len() >= self.frame_room)
+            else {
+                return End::BlockFull;
+            };
+            counters.receive_syscalls += 1;
+            let len = match read(file, &mut *room) {
+                Ok(0) | Err(Errno::AGAIN) => return End::Drained,
+                Ok(len) => len,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return End::Failed(errno),
+            };
+            let Some(frame_len) = len.checked_sub(prefix).filter(|len| *len > 0) else { continue };
+            let (checksum, segmented) = match room.first_chunk::<VNET_HEADER_LEN>() {
+                Some(header) if self.vnet => VnetHeader::parse(*header).meaning(frame_len),
+                _ => (ReceivedChecksum::Unverified, None),
+            };
+            self.pending.push(Frame {
+                block: 0,
+                offset: (at + prefix) as u32,
+                len: frame_len as u32,
+                checksum,
+                segmented,
+            });
+            counters.receive_bytes += frame_len as u64;
+            let step = len.next_multiple_of(FRAME_ALIGNMENT);
+            at += step;
+            left.frames -= 1;
+            left.bytes = left.bytes.saturating_sub(step);
+        }
+    }
+
+    /// A block to be filled: the one left over, where it is large enough.
+    fn block(&mut self, pool: &BlockPool) -> Option<BlockMut> {
+        match self.spare.take() {
+            Some(block) if block.capacity() >= self.block_len => Some(block),
+            _ => pool.allocate_receive(self.block_len).ok(),
+        }
+    }
+
+    fn larger_block_len(&self) -> usize {
+        if self.super_frames {
+            self.block_len
+        } else {
+            (self.block_len * 2).min(BLOCK_BYTES_MAX.max(self.frame_room))
+        }
+    }
+
+    /// Chooses the block for the next call after one that brought `frames` in `used` bytes.
+    fn adapt(&mut self, frames: usize, used: usize) {
+        if self.super_frames {
+            let many_and_short = used > SUPER_BLOCK_BYTES / 4 && used / frames.max(1) < 16_384;
+            self.block_len =
+                if many_and_short { SUPER_BLOCK_BYTES_LARGE } else { SUPER_BLOCK_BYTES };
+            return;
+        }
+        // Room for as much again, and for the read that finds nothing. It shrinks by half a call.
+        let wanted = (used + self.frame_room)
+            .next_power_of_two()
+            .clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
+            .max(self.block_len / 2);
+        self.block_len = wanted.max(self.frame_room);
+    }
+}

@@ -1,0 +1,154 @@
+//! The virtio-net header in front of a frame (Virtio 1.2, section 5.1.6), in the ten-byte form and
+//! the native byte order that the TUN driver uses unless told otherwise.
+
+use batch::{ReceivedChecksum, Segmented};
+use device::lowering::NetworkVersion;
+
+/// Length in bytes: without `num_buffers`, which only merged receive buffers need.
+pub(super) const VNET_HEADER_LEN: usize = 10;
+
+const F_NEEDS_CSUM: u8 = 1;
+const F_DATA_VALID: u8 = 2;
+
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+/// Beside a type: the first segment has CWR set.
+const GSO_ECN: u8 = 0x80;
+
+/// `struct virtio_net_hdr`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct VnetHeader {
+    flags: u8,
+    gso_type: u8,
+    header_len: u16,
+    gso_size: u16,
+    checksum_start: u16,
+    checksum_offset: u16,
+}
+
+impl VnetHeader {
+    /// A frame whose checksum the device completes: the transport header begins at `start`, the
+    /// field is `offset` bytes further on.
+    pub(super) fn partial(start: usize, offset: u8) -> Self {
+        Self {
+            flags: F_NEEDS_CSUM,
+            checksum_start: start as u16,
+            checksum_offset: u16::from(offset),
+            ..Self::default()
+        }
+    }
+
+    /// Makes it a super-frame of segments of `segment_len` bytes behind `header_len` bytes of
+    /// headers. `congestion` says whether the first segment has CWR set.
+    pub(super) fn segmented(
+        self,
+        version: NetworkVersion,
+        header_len: usize,
+        segment_len: u16,
+        congestion: bool,
+    ) -> Self {
+        let gso_type = match version {
+            NetworkVersion::Ipv4 => GSO_TCPV4,
+            NetworkVersion::Ipv6 => GSO_TCPV6,
+        };
+        Self {
+            gso_type: gso_type | if congestion { GSO_ECN } else { 0 },
+            header_len: header_len as u16,
+            gso_size: segment_len,
+            ..self
+        }
+    }
+
+    pub(super) fn emit(self) -> [u8; VNET_HEADER_LEN] {
+        let [header_low, header_high] = self.header_len.to_ne_bytes();
+        let [size_low, size_high] = self.gso_size.to_ne_bytes();
+        let [start_low, start_high] = self.checksum_start.to_ne_bytes();
+        let [offset_low, offset_high] = self.checksum_offset.to_ne_bytes();
+        [
+            self.flags,
+            self.gso_type,
+            header_low,
+            header_high,
+            size_low,
+            size_high,
+            start_low,
+            start_high,
+            offset_low,
+            offset_high,
+        ]
+    }
+
+    pub(super) fn parse(bytes: [u8; VNET_HEADER_LEN]) -> Self {
+        let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        Self {
+            flags: bytes[0],
+            gso_type: bytes[1],
+            header_len: word(2),
+            gso_size: word(4),
+            checksum_start: word(6),
+            checksum_offset: word(8),
+        }
+    }
+
+    /// What the header says of a frame of `frame_len` bytes. A header that contradicts itself or
+    /// the frame says nothing: the frame is then verified like any other.
+    pub(super) fn meaning(self, frame_len: usize) -> (ReceivedChecksum, Option<Segmented>) {
+        let partial = self.flags & F_NEEDS_CSUM != 0;
+        let field_end = self.checksum_start as usize + self.checksum_offset as usize + 2;
+        if partial && (self.checksum_start == 0 || field_end > frame_len) {
+            return (ReceivedChecksum::Unverified, None);
+        }
+        let checksum = if partial {
+            ReceivedChecksum::Partial
+        } else if self.flags & F_DATA_VALID != 0 {
+            ReceivedChecksum::Verified
+        } else {
+            ReceivedChecksum::Unverified
+        };
+        match self.gso_type & !GSO_ECN {
+            GSO_NONE => (checksum, None),
+            GSO_TCPV4 | GSO_TCPV6 if self.gso_size > 0 && (self.gso_size as usize) < frame_len => {
+                (checksum, Some(Segmented { segment_len: self.gso_size }))
+            }
+            _ => (ReceivedChecksum::Unverified, None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_emitted_parses_to_the_same() {
+        let header = VnetHeader::partial(34, 16).segmented(NetworkVersion::Ipv6, 66, 1_448, true);
+        assert_eq!(VnetHeader::parse(header.emit()), header);
+        assert_eq!(header.emit()[..2], [F_NEEDS_CSUM, GSO_TCPV6 | GSO_ECN]);
+        assert_eq!(VnetHeader::default().emit(), [0; VNET_HEADER_LEN]);
+    }
+
+    #[test]
+    fn headers_mean_what_the_standard_says() {
+        let super_frame =
+            VnetHeader::partial(34, 16).segmented(NetworkVersion::Ipv4, 66, 1_448, false);
+        let segmented = Some(Segmented { segment_len: 1_448 });
+        assert_eq!(super_frame.meaning(30_000), (ReceivedChecksum::Partial, segmented));
+        let valid = VnetHeader { flags: F_DATA_VALID, ..VnetHeader::default() };
+        assert_eq!(valid.meaning(60), (ReceivedChecksum::Verified, None));
+        assert_eq!(VnetHeader::default().meaning(60), (ReceivedChecksum::Unverified, None));
+    }
+
+    #[test]
+    fn a_header_that_contradicts_the_frame_says_nothing() {
+        let nothing = (ReceivedChecksum::Unverified, None);
+        assert_eq!(VnetHeader::partial(50, 16).meaning(67), nothing, "the field lies outside");
+        assert_eq!(VnetHeader::partial(50, 16).meaning(68).0, ReceivedChecksum::Partial);
+        assert_eq!(VnetHeader::partial(0, 16).meaning(68), nothing);
+        let bogus = |gso_type, gso_size| VnetHeader { gso_type, gso_size, ..VnetHeader::default() };
+        assert_eq!(bogus(GSO_TCPV4, 0).meaning(2_000), nothing, "segments of no length");
+        assert_eq!(bogus(GSO_TCPV4, 2_000).meaning(2_000), nothing, "longer than the frame");
+        assert_eq!(bogus(3, 1_000).meaning(2_000), nothing, "UDP fragments were never offered");
+        assert_eq!(bogus(0x7f, 1_000).meaning(2_000), nothing);
+    }
+}

@@ -1,0 +1,97 @@
+//! What an interface that cannot be had, is down or is deleted answers.
+
+use super::packets::{Station, UDP};
+use crate::Ground;
+use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
+use device::{Device, HardwareAddress, Medium, Queue, Stop};
+use linux::{Napi, TapConfig, TapDevice, TapKind};
+
+fn named(name: &str) -> TapConfig {
+    TapConfig { name: Some(name.into()), ..TapConfig::default() }
+}
+
+const GROUND: Ground = Ground { kind: TapKind::Tap, offload: true, napi: Napi::Off };
+
+pub(crate) fn names_are_taken_and_refused() {
+    let mut first = TapDevice::open(&named("taken0")).expect("a new name");
+    assert_eq!(first.name(), "taken0");
+    let error = TapDevice::open(&named("taken0")).expect_err("the first holds it");
+    assert!(error.message.contains("taken0") && error.message.contains("another program"));
+    let error = TapDevice::open(&named("lo")).expect_err("loopback is no TAP interface");
+    assert!(error.message.contains("exists that is no TAP interface"), "{error}");
+    let error = TapDevice::open(&named("a/b")).expect_err("no valid name");
+    assert!(error.message.contains("not valid"), "{error}");
+
+    let queue = first.queue(0).expect("the first time");
+    assert!(first.queue(0).expect_err("the second time").message.contains("taken"));
+    assert!(first.queue(1).expect_err("there is one").message.contains("one queue"));
+    drop((first, queue));
+    TapDevice::open(&named("taken0")).expect("the name is free again");
+}
+
+/// One UDP packet to nobody.
+fn packet(station: &mut Station) -> Multidata {
+    let mut batch = Multidata::default();
+    let block = batch::Block::from(bytes::Bytes::from_static(b"payload"));
+    let udp = [0x10, 0, 0x10, 0, 0, 15, 0, 0];
+    station.push(&mut batch, UDP, false, &udp, (&block, 0..7), 0);
+    batch
+}
+
+pub(crate) fn down_and_gone() {
+    let mut station = Station::open(GROUND);
+    let batch = packet(&mut station);
+    station.send(&batch);
+    let interface = station.device().interface().expect("it is there");
+
+    interface.set_down().expect("we are root here");
+    let transmitted = station.queue.transmit(&batch);
+    let Some(Stop::Failed(error)) = transmitted.stopped else { panic!("{transmitted:?}") };
+    assert!(error.message.contains("is down"), "{error}");
+    assert!(station.queue.capabilities().checksum_transmit, "that was not the offload's fault");
+    interface.set_up().expect("we are root here");
+    station.send(&batch);
+
+    interface.delete().expect("we are root here");
+    let transmitted = station.queue.transmit(&batch);
+    let Some(Stop::Failed(error)) = transmitted.stopped else { panic!("{transmitted:?}") };
+    assert!(error.message.contains("is gone"), "{error}");
+    let pool = BlockPool::new(PoolConfig::default());
+    let received = station.queue.receive(&pool, &mut ReceiveBatch::new(), 64);
+    assert!(received.failed.expect("it is gone").message.contains("is gone"));
+}
+
+pub(crate) fn settings_reach_the_kernel() {
+    let ours = HardwareAddress([2, 0, 0, 0, 0, 7]);
+    let config = TapConfig {
+        napi: Napi::Threaded,
+        mtu_bytes: Some(9_000),
+        hardware_address: Some(ours),
+        ..named("wide0")
+    };
+    let device = TapDevice::open(&config).expect("a new name");
+    assert_eq!(device.capabilities().medium, Medium::Ethernet(ours));
+    assert_eq!(device.capabilities().mtu_bytes, 9_000);
+    assert_eq!(
+        device.negotiated(),
+        "TAP wide0, MTU 9000, with checksum offload and super-frames to the kernel, checksum \
+         offload and super-frames from the kernel, threaded NAPI; nothing was refused"
+    );
+    let threaded = std::fs::read_to_string("/sys/class/net/wide0/threaded").expect("our own /sys");
+    assert_eq!(threaded.trim(), "1");
+    let interface = device.interface().expect("it is there");
+    assert_eq!(interface.mtu_bytes(), Ok(9_000));
+    assert!(!interface.is_up().expect("it is there"), "bringing it up is the user's business");
+    assert_ne!(interface.hardware_address(), Ok(ours));
+
+    let tun = TapConfig { kind: TapKind::Tun, ..named("bare0") };
+    let tun = TapDevice::open(&tun).expect("a new name");
+    assert_eq!(tun.capabilities().medium, Medium::Ip);
+    let interface = tun.interface().expect("it is there");
+    assert_eq!(interface.transmit_queue_packets(), Ok(1_000));
+
+    let error = TapDevice::open(&TapConfig { mtu_bytes: Some(1 << 20), ..named("wide1") })
+        .expect("an MTU that is refused is no reason to fail");
+    assert_eq!(error.capabilities().mtu_bytes, 1_500);
+    assert!(error.refused()[0].contains("MTU of 1048576"), "{}", error.negotiated());
+}
