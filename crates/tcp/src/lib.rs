@@ -1,7 +1,46 @@
-//! The TCP state machine (RFC 9293)
+//! The TCP state machine (RFC 9293), sans-IO: segments and the passing of time go in, batches of
+//! segments come out. It knows neither IP nor devices.
+//!
+//! A [`Connection`] is made of parts, each the owner of one idea and each in the module of that
+//! name. Segments come in through [`Connection::on_segment`] and [`Connection::on_batch_end`]; they
+//! go out through [`Connection::poll_transmit`], which builds and commits nothing, and
+//! [`Connection::on_transmitted`], which commits what a device took. There is one way out: a pure
+//! ACK, a retransmission and a burst of sixty-four segments are all batches, planned and written
+//! by the same few functions of `output`.
+//!
+//! Read first: RFC 9293, 3.10 (event processing), then RFC 7323 (timestamps, window scale), RFC
+//! 5681 and RFC 6675 (congestion, SACK recovery), RFC 6298 (timeouts), RFC 5961 (blind attacks).
+
+mod acknowledging;
+mod config;
+mod connection;
+mod counters;
+mod event;
+mod input;
+mod options;
+mod output;
+mod receive_queue;
+mod recovery;
+mod reset;
+mod send_queue;
+mod send_sequence;
+mod state;
+mod timeouts;
+mod timers;
 
 pub mod assembler;
 pub mod congestion;
 pub mod isn;
 pub mod rtt;
 pub mod scoreboard;
+
+pub use crate::config::{Config, Keepalive, MSS_DEFAULT, MSS_MIN, Parameters};
+pub use crate::connection::Connection;
+pub use crate::counters::TcpCounters;
+pub use crate::event::{ConnectionError, Events, SendError};
+pub use crate::input::Segment;
+pub use crate::reset::{ResetReply, push_reset, reset_reply};
+pub use crate::state::State;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! When to acknowledge (RFC 9293, 3.8.6.3; RFC 5681, 4.2).
+//!
+//! A segment makes an ACK owed, at once or within the deferral; the decision is made when the
+//! device's batch is through, so that sixty-four segments in a batch are answered by as many ACKs
+//! as the policy wants and not by as many as there are segments. Whatever segment goes out carries
+//! the ACK and settles the debt.
+//!
+//! RFC 9293, SHLD-18 asks for an ACK for at least every second full-sized segment. Deferring up to
+//! eight on the same subnet is a stated deviation (design, section 5); the deferral is two while
+//! the peer must be taken to be in slow start, and it sinks by one for each sign of loss.
+
+use time::Instant;
+
+/// Whether an ACK is owed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owed {
+    #[default]
+    Nothing,
+    /// Within the deferral.
+    Later,
+    /// Now.
+    Now,
+}
+
+/// The ACK policy of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Acknowledging {
+    owed: Owed,
+    /// In-order segments since the last ACK.
+    segments: u32,
+    /// Segments still to be acknowledged two by two.
+    quick: u32,
+    quick_initial: u32,
+    /// Segments per ACK, at most.
+    deferral: u32,
+    last_segment_at: Option<Instant>,
+    /// Challenge ACKs (RFC 5961, 7) of the current second.
+    challenges: u32,
+    challenges_per_second: u32,
+    challenge_second: u64,
+}
+
+impl Acknowledging {
+    pub(crate) fn new(deferral: u8, quick: u32, challenges_per_second: u32) -> Self {
+        Self {
+            owed: Owed::Nothing,
+            segments: 0,
+            quick,
+            quick_initial: quick,
+            deferral: u32::from(deferral.max(1)),
+            last_segment_at: None,
+            challenges: 0,
+            challenges_per_second,
+            challenge_second: u64::MAX,
+        }
+    }
+
+    pub(crate) fn owed(&self) -> Owed {
+        self.owed
+    }
+
+    /// In-order data arrived. After a silence of `pause_ns` the peer starts slowly again.
+    pub(crate) fn on_data(&mut self, now: Instant, segments: u32, pause: time::Duration) {
+        if self.last_segment_at.is_some_and(|last| now - last > pause) {
+            self.quick = self.quick_initial;
+        }
+        self.last_segment_at = Some(now);
+        self.segments = self.segments.saturating_add(segments);
+        self.owed = self.owed.max(Owed::Later);
+    }
+
+    /// Loss showed: a gap opened or filled, or something arrived twice. RFC 5681, 4.2: an ACK
+    /// SHOULD be sent at once.
+    pub(crate) fn on_disorder(&mut self) {
+        self.owed = Owed::Now;
+        self.quick = self.quick_initial;
+        // A receiver asked to acknowledge every segment keeps doing so.
+        self.deferral = self.deferral.min(2).max(self.deferral.saturating_sub(1));
+    }
+
+    pub(crate) fn owe_now(&mut self) {
+        self.owed = Owed::Now;
+    }
+
+    /// A challenge ACK is asked for; says whether the rate limit lets it be owed.
+    pub(crate) fn owe_challenge(&mut self, now: Instant) -> bool {
+        let second = now.as_millis() / 1_000;
+        if second != self.challenge_second {
+            self.challenge_second = second;
+            self.challenges = 0;
+        }
+        if self.challenges >= self.challenges_per_second {
+            return false;
+        }
+        self.challenges += 1;
+        self.owed = Owed::Now;
+        true
+    }
+
+    /// The batch is through: an ACK held back for long enough becomes owed now. Says whether the
+    /// timer is to run.
+    pub(crate) fn on_batch_end(&mut self) -> bool {
+        let most = if self.quick > 0 { self.deferral.min(2) } else { self.deferral };
+        if self.owed == Owed::Later && self.segments >= most {
+            self.owed = Owed::Now;
+        }
+        self.owed == Owed::Later
+    }
+
+    /// The delayed-ACK timer went off.
+    pub(crate) fn on_timeout(&mut self) {
+        if self.owed == Owed::Later {
+            self.owed = Owed::Now;
+        }
+    }
+
+    /// A segment with the current ACK was taken.
+    pub(crate) fn on_sent(&mut self) {
+        self.owed = Owed::Nothing;
+        self.quick = self.quick.saturating_sub(self.segments);
+        self.segments = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use time::Duration;
+
+    const PAUSE: Duration = Duration::from_millis(200);
+
+    fn acks_for(policy: &mut Acknowledging, segments: u32, now: Instant) -> u32 {
+        let mut acks = 0;
+        for _ in 0..segments {
+            policy.on_data(now, 1, PAUSE);
+            policy.on_batch_end();
+            if policy.owed() == Owed::Now {
+                policy.on_sent();
+                acks += 1;
+            }
+        }
+        acks
+    }
+
+    #[test]
+    fn the_first_eight_segments_are_acknowledged_two_by_two_then_eight_by_eight() {
+        let mut policy = Acknowledging::new(8, 8, 10);
+        let now = Instant::ZERO;
+        assert_eq!(acks_for(&mut policy, 8, now), 4);
+        assert_eq!(acks_for(&mut policy, 32, now), 4);
+        assert_eq!(acks_for(&mut policy, 8, now + Duration::from_secs(1)), 4, "after a pause");
+        assert_eq!(acks_for(&mut Acknowledging::new(1, 8, 10), 8, now), 8);
+    }
+
+    #[test]
+    fn each_sign_of_loss_lowers_the_deferral_down_to_two() {
+        let mut policy = Acknowledging::new(4, 0, 10);
+        for expected in [4, 3, 2, 2] {
+            assert_eq!(policy.deferral, expected);
+            policy.on_disorder();
+            assert_eq!(policy.owed(), Owed::Now);
+        }
+        let mut every = Acknowledging::new(1, 0, 10);
+        every.on_disorder();
+        assert_eq!(every.deferral, 1);
+    }
+
+    // RFC 5961, 7.
+    #[test]
+    fn challenges_are_limited_per_second() {
+        let mut policy = Acknowledging::new(2, 0, 3);
+        let granted =
+            |policy: &mut Acknowledging, now| (0..5).filter(|_| policy.owe_challenge(now)).count();
+        assert_eq!(granted(&mut policy, Instant::from_millis(10)), 3);
+        assert_eq!(granted(&mut policy, Instant::from_millis(999)), 0);
+        assert_eq!(granted(&mut policy, Instant::from_millis(1000)), 3);
+    }
+}

@@ -1,0 +1,130 @@
+//! Settings of a connection. Where a tunable of the seeds exists, its name stands beside.
+
+use crate::assembler::AssemblerConfig;
+use crate::congestion::CongestionConfig;
+use crate::rtt::RttConfig;
+use time::Duration;
+use wire::SeqNumber;
+
+/// The MSS when the peer announces none (RFC 9293, 3.7.1, MUST-15); for IPv6 it could be 1220, and
+/// the smaller is safe for both.
+pub const MSS_DEFAULT: u16 = 536;
+
+/// The least segment size worked with; a peer that announces less gets segments of this size, so
+/// that a hostile MSS cannot turn a stream into a flood of headers.
+pub const MSS_MIN: u16 = 64;
+
+/// When an idle connection is probed (RFC 9293, 3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe. RFC 9293, MUST-27: two hours by default.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Probes without an answer after which the connection has failed.
+    pub count: u32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(7_200), interval: Duration::from_secs(75), count: 9 }
+    }
+}
+
+/// Settings of a connection.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bytes the application may queue for sending (`tcp_xmit_hiwat`).
+    pub send_buffer_bytes: usize,
+    /// Bytes received and not yet read, and so the largest window announced (`tcp_recv_hiwat`);
+    /// at most 1 GiB (RFC 7323, 2.3), without window scaling 65,535.
+    pub receive_buffer_bytes: usize,
+    /// Small segments are sent at once (TCP_NODELAY): Nagle's algorithm (RFC 9293, 3.7.4) is off.
+    pub nodelay: bool,
+    /// Keepalive; off by default (RFC 9293, MUST-25).
+    pub keepalive: Option<Keepalive>,
+    /// Offer timestamps (RFC 7323, 3).
+    pub timestamps: bool,
+    /// Offer selective acknowledgment (RFC 2018).
+    pub sack: bool,
+    /// Offer window scaling (RFC 7323, 2).
+    pub window_scaling: bool,
+    /// Congestion control.
+    pub congestion: CongestionConfig,
+    /// Segments acknowledged by one ACK at most, to peers on the same subnet
+    /// (`tcp_local_dacks_max`, 8). 1 acknowledges every segment, 2 is the letter of RFC 1122.
+    pub deferred_acks_max_local: u8,
+    /// The same to others (`tcp_deferred_acks_max`, 2).
+    pub deferred_acks_max_remote: u8,
+    /// How long an ACK may be held back (`tcp_deferred_acks_interval`): 40 ms. RFC 9293, 3.8.6.3:
+    /// MUST be below 500 ms.
+    pub deferred_acks_interval: Duration,
+    /// Segments from the start, or after a loss or a pause, that are acknowledged at least two by
+    /// two, because the peer is in slow start and counts ACKs.
+    pub quick_acks: u32,
+    /// Retransmission timeouts.
+    pub rtt: RttConfig,
+    /// SYNs sent again before an open fails (`tcp_ip_abort_cinterval` in time): 6.
+    pub syn_retries: u32,
+    /// Times in a row that the retransmission timer may go off before the connection has failed: 15
+    /// (RFC 9293, 3.8.3: R2, at least 100 s).
+    pub retries: u32,
+    /// Longest time that sent data may wait for its acknowledgment; `None`: as `retries` says.
+    pub user_timeout: Option<Duration>,
+    /// 2 MSL (`tcp_time_wait_interval`): 60 s.
+    pub time_wait: Duration,
+    /// How long FIN-WAIT-2 lasts when the application is gone (`tcp_fin_wait_2_flush_interval`).
+    pub fin_wait_2: Duration,
+    /// Challenge ACKs per second (RFC 5961, 7).
+    pub challenge_acks_per_second: u32,
+    /// Bounds of what waits out of order.
+    pub assembler: AssemblerConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            send_buffer_bytes: 1 << 20,
+            receive_buffer_bytes: 1 << 20,
+            nodelay: false,
+            keepalive: None,
+            timestamps: true,
+            sack: true,
+            window_scaling: true,
+            congestion: CongestionConfig::default(),
+            deferred_acks_max_local: 8,
+            deferred_acks_max_remote: 2,
+            deferred_acks_interval: Duration::from_millis(40),
+            quick_acks: 8,
+            rtt: RttConfig::default(),
+            syn_retries: 6,
+            retries: 15,
+            user_timeout: None,
+            time_wait: Duration::from_secs(60),
+            fin_wait_2: Duration::from_secs(60),
+            challenge_acks_per_second: 10,
+            assembler: AssemblerConfig::default(),
+        }
+    }
+}
+
+/// What a connection is told of its circumstances when it is made.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Our port.
+    pub local_port: u16,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// Our initial sequence number; see [`crate::isn`].
+    pub isn: SeqNumber,
+    /// Added to the timestamp clock; see [`crate::isn`].
+    pub timestamp_offset: u32,
+    /// The MSS we announce: what our interface receives, without IP and TCP headers.
+    pub mss_receive: u16,
+    /// The longest segment the path to the peer takes, without IP and TCP headers.
+    pub mss_send_max: u16,
+    /// Whether the peer is on our subnet: then more ACKs are deferred.
+    pub on_same_subnet: bool,
+    /// Settings.
+    pub config: Config,
+}

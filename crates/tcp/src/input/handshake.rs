@@ -1,0 +1,92 @@
+//! Opening: SYN-SENT (RFC 9293, 3.10.7.3) and the ACK that ends SYN-RECEIVED (3.10.7.4, fifth).
+
+use super::Incoming;
+use crate::connection::Connection;
+use crate::event::ConnectionError;
+use crate::state::State;
+use counters::DropReason;
+use time::Instant;
+use wire::TcpFlags;
+
+impl Connection {
+    /// A segment arrives in SYN-SENT.
+    pub(super) fn on_syn_sent(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let header = incoming.header;
+        let has_ack = incoming.flags.contains(TcpFlags::ACK);
+        // First: ISS < SEG.ACK =< SND.NXT, where only the SYN was sent.
+        if has_ack && (self.send.nxt == self.send.iss || header.acknowledgment != self.send.nxt) {
+            self.owe_reset_for(incoming);
+            return Err(DropReason::BadAck);
+        }
+        // Second: RST; without an acceptable ACK it is dropped.
+        if incoming.flags.contains(TcpFlags::RST) {
+            if !has_ack {
+                return Err(DropReason::BadState);
+            }
+            self.counters.resets_received += 1;
+            self.enter_closed(Some(ConnectionError::Refused));
+            return Ok(());
+        }
+        // Fourth: SYN.
+        if !incoming.flags.contains(TcpFlags::SYN) {
+            return Err(DropReason::BadState);
+        }
+        self.take_syn(now, header);
+        if has_ack {
+            self.acknowledge_syn(now, incoming);
+            self.enter_established(now);
+            self.acks.owe_now();
+        } else {
+            // Simultaneous open (RFC 9293, 3.5, figure 8): our SYN goes out again, with ACK.
+            self.state = State::SynReceived;
+            self.owing.syn = true;
+        }
+        // Data in a SYN is left to be sent again.
+        Ok(())
+    }
+
+    /// Our SYN is acknowledged.
+    pub(super) fn acknowledge_syn(&mut self, now: Instant, incoming: &Incoming<'_>) {
+        self.send.on_ack(self.send.iss + 1);
+        self.recovery.scoreboard.on_ack(self.send.una);
+        self.sample_round_trip(now, incoming.header);
+    }
+
+    /// The peer's SYN again in SYN-RECEIVED.
+    pub(super) fn on_syn_again(&mut self, incoming: &mut Incoming<'_>) -> Result<(), DropReason> {
+        if incoming.sequence + 1 != self.receive.next() || incoming.flags.contains(TcpFlags::RST) {
+            return Ok(());
+        }
+        if !incoming.flags.contains(TcpFlags::ACK) {
+            // Our SYN-ACK was lost.
+            self.owing.syn = true;
+            return Err(DropReason::Duplicate);
+        }
+        // Simultaneous open: the peer's SYN-ACK acknowledges our SYN; its SYN was here before.
+        incoming.flags = incoming.flags.without(TcpFlags::SYN);
+        incoming.sequence += 1;
+        self.acks.owe_now();
+        Ok(())
+    }
+
+    /// An ACK arrives in SYN-RECEIVED: SND.UNA < SEG.ACK =< SND.NXT opens the connection, anything
+    /// else is answered with a reset.
+    pub(super) fn complete_passive_open(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let ack = incoming.header.acknowledgment;
+        if !(ack.is_after(self.send.una) && ack.is_at_or_before(self.send.nxt)) {
+            self.owe_reset_for(incoming);
+            return Err(DropReason::BadAck);
+        }
+        self.acknowledge_syn(now, incoming);
+        self.enter_established(now);
+        Ok(())
+    }
+}

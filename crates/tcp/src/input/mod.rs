@@ -1,0 +1,315 @@
+//! A segment arrives (RFC 9293, 3.10.7), step by step and in the RFC's order.
+//!
+//! ```text
+//!   SYN-SENT: handshake::on_syn_sent
+//!   others:   PAWS -> sequence -> RST -> SYN -> ACK (acknowledgment) -> data, FIN (data)
+//! ```
+//!
+//! Each step either lets the segment pass or ends its processing with the reason for which it is
+//! dropped; an ACK or a reset that the RFC wants in return is then owed already.
+
+mod acknowledgment;
+mod data;
+mod handshake;
+
+use crate::connection::{Connection, OwedReset};
+use crate::event::ConnectionError;
+use crate::state::State;
+use crate::timers::Timer;
+use batch::{BlockPool, Chunk};
+use counters::DropReason;
+use time::Instant;
+use wire::{SeqNumber, TcpFlags, TcpHeader};
+
+/// A segment for a connection.
+#[derive(Debug)]
+pub struct Segment<'a> {
+    /// Its header, already parsed.
+    pub header: &'a TcpHeader,
+    /// Its payload; `None` or empty where there is none.
+    pub payload: Option<Chunk>,
+    /// The payload's block holds little else: copy the payload instead of keeping the block.
+    pub sparse: bool,
+    /// How many segments of the wire it stands for; at least 1.
+    pub segments: u32,
+    /// The network marked it (RFC 3168).
+    pub congestion_experienced: bool,
+}
+
+/// A segment on its way through the steps, cut to what is new and within the window.
+#[derive(Debug)]
+pub(crate) struct Incoming<'a> {
+    header: &'a TcpHeader,
+    flags: TcpFlags,
+    /// SEG.SEQ of what is left.
+    sequence: SeqNumber,
+    payload: Option<Chunk>,
+    sparse: bool,
+    segments: u32,
+    /// Some of it was cut off.
+    trimmed: bool,
+}
+
+impl Incoming<'_> {
+    fn payload_len(&self) -> u32 {
+        self.payload.as_ref().map_or(0, |payload| payload.len() as u32)
+    }
+
+    /// SEG.LEN.
+    fn len(&self) -> u32 {
+        self.payload_len()
+            + u32::from(self.flags.contains(TcpFlags::SYN))
+            + u32::from(self.flags.contains(TcpFlags::FIN))
+    }
+}
+
+impl Connection {
+    /// Takes a segment that belongs to this connection and whose checksum is right.
+    ///
+    /// # Errors
+    /// Why it was dropped, in whole or in part. The connection is as the RFC wants it in either
+    /// case; an answer may be owed.
+    pub fn on_segment(
+        &mut self,
+        now: Instant,
+        segment: Segment<'_>,
+        pool: &BlockPool,
+    ) -> Result<(), DropReason> {
+        let segments = segment.segments.max(1);
+        self.counters.segments_received += u64::from(segments);
+        let mut incoming = Incoming {
+            header: segment.header,
+            flags: segment.header.flags,
+            sequence: segment.header.sequence,
+            payload: segment.payload.filter(|payload| !payload.is_empty()),
+            sparse: segment.sparse,
+            segments,
+            trimmed: false,
+        };
+        match self.state {
+            State::Closed | State::Listen => Err(DropReason::BadState),
+            State::SynSent => self.on_syn_sent(now, &incoming),
+            _ => self.on_synchronized(now, &mut incoming, pool),
+        }
+    }
+
+    /// All segments of a device batch were handed in: decides whether to acknowledge now.
+    pub fn on_batch_end(&mut self, now: Instant) {
+        if self.acks.on_batch_end() {
+            self.timers.set_if_idle(Timer::DelayedAck, now + self.config.deferred_acks_interval);
+        }
+    }
+
+    fn on_synchronized(
+        &mut self,
+        now: Instant,
+        incoming: &mut Incoming<'_>,
+        pool: &BlockPool,
+    ) -> Result<(), DropReason> {
+        self.check_timestamp(now, incoming)?;
+        self.check_sequence(now, incoming)?;
+        self.check_reset(now, incoming)?;
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        self.check_syn(now, incoming)?;
+        // RFC 9293, 3.10.7.4, fifth: without ACK a segment is dropped.
+        if !incoming.flags.contains(TcpFlags::ACK) {
+            return Err(DropReason::BadAck);
+        }
+        self.last_received_at = now;
+        self.unanswered.keepalive_probes = 0;
+        self.on_acknowledgment(now, incoming)?;
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        let outcome = self.on_data(now, incoming, pool);
+        self.arm_persist(now);
+        outcome
+    }
+
+    /// PAWS (RFC 7323, 5.3 R1).
+    #[inline]
+    fn check_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        if incoming.flags.contains(TcpFlags::RST) || self.negotiated.timestamps.is_none() {
+            // RFC 7323, 5.2: a reset is never refused for its timestamp.
+            return Ok(());
+        }
+        if self.negotiated.is_missing_timestamp(incoming.header) {
+            return Err(DropReason::Paws);
+        }
+        let (Some(ours), Some(theirs)) =
+            (&mut self.negotiated.timestamps, incoming.header.options.timestamps)
+        else {
+            return Ok(());
+        };
+        if ours.is_old(now, theirs.value) {
+            // The old duplicate is answered, so that a peer that lost state can find out.
+            if incoming.len() > 0 {
+                self.acks.owe_now();
+            } else {
+                self.challenge(now);
+            }
+            return Err(DropReason::Paws);
+        }
+        Ok(())
+    }
+
+    /// First: whether the segment is within the window (RFC 9293, 3.10.7.4); cuts it to that.
+    #[inline]
+    fn check_sequence(
+        &mut self,
+        now: Instant,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let next = self.receive.next();
+        if self.state == State::SynReceived && incoming.flags.contains(TcpFlags::SYN) {
+            self.on_syn_again(incoming)?;
+        }
+        let offset = incoming.sequence.distance(next);
+        let len = incoming.len();
+        let window = self.receive.window();
+        if offset == 0 && len <= window {
+            // In order and within the window: nothing to cut.
+            self.take_timestamp(now, incoming);
+            return Ok(());
+        }
+        if offset < 0 {
+            let old = offset.unsigned_abs();
+            if len <= old {
+                return self.refuse_old(now, incoming, old == len);
+            }
+            self.cut_front(incoming, old);
+        } else if !incoming.sequence.in_window(next, window) && !(offset == 0 && window == 0) {
+            return self.refuse_beyond(now, incoming);
+        }
+        let start = incoming.sequence.offset_from(next);
+        let room = window.saturating_sub(start);
+        if incoming.payload_len() > room {
+            // What lies beyond the window is not kept, nor is the FIN behind it. With a closed
+            // window the ACK and a reset still count (RFC 9293, 3.10.7.4, MUST-66). A FIN right
+            // behind the window takes no room and is kept.
+            incoming.payload = incoming.payload.take().filter(|_| room > 0);
+            if let Some(payload) = &mut incoming.payload {
+                payload.truncate(room as usize);
+            }
+            incoming.flags = incoming.flags.without(TcpFlags::FIN);
+            incoming.trimmed = true;
+            self.acks.owe_now();
+        }
+        self.take_timestamp(now, incoming);
+        Ok(())
+    }
+
+    /// RFC 7323, 4.3 (2).
+    #[inline]
+    fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
+        if let (Some(ours), Some(theirs)) =
+            (&mut self.negotiated.timestamps, incoming.header.options.timestamps)
+            && !incoming.flags.contains(TcpFlags::RST)
+        {
+            let covers = incoming.sequence.is_at_or_before(self.last_ack_sent);
+            ours.on_segment(now, theirs.value, covers);
+        }
+    }
+
+    /// Forgets the first `count` sequence numbers, which arrived before.
+    fn cut_front(&mut self, incoming: &mut Incoming<'_>, count: u32) {
+        let mut left = count;
+        if incoming.flags.contains(TcpFlags::SYN) {
+            incoming.flags = incoming.flags.without(TcpFlags::SYN);
+            left -= 1;
+        }
+        if let Some(payload) = &mut incoming.payload {
+            payload.trim_front(left as usize);
+            if payload.is_empty() {
+                incoming.payload = None;
+            }
+        }
+        incoming.sequence += count;
+        incoming.trimmed = true;
+    }
+
+    /// The segment lies before RCV.NXT altogether.
+    fn refuse_old(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        ends_at_next: bool,
+    ) -> Result<(), DropReason> {
+        if incoming.flags.contains(TcpFlags::RST) {
+            return Err(DropReason::OutOfWindow);
+        }
+        if self.state == State::TimeWait && incoming.flags.contains(TcpFlags::FIN) && ends_at_next {
+            // RFC 9293, 3.10.7.4: the FIN came again; acknowledge it and begin anew.
+            self.timers.set(Timer::Lifetime, now + self.config.time_wait);
+        }
+        if incoming.len() > 0 {
+            // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
+            self.counters.duplicate_segments += 1;
+            self.acks.on_disorder();
+            return Err(DropReason::Duplicate);
+        }
+        // A keepalive, a probe, or a stray ACK: answered, within the limit that keeps two ends from
+        // answering each other for ever.
+        self.last_received_at = now;
+        self.challenge(now);
+        Err(DropReason::OutOfWindow)
+    }
+
+    fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        if !incoming.flags.contains(TcpFlags::RST) {
+            self.challenge(now);
+        }
+        Err(DropReason::OutOfWindow)
+    }
+
+    /// Second: RST (RFC 9293, 3.10.7.4; RFC 5961, 3.2).
+    #[inline]
+    fn check_reset(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        if !incoming.flags.contains(TcpFlags::RST) {
+            return Ok(());
+        }
+        if incoming.sequence != self.receive.next() || incoming.header.sequence != incoming.sequence
+        {
+            // In the window but not exact: it may be a blind guess, so the peer is asked.
+            self.challenge(now);
+            return Err(DropReason::OutOfWindow);
+        }
+        self.counters.resets_received += 1;
+        let error = match self.state {
+            State::SynReceived => Some(ConnectionError::Refused),
+            State::Closing | State::LastAck | State::TimeWait => None,
+            _ => Some(ConnectionError::Reset),
+        };
+        self.enter_closed(error);
+        Ok(())
+    }
+
+    /// Fourth: a SYN in the window (RFC 5961, 4.2): a challenge ACK, and nothing else.
+    #[inline]
+    fn check_syn(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        if !incoming.flags.contains(TcpFlags::SYN) {
+            return Ok(());
+        }
+        self.challenge(now);
+        Err(DropReason::BadState)
+    }
+
+    /// Owes a challenge ACK, within the rate limit (RFC 5961, 7).
+    pub(crate) fn challenge(&mut self, now: Instant) {
+        if self.acks.owe_challenge(now) {
+            self.counters.challenge_acks += 1;
+        } else {
+            self.counters.challenge_acks_limited += 1;
+        }
+    }
+
+    /// Owes a reset for a segment whose ACK the handshake cannot use, and goes on.
+    pub(crate) fn owe_reset_for(&mut self, incoming: &Incoming<'_>) {
+        if !incoming.flags.contains(TcpFlags::RST) {
+            self.owing.reset =
+                Some(OwedReset { sequence: incoming.header.acknowledgment, acknowledgment: None });
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Bytes the application handed over that the peer has not acknowledged yet.
+//!
+//! Chunks lie in stream order, each with its position counted from the first byte ever queued, so
+//! that the chunk of a sequence number is found by bisection and a burst then walks on from there.
+//! Nothing is copied but small chunks into the free rest of the block before them.
+//!
+//! ```text
+//!  SND.UNA (base)                SND.NXT              end
+//!     |  chunk  |  chunk  |  chunk  |  chunk  |  chunk |
+//!     |<------ may be sent again -->|<---- not sent -->|
+//! ```
+//!
+//! What always holds: chunks are not empty and touch each other; the first begins at or before
+//! the base and the last ends at the end.
+
+use batch::{Block, Chunk};
+use std::collections::VecDeque;
+use wire::SeqNumber;
+
+/// Chunks up to this length are copied behind the previous one where its block has room.
+const MERGE_LEN_BYTES_MAX: usize = 1024;
+
+/// Least number of chunks the queue takes, whatever its size in bytes.
+const CHUNKS_MIN: usize = 1024;
+
+/// A place in the queue, from which a burst walks on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    index: usize,
+    offset: usize,
+}
+
+#[derive(Debug)]
+struct Stored {
+    start: u64,
+    chunk: Chunk,
+}
+
+/// The send queue.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    chunks: VecDeque<Stored>,
+    /// Position and sequence number of the first unacknowledged byte.
+    base: u64,
+    base_sequence: SeqNumber,
+    end: u64,
+    capacity_bytes: usize,
+}
+
+impl SendQueue {
+    /// An empty queue whose first byte will have this sequence number.
+    pub(crate) fn new(first: SeqNumber, capacity_bytes: usize) -> Self {
+        Self { chunks: VecDeque::new(), base: 0, base_sequence: first, end: 0, capacity_bytes }
+    }
+
+    /// Bytes queued and not acknowledged.
+    pub(crate) fn len(&self) -> usize {
+        (self.end - self.base) as usize
+    }
+
+    /// How many bytes may be appended.
+    pub(crate) fn room(&self) -> usize {
+        // A bound on chunks as well, so that a writer of single bytes cannot make the
+        // bookkeeping many times larger than the buffer.
+        if self.chunks.len() >= CHUNKS_MIN.max(self.capacity_bytes / 256) {
+            return 0;
+        }
+        self.capacity_bytes.saturating_sub(self.len())
+    }
+
+    pub(crate) fn set_capacity(&mut self, capacity_bytes: usize) {
+        self.capacity_bytes = capacity_bytes;
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity_bytes
+    }
+
+    /// The sequence number behind the last queued byte; that of the FIN, once there is one.
+    pub(crate) fn end_sequence(&self) -> SeqNumber {
+        self.base_sequence + self.len() as u32
+    }
+
+    /// Bytes queued from `sequence` on; none where it lies behind the end.
+    pub(crate) fn len_from(&self, sequence: SeqNumber) -> u32 {
+        u32::try_from(self.end_sequence().distance(sequence)).unwrap_or(0)
+    }
+
+    /// Queues a chunk; the caller has asked for [`SendQueue::room`].
+    pub(crate) fn append(&mut self, mut chunk: Chunk) {
+        if chunk.len() <= MERGE_LEN_BYTES_MAX
+            && let Some(tail) = self.chunks.back_mut()
+        {
+            let merged = tail.chunk.append_in_place(chunk.bytes());
+            self.end += merged as u64;
+            chunk.trim_front(merged);
+        }
+        if !chunk.is_empty() {
+            let start = self.end;
+            self.end += chunk.len() as u64;
+            self.chunks.push_back(Stored { start, chunk });
+        }
+    }
+
+    /// Lets go of everything before `sequence` and says how many bytes that were.
+    pub(crate) fn acknowledge(&mut self, sequence: SeqNumber) -> usize {
+        let ahead = usize::try_from(sequence.distance(self.base_sequence)).unwrap_or(0);
+        let count = ahead.min(self.len());
+        self.base += count as u64;
+        self.base_sequence += count as u32;
+        while let Some(front) = self.chunks.front() {
+            if front.start + front.chunk.len() as u64 > self.base {
+                break;
+            }
+            self.chunks.pop_front();
+        }
+        count
+    }
+
+    /// Lets go of everything, sent or not.
+    pub(crate) fn clear(&mut self) {
+        self.chunks = VecDeque::new();
+        self.end = self.base;
+    }
+
+    /// The place of `sequence`.
+    pub(crate) fn cursor(&self, sequence: SeqNumber) -> Cursor {
+        let ahead = u64::try_from(sequence.distance(self.base_sequence)).unwrap_or(0);
+        let position = self.base + ahead;
+        let index =
+            self.chunks.partition_point(|stored| stored.start <= position).saturating_sub(1);
+        let offset = self.chunks.get(index).map_or(0, |stored| (position - stored.start) as usize);
+        Cursor { index, offset }
+    }
+
+    /// Visits the pieces of the next `len` bytes, at most `pieces_max` of them, until the visitor
+    /// refuses one. Moves the cursor behind what was visited and says how much that was; `None`
+    /// where the visitor refused.
+    #[inline]
+    pub(crate) fn visit(
+        &self,
+        cursor: &mut Cursor,
+        len: usize,
+        pieces_max: usize,
+        mut visitor: impl FnMut(&Block, usize, usize) -> bool,
+    ) -> Option<usize> {
+        let mut done = 0;
+        let mut pieces = 0;
+        while done < len && pieces < pieces_max {
+            let Some(Stored { chunk, .. }) = self.chunks.get(cursor.index) else { break };
+            let piece = (len - done).min(chunk.len().saturating_sub(cursor.offset));
+            if piece > 0 {
+                if !visitor(chunk.block(), chunk.offset() + cursor.offset, piece) {
+                    return None;
+                }
+                pieces += 1;
+                done += piece;
+                cursor.offset += piece;
+            }
+            if cursor.offset >= chunk.len() {
+                *cursor = Cursor { index: cursor.index + 1, offset: 0 };
+            }
+        }
+        Some(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use batch::{BlockPool, PoolConfig};
+    use proptest::prelude::*;
+
+    fn chunk(pool: &BlockPool, bytes: &[u8]) -> Chunk {
+        let mut block = pool.allocate(bytes.len()).expect("room");
+        block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        Chunk::new(block.freeze(), 0..bytes.len())
+    }
+
+    proptest! {
+        #[test]
+        fn any_range_reads_what_was_appended(
+            lens in prop::collection::vec(1_usize..3000, 1..30),
+            acknowledged in 0_usize..20_000,
+            from in 0_usize..20_000,
+            len in 0_usize..5_000,
+        ) {
+            let pool = BlockPool::new(PoolConfig::default());
+            let first = SeqNumber(u32::MAX - 700);
+            let mut queue = SendQueue::new(first, 1 << 20);
+            let mut stream = Vec::new();
+            for len in lens {
+                let bytes: Vec<u8> = (stream.len()..stream.len() + len).map(|at| (at % 251) as u8).collect();
+                queue.append(chunk(&pool, &bytes));
+                stream.extend(bytes);
+            }
+            let acknowledged = acknowledged.min(stream.len());
+            prop_assert_eq!(queue.acknowledge(first + acknowledged as u32), acknowledged);
+            prop_assert_eq!(queue.len(), stream.len() - acknowledged);
+            prop_assert_eq!(queue.end_sequence(), first + stream.len() as u32);
+            let from = from.clamp(acknowledged, stream.len());
+            let expected = &stream[from..(from + len).min(stream.len())];
+            let mut cursor = queue.cursor(first + from as u32);
+            let mut read = Vec::new();
+            let visited = queue.visit(&mut cursor, len, 99, |block, offset, len| {
+                read.extend_from_slice(&block.bytes()[offset..offset + len]);
+                true
+            });
+            prop_assert_eq!(visited, Some(expected.len()));
+            prop_assert_eq!(&read[..], expected);
+        }
+    }
+
+    #[test]
+    fn small_chunks_share_a_block() {
+        let pool = BlockPool::new(PoolConfig::default());
+        let mut queue = SendQueue::new(SeqNumber(0), 1000);
+        for _ in 0..20 {
+            queue.append(chunk(&pool, b"ten bytes."));
+        }
+        assert_eq!((queue.len(), queue.chunks.len(), queue.room()), (200, 1, 800));
+        assert_eq!(pool.counters().outstanding_bytes, 256);
+    }
+}

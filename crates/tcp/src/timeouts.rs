@@ -1,0 +1,122 @@
+//! What happens when a deadline has passed.
+
+use crate::congestion::Congestion as _;
+use crate::connection::Connection;
+use crate::event::ConnectionError;
+use crate::recovery::Phase;
+use crate::state::State;
+use crate::timers::Timer;
+use time::{Duration, Instant};
+
+impl Connection {
+    /// When [`Connection::on_timeout`] wants to be called, if ever.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Handles every deadline that has passed.
+    pub fn on_timeout(&mut self, now: Instant) {
+        // Every pass stops a timer and the handlers set them later than now, so this ends.
+        while let Some(timer) = self.timers.take_expired(now) {
+            match timer {
+                Timer::Retransmission => self.on_retransmission_timeout(now),
+                Timer::Persist => self.on_persist_timeout(),
+                Timer::DelayedAck => {
+                    self.acks.on_timeout();
+                    self.counters.delayed_acks += 1;
+                }
+                Timer::Keepalive => self.on_keepalive_timeout(now),
+                Timer::Lifetime => self.enter_closed(None),
+                Timer::User => self.fail_with_reset(Some(ConnectionError::TimedOut)),
+            }
+        }
+    }
+
+    /// RFC 6298, 5.4 to 5.6.
+    fn on_retransmission_timeout(&mut self, now: Instant) {
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            return self.on_syn_timeout();
+        }
+        if self.send.flight() == 0 || !self.state.sends_data() {
+            return;
+        }
+        self.counters.retransmission_timeouts += 1;
+        self.unanswered.timeouts += 1;
+        if self.unanswered.timeouts > self.config.retries {
+            // RFC 9293, 3.8.3: R2 is reached.
+            return self.fail_with_reset(Some(ConnectionError::TimedOut));
+        }
+        let again = self.recovery.phase() == Phase::Loss && self.unanswered.timeouts > 1;
+        if !again {
+            let flight = self.send.flight();
+            self.congestion.on_timeout(now, flight, self.negotiated.payload_max());
+        }
+        self.rtt.on_backoff();
+        self.recovery.on_timeout(&self.send);
+        // Karn: what is sent again is not measured.
+        self.timed = None;
+    }
+
+    fn on_syn_timeout(&mut self) {
+        self.counters.retransmission_timeouts += 1;
+        self.unanswered.syns += 1;
+        if self.unanswered.syns > self.config.syn_retries {
+            return self.enter_closed(Some(ConnectionError::TimedOut));
+        }
+        self.rtt.on_syn_timeout();
+        self.congestion.on_handshake_loss(self.negotiated.payload_max());
+        self.timed = None;
+        self.owing.syn = true;
+    }
+
+    /// RFC 9293, 3.8.6.1: a closed window is probed for as long as the peer answers, MUST-37; but
+    /// not for ever where nobody waits for the outcome.
+    fn on_persist_timeout(&mut self) {
+        let unanswered = self.unanswered.window_probes > self.config.retries;
+        let orphaned = self.owing.orphaned && self.unanswered.persist_backoff > self.config.retries;
+        if unanswered || orphaned {
+            return self.fail_with_reset(Some(ConnectionError::TimedOut));
+        }
+        self.owing.window_probe = true;
+    }
+
+    /// RFC 9293, 3.8.4.
+    fn on_keepalive_timeout(&mut self, now: Instant) {
+        let Some(keepalive) = self.config.keepalive else { return };
+        let idle = keepalive.idle.max(Duration::from_millis(1));
+        if !self.state.is_synchronized() || self.state == State::TimeWait {
+            return;
+        }
+        let silence = now - self.last_received_at;
+        if silence < idle || self.send.flight() > 0 {
+            // MUST-26: only when nothing was received for the interval; what is in flight has a
+            // timer of its own.
+            self.unanswered.keepalive_probes = 0;
+            let from = if silence < idle { self.last_received_at } else { now };
+            return self.timers.set(Timer::Keepalive, from + idle);
+        }
+        if self.unanswered.keepalive_probes >= keepalive.count {
+            return self.fail_with_reset(Some(ConnectionError::TimedOut));
+        }
+        self.unanswered.keepalive_probes += 1;
+        self.owing.keepalive_probe = true;
+        self.timers.set(Timer::Keepalive, now + keepalive.interval.max(Duration::from_millis(1)));
+    }
+
+    /// Runs the persist timer where data waits for the peer's window and nothing is in flight whose
+    /// acknowledgment would bring news of it.
+    pub(crate) fn arm_persist(&mut self, now: Instant) {
+        let waits = self.state.sends_data()
+            && self.send.flight() == 0
+            && !self.owing.window_probe
+            && self.send_queue.len_from(self.send.nxt) > 0
+            && self.is_window_closed();
+        if !waits {
+            return;
+        }
+        let factor = 1_u32.checked_shl(self.unanswered.persist_backoff).unwrap_or(u32::MAX);
+        let interval = self.rtt.rto().saturating_mul(factor).min(self.config.rtt.rto_max);
+        self.timers.set_if_idle(Timer::Persist, now + interval);
+    }
+}
