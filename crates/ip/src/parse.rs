@@ -13,7 +13,7 @@ use crate::pseudo_header;
 use checksum::Accumulator;
 use core::net::{IpAddr, Ipv6Addr};
 use counters::DropReason;
-use wire::{Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View, Malformed, protocol};
+use wire::{Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View, Malformed, UdpView, protocol};
 
 /// How many extension headers are walked. Real packets have none or two; RFC 8200, 4.1 orders
 /// seven at most.
@@ -99,14 +99,26 @@ pub fn parse_quoted(packet: &[u8]) -> Result<PacketInfo, DropReason> {
 }
 
 /// Whether the checksum of a TCP segment, UDP datagram or ICMPv6 message is right. `payload` is
-/// what lies at `header_len..total_len` of the packet. UDP over IPv4 may have none (zero): that is
-/// UDP's to know.
+/// what lies at `header_len..total_len` of the packet.
+///
+/// UDP's length may leave out the end of the packet; the checksum then does too. A UDP checksum of
+/// zero means that there is none: over IPv4 that is right (RFC 768), over IPv6 the datagram must be
+/// discarded (RFC 8200, 8.1).
 #[must_use]
 pub fn transport_checksum_ok(info: &PacketInfo, payload: &[u8]) -> bool {
+    let mut covered = payload;
+    if info.protocol == protocol::UDP
+        && let Ok(view) = UdpView::parse(payload)
+    {
+        if view.checksum() == 0 {
+            return info.source.is_ipv4();
+        }
+        covered = payload.get(..view.len()).unwrap_or(payload);
+    }
     let mut sum = Accumulator::default();
     sum.add_u16(pseudo_header::sum(info.source, info.destination, info.protocol));
-    sum.add_u32(u32::try_from(payload.len()).unwrap_or(u32::MAX));
-    sum.add(payload);
+    sum.add_u32(u32::try_from(covered.len()).unwrap_or(u32::MAX));
+    sum.add(covered);
     sum.sum() == 0xffff
 }
 

@@ -1,50 +1,11 @@
-//! Datagrams on their way through a batch.
+//! Datagrams on their way out.
 
 use batch::{Attributes, Checksum, Chunk, Multidata};
-use core::ops::Range;
-use counters::DropReason;
-use wire::{Malformed, UdpRepr, UdpView};
+use wire::UdpRepr;
 
 /// Longest payload in bytes that the header's length field can express. Over IPv4 the network
 /// header takes another 20 from it: 65,507.
 pub const PAYLOAD_LEN_MAX: usize = u16::MAX as usize - UdpRepr::LEN;
-
-/// A received header, and what it says of the bytes behind it. Ranges are in bytes from the start
-/// of the header.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The sender's port; 0 where the sender expects no answer.
-    pub source_port: u16,
-    /// The receiver's port.
-    pub destination_port: u16,
-    /// Header and payload: what the checksum covers. The packet may be longer.
-    pub datagram: Range<usize>,
-    /// The payload alone.
-    pub payload: Range<usize>,
-    /// The sender computed a checksum, which must be verified. Over IPv4 it may have chosen not to
-    /// (RFC 768); over IPv6 a datagram without must be dropped (RFC 8200, 8.1), unless this is the
-    /// outside of a tunnel (RFC 6935), which this stack does not terminate.
-    pub has_checksum: bool,
-}
-
-/// Reads the header at the front of `transport`, which is what an IP packet carries.
-///
-/// # Errors
-/// [`DropReason::Truncated`] where there are fewer bytes than the header or its length says,
-/// [`DropReason::MalformedUdp`] where the length does not even cover the header.
-pub fn parse_datagram(transport: &[u8]) -> Result<Header, DropReason> {
-    let view = UdpView::parse(transport).map_err(|malformed| match malformed {
-        Malformed::Truncated => DropReason::Truncated,
-        _ => DropReason::MalformedUdp,
-    })?;
-    Ok(Header {
-        source_port: view.source_port(),
-        destination_port: view.destination_port(),
-        datagram: 0..view.len(),
-        payload: UdpRepr::LEN..view.len(),
-        has_checksum: view.checksum() != 0,
-    })
-}
 
 /// Adds a datagram to the batch; its checksum is left to the network layer, whatever `attributes`
 /// says of it. Datagrams of one length to one peer may share a run number.
@@ -81,6 +42,7 @@ mod tests {
     use batch::{Block, HeaderLayout, Limits};
     use bytes::Bytes;
     use proptest::prelude::*;
+    use wire::UdpView;
 
     fn chunk(bytes: &[u8]) -> Chunk {
         Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)))
@@ -103,18 +65,10 @@ mod tests {
             prop_assert_eq!(packet.attributes(), Attributes { checksum, ..attributes });
             let mut bytes = vec![0xee; packet.len() + padding];
             prop_assert_eq!(packet.copy_to(&mut bytes), Some(8 + payload.len()));
-            let header = parse_datagram(&bytes).expect("a sound datagram");
-            prop_assert_eq!((header.source_port, header.destination_port), (source_port, destination_port));
-            prop_assert_eq!(&bytes[header.payload], &payload[..]);
-            prop_assert_eq!(header.datagram, 0..8 + payload.len());
-            prop_assert!(!header.has_checksum, "nobody has filled it in yet");
-        }
-
-        #[test]
-        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            if let Ok(header) = parse_datagram(&bytes) {
-                prop_assert!(header.payload.end <= bytes.len() && header.payload.start == 8);
-            }
+            let view = UdpView::parse(&bytes).expect("a sound datagram");
+            prop_assert_eq!((view.source_port(), view.destination_port()), (source_port, destination_port));
+            prop_assert_eq!(view.payload(), &payload[..]);
+            prop_assert_eq!(view.checksum(), 0, "nobody has filled it in yet");
         }
     }
 
@@ -142,14 +96,5 @@ mod tests {
         fits.truncate(PAYLOAD_LEN_MAX);
         assert!(push_datagram(&mut batch, 1, 2, &fits, Attributes::default()));
         assert_eq!(batch.packet(0).expect("one packet").len(), 65_535);
-    }
-
-    #[test]
-    fn reads_lengths_as_they_are_meant() {
-        assert_eq!(parse_datagram(&[0; 7]), Err(DropReason::Truncated));
-        assert_eq!(parse_datagram(&[0; 8]), Err(DropReason::MalformedUdp));
-        assert_eq!(parse_datagram(&[0, 1, 0, 2, 0, 9, 0, 0]), Err(DropReason::Truncated));
-        let header = parse_datagram(&[0, 1, 0, 2, 0, 8, 0, 7]).expect("an empty datagram");
-        assert!(header.payload.is_empty() && header.has_checksum);
     }
 }

@@ -1,16 +1,19 @@
-//! UDP (RFC 768): datagrams in, datagrams out, and sockets that hold those nobody has read yet.
+//! UDP (RFC 768): datagrams into a batch, and sockets that hold those nobody has read yet.
 //!
-//! In: [`parse_datagram`] reads a header, whose checksum the network layer verifies because it
-//! covers addresses, and [`Socket::on_datagram`] queues the payload as the part of the received
-//! block it already is. Out: [`push_datagram`] opens a packet in a batch whose payload is a span of
-//! the application's block. So a datagram is not copied in either direction.
+//! Out: [`push_datagram`] opens a packet in a batch whose payload is a span of the application's
+//! block; checksum and everything below are the network layer's. In: a datagram's header is read
+//! with [`wire::UdpView`], and its payload is queued in a [`Socket`] as the part of the received
+//! block it already is. So a datagram is not copied in either direction.
 //!
 //! What always holds: a socket holds no more datagrams and no more bytes than its limits say, the
 //! cost of holding an empty datagram included; a datagram is queued whole or not at all; datagrams
 //! leave in the order they came.
+//!
+//! Deliberately absent: ports and peers, which the stack demultiplexes by, and fragmentation of
+//! datagrams that are longer than the path takes.
 
 mod datagram;
 mod socket;
 
-pub use datagram::{Header, PAYLOAD_LEN_MAX, parse_datagram, push_datagram};
-pub use socket::{Datagram, QueueLimits, Socket, SocketFailure, UdpCounters};
+pub use datagram::{PAYLOAD_LEN_MAX, push_datagram};
+pub use socket::{Datagram, QueueLimits, Socket, UdpCounters};

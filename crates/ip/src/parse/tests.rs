@@ -1,6 +1,7 @@
 //! Packets built by hand, each with one thing wrong.
 
-use super::{PacketInfo, parse, parse_quoted};
+use super::{PacketInfo, parse, parse_quoted, transport_checksum_ok};
+use crate::pseudo_header;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use counters::DropReason;
 use proptest::prelude::*;
@@ -278,6 +279,51 @@ fn a_quotation_may_be_cut_altered_and_a_fragment() {
     }
 }
 
+/// A sound datagram with two bytes of payload, in a packet that is two bytes longer.
+fn datagram(v6: bool) -> Vec<u8> {
+    let mut datagram = vec![0, 1, 0, 2, 0, 10, 0, 0, 0xab, 0xcd, 0xee, 0xee];
+    let packet = |datagram: &[u8]| {
+        if v6 { ipv6(protocol::UDP, datagram) } else { ipv4(ipv4_repr(0), &[], datagram) }
+    };
+    let info = parse(&packet(&datagram)).expect("a sound packet");
+    let mut sum = checksum::Accumulator::default();
+    sum.add_u16(pseudo_header::sum(info.source, info.destination, info.protocol));
+    sum.add_u16(10);
+    sum.add(&datagram[..10]);
+    datagram[6..8].copy_from_slice(&sum.finish().to_be_bytes());
+    packet(&datagram)
+}
+
+fn checksum_ok(packet: &[u8]) -> bool {
+    let info = parse(packet).expect("a sound packet");
+    transport_checksum_ok(&info, info.transport(packet))
+}
+
+#[test]
+fn the_checksum_of_a_datagram_covers_the_datagram_alone() {
+    for (v6, header_len) in [(false, 20), (true, 40)] {
+        let packet = datagram(v6);
+        assert!(checksum_ok(&packet));
+        for byte in header_len..packet.len() {
+            let mut packet = packet.clone();
+            packet[byte] ^= 1;
+            // The length's lowest bit says that another byte is covered, which changes the sum.
+            assert_eq!(checksum_ok(&packet), byte >= packet.len() - 2, "byte {byte}");
+        }
+    }
+}
+
+/// RFC 768: zero means that there is no checksum. RFC 8200, 8.1: IPv6 receivers MUST discard such
+/// datagrams.
+#[test]
+fn a_datagram_without_checksum_is_taken_over_ipv4_only() {
+    for (v6, header_len) in [(false, 20), (true, 40)] {
+        let mut packet = datagram(v6);
+        packet[header_len + 6..header_len + 8].fill(0);
+        assert_eq!(checksum_ok(&packet), !v6);
+    }
+}
+
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(
@@ -308,7 +354,7 @@ proptest! {
             prop_assert_eq!(info.source.is_ipv4(), info.destination.is_ipv4());
             let quoted = parse_quoted(&bytes);
             prop_assert_eq!(quoted, Ok(info), "what is whole may be quoted");
-            let _ = super::transport_checksum_ok(&info, info.transport(&bytes));
+            let _ = transport_checksum_ok(&info, info.transport(&bytes));
         }
         if let Ok(info) = parse_quoted(&bytes) {
             prop_assert!(info.header_len <= info.total_len);
