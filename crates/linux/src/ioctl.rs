@@ -14,6 +14,7 @@ use rustix::ioctl::{Getter, IntegerSetter, Opcode, Setter, Updater, opcode};
 /// Longest interface name in bytes (IFNAMSIZ less the final zero).
 pub(crate) const NAME_LEN_MAX: usize = 15;
 
+const TUNSETPERSIST: Opcode = opcode::write::<i32>(b'T', 203);
 const TUNSETIFF: Opcode = opcode::write::<i32>(b'T', 202);
 const TUNGETFEATURES: Opcode = opcode::read::<u32>(b'T', 207);
 const TUNSETOFFLOAD: Opcode = opcode::write::<u32>(b'T', 208);
@@ -100,6 +101,14 @@ pub(crate) fn tun_set_header_len(tun: impl AsFd, len_bytes: i32) -> Result<()> {
 pub(crate) fn tun_set_send_buffer(tun: impl AsFd, len_bytes: i32) -> Result<()> {
     // SAFETY: TUNSETSNDBUF reads an int.
     unsafe { rustix::ioctl::ioctl(tun, Setter::<TUNSETSNDBUF, i32>::new(len_bytes)) }
+}
+
+/// Keeps the interface when the file is closed, or lets it go with it.
+pub(crate) fn tun_set_persistent(tun: impl AsFd, on: bool) -> Result<()> {
+    // SAFETY: TUNSETPERSIST takes its argument by value.
+    unsafe {
+        rustix::ioctl::ioctl(tun, IntegerSetter::<TUNSETPERSIST>::new_usize(usize::from(on)))
+    }
 }
 
 /// The `IFF_*` flags of an interface.

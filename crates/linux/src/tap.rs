@@ -207,6 +207,19 @@ impl TapDevice {
     }
 }
 
+impl TapDevice {
+    /// Keeps the interface when the device is closed, for a later program to attach to, or lets
+    /// it go with the device again.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_persistent(&self, on: bool) -> Result<(), SystemError> {
+        ioctl::tun_set_persistent(&self.file, on).map_err(|errno| {
+            SystemError::refused(format!("the interface {} cannot be kept", self.name), errno)
+        })
+    }
+}
+
 impl Device for TapDevice {
     type Queue = TapQueue;
 
