@@ -118,10 +118,6 @@ impl Icmpv6Repr {
     pub const ECHO_REQUEST: u8 = 128;
     /// Type of an echo reply.
     pub const ECHO_REPLY: u8 = 129;
-    /// Type of a router solicitation, the first of neighbour discovery (RFC 4861).
-    pub const ROUTER_SOLICITATION: u8 = 133;
-    /// Type of a redirect, the last of neighbour discovery (RFC 4861).
-    pub const REDIRECT: u8 = 137;
 
     /// Code of a destination to which there is no route.
     pub const CODE_NO_ROUTE: u8 = 0;

@@ -4,7 +4,7 @@ use crate::{PacketInfo, parse_quoted, transport_checksum_ok};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use counters::DropReason;
-use wire::{Icmpv4Repr, Icmpv4View, Icmpv6Repr, Icmpv6View, SeqNumber, protocol};
+use wire::{Icmpv4Repr, Icmpv4View, Icmpv6Repr, Icmpv6View, SeqNumber, ndp, protocol};
 
 /// Packets longer than this are not forced on a sender by an IPv4 path (RFC 791: 68 bytes). Nobody
 /// has such links any more, but an attacker who forges "fragmentation needed" would like us to
@@ -30,7 +30,8 @@ pub enum IcmpIncoming {
     EchoReply(Echo),
     /// A packet of ours met with trouble.
     Error(IcmpError),
-    /// Neighbour discovery (RFC 4861): the whole message is the link layer's to read.
+    /// Neighbour discovery (RFC 4861): the whole message is the link layer's to read and to judge,
+    /// its hop limit included.
     Ndp,
     /// A message that this stack has no use for. RFC 1122, 3.2.2: one of unknown type MUST be
     /// silently discarded; RFC 4443, 2.4 (b) says the same of informational ones.
@@ -121,7 +122,6 @@ pub struct Quoted {
 /// * [`DropReason::UnknownProtocol`]: the packet is not the ICMP of its family.
 /// * [`DropReason::IcmpChecksum`]: the checksum is wrong.
 /// * [`DropReason::MalformedIcmp`]: too short, or an error that quotes no readable packet.
-/// * [`DropReason::MalformedNeighbour`]: neighbour discovery from beyond the link.
 /// * [`DropReason::UnrelatedIcmp`]: an error that quotes a later fragment, which names no socket.
 pub fn parse_icmp(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, DropReason> {
     match (info.protocol, info.source) {
@@ -196,12 +196,8 @@ fn parse_ipv6(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, DropRea
         Icmpv6Repr::EchoReply { identifier, sequence } => {
             return Ok(IcmpIncoming::EchoReply(Echo { identifier, sequence, data }));
         }
-        Icmpv6Repr::Other {
-            kind: Icmpv6Repr::ROUTER_SOLICITATION..=Icmpv6Repr::REDIRECT, ..
-        } => {
-            // RFC 4861, 6.1 and 7.1: a node MUST silently discard what a router has forwarded.
-            let on_link = info.hop_limit == 255;
-            return on_link.then_some(IcmpIncoming::Ndp).ok_or(DropReason::MalformedNeighbour);
+        Icmpv6Repr::Other { kind: ndp::ROUTER_SOLICITATION..=ndp::REDIRECT, .. } => {
+            return Ok(IcmpIncoming::Ndp);
         }
         Icmpv6Repr::Other { kind, code, .. } => return Ok(IcmpIncoming::Other { kind, code }),
         Icmpv6Repr::DestinationUnreachable { code } => match code {

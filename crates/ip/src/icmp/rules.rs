@@ -3,7 +3,7 @@
 use super::incoming::IcmpErrorKind;
 use crate::PacketInfo;
 use core::net::{IpAddr, Ipv4Addr};
-use wire::{Icmpv4Repr, Icmpv6Repr, protocol};
+use wire::{Icmpv4Repr, ndp, protocol};
 
 /// How a packet came, as only the interface knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ fn is_icmp_error(info: &PacketInfo, transport: &[u8]) -> bool {
             // Echo, router discovery, timestamp, information and address mask: all queries.
             Some(Icmpv4Repr::ECHO_REPLY | Icmpv4Repr::ECHO_REQUEST | 9 | 10 | 13..=18)
         ),
-        protocol::ICMPV6 => kind.is_none_or(|kind| kind < 128 || kind == Icmpv6Repr::REDIRECT),
+        protocol::ICMPV6 => kind.is_none_or(|kind| kind < 128 || kind == ndp::REDIRECT),
         _ => false,
     }
 }
