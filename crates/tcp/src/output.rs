@@ -112,8 +112,7 @@ impl Connection {
     /// Whether [`Connection::poll_transmit`] has something to send now.
     #[must_use]
     pub fn wants_transmit(&self, _now: Instant) -> bool {
-        // Nothing of the usual idle connection needs the planner.
-        let mut planner = self.planner(self.negotiated.payload_max());
+        let mut planner = self.planner(self.payload_room());
         self.next_segment(&mut planner).is_some()
     }
 
@@ -132,8 +131,7 @@ impl Connection {
         self.plan.window = u32::from(window) << self.negotiated.receive_shift;
         self.plan.acknowledgment = self.receive.next();
         let options = self.segment_options(now);
-        let full = u32::from(self.negotiated.mss_send()).saturating_sub(options.len_bytes() as u32);
-        let mut planner = self.planner(full.max(1));
+        let mut planner = self.planner(self.payload_room());
         let mut builder = Builder {
             attributes: Attributes {
                 owner,
@@ -326,6 +324,17 @@ impl Connection {
         Stamp::new(&header)
     }
 
+    /// Payload of a full segment behind the options it would carry now (RFC 6691).
+    fn payload_room(&self) -> u32 {
+        if self.receive.has_gap() && self.negotiated.sack {
+            // The clock does not change the length of the options.
+            let options = self.segment_options(Instant::ZERO).len_bytes() as u32;
+            u32::from(self.negotiated.mss_send()).saturating_sub(options).max(1)
+        } else {
+            self.negotiated.payload_max()
+        }
+    }
+
     fn planner(&self, full: u32) -> Planner {
         let mss = self.negotiated.payload_max();
         Planner {
@@ -464,17 +473,17 @@ impl Connection {
 
     /// Whether data waits that only the peer's window holds back.
     pub(crate) fn is_window_closed(&self) -> bool {
-        let planner = self.planner(self.negotiated.payload_max());
+        let planner = self.planner(self.payload_room());
         matches!(self.next_new(&planner), NewData::WindowClosed)
     }
 
     fn next_probe(&self, planner: &mut Planner) -> Option<Planned> {
-        planner.stage = Stage::Ack;
         if self.owing.window_probe && self.state.sends_data() && planner.nxt == self.send.una {
             // RFC 9293, 3.8.6.1, MUST-36: one byte beyond the window.
             let len = self.send_queue.len_from(planner.nxt).min(1);
             if len > 0 {
                 let kind = Kind::WindowProbe;
+                planner.stage = Stage::Ack;
                 return Some(Planned { kind, sequence: planner.nxt, len, fin: false });
             }
         }
@@ -482,6 +491,7 @@ impl Connection {
             // A number that was acknowledged already makes the peer answer; no byte is sent
             // (RFC 9293, 3.8.4, SHLD-12).
             let sequence = self.send.nxt - 1;
+            planner.stage = Stage::Ack;
             return Some(Planned { kind: Kind::KeepaliveProbe, sequence, len: 0, fin: false });
         }
         None

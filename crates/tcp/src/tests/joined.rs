@@ -80,7 +80,8 @@ fn config(random: &mut Random) -> Config {
         send_buffer_bytes: buffers[random.below(4) as usize],
         receive_buffer_bytes: buffers[random.below(4) as usize],
         deferred_acks_max_local: 1 + random.below(8) as u8,
-        time_wait: Duration::from_secs(1),
+        // Longer than the longest RTO, or a lost last ACK is a reset connection.
+        time_wait: Duration::from_secs(3_000),
         ..Config::default()
     }
 }
@@ -222,6 +223,7 @@ impl World {
                 Some(Connection::accept(parameters, now, &flying.header));
             return;
         }
+        if std::env::var("TRACE").is_ok() { eprintln!("{:?} to {} {:?} seq {} len {} ack {} win {} {:?}", self.now, flying.to, flying.header.flags, flying.header.sequence.0, flying.payload.len(), flying.header.acknowledgment.0, flying.header.window, flying.header.options); }
         let sparse = self.random.percent(10);
         let Some(connection) = &mut self.ends[flying.to].connection else { return };
         let segment = Segment {
@@ -231,7 +233,8 @@ impl World {
             segments: 1,
             congestion_experienced: false,
         };
-        let _ = connection.on_segment(now, segment, &self.pool);
+        let r = connection.on_segment(now, segment, &self.pool);
+        if std::env::var("TRACE").is_ok() { eprintln!("   {r:?} {:?} una {} nxt {} win {} flight {} t {:?}", connection.state, connection.send.una.0, connection.send.nxt.0, connection.send.window, connection.send.flight(), connection.poll_timeout()); }
     }
 
     fn is_done(&self) -> bool {
@@ -321,6 +324,7 @@ impl World {
 
 fn run_seeds(seeds: core::ops::Range<u64>, network: Network, len_bytes: u64) {
     for seed in seeds {
+        if std::env::var("TRACE").is_ok() { eprintln!("SEED {seed}"); }
         World::new(seed, network, len_bytes).run(seed);
     }
 }
