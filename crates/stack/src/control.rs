@@ -67,8 +67,7 @@ impl Shard {
                     Some(_) => target,
                     None => wire::ndp::solicited_node(target),
                 };
-                let message =
-                    NdpRepr::NeighbourSolicitation { target, source_link: Some(ours) };
+                let message = NdpRepr::NeighbourSolicitation { target, source_link: Some(ours) };
                 self.send_ndp(id, source, destination.into(), message, request.unicast_to);
             }
             _ => {}
@@ -180,8 +179,7 @@ impl Shard {
             return Err(DropReason::MalformedNeighbour);
         };
         let envelope = NdpEnvelope { source, destination, hop_limit: info.hop_limit };
-        let message =
-            NdpRepr::parse(incoming.transport_bytes(), &envelope).map_err(malformed)?;
+        let message = NdpRepr::parse(incoming.transport_bytes(), &envelope).map_err(malformed)?;
         let interface = &mut self.interfaces[incoming.interface.0 as usize];
         let Some(ours) = interface.hardware_address() else { return Ok(()) };
         match message {
@@ -190,14 +188,21 @@ impl Shard {
                     return Err(DropReason::NotOurAddress);
                 }
                 let neighbours = &mut interface.neighbours;
-                let answer = neighbours
-                    .on_neighbour_solicitation(now, &envelope, target, source_link, ours)?;
+                let answer = neighbours.on_neighbour_solicitation(
+                    now,
+                    &envelope,
+                    target,
+                    source_link,
+                    ours,
+                )?;
                 let (to, station) = (answer.destination.into(), source_link.or(incoming.station));
                 let station = station.filter(|_| !answer.destination.is_multicast());
                 self.send_ndp(incoming.interface, target.into(), to, answer.message, station);
                 Ok(())
             }
-            NdpRepr::NeighbourAdvertisement { target, target_link, solicited, replaces, .. } => {
+            NdpRepr::NeighbourAdvertisement {
+                target, target_link, solicited, replaces, ..
+            } => {
                 if interface.is_ours(target.into()) {
                     return Err(DropReason::BadSource);
                 }
@@ -247,16 +252,17 @@ impl Shard {
         header: &TcpHeader,
         segment_len: u32,
     ) {
-        let Some(reset) = tcp::reset_reply(header, segment_len) else { return };
+        let Some(reply) = tcp::reset_reply(header, segment_len) else { return };
         self.counters.resets_without_connection += 1;
-        self.answer(incoming, Message::Reset(reset));
+        let (local_port, remote_port) = (header.destination_port, header.source_port);
+        self.answer(incoming, Message::Reset { local_port, remote_port, reply });
     }
 
     /// Sends a message back to where a packet came from, by the way it came.
     fn answer(&mut self, incoming: &Incoming<'_>, message: Message) {
         let PacketInfo { source, destination, protocol, .. } = incoming.info;
         let protocol = match (&message, source) {
-            (Message::Reset(_), _) => protocol,
+            (Message::Reset { .. }, _) => protocol,
             (_, IpAddr::V4(_)) => wire::protocol::ICMP,
             (_, IpAddr::V6(_)) => wire::protocol::ICMPV6,
         };
@@ -287,7 +293,8 @@ impl Shard {
         message: NdpRepr,
         station: Option<HardwareAddress>,
     ) {
-        let network = template(source, destination, wire::protocol::ICMPV6, wire::ndp::NDP_HOP_LIMIT);
+        let network =
+            template(source, destination, wire::protocol::ICMPV6, wire::ndp::NDP_HOP_LIMIT);
         let next_hop = station.map_or(NextHop::Neighbour(destination), NextHop::Station);
         let packet = Outgoing { network, next_hop, message: Message::Ndp(message), socket: None };
         self.send_small(id, packet);

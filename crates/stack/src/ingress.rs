@@ -132,7 +132,10 @@ impl Shard {
         match incoming.info.protocol {
             protocol::TCP => self.on_tcp(now, &incoming),
             protocol::UDP => {
-                incoming.verify(DropReason::UdpChecksum, &mut self.counters.checksummed_receive_bytes)?;
+                incoming.verify(
+                    DropReason::UdpChecksum,
+                    &mut self.counters.checksummed_receive_bytes,
+                )?;
                 self.on_udp(now, &incoming)
             }
             protocol::ICMP | protocol::ICMPV6 => self.on_icmp(now, &incoming),

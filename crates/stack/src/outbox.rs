@@ -35,7 +35,7 @@ pub(crate) enum Message {
     Ndp(NdpRepr),
     EchoReply { to: IpAddr, request: Echo, data: Chunk },
     IcmpError { kind: IcmpErrorKind, offending: Chunk },
-    Reset(ResetReply),
+    Reset { local_port: u16, remote_port: u16, reply: ResetReply },
     Datagram { source_port: u16, destination_port: u16, payload: Chunk },
 }
 
@@ -52,7 +52,9 @@ impl Message {
             Self::IcmpError { kind, offending } => {
                 ip::push_error(out, *kind, offending, attributes)
             }
-            Self::Reset(reset) => tcp::push_reset(out, reset, attributes),
+            Self::Reset { local_port, remote_port, reply } => {
+                tcp::push_reset(out, attributes, *local_port, *remote_port, *reply)
+            }
             Self::Datagram { source_port, destination_port, payload } => {
                 udp::push_datagram(out, *source_port, *destination_port, payload, attributes)
             }

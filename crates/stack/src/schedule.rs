@@ -18,7 +18,12 @@ pub(crate) struct Deadlines {
 impl Deadlines {
     /// Makes sure that `index` is called at `wanted` at the latest. `earliest` is the socket's own
     /// note of the earliest deadline it has on the heap.
-    pub(crate) fn want(&mut self, index: u32, wanted: Option<Instant>, earliest: &mut Option<Instant>) {
+    pub(crate) fn want(
+        &mut self,
+        index: u32,
+        wanted: Option<Instant>,
+        earliest: &mut Option<Instant>,
+    ) {
         let Some(wanted) = wanted else { return };
         if earliest.is_none_or(|at| wanted < at) {
             *earliest = Some(wanted);

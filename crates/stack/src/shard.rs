@@ -18,7 +18,7 @@ use core::net::{IpAddr, SocketAddr};
 use counters::{DropCounters, DropReason};
 use device::{Capabilities, TransmitMode};
 use ip::{Cidr, RateLimiter, Route, RouteTable};
-use tcp::IsnGenerator;
+use tcp::isn::IsnGenerator;
 use time::Instant;
 
 /// What a shard is made from.

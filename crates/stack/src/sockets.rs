@@ -235,7 +235,10 @@ impl Sockets {
 
     /// Picks a port for which `is_free` holds, starting at an unpredictable place and going on from
     /// there (RFC 6056, 3.3.1: simple port randomization).
-    pub(crate) fn pick_port(&mut self, is_free: impl Fn(&Self, u16) -> bool) -> Result<u16, SocketError> {
+    pub(crate) fn pick_port(
+        &mut self,
+        is_free: impl Fn(&Self, u16) -> bool,
+    ) -> Result<u16, SocketError> {
         self.ports_picked += 1;
         let mut hasher = self.keys.build_hasher();
         hasher.write_u64(self.ports_picked);

@@ -142,7 +142,11 @@ impl Shard {
     ///
     /// # Errors
     /// The address is not ours or in use, or there are too many sockets.
-    pub fn tcp_listen(&mut self, local: SocketAddr, backlog: usize) -> Result<SocketId, SocketError> {
+    pub fn tcp_listen(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+    ) -> Result<SocketId, SocketError> {
         self.check_local(local)?;
         let local = self.with_port(Protocol::Tcp, local)?;
         let listener = Listener {
@@ -186,7 +190,7 @@ impl Shard {
         if let Some(error) = connection.error() {
             return Err(connection_error(error));
         }
-        if connection.is_closed_for_sending() {
+        if !connection.state().accepts_data() {
             return Err(SocketError::BrokenPipe);
         }
         Ok(connection.send_room())
@@ -197,7 +201,12 @@ impl Shard {
     /// # Errors
     /// [`SocketError::WouldBlock`] where the queue has no room for all of it, or why nothing can be
     /// sent; the chunk is dropped.
-    pub fn tcp_append(&mut self, now: Instant, id: SocketId, chunk: Chunk) -> Result<(), SocketError> {
+    pub fn tcp_append(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        chunk: Chunk,
+    ) -> Result<(), SocketError> {
         let socket = self.tcp_socket(id)?;
         socket.connection.append(now, chunk).map_err(|error| match error {
             SendError::Full => SocketError::WouldBlock,
@@ -211,7 +220,12 @@ impl Shard {
     ///
     /// # Errors
     /// [`SocketError::WouldBlock`] where nothing has arrived, or why nothing more will.
-    pub fn tcp_read(&mut self, now: Instant, id: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+    pub fn tcp_read(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        out: &mut [u8],
+    ) -> Result<usize, SocketError> {
         let socket = self.tcp_socket(id)?;
         let count = socket.connection.read(now, out).map_err(connection_error)?;
         if count == 0 && !out.is_empty() && !socket.connection.at_end_of_stream() {
@@ -259,7 +273,12 @@ impl Shard {
     ///
     /// # Errors
     /// There is no such connection.
-    pub fn tcp_set_option(&mut self, now: Instant, id: SocketId, option: TcpOption) -> Result<(), SocketError> {
+    pub fn tcp_set_option(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        option: TcpOption,
+    ) -> Result<(), SocketError> {
         let connection = &mut self.tcp_socket(id)?.connection;
         match option {
             TcpOption::NoDelay(on) => connection.set_nodelay(on),
@@ -367,19 +386,20 @@ impl Shard {
 
     /// Passes on what a connection reported.
     pub(crate) fn on_connection_events(&mut self, index: u32, events: Events) {
-        let over = events.intersects(Events::CLOSED | Events::FAILED);
+        let over = events.contains(Events::CLOSED);
         let Some(socket) = self.sockets.tcp(index) else { return };
         if let Some(parent) = socket.parent {
-            let established = events.intersects(Events::CONNECTED);
+            let established = events.contains(Events::CONNECTED);
             return self.on_child_events(index, parent, established, over);
         }
         let mut readiness = Readiness::NONE;
         for (event, bit) in [
             (Events::CONNECTED, Readiness::CONNECTED | Readiness::WRITABLE),
-            (Events::READABLE | Events::PEER_CLOSED, Readiness::READABLE),
+            (Events::READABLE, Readiness::READABLE),
+            (Events::PEER_CLOSED, Readiness::READABLE),
             (Events::WRITABLE, Readiness::WRITABLE),
         ] {
-            if events.intersects(event) {
+            if events.contains(event) {
                 readiness |= bit;
             }
         }

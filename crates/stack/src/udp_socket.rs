@@ -76,7 +76,12 @@ impl Shard {
     /// [`SocketError::WouldBlock`] where the interface's queue is full,
     /// [`SocketError::MessageTooLong`] where it does not fit the interface's MTU (datagrams are not
     /// fragmented yet), no route, no destination.
-    pub fn udp_send(&mut self, id: SocketId, to: Option<SocketAddr>, payload: Chunk) -> Result<(), SocketError> {
+    pub fn udp_send(
+        &mut self,
+        id: SocketId,
+        to: Option<SocketAddr>,
+        payload: Chunk,
+    ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.udp_socket(id)?;
         if let Some(error) = socket.error.take() {
@@ -131,7 +136,11 @@ impl Shard {
     }
 
     /// A datagram came in; its checksum is right.
-    pub(crate) fn on_udp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+    pub(crate) fn on_udp(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
         let view =
             UdpView::parse(incoming.transport_bytes()).map_err(|_| DropReason::MalformedUdp)?;
         let (payload_len, source_port) = (view.payload().len(), view.source_port());
@@ -158,7 +167,12 @@ impl Shard {
     }
 
     /// An ICMP error about a datagram from `local` to `remote`.
-    pub(crate) fn on_udp_error(&mut self, local: SocketAddr, remote: SocketAddr, error: SocketError) -> bool {
+    pub(crate) fn on_udp_error(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        error: SocketError,
+    ) -> bool {
         let Some(index) = self.sockets.by_port(Protocol::Udp, local) else { return false };
         let Some(socket) = self.sockets.udp(index) else { return false };
         // RFC 1122, 4.1.3.3: errors are passed up; only a connected socket can tell whose they are.

@@ -464,6 +464,19 @@ impl Connection {
         }
     }
 
+    /// SND.UNA: the oldest sequence number that is not acknowledged.
+    #[must_use]
+    pub fn first_unacknowledged(&self) -> SeqNumber {
+        self.send.una
+    }
+
+    /// Whether `sequence` was sent and is not acknowledged: what an ICMP error must quote to be
+    /// believed (RFC 5927, 4.1).
+    #[must_use]
+    pub fn is_outstanding(&self, sequence: SeqNumber) -> bool {
+        self.send.una.is_at_or_before(sequence) && sequence.is_before(self.send.max)
+    }
+
     /// ICMP says that the peer cannot be reached. `sequence` is that of the segment it quotes: one
     /// that is not outstanding proves nothing (RFC 5927). Ends an open that is under way; for a
     /// synchronised connection it is a soft error that retransmission outlives (RFC 9293, 3.9.2.2).

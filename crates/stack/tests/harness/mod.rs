@@ -1,10 +1,12 @@
 //! Two shards on one link, in virtual time.
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
-use batch::{Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum};
+use batch::{
+    Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
+};
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
-use device::{Capabilities, HardwareAddress, Medium, Room, Transmitted, TransmitMode};
+use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode, Transmitted};
 use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId};
 use time::{Duration, Instant};
 
@@ -133,7 +135,9 @@ impl Net {
             }
             let next = self.hosts.iter().filter_map(|host| host.shard.poll_timeout()).min();
             match next {
-                Some(next) if next <= end => self.now = next.max(self.now + Duration::from_micros(1)),
+                Some(next) if next <= end => {
+                    self.now = next.max(self.now + Duration::from_micros(1))
+                }
                 _ => break,
             }
         }
@@ -162,7 +166,12 @@ impl Net {
     }
 
     /// Reads whatever is there; the flag tells of the end of the stream.
-    pub fn read(&mut self, host: usize, id: SocketId, into: &mut Vec<u8>) -> Result<bool, SocketError> {
+    pub fn read(
+        &mut self,
+        host: usize,
+        id: SocketId,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, SocketError> {
         let mut buffer = [0; 20_000];
         loop {
             match self.hosts[host].shard.tcp_read(self.now, id, &mut buffer) {
@@ -176,7 +185,13 @@ impl Net {
 
     /// Moves `bytes` from one end to the other and closes the sending side; panics where they do
     /// not arrive within `span`.
-    pub fn transfer(&mut self, from: (usize, SocketId), to: (usize, SocketId), bytes: &[u8], span: Duration) {
+    pub fn transfer(
+        &mut self,
+        from: (usize, SocketId),
+        to: (usize, SocketId),
+        bytes: &[u8],
+        span: Duration,
+    ) {
         let end = self.now + span;
         let (mut sent, mut received) = (0, Vec::new());
         let mut is_shut = false;
@@ -207,8 +222,13 @@ pub fn receive_batch(frames: impl IntoIterator<Item = Vec<u8>>) -> ReceiveBatch 
     for frame in frames {
         let len = frame.len() as u32;
         let block = batch.add_block(Block::from(Bytes::from(frame)));
-        let frame =
-            Frame { block, offset: 0, len, checksum: ReceivedChecksum::Unverified, segmented: None };
+        let frame = Frame {
+            block,
+            offset: 0,
+            len,
+            checksum: ReceivedChecksum::Unverified,
+            segmented: None,
+        };
         assert!(batch.push_frame(frame));
     }
     batch
