@@ -281,6 +281,17 @@ fn what_is_of_no_use_is_named_so() {
 }
 
 #[test]
+fn an_error_quotes_the_packet_without_the_padding_of_the_link() {
+    for v6 in [false, true] {
+        let offending = packet_of_ours(v6, protocol::UDP, &SEGMENT);
+        let mut padded = offending.clone();
+        padded.extend([0xee; 30]);
+        let kind = IcmpErrorKind::PortUnreachable;
+        assert_eq!(error_about(&padded, kind), error_about(&offending, kind));
+    }
+}
+
+#[test]
 fn each_family_has_its_own_icmp() {
     let (ours, theirs) = addresses(true);
     let mut batch = Multidata::default();

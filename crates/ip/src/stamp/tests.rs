@@ -244,6 +244,22 @@ fn identifications_count_on_over_packets_and_calls_and_wrap() {
     assert_eq!(identification, 2);
 }
 
+/// Among all identifications are those whose sum carries twice.
+#[test]
+fn the_header_checksum_is_right_for_every_identification() {
+    let (template, mut identification) = (template_ipv4(protocol::TCP), 0);
+    let mut batch = large_batch();
+    for _ in 0..=u16::MAX {
+        batch.clear();
+        push(&mut batch, &Sample { header: vec![0; 20], pieces: vec![], checksum: MISSING });
+        assert_eq!(stamp(&mut batch, 0..1, &template, &mut identification, true), 1);
+        let header = batch.packet(0).expect("a packet").header();
+        let view = Ipv4View::parse(header).expect("a sound packet");
+        assert!(view.checksum_ok(), "identification {}", view.identification());
+    }
+    assert_eq!(identification, 0, "all were tried");
+}
+
 #[test]
 fn only_tcp_forbids_fragments_unless_told_otherwise() {
     for (protocol, expected) in [(protocol::TCP, true), (protocol::UDP, false)] {
