@@ -44,9 +44,9 @@ impl Shard {
     ) -> usize {
         out.clear();
         self.planned.clear();
-        self.poll_neighbours(now, id);
         let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return 0 };
         out.set_limits(interface.limits(room));
+        self.poll_neighbours(now, id);
         self.emit_outbox(now, id, out);
         for _ in 0..self.interfaces[id.0 as usize].ready.len() {
             if out.room_packets() == 0 || out.room_bytes() == 0 {
@@ -55,6 +55,9 @@ impl Shard {
             let Some(index) = self.interfaces[id.0 as usize].ready.next() else { break };
             self.emit_connection(now, id, index, out);
         }
+        // What was just looked up and not found is asked for at once.
+        self.poll_neighbours(now, id);
+        self.emit_outbox(now, id, out);
         if !out.is_empty() {
             self.counters.transmit_batches += 1;
             self.counters.transmit_packets += out.len() as u64;
@@ -65,37 +68,44 @@ impl Shard {
     /// What became of the batch that [`Shard::poll_transmit`] filled: the first `taken` packets are
     /// sent, all others never were and are built afresh when their turn comes.
     pub fn on_transmitted(&mut self, now: Instant, id: InterfaceId, transmitted: &Transmitted) {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
         let mut taken = transmitted.taken;
         if transmitted.stopped == Some(Stop::Refused) {
             // The device will never take this one: as if it had been lost on the wire.
             self.drops.add(DropReason::DeviceRefused);
             taken += 1;
         }
-        let sent = taken.min(interface.offered.len());
-        taken -= sent;
-        let mut notify = core::mem::take(&mut self.notify);
-        notify.extend(interface.offered.drain(..sent).filter_map(|packet| packet.socket));
-        interface.outbox.put_back(interface.offered.drain(..));
-        for index in notify.drain(..) {
-            self.on_datagram_sent(index);
-        }
-        self.notify = notify;
         let mut planned = core::mem::take(&mut self.planned);
-        for (index, built) in planned.drain(..) {
+        for (owner, built) in planned.drain(..) {
             let count = taken.min(built);
             taken -= count;
             self.counters.transmit_not_taken += (built - count) as u64;
-            if let Some(socket) = self.sockets.tcp(index) {
+            if owner == OUTBOX_OWNER {
+                self.on_outbox_transmitted(id, count);
+                continue;
+            }
+            if let Some(socket) = self.sockets.tcp(owner) {
                 socket.connection.on_transmitted(now, count);
             }
-            self.settle(now, index);
+            self.settle(now, owner);
         }
         self.planned = planned;
+        let interface = &mut self.interfaces[id.0 as usize];
+        interface.outbox.put_back(interface.offered.drain(..));
+    }
+
+    /// The first `count` packets offered are gone; their sockets hear that there is room.
+    fn on_outbox_transmitted(&mut self, id: InterfaceId, count: usize) {
+        for _ in 0..count {
+            let packet = self.interfaces[id.0 as usize].offered.pop_front();
+            if let Some(socket) = packet.and_then(|packet| packet.socket) {
+                self.on_datagram_sent(socket);
+            }
+        }
     }
 
     fn emit_outbox(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
         let interface = &mut self.interfaces[id.0 as usize];
+        let first = out.len();
         while interface.offered.len() < OUTBOX_SHARE_MAX && out.room_packets() > 0 {
             let Some(packet) = interface.outbox.pop() else { break };
             match interface.resolve(now, packet.next_hop) {
@@ -115,9 +125,12 @@ impl Shard {
                     let range = out.len() - 1..out.len();
                     stamp(interface, out, range, &packet.network, destination);
                     self.counters.transmit_runs += 1;
-                    interface.offered.push(packet);
+                    interface.offered.push_back(packet);
                 }
             }
+        }
+        if out.len() > first {
+            self.planned.push((OUTBOX_OWNER, out.len() - first));
         }
     }
 

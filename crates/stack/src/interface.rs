@@ -8,6 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode};
 use ip::Cidr;
 use link::{Lookup, NeighbourCache, NeighbourConfig};
+use std::collections::VecDeque;
 use time::Instant;
 
 /// Names an interface of a shard.
@@ -41,7 +42,7 @@ pub(crate) struct Interface {
     pub(crate) neighbours: NeighbourCache<Outgoing>,
     pub(crate) outbox: Outbox,
     /// Small packets that are in the batch the device is looking at.
-    pub(crate) offered: Vec<Outgoing>,
+    pub(crate) offered: VecDeque<Outgoing>,
     /// Connections with something to send.
     pub(crate) ready: Ready,
     /// Connections that wait for a neighbour's hardware address.
@@ -71,7 +72,7 @@ impl Interface {
             addresses: config.addresses,
             neighbours: NeighbourCache::new(NeighbourConfig::default()),
             outbox: Outbox::new(OUTBOX_PACKETS_MAX),
-            offered: Vec::new(),
+            offered: VecDeque::new(),
             ready: Ready::default(),
             waiting: Vec::new(),
             identification,

@@ -61,12 +61,10 @@ pub struct Shard {
     past: tcp::TcpCounters,
     /// The flow of the last segment and its connection.
     pub(crate) flow_cache: Option<(Flow, u32)>,
-    /// Connections and packet counts of the batch the device is looking at.
+    /// Owners and packet counts of the batch the device is looking at, in its order.
     pub(crate) planned: Vec<(u32, usize)>,
     /// Connections that the receive batch has touched so far.
     pub(crate) touched: Vec<u32>,
-    /// UDP sockets whose datagrams were sent; kept to spare an allocation.
-    pub(crate) notify: Vec<u32>,
 }
 
 impl Shard {
@@ -94,7 +92,6 @@ impl Shard {
             flow_cache: None,
             planned: Vec::new(),
             touched: Vec::new(),
-            notify: Vec::new(),
         }
     }
 

@@ -11,31 +11,31 @@ use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, Socke
 use time::{Duration, Instant};
 
 /// What a link does to one frame.
-pub enum Fate {
+pub(crate) enum Fate {
     Deliver,
     Lose,
 }
 
 /// A shard with one interface and the frames on their way to it.
-pub struct Host {
-    pub shard: Shard,
-    pub interface: InterfaceId,
-    pub pool: BlockPool,
-    pub inbox: Vec<Vec<u8>>,
+pub(crate) struct Host {
+    pub(crate) shard: Shard,
+    pub(crate) interface: InterfaceId,
+    pub(crate) pool: BlockPool,
+    pub(crate) inbox: Vec<Vec<u8>>,
     /// How many of the packets of a batch the device takes; the rest was never sent.
-    pub take: Box<dyn FnMut(usize) -> usize>,
+    pub(crate) take: Box<dyn FnMut(usize) -> usize>,
 }
 
 /// Two hosts and the time.
-pub struct Net {
-    pub now: Instant,
-    pub hosts: [Host; 2],
-    pub fate: Box<dyn FnMut(usize, &[u8]) -> Fate>,
+pub(crate) struct Net {
+    pub(crate) now: Instant,
+    pub(crate) hosts: [Host; 2],
+    pub(crate) fate: Box<dyn FnMut(usize, &[u8]) -> Fate>,
     /// Every frame that was sent, with its sender.
-    pub wire: Vec<(usize, Vec<u8>)>,
+    pub(crate) wire: Vec<(usize, Vec<u8>)>,
 }
 
-pub fn address(host: usize, ipv6: bool) -> IpAddr {
+pub(crate) fn address(host: usize, ipv6: bool) -> IpAddr {
     let text = match (host, ipv6) {
         (0, false) => "10.0.0.1",
         (_, false) => "10.0.0.2",
@@ -45,7 +45,7 @@ pub fn address(host: usize, ipv6: bool) -> IpAddr {
     text.parse().expect("an address")
 }
 
-pub fn station(host: usize) -> HardwareAddress {
+pub(crate) fn station(host: usize) -> HardwareAddress {
     HardwareAddress([2, 0, 0, 0, 0, host as u8 + 1])
 }
 
@@ -66,11 +66,11 @@ fn host(index: usize, mode: TransmitMode, ethernet: bool, config: tcp::Config) -
 }
 
 impl Net {
-    pub fn new(mode: TransmitMode, ethernet: bool) -> Self {
+    pub(crate) fn new(mode: TransmitMode, ethernet: bool) -> Self {
         Self::with_config(mode, ethernet, tcp::Config::default())
     }
 
-    pub fn with_config(mode: TransmitMode, ethernet: bool, config: tcp::Config) -> Self {
+    pub(crate) fn with_config(mode: TransmitMode, ethernet: bool, config: tcp::Config) -> Self {
         Self {
             now: Instant::from_millis(1_000),
             hosts: [host(0, mode, ethernet, config.clone()), host(1, mode, ethernet, config)],
@@ -80,7 +80,7 @@ impl Net {
     }
 
     /// Lets everything happen that happens now, and says whether anything did.
-    pub fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let sent = self.send(0) | self.send(1);
         let mut moved = false;
         for host in &mut self.hosts {
@@ -118,14 +118,14 @@ impl Net {
     }
 
     /// Hands frames to a host as one batch, as if they had come over the link.
-    pub fn inject(&mut self, to: usize, frames: impl IntoIterator<Item = Vec<u8>>) {
+    pub(crate) fn inject(&mut self, to: usize, frames: impl IntoIterator<Item = Vec<u8>>) {
         let host = &mut self.hosts[to];
         let mut batch = receive_batch(frames);
         host.shard.on_receive(self.now, host.interface, &mut batch);
     }
 
     /// Runs until nothing moves; then goes on to the next deadline, and so on for `span`.
-    pub fn run(&mut self, span: Duration) {
+    pub(crate) fn run(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
             for _ in 0..100_000 {
@@ -145,7 +145,7 @@ impl Net {
     }
 
     /// Opens a connection from host 0 to host 1 and returns both ends.
-    pub fn connect(&mut self, ipv6: bool) -> (SocketId, SocketId) {
+    pub(crate) fn connect(&mut self, ipv6: bool) -> (SocketId, SocketId) {
         let local = SocketAddr::new(address(1, ipv6), 80);
         let listener = self.hosts[1].shard.tcp_listen(local, 16).expect("a free port");
         let client = self.hosts[0].shard.tcp_connect(self.now, None, local).expect("a route");
@@ -155,7 +155,7 @@ impl Net {
     }
 
     /// Queues as much of `bytes` as there is room for.
-    pub fn write(&mut self, host: usize, id: SocketId, bytes: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, host: usize, id: SocketId, bytes: &[u8]) -> usize {
         let shard = &mut self.hosts[host].shard;
         let room = shard.tcp_send_room(id).unwrap_or(0).min(bytes.len());
         if room > 0 {
@@ -166,7 +166,7 @@ impl Net {
     }
 
     /// Reads whatever is there; the flag tells of the end of the stream.
-    pub fn read(
+    pub(crate) fn read(
         &mut self,
         host: usize,
         id: SocketId,
@@ -185,7 +185,7 @@ impl Net {
 
     /// Moves `bytes` from one end to the other and closes the sending side; panics where they do
     /// not arrive within `span`.
-    pub fn transfer(
+    pub(crate) fn transfer(
         &mut self,
         from: (usize, SocketId),
         to: (usize, SocketId),
@@ -211,13 +211,13 @@ impl Net {
     }
 }
 
-pub fn bytes_of(packet: &batch::PacketView<'_>) -> Vec<u8> {
+pub(crate) fn bytes_of(packet: &batch::PacketView<'_>) -> Vec<u8> {
     let mut bytes = vec![0; packet.len()];
     packet.copy_to(&mut bytes).expect("room");
     bytes
 }
 
-pub fn receive_batch(frames: impl IntoIterator<Item = Vec<u8>>) -> ReceiveBatch {
+pub(crate) fn receive_batch(frames: impl IntoIterator<Item = Vec<u8>>) -> ReceiveBatch {
     let mut batch = ReceiveBatch::new();
     for frame in frames {
         let len = frame.len() as u32;
@@ -234,6 +234,6 @@ pub fn receive_batch(frames: impl IntoIterator<Item = Vec<u8>>) -> ReceiveBatch 
     batch
 }
 
-pub fn data(len: usize) -> Vec<u8> {
+pub(crate) fn data(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
