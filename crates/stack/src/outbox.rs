@@ -87,13 +87,14 @@ impl Outbox {
         Self { queue: VecDeque::new(), packets_max }
     }
 
-    /// Queues a packet, or hands it back where the queue is full.
-    pub(crate) fn push(&mut self, packet: Outgoing) -> Result<(), Outgoing> {
-        if self.queue.len() >= self.packets_max {
-            return Err(packet);
+    /// Queues a packet and says whether there was room; where not, it is dropped.
+    #[must_use]
+    pub(crate) fn push(&mut self, packet: Outgoing) -> bool {
+        let has_room = self.queue.len() < self.packets_max;
+        if has_room {
+            self.queue.push_back(packet);
         }
-        self.queue.push_back(packet);
-        Ok(())
+        has_room
     }
 
     pub(crate) fn pop(&mut self) -> Option<Outgoing> {

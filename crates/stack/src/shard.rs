@@ -270,7 +270,7 @@ impl Shard {
     /// Queues a small packet on interface `id`; a full queue drops it, counted.
     pub(crate) fn send_small(&mut self, id: InterfaceId, packet: Outgoing) {
         let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
-        if interface.outbox.push(packet).is_err() {
+        if !interface.outbox.push(packet) {
             self.drops.add(DropReason::TransmitQueueFull);
         }
     }

@@ -115,7 +115,7 @@ impl Shard {
             },
             socket: Some(index),
         };
-        if interface.outbox.push(packet).is_err() {
+        if !interface.outbox.push(packet) {
             self.udp_socket(id)?.wants_room = true;
             return Err(SocketError::WouldBlock);
         }

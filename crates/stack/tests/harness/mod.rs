@@ -16,6 +16,9 @@ pub(crate) enum Fate {
     Lose,
 }
 
+/// Decides on a frame, given its sender.
+pub(crate) type Decide = dyn FnMut(usize, &[u8]) -> Fate;
+
 /// A shard with one interface and the frames on their way to it.
 pub(crate) struct Host {
     pub(crate) shard: Shard,
@@ -30,7 +33,7 @@ pub(crate) struct Host {
 pub(crate) struct Net {
     pub(crate) now: Instant,
     pub(crate) hosts: [Host; 2],
-    pub(crate) fate: Box<dyn FnMut(usize, &[u8]) -> Fate>,
+    pub(crate) fate: Box<Decide>,
     /// Every frame that was sent, with its sender.
     pub(crate) wire: Vec<(usize, Vec<u8>)>,
 }
