@@ -13,11 +13,13 @@
 //! not own its queue meanwhile.
 
 mod capabilities;
+pub mod fault;
 pub mod in_process;
 pub mod lowering;
 mod queue;
 
 pub use capabilities::{Capabilities, HardwareAddress, Medium, Segmentation, TransmitMode};
+pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
 pub use in_process::{WireConfig, WireEnd, WireQueue, wire};
 pub use queue::{
     Device, DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter,
