@@ -6,7 +6,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use counters::DropReason;
 use proptest::prelude::*;
-use wire::{Icmpv4Repr, SeqNumber, protocol};
+use wire::{Icmpv4Repr, Icmpv6Repr, Icmpv6View, SeqNumber, protocol};
 
 const OURS_IPV4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const THEIRS_IPV4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -227,6 +227,36 @@ fn the_reported_mtu_is_guessed_where_it_is_missing_and_has_a_floor() {
     assert_eq!(mtu_for(1492, 0), 1006);
     assert_eq!(mtu_for(9000, 0), 8166);
     assert_eq!(mtu_for(300, 0), 552);
+}
+
+/// RFC 8201, 4: a node MUST NOT reduce its estimate below the minimum MTU of IPv6 links.
+#[test]
+fn no_report_lowers_an_ipv6_path_below_what_every_link_takes() {
+    let offending = packet_of_ours(true, protocol::TCP, &SEGMENT);
+    for (reported, expected) in [(0, 1280), (1279, 1280), (1281, 1281)] {
+        let kind = IcmpErrorKind::PacketTooBig { mtu_bytes: reported };
+        match received(&error_about(&offending, kind)) {
+            Ok(IcmpIncoming::Error(error)) => {
+                assert_eq!(error.kind, IcmpErrorKind::PacketTooBig { mtu_bytes: expected });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// RFC 4443, 3.4: the pointer says where the unrecognised next header is named.
+#[test]
+fn an_unknown_protocol_is_pointed_at_where_it_is_named() {
+    let plain = packet_of_ours(true, 200, &SEGMENT);
+    let mut behind_options = packet_of_ours(true, protocol::DESTINATION_OPTIONS, &SEGMENT);
+    behind_options[40..48].copy_from_slice(&[200, 0, 1, 4, 0, 0, 0, 0]);
+    for (offending, expected) in [(plain, 6), (behind_options, 40)] {
+        let packet = error_about(&offending, IcmpErrorKind::ProtocolUnreachable);
+        let info = parse(&packet).expect("a sound packet");
+        let message = Icmpv6View::parse(info.transport(&packet)).expect("a header is there");
+        let expected = Icmpv6Repr::ParameterProblem { code: 1, pointer: expected };
+        assert_eq!(Icmpv6Repr::parse(&message), expected);
+    }
 }
 
 #[test]

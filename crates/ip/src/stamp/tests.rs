@@ -199,9 +199,9 @@ proptest! {
         (hop_limit, dscp_ecn, flow_label) in any::<(u8, u8, u32)>(),
     ) {
         let mut changed = template;
+        changed.set_flow_label(flow_label);
         changed.set_hop_limit(hop_limit);
         changed.set_dscp_ecn(dscp_ecn);
-        changed.set_flow_label(flow_label);
         changed.set_dont_fragment(true);
         let (source, destination) = (template.source(), template.destination());
         let mut fresh =
