@@ -1,4 +1,87 @@
 //! A userspace TCP/IP stack whose unit of work is a batch of packets.
+//!
+//! This is the crate to depend on. It puts sockets shaped like those of [`std::net`] over a device
+//! queue of your choice: a TAP or TUN device, an in-process wire, a queue of your own. No kernel
+//! socket is involved, and no privilege beyond what the device needs.
+//!
+//! # Two stacks in one process
+//!
+//! ```
+//! use multidata::device::{Medium, WireConfig, WireEnd, wire};
+//! use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+//! use std::io::{Read, Write};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // A wire has two ends; each is a device queue, and a stack stands on each.
+//! let end = WireEnd::plain(Medium::Ip);
+//! let (left, right) = wire(WireConfig::new(end, end));
+//! let address = |text: &str| InterfaceConfig::new(text.parse().expect("an address and a prefix"));
+//! let client_stack = Stack::builder().interface(left, address("10.0.0.1/24")).build()?;
+//! let server_stack = Stack::builder().interface(right, address("10.0.0.2/24")).build()?;
+//!
+//! let listener = TcpListener::bind(&server_stack, "10.0.0.2:7")?;
+//! let server = std::thread::spawn(move || -> std::io::Result<()> {
+//!     let (mut stream, _peer) = listener.accept()?;
+//!     let mut text = String::new();
+//!     stream.read_to_string(&mut text)?;
+//!     stream.write_all(text.as_bytes())
+//! });
+//!
+//! let mut stream = TcpStream::connect(&client_stack, "10.0.0.2:7")?;
+//! stream.write_all(b"a batch of packets")?;
+//! stream.shutdown(std::net::Shutdown::Write)?;
+//! let mut echo = String::new();
+//! stream.read_to_string(&mut echo)?;
+//! assert_eq!(echo, "a batch of packets");
+//! server.join().expect("the server ran")?;
+//!
+//! // One table tells what it took: batches, packets, copies, system calls, wake-ups, drops.
+//! let counters = client_stack.counters();
+//! assert_eq!(counters.runtime.bytes_copied_in, 18);
+//! counters.for_each(&mut |name, value| println!("{name} {value}"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a call costs
+//!
+//! A thread that reads, writes, accepts or connects runs the stack itself: it takes one lock, does
+//! its part, sends what is to be sent and fetches what the device has. A lone thread therefore
+//! never waits for another one, and nobody has to "poll" the stack. Threads that share a stack take
+//! turns: one waits for the device, the others for it (see the counters `runtime.leader_waits` and
+//! `runtime.follower_parks`). One thread of the stack, "squeue-0", answers pings, sends
+//! acknowledgments and fires timers while no application thread is in a call.
+//!
+//! [`TcpStream`]'s `write` copies the caller's whole buffer into blocks of up to 64 KiB, outside
+//! the lock; TCP cuts the blocks into segments by reference, a batch of packets at a time, and the
+//! device gets the batch in one call. So *large writes are cheap writes*: 64 KiB at a time is a good
+//! size. [`TcpStream::write_bytes`] leaves out the copy, and [`TcpStream::read_bytes`] hands out
+//! the blocks that the device filled.
+//!
+//! # What differs from `std::net`
+//!
+//! * Every constructor takes the [`Stack`] as its first argument.
+//! * A timeout that expires is an error of kind `WouldBlock`, as on Unix.
+//! * `take_error` leaves the error in place.
+//! * Dropping the last handle of a stack gives its connections a second ([`LINGER_ON_DROP`]) to
+//!   deliver what they hold; [`Stack::shutdown`] waits as long as you say.
+//! * A device that fails ends every call, those that wait and those that follow, with an error of
+//!   kind `NetworkDown` that says what happened to it; what had arrived can still be read.
+//! * Datagrams are not fragmented: what does not fit the MTU is refused.
+//!
+//! # Readiness
+//!
+//! Every socket can be set to not block and has `register_waker`; [`TcpStream::poll_readable`],
+//! [`TcpStream::poll_writable`] and [`TcpListener::poll_accept`] are what an executor's types can be
+//! built from. Tasks cannot wait for a device, so with tasks waiting it is the stack's own thread
+//! that does, at the price of a wake-up between threads.
+//!
+//! # Bounds
+//!
+//! All packet memory comes from one [`BlockPool`](::batch::BlockPool) with a limit; a part of it is
+//! reserved for receiving, so that acknowledgments, which free memory, always come in. A write that
+//! finds the pool exhausted waits up to a second for it. Sockets, backlogs, buffers and queues are
+//! bounded by [`StackConfig`] and [`tcp::Config`](::tcp::Config).
 
 mod copy_in;
 mod counters;
@@ -9,6 +92,9 @@ mod stack;
 mod tcp_listener;
 mod tcp_stream;
 mod udp_socket;
+
+// The crates whose types stand in this one's signatures.
+pub use {::batch, ::device, ::ip, ::tcp};
 
 pub use crate::copy_in::CopyIn;
 pub use crate::counters::Counters;

@@ -4,7 +4,7 @@ use crate::copy_in::CopyIn;
 use crate::counters::Counters;
 use crate::error::socket_error;
 use crate::runtime::Clock;
-use crate::runtime::squeue::{Core, Port, Squeue};
+use crate::runtime::squeue::{Core, LINK_HEADER_LEN_MAX, Port, Squeue};
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use crate::runtime::worker::Threads;
@@ -181,10 +181,11 @@ fn add_port(
     let mode =
         if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
     queue.set_mode(mode).map_err(io::Error::other)?;
+    let frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
     let InterfaceConfig { addresses, gateways, .. } = config;
     let config = stack::InterfaceConfig { capabilities, mode, addresses, gateways };
     let id = shard.add_interface(config).map_err(socket_error)?;
-    Ok(Port { id, queue, mode, failed: None })
+    Ok(Port { id, queue, mode, frame_len_max, failed: None })
 }
 
 /// What the handles of a stack and its sockets share; the last of them ends it.

@@ -254,7 +254,8 @@ impl TcpStream {
     /// # Errors
     /// None while the connection stands.
     pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
-        self.set_option(TcpOption::Keepalive(idle))
+        let keepalive = idle.map(|idle| tcp::Keepalive { idle, ..tcp::Keepalive::default() });
+        self.set_option(TcpOption::Keepalive(keepalive))
     }
 
     /// Why the connection failed, if it did. Unlike the system's, this error stays.

@@ -11,7 +11,7 @@ fn interface(address: &str) -> InterfaceConfig {
 
 #[test]
 fn a_stack_talks_over_all_its_interfaces_at_once() {
-    let wires: Vec<_> = (0..3).map(|_| device::wire(device::WireConfig::default())).collect();
+    let wires: Vec<_> = (0..3).map(|_| device::wire(pair::ethernet())).collect();
     let mut hub = Stack::builder();
     let mut peers = Vec::new();
     for (index, (near, far)) in wires.into_iter().enumerate() {

@@ -15,7 +15,7 @@
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{DeviceError, Queue, Stop, TransmitMode, Waiter};
+use device::{DeviceError, Queue, Room, Stop, TransmitMode, Waiter};
 use stack::{InterfaceId, Shard, SocketId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,8 @@ const ROUNDS_MAX: usize = 16;
 /// Batches handed to one device queue in one round.
 const BATCHES_MAX: usize = 256;
 
-/// How long after a device said `Full` it is asked again. A waiter reports frames to receive, not
-/// room to send; at 10 Gbit/s a queue of 1,000 full frames drains in about this time.
+/// How long after a device said `Full` it is asked again, for devices whose waiters report frames to
+/// receive only; at 10 Gbit/s a queue of 1,000 full frames drains in about this time.
 const FULL_RETRY: Duration = Duration::from_millis(1);
 
 /// Closed connections that are kept in mind before the finished ones among them are forgotten.
@@ -47,8 +47,13 @@ pub(crate) struct Port {
     pub(crate) id: InterfaceId,
     pub(crate) queue: Box<dyn Queue>,
     pub(crate) mode: TransmitMode,
+    /// The longest frame, link header included.
+    pub(crate) frame_len_max: usize,
     pub(crate) failed: Option<DeviceError>,
 }
+
+/// Room for any link header.
+pub(crate) const LINK_HEADER_LEN_MAX: usize = 32;
 
 /// What the lock protects.
 pub(crate) struct Core {
@@ -109,7 +114,7 @@ impl Core {
         }
     }
 
-    /// Runs the shard until nothing moves or the budget is used: what the devices received goes
+    /// Runs the shard until nothing is left to move or the budget is used: what the devices received goes
     /// in, timers that are due fire, and whatever there is to send and room for goes out. This is
     /// the only place where the shard and the devices meet.
     pub(crate) fn run(&mut self, now: Instant) {
@@ -117,14 +122,14 @@ impl Core {
         self.counters.squeue_runs += 1;
         (self.polled, self.retry, self.is_unfinished) = (now, None, true);
         for _ in 0..ROUNDS_MAX {
-            let mut received_frames = 0;
+            let mut has_more = false;
             for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
                 receive.clear();
                 let received = port.queue.receive(pool, receive, FRAMES_MAX);
                 if received.frames > 0 {
                     shard.on_receive(now, port.id, receive);
                 }
-                received_frames += received.frames;
+                has_more |= received.more;
                 port.failed = received.failed;
             }
             receive.clear();
@@ -136,7 +141,7 @@ impl Core {
                     self.retry = Some(now + FULL_RETRY);
                 }
             }
-            if received_frames == 0 {
+            if !has_more {
                 self.is_unfinished = false;
                 break;
             }
@@ -234,12 +239,11 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
     let mut sending = Sending::Done;
     for _ in 0..BATCHES_MAX {
         batch.clear();
-        let room = port.queue.room();
+        // A full device is offered one packet all the same: only who was told `Full` is woken when
+        // there is room again.
+        let Room { packets, bytes } = port.queue.room();
+        let room = Room { packets: packets.max(1), bytes: bytes.max(port.frame_len_max) };
         if shard.poll_transmit(now, port.id, room, batch) == 0 {
-            // Nothing to send and no room to send it look alike: the shard builds to the room.
-            if room.packets == 0 && shard.wants_transmit() {
-                sending = Sending::Full;
-            }
             break;
         }
         let transmitted = port.queue.transmit(batch);
@@ -271,6 +275,7 @@ impl Port {
                 self.failed = Some(error);
             }
         }
+        self.frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
         shard.set_capabilities(self.id, capabilities);
         shard.set_mode(self.id, self.mode);
     }

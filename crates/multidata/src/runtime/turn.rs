@@ -99,10 +99,17 @@ impl Squeue {
         loop {
             let now = self.clock.now();
             core.application_ran = now;
-            if let Some(error) = &core.failed {
-                let error = device_error(error);
+            if let Some(error) = core.failed.clone() {
+                // What has arrived can still be read.
+                let outcome = match call.interest {
+                    Interest::Readable => attempt(&mut core, now),
+                    Interest::Writable => Err(SocketError::WouldBlock),
+                };
                 self.release(core);
-                return Err(error);
+                return match outcome {
+                    Err(SocketError::WouldBlock) => Err(device_error(&error)),
+                    outcome => outcome.map_err(socket_error),
+                };
             }
             let mut outcome = attempt(&mut core, now);
             if matches!(outcome, Err(SocketError::WouldBlock)) {

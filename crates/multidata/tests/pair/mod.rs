@@ -3,38 +3,45 @@
 // Every test binary uses its own part of this.
 #![allow(dead_code)]
 
+use device::{HardwareAddress, Medium, WireConfig, WireEnd};
 use multidata::{InterfaceConfig, Stack, StackBuilder, TcpListener, TcpStream};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-pub const LEFT: &str = "10.1.0.1";
-pub const RIGHT: &str = "10.1.0.2";
+pub(crate) const LEFT: &str = "10.1.0.1";
+pub(crate) const RIGHT: &str = "10.1.0.2";
 
 /// The settings of an interface at `address` on the wire's network.
-pub fn interface(address: &str) -> InterfaceConfig {
+pub(crate) fn interface(address: &str) -> InterfaceConfig {
     InterfaceConfig::new(format!("{address}/24").parse().expect("an address"))
 }
 
+/// A wire between two Ethernet interfaces without any offload.
+pub(crate) fn ethernet() -> WireConfig {
+    let end = |last| WireEnd::plain(Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, last])));
+    WireConfig::new(end(1), end(2))
+}
+
 /// Two stacks with the settings that `configure` makes.
-pub fn pair_with(configure: impl Fn(StackBuilder) -> StackBuilder) -> (Stack, Stack) {
-    let (left, right) = device::wire(device::WireConfig::default());
+pub(crate) fn pair_with(configure: impl Fn(StackBuilder) -> StackBuilder) -> (Stack, Stack) {
+    let (left, right) = device::wire(ethernet());
     let left = configure(Stack::builder()).interface(left, interface(LEFT)).build();
     let right = configure(Stack::builder()).interface(right, interface(RIGHT)).build();
     (left.expect("a stack"), right.expect("a stack"))
 }
 
 /// Two stacks.
-pub fn pair() -> (Stack, Stack) {
+pub(crate) fn pair() -> (Stack, Stack) {
     pair_with(|builder| builder)
 }
 
 /// An address of the right stack.
-pub fn right(port: u16) -> SocketAddr {
+pub(crate) fn right(port: u16) -> SocketAddr {
     SocketAddr::new(RIGHT.parse().expect("an address"), port)
 }
 
 /// A connection from the left stack to the right one.
-pub fn connected(left: &Stack, right_stack: &Stack) -> (TcpStream, TcpStream) {
+pub(crate) fn connected(left: &Stack, right_stack: &Stack) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(right_stack, right(0)).expect("a free port");
     let address = listener.local_addr().expect("bound");
     let client = TcpStream::connect(left, address).expect("the listener is there");
@@ -45,13 +52,13 @@ pub fn connected(left: &Stack, right_stack: &Stack) -> (TcpStream, TcpStream) {
 }
 
 /// The bytes of a stream, made from a seed: the same position always holds the same byte.
-pub struct Pattern {
+pub(crate) struct Pattern {
     seed: u64,
     position: u64,
 }
 
 impl Pattern {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { seed, position: 0 }
     }
 
@@ -63,7 +70,7 @@ impl Pattern {
         (word ^ (word >> 31)).to_le_bytes()
     }
 
-    pub fn fill(&mut self, bytes: &mut [u8]) {
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         let mut word = self.word(self.position / 8);
         for byte in bytes {
             if self.position % 8 == 0 {
@@ -75,7 +82,7 @@ impl Pattern {
     }
 
     /// Checks that `bytes` come next.
-    pub fn check(&mut self, bytes: &[u8]) {
+    pub(crate) fn check(&mut self, bytes: &[u8]) {
         let start = self.position;
         let mut expected = vec![0; bytes.len()];
         self.fill(&mut expected);
@@ -86,7 +93,7 @@ impl Pattern {
 }
 
 /// Writes `len` bytes of a pattern, in pieces of uneven sizes, and ends the stream.
-pub fn send_pattern(mut stream: &TcpStream, seed: u64, len: u64) {
+pub(crate) fn send_pattern(mut stream: &TcpStream, seed: u64, len: u64) {
     let mut pattern = Pattern::new(seed);
     let mut buffer = vec![0; 150_000];
     let mut left = len;
@@ -102,7 +109,7 @@ pub fn send_pattern(mut stream: &TcpStream, seed: u64, len: u64) {
 }
 
 /// Reads to the end of the stream and checks every byte and the length.
-pub fn check_pattern(mut stream: &TcpStream, seed: u64, len: u64) {
+pub(crate) fn check_pattern(mut stream: &TcpStream, seed: u64, len: u64) {
     let mut pattern = Pattern::new(seed);
     let mut buffer = vec![0; 100_000];
     let mut total = 0;
@@ -118,7 +125,7 @@ pub fn check_pattern(mut stream: &TcpStream, seed: u64, len: u64) {
 }
 
 /// Moves `len` bytes each way over one connection at the same time, checked.
-pub fn exchange(client: &TcpStream, server: &TcpStream, seed: u64, len: u64) {
+pub(crate) fn exchange(client: &TcpStream, server: &TcpStream, seed: u64, len: u64) {
     std::thread::scope(|scope| {
         scope.spawn(|| send_pattern(client, seed, len));
         scope.spawn(|| check_pattern(server, seed, len));
