@@ -1,0 +1,111 @@
+//! Which scenarios a job runs, and in which order.
+//!
+//! Rounds alternate: every scenario runs once before any runs again, so that what drifts on the
+//! machine drifts for all of them. Odd rounds run backwards, so that none always follows the same
+//! neighbour.
+
+use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
+use device::TransmitMode;
+use std::time::Duration;
+
+/// Rounds of the main job.
+pub const DEFAULT_ROUNDS: usize = 3;
+
+/// The main job: what a newcomer wants to see, each run this long.
+#[must_use]
+pub fn default_job(time: Duration) -> Vec<Scenario> {
+    use DeviceKind::{Tap, Wire};
+    use Direction::{Receive, Send};
+    use TransmitMode::{Lso, Multidata, Single};
+    let scenario = |device, direction, mode, napi| Scenario {
+        amount: Amount::Time(time),
+        napi,
+        ..Scenario::stream(device, direction, mode)
+    };
+    vec![
+        scenario(Tap, Send, Single, false),
+        scenario(Tap, Send, Multidata, false),
+        scenario(Tap, Send, Single, true),
+        scenario(Tap, Send, Multidata, true),
+        scenario(Tap, Send, Lso, false),
+        scenario(Tap, Receive, Single, false),
+        scenario(Tap, Receive, Multidata, false),
+        scenario(Tap, Receive, Lso, false),
+        scenario(Wire, Send, Single, false),
+        scenario(Wire, Send, Multidata, false),
+    ]
+}
+
+/// What of a job can run where there is no TAP: the same scenarios over the wire, each once.
+/// The wire carries no super-frames to a kernel, so `lso` stays only where the wire takes it.
+#[must_use]
+pub fn over_the_wire(job: &[Scenario]) -> Vec<Scenario> {
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for scenario in job {
+        let moved = Scenario { device: DeviceKind::Wire, napi: false, ..scenario.clone() };
+        if !scenarios.contains(&moved) {
+            scenarios.push(moved);
+        }
+    }
+    scenarios
+}
+
+/// The indices of `count` scenarios in the order in which round `round` runs them.
+pub fn round_order(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |index| if round.is_multiple_of(2) { index } else { count - 1 - index })
+}
+
+/// Whether any of these scenarios needs a TAP or TUN device.
+#[must_use]
+pub fn needs_kernel(job: &[Scenario]) -> bool {
+    job.iter().any(|scenario| scenario.peer() == PeerKind::Kernel)
+}
+
+/// How many bytes the verification pass of a scenario moves each way: as many as a run that is
+/// bounded in bytes, a fixed amount before runs that are bounded in time.
+#[must_use]
+pub fn verification_amount(scenario: &Scenario) -> Amount {
+    const BEFORE_TIMED_RUNS: u64 = 64 << 20;
+    const TRANSACTIONS: u64 = 200;
+    match (scenario.workload, scenario.amount) {
+        (Workload::Stream, Amount::Bytes(bytes)) => Amount::Bytes(bytes),
+        (Workload::Stream, Amount::Time(_)) => {
+            Amount::Bytes(BEFORE_TIMED_RUNS.max(scenario.connections as u64))
+        }
+        (Workload::RequestResponse { len_bytes }, _) => {
+            Amount::Bytes(TRANSACTIONS * len_bytes as u64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_of_the_main_job_is_sound() {
+        for scenario in default_job(Duration::from_secs(1)) {
+            assert_eq!(scenario.check(), Ok(()), "{}", scenario.name());
+        }
+    }
+
+    #[test]
+    fn without_a_tap_nothing_needs_the_kernel_and_nothing_runs_twice() {
+        let wire = over_the_wire(&default_job(Duration::from_secs(1)));
+        assert!(!needs_kernel(&wire));
+        for (index, scenario) in wire.iter().enumerate() {
+            assert_eq!(scenario.check(), Ok(()));
+            assert!(!wire[..index].contains(scenario), "{} runs twice", scenario.name());
+        }
+    }
+
+    #[test]
+    fn every_round_runs_every_scenario_once() {
+        for round in 0..4 {
+            let mut order: Vec<usize> = round_order(round, 5).collect();
+            order.sort_unstable();
+            assert_eq!(order, [0, 1, 2, 3, 4]);
+        }
+        assert_ne!(round_order(0, 5).next(), round_order(1, 5).next());
+    }
+}

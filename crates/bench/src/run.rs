@@ -1,0 +1,293 @@
+//! One scenario, once.
+//!
+//! ```text
+//!  open the device and the stack(s) -> meet: connect and accept -> read the clocks
+//!    -> both ends work -> read the clocks -> compare what both ends say -> a Run
+//! ```
+//!
+//! Everything is opened afresh, so a run owes nothing to the one before it.
+
+use crate::measure::{self, Clocks, Counters, Spent};
+use crate::peer::kernel::{Done, KernelEnd, Meeting, Task, Work};
+use crate::peer::wire;
+use crate::place::{Addresses, pin_to_cpu};
+use crate::results::{Run, TRANSACTION_MEDIAN_NS, TRANSACTIONS};
+use crate::scenario::{Amount, Direction, PeerKind, Scenario, Workload};
+use crate::station::{self, Station};
+use crate::verify::TIMED_VERIFIED_LEN_BYTES;
+use crate::workload::request_response::{self, Asked};
+use crate::workload::stream::{self, Plan, Totals};
+use crate::{Attempt, Failure, plan};
+use multidata::TcpStream;
+use std::net::SocketAddr;
+
+/// All contents derive from this.
+const SEED: u64 = 0x6d75_6c74_6964_6174;
+
+/// What the kernel's end writes in one call.
+const KERNEL_WRITE_LEN_BYTES: usize = 256 << 10;
+
+/// The CPUs of `--pin`.
+const STACK_CPU: usize = 0;
+const KERNEL_CPU: usize = 1;
+
+/// Whether a run is timed, or the pass before it in which every byte is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Every byte is checked.
+    Verification,
+    /// The length and the first 4 MiB are checked.
+    Timed,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its figures.
+    pub run: Run,
+    /// What the device said is on.
+    pub about: String,
+}
+
+/// Runs a scenario once.
+///
+/// # Errors
+/// A sentence that begins with the scenario's name.
+pub fn run(scenario: &Scenario, pass: Pass) -> Result<Ran, Failure> {
+    let amount = match pass {
+        Pass::Verification => plan::verification_amount(scenario),
+        Pass::Timed => scenario.amount,
+    };
+    let bounds = Bounds {
+        amount,
+        verified_len_bytes: match pass {
+            Pass::Verification => u64::MAX,
+            Pass::Timed => TIMED_VERIFIED_LEN_BYTES,
+        },
+    };
+    if scenario.pin {
+        pin_to_cpu(STACK_CPU)?;
+    }
+    let ran = match scenario.peer() {
+        PeerKind::Kernel => against_kernel(scenario, bounds),
+        PeerKind::Own => against_self(scenario, bounds),
+    };
+    ran.attempt(|| scenario.name())
+}
+
+/// How much moves, and how much of it is checked.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    amount: Amount,
+    verified_len_bytes: u64,
+}
+
+/// What both ends say, and what it cost.
+struct Measured {
+    work: WorkDone,
+    spent: Spent,
+    counters: Counters,
+}
+
+enum WorkDone {
+    Streamed { ours: Totals, theirs: Totals },
+    Asked(Asked),
+}
+
+fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
+    let station = Station::over_kernel_device(scenario)?;
+    let addresses = Addresses::of(scenario);
+    let connects = scenario.workload == Workload::Stream && scenario.direction.sends();
+    let task = |meeting| Task {
+        meeting,
+        connections: scenario.connections,
+        work: match scenario.workload {
+            Workload::Stream => Work::Stream(Plan {
+                write_len_bytes: KERNEL_WRITE_LEN_BYTES,
+                ..their_plan(scenario, bounds, connects)
+            }),
+            Workload::RequestResponse { len_bytes } => {
+                Work::Ask { seed: SEED, amount: bounds.amount, len_bytes }
+            }
+        },
+        cpu: scenario.pin.then_some(KERNEL_CPU),
+    };
+    let (kernel, sockets) = if connects {
+        let listen = SocketAddr::new(addresses.far, 0);
+        let kernel = KernelEnd::start(&task(Meeting::Listen(listen)))?;
+        let sockets = station.connect(kernel.listening()?, scenario.connections);
+        (kernel, sockets)
+    } else {
+        let listener = station.listen(scenario.connections)?;
+        let at = listener.local_addr().attempt(|| "a listening socket has no address")?;
+        let kernel = KernelEnd::start(&task(Meeting::Connect(at)))?;
+        let sockets = station::accept(&listener, scenario.connections);
+        (kernel, sockets)
+    };
+    let sockets = match sockets {
+        Ok(sockets) => sockets,
+        Err(ours) => return Err(kernel.blame(ours)),
+    };
+    let clocks = Clocks::read()?;
+    let before = station.counters();
+    let ours = match work(scenario, bounds, connects, &sockets) {
+        Ok(ours) => ours,
+        Err(ours) => return Err(kernel.blame(ours)),
+    };
+    let measured = |work| -> Result<Measured, Failure> {
+        let spent = clocks.spent()?;
+        let counters = measure::counted_since(&before, &station.counters());
+        Ok(Measured { work, spent, counters })
+    };
+    let measured = measured(ours)?;
+    let measured = match (measured.work, kernel.done()?) {
+        (WorkDone::Streamed { ours, .. }, Done::Streamed(theirs)) => {
+            Measured { work: WorkDone::Streamed { ours, theirs }, ..measured }
+        }
+        (WorkDone::Asked(answered), Done::Asked(asked))
+            if answered.transactions == asked.transactions =>
+        {
+            Measured { work: WorkDone::Asked(asked), ..measured }
+        }
+        _ => return Err(Failure::new("the two ends do not agree on what they did")),
+    };
+    conclude(scenario, &measured, station.about())
+}
+
+/// This end's part of the work; what the other end did is not known yet.
+fn work(
+    scenario: &Scenario,
+    bounds: Bounds,
+    connected: bool,
+    sockets: &[TcpStream],
+) -> Result<WorkDone, Failure> {
+    match (scenario.workload, sockets) {
+        (Workload::Stream, _) => {
+            let tasks = our_plan(scenario, bounds, connected).tasks(sockets)?;
+            let ours = stream::run_all(sockets, &tasks)?;
+            Ok(WorkDone::Streamed { ours, theirs: Totals::default() })
+        }
+        (Workload::RequestResponse { len_bytes }, [socket, ..]) => {
+            socket.set_nodelay(true).attempt(|| "cannot set a socket up")?;
+            let transactions = request_response::answer(socket, len_bytes)?;
+            Ok(WorkDone::Asked(Asked { transactions, ..Asked::default() }))
+        }
+        (Workload::RequestResponse { .. }, []) => {
+            Err(Failure::new("there is no connection to answer over"))
+        }
+    }
+}
+
+fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
+    let (near, far) = Station::over_wire(scenario)?;
+    let pair = wire::meet(&near, &far, scenario.connections)?;
+    let clocks = Clocks::read()?;
+    let before = near.counters();
+    let work = match scenario.workload {
+        Workload::Stream => {
+            let near_tasks = our_plan(scenario, bounds, true).tasks(&pair.near)?;
+            let far_tasks = their_plan(scenario, bounds, true).tasks(&pair.far)?;
+            let (ours, theirs) = wire::stream(&pair, &near_tasks, &far_tasks)?;
+            WorkDone::Streamed { ours, theirs }
+        }
+        Workload::RequestResponse { len_bytes } => {
+            WorkDone::Asked(wire::ask(&pair, SEED, bounds.amount, len_bytes)?)
+        }
+    };
+    let spent = clocks.spent()?;
+    let counters = measure::counted_since(&before, &near.counters());
+    conclude(scenario, &Measured { work, spent, counters }, near.about())
+}
+
+fn our_plan(scenario: &Scenario, bounds: Bounds, connected: bool) -> Plan {
+    Plan {
+        seed: SEED,
+        connected,
+        sends: scenario.direction.sends(),
+        receives: scenario.direction.receives(),
+        amount: bounds.amount,
+        write_len_bytes: scenario.write_len_bytes,
+        zero_copy: scenario.zero_copy,
+        verified_len_bytes: bounds.verified_len_bytes,
+    }
+}
+
+fn their_plan(scenario: &Scenario, bounds: Bounds, we_connected: bool) -> Plan {
+    Plan {
+        connected: !we_connected,
+        sends: scenario.direction.receives(),
+        receives: scenario.direction.sends(),
+        ..our_plan(scenario, bounds, we_connected)
+    }
+}
+
+/// Compares what both ends say and makes the figures.
+fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran, Failure> {
+    let mut counters = measured.counters.clone();
+    let (bytes, seconds) = match &measured.work {
+        WorkDone::Streamed { ours, theirs } => {
+            agree("this stack sent", ours.sent_bytes, theirs.received_bytes)?;
+            agree("the other end sent", theirs.sent_bytes, ours.received_bytes)?;
+            (ours.sent_bytes + theirs.sent_bytes, ours.receiving_s.max(theirs.receiving_s))
+        }
+        WorkDone::Asked(asked) => {
+            counters.insert(TRANSACTIONS.to_owned(), asked.transactions);
+            counters.insert(TRANSACTION_MEDIAN_NS.to_owned(), asked.median_ns);
+            let len_bytes = match scenario.workload {
+                Workload::RequestResponse { len_bytes } => len_bytes as u64,
+                Workload::Stream => 0,
+            };
+            (2 * len_bytes * asked.transactions, asked.seconds)
+        }
+    };
+    if let Amount::Bytes(_) = scenario.amount
+        && bytes == 0
+    {
+        return Err(Failure::new("nothing arrived"));
+    }
+    let count = |name: &str| measure::counter(&measured.counters, name);
+    let sent = (count("device.transmit_packets"), count("device.transmit_batches"));
+    let received = (count("device.receive_frames"), count("device.receive_batches"));
+    let (packets, batches) = match scenario.direction {
+        Direction::Send => sent,
+        Direction::Receive => received,
+        Direction::Both => (sent.0 + received.0, sent.1 + received.1),
+    };
+    let gb = bytes as f64 / 1e9;
+    let each_gb = |seconds: f64| crate::statistics::ratio(seconds, gb).unwrap_or(0.0);
+    let run = Run {
+        bytes,
+        seconds,
+        throughput_gbps: crate::statistics::ratio(gb * 8.0, seconds).unwrap_or(0.0),
+        stack_cpu_s_per_gb: each_gb(measured.spent.process_cpu_s),
+        system_cpu_s_per_gb: each_gb(measured.spent.system_cpu_s),
+        packets,
+        batches,
+        syscalls: count("device.transmit_syscalls")
+            + count("device.receive_syscalls")
+            + count("device.wait_syscalls"),
+        verified: true,
+        counters,
+        ..Run::of(scenario)
+    };
+    Ok(Ran { run, about: about.to_owned() })
+}
+
+fn agree(who: &str, sent_bytes: u64, received_bytes: u64) -> Result<(), Failure> {
+    if sent_bytes == received_bytes {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{who} {sent_bytes} bytes, and {received_bytes} arrived")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_differs_is_a_failure() {
+        assert!(agree("this stack sent", 5, 5).is_ok());
+        let sentence = agree("this stack sent", 5, 4).unwrap_err().to_string();
+        assert_eq!(sentence, "this stack sent 5 bytes, and 4 arrived");
+    }
+}

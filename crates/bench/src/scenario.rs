@@ -1,0 +1,316 @@
+//! What a run is.
+//!
+//! A [`Scenario`] says everything that decides a run's figures, and nothing else: the device, the
+//! transmit mode, the direction, the amount. It can be checked for contradictions without touching
+//! the system ([`Scenario::check`]).
+
+use core::fmt;
+use device::TransmitMode;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What the two ends are joined by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// A TAP device: Ethernet frames to and from the kernel.
+    Tap,
+    /// A TUN device: IP packets to and from the kernel.
+    Tun,
+    /// The in-process wire: two stacks in one process.
+    Wire,
+}
+
+impl DeviceKind {
+    /// The name on command lines and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tap => "tap",
+            Self::Tun => "tun",
+            Self::Wire => "wire",
+        }
+    }
+
+    /// What stands at the other end of this device.
+    #[must_use]
+    pub const fn peer(self) -> PeerKind {
+        match self {
+            Self::Tap | Self::Tun => PeerKind::Kernel,
+            Self::Wire => PeerKind::Own,
+        }
+    }
+}
+
+/// What stands at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PeerKind {
+    /// The kernel's TCP.
+    Kernel,
+    /// A second stack of ours.
+    Own,
+}
+
+impl PeerKind {
+    /// The name on command lines and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Own => "self",
+        }
+    }
+}
+
+/// Which way the bytes flow, as seen from this stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From this stack to the other end.
+    Send,
+    /// From the other end to this stack.
+    Receive,
+    /// Both ways at once, over each connection.
+    Both,
+}
+
+impl Direction {
+    /// The name on command lines and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Both => "both",
+        }
+    }
+
+    /// Whether this stack sends bulk data.
+    #[must_use]
+    pub const fn sends(self) -> bool {
+        matches!(self, Self::Send | Self::Both)
+    }
+
+    /// Whether this stack receives bulk data.
+    #[must_use]
+    pub const fn receives(self) -> bool {
+        matches!(self, Self::Receive | Self::Both)
+    }
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Amount {
+    /// After this many bytes in each direction, divided among the connections.
+    Bytes(u64),
+    /// After this time of sending.
+    Time(Duration),
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => {
+                write!(formatter, "{} bytes each way", crate::sizes::format_size(*bytes))
+            }
+            Self::Time(time) => write!(formatter, "{} s", time.as_secs_f64()),
+        }
+    }
+}
+
+/// What travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// A byte stream, as fast as it goes.
+    Stream,
+    /// This many bytes to this stack, and the same bytes back, one transaction after the other.
+    RequestResponse {
+        /// Length of a request and of its response.
+        len_bytes: usize,
+    },
+}
+
+/// One kind of run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// What travels.
+    pub workload: Workload,
+    /// What joins the two ends.
+    pub device: DeviceKind,
+    /// The device completes checksums and takes and gives super-frames.
+    pub offload: bool,
+    /// The kernel polls the TAP in a thread of its own and coalesces our frames.
+    pub napi: bool,
+    /// Which way the bytes flow.
+    pub direction: Direction,
+    /// How batches reach the device; `Single` also receives frame by frame.
+    pub mode: TransmitMode,
+    /// Connections at the same time.
+    pub connections: usize,
+    /// Longest IP packet of the device.
+    pub mtu_bytes: usize,
+    /// When the run ends.
+    pub amount: Amount,
+    /// How much the application writes in one call.
+    pub write_len_bytes: usize,
+    /// Write with `write_bytes`, which sends the caller's memory without a copy.
+    pub zero_copy: bool,
+    /// Send buffer of this stack's sockets, or the default.
+    pub send_buffer_bytes: Option<usize>,
+    /// Receive buffer of this stack's sockets, or the default.
+    pub receive_buffer_bytes: Option<usize>,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// Keep this stack on the first CPU and the kernel's end on the second.
+    pub pin: bool,
+}
+
+/// The least IP packet that the ends can use, RFC 791 and RFC 8200.
+const MTU_MIN_IPV4: usize = 576;
+const MTU_MIN_IPV6: usize = 1_280;
+/// The kernel's bound for TAP devices.
+const MTU_MAX: usize = 65_521;
+/// Ports and threads are given out per connection; more than this is a workload of another kind.
+const CONNECTIONS_MAX: usize = 1_000;
+
+impl Scenario {
+    /// A stream over this device, with the defaults of the command.
+    #[must_use]
+    pub fn stream(device: DeviceKind, direction: Direction, mode: TransmitMode) -> Self {
+        Self {
+            workload: Workload::Stream,
+            device,
+            offload: mode == TransmitMode::Lso,
+            napi: false,
+            direction,
+            mode,
+            connections: 1,
+            mtu_bytes: 1_500,
+            amount: Amount::Time(Duration::from_secs(1)),
+            write_len_bytes: 64 << 10,
+            zero_copy: false,
+            send_buffer_bytes: None,
+            receive_buffer_bytes: None,
+            ipv6: false,
+            pin: false,
+        }
+    }
+
+    /// What stands at the other end.
+    #[must_use]
+    pub const fn peer(&self) -> PeerKind {
+        self.device.peer()
+    }
+
+    /// A name that tells this scenario from the others of a job: what joins the ends, the way
+    /// and the mode.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut words = vec![self.device.name()];
+        if self.ipv6 {
+            words.push("ipv6");
+        }
+        if self.napi {
+            words.push("napi");
+        }
+        if self.offload {
+            words.push("offload");
+        }
+        match self.workload {
+            Workload::Stream => words.push(self.direction.name()),
+            Workload::RequestResponse { .. } => words.push("request-response"),
+        }
+        if self.zero_copy {
+            words.push("zero-copy");
+        }
+        words.push(self.mode.name());
+        words.join(" ")
+    }
+
+    /// Looks for contradictions.
+    ///
+    /// # Errors
+    /// A sentence that names the options that cannot stand together.
+    pub fn check(&self) -> Result<(), String> {
+        if self.mode == TransmitMode::Lso && !self.offload {
+            return Err(
+                "--mode lso needs --offload on: without it the device takes no super-frame"
+                    .to_owned(),
+            );
+        }
+        if self.device == DeviceKind::Wire && self.napi {
+            return Err(
+                "--napi on is for TAP and TUN devices: the wire has no kernel in it".to_owned()
+            );
+        }
+        let mtu_min = if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
+        if !(mtu_min..=MTU_MAX).contains(&self.mtu_bytes) {
+            return Err(format!(
+                "--mtu {} is out of range: give {mtu_min} to {MTU_MAX}",
+                self.mtu_bytes
+            ));
+        }
+        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
+            return Err(format!(
+                "--connections {} is out of range: give 1 to {CONNECTIONS_MAX}",
+                self.connections
+            ));
+        }
+        if let Amount::Bytes(bytes) = self.amount
+            && bytes < self.connections as u64
+        {
+            return Err(format!(
+                "--bytes {bytes} is less than one byte for each of {} connections",
+                self.connections
+            ));
+        }
+        Ok(())
+    }
+
+    /// The share of connection `index` in [`Amount::Bytes`]; the first ones take the remainder.
+    #[must_use]
+    pub fn share_bytes(bytes: u64, connections: usize, index: usize) -> u64 {
+        let connections = connections.max(1) as u64;
+        bytes / connections + u64::from((index as u64) < bytes % connections)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contradictions_are_named() {
+        let sound = Scenario::stream(DeviceKind::Tap, Direction::Send, TransmitMode::Multidata);
+        assert_eq!(sound.check(), Ok(()));
+        let broken = [
+            (Scenario { mode: TransmitMode::Lso, offload: false, ..sound.clone() }, "--offload"),
+            (Scenario { device: DeviceKind::Wire, napi: true, ..sound.clone() }, "--napi"),
+            (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
+            (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
+            (Scenario { connections: 0, ..sound.clone() }, "--connections"),
+            (Scenario { connections: 9, amount: Amount::Bytes(8), ..sound.clone() }, "--bytes"),
+        ];
+        for (scenario, option) in broken {
+            let sentence = scenario.check().unwrap_err();
+            assert!(sentence.contains(option), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn shares_add_up() {
+        for (bytes, connections) in [(10, 3), (9, 3), (1, 1), (1_000_003, 7)] {
+            let sum: u64 = (0..connections)
+                .map(|index| Scenario::share_bytes(bytes, connections, index))
+                .sum();
+            assert_eq!(sum, bytes);
+        }
+    }
+
+    #[test]
+    fn names_tell_scenarios_apart() {
+        let plan = crate::plan::default_job(Duration::from_secs(1));
+        let mut names: Vec<String> = plan.iter().map(Scenario::name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), plan.len());
+    }
+}

@@ -1,0 +1,251 @@
+//! This stack over one device: what a run opens before it starts its clocks.
+
+use crate::measure::Counters;
+use crate::place::Addresses;
+use crate::scenario::{DeviceKind, Scenario};
+use crate::socket::{Socket, retry_interrupted};
+use crate::{Attempt, Failure};
+use batch::{BlockPool, Multidata, ReceiveBatch};
+use bytes::Bytes;
+use device::{
+    Capabilities, Device, DeviceCounters, DeviceError, HardwareAddress, Medium, Queue, Received,
+    Room, TransmitMode, Transmitted, Waiter, WireConfig, WireEnd, WireQueue, wire,
+};
+use ip::Cidr;
+use linux::{Napi, TapConfig, TapDevice, TapKind};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A stack with one interface.
+#[derive(Debug)]
+pub struct Station {
+    stack: Stack,
+    address: IpAddr,
+    about: String,
+    /// Held open: the TAP lives as long as its descriptor.
+    _device: Option<TapDevice>,
+}
+
+impl Station {
+    /// This stack at one end of a TAP or TUN device, the kernel at the other.
+    ///
+    /// # Errors
+    /// A sentence: the device cannot be had, or not as the scenario wants it.
+    pub fn over_kernel_device(scenario: &Scenario) -> Result<Self, Failure> {
+        let kind = match scenario.device {
+            DeviceKind::Tun => TapKind::Tun,
+            DeviceKind::Tap | DeviceKind::Wire => TapKind::Tap,
+        };
+        let refused = || format!("cannot open a {} device", scenario.device.name().to_uppercase());
+        let mut device = TapDevice::open(&TapConfig {
+            kind,
+            offload: scenario.offload,
+            napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
+            mtu_bytes: Some(scenario.mtu_bytes),
+            ..TapConfig::default()
+        })
+        .attempt(refused)?;
+        let addresses = Addresses::of(scenario);
+        device
+            .interface()
+            .and_then(|interface| {
+                interface.add_address(addresses.far, addresses.prefix_len)?;
+                interface.set_up()
+            })
+            .attempt(|| "cannot configure the kernel's side of the device")?;
+        let about = device.negotiated();
+        // Where the device does less than the scenario is about, its figures would be those of
+        // another scenario.
+        if !device.refused().is_empty() {
+            return Err(Failure::new(format!("this kernel does not do all of it: {about}")));
+        }
+        let queue = device.queue(0).attempt(refused)?;
+        let stack = build(scenario, queue, addresses.near, addresses.prefix_len)?;
+        Ok(Self { stack, address: addresses.near, about, _device: Some(device) })
+    }
+
+    /// Two stacks, one at each end of a wire: this one and the other one.
+    ///
+    /// # Errors
+    /// A sentence, where a stack cannot be built.
+    pub fn over_wire(scenario: &Scenario) -> Result<(Self, Self), Failure> {
+        let addresses = Addresses::of(scenario);
+        let (near, far) = wire_queues(scenario);
+        let about = "wire: in this process, loss-free, bounded".to_owned();
+        let station = |stack, address| Self { stack, address, about: about.clone(), _device: None };
+        let near = build(scenario, near, addresses.near, addresses.prefix_len)?;
+        let far = build(scenario, far, addresses.far, addresses.prefix_len)?;
+        Ok((station(near, addresses.near), station(far, addresses.far)))
+    }
+
+    /// What the device said is on.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// Everything the stack counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters::new();
+        self.stack.counters().for_each(&mut |name, value| {
+            counters.insert(name.to_owned(), value);
+        });
+        counters
+    }
+
+    /// Listens on a port of the stack's choice for as many connections at once.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn listen(&self, connections: usize) -> Result<TcpListener, Failure> {
+        TcpListener::bind_with_backlog(&self.stack, (self.address, 0), connections)
+            .attempt(|| format!("cannot listen on {}", self.address))
+    }
+
+    /// Connects as often as wanted.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn connect(&self, to: SocketAddr, connections: usize) -> Result<Vec<TcpStream>, Failure> {
+        (0..connections)
+            .map(|_| {
+                let socket = TcpStream::connect_timeout(&self.stack, &to, CONNECT_TIMEOUT)
+                    .attempt(|| format!("cannot connect to {to}"))?;
+                prepared(socket)
+            })
+            .collect()
+    }
+}
+
+/// Accepts so many connections.
+///
+/// # Errors
+/// A sentence.
+pub fn accept(listener: &TcpListener, connections: usize) -> Result<Vec<TcpStream>, Failure> {
+    (0..connections)
+        .map(|_| prepared(listener.accept().attempt(|| "cannot accept a connection")?.0))
+        .collect()
+}
+
+/// A connection on which nothing moves for long is stuck, and the run fails instead of hanging.
+fn prepared(socket: TcpStream) -> Result<TcpStream, Failure> {
+    let stuck = Some(crate::peer::kernel::STUCK);
+    socket
+        .set_read_timeout(stuck)
+        .and_then(|()| socket.set_write_timeout(stuck))
+        .attempt(|| "cannot set a socket up")?;
+    Ok(socket)
+}
+
+/// The two ends of a wire as the scenario wants it.
+fn wire_queues(scenario: &Scenario) -> (WireQueue, WireQueue) {
+    let end = |last| {
+        let medium = Medium::Ethernet(HardwareAddress([0x02, 0, 0, 0, 0, last]));
+        if scenario.offload { WireEnd::offloading(medium) } else { WireEnd::plain(medium) }
+    };
+    wire(WireConfig { mtu_bytes: scenario.mtu_bytes, ..WireConfig::new(end(2), end(1)) })
+}
+
+fn build(
+    scenario: &Scenario,
+    queue: impl Queue + 'static,
+    address: IpAddr,
+    prefix_len: u8,
+) -> Result<Stack, Failure> {
+    let mut tcp = tcp::Config::default();
+    if let Some(bytes) = scenario.send_buffer_bytes {
+        tcp.send_buffer_bytes = bytes;
+    }
+    if let Some(bytes) = scenario.receive_buffer_bytes {
+        tcp.receive_buffer_bytes = bytes;
+    }
+    let cidr = Cidr::new(address, prefix_len)
+        .ok_or_else(|| Failure::new("the run's addresses have no such prefix"))?;
+    let config = InterfaceConfig::new(cidr).mode(scenario.mode);
+    let queue: Box<dyn Queue> = match scenario.mode {
+        TransmitMode::Single => Box::new(FrameByFrame { queue }),
+        TransmitMode::Multidata | TransmitMode::Lso => Box::new(queue),
+    };
+    Stack::builder()
+        .tcp(tcp)
+        .boxed_interface(queue, config)
+        .build()
+        .attempt(|| "cannot start the stack")
+}
+
+/// A queue that hands up one frame at a time, as a stack without receive batches would take them.
+struct FrameByFrame<Q> {
+    queue: Q,
+}
+
+impl<Q: Queue> Queue for FrameByFrame<Q> {
+    fn capabilities(&self) -> Capabilities {
+        self.queue.capabilities()
+    }
+
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
+        self.queue.set_mode(mode)
+    }
+
+    fn room(&self) -> Room {
+        self.queue.room()
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        self.queue.transmit(batch)
+    }
+
+    fn receive(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> Received {
+        self.queue.receive(pool, batch, frames_max.min(1))
+    }
+
+    fn reclaim(&mut self) {
+        self.queue.reclaim();
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        self.queue.waiter()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        self.queue.counters()
+    }
+}
+
+impl Socket for TcpStream {
+    fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        retry_interrupted(|| (&*self).read(bytes))
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        (&*self).write_all(bytes)
+    }
+
+    fn send_shared(&self, bytes: Bytes) -> io::Result<()> {
+        self.write_bytes(bytes)
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+
+    fn local(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn remote(&self) -> io::Result<SocketAddr> {
+        self.peer_addr()
+    }
+}

@@ -1,0 +1,212 @@
+//! Results for a person: a table of medians, and sentences about what batching brought.
+
+use crate::results::{Results, Run, Summary};
+use crate::statistics::ratio;
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+/// The medians of every scenario, one row each; streams first, then transactions.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let (transactions, streams): (Vec<Summary>, Vec<Summary>) =
+        results.by_scenario().into_iter().partition(|row| row.transactions_per_s.is_some());
+    let mut text = String::new();
+    if !streams.is_empty() {
+        text += &stream_table(&streams);
+        text.push('\n');
+    }
+    if !transactions.is_empty() {
+        text += &transaction_table(&transactions);
+        text.push('\n');
+    }
+    text
+}
+
+fn stream_table(rows: &[Summary]) -> String {
+    let mut table = headed(&[
+        "scenario",
+        "Gbit/s",
+        "stack CPU\ns/GB",
+        "system CPU\ns/GB",
+        "packets",
+        "packets\n/batch",
+        "syscalls\n/packet",
+    ]);
+    for row in rows {
+        table.add_row(cells(
+            &row.first.scenario,
+            &[
+                format!("{:.2}", row.throughput_gbps),
+                format!("{:.3}", row.stack_cpu_s_per_gb),
+                format!("{:.3}", row.system_cpu_s_per_gb),
+                grouped(row.packets),
+                format!("{:.1}", row.packets_per_batch),
+                format!("{:.2}", row.syscalls_per_packet),
+            ],
+        ));
+    }
+    table.to_string()
+}
+
+fn transaction_table(rows: &[Summary]) -> String {
+    let mut table = headed(&[
+        "scenario",
+        "transactions\n/s",
+        "median\nus",
+        "stack CPU\nus each",
+        "system CPU\nus each",
+    ]);
+    for row in rows {
+        // Bytes of both directions, so that seconds for each GB become seconds for each transaction.
+        let gb_each = row
+            .transactions_per_s
+            .map_or(0.0, |per_s| ratio(row.throughput_gbps / 8.0, per_s).unwrap_or(0.0));
+        table.add_row(cells(
+            &row.first.scenario,
+            &[
+                grouped(row.transactions_per_s.unwrap_or(0.0)),
+                row.transaction_us.map_or_else(String::new, |us| format!("{us:.1}")),
+                format!("{:.1}", row.stack_cpu_s_per_gb * gb_each * 1e6),
+                format!("{:.1}", row.system_cpu_s_per_gb * gb_each * 1e6),
+            ],
+        ));
+    }
+    table.to_string()
+}
+
+fn headed(names: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_header(names.iter().map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
+    table
+}
+
+fn cells(name: &str, figures: &[String]) -> Vec<Cell> {
+    let figures =
+        figures.iter().map(|figure| Cell::new(figure).set_alignment(CellAlignment::Right));
+    std::iter::once(Cell::new(name)).chain(figures).collect()
+}
+
+/// A whole number with its thousands set apart.
+fn grouped(number: f64) -> String {
+    let digits = format!("{:.0}", number.max(0.0));
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What batching brought, in plain sentences, one for each pair of scenarios that differ in
+/// nothing but the mode. Empty where there is no such pair.
+#[must_use]
+pub fn findings(results: &Results) -> Vec<String> {
+    let rows = results.by_scenario();
+    let mut sentences = Vec::new();
+    for single in rows.iter().filter(|row| row.first.mode == "single") {
+        for other in rows.iter().filter(|row| differs_in_mode(&single.first, &row.first)) {
+            sentences.extend(compare(single, other));
+        }
+    }
+    sentences
+}
+
+/// Whether `other` is the same scenario in another mode; `lso` implies offload, so offload may
+/// differ there.
+fn differs_in_mode(single: &Run, other: &Run) -> bool {
+    let same_place = (&single.device, single.napi, &single.peer, &single.direction)
+        == (&other.device, other.napi, &other.peer, &other.direction)
+        && (single.connections, single.mtu) == (other.connections, other.mtu)
+        && single.counters.contains_key(crate::results::TRANSACTIONS)
+            == other.counters.contains_key(crate::results::TRANSACTIONS);
+    match other.mode.as_str() {
+        "multidata" => same_place && single.offload == other.offload,
+        "lso" => same_place,
+        _ => false,
+    }
+}
+
+fn compare(single: &Summary, other: &Summary) -> Option<String> {
+    let place = place(&other.first);
+    if let (Some(one), Some(many)) = (single.transactions_per_s, other.transactions_per_s) {
+        return Some(format!(
+            "{place}, {} mode answered {} transactions a second where single answered {} ({:.2} \
+             times): one small packet at a time leaves nothing to batch.",
+            other.first.mode,
+            grouped(many),
+            grouped(one),
+            ratio(many, one)?,
+        ));
+    }
+    let speed = ratio(other.throughput_gbps, single.throughput_gbps)?;
+    let cost = ratio(other.stack_cpu_s_per_gb, single.stack_cpu_s_per_gb)?;
+    let what = match other.first.mode.as_str() {
+        "lso" => "super-frames".to_owned(),
+        _ => format!("batches of {:.1} packets", other.packets_per_batch),
+    };
+    Some(format!(
+        "{place}, {what} moved {:.2} Gbit/s where one packet at a time moved {:.2} ({speed:.2} \
+         times), for {cost:.2} of the stack's CPU time per byte.",
+        other.throughput_gbps, single.throughput_gbps,
+    ))
+}
+
+fn place(run: &Run) -> String {
+    let verb = match run.direction.as_str() {
+        "send" => "Sending",
+        "receive" => "Receiving",
+        _ => "Both ways at once",
+    };
+    let device = match (run.device.as_str(), run.napi, run.offload) {
+        ("wire", _, _) => "over the in-process wire".to_owned(),
+        (name, true, true) => {
+            format!("over a {} with offload and threaded NAPI", name.to_uppercase())
+        }
+        (name, true, false) => format!("over a {} with threaded NAPI", name.to_uppercase()),
+        (name, false, true) => format!("over a {} with offload", name.to_uppercase()),
+        (name, false, false) => format!("over a plain {}", name.to_uppercase()),
+    };
+    format!("{verb} {device}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::{results, run};
+    use device::TransmitMode;
+
+    #[test]
+    fn the_table_shows_the_medians() {
+        let runs = [7.0, 9.0, 8.0].map(|gbps| run(TransmitMode::Multidata, gbps));
+        let text = render(&results(runs.to_vec()));
+        assert!(text.contains("tap send multidata"), "{text}");
+        assert!(text.contains("8.00"), "{text}");
+        assert!(text.contains("40.0"), "packets per batch: {text}");
+        assert!(text.contains("1.10"), "system calls per packet: {text}");
+    }
+
+    #[test]
+    fn the_sentence_tells_the_ratio() {
+        let runs = vec![run(TransmitMode::Single, 8.0), run(TransmitMode::Multidata, 12.0)];
+        let sentences = findings(&results(runs));
+        assert_eq!(sentences.len(), 1);
+        assert!(sentences[0].contains("1.50 times"), "{}", sentences[0]);
+        assert!(sentences[0].contains("batches of 40.0 packets"), "{}", sentences[0]);
+        assert!(sentences[0].contains("0.67 of the stack's CPU"), "{}", sentences[0]);
+    }
+
+    #[test]
+    fn nothing_is_said_where_there_is_nothing_to_compare() {
+        assert!(findings(&results(vec![run(TransmitMode::Multidata, 12.0)])).is_empty());
+        assert!(findings(&results(Vec::new())).is_empty());
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(grouped(0.0), "0");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(1_234_567.0), "1,234,567");
+    }
+}

@@ -1,0 +1,177 @@
+//! A file that appears whole or not at all.
+//!
+//! What is written goes to a temporary file beside the wanted one; [`WholeFile::finish`] makes it
+//! durable and moves it into place in one step, and anything else - an error, a drop - removes
+//! it. A name that stands for something other than a regular file (a device, a pipe) cannot be
+//! replaced by a rename and is written to directly.
+
+use crate::{Attempt, Failure};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::{Builder, NamedTempFile};
+
+/// A file under construction.
+#[derive(Debug)]
+pub struct WholeFile {
+    wanted: PathBuf,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Beside(NamedTempFile),
+    Direct(File),
+}
+
+impl WholeFile {
+    /// Begins the file that shall be called `wanted`.
+    ///
+    /// # Errors
+    /// A sentence, where no file of that name can be made.
+    pub fn begin(wanted: &Path) -> Result<Self, Failure> {
+        let refused = || format!("cannot write {}", wanted.display());
+        // A link keeps pointing where it points: what it names is replaced.
+        let wanted = match wanted.canonicalize() {
+            Ok(resolved) => resolved,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => wanted.to_owned(),
+            Err(error) => return Err(error).attempt(refused),
+        };
+        let present = std::fs::metadata(&wanted).ok().map(|metadata| metadata.file_type());
+        let content = match present {
+            Some(kind) if kind.is_dir() => {
+                return Err("it is a directory").attempt(refused);
+            }
+            Some(kind) if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() => {
+                Content::Direct(OpenOptions::new().write(true).open(&wanted).attempt(refused)?)
+            }
+            Some(kind) if !kind.is_file() => {
+                return Err("it is neither a file nor a device").attempt(refused);
+            }
+            _ => Content::Beside(beside(&wanted).attempt(refused)?),
+        };
+        Ok(Self { wanted, content })
+    }
+
+    /// The temporary file, which whoever ends the process by force must remove.
+    #[must_use]
+    pub fn temporary_path(&self) -> Option<&Path> {
+        match &self.content {
+            Content::Beside(file) => Some(file.path()),
+            Content::Direct(_) => None,
+        }
+    }
+
+    /// Makes the file durable and gives it its name.
+    ///
+    /// # Errors
+    /// A sentence; nothing of the file is left then.
+    pub fn finish(self) -> Result<(), Failure> {
+        let wanted = self.wanted;
+        let refused = || format!("cannot write {}", wanted.display());
+        match self.content {
+            Content::Beside(mut file) => {
+                file.flush().attempt(refused)?;
+                file.as_file().sync_all().attempt(refused)?;
+                file.persist(&wanted).map(drop).map_err(|failed| failed.error).attempt(refused)
+            }
+            Content::Direct(mut file) => file.flush().attempt(refused),
+        }
+    }
+}
+
+/// Writes `content` to the file called `wanted`, whole or not at all.
+///
+/// # Errors
+/// A sentence; nothing of the file is left then.
+pub fn write_whole(wanted: &Path, content: &[u8]) -> Result<(), Failure> {
+    let mut file = WholeFile::begin(wanted)?;
+    file.write_all(content).attempt(|| format!("cannot write {}", wanted.display()))?;
+    file.finish()
+}
+
+/// An empty temporary file in the directory of `wanted`, with the permissions that a plain new
+/// file would have.
+fn beside(wanted: &Path) -> io::Result<NamedTempFile> {
+    let name = wanted.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let directory = match wanted.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    Builder::new()
+        .prefix(&prefix)
+        .suffix(".partial")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory)
+        // The temporary file's name is of no interest to whoever asked for another one.
+        .map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.content {
+            Content::Beside(file) => file.write(bytes),
+            Content::Direct(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.content {
+            Content::Beside(file) => file.flush(),
+            Content::Direct(file) => file.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_finished_file_replaces_the_old_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let wanted = directory.path().join("results.json");
+        write_whole(&wanted, b"old").unwrap();
+        write_whole(&wanted, b"new").unwrap();
+        assert_eq!(std::fs::read(&wanted).unwrap(), b"new");
+        assert_eq!(names(directory.path()), ["results.json"]);
+    }
+
+    #[test]
+    fn an_abandoned_file_leaves_the_old_one_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let wanted = directory.path().join("received");
+        write_whole(&wanted, b"old").unwrap();
+        let mut file = WholeFile::begin(&wanted).unwrap();
+        file.write_all(b"half").unwrap();
+        drop(file);
+        assert_eq!(std::fs::read(&wanted).unwrap(), b"old");
+        assert_eq!(names(directory.path()), ["received"]);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("no/such/place.json");
+        let sentence = write_whole(&missing, b"x").unwrap_err().to_string();
+        assert!(sentence.contains("place.json: No such file or directory"), "{sentence}");
+        let sentence = write_whole(directory.path(), b"x").unwrap_err().to_string();
+        assert!(sentence.ends_with("it is a directory"), "{sentence}");
+    }
+
+    #[test]
+    fn a_full_device_is_reported_and_stays_a_device() {
+        let sentence = write_whole(Path::new("/dev/full"), b"x").unwrap_err().to_string();
+        assert_eq!(sentence, "cannot write /dev/full: No space left on device");
+        let kind = std::fs::metadata("/dev/full").unwrap().file_type();
+        assert!(kind.is_char_device());
+    }
+}

@@ -1,0 +1,7 @@
+//! What the two ends do with their connections.
+//!
+//! Both ends run the same code, over whichever [`crate::socket::Socket`] they have: this stack's,
+//! or the kernel's in another process.
+
+pub mod request_response;
+pub mod stream;

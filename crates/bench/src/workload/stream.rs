@@ -1,0 +1,315 @@
+//! Bulk transfer: a byte stream as fast as it goes.
+//!
+//! The sending end writes the contents its place in the stream demands ([`Pattern`]) as long as
+//! they are to be verified, then the last block over and over, which stays in the cache: what is
+//! timed is the stack, not the making of data. It ends the stream, and the receiving end's answer
+//! to that - the end of its own stream - says that everything arrived.
+//!
+//! The receiving end checks what is to be verified, counts the rest, and holds the clock: from the
+//! first byte to the end of the stream.
+
+use crate::scenario::{Amount, Scenario};
+use crate::socket::Socket;
+use crate::verify::{Flow, Pattern};
+use crate::{Attempt, Failure};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// How much the application asks for in one read.
+pub const READ_LEN_BYTES: usize = 256 << 10;
+
+/// What one end of all connections is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// From which all contents derive.
+    pub seed: u64,
+    /// This end made the connections, the other one accepted them.
+    pub connected: bool,
+    /// This end sends.
+    pub sends: bool,
+    /// This end receives.
+    pub receives: bool,
+    /// When sending ends; bytes are divided among the connections.
+    pub amount: Amount,
+    /// How much to write in one call; at least 1.
+    pub write_len_bytes: usize,
+    /// Lend the memory to the socket instead of having it copied.
+    pub zero_copy: bool,
+    /// How much of each stream is checked.
+    pub verified_len_bytes: u64,
+}
+
+impl Plan {
+    /// What is to be done over each of these connections.
+    ///
+    /// # Errors
+    /// A sentence, where a socket does not tell its addresses.
+    pub fn tasks(&self, sockets: &[impl Socket]) -> Result<Vec<Task>, Failure> {
+        let (out, back) = match self.connected {
+            true => (Flow::FromConnector, Flow::ToConnector),
+            false => (Flow::ToConnector, Flow::FromConnector),
+        };
+        let task = |(index, socket)| -> Result<Task, Failure> {
+            let port = connector_port(socket, self.connected)?;
+            let amount = match self.amount {
+                Amount::Bytes(bytes) => {
+                    Amount::Bytes(Scenario::share_bytes(bytes, sockets.len(), index))
+                }
+                time @ Amount::Time(_) => time,
+            };
+            Ok(Task {
+                send: self.sends.then(|| Sending {
+                    pattern: Pattern::new(self.seed, port, out),
+                    amount,
+                    write_len_bytes: self.write_len_bytes,
+                    zero_copy: self.zero_copy,
+                    verified_len_bytes: self.verified_len_bytes,
+                }),
+                receive: self.receives.then(|| Receiving {
+                    pattern: Pattern::new(self.seed, port, back),
+                    verified_len_bytes: self.verified_len_bytes,
+                }),
+            })
+        };
+        sockets.iter().enumerate().map(task).collect()
+    }
+}
+
+/// The port of the end that connected, which both ends know.
+///
+/// # Errors
+/// A sentence, where the socket does not tell.
+pub fn connector_port(socket: &impl Socket, connected: bool) -> Result<u16, Failure> {
+    let address = if connected { socket.local() } else { socket.remote() };
+    Ok(address.attempt(|| "a connected socket has no address")?.port())
+}
+
+/// What one end of one connection is to do. One of the two at least.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// What to send.
+    pub send: Option<Sending>,
+    /// What to expect.
+    pub receive: Option<Receiving>,
+}
+
+/// What to send.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    /// The contents.
+    pub pattern: Pattern,
+    /// When to end.
+    pub amount: Amount,
+    /// How much to write in one call; at least 1.
+    pub write_len_bytes: usize,
+    /// Lend the memory to the socket instead of having it copied.
+    pub zero_copy: bool,
+    /// How much of the contents is the pattern's; the rest repeats its last block.
+    pub verified_len_bytes: u64,
+}
+
+/// What to expect.
+#[derive(Clone, Debug)]
+pub struct Receiving {
+    /// The contents.
+    pub pattern: Pattern,
+    /// How much of them to check.
+    pub verified_len_bytes: u64,
+}
+
+/// What one end of one connection did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Bytes written.
+    pub sent_bytes: u64,
+    /// Bytes read.
+    pub received_bytes: u64,
+    /// When the first byte and the end of the stream arrived.
+    pub received_between: Option<(Instant, Instant)>,
+}
+
+/// What all connections of one end did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Bytes written.
+    pub sent_bytes: u64,
+    /// Bytes read.
+    pub received_bytes: u64,
+    /// From the first byte of any connection to the last end of a stream.
+    pub receiving_s: f64,
+}
+
+impl Totals {
+    /// Sums up the connections of one end.
+    #[must_use]
+    pub fn of(outcomes: &[Outcome]) -> Self {
+        let first = outcomes.iter().filter_map(|outcome| Some(outcome.received_between?.0)).min();
+        let last = outcomes.iter().filter_map(|outcome| Some(outcome.received_between?.1)).max();
+        Self {
+            sent_bytes: outcomes.iter().map(|outcome| outcome.sent_bytes).sum(),
+            received_bytes: outcomes.iter().map(|outcome| outcome.received_bytes).sum(),
+            receiving_s: first
+                .zip(last)
+                .map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64()),
+        }
+    }
+}
+
+/// Does the task over each of these connections, in a thread each, or in this thread where there
+/// is only one thing to do.
+///
+/// # Errors
+/// The first failure, as a sentence.
+pub fn run_all<S: Socket>(sockets: &[S], tasks: &[Task]) -> Result<Totals, Failure> {
+    let outcomes: Result<Vec<Outcome>, Failure> = match (sockets, tasks) {
+        ([socket], [task]) => run(socket, task).map(|outcome| vec![outcome]),
+        _ => std::thread::scope(|scope| {
+            let threads: Vec<_> = sockets
+                .iter()
+                .zip(tasks)
+                .map(|(socket, task)| scope.spawn(move || run(socket, task)))
+                .collect();
+            threads.into_iter().map(joined).collect()
+        }),
+    };
+    outcomes.map(|outcomes| Totals::of(&outcomes))
+}
+
+fn joined(
+    thread: std::thread::ScopedJoinHandle<'_, Result<Outcome, Failure>>,
+) -> Result<Outcome, Failure> {
+    thread.join().unwrap_or_else(|_| Err(Failure::new("a thread of the workload panicked")))
+}
+
+/// Does the task over one connection and leaves it ended in both directions.
+///
+/// # Errors
+/// A sentence: the connection failed, or a byte is not the one that was sent.
+pub fn run(socket: &impl Socket, task: &Task) -> Result<Outcome, Failure> {
+    match (&task.send, &task.receive) {
+        (Some(sending), Some(receiving)) => std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| receive(socket, receiving));
+            let sent_bytes = send(socket, sending).and_then(|sent| finish(socket).map(|()| sent));
+            let received = joined(receiver);
+            Ok(Outcome { sent_bytes: sent_bytes?, ..received? })
+        }),
+        (Some(sending), None) => {
+            let sent_bytes = send(socket, sending)?;
+            finish(socket)?;
+            wait_for_end(socket)?;
+            Ok(Outcome { sent_bytes, ..Outcome::default() })
+        }
+        (None, Some(receiving)) => {
+            let outcome = receive(socket, receiving)?;
+            finish(socket)?;
+            Ok(outcome)
+        }
+        (None, None) => Ok(Outcome::default()),
+    }
+}
+
+fn finish(socket: &impl Socket) -> Result<(), Failure> {
+    socket.finish().attempt(|| "cannot end the stream")
+}
+
+fn wait_for_end(socket: &impl Socket) -> Result<(), Failure> {
+    let mut byte = [0];
+    match socket.receive(&mut byte).attempt(|| "the other end did not confirm the stream's end")? {
+        0 => Ok(()),
+        _ => {
+            Err(Failure::new("the other end sent data where it should only have ended the stream"))
+        }
+    }
+}
+
+fn send(socket: &impl Socket, sending: &Sending) -> Result<u64, Failure> {
+    let (bytes_max, time) = match sending.amount {
+        Amount::Bytes(bytes) => (bytes, Duration::MAX),
+        Amount::Time(time) => (u64::MAX, time),
+    };
+    let started = Instant::now();
+    let mut block = Block::new(sending);
+    let mut sent_bytes = 0;
+    while sent_bytes < bytes_max && started.elapsed() < time {
+        let len = usize::try_from(bytes_max - sent_bytes)
+            .map_or(sending.write_len_bytes, |left| left.min(sending.write_len_bytes));
+        let pattern_at = (sent_bytes < sending.verified_len_bytes).then_some(sent_bytes);
+        block
+            .send(socket, pattern_at, len)
+            .attempt(|| format!("sending failed after {sent_bytes} bytes"))?;
+        sent_bytes += len as u64;
+    }
+    Ok(sent_bytes)
+}
+
+/// The application's memory: one block that is written over and over, or, where it is lent,
+/// a new one each time the contents change.
+struct Block {
+    pattern: Pattern,
+    copied: Vec<u8>,
+    lent: Option<Bytes>,
+}
+
+impl Block {
+    fn new(sending: &Sending) -> Self {
+        Self {
+            pattern: sending.pattern,
+            copied: vec![0; sending.write_len_bytes],
+            lent: sending.zero_copy.then(|| Bytes::from(vec![0; sending.write_len_bytes])),
+        }
+    }
+
+    /// Sends `len` bytes: those that stand at `pattern_at`, or the block as it is.
+    fn send(
+        &mut self,
+        socket: &impl Socket,
+        pattern_at: Option<u64>,
+        len: usize,
+    ) -> std::io::Result<()> {
+        let Some(lent) = &mut self.lent else {
+            if let Some(offset) = pattern_at {
+                self.pattern.fill(offset, &mut self.copied[..len]);
+            }
+            return socket.send(&self.copied[..len]);
+        };
+        if let Some(offset) = pattern_at {
+            let mut fresh = vec![0; self.copied.len()];
+            self.pattern.fill(offset, &mut fresh[..len]);
+            *lent = Bytes::from(fresh);
+        }
+        socket.send_shared(lent.slice(..len))
+    }
+}
+
+fn receive(socket: &impl Socket, receiving: &Receiving) -> Result<Outcome, Failure> {
+    let mut buffer = vec![0; READ_LEN_BYTES];
+    let mut received_bytes = 0_u64;
+    let mut first = None;
+    loop {
+        let len = socket
+            .receive(&mut buffer)
+            .attempt(|| format!("receiving failed after {received_bytes} bytes"))?;
+        if len == 0 {
+            break;
+        }
+        first.get_or_insert_with(Instant::now);
+        if received_bytes < receiving.verified_len_bytes {
+            let left = receiving.verified_len_bytes - received_bytes;
+            let checked = usize::try_from(left).map_or(len, |left| left.min(len));
+            receiving
+                .pattern
+                .check(received_bytes, &buffer[..checked])
+                .attempt(|| "the data that arrived is not the data that was sent")?;
+        }
+        received_bytes += len as u64;
+    }
+    Ok(Outcome {
+        received_bytes,
+        received_between: first.map(|first| (first, Instant::now())),
+        ..Outcome::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

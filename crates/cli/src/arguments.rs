@@ -1,0 +1,409 @@
+//! What the command line says.
+//!
+//! Everything is parsed here, once, into values the rest of the program can use without looking
+//! again; contradictions between options are found here too and end the program with exit code 2.
+
+use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
+use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use device::TransmitMode;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const SIZES: &str = "Sizes are bytes, or a number with K, M, G or T, which are powers of 1024.";
+
+/// A userspace TCP/IP stack whose unit of work is a batch of packets.
+#[derive(Debug, Parser)]
+#[command(name = "multidata", version, about, after_help = SIZES, disable_help_subcommand = true)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Measure this stack; without arguments: against the kernel's TCP, one packet at a time and in
+    /// batches, both directions, every byte verified
+    #[command(after_help = SIZES)]
+    Bench(BenchArguments),
+    /// Send a file to a TCP listener
+    #[command(after_help = SIZES)]
+    Send(SendArguments),
+    /// Receive a file over one TCP connection
+    #[command(after_help = SIZES)]
+    Receive(ReceiveArguments),
+    /// The kernel's end of a measurement, started by `bench` itself
+    #[command(name = bench::peer::kernel::VERB, hide = true)]
+    KernelEnd,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    pub(crate) workload: Option<BenchVerb>,
+    #[command(flatten)]
+    pub(crate) job: JobArguments,
+}
+
+/// What the main job can be told.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct JobArguments {
+    /// How long each run sends
+    #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "1")]
+    pub(crate) seconds: Duration,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// How often, and where the results go.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OutputArguments {
+    /// Rounds; the medians of as many runs are shown
+    #[arg(long, value_name = "R", default_value_t = bench::plan::DEFAULT_ROUNDS as u64,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub(crate) runs: u64,
+    /// Also write every run to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchVerb {
+    /// A byte stream, as fast as it goes
+    #[command(after_help = SIZES)]
+    Stream(StreamArguments),
+    /// Requests and responses, one transaction after the other
+    #[command(name = "rr", after_help = SIZES)]
+    RequestResponse(RequestResponseArguments),
+}
+
+/// What joins the two ends.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PathArguments {
+    /// What joins the two ends; without it: a TAP where one can be had, else the wire
+    #[arg(long, value_enum)]
+    device: Option<DeviceArgument>,
+    /// Checksum offload and super-frames [default: on where the only mode is lso]
+    #[arg(long, value_enum)]
+    offload: Option<Switch>,
+    /// Threaded NAPI: the kernel coalesces our frames
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    napi: Switch,
+    /// The other end; follows from the device
+    #[arg(long, value_enum)]
+    peer: Option<PeerArgument>,
+    /// Longest IP packet of the device
+    #[arg(long, value_name = "N", default_value = "1500", value_parser = parse_buffer_size)]
+    mtu: usize,
+    /// IPv6 instead of IPv4
+    #[arg(long)]
+    ipv6: bool,
+    /// Keep this stack on the first CPU and the kernel's end on the second
+    #[arg(long)]
+    pin: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StreamArguments {
+    #[command(flatten)]
+    path: PathArguments,
+    /// Which way the bytes flow, as seen from this stack; both: at once, over each connection
+    #[arg(long, value_enum, default_value_t = DirectionArgument::Send)]
+    direction: DirectionArgument,
+    /// Modes to measure, in alternation [default: single,multidata, or lso with --offload on]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODE,..")]
+    mode: Vec<ModeArgument>,
+    /// Connections at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    connections: usize,
+    /// End each run after so many bytes in each direction
+    #[arg(long, value_name = "N", value_parser = parse_size_above_zero, conflicts_with = "seconds")]
+    bytes: Option<u64>,
+    /// End each run after so many seconds of sending [default: 1]
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    /// What the application writes in one call
+    #[arg(long, value_name = "B", default_value = "64K", value_parser = parse_buffer_size)]
+    write_size: usize,
+    /// Send buffer of this stack's sockets
+    #[arg(long, value_name = "B", value_parser = parse_buffer_size)]
+    send_buffer: Option<usize>,
+    /// Receive buffer of this stack's sockets
+    #[arg(long, value_name = "B", value_parser = parse_buffer_size)]
+    receive_buffer: Option<usize>,
+    /// Send the application's memory without copying it
+    #[arg(long)]
+    zero_copy: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RequestResponseArguments {
+    #[command(flatten)]
+    path: PathArguments,
+    /// Modes to measure, in alternation [default: multidata]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODE,..")]
+    mode: Vec<ModeArgument>,
+    /// Length of a request and of its response
+    #[arg(long, value_name = "B", default_value = "1", value_parser = parse_buffer_size)]
+    size: usize,
+    /// How long each run asks
+    #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "1")]
+    seconds: Duration,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DeviceArgument {
+    Tap,
+    Tun,
+    Wire,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PeerArgument {
+    Kernel,
+    #[value(name = "self")]
+    Own,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DirectionArgument {
+    Send,
+    Receive,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeArgument {
+    Single,
+    Multidata,
+    Lso,
+}
+
+impl From<ModeArgument> for TransmitMode {
+    fn from(mode: ModeArgument) -> Self {
+        match mode {
+            ModeArgument::Single => Self::Single,
+            ModeArgument::Multidata => Self::Multidata,
+            ModeArgument::Lso => Self::Lso,
+        }
+    }
+}
+
+/// A job as the command line asks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) scenarios: Vec<Scenario>,
+    /// The device was left to us: where there is no TAP, the wire will do.
+    pub(crate) may_use_wire: bool,
+    pub(crate) output: OutputArguments,
+}
+
+impl BenchArguments {
+    /// The job.
+    ///
+    /// # Errors
+    /// A sentence, where options contradict each other.
+    pub(crate) fn job(self) -> Result<Job, String> {
+        let job = match self.workload {
+            None => Job {
+                scenarios: bench::plan::default_job(self.job.seconds),
+                may_use_wire: true,
+                output: self.job.output,
+            },
+            Some(BenchVerb::Stream(arguments)) => arguments.job()?,
+            Some(BenchVerb::RequestResponse(arguments)) => arguments.job()?,
+        };
+        job.scenarios.iter().try_for_each(Scenario::check)?;
+        Ok(job)
+    }
+}
+
+impl PathArguments {
+    fn device(&self) -> Result<DeviceKind, String> {
+        let device = match (self.device, self.peer) {
+            (None, Some(PeerArgument::Own)) | (Some(DeviceArgument::Wire), _) => DeviceKind::Wire,
+            (None, _) | (Some(DeviceArgument::Tap), _) => DeviceKind::Tap,
+            (Some(DeviceArgument::Tun), _) => DeviceKind::Tun,
+        };
+        match (self.peer, device.peer()) {
+            (Some(PeerArgument::Kernel), PeerKind::Own) => {
+                Err("--peer kernel needs --device tap or tun: a wire ends in this process".into())
+            }
+            (Some(PeerArgument::Own), PeerKind::Kernel) => {
+                Err("--peer self needs --device wire: a TAP or TUN ends in the kernel".into())
+            }
+            _ => Ok(device),
+        }
+    }
+
+    fn may_use_wire(&self) -> bool {
+        self.device.is_none() && self.peer.is_none()
+    }
+
+    /// The modes and whether offload is on, each following from the other where not given.
+    fn modes(&self, given: &[ModeArgument], default: &[TransmitMode]) -> (Vec<TransmitMode>, bool) {
+        let mut modes: Vec<TransmitMode> = Vec::new();
+        for mode in given.iter().copied().map(TransmitMode::from) {
+            if !modes.contains(&mode) {
+                modes.push(mode);
+            }
+        }
+        if modes.is_empty() {
+            modes = match self.offload {
+                Some(Switch::On) => vec![TransmitMode::Lso],
+                _ => default.to_vec(),
+            };
+        }
+        let offload = match self.offload {
+            Some(switch) => switch == Switch::On,
+            None => modes == [TransmitMode::Lso],
+        };
+        (modes, offload)
+    }
+
+    fn scenarios(
+        &self,
+        modes: &[ModeArgument],
+        default: &[TransmitMode],
+    ) -> Result<Vec<Scenario>, String> {
+        let device = self.device()?;
+        let (modes, offload) = self.modes(modes, default);
+        Ok(modes
+            .into_iter()
+            .map(|mode| Scenario {
+                // Where offload was left open, it is on for the one mode that needs it.
+                offload: offload || (self.offload.is_none() && mode == TransmitMode::Lso),
+                napi: self.napi == Switch::On,
+                mtu_bytes: self.mtu,
+                ipv6: self.ipv6,
+                pin: self.pin,
+                ..Scenario::stream(device, Direction::Send, mode)
+            })
+            .collect())
+    }
+}
+
+impl StreamArguments {
+    fn job(self) -> Result<Job, String> {
+        let default = [TransmitMode::Single, TransmitMode::Multidata];
+        let scenarios = self.path.scenarios(&self.mode, &default)?;
+        let amount = match (self.bytes, self.seconds) {
+            (Some(bytes), _) => Amount::Bytes(bytes),
+            (None, Some(seconds)) => Amount::Time(seconds),
+            (None, None) => Amount::Time(Duration::from_secs(1)),
+        };
+        let direction = match self.direction {
+            DirectionArgument::Send => Direction::Send,
+            DirectionArgument::Receive => Direction::Receive,
+            DirectionArgument::Both => Direction::Both,
+        };
+        Ok(Job {
+            scenarios: scenarios
+                .into_iter()
+                .map(|scenario| Scenario {
+                    direction,
+                    connections: self.connections,
+                    amount,
+                    write_len_bytes: self.write_size,
+                    zero_copy: self.zero_copy,
+                    send_buffer_bytes: self.send_buffer,
+                    receive_buffer_bytes: self.receive_buffer,
+                    ..scenario
+                })
+                .collect(),
+            may_use_wire: self.path.may_use_wire(),
+            output: self.output,
+        })
+    }
+}
+
+impl RequestResponseArguments {
+    fn job(self) -> Result<Job, String> {
+        let scenarios = self.path.scenarios(&self.mode, &[TransmitMode::Multidata])?;
+        Ok(Job {
+            scenarios: scenarios
+                .into_iter()
+                .map(|scenario| Scenario {
+                    workload: Workload::RequestResponse { len_bytes: self.size },
+                    direction: Direction::Both,
+                    amount: Amount::Time(self.seconds),
+                    ..scenario
+                })
+                .collect(),
+            may_use_wire: self.path.may_use_wire(),
+            output: self.output,
+        })
+    }
+}
+
+/// The device a file travels over, and this stack's address there.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LinkArguments {
+    /// The TAP device; it must exist, with the kernel's address on it, and be up
+    #[arg(long, value_name = "TAP")]
+    pub(crate) device: String,
+    /// This stack's address and prefix length, such as 10.0.0.2/24
+    #[arg(long, value_name = "ADDRESS/LEN")]
+    pub(crate) address: ip::Cidr,
+    /// Where to send what is not on the device's own subnet
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) gateway: Option<IpAddr>,
+    /// How batches reach the device
+    #[arg(long, value_enum, default_value_t = ModeArgument::Multidata)]
+    pub(crate) mode: ModeArgument,
+    /// Checksum offload and super-frames, where the device takes them
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub(crate) offload: Switch,
+}
+
+impl LinkArguments {
+    /// Looks for contradictions.
+    ///
+    /// # Errors
+    /// A sentence that names the options that cannot stand together.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.mode == ModeArgument::Lso && self.offload == Switch::Off {
+            return Err("--mode lso needs --offload on: without it the device takes no \
+                        super-frame"
+                .to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SendArguments {
+    /// What to send
+    pub(crate) file: PathBuf,
+    /// Where to connect to, such as 10.0.0.1:7000 or [fd00::1]:7000
+    #[arg(value_name = "ADDR:PORT")]
+    pub(crate) to: SocketAddr,
+    #[command(flatten)]
+    pub(crate) link: LinkArguments,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReceiveArguments {
+    /// Where to listen: this stack's address, such as 10.0.0.2:7000 or [fd00::2]:7000
+    #[arg(value_name = "ADDR:PORT")]
+    pub(crate) at: SocketAddr,
+    /// The file to write; it appears when all of it has arrived
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) link: LinkArguments,
+}
+
+#[cfg(test)]
+mod tests;

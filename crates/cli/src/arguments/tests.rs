@@ -1,0 +1,110 @@
+use super::*;
+use clap::CommandFactory;
+
+fn job(words: &str) -> Result<Job, String> {
+    let words = ["multidata"].into_iter().chain(words.split_whitespace());
+    match CommandLine::try_parse_from(words).map_err(|error| error.to_string())?.verb {
+        Verb::Bench(arguments) => arguments.job(),
+        verb => Err(format!("{verb:?} is not bench")),
+    }
+}
+
+#[test]
+fn the_command_line_is_sound() {
+    CommandLine::command().debug_assert();
+}
+
+#[test]
+fn without_arguments_it_is_the_main_job() {
+    let job = job("bench").unwrap();
+    assert!(job.may_use_wire);
+    assert_eq!(job.output.runs, 3);
+    assert_eq!(job.scenarios, bench::plan::default_job(Duration::from_secs(1)));
+}
+
+#[test]
+fn every_option_of_a_stream_reaches_its_scenario() {
+    let job =
+        job("bench stream --device tun --offload on --napi on --peer kernel --direction both \
+         --mode lso,multidata --connections 3 --bytes 64M --write-size 8K --send-buffer 1M \
+         --receive-buffer 2M --mtu 9000 --ipv6 --runs 2 --json out.json --pin --zero-copy")
+        .unwrap();
+    assert!(!job.may_use_wire);
+    assert_eq!(job.output.runs, 2);
+    assert_eq!(job.output.json, Some(PathBuf::from("out.json")));
+    let lso = Scenario {
+        workload: Workload::Stream,
+        device: DeviceKind::Tun,
+        offload: true,
+        napi: true,
+        direction: Direction::Both,
+        mode: TransmitMode::Lso,
+        connections: 3,
+        mtu_bytes: 9_000,
+        amount: Amount::Bytes(64 << 20),
+        write_len_bytes: 8_192,
+        zero_copy: true,
+        send_buffer_bytes: Some(1 << 20),
+        receive_buffer_bytes: Some(2 << 20),
+        ipv6: true,
+        pin: true,
+    };
+    let multidata = Scenario { mode: TransmitMode::Multidata, ..lso.clone() };
+    assert_eq!(job.scenarios, [lso, multidata]);
+}
+
+#[test]
+fn offload_and_mode_follow_from_each_other() {
+    let modes = |words: &str| -> Vec<(TransmitMode, bool)> {
+        let job = job(words).unwrap();
+        job.scenarios.iter().map(|scenario| (scenario.mode, scenario.offload)).collect()
+    };
+    use TransmitMode::{Lso, Multidata, Single};
+    assert_eq!(modes("bench stream"), [(Single, false), (Multidata, false)]);
+    assert_eq!(modes("bench stream --offload on"), [(Lso, true)]);
+    assert_eq!(modes("bench stream --mode lso"), [(Lso, true)]);
+    assert_eq!(modes("bench stream --mode single,lso"), [(Single, false), (Lso, true)]);
+    assert_eq!(modes("bench stream --mode single,single --offload on"), [(Single, true)]);
+    assert_eq!(modes("bench rr"), [(Multidata, false)]);
+}
+
+#[test]
+fn the_other_end_and_the_device_agree() {
+    assert_eq!(job("bench stream --peer self").unwrap().scenarios[0].device, DeviceKind::Wire);
+    for (words, part) in [
+        ("bench stream --device wire --peer kernel", "--peer kernel needs"),
+        ("bench stream --device tap --peer self", "--peer self needs"),
+        ("bench stream --device wire --napi on", "--napi"),
+        ("bench stream --mode lso --offload off", "--offload on"),
+        ("bench stream --connections 0", "--connections"),
+        ("bench stream --mtu 60", "--mtu"),
+        ("bench stream --bytes 1M --seconds 1", "cannot be used with"),
+        ("bench stream --bytes 10MB", "not a unit"),
+        ("bench stream --bytes 0", "moves nothing"),
+        ("bench stream --seconds soon", "not a number of seconds"),
+        ("bench stream --mode chain", "invalid value"),
+        ("bench stream --runs 0", "not in"),
+        ("bench --bytes 4", "unexpected argument"),
+        ("nothing", "unrecognized subcommand"),
+    ] {
+        let sentence = job(words).unwrap_err();
+        assert!(sentence.contains(part), "{words}: {sentence}");
+    }
+}
+
+#[test]
+fn files_travel_over_a_named_device() {
+    let words = "multidata send data.bin [fd00::1]:7000 --device tap0 --address fd00::2/64";
+    let Verb::Send(send) = CommandLine::try_parse_from(words.split(' ')).unwrap().verb else {
+        panic!("not send");
+    };
+    assert_eq!(send.to, "[fd00::1]:7000".parse().unwrap());
+    assert_eq!(send.link.device, "tap0");
+    for words in [
+        "multidata send data.bin 10.0.0.1 --device tap0 --address 10.0.0.2/24",
+        "multidata send data.bin 10.0.0.1:7 --device tap0 --address 10.0.0.2/33",
+        "multidata receive 10.0.0.2:7 data.bin --address 10.0.0.2/24",
+    ] {
+        assert!(CommandLine::try_parse_from(words.split(' ')).is_err(), "{words}");
+    }
+}

@@ -1,0 +1,42 @@
+//! The `multidata` command: parse, call, print.
+//!
+//! Exit codes: 0 for success, 1 where something failed (one sentence on standard error says what),
+//! 2 for a wrong command line. A reader of the output that went away is no failure.
+
+mod arguments;
+mod bench_verb;
+mod output;
+mod transfer;
+
+use arguments::{CommandLine, Verb};
+use clap::{CommandFactory, Parser, error::ErrorKind};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let outcome = match CommandLine::parse().verb {
+        Verb::KernelEnd => return bench::peer::kernel::serve(),
+        Verb::Bench(arguments) => bench_verb::run(&sound(arguments.job())),
+        Verb::Send(arguments) => {
+            sound(arguments.link.check());
+            transfer::send(&arguments)
+        }
+        Verb::Receive(arguments) => {
+            sound(arguments.link.check());
+            transfer::receive(&arguments)
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain(&failure.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the command line asks for, where it does not contradict itself; else the program ends here.
+fn sound<T>(asked: Result<T, String>) -> T {
+    asked.unwrap_or_else(|sentence| {
+        CommandLine::command().error(ErrorKind::ArgumentConflict, sentence).exit()
+    })
+}

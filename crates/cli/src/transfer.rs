@@ -1,0 +1,185 @@
+//! `multidata send` and `multidata receive`: a file over one TCP connection of this stack.
+//!
+//! The TAP device and the kernel's side of it are the user's; this stack is one more host on its
+//! subnet, with the address it is given, and answers ARP, neighbour solicitations and ping as long
+//! as the program runs.
+
+use crate::arguments::{LinkArguments, ReceiveArguments, SendArguments, Switch};
+use bench::progress::Progress;
+use bench::whole_file::WholeFile;
+use bench::{Attempt, Failure};
+use device::Device;
+use linux::{Interface, Napi, TapConfig, TapDevice};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How much is read from a file, or from the connection, at once.
+const PIECE_LEN_BYTES: usize = 256 << 10;
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long the last ACKs may take once the application is done.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// `multidata send FILE ADDR:PORT`: connects, sends, ends the stream, waits for the other end's end.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
+    let name = arguments.file.display();
+    let mut file = File::open(&arguments.file).attempt(|| format!("cannot read {name}"))?;
+    let about = file.metadata().attempt(|| format!("cannot read {name}"))?;
+    if about.is_dir() {
+        return Err(Failure::new(format!("cannot read {name}: it is a directory")));
+    }
+    let stack = open(&arguments.link)?;
+    let to = arguments.to;
+    let mut stream = TcpStream::connect_timeout(&stack, &to, CONNECT_TIMEOUT)
+        .attempt(|| format!("cannot connect to {to}"))?;
+    let progress = Progress::bytes(about.is_file().then_some(about.len()));
+    let mut piece = vec![0; PIECE_LEN_BYTES];
+    loop {
+        let len = match file.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            outcome => outcome.attempt(|| format!("cannot read {name}"))?,
+        };
+        if len == 0 {
+            break;
+        }
+        stream.write_all(&piece[..len]).attempt(|| format!("the connection to {to} failed"))?;
+        progress.advance(len as u64);
+    }
+    stream.shutdown(Shutdown::Write).attempt(|| "cannot end the stream")?;
+    progress.say("waiting for the other end");
+    loop {
+        // What a talkative other end says meanwhile is not ours to keep.
+        let len = stream
+            .read(&mut piece)
+            .attempt(|| format!("{to} did not confirm that it received everything"))?;
+        if len == 0 {
+            break;
+        }
+    }
+    drop(stream);
+    flush(stack)
+}
+
+/// `multidata receive ADDR:PORT FILE`: listens, accepts one connection, writes what comes.
+///
+/// # Errors
+/// A sentence; nothing of the file is left then.
+pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
+    let (at, name) = (arguments.at, arguments.file.display());
+    let mut file = WholeFile::begin(&arguments.file)?;
+    remove_when_interrupted(file.temporary_path().map(PathBuf::from))?;
+    let stack = open(&arguments.link)?;
+    let listener = TcpListener::bind(&stack, at).attempt(|| format!("cannot listen on {at}"))?;
+    let (mut stream, from) = listener.accept().attempt(|| "cannot accept a connection")?;
+    // One connection was asked for; whoever else comes is refused.
+    drop(listener);
+    let progress = Progress::bytes(None);
+    progress.say(&format!("from {from}"));
+    let mut piece = vec![0; PIECE_LEN_BYTES];
+    loop {
+        let len =
+            stream.read(&mut piece).attempt(|| format!("the connection from {from} failed"))?;
+        if len == 0 {
+            break;
+        }
+        file.write_all(&piece[..len]).attempt(|| format!("cannot write {name}"))?;
+        progress.advance(len as u64);
+    }
+    // Only what is durable is acknowledged by our end of the stream.
+    file.finish()?;
+    drop(stream);
+    flush(stack)
+}
+
+/// This stack on the device that the user names.
+fn open(link: &LinkArguments) -> Result<Stack, Failure> {
+    let name = &link.device;
+    let interface = Interface::named(name).map_err(|error| {
+        Failure::new(format!(
+            "{error}; make it first, for example: ip tuntap add {name} mode tap && ip addr add \
+             10.0.0.1/24 dev {name} && ip link set {name} up"
+        ))
+    })?;
+    let address = link.address.address();
+    if let Some(owner) = kernel_interface_of(address)? {
+        return Err(Failure::new(format!(
+            "the address {address} is in use: it is the kernel's on {owner}; give this stack \
+             another one of the same subnet"
+        )));
+    }
+    let offload = link.offload == Switch::On;
+    let mut device = TapDevice::open(&TapConfig {
+        name: Some(name.clone()),
+        offload,
+        napi: Napi::Off,
+        ..TapConfig::default()
+    })
+    .attempt(|| format!("cannot use {name}"))?;
+    if !interface.is_up().attempt(|| format!("cannot use {name}"))? {
+        return Err(Failure::new(format!(
+            "the interface {name} is down: bring it up with: ip link set {name} up"
+        )));
+    }
+    if !device.refused().is_empty() {
+        crate::output::complain(&device.negotiated());
+    }
+    let queue = device.queue(0).attempt(|| format!("cannot use {name}"))?;
+    let mut config = InterfaceConfig::new(link.address).mode(link.mode.into());
+    if let Some(gateway) = link.gateway {
+        config = config.gateway(gateway);
+    }
+    Stack::builder().interface(queue, config).build().attempt(|| "cannot start the stack")
+}
+
+/// The kernel's interface that has this address: two hosts with one address talk to nobody.
+fn kernel_interface_of(address: IpAddr) -> Result<Option<String>, Failure> {
+    let interfaces = nix::ifaddrs::getifaddrs().attempt(|| "cannot list the kernel's addresses")?;
+    Ok(interfaces.into_iter().find_map(|interface| {
+        let storage = interface.address?;
+        let owned = match (storage.as_sockaddr_in(), storage.as_sockaddr_in6()) {
+            (Some(ipv4), _) => SocketAddr::from((ipv4.ip(), 0)).ip(),
+            (None, Some(ipv6)) => SocketAddr::from((ipv6.ip(), 0)).ip(),
+            (None, None) => return None,
+        };
+        (owned == address).then_some(interface.interface_name)
+    }))
+}
+
+/// Lets the connection deliver its end before the device goes away.
+fn flush(stack: Stack) -> Result<(), Failure> {
+    stack.shutdown(FLUSH_TIMEOUT).attempt(|| "the end of the connection was not delivered")
+}
+
+/// Makes an interruption from the terminal, or a polite request to end, remove the temporary file
+/// before the program ends. Signals go to a thread of their own, so nothing is done inside a
+/// handler.
+fn remove_when_interrupted(temporary: Option<PathBuf>) -> Result<(), Failure> {
+    let refused = || "cannot arrange for interruptions";
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).attempt(refused)?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if let Ok(signal) = signals.wait() {
+                if let Some(temporary) = temporary {
+                    let _ = std::fs::remove_file(temporary);
+                }
+                std::process::exit(128 + signal as i32);
+            }
+        })
+        .map(drop)
+        .attempt(refused)
+}

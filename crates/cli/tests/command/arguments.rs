@@ -1,0 +1,171 @@
+//! Wrong arguments and places that cannot be had.
+
+use crate::harness::{cannot_run, command, finish, run};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+#[test]
+fn wrong_arguments_exit_with_2_and_say_what_is_wrong() {
+    for (arguments, part) in [
+        ("", "Usage"),
+        ("benchmark", "benchmark"),
+        ("bench stream --bytes lots", "not a size"),
+        ("bench stream --bytes 10MB", "not a unit"),
+        ("bench stream --device carrier-pigeon", "carrier-pigeon"),
+        ("bench stream --mode lso --offload off", "--offload on"),
+        ("bench stream --device wire --peer kernel", "--peer kernel"),
+        ("bench stream --mtu 12", "--mtu 12"),
+        ("bench stream --connections 9999999", "--connections"),
+        ("bench stream --seconds -1", "-1"),
+        ("bench rr --size 0", "0 bytes"),
+        ("send only-a-file", "required"),
+        ("send file 10.0.0.1 --device t0 --address 10.0.0.2/24", "10.0.0.1"),
+        ("receive 10.0.0.2:7 file --device t0 --address 10.0.0.2/99", "10.0.0.2/99"),
+        ("receive 10.0.0.2:7 file --device t0 --address 10.0.0.2/24 --mode lso", "--offload on"),
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments}: {ran:?}");
+        assert!(ran.stderr.contains(part), "{arguments}: {ran:?}");
+        assert!(ran.stdout.is_empty(), "{arguments}: {ran:?}");
+    }
+}
+
+#[test]
+fn help_names_the_verbs_and_not_the_hidden_one() {
+    let ran = run("--help");
+    assert_eq!(ran.code, Some(0));
+    for verb in ["bench", "send", "receive"] {
+        assert!(ran.stdout.contains(verb), "{ran:?}");
+    }
+    assert!(!ran.stdout.contains("kernel-end"), "{ran:?}");
+}
+
+#[test]
+fn a_missing_device_is_named() {
+    for arguments in [
+        "send /dev/null 10.9.9.1:7000 --device no-such-tap0 --address 10.9.9.2/24",
+        "receive 10.9.9.2:7000 /dev/null --device no-such-tap0 --address 10.9.9.2/24",
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.sentence().contains("no-such-tap0"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_or_written_is_named() {
+    let link = "--device no-such-tap0 --address 10.9.9.2/24";
+    for (arguments, sentence) in [
+        (
+            "send /no/such/file 10.9.9.1:7000",
+            "cannot read /no/such/file: No such file or directory",
+        ),
+        ("send / 10.9.9.1:7000", "cannot read /: it is a directory"),
+        (
+            "receive 10.9.9.2:7000 /no/such/file",
+            "cannot write /no/such/file: No such file or directory",
+        ),
+    ] {
+        let ran = run(&format!("{arguments} {link}"));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert_eq!(ran.sentence(), sentence);
+    }
+}
+
+#[test]
+fn results_that_cannot_be_written_are_an_error_and_leave_nothing() {
+    let short = "bench stream --device wire --mode multidata --bytes 4K --runs 1";
+    let ran = run(&format!("{short} --json /no/such/place.json"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.sentence().starts_with("cannot write /no/such/place.json"), "{ran:?}");
+    assert!(ran.stdout.is_empty(), "known before the measuring: {ran:?}");
+
+    let ran = run(&format!("{short} --json /dev/full"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.sentence().contains("No space left on device"), "{ran:?}");
+
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let occupied = directory.path().join("occupied");
+    std::fs::create_dir(&occupied).expect("a directory of ours");
+    let ran = run(&format!("{short} --json {}", occupied.display()));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.sentence().ends_with("it is a directory"), "{ran:?}");
+    let left = std::fs::read_dir(directory.path()).expect("a directory of ours").count();
+    assert_eq!(left, 1, "something was left behind");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure_and_a_full_output_is_one() {
+    let short = "bench stream --device wire --mode multidata --bytes 4K --runs 1";
+    let mut child = command(short)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command was built");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("a child of ours");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let output = command(short).stdout(full).stderr(Stdio::piped()).output().expect("it was built");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("cannot write to standard output"), "{stderr}");
+}
+
+/// An account that may do nothing.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn without_permission_the_reason_and_the_remedy_are_told() {
+    const TEST: &str = "without_permission_the_reason_and_the_remedy_are_told";
+    // A device that this user may open is no place to test the lack of permission, so the test
+    // hides it: as root it gives up every privilege, and others have none to begin with.
+    let is_root = nix::unistd::geteuid().is_root();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let copy = directory.path().join("multidata");
+    std::fs::copy(env!("CARGO_BIN_EXE_multidata"), &copy).expect("a copy that anybody may run");
+    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open_to_all).expect("a directory of ours");
+    let without_privilege = |arguments: &str| {
+        let mut command = std::process::Command::new(&copy);
+        command.args(arguments.split_whitespace());
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        finish(command)
+    };
+    let probe = "bench stream --device tap --mode multidata --bytes 1 --runs 1";
+    let ran = without_privilege(probe);
+    if ran.code == Some(0) {
+        // Namespaces and the TUN driver are open to everybody here, as they should be.
+        cannot_run(TEST, "every user may make TAP devices here");
+        return;
+    }
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.sentence().starts_with("no TAP device can be had:"), "{ran:?}");
+    assert!(ran.sentence().contains("To get one,"), "{ran:?}");
+
+    let fallback = "bench stream --mode multidata --bytes 64K --runs 1";
+    let ran = without_privilege(fallback);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("Running over the in-process wire instead."), "{ran:?}");
+    assert!(ran.stdout.contains("wire send multidata"), "{ran:?}");
+}
+
+#[test]
+fn the_kernels_end_refuses_nonsense_and_ends_with_its_parent() {
+    let mut child = command("kernel-end")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command was built");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(b"nonsense\n").expect("it reads");
+    let output = child.wait_with_output().expect("a child of ours");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Failed"));
+}

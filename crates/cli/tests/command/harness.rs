@@ -1,0 +1,110 @@
+//! Running the built command and looking at what it did.
+
+use serde_json::Value;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// What a run of the command did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// The one sentence of a failure: nothing else on standard error but the note of debug builds.
+    pub(crate) fn sentence(&self) -> &str {
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+        let mut lines = self.stderr.lines().filter(|line| !line.contains("debug build"));
+        let sentence = lines.next().unwrap_or_default();
+        assert_eq!(lines.next(), None, "one sentence: {self:?}");
+        sentence.strip_prefix("multidata: ").unwrap_or_else(|| panic!("{self:?}"))
+    }
+}
+
+/// The command with these arguments, a word each.
+pub(crate) fn command(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_multidata"));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// Runs it, for five minutes at most.
+pub(crate) fn run(arguments: &str) -> Ran {
+    finish(command(arguments))
+}
+
+pub(crate) fn finish(mut command: Command) -> Ran {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command was built");
+    let mut stdout = child.stdout.take().expect("piped");
+    let mut stderr = child.stderr.take().expect("piped");
+    let output = std::thread::spawn(move || read_all(&mut stdout));
+    let errors = std::thread::spawn(move || read_all(&mut stderr));
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            break Some(status);
+        }
+        if started.elapsed() > Duration::from_secs(300) {
+            child.kill().expect("a child of ours");
+            child.wait().expect("a child of ours");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let [stdout, stderr] = [output, errors].map(|thread| thread.join().expect("it only reads"));
+    assert!(status.is_some(), "it hangs: {command:?}\n{stdout}{stderr}");
+    Ran { code: status.and_then(|status| status.code()), stdout, stderr }
+}
+
+fn read_all(from: &mut impl Read) -> String {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).expect("a pipe");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Runs a measurement that must succeed, and returns its JSON.
+pub(crate) fn measure(arguments: &str) -> Value {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("results.json");
+    let mut command = command(arguments);
+    command.arg("--json").arg(&file);
+    let ran = finish(command);
+    assert_eq!(ran.code, Some(0), "{arguments}: {ran:?}");
+    let text = std::fs::read_to_string(&file).expect("the results were written");
+    serde_json::from_str(&text).expect("the results are JSON")
+}
+
+/// Whether TAP devices can be had here; announces the test where they cannot.
+pub(crate) fn has_tap(test: &str) -> bool {
+    static WHY_NOT: OnceLock<Option<String>> = OnceLock::new();
+    let why_not = WHY_NOT.get_or_init(|| {
+        let ran = run("bench stream --device tap --mode multidata --bytes 1 --runs 1");
+        let refused = ran.code == Some(1) && ran.stderr.contains("no TAP device can be had");
+        refused.then(|| ran.stderr.trim().to_owned())
+    });
+    match why_not {
+        None => true,
+        Some(why) => {
+            cannot_run(test, why);
+            false
+        }
+    }
+}
+
+/// Says that a test could not run, for people and for `cargo xtask test`.
+pub(crate) fn cannot_run(test: &str, why: &str) {
+    eprintln!("CANNOT RUN: {test}: {why}");
+    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
+        let file = std::path::Path::new(&directory).join(test);
+        std::fs::write(file, why).expect("the directory for tests that could not run");
+    }
+}

@@ -1,0 +1,164 @@
+//! Short runs of every kind: what they report, and that every byte arrived.
+
+use crate::harness::{has_tap, measure, run};
+use serde_json::Value;
+
+const FIELDS: [&str; 19] = [
+    "batches",
+    "bytes",
+    "connections",
+    "counters",
+    "device",
+    "direction",
+    "mode",
+    "mtu",
+    "napi",
+    "offload",
+    "packets",
+    "peer",
+    "scenario",
+    "seconds",
+    "stack_cpu_s_per_gb",
+    "syscalls",
+    "system_cpu_s_per_gb",
+    "throughput_gbps",
+    "verified",
+];
+
+fn runs(results: &Value) -> &Vec<Value> {
+    results["runs"].as_array().expect("runs are a list")
+}
+
+/// A run that must have moved so many bytes, every one of them verified.
+fn check(run: &Value, bytes: u64) {
+    assert_eq!(run["verified"], true, "{run}");
+    assert_eq!(run["bytes"], bytes, "{run}");
+    assert!(run["seconds"].as_f64().expect("a number") > 0.0, "{run}");
+    assert!(run["throughput_gbps"].as_f64().expect("a number") > 0.0, "{run}");
+    let [packets, batches] =
+        ["packets", "batches"].map(|name| run[name].as_u64().expect("a number"));
+    assert!(packets > 0 && batches > 0 && batches <= packets, "{run}");
+}
+
+fn moves(arguments: &str, run_count: usize, bytes: u64) {
+    let results = measure(&format!("bench stream {arguments} --runs 1"));
+    assert_eq!(runs(&results).len(), run_count, "{arguments}");
+    runs(&results).iter().for_each(|run| check(run, bytes));
+}
+
+#[test]
+fn the_json_of_a_wire_run_has_every_field_of_the_schema() {
+    let results = measure("bench stream --device wire --mode single,multidata --bytes 1M --runs 2");
+    assert_eq!(results["schema"], "multidata-bench/1");
+    for field in ["date", "kernel", "cpu", "cpus", "program", "profile", "arguments"] {
+        assert!(!results["host"][field].is_null(), "{field}: {}", results["host"]);
+    }
+    assert_eq!(runs(&results).len(), 4);
+    for run in runs(&results) {
+        let mut fields: Vec<&str> =
+            run.as_object().expect("an object").keys().map(String::as_str).collect();
+        fields.sort_unstable();
+        assert_eq!(fields, FIELDS);
+        assert_eq!((&run["device"], &run["peer"]), (&"wire".into(), &"self".into()));
+        assert_eq!(run["direction"], "send");
+        check(run, 1 << 20);
+        let counters = run["counters"].as_object().expect("an object");
+        assert_eq!(counters["device.transmit_packets"], run["packets"]);
+    }
+    let order: Vec<&Value> = runs(&results).iter().map(|run| &run["mode"]).collect();
+    assert_eq!(order, ["single", "multidata", "multidata", "single"], "rounds alternate");
+}
+
+#[test]
+fn single_means_batches_of_one_and_multidata_more() {
+    let results = measure("bench stream --device wire --mode single,multidata --bytes 8M --runs 1");
+    for run in runs(&results) {
+        let [packets, batches] =
+            ["packets", "batches"].map(|name| run[name].as_f64().expect("a number"));
+        match run["mode"].as_str() {
+            Some("single") => assert_eq!(packets, batches, "{run}"),
+            _ => assert!(packets / batches > 2.0, "{run}"),
+        }
+    }
+}
+
+#[test]
+fn over_the_wire_every_direction_and_version_arrives() {
+    moves("--device wire --direction receive --bytes 2M", 2, 2 << 20);
+    moves("--device wire --direction both --bytes 2M --ipv6", 2, 4 << 20);
+    moves("--peer self --offload on --mode single,multidata,lso --bytes 2M", 3, 2 << 20);
+    moves("--device wire --connections 5 --bytes 2000001 --zero-copy", 2, 2_000_001);
+    moves("--device wire --mtu 9000 --write-size 777 --bytes 300K", 2, 300 << 10);
+    moves("--device wire --send-buffer 32K --receive-buffer 32K --bytes 1M", 2, 1 << 20);
+}
+
+#[test]
+fn over_a_tap_every_mode_and_direction_arrives() {
+    if !has_tap("over_a_tap_every_mode_and_direction_arrives") {
+        return;
+    }
+    for direction in ["send", "receive"] {
+        let direction = format!("--device tap --direction {direction} --bytes 3M");
+        moves(&format!("{direction} --mode single,multidata"), 2, 3 << 20);
+        moves(&format!("{direction} --offload on --mode single,multidata,lso"), 3, 3 << 20);
+        moves(&format!("{direction} --napi on --ipv6"), 2, 3 << 20);
+    }
+    moves("--direction both --bytes 3M --ipv6 --mode lso", 1, 6 << 20);
+    moves("--direction send --connections 4 --bytes 3M --zero-copy", 2, 3 << 20);
+    moves("--direction receive --connections 4 --bytes 3M --mtu 9000", 2, 3 << 20);
+}
+
+#[test]
+fn over_a_tun_every_mode_and_direction_arrives() {
+    if !has_tap("over_a_tun_every_mode_and_direction_arrives") {
+        return;
+    }
+    moves("--device tun --direction send --bytes 3M", 2, 3 << 20);
+    moves("--device tun --direction receive --bytes 3M --ipv6", 2, 3 << 20);
+    moves("--device tun --direction both --bytes 3M --offload on --mode lso,multidata", 2, 6 << 20);
+    moves("--device tun --direction send --bytes 3M --napi on --mode multidata", 1, 3 << 20);
+}
+
+#[test]
+fn transactions_are_counted_and_timed() {
+    let wire = measure("bench rr --device wire --seconds 0.1 --runs 1");
+    let mut all = vec![wire];
+    if has_tap("transactions_are_counted_and_timed") {
+        all.push(measure("bench rr --device tap --seconds 0.1 --runs 1"));
+        all.push(measure("bench rr --device tun --ipv6 --size 3000 --seconds 0.1 --runs 1"));
+    }
+    for results in &all {
+        for run in runs(results) {
+            let transactions = run["counters"]["transactions"].as_u64().expect("a count");
+            assert!(transactions > 10, "{run}");
+            assert!(run["counters"]["transaction_median_ns"].as_u64() > Some(0), "{run}");
+            assert_eq!(run["bytes"].as_u64().expect("a count") % (2 * transactions), 0, "{run}");
+            assert_eq!(run["verified"], true);
+        }
+    }
+}
+
+#[test]
+fn the_main_job_prints_a_table_and_what_batching_brought() {
+    if !has_tap("the_main_job_prints_a_table_and_what_batching_brought") {
+        return;
+    }
+    let ran = run("bench --seconds 0.05 --runs 1");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for row in [
+        "tap send single",
+        "tap send multidata",
+        "tap napi send single",
+        "tap napi send multidata",
+        "tap offload send lso",
+        "tap receive single",
+        "tap receive multidata",
+        "tap offload receive lso",
+        "wire send single",
+        "wire send multidata",
+    ] {
+        assert!(ran.stdout.contains(row), "{row} is missing: {}", ran.stdout);
+    }
+    assert!(ran.stdout.contains("Sending over a plain TAP, batches of"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("times"), "{}", ran.stdout);
+}

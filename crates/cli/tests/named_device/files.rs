@@ -1,0 +1,269 @@
+//! Files to and from the kernel, and everything that can go wrong meanwhile.
+
+use crate::ground::{DEVICE, KERNEL, Running, STACK, cannot_run, connect, link, stack_at};
+use linux::Interface;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto,
+    setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeVal;
+use nix::unistd::{Pid, geteuid};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::tempdir;
+
+/// Bytes that betray where they belong.
+fn contents(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).expect("a directory of ours");
+    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into()).collect()
+}
+
+/// Sends a file with these options and returns what a kernel socket received.
+fn sent(version: usize, content: &[u8], options: &str) -> Vec<u8> {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    std::fs::write(&file, content).expect("room for it");
+    let listener = TcpListener::bind((KERNEL[version], 0)).expect("the kernel's address");
+    let to = listener.local_addr().expect("it is bound");
+    let running =
+        Running::start(&format!("send {} {to} {} {options}", file.display(), link(version)));
+    let (mut stream, from) = listener.accept().expect("the stack connects");
+    assert_eq!(from.ip().to_string(), STACK[version]);
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).expect("the stack ends its stream");
+    drop(stream);
+    assert_eq!(running.end(), (Some(0), String::new()));
+    received
+}
+
+pub(crate) fn goes_to_a_kernel_socket() {
+    let content = contents(5_000_001);
+    for version in [0, 1] {
+        for options in ["", "--mode single"] {
+            assert!(sent(version, &content, options) == content, "IPv{version} {options}");
+        }
+    }
+}
+
+/// Lets the kernel send these bytes and returns the file that the stack wrote.
+fn received(version: usize, content: &[u8], port: u16) -> Vec<u8> {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    std::fs::write(&file, "an older file").expect("room for it");
+    let at = stack_at(version, port);
+    let running = Running::start(&format!("receive {at} {} {}", file.display(), link(version)));
+    let mut stream = connect(at);
+    stream.write_all(content).expect("the stack receives");
+    stream.shutdown(Shutdown::Write).expect("it is connected");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the stack ends its stream");
+    assert!(rest.is_empty());
+    assert_eq!(running.end(), (Some(0), String::new()));
+    assert_eq!(names(directory.path()), ["data.bin"]);
+    std::fs::read(&file).expect("the file is there")
+}
+
+pub(crate) fn comes_from_a_kernel_socket() {
+    let content = contents(5_000_001);
+    for version in [0, 1] {
+        assert!(received(version, &content, 7_001) == content, "IPv{version}");
+    }
+}
+
+pub(crate) fn empty_travels_too() {
+    assert!(sent(0, b"", "").is_empty());
+    assert!(received(0, b"", 7_002).is_empty());
+}
+
+/// RFC 1071, for a message of even length.
+fn internet_checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+pub(crate) fn ping_is_answered() {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    let at = stack_at(0, 7_003);
+    let running = Running::start(&format!("receive {at} {} {}", file.display(), link(0)));
+    let icmp = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Icmp)
+        .expect("root of its own network may");
+    setsockopt(&icmp, sockopt::ReceiveTimeout, &TimeVal::new(0, 200_000)).expect("a timeout");
+    let SocketAddr::V4(to) = at else { panic!("an IPv4 address") };
+    let mut request = *b"\x08\0\0\0\x12\x34\0\x01multidat";
+    let checksum = internet_checksum(&request).to_be_bytes();
+    request[2..4].copy_from_slice(&checksum);
+    let started = Instant::now();
+    let answered = 'answered: loop {
+        // The stack may not run yet; then the kernel finds no neighbour.
+        let _ = sendto(
+            icmp.as_raw_fd(),
+            &request,
+            &SockaddrIn::from(std::net::SocketAddrV4::new(*to.ip(), 0)),
+            MsgFlags::empty(),
+        );
+        let mut packet = [0; 200];
+        while let Ok(len) = recv(icmp.as_raw_fd(), &mut packet, MsgFlags::empty()) {
+            // A raw socket sees the IPv4 header, here without options, and all of ICMP.
+            if len >= 36 && packet[12..16] == [10, 9, 0, 2] && packet[20] == 0 {
+                assert_eq!(packet[24..36], request[4..16], "identifier, sequence and data");
+                break 'answered true;
+            }
+        }
+        if started.elapsed() > Duration::from_secs(20) {
+            break false;
+        }
+    };
+    assert!(answered, "no answer");
+    let mut stream = connect(at);
+    stream.write_all(b"all is well").expect("the stack receives");
+    drop(stream);
+    assert_eq!(running.end(), (Some(0), String::new()));
+    assert_eq!(std::fs::read(&file).expect("the file is there"), b"all is well");
+}
+
+pub(crate) fn refused_connection() {
+    let listener = TcpListener::bind((KERNEL[0], 0)).expect("the kernel's address");
+    let to = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let (code, sentence) = Running::start(&format!("send /dev/null {to} {}", link(0))).end();
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains(&format!("cannot connect to {to}")), "{sentence}");
+    assert!(sentence.to_lowercase().contains("refused"), "{sentence}");
+}
+
+pub(crate) fn reset_leaves_no_file() {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    let at = stack_at(0, 7_004);
+    let running = Running::start(&format!("receive {at} {} {}", file.display(), link(0)));
+    let mut stream = connect(at);
+    stream.write_all(&contents(300_000)).expect("the stack receives");
+    // Closing with a linger time of zero resets the connection (RFC 9293, 3.9.1.6 ABORT).
+    let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+    setsockopt(&stream, sockopt::Linger, &linger).expect("an option of every socket");
+    drop(stream);
+    let (code, sentence) = running.end();
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains("the connection from 10.9.0.1"), "{sentence}");
+    assert!(names(directory.path()).is_empty(), "something was left behind");
+}
+
+pub(crate) fn full_disk_leaves_no_file() {
+    let directory = tempdir().expect("a temporary directory");
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    if let Err(why) =
+        mount(Some("tmpfs"), directory.path(), Some("tmpfs"), flags, Some("size=256k"))
+    {
+        cannot_run("a_full_disk_leaves_no_file", &format!("no small disk to be had: {why}"));
+        return;
+    }
+    let file = directory.path().join("data.bin");
+    let at = stack_at(0, 7_005);
+    let running = Running::start(&format!("receive {at} {} {}", file.display(), link(0)));
+    let mut stream = connect(at);
+    // The stack gives up in the middle, so this end may fail too.
+    let _ = stream.write_all(&contents(4_000_000));
+    let (code, sentence) = running.end();
+    let left = names(directory.path());
+    umount2(directory.path(), MntFlags::MNT_DETACH).expect("it was mounted");
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains("No space left on device"), "{sentence}");
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+pub(crate) fn interruption_leaves_no_file() {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    let at = stack_at(0, 7_006);
+    let running = Running::start(&format!("receive {at} {} {}", file.display(), link(0)));
+    let mut stream = connect(at);
+    stream.write_all(b"a beginning").expect("the stack receives");
+    let pid = Pid::from_raw(i32::try_from(running.0.id()).expect("a process id"));
+    kill(pid, Signal::SIGTERM).expect("a child of ours");
+    let (code, sentence) = running.end();
+    assert_eq!(code, Some(128 + Signal::SIGTERM as i32), "{sentence}");
+    assert!(names(directory.path()).is_empty(), "something was left behind");
+}
+
+pub(crate) fn in_use() {
+    let kernel = KERNEL[0];
+    let arguments = format!("send /dev/null {kernel}:9 --device {DEVICE} --address {kernel}/24");
+    let (code, sentence) = Running::start(&arguments).end();
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains(&format!("the address {kernel} is in use")), "{sentence}");
+
+    let at = stack_at(0, 7_007);
+    let receive = format!("receive {at} /dev/null {}", link(0));
+    let holder = Running::start(&receive);
+    let stream = connect(at);
+    let (code, sentence) = Running::start(&receive).end();
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains(DEVICE) && sentence.contains("another program"), "{sentence}");
+    drop(stream);
+    assert_eq!(holder.end(), (Some(0), String::new()));
+}
+
+pub(crate) fn not_ours() {
+    let arguments = format!("receive 10.9.0.77:7008 /dev/null {}", link(0));
+    let (code, sentence) = Running::start(&arguments).end();
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains("cannot listen on 10.9.0.77:7008"), "{sentence}");
+}
+
+pub(crate) fn device_down() {
+    let interface = Interface::named(DEVICE).expect("the test's own device");
+    interface.set_down().expect("root of its own network may");
+    let (code, sentence) =
+        Running::start(&format!("receive 10.9.0.2:7009 /dev/null {}", link(0))).end();
+    interface.set_up().expect("root of its own network may");
+    // The kernel drops IPv6 addresses of an interface that goes down.
+    let _ = interface.add_address(KERNEL[1], 64);
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains(&format!("ip link set {DEVICE} up")), "{sentence}");
+}
+
+pub(crate) fn no_permission() {
+    const NOBODY: u32 = 65_534;
+    if !geteuid().is_root()
+        || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| {
+            // A user namespace of one user has nobody else to be.
+            map.split_whitespace().nth(2) == Some("1")
+        })
+    {
+        cannot_run("a_device_without_permission_is_told", "there is no other user to become");
+        return;
+    }
+    let directory = tempdir().expect("a temporary directory");
+    let copy = directory.path().join("multidata");
+    std::fs::copy(env!("CARGO_BIN_EXE_multidata"), &copy).expect("a copy that anybody may run");
+    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open_to_all).expect("a directory of ours");
+    let running = Running::start_as("", |command| {
+        *command = std::process::Command::new(&copy);
+        command
+            .args(format!("receive 10.9.0.2:7010 /dev/null {}", link(0)).split_whitespace())
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .uid(NOBODY)
+            .gid(NOBODY);
+    });
+    let (code, sentence) = running.end();
+    assert_eq!(code, Some(1), "{sentence}");
+    assert!(sentence.contains("permission was denied"), "{sentence}");
+}
