@@ -207,3 +207,49 @@ impl Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use batch::ReceivedChecksum;
+    use bytes::Bytes;
+    use std::time::Instant;
+
+    fn lane() -> Lane {
+        Lane::new(Arc::default(), Arc::default())
+    }
+
+    fn push(lane: &Lane, count: usize) {
+        let checksum = ReceivedChecksum::Unverified;
+        let frame = Frame { block: 0, offset: 0, len: 5, checksum, segmented: None };
+        let mut staged = Staged {
+            frames: vec![QueuedFrame { frame, packets: 1 }; count],
+            blocks: vec![(Block::from(Bytes::from_static(b"frame")), count)],
+        };
+        lane.push(&mut staged);
+    }
+
+    #[test]
+    fn room_made_before_the_sender_says_it_is_blocked_still_wakes_it() {
+        let lane = lane();
+        push(&lane, 2);
+        let found_full = lane.packets();
+        assert_eq!(lane.pop(&mut ReceiveBatch::new(), 9), (2, 10, false));
+        lane.block_sender(found_full);
+        let asked = Instant::now();
+        lane.sender.wait(Some(Duration::from_secs(60)), || false);
+        assert!(asked.elapsed() < Duration::from_secs(50));
+        assert!(!lane.blocked.load(Ordering::SeqCst), "and the receiver need not ring again");
+    }
+
+    #[test]
+    fn a_sender_that_is_not_blocked_is_left_alone() {
+        let lane = lane();
+        push(&lane, 2);
+        lane.pop(&mut ReceiveBatch::new(), 1);
+        assert!(!lane.sender.rung.load(Ordering::SeqCst));
+        lane.block_sender(lane.packets());
+        lane.pop(&mut ReceiveBatch::new(), 1);
+        assert!(lane.sender.rung.load(Ordering::SeqCst));
+    }
+}
