@@ -9,7 +9,7 @@
 //! eight on the same subnet is a stated deviation (design, section 5); the deferral is two while
 //! the peer must be taken to be in slow start, and it sinks by one for each sign of loss.
 
-use time::Instant;
+use time::{Duration, Instant};
 
 /// Whether an ACK is owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,8 @@ pub(crate) struct Acknowledging {
     owed: Owed,
     /// In-order segments since the last ACK.
     segments: u32,
+    /// The newest data segment carried PSH.
+    pushed: bool,
     /// Segments still to be acknowledged two by two.
     quick: u32,
     quick_initial: u32,
@@ -45,6 +47,7 @@ impl Acknowledging {
         Self {
             owed: Owed::Nothing,
             segments: 0,
+            pushed: false,
             quick,
             quick_initial: quick,
             deferral: u32::from(deferral.max(1)),
@@ -59,13 +62,15 @@ impl Acknowledging {
         self.owed
     }
 
-    /// In-order data arrived. After a silence of `pause_ns` the peer starts slowly again.
-    pub(crate) fn on_data(&mut self, now: Instant, segments: u32, pause: time::Duration) {
+    /// In-order data arrived, `pushed` by the peer. After a silence of `pause` the peer starts slowly
+    /// again.
+    pub(crate) fn on_data(&mut self, now: Instant, segments: u32, pushed: bool, pause: Duration) {
         if self.last_segment_at.is_some_and(|last| now - last > pause) {
             self.quick = self.quick_initial;
         }
         self.last_segment_at = Some(now);
         self.segments = self.segments.saturating_add(segments);
+        self.pushed = pushed;
         self.owed = self.owed.max(Owed::Later);
     }
 
@@ -100,7 +105,11 @@ impl Acknowledging {
     /// The batch is through: an ACK held back for long enough becomes owed now. Says whether the
     /// timer is to run.
     pub(crate) fn on_batch_end(&mut self) -> bool {
-        let most = if self.quick > 0 { self.deferral.min(2) } else { self.deferral };
+        // PSH at the end of a batch: the peer has nothing more to send for now, perhaps because its
+        // buffer waits for this ACK. A single pushed segment is a small exchange; its ACK may ride
+        // on the answer.
+        let eager = self.quick > 0 || self.pushed;
+        let most = if eager { self.deferral.min(2) } else { self.deferral };
         if self.owed == Owed::Later && self.segments >= most {
             self.owed = Owed::Now;
         }
@@ -125,14 +134,13 @@ impl Acknowledging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use time::Duration;
 
     const PAUSE: Duration = Duration::from_millis(200);
 
     fn acks_for(policy: &mut Acknowledging, segments: u32, now: Instant) -> u32 {
         let mut acks = 0;
         for _ in 0..segments {
-            policy.on_data(now, 1, PAUSE);
+            policy.on_data(now, 1, false, PAUSE);
             policy.on_batch_end();
             if policy.owed() == Owed::Now {
                 policy.on_sent();
@@ -150,6 +158,16 @@ mod tests {
         assert_eq!(acks_for(&mut policy, 32, now), 4);
         assert_eq!(acks_for(&mut policy, 8, now + Duration::from_secs(1)), 4, "after a pause");
         assert_eq!(acks_for(&mut Acknowledging::new(1, 8, 10), 8, now), 8);
+    }
+
+    #[test]
+    fn a_push_at_the_end_of_a_batch_settles_two_segments_but_not_one() {
+        let mut policy = Acknowledging::new(8, 0, 10);
+        policy.on_data(Instant::ZERO, 1, true, PAUSE);
+        assert!(policy.on_batch_end());
+        policy.on_data(Instant::ZERO, 1, true, PAUSE);
+        assert!(!policy.on_batch_end());
+        assert_eq!(policy.owed(), Owed::Now);
     }
 
     #[test]

@@ -208,8 +208,9 @@ impl TcpHeader {
         };
         let options = rest.get(..options_len).ok_or(Malformed::Truncated)?;
         let word = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
-        let long =
-            |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        let long = |at: usize| {
+            u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]])
+        };
         let header = Self {
             source_port: word(0),
             destination_port: word(2),
@@ -416,9 +417,7 @@ mod tests {
                     mss: options.0,
                     window_scale: options.1,
                     sack_permitted: options.2,
-                    timestamps: options
-                        .3
-                        .map(|(value, echo)| TcpTimestamps { value, echo }),
+                    timestamps: options.3.map(|(value, echo)| TcpTimestamps { value, echo }),
                     sack: SackBlocks::NONE,
                 },
             };

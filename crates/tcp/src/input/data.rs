@@ -68,7 +68,8 @@ impl Connection {
                 let received = self.receive.next().offset_from(incoming.sequence);
                 self.counters.bytes_received += u64::from(received);
                 self.events.insert(Events::READABLE);
-                self.acks.on_data(now, incoming.segments, self.rtt.rto());
+                let pushed = incoming.flags.contains(TcpFlags::PSH);
+                self.acks.on_data(now, incoming.segments, pushed, self.rtt.rto());
                 if arrival == Arrival::FilledGap || self.receive.has_gap() {
                     self.acks.on_disorder();
                 }

@@ -1,1 +1,167 @@
-//! Scripts.
+//! Opening: active, passive, simultaneous; what is lost and what is wrong (RFC 9293, 3.5, 3.10.7).
+
+use super::harness::*;
+use crate::{Connection, ConnectionError, Events, State};
+use counters::DropReason;
+use time::Duration;
+use wire::{SeqNumber, TcpHeader, TcpOptions};
+
+fn passive() -> Harness {
+    let mut template = Harness::connect(plain_config());
+    template.options = TcpOptions { mss: Some(700), ..TcpOptions::default() };
+    let syn = template.header(SYN, 0, 0);
+    let now = template.now;
+    let connection = Connection::accept(parameters(plain_config()), now, &syn);
+    let mut harness = Harness::wrap(connection, now);
+    harness.options = TcpOptions::default();
+    harness
+}
+
+#[test]
+fn active_open() {
+    let mut harness = Harness::connect(plain_config());
+    let syn = harness.expect_one();
+    assert_eq!((syn.header.flags, syn.sequence(), syn.header.window), (SYN, 0, 20_000));
+    assert_eq!(syn.header.options.mss, Some(MSS as u16));
+    harness.receive(SYN | ACK, 0, 1, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+    assert!(harness.connection.take_events().contains(Events::CONNECTED | Events::WRITABLE));
+    let ack = harness.expect_one();
+    assert_eq!((ack.header.flags, ack.sequence(), ack.acknowledgment()), (ACK, 1, 1));
+    // RFC 9293, 3.7.1, MUST-15: a peer that announces no MSS gets 536.
+    assert_eq!(harness.connection.payload_max(), 536);
+    assert_eq!(harness.connection.poll_timeout(), None);
+}
+
+#[test]
+fn passive_open_and_data_with_the_last_ack() {
+    let mut harness = passive();
+    let reply = harness.expect_one();
+    assert_eq!((reply.header.flags, reply.sequence(), reply.acknowledgment()), (SYN | ACK, 0, 1));
+    assert_eq!(harness.connection.state(), State::SynReceived);
+    harness.receive(ACK, 1, 1, b"hello");
+    assert_eq!(harness.connection.state(), State::Established);
+    assert_eq!(harness.connection.payload_max(), 700);
+    assert_eq!(harness.read(10), b"hello");
+}
+
+#[test]
+fn a_lost_syn_ack_is_sent_again_for_the_timer_and_for_the_syn() {
+    let mut harness = passive();
+    harness.expect_one();
+    assert_eq!(harness.try_receive(SYN, 0, 0, b""), Err(DropReason::Duplicate));
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    assert_eq!(harness.pass_to_deadline(), Duration::from_secs(1));
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+}
+
+#[test]
+fn a_syn_is_sent_again_with_doubling_time_until_the_open_fails() {
+    let mut harness = Harness::connect(plain_config());
+    harness.expect_one();
+    let mut waits = Vec::new();
+    while harness.connection.state() == State::SynSent {
+        waits.push(harness.pass_to_deadline().as_secs());
+        harness.take();
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64]);
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+    assert!(harness.connection.take_events().contains(Events::CLOSED | Events::FAILED));
+}
+
+// RFC 9293, 3.5, figure 8.
+#[test]
+fn simultaneous_open() {
+    let mut harness = Harness::connect(plain_config());
+    harness.expect_one();
+    harness.receive(SYN, 0, 0, b"");
+    assert_eq!(harness.connection.state(), State::SynReceived);
+    let reply = harness.expect_one();
+    assert_eq!((reply.header.flags, reply.sequence(), reply.acknowledgment()), (SYN | ACK, 0, 1));
+    harness.receive(SYN | ACK, 0, 1, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+    assert_eq!(harness.expect_one().header.flags, ACK);
+}
+
+#[test]
+fn two_connections_that_open_at_each_other_both_become_established() {
+    let mut ends = [Harness::connect(plain_config()), Harness::connect(plain_config())];
+    let mut flying: Vec<(usize, TcpHeader)> = Vec::new();
+    for round in 0..10 {
+        for (index, end) in ends.iter_mut().enumerate() {
+            for sent in end.take() {
+                flying.push((1 - index, sent.header));
+            }
+        }
+        assert!(round < 9, "they answer each other for ever");
+        if flying.is_empty() {
+            break;
+        }
+        for (index, header) in core::mem::take(&mut flying) {
+            let _ = ends[index].receive_header(&header, b"");
+        }
+    }
+    assert!(ends.iter().all(|end| end.connection.state() == State::Established));
+}
+
+#[test]
+fn a_refused_open_fails_and_a_reset_without_ack_does_not() {
+    let mut harness = Harness::connect(plain_config());
+    harness.expect_one();
+    assert_eq!(harness.try_receive(RST, 0, 0, b""), Err(DropReason::BadState));
+    assert_eq!(harness.try_receive(RST | ACK, 0, 2, b""), Err(DropReason::BadAck));
+    harness.expect_nothing();
+    harness.receive(RST | ACK, 0, 1, b"");
+    assert_eq!(harness.connection.state(), State::Closed);
+    assert_eq!(harness.connection.error(), Some(ConnectionError::Refused));
+    assert!(harness.connection.is_finished());
+}
+
+// RFC 9293, 3.10.7.3, first: <SEQ=SEG.ACK><CTL=RST>.
+#[test]
+fn an_old_syn_ack_is_answered_with_a_reset_and_the_open_goes_on() {
+    let mut harness = Harness::connect(plain_config());
+    harness.expect_one();
+    assert_eq!(harness.try_receive(SYN | ACK, 0, 77, b""), Err(DropReason::BadAck));
+    let reset = harness.expect_one();
+    assert_eq!((reset.header.flags, reset.sequence()), (RST, 77));
+    harness.receive(SYN | ACK, 0, 1, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+}
+
+#[test]
+fn a_bad_ack_in_syn_received_is_answered_with_a_reset() {
+    let mut harness = passive();
+    harness.expect_one();
+    assert_eq!(harness.try_receive(ACK, 1, 9, b""), Err(DropReason::BadAck));
+    let reset = harness.expect_one();
+    assert_eq!((reset.header.flags, reset.sequence()), (RST, 9));
+    assert_eq!(harness.connection.state(), State::SynReceived);
+}
+
+#[test]
+fn an_unreachable_host_ends_an_open_but_only_for_our_own_syn() {
+    let mut harness = Harness::connect(plain_config());
+    harness.expect_one();
+    let error = ConnectionError::HostUnreachable;
+    assert!(!harness.connection.on_unreachable(error, ISS + 500));
+    assert_eq!(harness.connection.state(), State::SynSent);
+    assert!(harness.connection.on_unreachable(error, ISS));
+    assert_eq!(harness.connection.error(), Some(error));
+}
+
+// RFC 6191; RFC 9293, 3.10.7.4.
+#[test]
+fn time_wait_may_be_replaced_by_a_later_syn_only() {
+    let mut harness = Harness::established(plain_config());
+    harness.connection.shutdown_write(harness.now);
+    harness.take();
+    harness.receive(FIN | ACK, 1, 2, b"");
+    assert_eq!(harness.connection.state(), State::TimeWait);
+    let syn = |sequence: SeqNumber| TcpHeader { sequence, flags: SYN, ..TcpHeader::default() };
+    assert!(harness.connection.may_be_replaced_by(harness.now, &syn(IRS + 3)));
+    assert!(!harness.connection.may_be_replaced_by(harness.now, &syn(IRS + 2)));
+    assert!(harness.connection.next_isn_min().is_after(ISS + 2));
+}

@@ -223,7 +223,6 @@ impl World {
                 Some(Connection::accept(parameters, now, &flying.header));
             return;
         }
-        if std::env::var("TRACE").is_ok() { eprintln!("{:?} to {} {:?} seq {} len {} ack {} win {} {:?}", self.now, flying.to, flying.header.flags, flying.header.sequence.0, flying.payload.len(), flying.header.acknowledgment.0, flying.header.window, flying.header.options); }
         let sparse = self.random.percent(10);
         let Some(connection) = &mut self.ends[flying.to].connection else { return };
         let segment = Segment {
@@ -233,8 +232,7 @@ impl World {
             segments: 1,
             congestion_experienced: false,
         };
-        let r = connection.on_segment(now, segment, &self.pool);
-        if std::env::var("TRACE").is_ok() { eprintln!("   {r:?} {:?} una {} nxt {} win {} flight {} t {:?}", connection.state, connection.send.una.0, connection.send.nxt.0, connection.send.window, connection.send.flight(), connection.poll_timeout()); }
+        let _ = connection.on_segment(now, segment, &self.pool);
     }
 
     fn is_done(&self) -> bool {
@@ -324,7 +322,6 @@ impl World {
 
 fn run_seeds(seeds: core::ops::Range<u64>, network: Network, len_bytes: u64) {
     for seed in seeds {
-        if std::env::var("TRACE").is_ok() { eprintln!("SEED {seed}"); }
         World::new(seed, network, len_bytes).run(seed);
     }
 }

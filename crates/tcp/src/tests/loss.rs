@@ -1,1 +1,145 @@
-//! Scripts.
+//! Loss: fast retransmit and recovery with and without SACK, limited transmit, timeouts
+//! (RFC 5681, 6582, 6675, 3042, 6298).
+
+use super::harness::*;
+use crate::{Config, State};
+use time::Duration;
+use wire::{SackBlocks, TcpOptions};
+
+fn plain() -> Harness {
+    let config = Config { nodelay: true, ..plain_config() };
+    let mut harness = Harness::established(config);
+    harness.write(&stream(0..30_000));
+    assert_eq!(harness.take().len(), 10);
+    harness
+}
+
+fn with_sack() -> Harness {
+    let config = Config { nodelay: true, sack: true, ..plain_config() };
+    let options = TcpOptions { mss: Some(1_000), sack_permitted: true, ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    harness.write(&stream(0..30_000));
+    assert_eq!(harness.take().len(), 10);
+    harness
+}
+
+fn sack(harness: &mut Harness, ack: u32, blocks: &[(u32, u32)]) {
+    harness.options.sack = SackBlocks::NONE;
+    for (start, end) in blocks {
+        harness.options.sack.push(ISS + *start, ISS + *end);
+    }
+    harness.receive(ACK, 1, ack, b"");
+    harness.options.sack = SackBlocks::NONE;
+}
+
+#[test]
+fn limited_transmit_then_fast_retransmit_then_new_reno() {
+    let mut harness = plain();
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.take_ranges(), [(10_001, 1_000)], "RFC 3042");
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.take_ranges(), [(11_001, 1_000)]);
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.take_ranges(), [(1, 1_000)], "RFC 5681, 3.2: the third");
+    assert_eq!(harness.connection.counters().fast_recoveries, 1);
+    for _ in 0..4 {
+        harness.receive(ACK, 1, 1, b"");
+    }
+    let inflated = harness.take_ranges();
+    assert!(inflated.iter().all(|(sequence, _)| *sequence >= 12_001), "{inflated:?}");
+    // RFC 6582: a partial ACK sends the next hole at once.
+    harness.receive(ACK, 1, 3_001, b"");
+    assert_eq!(harness.take_ranges()[0], (3_001, 1_000));
+    harness.receive(ACK, 1, 20_000.min(12_001 + 1_000 * inflated.len() as u32), b"");
+    assert_eq!(harness.connection.counters().retransmitted_segments, 2);
+    assert!(harness.take_ranges().iter().all(|(sequence, _)| *sequence > 12_001));
+}
+
+#[test]
+fn sack_sends_exactly_the_holes_again() {
+    let mut harness = with_sack();
+    // Lost: 1..1001 and 3001..4001.
+    sack(&mut harness, 1, &[(1_001, 2_001)]);
+    sack(&mut harness, 1, &[(1_001, 3_001)]);
+    sack(&mut harness, 1, &[(4_001, 5_001), (1_001, 3_001)]);
+    harness.flush();
+    sack(&mut harness, 1, &[(4_001, 6_001), (1_001, 3_001)]);
+    sack(&mut harness, 1, &[(4_001, 7_001), (1_001, 3_001)]);
+    sack(&mut harness, 1, &[(4_001, 10_001), (1_001, 3_001)]);
+    let sent = harness.take_ranges();
+    let again: Vec<_> = sent.iter().filter(|(sequence, _)| *sequence < 10_001).collect();
+    assert_eq!(again, [&(1, 1_000), &(3_001, 1_000)]);
+    assert_eq!(harness.connection.counters().fast_recoveries, 1);
+    assert_eq!(harness.connection.counters().retransmission_timeouts, 0);
+}
+
+#[test]
+fn duplicate_acks_with_data_or_another_window_are_none() {
+    let mut harness = plain();
+    for at in 0..3 {
+        harness.receive(ACK, 1 + at, 1, b"x");
+    }
+    for _ in 0..3 {
+        harness.window -= 1;
+        harness.receive(ACK, 4, 1, b"");
+    }
+    assert_eq!(harness.connection.counters().duplicate_acks_received, 0);
+}
+
+#[test]
+fn a_timeout_sends_the_first_segment_then_follows_the_acks() {
+    let mut harness = plain();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    assert_eq!(harness.connection.congestion_window(), 1_000);
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000), (2_001, 1_000)]);
+    // The peer had the rest.
+    harness.receive(ACK, 1, 10_001, b"");
+    assert!(harness.take_ranges().iter().all(|(sequence, _)| *sequence >= 10_001));
+    assert_eq!(harness.connection.counters().retransmitted_segments, 3);
+}
+
+// RFC 6298, 5.5; RFC 9293, 3.8.3.
+#[test]
+fn the_timer_backs_off_and_gives_up() {
+    let config = Config { retries: 4, nodelay: true, ..plain_config() };
+    let mut harness = Harness::established(config);
+    harness.write(b"lost for ever");
+    harness.take();
+    let mut waits = Vec::new();
+    while harness.connection.state() == State::Established {
+        waits.push(harness.pass_to_deadline());
+        harness.take();
+    }
+    assert_eq!(waits.len(), 5);
+    assert!(waits.windows(2).all(|pair| pair[1] >= pair[0].mul_f32(1.99)), "{waits:?}");
+    assert_eq!(harness.connection.error(), Some(crate::ConnectionError::TimedOut));
+}
+
+// Karn's algorithm, RFC 6298, 3.
+#[test]
+fn what_was_sent_again_is_not_measured() {
+    let mut harness = plain();
+    let measured = harness.connection.smoothed_rtt();
+    harness.pass_to_deadline();
+    harness.take();
+    harness.now += Duration::from_secs(5);
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.connection.smoothed_rtt(), measured);
+}
+
+#[test]
+fn a_tail_lost_in_recovery_is_rescued_or_found_by_rule_three() {
+    let config = Config { nodelay: true, sack: true, ..plain_config() };
+    let options = TcpOptions { mss: Some(1_000), sack_permitted: true, ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    harness.write(&stream(0..8_000));
+    harness.take();
+    // 1 and the last are lost, and there is no new data.
+    sack(&mut harness, 1, &[(1_001, 7_001)]);
+    harness.flush();
+    sack(&mut harness, 1, &[(1_001, 7_001)]);
+    let sent = harness.take_ranges();
+    assert_eq!(sent, [(1, 1_000), (7_001, 1_000)], "RFC 6675, NextSeg rule 4");
+}

@@ -3,6 +3,7 @@
 mod close;
 mod handshake;
 mod harness;
+mod hostile;
 mod joined;
 mod loss;
 mod options;

@@ -1,1 +1,132 @@
-//! Scripts.
+//! MSS, window scale, timestamps with PAWS, SACK (RFC 9293, 3.7.1; RFC 7323; RFC 2018).
+
+use super::harness::*;
+use crate::{Config, State};
+use counters::DropReason;
+use time::Duration;
+use wire::{TcpOptions, TcpTimestamps};
+
+fn full() -> Config {
+    Config {
+        timestamps: true,
+        sack: true,
+        window_scaling: true,
+        receive_buffer_bytes: 1 << 20,
+        nodelay: true,
+        ..plain_config()
+    }
+}
+
+fn syn_options() -> TcpOptions {
+    TcpOptions {
+        mss: Some(1_000),
+        window_scale: Some(20),
+        sack_permitted: true,
+        timestamps: Some(TcpTimestamps { value: 500, echo: 0 }),
+        ..TcpOptions::default()
+    }
+}
+
+fn stamp(harness: &mut Harness, value: u32) {
+    harness.options.timestamps = Some(TcpTimestamps { value, echo: 11_000 });
+}
+
+#[test]
+fn the_syn_offers_what_is_configured() {
+    let mut harness = Harness::connect(full());
+    let options = harness.expect_one().header.options;
+    assert_eq!((options.mss, options.window_scale), (Some(1_000), Some(5)));
+    assert!(options.sack_permitted);
+    let timestamps = options.timestamps.expect("offered");
+    assert_eq!((timestamps.value, timestamps.echo), (10_000 + 1_000, 0));
+}
+
+#[test]
+fn what_the_peer_does_not_offer_is_not_used() {
+    let mut harness =
+        Harness::established_with(full(), TcpOptions { mss: Some(800), ..TcpOptions::default() });
+    harness.write(&stream(0..800));
+    harness.receive(ACK, 10, 1, b"out of order");
+    let sent = harness.expect_one();
+    assert_eq!(sent.header.options, TcpOptions::default());
+    assert_eq!(sent.payload.len(), 800);
+    assert_eq!(sent.header.window, u16::MAX, "unscaled, so no more can be said");
+}
+
+// RFC 7323, 2.3: a shift above 14 counts as 14; RFC 6691: options count against the MSS.
+#[test]
+fn scaled_windows_and_shorter_segments() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    assert_eq!(harness.connection.payload_max(), 988);
+    harness.window = 1;
+    stamp(&mut harness, 501);
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(&stream(0..30_000));
+    let sent = harness.take();
+    assert_eq!(sent.iter().map(|one| one.payload.len()).sum::<usize>(), 10 * 988);
+    assert_eq!(sent[0].header.window, (1 << 20 >> 5) as u16);
+}
+
+#[test]
+fn timestamps_echo_the_segment_that_the_ack_answers() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    stamp(&mut harness, 600);
+    harness.receive(ACK, 1, 1, b"abc");
+    stamp(&mut harness, 700);
+    harness.receive(ACK, 10, 1, b"later");
+    let echo = |sent: &Sent| sent.header.options.timestamps.expect("negotiated").echo;
+    // RFC 7323, 4.3: the later one is beyond Last.ACK.sent.
+    assert_eq!(echo(&harness.expect_one()), 600);
+}
+
+// RFC 7323, 5.3.
+#[test]
+fn paws_drops_the_past_but_obeys_its_resets() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    stamp(&mut harness, 499);
+    assert_eq!(harness.try_receive(ACK, 1, 1, b"old"), Err(DropReason::Paws));
+    assert_eq!(harness.expect_one().acknowledgment(), 1);
+    harness.options.timestamps = None;
+    assert_eq!(harness.try_receive(ACK, 1, 1, b"bare"), Err(DropReason::Paws));
+    // RFC 7323, 5.5: after 24 days the past is forgotten.
+    harness.pass(Duration::from_secs(24 * 24 * 3_600));
+    stamp(&mut harness, 499);
+    harness.receive(ACK, 1, 1, b"new");
+    stamp(&mut harness, 3);
+    harness.receive(RST, 4, 0, b"");
+    assert_eq!(harness.connection.state(), State::Closed);
+}
+
+// RFC 2018, 4.
+#[test]
+fn sack_reports_up_to_three_blocks_with_the_newest_first() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    stamp(&mut harness, 600);
+    for start in [11, 31, 51, 71] {
+        harness.receive(ACK, start, 1, &stream(0..10));
+        harness.flush();
+    }
+    let sent = harness.take();
+    let blocks = |sent: &Sent| -> Vec<(u32, u32)> {
+        let blocks = sent.header.options.sack;
+        blocks.as_slice().iter().map(|(a, b)| (a.offset_from(IRS), b.offset_from(IRS))).collect()
+    };
+    assert_eq!(blocks(&sent[0]), [(11, 21)]);
+    assert_eq!(blocks(&sent[3]), [(71, 81), (51, 61), (31, 41)]);
+    // Data that carries SACK blocks makes room for them.
+    harness.write(&stream(0..5_000));
+    assert!(harness.take()[0].payload.len() == 1_000 - 12 - 28);
+}
+
+#[test]
+fn a_narrower_path_sends_what_was_too_long_again() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    harness.write(&stream(0..1_976));
+    assert_eq!(harness.take_ranges(), [(1, 988), (989, 988)]);
+    let window = harness.connection.congestion_window();
+    harness.connection.on_path_mtu(harness.now, 512);
+    assert_eq!(harness.connection.payload_max(), 500);
+    let ranges = harness.take_ranges();
+    assert_eq!(ranges, [(1, 500), (501, 500), (1_001, 500), (1_501, 476)]);
+    assert!(harness.connection.congestion_window() >= window / 2, "no sign of congestion");
+}

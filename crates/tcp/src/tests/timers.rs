@@ -1,1 +1,57 @@
-//! Scripts.
+//! Keepalive and the user timeout.
+
+use super::harness::*;
+use crate::{Config, ConnectionError, Keepalive, State};
+use time::Duration;
+
+fn keepalive() -> Config {
+    let keepalive =
+        Keepalive { idle: Duration::from_secs(100), interval: Duration::from_secs(10), count: 3 };
+    Config { keepalive: Some(keepalive), ..plain_config() }
+}
+
+// RFC 9293, 3.8.4.
+#[test]
+fn an_idle_connection_is_probed_and_an_answer_keeps_it() {
+    let mut harness = Harness::established(keepalive());
+    harness.pass(Duration::from_secs(60));
+    harness.receive(ACK, 1, 1, b"sign of life");
+    harness.take();
+    harness.pass(Duration::from_secs(99));
+    assert_eq!(harness.connection.counters().keepalive_probes_sent, 0);
+    harness.take();
+    harness.pass(Duration::from_secs(1));
+    let probe = harness.expect_one();
+    assert_eq!((probe.sequence(), probe.acknowledgment(), probe.payload.len()), (0, 13, 0));
+    harness.receive(ACK, 13, 1, b"");
+    harness.pass(Duration::from_secs(99));
+    assert_eq!(harness.connection.state(), State::Established);
+}
+
+#[test]
+fn unanswered_probes_end_the_connection() {
+    let mut harness = Harness::established(keepalive());
+    harness.pass(Duration::from_secs(129));
+    assert_eq!(harness.take().len(), 3);
+    harness.pass(Duration::from_secs(1));
+    assert_eq!(harness.connection.state(), State::Closed);
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+    assert_eq!(harness.expect_one().header.flags, RST | ACK);
+}
+
+// RFC 9293, 3.8.3.
+#[test]
+fn the_user_timeout_ends_a_connection_whose_data_is_not_acknowledged() {
+    let config = Config { user_timeout: Some(Duration::from_secs(5)), ..plain_config() };
+    let mut harness = Harness::established(config);
+    harness.write(b"data");
+    harness.take();
+    harness.pass(Duration::from_millis(4_999));
+    harness.receive(ACK, 1, 5, b"");
+    harness.pass(Duration::from_secs(10));
+    assert_eq!(harness.connection.state(), State::Established);
+    harness.write(b"more");
+    harness.take();
+    harness.pass(Duration::from_secs(5));
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+}

@@ -1,1 +1,151 @@
-//! Scripts.
+//! Windows: the peer's (probing, silly windows) and ours (RFC 9293, 3.8.6).
+
+use super::harness::*;
+use crate::{Config, State};
+use time::Duration;
+
+fn config() -> Config {
+    Config { nodelay: true, receive_buffer_bytes: 4_000, ..plain_config() }
+}
+
+// RFC 9293, 3.8.6.1.
+#[test]
+fn a_closed_window_is_probed_with_growing_pauses_and_then_used() {
+    let mut harness = Harness::established(config());
+    harness.window = 0;
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(&stream(0..2_000));
+    harness.expect_nothing();
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        waits.push(harness.pass_to_deadline());
+        let probe = harness.expect_one();
+        assert_eq!((probe.sequence(), probe.payload.len()), (1, 1));
+        harness.receive(ACK, 1, 1, b"");
+    }
+    assert!(waits.windows(2).all(|pair| pair[1] >= pair[0].mul_f32(1.9)), "{waits:?}");
+    // The peer takes the probe's byte, and opens.
+    harness.window = 1_500;
+    harness.receive(ACK, 1, 2, b"");
+    assert_eq!(harness.take_ranges(), [(2, 1_000)]);
+}
+
+// MUST-37.
+#[test]
+fn probing_goes_on_for_as_long_as_the_peer_answers() {
+    let mut harness = Harness::established(config());
+    harness.window = 0;
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(b"waiting");
+    for _ in 0..40 {
+        harness.pass_to_deadline();
+        harness.expect_one();
+        harness.receive(ACK, 1, 1, b"");
+    }
+    assert_eq!(harness.connection.state(), State::Established);
+    for _ in 0..17 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert_eq!(harness.connection.state(), State::Closed, "nobody answers any more");
+}
+
+#[test]
+fn an_orphan_does_not_probe_for_ever() {
+    let mut harness = Harness::established(config());
+    harness.window = 0;
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(b"waiting");
+    harness.connection.close(harness.now);
+    let mut probes = 0;
+    while harness.connection.state() != State::Closed {
+        harness.pass_to_deadline();
+        harness.take();
+        let _ = harness.try_receive(ACK, 1, 1, b"");
+        probes += 1;
+        assert!(probes < 50);
+    }
+}
+
+// RFC 9293, 3.8.6.2.1.
+#[test]
+fn a_sliver_of_window_is_not_used_until_the_override_timer() {
+    let mut harness = Harness::established(config());
+    harness.window = 10;
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(&stream(0..2_000));
+    harness.expect_nothing();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1, 10)]);
+}
+
+#[test]
+fn the_window_limits_a_burst_and_half_of_the_largest_window_is_worth_a_segment() {
+    let mut harness = Harness::established(config());
+    harness.window = 1_600;
+    // The largest window so far was that of the SYN-ACK; make the peer one that never had more.
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(&stream(0..5_000));
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+}
+
+#[test]
+fn our_window_shrinks_as_data_waits_and_reopens_when_worth_it() {
+    let mut harness = Harness::established(config());
+    for at in 0..4 {
+        harness.receive(ACK, 1 + at * 1_000, 1, &stream(0..1_000));
+    }
+    let sent = harness.take();
+    assert_eq!(sent.last().expect("acks").header.window, 0);
+    // A probe of the closed window: not taken, but answered.
+    harness.receive(ACK, 4_001, 1, b"p");
+    let answer = harness.expect_one();
+    assert_eq!((answer.acknowledgment(), answer.header.window), (4_001, 0));
+    harness.read(1_000);
+    harness.expect_nothing();
+    harness.read(1_000);
+    let update = harness.expect_one();
+    assert_eq!((update.acknowledgment(), update.header.window), (4_001, 2_000));
+    assert_eq!(harness.connection.counters().window_updates_sent, 1);
+}
+
+// RFC 9293, 3.8.6.2.1: the window is not taken back.
+#[test]
+fn the_right_edge_never_moves_back() {
+    let mut harness = Harness::established(config());
+    let mut edge = 4_001;
+    let mut next = 1;
+    for round in 0..200_u32 {
+        let len = 1 + (round * 379) % 900;
+        let len = len.min(edge - next);
+        if len > 0 {
+            let _ = harness.try_receive(ACK, next, 1, &stream(0..len as usize));
+            next += len;
+        }
+        if round % 3 == 0 {
+            harness.read(700);
+        }
+        if round == 100 {
+            harness.connection.set_receive_buffer(1_000);
+        }
+        for sent in harness.take() {
+            let announced = sent.acknowledgment() + u32::from(sent.header.window);
+            assert!(announced >= edge, "{announced} after {edge}");
+            edge = announced;
+        }
+        assert!(harness.connection.readable_len() <= 4_000);
+    }
+    assert!(next > 10_000, "the script moved data: {next}");
+}
+
+#[test]
+fn data_beyond_the_window_is_cut_and_the_fin_behind_it_with_it() {
+    let mut harness = Harness::established(config());
+    harness.receive(FIN | ACK, 1, 1, &stream(0..4_500));
+    assert_eq!(harness.connection.readable_len(), 4_000);
+    assert_eq!(harness.connection.state(), State::Established);
+    assert_eq!(harness.expect_one().acknowledgment(), 4_001);
+    harness.pass(Duration::from_secs(1));
+}
