@@ -3,7 +3,7 @@
 mod pair;
 
 use bytes::Bytes;
-use multidata::{Interest, TcpListener, TcpStream};
+use multidata::{Interest, Stack, TcpListener, TcpStream};
 use pair::{Pattern, connected, exchange, pair, pair_with, right};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -32,6 +32,24 @@ fn sixty_four_mebibytes_go_both_ways_unharmed() {
     exchange(&client, &server, 1, 64 << 20);
     let copied = left.counters().runtime.bytes_copied_in;
     assert_eq!(copied, 64 << 20, "every byte was copied in once");
+}
+
+#[test]
+fn every_transmit_mode_carries_the_same_bytes() {
+    for mode in device::TransmitMode::ALL {
+        let (left, right) = device::wire(pair::offloading_ethernet());
+        let build = |queue, address| {
+            let interface = pair::interface(address).mode(mode);
+            Stack::builder().interface(queue, interface).build().expect("a stack")
+        };
+        let (left, right_stack) = (build(left, pair::LEFT), build(right, pair::RIGHT));
+        assert_eq!(left.interfaces()[0].mode, mode);
+        let (client, server) = connected(&left, &right_stack);
+        exchange(&client, &server, 3, 8 << 20);
+        let device = left.counters().device;
+        let is_merged = device.transmit_frames < device.transmit_packets / 2;
+        assert_eq!(is_merged, mode == device::TransmitMode::Lso, "{mode}: {device:?}");
+    }
 }
 
 #[test]

@@ -22,6 +22,12 @@ pub(crate) fn ethernet() -> WireConfig {
     WireConfig::new(end(1), end(2))
 }
 
+/// The same with everything a wire in memory can spare.
+pub(crate) fn offloading_ethernet() -> WireConfig {
+    let end = |last| WireEnd::offloading(Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, last])));
+    WireConfig::new(end(1), end(2))
+}
+
 /// Two stacks with the settings that `configure` makes.
 pub(crate) fn pair_with(configure: impl Fn(StackBuilder) -> StackBuilder) -> (Stack, Stack) {
     let (left, right) = device::wire(ethernet());

@@ -1,0 +1,63 @@
+//! Two stacks over a wire that loses, reorders, duplicates and corrupts: the bytes still arrive,
+//! all of them and in order.
+
+mod pair;
+
+use device::{FaultConfig, FaultQueue, TransmitMode};
+use multidata::{InterfaceConfig, Stack};
+use pair::{LEFT, RIGHT, connected, exchange, interface};
+
+/// Two stacks on a wire with these faults in both directions.
+fn faulty_pair(
+    wire: device::WireConfig,
+    faults: FaultConfig,
+    mode: TransmitMode,
+) -> (Stack, Stack) {
+    let (left, right) = device::wire(wire);
+    let build = |queue, interface: InterfaceConfig, seed| {
+        let queue = FaultQueue::new(queue, FaultConfig { seed, ..faults });
+        Stack::builder().interface(queue, interface.mode(mode)).build().expect("a stack")
+    };
+    let left = build(left, interface(LEFT), faults.seed);
+    (left, build(right, interface(RIGHT), faults.seed + 1))
+}
+
+fn survives(wire: device::WireConfig, faults: FaultConfig, mode: TransmitMode, len: u64) {
+    let (left, right) = faulty_pair(wire, faults, mode);
+    let (client, server) = connected(&left, &right);
+    exchange(&client, &server, faults.seed, len);
+}
+
+#[test]
+fn loss_reordering_and_duplication_together() {
+    let faults = FaultConfig {
+        seed: 11,
+        loss: 0.01,
+        duplicate: 0.01,
+        reorder: 0.01,
+        reorder_distance_max: 8,
+        ..FaultConfig::default()
+    };
+    survives(pair::ethernet(), faults, TransmitMode::Multidata, 8 << 20);
+}
+
+#[test]
+fn loss_in_every_transmit_mode() {
+    for mode in TransmitMode::ALL {
+        let faults = FaultConfig { seed: 12, loss: 0.005, ..FaultConfig::default() };
+        survives(pair::offloading_ethernet(), faults, mode, 4 << 20);
+    }
+}
+
+#[test]
+fn corruption_is_found_by_checksums() {
+    let faults = FaultConfig { seed: 13, corrupt: 0.01, ..FaultConfig::default() };
+    survives(pair::ethernet(), faults, TransmitMode::Multidata, 4 << 20);
+}
+
+#[test]
+fn heavy_reordering_alone() {
+    let faults =
+        FaultConfig { seed: 14, reorder: 0.2, reorder_distance_max: 20, ..FaultConfig::default() };
+    survives(pair::ethernet(), faults, TransmitMode::Multidata, 4 << 20);
+}
