@@ -4,14 +4,19 @@ use crate::ioctl;
 use crate::netlink;
 use crate::system_error::SystemError;
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use device::HardwareAddress;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use std::fs;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 const IFF_UP: i16 = 0x1;
+const IFF_RUNNING: i16 = 0x40;
+
+/// How long the kernel is given for what it does a moment later: its link watch runs once a second.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An interface of the network namespace in which this value was made.
 ///
@@ -142,15 +147,34 @@ impl Interface {
             .map_err(|errno| self.refused(format_args!("be given a queue of {packets}"), errno))
     }
 
-    /// Gives it an address and, by the prefix, a network. An IPv6 address can be used at once: no
-    /// duplicate is looked for.
+    /// Gives it an address and, by the prefix, a network. On an interface that is up the address
+    /// can be used on return: for IPv6 no duplicate is looked for, and the call waits (rarely, and
+    /// up to two seconds each) until the link is ready and the kernel takes packets to the address.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// Where the system refuses, or the address does not come to life.
     pub fn add_address(&self, address: IpAddr, prefix_len: u8) -> Result<(), SystemError> {
-        netlink::add_address(self.index, address, prefix_len).map_err(|errno| {
-            self.refused(format_args!("be given the address {address}/{prefix_len}"), errno)
-        })
+        // An IPv6 address that comes before the link is ready, which takes a moment after `set_up`,
+        // never gets its route: the kernel takes it up again only if a duplicate is looked for.
+        let ready = match address {
+            IpAddr::V4(_) => false,
+            IpAddr::V6(_) => self.is_up()? && eventually(|| self.is_running().unwrap_or(false)),
+        };
+        let what = format_args!("be given the address {address}/{prefix_len}");
+        netlink::add_address(self.index, address, prefix_len)
+            .map_err(|errno| self.refused(what, errno))?;
+        if let IpAddr::V6(address) = address
+            && ready
+            && !eventually(|| takes_packets_to(address))
+        {
+            return Err(self.refused(what, Errno::TIMEDOUT));
+        }
+        Ok(())
+    }
+
+    /// Whether it is up and its link is.
+    fn is_running(&self) -> Result<bool, Errno> {
+        Ok(ioctl::flags(&self.socket, &self.name)? & IFF_RUNNING != 0)
     }
 
     /// Tells it a neighbour for good, so that the kernel never asks for it.
@@ -205,9 +229,45 @@ impl Interface {
     }
 }
 
+/// Whether `condition` comes true in time.
+fn eventually(condition: impl Fn() -> bool) -> bool {
+    let started = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if started.elapsed() > PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether the kernel has a route to itself for this address.
+fn takes_packets_to(address: Ipv6Addr) -> bool {
+    // Where the table cannot be read, nothing can be waited for.
+    let Ok(table) = fs::read_to_string("/proc/net/ipv6_route") else { return true };
+    lists_host_route(&table, address)
+}
+
+/// Lines of the table begin with the destination in hex digits and the prefix length.
+fn lists_host_route(table: &str, address: Ipv6Addr) -> bool {
+    let wanted = format!("{:032x} 80 ", u128::from(address));
+    table.lines().any(|line| line.starts_with(&wanted))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_route_is_found_and_a_network_route_is_not_taken_for_it() {
+        let table = "fd070000000000000000000000000001 80 00000000000000000000000000000000 00 lo\n\
+                     fd080000000000000000000000000000 40 00000000000000000000000000000000 00 a\n";
+        let lists = |address: &str| lists_host_route(table, address.parse().expect("an address"));
+        assert!(lists("fd07::1"));
+        assert!(!lists("fd07::2") && !lists("fd08::"));
+    }
 
     #[test]
     fn an_interface_that_is_not_there_is_named_in_the_error() {

@@ -106,9 +106,7 @@ pub(crate) fn tun_set_send_buffer(tun: impl AsFd, len_bytes: i32) -> Result<()> 
 /// Keeps the interface when the file is closed, or lets it go with it.
 pub(crate) fn tun_set_persistent(tun: impl AsFd, on: bool) -> Result<()> {
     // SAFETY: TUNSETPERSIST takes its argument by value.
-    unsafe {
-        rustix::ioctl::ioctl(tun, IntegerSetter::<TUNSETPERSIST>::new_usize(usize::from(on)))
-    }
+    unsafe { rustix::ioctl::ioctl(tun, IntegerSetter::<TUNSETPERSIST>::new_usize(usize::from(on))) }
 }
 
 /// The `IFF_*` flags of an interface.

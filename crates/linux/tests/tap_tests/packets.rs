@@ -6,6 +6,7 @@ use batch::{ReceivedChecksum, Segmented};
 use bytes::Bytes;
 use device::{Device, HardwareAddress, Medium, Queue, TransmitMode};
 use linux::{TapDevice, TapQueue};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,8 @@ pub(crate) struct Station {
     ours: Option<HardwareAddress>,
     kernel: HardwareAddress,
     identification: u16,
+    /// Packets that came up and were not looked at yet.
+    arrived: VecDeque<Arrived>,
 }
 
 impl Station {
@@ -76,7 +79,7 @@ impl Station {
         let kernel = interface.hardware_address().expect("it is there");
         let queue = device.queue(0).expect("nobody took it");
         let pool = BlockPool::new(PoolConfig::default());
-        Self { device, queue, pool, ours, kernel, identification: 1 }
+        Self { device, queue, pool, ours, kernel, identification: 1, arrived: VecDeque::new() }
     }
 
     pub(crate) fn device(&self) -> &TapDevice {
@@ -149,8 +152,12 @@ impl Station {
         let waiter = self.queue.waiter();
         let started = Instant::now();
         let mut batch = ReceiveBatch::new();
-        let mut found = None;
-        while found.is_none() {
+        loop {
+            while let Some(arrived) = self.arrived.pop_front() {
+                if let Some(found) = look(arrived) {
+                    return found;
+                }
+            }
             assert!(started.elapsed() < Duration::from_secs(10), "nothing came in ten seconds");
             batch.clear();
             let received = self.queue.receive(&self.pool, &mut batch, 64);
@@ -162,17 +169,12 @@ impl Station {
                     continue;
                 }
                 let arrived = take_apart(self.network(bytes), frame.checksum, frame.segmented);
-                if let Some(arrived) = arrived
-                    && found.is_none()
-                {
-                    found = look(arrived);
-                }
+                self.arrived.extend(arrived);
             }
             if batch.is_empty() {
                 waiter.wait(Some(Duration::from_millis(100)));
             }
         }
-        found.expect("the loop ended")
     }
 
     /// What lies behind the link header.

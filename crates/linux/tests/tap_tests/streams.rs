@@ -120,7 +120,7 @@ impl Flow {
         while read.len() < STREAM_LEN {
             let arrived = station.wait_for(|arrived| {
                 let follows = number(&arrived.transport, 4) == self.acknowledgment;
-                (self.is_ours(&arrived) && follows && payload(&arrived).len() > 0)
+                (self.is_ours(&arrived) && follows && !payload(&arrived).is_empty())
                     .then_some(arrived)
             });
             if !ground.offload {
