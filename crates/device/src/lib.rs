@@ -1,8 +1,8 @@
 //! The Device and Queue contract.
 //!
 //! A [`Device`] is what an interface stands on; a [`Queue`] is one of its transmit and receive
-//! pairs, owned by one shard. A queue takes a [`Multidata`] in one call and hands frames up in a
-//! [`ReceiveBatch`]; it says beforehand how much it can take ([`Queue::room`]) and afterwards how
+//! pairs, owned by one shard. A queue takes a [`Multidata`](batch::Multidata) in one call and hands frames up in a
+//! [`ReceiveBatch`](batch::ReceiveBatch); it says beforehand how much it can take ([`Queue::room`]) and afterwards how
 //! much it took and why it stopped ([`Transmitted`]). What was not taken was not consumed: the
 //! caller forgets it and builds it afresh.
 //!
