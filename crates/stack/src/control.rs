@@ -160,9 +160,7 @@ impl Shard {
                 true
             }
             IcmpErrorKind::PacketTooBig { .. } => false,
-            IcmpErrorKind::PortUnreachable | IcmpErrorKind::ProtocolUnreachable => {
-                connection.on_unreachable(ConnectionError::Refused, sequence)
-            }
+            kind if kind.is_hard() => connection.on_unreachable(ConnectionError::Refused, sequence),
             IcmpErrorKind::NetUnreachable => {
                 connection.on_unreachable(ConnectionError::NetworkUnreachable, sequence)
             }

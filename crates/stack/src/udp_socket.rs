@@ -104,7 +104,10 @@ impl Shard {
         }
         let hop_limit = crate::HOP_LIMIT_DEFAULT;
         let protocol = wire::protocol::UDP;
-        let template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, 0);
+        let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, 0);
+        // What is longer than the MTU was refused above, and an atomic datagram may have any
+        // identification (RFC 6864, 4.1).
+        template.set_dont_fragment(true);
         let packet = Outgoing {
             network: Network::Ip(template),
             next_hop: NextHop::Neighbour(next_hop),
