@@ -143,7 +143,8 @@ impl Interface {
     /// # Errors
     /// Where the system refuses.
     pub fn set_transmit_queue_packets(&self, packets: usize) -> Result<(), SystemError> {
-        ioctl::set_queue_len(&self.socket, &self.name, packets)
+        let len = u32::try_from(packets).unwrap_or(u32::MAX);
+        netlink::set_queue_len(self.index, len)
             .map_err(|errno| self.refused(format_args!("be given a queue of {packets}"), errno))
     }
 

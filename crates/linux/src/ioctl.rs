@@ -29,7 +29,6 @@ const SIOCSIFHWADDR: Opcode = 0x8924;
 const SIOCGIFHWADDR: Opcode = 0x8927;
 const SIOCGIFINDEX: Opcode = 0x8933;
 const SIOCGIFTXQLEN: Opcode = 0x8942;
-const SIOCSIFTXQLEN: Opcode = 0x8943;
 
 /// `struct ifreq`.
 #[repr(C, align(8))]
@@ -132,11 +131,6 @@ pub(crate) fn set_mtu(socket: impl AsFd, name: &str, mtu: usize) -> Result<()> {
 pub(crate) fn queue_len(socket: impl AsFd, name: &str) -> Result<usize> {
     let answer = query::<SIOCGIFTXQLEN>(socket, name)?;
     usize::try_from(answer.i32()).map_err(|_| Errno::RANGE)
-}
-
-pub(crate) fn set_queue_len(socket: impl AsFd, name: &str, packets: usize) -> Result<()> {
-    let packets = i32::try_from(packets).map_err(|_| Errno::RANGE)?;
-    update::<SIOCSIFTXQLEN>(socket, &mut Request::new(name).with_i32(packets))
 }
 
 pub(crate) fn index(socket: impl AsFd, name: &str) -> Result<u32> {

@@ -12,6 +12,7 @@ use rustix::net::{recv, send, socket_with};
 
 const NLMSG_ERROR: u16 = 2;
 const RTM_DELLINK: u16 = 17;
+const RTM_SETLINK: u16 = 19;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWNEIGH: u16 = 28;
@@ -80,13 +81,27 @@ fn verdict(answer: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Deletes interface `index`.
-pub(crate) fn delete_link(index: u32) -> Result<(), Errno> {
+/// The fixed part of messages about interface `index` itself.
+fn interface_body(index: u32) -> Vec<u8> {
     // struct ifinfomsg: family, padding, type, index, flags, mask of flags to change.
     let mut body = vec![0; 4];
     body.extend_from_slice(&index.to_ne_bytes());
     body.extend_from_slice(&[0; 8]);
-    Message::new(RTM_DELLINK, &body).execute()
+    body
+}
+
+/// Deletes interface `index`.
+pub(crate) fn delete_link(index: u32) -> Result<(), Errno> {
+    Message::new(RTM_DELLINK, &interface_body(index)).execute()
+}
+
+/// Sets how many packets the transmit queue of interface `index` holds. The ioctl for this wants
+/// root of the whole machine; this one is content with root of the namespace.
+pub(crate) fn set_queue_len(index: u32, packets: u32) -> Result<(), Errno> {
+    const IFLA_TXQLEN: u16 = 13;
+    Message::new(RTM_SETLINK, &interface_body(index))
+        .attribute(IFLA_TXQLEN, &packets.to_ne_bytes())
+        .execute()
 }
 
 /// Gives interface `index` an address. An IPv6 address is used at once, without looking for a
