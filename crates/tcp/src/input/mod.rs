@@ -180,7 +180,7 @@ impl Connection {
                 return self.refuse_old(now, incoming, old == len);
             }
             self.cut_front(incoming, old);
-        } else if !incoming.sequence.in_window(next, window) && !(offset == 0 && window == 0) {
+        } else if offset > 0 && !incoming.sequence.in_window(next, window) {
             return self.refuse_beyond(now, incoming);
         }
         let start = incoming.sequence.offset_from(next);
