@@ -1,10 +1,11 @@
-//! What an interface that cannot be had, is down or is deleted answers.
+//! What an interface that cannot be had, is full, down or deleted answers.
 
 use super::packets::{Station, UDP};
 use crate::Ground;
 use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use device::{Device, HardwareAddress, Medium, Queue, Stop};
 use linux::{Napi, TapConfig, TapDevice, TapKind};
+use std::time::{Duration, Instant};
 
 fn named(name: &str) -> TapConfig {
     TapConfig { name: Some(name.into()), ..TapConfig::default() }
@@ -59,6 +60,49 @@ pub(crate) fn down_and_gone() {
     let pool = BlockPool::new(PoolConfig::default());
     let received = station.queue.receive(&pool, &mut ReceiveBatch::new(), 64);
     assert!(received.failed.expect("it is gone").message.contains("is gone"));
+}
+
+/// NAPI's thread empties the queue that we fill: all is taken in the end, nothing hangs.
+pub(crate) fn full_and_emptied() {
+    let config = TapConfig {
+        napi: Napi::Threaded,
+        send_queue_bytes: Some(32 * 1_024),
+        ..TapConfig::default()
+    };
+    let mut station = Station::on(TapDevice::open(&config).expect("an interface"));
+    let waiter = station.queue.waiter();
+    let (mut taken, mut full, mut longest_wait) = (0, 0, Duration::ZERO);
+    let mut batch = Multidata::default();
+    let block = batch::Block::from(bytes::Bytes::from(vec![7; 1_000]));
+    let udp = [0x10, 0, 0x10, 0, 1_008_u16.to_be_bytes()[0], 1_008_u16.to_be_bytes()[1], 0, 0];
+    for _ in 0..64 {
+        station.push(&mut batch, UDP, false, &udp, (&block, 0..1_000), 0);
+    }
+    let (pool, mut received) = (BlockPool::new(PoolConfig::default()), ReceiveBatch::new());
+    let mut round = 0;
+    while round < 100 || (full == 0 && round < 10_000) {
+        let transmitted = station.queue.transmit(&batch);
+        taken += transmitted.taken as u64;
+        match transmitted.stopped {
+            None => {}
+            Some(Stop::Full) => {
+                full += 1;
+                // What the kernel says to our packets would end the wait as well.
+                while station.queue.receive(&pool, &mut received, 64).frames > 0 {
+                    received.clear();
+                }
+                let started = Instant::now();
+                waiter.wait(Some(Duration::from_secs(10)));
+                longest_wait = longest_wait.max(started.elapsed());
+            }
+            stopped => panic!("{stopped:?}"),
+        }
+        round += 1;
+    }
+    assert!(full > 0, "32 KiB of queue were never full");
+    assert!(longest_wait < Duration::from_secs(5), "{longest_wait:?} until there was room");
+    let counters = station.queue.counters();
+    assert_eq!((counters.transmit_packets, counters.transmit_full), (taken, full));
 }
 
 pub(crate) fn settings_reach_the_kernel() {

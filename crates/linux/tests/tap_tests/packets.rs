@@ -59,17 +59,22 @@ impl Station {
     /// Opens an interface, brings it up and gives the kernel its addresses. The IPv4 neighbour is
     /// left for ARP to find; the IPv6 neighbour is told to the kernel.
     pub(crate) fn open(ground: Ground) -> Self {
-        let mut device = ground.open().expect("an interface");
+        let device = ground.open().expect("an interface");
         let wanted = device.capabilities();
         assert_eq!(device.refused(), [""; 0], "{}", device.negotiated());
         assert_eq!(wanted.checksum_transmit, ground.offload);
         assert_eq!(wanted.receive_super_frames, ground.offload);
+        Self::on(device)
+    }
+
+    /// The same on an interface that is open already.
+    pub(crate) fn on(mut device: TapDevice) -> Self {
         let interface = device.interface().expect("it is there");
         interface.set_up().expect("we are root here");
         for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
             interface.add_address(addresses(ipv6).0, prefix_len).expect("we are root here");
         }
-        let ours = match wanted.medium {
+        let ours = match device.capabilities().medium {
             Medium::Ethernet(address) => Some(address),
             Medium::Ip => None,
         };
