@@ -11,6 +11,9 @@
 
 use time::{Duration, Instant};
 
+/// The most duplicate ACKs owed at a time.
+const REPEATS_MAX: u32 = 16;
+
 /// Whether an ACK is owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owed {
@@ -26,6 +29,8 @@ pub(crate) enum Owed {
 #[derive(Clone, Debug)]
 pub(crate) struct Acknowledging {
     owed: Owed,
+    /// Duplicate ACKs owed to a peer without SACK, which counts them.
+    repeats: u32,
     /// In-order segments since the last ACK.
     segments: u32,
     /// The newest data segment carried PSH.
@@ -46,6 +51,7 @@ impl Acknowledging {
     pub(crate) fn new(deferral: u8, quick: u32, challenges_per_second: u32) -> Self {
         Self {
             owed: Owed::Nothing,
+            repeats: 0,
             segments: 0,
             pushed: false,
             quick,
@@ -69,6 +75,8 @@ impl Acknowledging {
             self.quick = self.quick_initial;
         }
         self.last_segment_at = Some(now);
+        // RCV.NXT moves: the next ACK is no duplicate.
+        self.repeats = 0;
         self.segments = self.segments.saturating_add(segments);
         self.pushed = pushed;
         self.owed = self.owed.max(Owed::Later);
@@ -81,6 +89,25 @@ impl Acknowledging {
         self.quick = self.quick_initial;
         // A receiver asked to acknowledge every segment keeps doing so.
         self.deferral = self.deferral.min(2).max(self.deferral.saturating_sub(1));
+    }
+
+    /// Something arrived ahead of its turn. A peer without SACK learns of loss by counting duplicate
+    /// ACKs, so each such segment of a batch is owed one of its own (RFC 5681, 4.2).
+    pub(crate) fn on_out_of_order(&mut self, segments: u32, sack: bool) {
+        self.on_disorder();
+        if !sack {
+            self.repeats = self.repeats.saturating_add(segments).min(REPEATS_MAX);
+        }
+    }
+
+    /// Duplicate ACKs owed, whatever else carries the acknowledgment: a segment with data is none.
+    pub(crate) fn repeats(&self) -> u32 {
+        self.repeats
+    }
+
+    /// A pure ACK was taken.
+    pub(crate) fn on_repeat_sent(&mut self) {
+        self.repeats = self.repeats.saturating_sub(1);
     }
 
     pub(crate) fn owe_now(&mut self) {

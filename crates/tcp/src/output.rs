@@ -93,6 +93,8 @@ struct Planner {
     mss: u32,
     /// An ACK goes out with what is planned already.
     carries_ack: bool,
+    /// Duplicate ACKs still to be planned.
+    repeats: u32,
     cwnd_limited: bool,
 }
 
@@ -197,6 +199,8 @@ impl Connection {
                     self.timed = Some(Timed { end: self.send.nxt, sent_at: now });
                 } else {
                     self.counters.retransmitted_segments += 1;
+                    // Karn: which of the two was answered could not be told.
+                    self.timed = None;
                 }
                 self.timers.set(Timer::Retransmission, now + self.rtt.rto());
                 // The window of a SYN is not scaled and was taken note of when the peer's came.
@@ -225,7 +229,10 @@ impl Connection {
                 self.owing.keepalive_probe = false;
                 self.counters.keepalive_probes_sent += 1;
             }
-            Kind::Ack => self.counters.pure_acks_sent += 1,
+            Kind::Ack => {
+                self.acks.on_repeat_sent();
+                self.counters.pure_acks_sent += 1;
+            }
         }
         self.on_ack_carried();
     }
@@ -347,6 +354,7 @@ impl Connection {
             full,
             mss,
             carries_ack: false,
+            repeats: self.acks.repeats(),
             cwnd_limited: false,
         }
     }
@@ -501,8 +509,8 @@ impl Connection {
     }
 
     fn next_ack(&self, planner: &mut Planner) -> Option<Planned> {
-        planner.stage = Stage::Done;
-        let owed = self.acks.owed() == Owed::Now && !planner.carries_ack;
+        let owed = planner.repeats > 0 || (self.acks.owed() == Owed::Now && !planner.carries_ack);
+        planner.repeats = planner.repeats.saturating_sub(1);
         owed.then_some(Planned { kind: Kind::Ack, sequence: planner.nxt, len: 0, fin: false })
     }
 }

@@ -80,7 +80,7 @@ impl Connection {
             }
             Arrival::OutOfOrder => {
                 self.counters.out_of_order_segments += 1;
-                self.acks.on_disorder();
+                self.acks.on_out_of_order(incoming.segments, self.negotiated.sack);
                 Ok(())
             }
             Arrival::Duplicate => {

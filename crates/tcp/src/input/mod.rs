@@ -95,7 +95,7 @@ impl Connection {
 
     /// All segments of a device batch were handed in: decides whether to acknowledge now.
     pub fn on_batch_end(&mut self, now: Instant) {
-        if self.acks.on_batch_end() {
+        if self.acks.on_batch_end() && self.state != State::Closed {
             self.timers.set_if_idle(Timer::DelayedAck, now + self.config.deferred_acks_interval);
         }
     }

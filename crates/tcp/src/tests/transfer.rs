@@ -171,3 +171,48 @@ fn the_first_flight_is_ten_segments() {
     harness.receive(ACK, 1, 2_001, b"");
     assert_eq!(harness.take().len(), 4, "slow start: two acknowledged, two more grown");
 }
+
+// RFC 5681, 4.2: a peer without SACK counts duplicates, also those of one batch.
+#[test]
+fn each_segment_out_of_order_in_a_batch_has_its_duplicate_ack() {
+    let mut harness = Harness::established(nodelay());
+    for at in 1..5_u32 {
+        let header = harness.header(ACK, 1 + at * 1_000, 1);
+        harness.receive_header(&header, &stream(0..1_000)).expect("within the window");
+    }
+    harness.connection.on_batch_end(harness.now);
+    harness.write(b"data of ours is no duplicate ACK");
+    let sent = harness.take();
+    let pure = sent.iter().filter(|segment| segment.payload.is_empty());
+    assert_eq!(pure.map(Sent::acknowledgment).collect::<Vec<_>>(), [1, 1, 1, 1]);
+    harness.expect_nothing();
+}
+
+#[test]
+fn a_super_frame_counts_as_its_segments() {
+    let mut harness = Harness::established(plain_config());
+    let header = harness.header(ACK, 1, 1);
+    let segment = crate::Segment {
+        header: &header,
+        payload: Some(chunk(&stream(0..3_000))),
+        sparse: true,
+        segments: 3,
+        congestion_experienced: false,
+    };
+    harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
+    harness.connection.on_batch_end(harness.now);
+    assert_eq!(harness.expect_one().acknowledgment(), 3_001, "three are more than two");
+    assert_eq!(harness.connection.counters().copied_bytes, 3_000);
+    assert_eq!(harness.connection.counters().segments_received, 4);
+}
+
+#[test]
+fn a_reset_behind_data_leaves_no_timer_running() {
+    let mut harness = Harness::established(plain_config());
+    let data = harness.header(ACK, 1, 1);
+    harness.receive_header(&data, b"x").expect("in order");
+    let reset = harness.header(RST, 2, 0);
+    harness.receive_header(&reset, b"").expect("exact");
+    harness.connection.on_batch_end(harness.now);
+    assert_eq!(harness.connection.poll_timeout(), None);
+}
