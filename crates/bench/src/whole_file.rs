@@ -6,9 +6,9 @@
 //! replaced by a rename and is written to directly.
 
 use crate::{Attempt, Failure};
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
@@ -102,13 +102,17 @@ fn beside(wanted: &Path) -> io::Result<NamedTempFile> {
     let mut prefix = std::ffi::OsString::from(".");
     prefix.push(name);
     prefix.push(".");
-    Builder::new()
-        .prefix(&prefix)
-        .suffix(".partial")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)
-        // The temporary file's name is of no interest to whoever asked for another one.
-        .map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))
+    let mut refused = None;
+    let made = Builder::new().prefix(&prefix).suffix(".partial").make_in(directory, |path| {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .inspect_err(|error| refused = error.raw_os_error())
+    });
+    // The system's own error: the temporary file's name, which comes with the other one, is of no
+    // interest to whoever asked for another file.
+    made.map_err(|error| refused.map_or(error, io::Error::from_raw_os_error))
 }
 
 impl Write for WholeFile {
@@ -162,7 +166,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let missing = directory.path().join("no/such/place.json");
         let sentence = write_whole(&missing, b"x").unwrap_err().to_string();
-        assert!(sentence.contains("place.json: No such file or directory"), "{sentence}");
+        assert!(sentence.ends_with("place.json: No such file or directory"), "{sentence}");
         let sentence = write_whole(directory.path(), b"x").unwrap_err().to_string();
         assert!(sentence.ends_with("it is a directory"), "{sentence}");
     }

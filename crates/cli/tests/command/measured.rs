@@ -130,7 +130,7 @@ fn transactions_are_counted_and_timed() {
     for results in &all {
         for run in runs(results) {
             let transactions = run["counters"]["transactions"].as_u64().expect("a count");
-            assert!(transactions > 10, "{run}");
+            assert!(transactions > 0, "{run}");
             assert!(run["counters"]["transaction_median_ns"].as_u64() > Some(0), "{run}");
             assert_eq!(run["bytes"].as_u64().expect("a count") % (2 * transactions), 0, "{run}");
             assert_eq!(run["verified"], true);
