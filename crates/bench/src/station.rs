@@ -77,7 +77,7 @@ impl Station {
     pub fn over_wire(scenario: &Scenario) -> Result<(Self, Self), Failure> {
         let addresses = Addresses::of(scenario);
         let (near, far) = wire_queues(scenario);
-        let about = "wire: in this process, loss-free, bounded".to_owned();
+        let about = "wire in this process, loss-free and bounded".to_owned();
         let station = |stack, address| Self { stack, address, about: about.clone(), _device: None };
         let near = build(scenario, near, addresses.near, addresses.prefix_len)?;
         let far = build(scenario, far, addresses.far, addresses.prefix_len)?;

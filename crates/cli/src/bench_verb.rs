@@ -6,6 +6,7 @@ use bench::place::Place;
 use bench::results::Results;
 use bench::whole_file::{self, WholeFile};
 use bench::{Failure, job, plan, table};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Runs the job.
@@ -53,8 +54,9 @@ fn report(results: &Results) -> String {
         "{} ({}), {}, {} CPUs, {}\n",
         host.program, host.date, host.kernel, host.cpus, host.cpu
     );
-    for (scenario, about) in &results.host.devices {
-        text += &format!("{scenario}: {about}\n");
+    let devices: BTreeSet<&String> = host.devices.values().collect();
+    for about in devices {
+        text += &format!("Device: {about}.\n");
     }
     text += &format!(
         "Every byte of a pass before the timed runs was verified at the end that received it.\n\

@@ -1,8 +1,7 @@
 //! Wrong arguments and places that cannot be had.
 
-use crate::harness::{cannot_run, command, finish, run};
+use crate::harness::{command, run};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 #[test]
@@ -114,46 +113,6 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_output_is_one() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("cannot write to standard output"), "{stderr}");
-}
-
-/// An account that may do nothing.
-const NOBODY: u32 = 65_534;
-
-#[test]
-fn without_permission_the_reason_and_the_remedy_are_told() {
-    const TEST: &str = "without_permission_the_reason_and_the_remedy_are_told";
-    // A device that this user may open is no place to test the lack of permission, so the test
-    // hides it: as root it gives up every privilege, and others have none to begin with.
-    let is_root = nix::unistd::geteuid().is_root();
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let copy = directory.path().join("multidata");
-    std::fs::copy(env!("CARGO_BIN_EXE_multidata"), &copy).expect("a copy that anybody may run");
-    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), open_to_all).expect("a directory of ours");
-    let without_privilege = |arguments: &str| {
-        let mut command = std::process::Command::new(&copy);
-        command.args(arguments.split_whitespace());
-        if is_root {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        finish(command)
-    };
-    let probe = "bench stream --device tap --mode multidata --bytes 1 --runs 1";
-    let ran = without_privilege(probe);
-    if ran.code == Some(0) {
-        // Namespaces and the TUN driver are open to everybody here, as they should be.
-        cannot_run(TEST, "every user may make TAP devices here");
-        return;
-    }
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.sentence().starts_with("no TAP device can be had:"), "{ran:?}");
-    assert!(ran.sentence().contains("To get one,"), "{ran:?}");
-
-    let fallback = "bench stream --mode multidata --bytes 64K --runs 1";
-    let ran = without_privilege(fallback);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stderr.contains("Running over the in-process wire instead."), "{ran:?}");
-    assert!(ran.stdout.contains("wire send multidata"), "{ran:?}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &str) -> Ran {
     finish(command(arguments))
 }
 
-pub(crate) fn finish(mut command: Command) -> Ran {
+fn finish(mut command: Command) -> Ran {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -101,7 +101,7 @@ pub(crate) fn has_tap(test: &str) -> bool {
 }
 
 /// Says that a test could not run, for people and for `cargo xtask test`.
-pub(crate) fn cannot_run(test: &str, why: &str) {
+fn cannot_run(test: &str, why: &str) {
     eprintln!("CANNOT RUN: {test}: {why}");
     if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
         let file = std::path::Path::new(&directory).join(test);

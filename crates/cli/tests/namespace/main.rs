@@ -1,4 +1,5 @@
-//! `multidata send` and `multidata receive` over a named TAP, with a kernel socket at the other end.
+//! The built command in a network of the test's own: files over a named TAP with a kernel socket at
+//! the other end, and what happens where the driver is closed.
 //!
 //! There is no test harness, because namespaces must be entered before any thread starts. The
 //! output has the harness's form, and a filter on the command line works as usual. What the
@@ -6,6 +7,7 @@
 
 mod files;
 mod ground;
+mod permission;
 
 use linux::Sandbox;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +28,8 @@ const TESTS: &[Test] = &[
     ("an_address_or_device_in_use_is_told", files::in_use),
     ("an_address_that_is_not_ours_is_told", files::not_ours),
     ("a_device_that_is_down_is_told", files::device_down),
-    ("a_device_without_permission_is_told", files::no_permission),
+    ("a_device_without_permission_is_told", permission::device_is_closed),
+    ("without_a_tap_the_main_job_runs_over_the_wire", permission::falls_back_to_the_wire),
 ];
 
 fn main() -> ExitCode {

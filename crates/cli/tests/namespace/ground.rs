@@ -56,22 +56,25 @@ pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     pub(crate) fn start(arguments: &str) -> Self {
-        Self::start_as(arguments, |_| {})
-    }
-
-    pub(crate) fn start_as(arguments: &str, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_multidata"));
         command
             .args(arguments.split_whitespace())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        change(&mut command);
         Self(command.spawn().expect("the command was built"))
     }
 
     /// Waits for its end: the exit code and the one sentence on standard error.
-    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(self) -> (Option<i32>, String) {
+        let (code, _, sentence) = self.output();
+        assert!(sentence.lines().count() <= 1, "one sentence: {sentence}");
+        (code, sentence)
+    }
+
+    /// Waits for its end: the exit code, standard output and standard error, each of which must
+    /// fit a pipe.
+    pub(crate) fn output(mut self) -> (Option<i32>, String, String) {
         let started = Instant::now();
         let status = loop {
             if let Some(status) = self.0.try_wait().expect("a child of ours") {
@@ -80,12 +83,13 @@ impl Running {
             assert!(started.elapsed() < PATIENCE, "the command hangs");
             std::thread::sleep(Duration::from_millis(2));
         };
-        let mut sentence = String::new();
+        let (mut output, mut errors) = (String::new(), String::new());
+        let stdout = self.0.stdout.as_mut().expect("piped");
+        stdout.read_to_string(&mut output).expect("a pipe of text");
         let stderr = self.0.stderr.as_mut().expect("piped");
-        stderr.read_to_string(&mut sentence).expect("a pipe of text");
-        assert!(!sentence.contains("panicked"), "{sentence}");
-        assert!(sentence.lines().count() <= 1, "one sentence: {sentence}");
-        (status.code(), sentence)
+        stderr.read_to_string(&mut errors).expect("a pipe of text");
+        assert!(!errors.contains("panicked"), "{errors}");
+        (status.code(), output, errors)
     }
 }
 

@@ -9,11 +9,10 @@ use nix::sys::socket::{
     setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
@@ -235,35 +234,4 @@ pub(crate) fn device_down() {
     let _ = interface.add_address(KERNEL[1], 64);
     assert_eq!(code, Some(1), "{sentence}");
     assert!(sentence.contains(&format!("ip link set {DEVICE} up")), "{sentence}");
-}
-
-pub(crate) fn no_permission() {
-    const NOBODY: u32 = 65_534;
-    if !geteuid().is_root()
-        || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| {
-            // A user namespace of one user has nobody else to be.
-            map.split_whitespace().nth(2) == Some("1")
-        })
-    {
-        cannot_run("a_device_without_permission_is_told", "there is no other user to become");
-        return;
-    }
-    let directory = tempdir().expect("a temporary directory");
-    let copy = directory.path().join("multidata");
-    std::fs::copy(env!("CARGO_BIN_EXE_multidata"), &copy).expect("a copy that anybody may run");
-    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), open_to_all).expect("a directory of ours");
-    let running = Running::start_as("", |command| {
-        *command = std::process::Command::new(&copy);
-        command
-            .args(format!("receive 10.9.0.2:7010 /dev/null {}", link(0)).split_whitespace())
-            .stdin(std::process::Stdio::null())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .uid(NOBODY)
-            .gid(NOBODY);
-    });
-    let (code, sentence) = running.end();
-    assert_eq!(code, Some(1), "{sentence}");
-    assert!(sentence.contains("permission was denied"), "{sentence}");
 }
