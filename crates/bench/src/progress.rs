@@ -2,7 +2,6 @@
 //! nothing elsewhere.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use std::time::Duration;
 
 /// A line that says what runs now and how much of the whole is done.
 #[derive(Debug)]
@@ -15,7 +14,7 @@ impl Progress {
     #[must_use]
     pub fn steps(steps: usize) -> Self {
         let bar = ProgressBar::new(steps as u64);
-        Self::styled(bar, "[{pos:>2}/{len}] {wide_bar} {elapsed} {msg}")
+        Self::styled(bar, "[{pos:>2}/{len}] {bar:24} {elapsed} {wide_msg}")
     }
 
     /// Counts bytes, up to `len_bytes` where that is known.
@@ -24,11 +23,11 @@ impl Progress {
         match len_bytes {
             Some(len_bytes) => Self::styled(
                 ProgressBar::new(len_bytes),
-                "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}",
+                "{bar:24} {bytes}/{total_bytes} {bytes_per_sec} {eta} {wide_msg}",
             ),
             None => Self::styled(
                 ProgressBar::no_length(),
-                "{spinner} {bytes} {bytes_per_sec} {elapsed} {msg}",
+                "{spinner} {bytes} {bytes_per_sec} {elapsed} {wide_msg}",
             ),
         }
     }
@@ -44,11 +43,6 @@ impl Progress {
     pub fn say(&self, message: &str) {
         self.bar.set_message(message.to_owned());
         self.bar.tick();
-    }
-
-    /// Keeps the line moving by a thread of its own, for work that reports nothing meanwhile.
-    pub fn keep_moving(&self) {
-        self.bar.enable_steady_tick(Duration::from_millis(200));
     }
 
     /// One step, or this many bytes, are done.

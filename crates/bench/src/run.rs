@@ -62,7 +62,7 @@ pub fn run(scenario: &Scenario, pass: Pass) -> Result<Ran, Failure> {
         amount,
         verified_len_bytes: match pass {
             Pass::Verification => u64::MAX,
-            Pass::Timed => TIMED_VERIFIED_LEN_BYTES,
+            Pass::Timed => TIMED_VERIFIED_LEN_BYTES.div_ceil(scenario.connections.max(1) as u64),
         },
     };
     if scenario.pin {

@@ -11,7 +11,8 @@
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// How much of a timed run is checked byte by byte; the rest by its length.
+/// How much of a timed run is checked byte by byte, all connections together and each from its
+/// beginning; the rest is checked by its length.
 pub const TIMED_VERIFIED_LEN_BYTES: u64 = 4 << 20;
 
 const WORD_LEN: usize = 8;

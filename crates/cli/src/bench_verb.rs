@@ -65,7 +65,7 @@ fn report(results: &Results) -> String {
     );
     text += &table::render(results);
     text += "Stack CPU is this process, the kernel's work inside its system calls included; system \
-             CPU is the whole machine.\n";
+             CPU is the whole machine.\nA received super-frame counts as one packet.\n\n";
     for sentence in table::findings(results) {
         text += &sentence;
         text.push('\n');
