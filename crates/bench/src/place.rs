@@ -3,7 +3,7 @@
 //! [`Place::enter`] gives the process a network namespace that nobody else sees; every device
 //! lives and dies there. It must run before the first thread starts.
 
-use crate::scenario::{DeviceKind, Scenario};
+use crate::scenario::{DeviceKind, PeerKind, Scenario};
 use crate::station::Station;
 use crate::{Attempt, Failure};
 use device::TransmitMode;
@@ -61,6 +61,16 @@ impl Place {
         match Station::over_kernel_device(&probe) {
             Ok(_) => Ok(Self { sandbox }),
             Err(failure) => Err(no_tap(&failure.to_string())),
+        }
+    }
+
+    /// Why a scenario cannot run here, although TAP devices can be had: an offload or a thread for
+    /// NAPI that this kernel, or this container, does not grant.
+    #[must_use]
+    pub fn why_not(&self, scenario: &Scenario) -> Option<Failure> {
+        match scenario.peer() {
+            PeerKind::Own => None,
+            PeerKind::Kernel => Station::over_kernel_device(scenario).err(),
         }
     }
 

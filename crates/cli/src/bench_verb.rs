@@ -5,7 +5,7 @@ use crate::output::{complain, print};
 use bench::place::Place;
 use bench::results::Results;
 use bench::whole_file::{self, WholeFile};
-use bench::{Failure, job, plan, table};
+use bench::{Failure, Scenario, job, plan, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -15,18 +15,7 @@ use std::path::Path;
 /// A sentence: no device, a failed run, data that is not what was sent, no place for the results.
 pub(crate) fn run(job: &Job) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
-    let scenarios = match plan::needs_kernel(&job.scenarios).then(Place::enter) {
-        None => job.scenarios.clone(),
-        Some(Ok(place)) => {
-            place.shortcomings().iter().for_each(|sentence| complain(sentence));
-            job.scenarios.clone()
-        }
-        Some(Err(failure)) if job.may_use_wire => {
-            complain(&format!("{failure}. Running over the in-process wire instead."));
-            plan::over_the_wire(&job.scenarios)
-        }
-        Some(Err(failure)) => return Err(failure),
-    };
+    let scenarios = possible(job)?;
     if let Some(file) = &job.output.json {
         try_place(file)?;
     }
@@ -40,6 +29,45 @@ pub(crate) fn run(job: &Job) -> Result<(), Failure> {
         whole_file::write_whole(file, results.to_json()?.as_bytes())?;
     }
     print(&report(&results))
+}
+
+/// The scenarios that can run here. Where the device was left to us, what cannot be had is said and
+/// left out; where it was asked for, that is a failure.
+fn possible(job: &Job) -> Result<Vec<Scenario>, Failure> {
+    if !plan::needs_kernel(&job.scenarios) {
+        return Ok(job.scenarios.clone());
+    }
+    let place = match Place::enter() {
+        Ok(place) => place,
+        Err(failure) if job.may_use_wire => {
+            complain(&format!("{failure}. Running over the in-process wire instead."));
+            return Ok(plan::over_the_wire(&job.scenarios));
+        }
+        Err(failure) => return Err(failure),
+    };
+    place.shortcomings().iter().for_each(|sentence| complain(sentence));
+    if !job.may_use_wire {
+        return Ok(job.scenarios.clone());
+    }
+    without_refused(&job.scenarios, |scenario| place.why_not(scenario))
+}
+
+/// The scenarios for which there is no reason why not; the others are said.
+fn without_refused(
+    scenarios: &[Scenario],
+    why_not: impl Fn(&Scenario) -> Option<Failure>,
+) -> Result<Vec<Scenario>, Failure> {
+    let mut possible = Vec::new();
+    for scenario in scenarios {
+        match why_not(scenario) {
+            None => possible.push(scenario.clone()),
+            Some(failure) => complain(&format!("left out: {}: {failure}", scenario.name())),
+        }
+    }
+    match possible.is_empty() {
+        true => Err(Failure::new("nothing of what was asked for can run here")),
+        false => Ok(possible),
+    }
 }
 
 /// A place that cannot be written should be known before the measuring, not after it.
@@ -71,4 +99,20 @@ fn report(results: &Results) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_the_kernel_refuses_is_left_out_and_the_rest_runs() {
+        let job = plan::default_job(Duration::from_secs(1));
+        let refused = |scenario: &Scenario| scenario.napi.then(|| Failure::new("no thread"));
+        let possible = without_refused(&job, refused).expect("most of it is left");
+        assert_eq!(possible.len(), job.len() - 2);
+        assert!(possible.iter().all(|scenario| !scenario.napi));
+        assert!(without_refused(&job, |_| Some(Failure::new("nothing"))).is_err());
+    }
 }
