@@ -9,7 +9,8 @@ use std::io::{Error, ErrorKind};
 #[must_use]
 pub fn socket_error(error: SocketError) -> Error {
     let kind = match error {
-        SocketError::WouldBlock => ErrorKind::WouldBlock,
+        // Without a sentence and so without an allocation: who polls gets many of these.
+        SocketError::WouldBlock => return ErrorKind::WouldBlock.into(),
         SocketError::AddressInUse | SocketError::NoPortLeft => ErrorKind::AddrInUse,
         SocketError::AddressNotAvailable => ErrorKind::AddrNotAvailable,
         SocketError::NoRoute => ErrorKind::NetworkUnreachable,

@@ -6,6 +6,8 @@
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call.
 
 pub(crate) mod squeue;
+#[cfg(test)]
+mod tests;
 pub(crate) mod turn;
 pub(crate) mod waiting;
 pub(crate) mod worker;

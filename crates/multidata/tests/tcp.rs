@@ -53,6 +53,26 @@ fn every_transmit_mode_carries_the_same_bytes() {
 }
 
 #[test]
+fn a_stack_speaks_both_ip_versions_at_once() {
+    let (left, right) = device::wire(pair::ethernet());
+    let build = |queue, ipv4, ipv6: &str| {
+        let interface = pair::interface(ipv4).address(ipv6.parse().expect("an address"));
+        Stack::builder().interface(queue, interface).build().expect("a stack")
+    };
+    let left = build(left, pair::LEFT, "fd00::1/64");
+    let right_stack = build(right, pair::RIGHT, "fd00::2/64");
+    let (client, server) = connected(&left, &right_stack);
+    let listener = TcpListener::bind(&right_stack, "[fd00::2]:80").expect("a free port");
+    let client6 = TcpStream::connect(&left, "[fd00::2]:80").expect("a listener");
+    let (server6, peer) = listener.accept().expect("a connection");
+    assert!(peer.is_ipv6());
+    std::thread::scope(|scope| {
+        scope.spawn(|| exchange(&client, &server, 4, 2 << 20));
+        exchange(&client6, &server6, 6, 2 << 20);
+    });
+}
+
+#[test]
 fn many_threads_share_a_stack() {
     let (left, right_stack) = pair();
     let listener = TcpListener::bind(&right_stack, right(7_000)).expect("a free port");

@@ -79,7 +79,7 @@ impl Pattern {
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         let mut word = self.word(self.position / 8);
         for byte in bytes {
-            if self.position % 8 == 0 {
+            if self.position.is_multiple_of(8) {
                 word = self.word(self.position / 8);
             }
             *byte = word[(self.position % 8) as usize];

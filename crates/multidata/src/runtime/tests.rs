@@ -1,0 +1,227 @@
+//! Who leads, who follows and who is woken, on a device that does what the test says.
+
+use super::Clock;
+use super::squeue::{Core, Port, Squeue};
+use super::turn::{After, Call};
+use super::waiting::Interest;
+use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Stop, TransmitMode,
+    Transmitted, Waiter,
+};
+use stack::{InterfaceConfig, Shard, ShardConfig, SocketError, SocketId};
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// A device that takes everything, or nothing, and brings nothing; it counts how often its waiter
+/// was woken on purpose.
+#[derive(Default)]
+struct Silent {
+    wakes: AtomicUsize,
+    is_full: AtomicBool,
+    is_flooding: AtomicBool,
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+struct SilentQueue(Arc<Silent>);
+
+impl Waiter for Silent {
+    fn wait(&self, timeout: Option<Duration>) {
+        let woken = self.woken.lock().expect("no panic");
+        let timeout = timeout.unwrap_or(Duration::from_secs(60));
+        let (mut woken, _) =
+            self.changed.wait_timeout_while(woken, timeout, |woken| !*woken).expect("no panic");
+        *woken = false;
+    }
+
+    fn wake(&self) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+        *self.woken.lock().expect("no panic") = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Queue for SilentQueue {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(Medium::Ip, 1_500)
+    }
+
+    fn set_mode(&mut self, _: TransmitMode) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        match self.0.is_full.load(Ordering::SeqCst) {
+            true => Transmitted { taken: 0, stopped: Some(Stop::Full) },
+            false => Transmitted { taken: batch.len(), stopped: None },
+        }
+    }
+
+    fn receive(&mut self, _: &BlockPool, _: &mut ReceiveBatch, _: usize) -> Received {
+        Received { more: self.0.is_flooding.load(Ordering::SeqCst), ..Received::default() }
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        self.0.clone()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+}
+
+/// A squeue without worker, so that the test's threads are the only ones, with two UDP sockets.
+fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
+    let device = Arc::new(Silent::default());
+    let pool = BlockPool::new(PoolConfig::default());
+    let mut shard = Shard::new(ShardConfig {
+        tcp: tcp::Config::default(),
+        pool: pool.clone(),
+        secret: [7; 32],
+        sockets_max: 16,
+    });
+    let queue: Box<dyn Queue> = Box::new(SilentQueue(device.clone()));
+    let mode = TransmitMode::Multidata;
+    let config = InterfaceConfig {
+        capabilities: queue.capabilities(),
+        mode,
+        addresses: vec!["10.1.0.1/24".parse().expect("an address")],
+        gateways: vec![],
+    };
+    let id = shard.add_interface(config).expect("no gateway");
+    let sockets =
+        [1_u16, 2].map(|port| shard.udp_bind(([10, 1, 0, 1], port).into()).expect("a free port"));
+    let port = Port { id, queue, mode, frame_len_max: 1_532, failed: None };
+    (Squeue::new(Core::new(shard, vec![port], pool), Clock::start()), device, sockets)
+}
+
+fn call(socket: SocketId, timeout_ms: Option<u64>) -> Call {
+    Call {
+        socket: Some(socket),
+        interest: Interest::Readable,
+        after: After::Send,
+        blocks: true,
+        timeout: timeout_ms.map(Duration::from_millis),
+        expired: ErrorKind::TimedOut,
+    }
+}
+
+/// Waits for a datagram, or until `done`.
+fn wait_for(squeue: &Squeue, call: Call, done: &AtomicBool) -> std::io::Result<()> {
+    let socket = call.socket.expect("a socket");
+    squeue.operate(&call, |core, _| match done.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => core.shard.udp_receive(socket).map(drop),
+    })
+}
+
+fn until(squeue: &Squeue, condition: impl Fn(&Core) -> bool) {
+    let start = std::time::Instant::now();
+    while !squeue.look(|core| condition(core)) {
+        assert!(start.elapsed() < Duration::from_secs(5), "it never came to that");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn the_lead_goes_from_one_thread_to_exactly_one_other() {
+    let (squeue, device, [socket, _]) = squeue();
+    let never = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let wait = |timeout_ms| {
+            let error = wait_for(&squeue, call(socket, Some(timeout_ms)), &never);
+            assert_eq!(error.expect_err("nothing comes").kind(), ErrorKind::TimedOut);
+        };
+        let first = scope.spawn(move || wait(150));
+        until(&squeue, |core| core.leader.is_some());
+        for _ in 0..3 {
+            scope.spawn(move || wait(1_000));
+        }
+        until(&squeue, |core| core.followers.len() == 3);
+        assert_eq!(squeue.look(|core| core.counters.wakeups_sent), 0);
+        first.join().expect("no panic");
+        until(&squeue, |core| core.leader.is_some() && core.followers.len() == 2);
+        let counters = squeue.look(|core| core.counters);
+        assert_eq!((counters.wakeups_sent, counters.leader_waits), (1, 2));
+    });
+    assert_eq!(device.wakes.load(Ordering::SeqCst), 0);
+    assert!(squeue.look(|core| core.leader.is_none() && core.followers.is_empty()));
+}
+
+#[test]
+fn an_event_wakes_the_thread_it_concerns_and_no_other() {
+    let (squeue, device, [one, other]) = squeue();
+    let (one_done, other_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| wait_for(&squeue, call(one, None), &one_done));
+        until(&squeue, |core| core.leader.is_some());
+        let follower = scope.spawn(|| wait_for(&squeue, call(other, None), &other_done));
+        until(&squeue, |core| core.followers.len() == 1);
+        other_done.store(true, Ordering::SeqCst);
+        squeue.once(|core, _| core.wake_socket(other));
+        follower.join().expect("no panic").expect("it was told");
+        assert_eq!(device.wakes.load(Ordering::SeqCst), 0, "the leader sleeps on");
+        assert_eq!(squeue.look(|core| core.counters.leader_waits), 1);
+        one_done.store(true, Ordering::SeqCst);
+        squeue.once(|core, _| core.wake_socket(one));
+        leader.join().expect("no panic").expect("it was told");
+        assert_eq!(device.wakes.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_deadline_before_the_leaders_wakes_it_and_a_later_one_does_not() {
+    let (squeue, device, [socket, _]) = squeue();
+    let done = AtomicBool::new(false);
+    let connect = || {
+        let remote = ([10, 1, 0, 9], 80).into();
+        squeue.once(|core, now| core.shard.tcp_connect(now, None, remote)).expect("a route");
+    };
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| wait_for(&squeue, call(socket, None), &done));
+        until(&squeue, |core| core.leader.is_some());
+        connect();
+        assert_eq!(device.wakes.load(Ordering::SeqCst), 1, "the SYN's timer");
+        until(&squeue, |core| core.leader.is_some() && core.counters.leader_waits == 2);
+        connect();
+        assert_eq!(device.wakes.load(Ordering::SeqCst), 1, "the second SYN's timer is later");
+        done.store(true, Ordering::SeqCst);
+        squeue.once(|core, _| core.wake_socket(socket));
+        leader.join().expect("no panic").expect("it was told");
+    });
+}
+
+#[test]
+fn a_full_device_is_asked_again_and_a_flooding_one_does_not_keep_a_thread() {
+    let (squeue, device, _) = squeue();
+    device.is_full.store(true, Ordering::SeqCst);
+    let remote = ([10, 1, 0, 9], 80).into();
+    squeue.once(|core, now| core.shard.tcp_connect(now, None, remote)).expect("a route");
+    let (now, deadline) = (squeue.clock.now(), squeue.look(|core| core.deadline()));
+    let retry = deadline.expect("the device was full") - now;
+    assert!(retry <= Duration::from_millis(1), "{retry:?}");
+    device.is_full.store(false, Ordering::SeqCst);
+    device.is_flooding.store(true, Ordering::SeqCst);
+    squeue.once(|_, _| ());
+    let (unfinished, sent) = squeue.look(|core| {
+        (core.counters.squeue_runs_unfinished, core.shard.counters().shard.transmit_packets)
+    });
+    assert_eq!(unfinished, 1, "the budget was used up and the call came back");
+    assert_eq!(sent, 2, "the SYN was built twice and sent once");
+}
+
+#[test]
+fn a_call_that_may_not_wait_never_leads() {
+    let (squeue, _, [socket, _]) = squeue();
+    let call = Call { blocks: false, ..call(socket, None) };
+    let outcome = squeue.operate(&call, |_, _| Err::<(), _>(SocketError::WouldBlock));
+    assert_eq!(outcome.expect_err("nothing is there").kind(), ErrorKind::WouldBlock);
+    assert_eq!(squeue.look(|core| core.counters.leader_waits), 0);
+}
