@@ -81,7 +81,7 @@
 //! All packet memory comes from one [`BlockPool`](::batch::BlockPool) with a limit; a part of it is
 //! reserved for receiving, so that acknowledgments, which free memory, always come in. A write that
 //! finds the pool exhausted waits up to a second for it. Sockets, backlogs, buffers and queues are
-//! bounded by [`StackConfig`] and [`tcp::Config`](::tcp::Config).
+//! bounded by [`StackConfig`] and [`tcp::Config`].
 
 mod copy_in;
 mod counters;
