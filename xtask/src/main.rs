@@ -4,10 +4,14 @@
 //! - `test` is the whole check, the one that CI runs; `test --quick` is the part to run while
 //!   working.
 //!
-//! A verb prints what it does, exits 0 when all is well and 1 when something is wrong. It needs
-//! cargo, git and nothing else.
+//! - `instructions` counts instructions per segment in every transmit mode, which repeats where time
+//!   does not (needs valgrind).
+//!
+//! A verb prints what it does, exits 0 when all is well and 1 when something is wrong. All but
+//! `instructions` need cargo, git and nothing else.
 
 mod check;
+mod instructions;
 mod tidy;
 
 use std::path::PathBuf;
@@ -36,6 +40,8 @@ enum Verb {
         #[arg(long)]
         quick: bool,
     },
+    /// Count instructions per segment in every transmit mode (needs valgrind)
+    Instructions,
     /// Try to enter a network namespace and say why not (run by `test`, in a process of its own)
     #[command(hide = true)]
     ProbeNamespace,
@@ -45,6 +51,7 @@ fn main() -> ExitCode {
     let verdict = match CommandLine::parse().verb {
         Verb::Tidy => tidy::run(&repository_root()),
         Verb::Test { quick } => check::run(&repository_root(), quick),
+        Verb::Instructions => instructions::run(&repository_root()),
         Verb::ProbeNamespace => check::probe_namespace(),
     };
     match verdict {

@@ -25,9 +25,14 @@ pub(super) const BENCHES: &[Bench] = &[
         needs_device: false,
     },
     Bench {
+        arguments: &["bench", "rr", "--seconds", "0.2", "--runs", "1", "--device", "wire"],
+        needs_device: false,
+    },
+    Bench {
         arguments: &["bench", "stream", "--seconds", "0.2", "--runs", "1"],
         needs_device: true,
     },
+    Bench { arguments: &["bench", "rr", "--seconds", "0.2", "--runs", "1"], needs_device: true },
 ];
 
 impl Bench {
