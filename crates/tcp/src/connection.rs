@@ -168,6 +168,8 @@ impl Connection {
         // RFC 7323, 2.2: the window of a SYN is never scaled.
         self.send.on_syn(syn.sequence, syn.acknowledgment, u32::from(syn.window));
         self.recovery.set_sack(self.negotiated.sack);
+        // What cannot be announced is no window: reads would seem to open it for ever.
+        self.set_receive_buffer(self.config.receive_buffer_bytes);
         // Nothing was sent, so this is the initial window for the real segment size.
         self.congestion = Controller::new(&self.config.congestion, self.negotiated.payload_max());
         if self.unanswered.syns > 0 {
@@ -446,8 +448,9 @@ impl Connection {
         }
     }
 
-    /// The path to the peer takes segments of this length now (RFC 1191, RFC 8201): what is
-    /// outstanding and was too long is sent again.
+    /// The path to the peer takes no longer segments than this (RFC 1191, RFC 8201): what is
+    /// outstanding and was too long is sent again. RFC 8201, 4: a report MUST NOT raise what is
+    /// believed of the path, so a longer length than before changes nothing.
     pub fn on_path_mtu(&mut self, now: Instant, mss_send_max: u16) {
         let before = self.negotiated.payload_max();
         self.negotiated.set_path_mss(mss_send_max);
@@ -456,7 +459,7 @@ impl Connection {
             return;
         }
         self.congestion.on_mss_change(after);
-        if after < before && self.state.sends_data() {
+        if self.state.sends_data() {
             self.recovery.on_path_change(&self.send);
             self.timed = None;
             self.timers.stop(Timer::Retransmission);

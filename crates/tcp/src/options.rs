@@ -125,7 +125,7 @@ impl Negotiated {
     }
 
     pub(crate) fn set_path_mss(&mut self, mss_send_max: u16) {
-        self.mss_send_max = mss_send_max;
+        self.mss_send_max = self.mss_send_max.min(mss_send_max);
     }
 
     /// The longest segment that may be sent, options included (RFC 6691).

@@ -154,7 +154,13 @@ impl Connection {
                 break;
             }
             if segment.len < asked {
-                planner.nxt = planner.nxt.earlier_of(segment.end());
+                match segment.kind {
+                    Kind::New => planner.nxt = segment.end(),
+                    Kind::Again { rescue: false } => {
+                        planner.walk.on_shortened(segment.end(), asked - segment.len);
+                    }
+                    _ => {}
+                }
             }
             self.plan.segments.push(segment);
         }
@@ -202,7 +208,8 @@ impl Connection {
                     // Karn: which of the two was answered could not be told.
                     self.timed = None;
                 }
-                self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+                // A SYN-ACK that the peer's own repetition asked for does not put off the timeout.
+                self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
                 // The window of a SYN is not scaled and was taken note of when the peer's came.
                 self.last_ack_sent = self.plan.acknowledgment;
                 self.acks.on_sent();

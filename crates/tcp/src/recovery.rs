@@ -39,6 +39,14 @@ pub(crate) struct Walk {
     pub(crate) limit: u32,
 }
 
+impl Walk {
+    /// The range planned last ends at `end` already, `missing` bytes short: what is missing is next.
+    pub(crate) fn on_shortened(&mut self, end: SeqNumber, missing: u32) {
+        self.high_rxt = self.high_rxt.earlier_of(end);
+        self.pipe = self.pipe.saturating_sub(missing);
+    }
+}
+
 /// A range to send again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
@@ -211,6 +219,10 @@ impl Recovery {
         self.duplicate_acks = 0;
         let phase = self.phase;
         if phase == Phase::Open {
+            if send.una.is_after(self.point) {
+                // Passed for good: it must not lie ahead again once the numbers have wrapped.
+                self.point = send.una - 1;
+            }
             return self.check_lost(send, mss);
         }
         if send.una.is_at_or_after(self.point) {
@@ -302,5 +314,25 @@ impl Recovery {
         self.force = false;
         self.rescued = false;
         self.inflation = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 6582, 3.2: the recovery point of old must not pass for one of the future.
+    #[test]
+    fn fast_retransmit_works_after_two_gigabytes_without_loss() {
+        let mut send = SendSequence::new(SeqNumber(0));
+        let mut recovery = Recovery::new(SeqNumber(0));
+        for _ in 0..3 {
+            send.on_sent(send.nxt + (1 << 30));
+            let acked = send.on_ack(send.nxt);
+            assert_eq!(recovery.on_new_ack(&send, acked, 1_000), Verdict::Nothing);
+        }
+        send.on_sent(send.nxt + 10_000);
+        let verdicts = [(); 3].map(|()| recovery.on_duplicate_ack(&send, 1_000));
+        assert_eq!(verdicts[2], Verdict::EnterFast);
     }
 }

@@ -35,7 +35,10 @@ impl Connection {
         let advanced = ack.is_after(self.send.una);
         let acked = if advanced { self.send.on_ack(ack) } else { 0 };
         let sack = self.take_sack(header, advanced);
-        let window = u32::from(header.window) << self.negotiated.send_shift;
+        // RFC 7323, 2.2: the window of a SYN is never scaled (a SYN-ACK in a simultaneous open).
+        let is_scaled = !header.flags.contains(TcpFlags::SYN);
+        let shift = if is_scaled { self.negotiated.send_shift } else { 0 };
+        let window = u32::from(header.window) << shift;
         let same_window = window == self.send.window;
         if self.send.on_window(header.sequence, ack, window) && window > 0 {
             self.unanswered.persist_backoff = 0;

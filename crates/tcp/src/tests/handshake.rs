@@ -1,7 +1,7 @@
 //! Opening: active, passive, simultaneous; what is lost and what is wrong (RFC 9293, 3.5, 3.10.7).
 
 use super::harness::*;
-use crate::{Connection, ConnectionError, Events, State};
+use crate::{Config, Connection, ConnectionError, Events, State};
 use counters::DropReason;
 use time::Duration;
 use wire::{SeqNumber, TcpHeader, TcpOptions};
@@ -164,4 +164,34 @@ fn time_wait_may_be_replaced_by_a_later_syn_only() {
     assert!(harness.connection.may_be_replaced_by(harness.now, &syn(IRS + 3)));
     assert!(!harness.connection.may_be_replaced_by(harness.now, &syn(IRS + 2)));
     assert!(harness.connection.next_isn_min().is_after(ISS + 2));
+}
+
+// RFC 7323, 2.2: the window of a SYN is never scaled, nor is that of a SYN-ACK.
+#[test]
+fn the_window_of_a_simultaneous_open_is_not_scaled() {
+    let config = Config { window_scaling: true, ..plain_config() };
+    let mut harness = Harness::connect(config);
+    harness.expect_one();
+    harness.options.window_scale = Some(7);
+    harness.receive(SYN, 0, 0, b"");
+    harness.take();
+    harness.window = 1_000;
+    harness.receive(SYN | ACK, 0, 1, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+    assert!(harness.connection.send.window <= 60_000, "{}", harness.connection.send.window);
+}
+
+#[test]
+fn a_half_open_connection_times_out_however_often_its_syn_comes_again() {
+    let mut harness = Harness::connect(plain_config());
+    let syn = harness.header(SYN, 0, 0);
+    let connection = Connection::accept(parameters(plain_config()), harness.now, &syn);
+    harness = Harness::wrap(connection, harness.now);
+    harness.expect_one();
+    for _ in 0..400 {
+        harness.pass(Duration::from_millis(500));
+        let _ = harness.try_receive(SYN, 0, 0, b"");
+        harness.flush();
+    }
+    assert_eq!(harness.connection.state(), State::Closed);
 }

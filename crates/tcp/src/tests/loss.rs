@@ -143,3 +143,22 @@ fn a_tail_lost_in_recovery_is_rescued_or_found_by_rule_three() {
     let sent = harness.take_ranges();
     assert_eq!(sent, [(1, 1_000), (7_001, 1_000)], "RFC 6675, NextSeg rule 4");
 }
+
+#[test]
+fn a_hole_of_many_small_pieces_is_sent_again_and_nothing_else() {
+    let options =
+        TcpOptions { mss: Some(MSS as u16), sack_permitted: true, ..TcpOptions::default() };
+    let mut harness =
+        Harness::established_with(Config { sack: true, nodelay: true, ..plain_config() }, options);
+    // Chunks of the caller's memory are never merged; a segment holds sixteen of them.
+    for _ in 0..160 {
+        harness.write(&stream(0..20));
+    }
+    let ranges = harness.take_ranges();
+    assert_eq!(ranges[..3], [(1, 320), (321, 320), (641, 320)]);
+    harness.options.sack.push(ISS + 641, ISS + 3_201);
+    harness.receive(ACK, 1, 1, b"");
+    let ranges = harness.take_ranges();
+    assert_eq!(ranges[..2], [(1, 320), (321, 320)]);
+    assert!(ranges.iter().all(|(sequence, _)| *sequence < 641), "{ranges:?}");
+}

@@ -131,3 +131,13 @@ fn a_narrower_path_sends_what_was_too_long_again() {
     assert_eq!(ranges, [(1, 500), (501, 500), (1_001, 500), (1_501, 476)]);
     assert!(harness.connection.congestion_window() >= window / 2, "no sign of congestion");
 }
+
+// RFC 8201, 4: a report MUST NOT raise the estimate.
+#[test]
+fn a_report_of_a_wider_path_is_not_believed() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    for (reported, expected) in [(60_000, 988), (512, 500), (900, 500)] {
+        harness.connection.on_path_mtu(harness.now, reported);
+        assert_eq!(harness.connection.payload_max(), expected);
+    }
+}

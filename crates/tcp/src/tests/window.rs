@@ -149,3 +149,19 @@ fn data_beyond_the_window_is_cut_and_the_fin_behind_it_with_it() {
     assert_eq!(harness.expect_one().acknowledgment(), 4_001);
     harness.pass(Duration::from_secs(1));
 }
+
+// RFC 5681, 2: an ACK that says nothing new is a duplicate, and three of them a loss.
+#[test]
+fn a_window_that_cannot_be_announced_is_not_announced_again_and_again() {
+    let mut harness =
+        Harness::established(Config { receive_buffer_bytes: 1 << 20, ..plain_config() });
+    for at in 0..4 {
+        harness.receive(ACK, 1 + at * 1_000, 1, &stream(0..1_000));
+    }
+    harness.take();
+    for _ in 0..40 {
+        harness.read(10);
+    }
+    harness.expect_nothing();
+    assert_eq!(harness.connection.config().receive_buffer_bytes, 65_535);
+}
