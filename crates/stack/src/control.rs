@@ -35,6 +35,7 @@ impl Shard {
             interface.waiting.retain(|(next_hop, index)| {
                 let is_over = *next_hop == resolved.next_hop;
                 if is_over && let Some(socket) = sockets.tcp(*index) {
+                    socket.queued = false;
                     ready.add(*index, &mut socket.queued);
                 }
                 !is_over
@@ -269,7 +270,7 @@ impl Shard {
             Some(station) => NextHop::Station(station),
             None => NextHop::Neighbour(source),
         };
-        let packet = Outgoing { network, next_hop, message, socket: None };
+        let packet = Outgoing { network, next_hop, message };
         self.send_small(incoming.interface, packet);
     }
 
@@ -278,7 +279,6 @@ impl Shard {
             network: Network::Arp,
             next_hop: NextHop::Station(station),
             message: Message::Arp(message),
-            socket: None,
         };
         self.send_small(id, packet);
     }
@@ -294,7 +294,7 @@ impl Shard {
         let network =
             template(source, destination, wire::protocol::ICMPV6, wire::ndp::NDP_HOP_LIMIT);
         let next_hop = station.map_or(NextHop::Neighbour(destination), NextHop::Station);
-        let packet = Outgoing { network, next_hop, message: Message::Ndp(message), socket: None };
+        let packet = Outgoing { network, next_hop, message: Message::Ndp(message) };
         self.send_small(id, packet);
     }
 

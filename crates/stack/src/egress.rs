@@ -58,7 +58,10 @@ impl Shard {
         // What was just looked up and not found is asked for at once.
         self.poll_neighbours(now, id);
         self.emit_outbox(now, id, out);
-        if !out.is_empty() {
+        if out.is_empty() {
+            // What waited for a neighbour has left the outbox, too.
+            self.wake_blocked(id);
+        } else {
             self.counters.transmit_batches += 1;
             self.counters.transmit_packets += out.len() as u64;
         }
@@ -80,7 +83,7 @@ impl Shard {
             taken -= count;
             self.counters.transmit_not_taken += (built - count) as u64;
             if owner == OUTBOX_OWNER {
-                self.on_outbox_transmitted(id, count);
+                self.interfaces[id.0 as usize].offered.drain(..count);
                 continue;
             }
             if let Some(socket) = self.sockets.tcp(owner) {
@@ -91,16 +94,7 @@ impl Shard {
         self.planned = planned;
         let interface = &mut self.interfaces[id.0 as usize];
         interface.outbox.put_back(interface.offered.drain(..));
-    }
-
-    /// The first `count` packets offered are gone; their sockets hear that there is room.
-    fn on_outbox_transmitted(&mut self, id: InterfaceId, count: usize) {
-        for _ in 0..count {
-            let packet = self.interfaces[id.0 as usize].offered.pop_front();
-            if let Some(socket) = packet.and_then(|packet| packet.socket) {
-                self.on_datagram_sent(socket);
-            }
-        }
+        self.wake_blocked(id);
     }
 
     fn emit_outbox(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
@@ -137,12 +131,13 @@ impl Shard {
     fn emit_connection(&mut self, now: Instant, id: InterfaceId, index: u32, out: &mut Multidata) {
         let interface = &mut self.interfaces[id.0 as usize];
         let Some(socket) = self.sockets.tcp(index) else { return };
-        socket.queued = false;
         let destination = interface.resolve(now, NextHop::Neighbour(socket.path.next_hop));
         if destination == Destination::Pending {
+            // It stays queued, in another list, so that it cannot wait there twice.
             interface.waiting.push((socket.path.next_hop, index));
             return;
         }
+        socket.queued = false;
         let first = out.len();
         let built = socket.connection.poll_transmit(now, index, id.0, out);
         if destination == Destination::Unreachable {
@@ -154,8 +149,12 @@ impl Shard {
             socket.connection.on_unreachable(ConnectionError::HostUnreachable, sequence);
             return self.settle(now, index);
         }
+        if built == 0 {
+            // It has nothing to send, or what it has did not fit: then it has its turn again.
+            return self.settle(now, index);
+        }
         stamp(interface, out, first..first + built, &socket.path.network, destination);
-        self.counters.transmit_runs += u64::from(built > 0);
+        self.counters.transmit_runs += 1;
         self.planned.push((index, built));
     }
 }
@@ -184,4 +183,43 @@ fn stamp(
 
 fn ether_type_of(template: &HeaderTemplate) -> u16 {
     if template.source().is_ipv4() { ether_type::IPV4 } else { ether_type::IPV6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{InterfaceConfig, ShardConfig, TcpOption};
+    use batch::{BlockPool, PoolConfig};
+    use device::{Capabilities, HardwareAddress, Medium, TransmitMode};
+
+    #[test]
+    fn a_connection_waits_for_a_neighbour_once_whatever_is_done_to_it() {
+        let mut shard = Shard::new(ShardConfig {
+            tcp: tcp::Config::default(),
+            pool: BlockPool::new(PoolConfig::default()),
+            secret: [1; 32],
+            sockets_max: 4,
+        });
+        let medium = Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, 1]));
+        let id = shard
+            .add_interface(InterfaceConfig {
+                capabilities: Capabilities::plain(medium, 1_500),
+                mode: TransmitMode::Multidata,
+                addresses: vec!["10.0.0.1/24".parse().expect("a network")],
+                gateways: Vec::new(),
+            })
+            .expect("a sound configuration");
+        let now = Instant::from_millis(1);
+        let remote = "10.0.0.2:80".parse().expect("an address");
+        let socket = shard.tcp_connect(now, None, remote).expect("a route");
+        let mut batch = Multidata::default();
+        for round in 0..50 {
+            let taken = shard.poll_transmit(now, id, Room::UNBOUNDED, &mut batch);
+            assert_eq!(taken, usize::from(round == 0), "one ARP request");
+            shard.on_transmitted(now, id, &Transmitted { taken, stopped: None });
+            let option = TcpOption::NoDelay(round % 2 == 0);
+            shard.tcp_set_option(now, socket, option).expect("open");
+        }
+        assert_eq!(shard.interfaces[0].waiting.len(), 1);
+    }
 }

@@ -201,8 +201,7 @@ impl Shard {
             let connection = &self.sockets.tcp(index).ok_or(None)?.connection;
             if connection.may_be_replaced_by(now, header) {
                 let isn_min = connection.next_isn_min();
-                self.sockets.remove_flow(flow, index);
-                self.flow_cache = None;
+                self.remove_flow(flow, index);
                 return Err(Some(isn_min));
             }
         }

@@ -47,6 +47,8 @@ pub(crate) struct Interface {
     pub(crate) ready: Ready,
     /// Connections that wait for a neighbour's hardware address.
     pub(crate) waiting: Vec<(IpAddr, u32)>,
+    /// UDP sockets that found the outbox full, each once.
+    pub(crate) blocked: Vec<u32>,
     /// The next IPv4 identification (RFC 6864: any value will do for datagrams that are atomic).
     pub(crate) identification: u16,
 }
@@ -75,6 +77,7 @@ impl Interface {
             offered: VecDeque::new(),
             ready: Ready::default(),
             waiting: Vec::new(),
+            blocked: Vec::new(),
             identification,
         }
     }
@@ -128,14 +131,20 @@ impl Interface {
         }
     }
 
-    /// The address to send from to `destination`: of its family, on its network where there is one.
+    /// The address to send from to `destination`: of its family, on its network where there is one,
+    /// and else one that is good beyond the link (RFC 6724, 5, rules 2 and 8).
     pub(crate) fn source_for(&self, destination: IpAddr) -> Result<IpAddr, SocketError> {
         let family = || {
             let same = |cidr: &&Cidr| cidr.address().is_ipv4() == destination.is_ipv4();
             self.addresses.iter().filter(same)
         };
         let near = family().find(|cidr| cidr.contains(destination));
-        near.or_else(|| family().next())
+        let goes_far = |cidr: &&Cidr| match cidr.address() {
+            IpAddr::V4(address) => !address.is_link_local(),
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        };
+        near.or_else(|| family().find(goes_far))
+            .or_else(|| family().next())
             .map(|cidr| cidr.address())
             .ok_or(SocketError::AddressNotAvailable)
     }

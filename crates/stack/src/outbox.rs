@@ -71,8 +71,6 @@ pub(crate) struct Outgoing {
     pub(crate) next_hop: NextHop,
     /// What it says.
     pub(crate) message: Message,
-    /// The socket that is told when there is room again.
-    pub(crate) socket: Option<u32>,
 }
 
 /// The bounded queue of such packets of one interface.
@@ -90,11 +88,16 @@ impl Outbox {
     /// Queues a packet and says whether there was room; where not, it is dropped.
     #[must_use]
     pub(crate) fn push(&mut self, packet: Outgoing) -> bool {
-        let has_room = self.queue.len() < self.packets_max;
+        let has_room = self.has_room();
         if has_room {
             self.queue.push_back(packet);
         }
         has_room
+    }
+
+    /// Whether another packet may be queued.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.len() < self.packets_max
     }
 
     pub(crate) fn pop(&mut self) -> Option<Outgoing> {

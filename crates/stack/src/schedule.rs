@@ -1,23 +1,22 @@
 //! Who has something to send, and who wants to be called when.
 //!
 //! Both queues are lazy. A socket stands in its interface's ready list at most once; whether it
-//! still has something to send is found when its turn comes. A deadline is pushed only when it is
-//! earlier than the earliest one the socket has on the heap; a deadline that moved later (the
-//! retransmission timer moves with every ACK) costs nothing until the old one is due.
+//! still has something to send is found when its turn comes. A socket has at most one deadline
+//! here: one that moves earlier takes the place of the old one, and one that moves later (the
+//! retransmission timer does with every ACK) costs nothing until the old one is due.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use time::Instant;
 
-/// Deadlines of sockets.
+/// Deadlines of sockets, the earliest first; no more of them than sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
-    heap: BinaryHeap<Reverse<(Instant, u32)>>,
+    queue: BTreeSet<(Instant, u32)>,
 }
 
 impl Deadlines {
     /// Makes sure that `index` is called at `wanted` at the latest. `earliest` is the socket's own
-    /// note of the earliest deadline it has on the heap.
+    /// note of the deadline it has here.
     pub(crate) fn want(
         &mut self,
         index: u32,
@@ -26,14 +25,22 @@ impl Deadlines {
     ) {
         let Some(wanted) = wanted else { return };
         if earliest.is_none_or(|at| wanted < at) {
+            self.forget(index, *earliest);
             *earliest = Some(wanted);
-            self.heap.push(Reverse((wanted, index)));
+            self.queue.insert((wanted, index));
+        }
+    }
+
+    /// Takes the deadline of `index` out, if it has one.
+    pub(crate) fn forget(&mut self, index: u32, earliest: Option<Instant>) {
+        if let Some(at) = earliest {
+            self.queue.remove(&(at, index));
         }
     }
 
     /// The earliest deadline; it may turn out to be stale.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse((at, _))| *at)
+        self.queue.first().map(|(at, _)| *at)
     }
 
     /// A socket whose deadline is due, with the deadline it had.
@@ -41,7 +48,7 @@ impl Deadlines {
         if self.next()? > now {
             return None;
         }
-        self.heap.pop().map(|Reverse(entry)| entry)
+        self.queue.pop_first()
     }
 }
 
@@ -75,20 +82,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_that_moves_later_costs_nothing_and_one_that_moves_earlier_is_kept() {
+    fn a_near_deadline_that_comes_and_goes_leaves_nothing_before_a_far_one() {
+        let at = Instant::from_millis;
+        let far = Some(at(7_200_000));
+        let mut deadlines = Deadlines::default();
+        let mut earliest = None;
+        deadlines.want(1, far, &mut earliest);
+        for round in 0..1_000 {
+            let near = at(round * 300 + 200);
+            deadlines.want(1, Some(near), &mut earliest);
+            assert_eq!(deadlines.pop_due(near), Some((near, 1)));
+            assert_eq!(deadlines.pop_due(near), None);
+            earliest = None;
+            deadlines.want(1, far, &mut earliest);
+        }
+        assert_eq!(deadlines.queue.len(), 1);
+    }
+
+    #[test]
+    fn a_deadline_that_moves_later_costs_nothing_and_one_that_moves_earlier_takes_its_place() {
         let at = Instant::from_millis;
         let mut deadlines = Deadlines::default();
         let mut earliest = None;
         deadlines.want(1, Some(at(200)), &mut earliest);
         deadlines.want(1, Some(at(300)), &mut earliest);
         deadlines.want(1, None, &mut earliest);
-        assert_eq!(deadlines.heap.len(), 1);
+        assert_eq!(deadlines.queue.len(), 1);
         deadlines.want(1, Some(at(40)), &mut earliest);
         assert_eq!(deadlines.next(), Some(at(40)));
         assert_eq!(deadlines.pop_due(at(39)), None);
         assert_eq!(deadlines.pop_due(at(40)), Some((at(40), 1)));
-        assert_eq!(deadlines.pop_due(at(250)), Some((at(200), 1)));
-        assert_eq!(deadlines.pop_due(at(250)), None);
+        assert_eq!(deadlines.pop_due(at(250)), None, "the earlier one stood for both");
     }
 
     #[test]

@@ -224,8 +224,14 @@ impl Shard {
         if !events.is_empty() {
             self.on_connection_events(index, events);
         }
-        if self.sockets.tcp(index).is_some_and(|socket| socket.is_over()) {
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        if socket.is_over() {
             self.remove_connection(index);
+        } else if socket.connection.is_finished() {
+            // RFC 9293, 3.10.7.1: what still arrives finds no connection, though the application has
+            // not let go of the socket yet.
+            let flow = socket.flow;
+            self.remove_flow(&flow, index);
         }
     }
 
@@ -241,8 +247,14 @@ impl Shard {
     pub(crate) fn remove_connection(&mut self, index: u32) {
         let Some(Socket::Tcp(socket)) = self.sockets.remove(index) else { return };
         self.past.merge(socket.connection.counters());
-        self.sockets.remove_flow(&socket.flow, index);
-        self.flow_cache = None;
+        self.deadlines.forget(index, socket.earliest);
+        self.remove_flow(&socket.flow, index);
+    }
+
+    /// No segment finds this connection any more.
+    pub(crate) fn remove_flow(&mut self, flow: &Flow, index: u32) {
+        self.sockets.remove_flow(flow, index);
+        self.flow_cache = self.flow_cache.filter(|(_, cached)| *cached != index);
     }
 
     /// The route to `destination`: the interface and the next hop on its link.
@@ -256,6 +268,15 @@ impl Shard {
         }
         let route = self.routes.lookup(destination).ok_or(SocketError::NoRoute)?;
         Ok((InterfaceId(route.interface), route.gateway.unwrap_or(destination)))
+    }
+
+    /// The next hop to `destination` by interface `id`, over which it was heard: the host answers
+    /// by the way it was asked, whatever way it would take itself (RFC 1122, 3.3.4.2: strong hosts).
+    pub(crate) fn next_hop_by(&self, id: InterfaceId, destination: IpAddr) -> IpAddr {
+        let leads =
+            |route: &&Route| route.interface == id.0 && route.destination.contains(destination);
+        let route = self.routes.routes().iter().find(leads);
+        route.and_then(|route| route.gateway).unwrap_or(destination)
     }
 
     /// Whether a socket may be bound to `local`: the unspecified address or one of ours.

@@ -31,13 +31,13 @@ pub(crate) struct TcpSocket {
     pub(crate) path: Path,
     /// The listener that is to hear of it, until it is accepted.
     pub(crate) parent: Option<SocketId>,
-    /// It stands in its interface's ready list.
+    /// It stands in its interface's ready list, or among those that wait for a neighbour.
     pub(crate) queued: bool,
     /// The receive batch under way has touched it.
     pub(crate) touched: bool,
     /// The application has let go of it.
     pub(crate) detached: bool,
-    /// The earliest deadline it has on the heap.
+    /// The deadline it has in the queue, at or before the one it wants.
     pub(crate) earliest: Option<Instant>,
     pub(crate) pending: Readiness,
 }
@@ -106,7 +106,9 @@ impl Shard {
         local: Option<SocketAddr>,
         remote: SocketAddr,
     ) -> Result<SocketId, SocketError> {
-        if remote.port() == 0 || remote.ip().is_multicast() {
+        // RFC 9293, 3.9.2.3, MUST-46: neither broadcast nor multicast is a peer.
+        let is_broadcast = self.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
+        if remote.port() == 0 || remote.ip().is_multicast() || is_broadcast {
             return Err(SocketError::InvalidArgument);
         }
         let (interface, next_hop) = self.route(remote.ip())?;
@@ -367,14 +369,17 @@ impl Shard {
             return Err(DropReason::BacklogFull);
         }
         let (out, next_hop) = self.route(flow.remote.ip()).map_err(|_| DropReason::NoRoute)?;
-        let path = if out == interface { (out, next_hop) } else { (interface, flow.remote.ip()) };
-        let mut parameters = self.parameters(now, path.0, flow);
+        let next_hop = match out == interface {
+            true => next_hop,
+            false => self.next_hop_by(interface, flow.remote.ip()),
+        };
+        let mut parameters = self.parameters(now, interface, flow);
         if let Some(isn_min) = isn_min {
             parameters.isn = parameters.isn.later_of(isn_min);
         }
         let connection = Connection::accept(parameters, now, syn);
         let index = self
-            .open(connection, *flow, path.0, path.1, Some(parent))
+            .open(connection, *flow, interface, next_hop, Some(parent))
             .map_err(|_| DropReason::BacklogFull)?;
         if let Some(listening) = self.sockets.listener(listener) {
             listening.half_open += 1;

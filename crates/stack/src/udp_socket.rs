@@ -3,6 +3,7 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
+use crate::interface::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::{Protocol, Socket, SocketId};
@@ -22,9 +23,14 @@ pub(crate) struct UdpSocket {
     received: udp::Socket,
     /// An ICMP error about what was sent, for the next call on a connected socket to report.
     error: Option<SocketError>,
-    /// The outbox refused a datagram: tell the socket when there is room again.
-    wants_room: bool,
     pub(crate) pending: Readiness,
+}
+
+impl UdpSocket {
+    /// Whether the socket has an address of the peer's family. One for all addresses has both.
+    fn speaks_to(&self, peer: SocketAddr) -> bool {
+        self.local.ip().is_unspecified() || self.local.is_ipv4() == peer.is_ipv4()
+    }
 }
 
 impl Shard {
@@ -41,7 +47,6 @@ impl Shard {
             peer: None,
             received: udp::Socket::default(),
             error: None,
-            wants_room: false,
             pending: Readiness::NONE,
         };
         let id = self.sockets.insert(Socket::Udp(Box::new(socket)))?;
@@ -55,7 +60,7 @@ impl Shard {
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
         self.route(peer.ip())?;
         let socket = self.udp_socket(id)?;
-        if socket.local.is_ipv4() != peer.is_ipv4() || peer.port() == 0 {
+        if !socket.speaks_to(peer) || peer.port() == 0 {
             return Err(SocketError::InvalidArgument);
         }
         socket.peer = Some(peer);
@@ -89,7 +94,7 @@ impl Shard {
         }
         let local = socket.local;
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
-        if remote.port() == 0 || remote.is_ipv4() != local.is_ipv4() {
+        if remote.port() == 0 || !socket.speaks_to(remote) {
             return Err(SocketError::InvalidArgument);
         }
         let (interface_id, next_hop) = self.route(remote.ip())?;
@@ -116,10 +121,11 @@ impl Shard {
                 destination_port: remote.port(),
                 payload,
             },
-            socket: Some(index),
         };
         if !interface.outbox.push(packet) {
-            self.udp_socket(id)?.wants_room = true;
+            if !interface.blocked.contains(&index) {
+                interface.blocked.push(index);
+            }
             return Err(SocketError::WouldBlock);
         }
         Ok(())
@@ -186,10 +192,14 @@ impl Shard {
         true
     }
 
-    /// The device took a datagram of this socket.
-    pub(crate) fn on_datagram_sent(&mut self, index: u32) {
-        let Some(socket) = self.sockets.udp(index) else { return };
-        if core::mem::take(&mut socket.wants_room) {
+    /// Tells the sockets that found the outbox of interface `id` full when there is room again,
+    /// whoever made it.
+    pub(crate) fn wake_blocked(&mut self, id: InterfaceId) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        if !interface.outbox.has_room() {
+            return;
+        }
+        while let Some(index) = self.interfaces[id.0 as usize].blocked.pop() {
             self.notify(index, Readiness::WRITABLE);
         }
     }

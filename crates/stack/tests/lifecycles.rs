@@ -1,0 +1,187 @@
+//! What sockets leave behind, whom they wait for, and what a host with several addresses or
+//! interfaces answers with.
+
+mod harness;
+
+use batch::{Block, Chunk, Multidata};
+use bytes::Bytes;
+use core::net::{IpAddr, SocketAddr};
+use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode, Transmitted};
+use harness::{Fate, Net, address, bytes_of, receive_batch, station};
+use stack::{InterfaceConfig, InterfaceId, Readiness, Shard, ShardConfig, SocketError};
+use std::cell::Cell;
+use std::rc::Rc;
+use time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn chunk(bytes: &[u8]) -> Chunk {
+    Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)))
+}
+
+fn parse<T: core::str::FromStr>(text: &str) -> T {
+    text.parse().ok().expect("well formed")
+}
+
+/// A shard with interfaces of these addresses and gateways.
+fn shard(interfaces: &[(Medium, &[&str], &[&str])]) -> (Shard, Vec<InterfaceId>) {
+    let mut shard = Shard::new(ShardConfig {
+        tcp: tcp::Config::default(),
+        pool: batch::BlockPool::new(batch::PoolConfig::default()),
+        secret: [3; 32],
+        sockets_max: 100,
+    });
+    let ids = interfaces
+        .iter()
+        .map(|(medium, addresses, gateways)| {
+            let config = InterfaceConfig {
+                capabilities: Capabilities::plain(*medium, 1_500),
+                mode: TransmitMode::Multidata,
+                addresses: addresses.iter().map(|text| parse(text)).collect(),
+                gateways: gateways.iter().map(|text| parse(text)).collect(),
+            };
+            shard.add_interface(config).expect("a sound configuration")
+        })
+        .collect();
+    (shard, ids)
+}
+
+/// Everything that one interface sends now.
+fn sent(shard: &mut Shard, now: Instant, id: InterfaceId) -> Vec<Vec<u8>> {
+    let mut batch = Multidata::default();
+    let mut frames = Vec::new();
+    loop {
+        let built = shard.poll_transmit(now, id, Room::UNBOUNDED, &mut batch);
+        if built == 0 {
+            return frames;
+        }
+        frames.extend(batch.packets().map(|packet| bytes_of(&packet)));
+        shard.on_transmitted(now, id, &Transmitted { taken: built, stopped: None });
+    }
+}
+
+/// RFC 9293, 3.10.7.1: a segment for a connection that is over is answered with a reset, also while
+/// the application still holds the socket.
+#[test]
+fn a_peer_that_missed_the_reset_gets_another() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (client, server) = net.connect(false);
+    let loses = Rc::new(Cell::new(true));
+    let decide = Rc::clone(&loses);
+    net.fate = Box::new(move |_, _| if decide.get() { Fate::Lose } else { Fate::Deliver });
+    net.hosts[1].shard.tcp_abort(net.now, server);
+    net.run(SECOND);
+    loses.set(false);
+    net.write(0, client, b"is anybody there?");
+    net.run(SECOND);
+    let status = net.hosts[0].shard.tcp_status(client).expect("still owned");
+    assert_eq!(status.error, Some(SocketError::ConnectionReset));
+    let status = net.hosts[1].shard.tcp_status(server).expect("still owned");
+    assert_eq!(status.error, Some(SocketError::ConnectionAborted));
+}
+
+#[test]
+fn a_socket_that_waits_for_room_behind_others_is_told_of_it() {
+    for reachable in [true, false] {
+        let mut net = Net::new(TransmitMode::Multidata, true);
+        let any = SocketAddr::new(address(0, false), 0);
+        let busy = net.hosts[0].shard.udp_bind(any).expect("a free port");
+        let waiting = net.hosts[0].shard.udp_bind(any).expect("a free port");
+        let host = if reachable { "10.0.0.2:9" } else { "10.0.0.99:9" };
+        let to: SocketAddr = parse(host);
+        while net.hosts[0].shard.udp_send(busy, Some(to), chunk(b"x")).is_ok() {}
+        let refused = net.hosts[0].shard.udp_send(waiting, Some(to), chunk(b"x"));
+        assert_eq!(refused, Err(SocketError::WouldBlock));
+        net.run(5 * SECOND);
+        let events: Vec<_> = core::iter::from_fn(|| net.hosts[0].shard.poll_event()).collect();
+        assert!(
+            events
+                .iter()
+                .any(|event| event.socket == waiting
+                    && event.readiness.intersects(Readiness::WRITABLE)),
+            "{events:?}"
+        );
+    }
+}
+
+#[test]
+fn a_socket_for_all_addresses_answers_in_both_families() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let server = net.hosts[1].shard.udp_bind(parse("0.0.0.0:53")).expect("a free port");
+    for ipv6 in [false, true] {
+        let local = SocketAddr::new(address(0, ipv6), 0);
+        let client = net.hosts[0].shard.udp_bind(local).expect("a free port");
+        let to = SocketAddr::new(address(1, ipv6), 53);
+        net.hosts[0].shard.udp_send(client, Some(to), chunk(b"question")).expect("a route");
+        net.run(SECOND);
+        let (_, source) = net.hosts[1].shard.udp_receive(server).expect("arrived");
+        net.hosts[1].shard.udp_send(server, Some(source), chunk(b"answer")).expect("a route");
+        net.run(SECOND);
+        let (answer, _) = net.hosts[0].shard.udp_receive(client).expect("answered");
+        assert_eq!(answer.bytes(), b"answer");
+    }
+}
+
+/// RFC 9293, 3.9.2.3, MUST-46; RFC 1122, 4.2.3.10.
+#[test]
+fn a_connection_to_everybody_is_refused() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    for remote in ["10.0.0.255:80", "255.255.255.255:80", "224.0.0.1:80"] {
+        let opened = net.hosts[0].shard.tcp_connect(net.now, None, parse(remote));
+        assert_eq!(opened.err(), Some(SocketError::InvalidArgument), "{remote}");
+    }
+}
+
+/// RFC 6724, rule 2: an address of the link is no use beyond it.
+#[test]
+fn an_address_of_the_link_is_not_used_beyond_it() {
+    let addresses: &[&str] = &["fe80::1/64", "2001:db8::1/64"];
+    let (mut shard, _) = shard(&[(Medium::Ethernet(station(0)), addresses, &["fe80::ff"])]);
+    for (remote, expected) in [
+        ("[2001:db8:1::7]:80", "2001:db8::1"),
+        ("[2001:db8::7]:80", "2001:db8::1"),
+        ("[fe80::7]:80", "fe80::1"),
+    ] {
+        let id = shard.tcp_connect(Instant::from_millis(5), None, parse(remote)).expect("a route");
+        let local = shard.local_address(id).expect("open").ip();
+        assert_eq!(local, parse::<IpAddr>(expected), "to {remote}");
+    }
+}
+
+/// A host with two routers answers over the interface it was asked on, by the router that is there.
+#[test]
+fn an_answer_takes_the_router_of_the_interface_it_was_asked_on() {
+    let media = [Medium::Ethernet(station(0)), Medium::Ethernet(station(1))];
+    let (mut host, ids) = shard(&[
+        (media[0], &["10.0.1.1/24"], &["10.0.1.254"]),
+        (media[1], &["10.0.2.1/24"], &["10.0.2.254"]),
+    ]);
+    let (mut far, far_ids) = shard(&[(Medium::Ip, &["198.51.100.7/24"], &["198.51.100.1"])]);
+    let now = Instant::from_millis(5);
+    host.tcp_listen(parse("10.0.2.1:80"), 4).expect("a free port");
+    far.tcp_connect(now, None, parse("10.0.2.1:80")).expect("a route");
+    let syn = sent(&mut far, now, far_ids[0]).remove(0);
+    let router = HardwareAddress([2, 0, 0, 0, 0, 99]);
+    let frame = [&station(1).0[..], &router.0[..], &[8, 0], &syn].concat();
+    host.on_receive(now, ids[1], &mut receive_batch([frame]));
+    assert!(sent(&mut host, now, ids[0]).is_empty());
+    let asked = sent(&mut host, now, ids[1]);
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0][12..14], [8, 6], "an ARP request");
+    assert_eq!(asked[0][38..42], [10, 0, 2, 254], "for the router");
+}
+
+#[test]
+fn a_connection_that_a_small_room_kept_back_has_its_turn_later() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (client, server) = net.connect(false);
+    net.write(0, client, &[7; 1_000]);
+    let host = &mut net.hosts[0];
+    let mut batch = Multidata::default();
+    let room = Room { packets: 64, bytes: 100 };
+    assert_eq!(host.shard.poll_transmit(net.now, host.interface, room, &mut batch), 0);
+    net.run(Duration::from_millis(1));
+    let mut received = Vec::new();
+    net.read(1, server, &mut received).expect("open");
+    assert_eq!(received.len(), 1_000);
+}
