@@ -266,6 +266,12 @@ impl<P: Piece> Assembler<P> {
         self.pieces.is_empty()
     }
 
+    /// The piece that lies last in the stream.
+    #[must_use]
+    pub fn last_piece(&self) -> Option<&P> {
+        self.pieces.back().map(|stored| &stored.piece)
+    }
+
     /// Bytes that wait.
     #[must_use]
     pub fn len_bytes(&self) -> usize {

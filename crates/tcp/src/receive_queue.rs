@@ -11,7 +11,9 @@
 //!
 //! What always holds: the edge never moves back (RFC 9293, 3.8.6.2.1: a receiver SHOULD NOT shrink
 //! the window); payload beyond the edge is not kept; so waiting and out-of-order bytes together
-//! never exceed the capacity, except where the capacity itself was lowered.
+//! never exceed the capacity, except where the capacity itself was lowered; and the blocks kept for
+//! them are bounded by it, too: where other connections' frames fill most of the blocks, payload is
+//! copied once [`PINNED_FACTOR_MAX`] times the capacity is held, in order and ahead of it each.
 
 use crate::assembler::{Assembler, AssemblerConfig, Insert, Piece};
 use batch::{BlockPool, Chunk};
@@ -24,6 +26,10 @@ const COPY_LEN_BYTES_MAX: usize = 256;
 /// Lengths of the blocks that copied payload is gathered in.
 const TAIL_LEN_BYTES_MIN: usize = 4_096;
 const TAIL_LEN_BYTES_MAX: usize = 16_384;
+
+/// Bytes of blocks kept for each byte of capacity. A connection alone on its link never gets there,
+/// because a block that is less than a quarter full is copied anyway.
+const PINNED_FACTOR_MAX: usize = 4;
 
 /// What became of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +60,10 @@ pub(crate) struct ReceiveQueue {
     assembler: Assembler<Chunk>,
     capacity_bytes: usize,
     copied_bytes: u64,
+    /// Lengths of the blocks under `chunks`; a block counts once for neighbours in it.
+    pinned_bytes: usize,
+    /// The same of what was put into the assembler since it was last empty.
+    pinned_ahead_bytes: usize,
 }
 
 impl ReceiveQueue {
@@ -67,6 +77,8 @@ impl ReceiveQueue {
             assembler: Assembler::new(assembler),
             capacity_bytes,
             copied_bytes: 0,
+            pinned_bytes: 0,
+            pinned_ahead_bytes: 0,
         }
     }
 
@@ -154,7 +166,7 @@ impl ReceiveQueue {
             self.next += ready.len() as u32;
             self.len += ready.len();
             self.tail_is_ours = false;
-            self.chunks.push_back(ready);
+            self.keep(ready);
         }
         Arrival::FilledGap
     }
@@ -166,7 +178,13 @@ impl ReceiveQueue {
         sparse: bool,
         pool: &BlockPool,
     ) -> Arrival {
-        if sparse {
+        if self.assembler.is_empty() {
+            self.pinned_ahead_bytes = 0;
+        }
+        let pinned_bytes = self.pinned_ahead_bytes + pins(self.assembler.last_piece(), &chunk);
+        if !sparse && pinned_bytes <= self.pinned_bytes_max() {
+            self.pinned_ahead_bytes = pinned_bytes;
+        } else {
             let Ok(mut block) = pool.allocate_receive(chunk.len()) else {
                 return Arrival::Refused;
             };
@@ -184,10 +202,11 @@ impl ReceiveQueue {
 
     /// Queues the next bytes, as a handle or as a copy.
     fn push(&mut self, chunk: Chunk, sparse: bool, pool: &BlockPool) -> bool {
-        if !sparse && chunk.len() > COPY_LEN_BYTES_MAX {
+        let pinned_bytes = self.pinned_bytes + pins(self.chunks.back(), &chunk);
+        if !sparse && chunk.len() > COPY_LEN_BYTES_MAX && pinned_bytes <= self.pinned_bytes_max() {
             self.len += chunk.len();
             self.tail_is_ours = false;
-            self.chunks.push_back(chunk);
+            self.keep(chunk);
             return true;
         }
         let bytes = chunk.bytes();
@@ -212,7 +231,7 @@ impl ReceiveQueue {
                 return false;
             };
             block.bytes_mut()[..rest.len()].copy_from_slice(rest);
-            self.chunks.push_back(Chunk::new(block.freeze(), 0..rest.len()));
+            self.keep(Chunk::new(block.freeze(), 0..rest.len()));
             self.tail_is_ours = true;
         }
         self.len += bytes.len();
@@ -238,7 +257,7 @@ impl ReceiveQueue {
             done += count;
             front.trim_front(count);
             if front.is_empty() {
-                self.chunks.pop_front();
+                self.let_go();
             }
         }
         self.forget(done);
@@ -249,7 +268,7 @@ impl ReceiveQueue {
     pub(crate) fn read_chunk(&mut self, len_max: usize) -> Option<Chunk> {
         let front = self.chunks.front_mut().filter(|_| len_max > 0)?;
         let chunk = if front.len() <= len_max {
-            self.chunks.pop_front()?
+            self.let_go()?
         } else {
             let rest = front.split_off(len_max);
             core::mem::replace(front, rest)
@@ -262,6 +281,7 @@ impl ReceiveQueue {
     pub(crate) fn clear(&mut self) {
         self.chunks = VecDeque::new();
         self.len = 0;
+        self.pinned_bytes = 0;
         self.tail_is_ours = false;
         self.assembler.clear();
     }
@@ -277,11 +297,36 @@ impl ReceiveQueue {
         blocks
     }
 
+    fn pinned_bytes_max(&self) -> usize {
+        self.capacity_bytes.saturating_mul(PINNED_FACTOR_MAX)
+    }
+
+    /// Puts a chunk last.
+    fn keep(&mut self, chunk: Chunk) {
+        self.pinned_bytes += pins(self.chunks.back(), &chunk);
+        self.chunks.push_back(chunk);
+    }
+
+    /// Takes the first chunk out.
+    fn let_go(&mut self) -> Option<Chunk> {
+        let chunk = self.chunks.pop_front()?;
+        self.pinned_bytes -= pins(self.chunks.front(), &chunk);
+        Some(chunk)
+    }
+
     fn forget(&mut self, count: usize) {
         self.len -= count;
         if self.chunks.is_empty() {
             self.tail_is_ours = false;
         }
+    }
+}
+
+/// How many bytes of memory a chunk holds on to, beside a neighbour that is held as well.
+fn pins(neighbour: Option<&Chunk>, chunk: &Chunk) -> usize {
+    match neighbour.is_some_and(|neighbour| neighbour.block().is_same(chunk.block())) {
+        true => 0,
+        false => chunk.block().len(),
     }
 }
 
@@ -318,6 +363,27 @@ mod tests {
         let expected = [vec![7; 5_000], vec![8; 1_000], vec![9; 1_000]].concat();
         assert_eq!(&out[..7_000], &expected[..]);
         assert_eq!(pool.counters().outstanding_bytes, 0);
+    }
+
+    #[test]
+    fn blocks_shared_with_others_are_pinned_within_bounds() {
+        for ahead in [0, 10] {
+            let (mut queue, pool) = queue(300_000);
+            let mut offset = ahead;
+            for _ in 0..900 {
+                // Other connections' frames fill the rest of the block, so it is not sparse.
+                let block = pool.allocate(65_536).expect("within the pool's limit").freeze();
+                let arrival = queue.insert(offset, Chunk::new(block, 0..300), false, &pool);
+                assert_ne!(arrival, Arrival::Refused);
+                offset += if ahead > 0 { 300 } else { 0 };
+            }
+            let outstanding = pool.counters().outstanding_bytes;
+            assert!(outstanding < 4 * 300_000 + 900 * 1_024, "{outstanding} bytes");
+            queue.insert(0, chunk(&[1; 10]), false, &pool);
+            let mut out = vec![0; 300_000];
+            assert_eq!(queue.read(&mut out), 900 * 300 + 10);
+            assert_eq!((pool.counters().outstanding_bytes, queue.pinned_bytes), (0, 0));
+        }
     }
 
     #[test]
