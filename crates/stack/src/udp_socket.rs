@@ -14,6 +14,10 @@ use ip::{HeaderTemplate, IcmpErrorKind};
 use time::Instant;
 use wire::{UdpRepr, UdpView};
 
+/// Datagrams in a socket's queue that keep the block they came in, which may hold little else of
+/// this socket's. Those of a socket that is read more slowly are copied.
+const KEPT_DATAGRAMS_MAX: usize = 64;
+
 /// A UDP socket and what the shard keeps beside it.
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
@@ -161,13 +165,15 @@ impl Shard {
         };
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
-        if incoming.batch.is_sparse(incoming.index) {
-            payload = self.compact(&payload)?;
-        }
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
         if socket.peer.is_some_and(|peer| peer != source) {
             return Err(DropReason::PortUnreachable);
         }
+        let is_behind = socket.received.len() >= KEPT_DATAGRAMS_MAX;
+        if is_behind || incoming.batch.is_sparse(incoming.index) {
+            payload = self.compact(&payload)?;
+        }
+        let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
         if !socket.received.push(udp::Datagram { source, payload }) {
             return Err(DropReason::SocketQueueFull);
         }

@@ -185,3 +185,37 @@ fn a_connection_that_a_small_room_kept_back_has_its_turn_later() {
     net.read(1, server, &mut received).expect("open");
     assert_eq!(received.len(), 1_000);
 }
+
+#[test]
+fn a_socket_that_nobody_reads_does_not_pin_the_pool() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let any = SocketAddr::new(address(0, false), 0);
+    let client = net.hosts[0].shard.udp_bind(any).expect("a free port");
+    let to = SocketAddr::new(address(1, false), 9);
+    net.hosts[1].shard.udp_bind(to).expect("a free port");
+    let host = &mut net.hosts[0];
+    host.shard.udp_send(client, Some(to), chunk(&[7; 40])).expect("a route");
+    net.run(SECOND);
+    let frame = net.wire.last().expect("sent").1.clone();
+    for _ in 0..500 {
+        // The rest of the block is others' frames.
+        let host = &mut net.hosts[1];
+        let mut block = host.pool.allocate(65_536).expect("within the pool's limit");
+        block.bytes_mut()[..frame.len()].copy_from_slice(&frame);
+        let mut batch = batch::ReceiveBatch::new();
+        let block = batch.add_block(block.freeze());
+        for (offset, len) in [(0, frame.len() as u32), (20_000, 20_000)] {
+            let checksum = batch::ReceivedChecksum::Unverified;
+            assert!(batch.push_frame(batch::Frame {
+                block,
+                offset,
+                len,
+                checksum,
+                segmented: None
+            }));
+        }
+        host.shard.on_receive(net.now, host.interface, &mut batch);
+    }
+    let outstanding = net.hosts[1].pool.counters().outstanding_bytes;
+    assert!(outstanding < 8 << 20, "{outstanding} bytes");
+}

@@ -23,7 +23,7 @@ use crate::event::{ConnectionError, Events, SendError};
 use crate::options::Negotiated;
 use crate::output::Plan;
 use crate::receive_queue::ReceiveQueue;
-use crate::recovery::Recovery;
+use crate::recovery::{Phase, Recovery};
 use crate::rtt::RttEstimator;
 use crate::send_queue::SendQueue;
 use crate::send_sequence::SendSequence;
@@ -460,6 +460,10 @@ impl Connection {
         }
         self.congestion.on_mss_change(after);
         if self.state.sends_data() {
+            if self.recovery.phase() == Phase::Fast && self.send.flight() > 0 {
+                // All of it is sent again, which ends this recovery for the window as well.
+                self.congestion.on_recovery_exit(now);
+            }
             self.recovery.on_path_change(&self.send);
             self.timed = None;
             self.timers.stop(Timer::Retransmission);

@@ -141,3 +141,28 @@ fn a_report_of_a_wider_path_is_not_believed() {
         assert_eq!(harness.connection.payload_max(), expected);
     }
 }
+
+#[test]
+fn a_narrower_path_during_recovery_does_not_freeze_the_window() {
+    let config = Config { nodelay: true, send_buffer_bytes: 1 << 20, ..full() };
+    let mut harness = Harness::established_with(config, syn_options());
+    harness.write(&stream(0..40_000));
+    let end = harness.take_ranges().last().map(|(at, len)| at + *len as u32).expect("a burst");
+    harness.options.sack.push(ISS + 989, ISS + end);
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.connection.counters().fast_recoveries, 1);
+    harness.connection.on_path_mtu(harness.now, 512);
+    harness.take();
+    harness.options.sack = wire::SackBlocks::NONE;
+    let mut windows = Vec::new();
+    for _ in 0..12 {
+        harness.now += Duration::from_millis(10);
+        let sent = harness.connection.send.nxt.offset_from(ISS);
+        harness.receive(ACK, 1, sent, b"");
+        harness.take();
+        let room = harness.connection.send_room();
+        harness.write(&stream(0..room));
+        windows.push(harness.connection.congestion_window());
+    }
+    assert!(windows[11] > windows[1], "{windows:?}");
+}
