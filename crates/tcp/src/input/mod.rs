@@ -244,6 +244,11 @@ impl Connection {
             // RFC 9293, 3.10.7.4: the FIN came again; acknowledge it and begin anew.
             self.timers.set(Timer::Lifetime, now + self.config.time_wait);
         }
+        if ends_at_next {
+            // Our ACK was lost: the next one echoes the repetition, or the peer would measure its own
+            // timeout as a round trip and raise it with every lost ACK.
+            self.take_timestamp(now, incoming);
+        }
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
             self.counters.duplicate_segments += 1;

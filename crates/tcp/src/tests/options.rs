@@ -166,3 +166,21 @@ fn a_narrower_path_during_recovery_does_not_freeze_the_window() {
     }
     assert!(windows[11] > windows[1], "{windows:?}");
 }
+
+// The sender measures by the echo how long its repetition took, not how long it waited before: else
+// every lost ACK multiplies its timeout.
+#[test]
+fn a_repeated_segment_is_answered_with_its_own_timestamp() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    let mut echo_of = |value, sequence| {
+        harness.options.timestamps = Some(TcpTimestamps { value, echo: 0 });
+        let _ = harness.try_receive(PSH | ACK, sequence, 1, b"0123456789");
+        harness.pass(Duration::from_millis(50));
+        harness.take().last().and_then(|ack| ack.header.options.timestamps).map(|sent| sent.echo)
+    };
+    let start = 1 << 20;
+    assert_eq!(echo_of(start, 1), Some(start));
+    assert_eq!(echo_of(start + 250, 1), Some(start + 250));
+    assert_eq!(echo_of(start + 300, 11), Some(start + 300));
+    assert_eq!(echo_of(start + 900, 1), Some(start + 300), "not what was acknowledged long ago");
+}
