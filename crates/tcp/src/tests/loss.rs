@@ -151,12 +151,12 @@ fn a_hole_of_many_small_pieces_is_sent_again_and_nothing_else() {
     let mut harness =
         Harness::established_with(Config { sack: true, nodelay: true, ..plain_config() }, options);
     // Chunks of the caller's memory are never merged; a segment holds sixteen of them.
-    for _ in 0..160 {
+    for _ in 0..400 {
         harness.write(&stream(0..20));
     }
     let ranges = harness.take_ranges();
     assert_eq!(ranges[..3], [(1, 320), (321, 320), (641, 320)]);
-    harness.options.sack.push(ISS + 641, ISS + 3_201);
+    harness.options.sack.push(ISS + 641, ISS + 8_001);
     harness.receive(ACK, 1, 1, b"");
     let ranges = harness.take_ranges();
     assert_eq!(ranges[..2], [(1, 320), (321, 320)]);
