@@ -172,6 +172,7 @@ impl TapQueue {
 
     /// A sentence about a device that is of no use any more.
     fn failure(&self, errno: Errno) -> DeviceError {
+        self.waiter.on_failure();
         let name = self.interface.as_ref().map_or("TAP", Interface::name);
         let message = match errno {
             Errno::IO if self.is_down() => {
@@ -253,6 +254,7 @@ impl Queue for TapQueue {
         let (mut received, failed) =
             self.receiver.receive(&self.file, pool, batch, frames_max, &mut self.counters);
         received.failed = failed.map(|errno| self.failure(errno));
+        self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received
     }
 

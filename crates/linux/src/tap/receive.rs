@@ -43,6 +43,8 @@ pub(super) struct Receiver {
     spare: Option<BlockMut>,
     /// Frames of the block being filled.
     pending: Vec<Frame>,
+    /// The pool was exhausted in the last call, so frames may wait in the kernel.
+    pub(super) is_starved: bool,
 }
 
 /// Why a block is not filled any further.
@@ -66,8 +68,15 @@ impl Receiver {
     pub(super) fn new(vnet: bool, super_frames: bool, mtu_bytes: usize) -> Self {
         let ip_len = if super_frames { IP_LEN_MAX } else { mtu_bytes };
         let frame_room = (VNET_HEADER_LEN + LINK_LEN_MAX + ip_len).next_multiple_of(64);
-        let mut receiver =
-            Self { vnet, super_frames, frame_room, block_len: 0, spare: None, pending: Vec::new() };
+        let mut receiver = Self {
+            vnet,
+            super_frames,
+            frame_room,
+            block_len: 0,
+            spare: None,
+            pending: Vec::new(),
+            is_starved: false,
+        };
         receiver.adapt(0, 0);
         receiver
     }
@@ -85,13 +94,17 @@ impl Receiver {
         let mut received = Received::default();
         let mut left = Allowance { frames: frames_max, bytes: CALL_BYTES_MAX };
         let mut failed = None;
+        self.is_starved = false;
         loop {
             if left.frames == 0 || left.bytes == 0 {
                 received.more = true;
                 break;
             }
             // Where the pool is exhausted the frames wait in the kernel.
-            let Some(mut block) = self.block(pool) else { break };
+            let Some(mut block) = self.block(pool) else {
+                self.is_starved = true;
+                break;
+            };
             let end = self.fill(file, block.bytes_mut(), &mut left, counters);
             if self.pending.is_empty() {
                 self.spare = Some(block);

@@ -3,7 +3,12 @@
 //! One thread waits in poll(2) on the file and on an eventfd; anybody may wake it. Waking writes
 //! the eventfd, a system call, only when somebody waits: `woken` is set first and `waiters` read
 //! after, and a waiter counts itself first and looks at `woken` after, so one of the two sees the
-//! other. An eventfd left readable costs an early return and nothing else.
+//! other. Several may wait at once (a leader and the squeue's worker do), and a wake-up is for all
+//! of them: the last to leave empties the eventfd. An eventfd left readable costs an early return
+//! and nothing else.
+//!
+//! A file that is readable is not always worth a return: with no memory to receive into, or after
+//! the device failed, waiting for it would be spinning.
 
 use device::Waiter;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -21,8 +26,15 @@ pub(super) struct TapWaiter {
     woken: AtomicBool,
     /// The last transmit found the device full: also wait for room.
     wants_room: AtomicBool,
+    /// The last receive found no memory: frames are looked for again after [`STARVED`].
+    is_starved: AtomicBool,
+    /// The device failed: there is nothing to wait for but being woken.
+    is_failed: AtomicBool,
     syscalls: AtomicU64,
 }
+
+/// How long frames that could not be received for want of memory wait in the kernel.
+const STARVED: Duration = Duration::from_millis(1);
 
 impl TapWaiter {
     /// # Errors
@@ -35,6 +47,8 @@ impl TapWaiter {
             waiters: AtomicUsize::new(0),
             woken: AtomicBool::new(false),
             wants_room: AtomicBool::new(false),
+            is_starved: AtomicBool::new(false),
+            is_failed: AtomicBool::new(false),
             syscalls: AtomicU64::new(0),
         })
     }
@@ -44,44 +58,68 @@ impl TapWaiter {
         self.wants_room.store(true, Ordering::Relaxed);
     }
 
+    /// How the last receive ended, which decides whether frames are waited for.
+    pub(super) fn on_receive(&self, starved: bool, failed: bool) {
+        self.is_starved.store(starved, Ordering::Relaxed);
+        self.is_failed.store(failed, Ordering::Relaxed);
+    }
+
+    /// The device failed: until a receive succeeds, waiting ends when woken only.
+    pub(super) fn on_failure(&self) {
+        self.is_failed.store(true, Ordering::Relaxed);
+    }
+
     /// How many system calls waiting and waking took.
     pub(super) fn syscalls(&self) -> u64 {
         self.syscalls.load(Ordering::Relaxed)
     }
 
-    fn poll(&self, timeout: Option<Duration>) {
-        let mut wanted = PollFlags::IN;
+    /// Waits, and says whether somebody woke us by the eventfd.
+    fn poll(&self, timeout: Option<Duration>) -> bool {
+        let (mut wanted, mut timeout) = (PollFlags::IN, timeout);
+        if self.is_starved.load(Ordering::Relaxed) {
+            wanted = PollFlags::empty();
+            timeout = Some(timeout.map_or(STARVED, |timeout| timeout.min(STARVED)));
+        }
         if self.wants_room.load(Ordering::Relaxed) {
             wanted |= PollFlags::OUT;
         }
-        let mut files = [PollFd::new(&*self.file, wanted), PollFd::new(&self.event, PollFlags::IN)];
+        let mut files = [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&*self.file, wanted)];
+        // The kernel tells of errors whether asked or not, so a failed file is left out.
+        let watched = if self.is_failed.load(Ordering::Relaxed) { 1 } else { 2 };
         // A timeout too long for the kernel is none.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         self.syscalls.fetch_add(1, Ordering::Relaxed);
         // An interrupted wait returns early, which the contract allows.
-        if poll(&mut files, timeout.as_ref()).is_err() {
-            return;
+        if poll(&mut files[..watched], timeout.as_ref()).is_err() {
+            return false;
         }
-        if files[0].revents().contains(PollFlags::OUT) {
+        if files[1].revents().contains(PollFlags::OUT) {
             self.wants_room.store(false, Ordering::Relaxed);
         }
-        if !files[1].revents().is_empty() {
-            self.syscalls.fetch_add(1, Ordering::Relaxed);
-            // It fails only where another waiter was faster.
-            let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
-        }
+        !files[0].revents().is_empty()
+    }
+
+    fn empty_event(&self) {
+        self.syscalls.fetch_add(1, Ordering::Relaxed);
+        // It fails only where another waiter was faster.
+        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
     }
 }
 
 impl Waiter for TapWaiter {
     fn wait(&self, timeout: Option<Duration>) {
         self.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut by_event = false;
         if !self.woken.swap(false, Ordering::SeqCst) {
-            self.poll(timeout);
+            by_event = self.poll(timeout);
             // Whoever woke us meanwhile is answered by this return.
             self.woken.swap(false, Ordering::SeqCst);
         }
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        // Others who still wait are to find it readable, too.
+        if self.waiters.fetch_sub(1, Ordering::SeqCst) == 1 && by_event {
+            self.empty_event();
+        }
     }
 
     fn wake(&self) {
@@ -89,6 +127,46 @@ impl Waiter for TapWaiter {
             self.syscalls.fetch_add(1, Ordering::Relaxed);
             // It fails only when the counter is at its end, which is readable too.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::Instant;
+
+    /// A file on which nothing ever arrives.
+    fn quiet() -> TapWaiter {
+        let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        TapWaiter::new(Arc::new(file)).expect("another one")
+    }
+
+    #[test]
+    fn one_wake_ends_the_wait_of_everybody_who_waits() {
+        for _ in 0..200 {
+            let waiter = quiet();
+            let returned = AtomicUsize::new(0);
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        waiter.wait(Some(Duration::from_secs(3)));
+                        returned.fetch_add(1, Ordering::SeqCst);
+                    });
+                }
+                while waiter.syscalls() < 2 {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_micros(200));
+                let woken = Instant::now();
+                waiter.wake();
+                while returned.load(Ordering::SeqCst) < 2 {
+                    thread::yield_now();
+                }
+                let took = woken.elapsed();
+                assert!(took < Duration::from_secs(2), "one took the wake-up from the other");
+            });
         }
     }
 }

@@ -325,8 +325,30 @@ fn an_exhausted_pool_leaves_the_frames_where_they_are() {
     let mut batch = ReceiveBatch::new();
     peer.send(&[7; 100]).expect("room");
     assert_eq!(queue.receive(&small, &mut batch, 10).frames, 0);
+    // Frames that cannot be taken are no reason to spin.
+    let (waiter, started) = (queue.waiter(), Instant::now());
+    for _ in 0..20 {
+        waiter.wait(Some(Duration::from_secs(10)));
+    }
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(20) && waited < Duration::from_secs(10), "{waited:?}");
     assert_eq!(queue.receive(&pool(), &mut batch, 10).frames, 1);
     assert_eq!(batch.bytes(0), [7; 100]);
+}
+
+#[test]
+fn a_failed_device_is_not_waited_for() {
+    let writer = std::fs::OpenOptions::new().write(true).open("/dev/null").expect("everyone may");
+    let mut queue = queue_on(writer, PLAIN);
+    let waiter = queue.waiter();
+    waiter.wait(Some(Duration::from_secs(10)));
+    assert!(queue.receive(&pool(), &mut ReceiveBatch::new(), 9).failed.is_some());
+    let started = Instant::now();
+    waiter.wait(Some(Duration::from_millis(50)));
+    assert!(started.elapsed() >= Duration::from_millis(50), "the file is readable for ever");
+    waiter.wake();
+    waiter.wait(Some(Duration::from_secs(10)));
+    assert!(started.elapsed() < Duration::from_secs(5), "it can still be woken");
 }
 
 #[test]
