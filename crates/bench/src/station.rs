@@ -17,10 +17,13 @@ use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the next connection may take to come: a little longer than the other end tries.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// A stack with one interface.
 #[derive(Debug)]
@@ -124,14 +127,32 @@ impl Station {
     }
 }
 
-/// Accepts so many connections.
+/// Accepts so many connections. Where the next one does not come in time, the other end has failed.
 ///
 /// # Errors
 /// A sentence.
 pub fn accept(listener: &TcpListener, connections: usize) -> Result<Vec<TcpStream>, Failure> {
-    (0..connections)
-        .map(|_| prepared(listener.accept().attempt(|| "cannot accept a connection")?.0))
-        .collect()
+    (0..connections).map(|_| prepared(accept_one(listener, ACCEPT_TIMEOUT)?)).collect()
+}
+
+/// Accepts a connection that comes within `timeout`.
+fn accept_one(listener: &TcpListener, timeout: Duration) -> Result<TcpStream, Failure> {
+    let refused = || "cannot accept a connection";
+    let started = Instant::now();
+    listener.set_nonblocking(true).attempt(refused)?;
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => return Ok(socket),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                return Err(error).attempt(refused);
+            }
+            Err(_) if started.elapsed() > timeout => {
+                return Err(format!("none came for {} s", timeout.as_secs())).attempt(refused);
+            }
+            // Nothing is measured yet.
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
 }
 
 /// A connection on which nothing moves for long is stuck, and the run fails instead of hanging.
@@ -247,5 +268,21 @@ impl Socket for TcpStream {
 
     fn remote(&self) -> io::Result<SocketAddr> {
         self.peer_addr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Direction;
+
+    #[test]
+    fn a_connection_that_never_comes_is_not_waited_for_without_end() {
+        let scenario =
+            Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let (_near, far) = Station::over_wire(&scenario).expect("a wire needs no privilege");
+        let listener = far.listen(1).expect("a free port");
+        let failure = accept_one(&listener, Duration::from_millis(20)).expect_err("nobody connects");
+        assert!(failure.to_string().contains("none came"), "{failure}");
     }
 }

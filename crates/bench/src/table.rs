@@ -128,12 +128,19 @@ fn differs_in_mode(single: &Run, other: &Run) -> bool {
     }
 }
 
+/// Fewer packets in a batch than this, and batching had nothing to do.
+const ALONE_PACKETS_MAX: f64 = 1.5;
+
 fn compare(single: &Summary, other: &Summary) -> Option<String> {
     let place = place(&other.first);
     if let (Some(one), Some(many)) = (single.transactions_per_s, other.transactions_per_s) {
+        let why = match other.packets_per_batch < ALONE_PACKETS_MAX {
+            true => ": one small packet at a time leaves nothing to batch",
+            false => "",
+        };
         return Some(format!(
             "{place}, {} mode answered {} transactions a second where single answered {} ({:.2} \
-             times): one small packet at a time leaves nothing to batch.",
+             times){why}.",
             other.first.mode,
             grouped(many),
             grouped(one),
@@ -155,6 +162,7 @@ fn compare(single: &Summary, other: &Summary) -> Option<String> {
 
 fn place(run: &Run) -> String {
     let verb = match run.direction.as_str() {
+        _ if run.counters.contains_key(crate::results::TRANSACTIONS) => "Answering requests",
         "send" => "Sending",
         "receive" => "Receiving",
         _ => "Both ways at once",
@@ -201,6 +209,22 @@ mod tests {
     fn nothing_is_said_where_there_is_nothing_to_compare() {
         assert!(findings(&results(vec![run(TransmitMode::Multidata, 12.0)])).is_empty());
         assert!(findings(&results(Vec::new())).is_empty());
+    }
+
+    #[test]
+    fn transactions_are_called_small_only_where_they_fit_a_packet() {
+        let asked = |mode, batches| {
+            let mut run = Run { batches, ..run(mode, 8.0) };
+            run.counters.insert(crate::results::TRANSACTIONS.to_owned(), 500);
+            run
+        };
+        for (batches, is_small) in [(1_000, true), (100, false)] {
+            let runs =
+                vec![asked(TransmitMode::Single, 1_000), asked(TransmitMode::Multidata, batches)];
+            let sentence = findings(&results(runs)).remove(0);
+            assert!(sentence.starts_with("Answering requests over a plain TAP"), "{sentence}");
+            assert_eq!(sentence.contains("small packet"), is_small, "{sentence}");
+        }
     }
 
     #[test]

@@ -118,7 +118,8 @@ fn beside(wanted: &Path) -> io::Result<NamedTempFile> {
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.content {
-            Content::Beside(file) => file.write(bytes),
+            // Past the wrapper, whose errors tell of the temporary file's name.
+            Content::Beside(file) => file.as_file_mut().write(bytes),
             Content::Direct(file) => file.write(bytes),
         }
     }
