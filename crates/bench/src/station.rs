@@ -278,11 +278,11 @@ mod tests {
 
     #[test]
     fn a_connection_that_never_comes_is_not_waited_for_without_end() {
-        let scenario =
-            Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let scenario = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
         let (_near, far) = Station::over_wire(&scenario).expect("a wire needs no privilege");
         let listener = far.listen(1).expect("a free port");
-        let failure = accept_one(&listener, Duration::from_millis(20)).expect_err("nobody connects");
+        let failure =
+            accept_one(&listener, Duration::from_millis(20)).expect_err("nobody connects");
         assert!(failure.to_string().contains("none came"), "{failure}");
     }
 }

@@ -7,7 +7,7 @@ use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workloa
 use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use device::TransmitMode;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -370,16 +370,65 @@ pub(crate) struct LinkArguments {
 
 impl LinkArguments {
     /// Looks for contradictions.
-    ///
-    /// # Errors
-    /// A sentence that names the options that cannot stand together.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         if self.mode == ModeArgument::Lso && self.offload == Switch::Off {
             return Err("--mode lso needs --offload on: without it the device takes no \
                         super-frame"
                 .to_owned());
         }
-        Ok(())
+        let address = self.address.address();
+        if !is_host(address) || self.address.broadcast().is_some_and(|all| all == address) {
+            return Err(format!("--address {} is not the address of one host", self.address));
+        }
+        match self.gateway {
+            Some(gateway) if !self.address.contains(gateway) => Err(format!(
+                "--gateway {gateway} is not on the network of --address {}",
+                self.address
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether one host can have this address.
+fn is_host(address: IpAddr) -> bool {
+    !address.is_unspecified() && !address.is_multicast() && address != Ipv4Addr::BROADCAST
+}
+
+impl SendArguments {
+    /// Looks for contradictions.
+    ///
+    /// # Errors
+    /// A sentence that names what cannot stand together, or cannot be connected to.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { to, link, .. } = self;
+        let is_broadcast = link.address.broadcast().is_some_and(|all| all == to.ip());
+        if to.port() == 0 || !is_host(to.ip()) || is_broadcast {
+            return Err(format!("{to} cannot be connected to: name a host and a port above 0"));
+        }
+        if to.is_ipv4() != link.address.address().is_ipv4() {
+            return Err(format!("{to} and --address {} are of two IP versions", link.address));
+        }
+        link.check()
+    }
+}
+
+impl ReceiveArguments {
+    /// Looks for contradictions.
+    ///
+    /// # Errors
+    /// A sentence that names what cannot stand together, or cannot be listened on.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { at, link, .. } = self;
+        if at.port() == 0 {
+            return Err(format!("{at} is nowhere to connect to: name a port above 0"));
+        }
+        let own = link.address.address();
+        let is_any = at.ip().is_unspecified() && at.is_ipv4() == own.is_ipv4();
+        if at.ip() != own && !is_any {
+            return Err(format!("{at} is not at this stack's --address {}", link.address));
+        }
+        link.check()
     }
 }
 

@@ -17,11 +17,11 @@ fn main() -> ExitCode {
         Verb::KernelEnd => return bench::peer::kernel::serve(),
         Verb::Bench(arguments) => bench_verb::run(&sound(arguments.job())),
         Verb::Send(arguments) => {
-            sound(arguments.link.check());
+            sound(arguments.check());
             transfer::send(&arguments)
         }
         Verb::Receive(arguments) => {
-            sound(arguments.link.check());
+            sound(arguments.check());
             transfer::receive(&arguments)
         }
     };

@@ -41,6 +41,12 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     let stack = open(&arguments.link)?;
     let to = arguments.to;
     let mut stream = TcpStream::connect_timeout(&stack, &to, CONNECT_TIMEOUT)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
+                format!("nobody answered for {} s", CONNECT_TIMEOUT.as_secs())
+            }
+            _ => error.to_string(),
+        })
         .attempt(|| format!("cannot connect to {to}"))?;
     let progress = Progress::bytes(about.is_file().then_some(about.len()));
     let mut piece = vec![0; PIECE_LEN_BYTES];

@@ -108,3 +108,41 @@ fn files_travel_over_a_named_device() {
         assert!(CommandLine::try_parse_from(words.split(' ')).is_err(), "{words}");
     }
 }
+
+/// What is wrong with the way a file is to travel.
+fn complaint(words: &str) -> String {
+    let words = ["multidata"].into_iter().chain(words.split_whitespace());
+    match CommandLine::try_parse_from(words).unwrap().verb {
+        Verb::Send(arguments) => arguments.check(),
+        Verb::Receive(arguments) => arguments.check(),
+        verb => panic!("{verb:?} takes no file"),
+    }
+    .err()
+    .unwrap_or_default()
+}
+
+#[test]
+fn addresses_that_cannot_stand_together_are_named() {
+    let over = "--device tap0 --address 10.0.0.2/24";
+    assert_eq!(complaint(&format!("send f 8.8.8.8:7 {over} --gateway 10.0.0.1")), "");
+    assert_eq!(complaint(&format!("receive 0.0.0.0:7 f {over}")), "");
+    assert_eq!(complaint("send f 10.0.0.2:7 --device t --address 10.0.0.3/31"), "");
+    for (words, part) in [
+        ("send f 10.0.0.1:0 OVER", "port above 0"),
+        ("send f 0.0.0.0:7 OVER", "cannot be connected to"),
+        ("send f 10.0.0.255:7 OVER", "cannot be connected to"),
+        ("send f 224.0.0.1:7 OVER", "cannot be connected to"),
+        ("send f [fd00::1]:7 OVER", "two IP versions"),
+        ("send f 8.8.8.8:7 OVER --gateway 10.1.0.1", "--gateway 10.1.0.1 is not on the network"),
+        ("send f 8.8.8.8:7 OVER --gateway fd00::1", "--gateway fd00::1 is not on the network"),
+        ("send f 10.0.0.1:7 OVER --mode lso", "--offload on"),
+        ("send f 10.0.0.1:7 --device tap0 --address 0.0.0.0/0", "one host"),
+        ("send f 10.0.0.1:7 --device tap0 --address 10.0.0.255/24", "one host"),
+        ("receive 10.0.0.2:0 f OVER", "port above 0"),
+        ("receive 10.0.0.3:7 f OVER", "not at this stack's --address 10.0.0.2/24"),
+        ("receive [::]:7 f OVER", "not at this stack's"),
+    ] {
+        let sentence = complaint(&words.replace("OVER", over));
+        assert!(sentence.contains(part), "{words}: {sentence}");
+    }
+}
