@@ -34,6 +34,7 @@ pub(crate) struct Copied {
 
 impl Copied {
     /// Copies `bytes`, or as much of their front as the pool has blocks for, and says how much.
+    /// Where there is a `first` block already, it holds the front.
     ///
     /// # Errors
     /// The pool has no block at all.
@@ -42,12 +43,13 @@ impl Copied {
         pool: &BlockPool,
         block_len_bytes: usize,
         bytes: &[u8],
+        mut first: Option<BlockMut>,
     ) -> Result<usize, Exhausted> {
         self.chunks.clear();
         let mut allocated = 0;
         while allocated < bytes.len() {
             let len = (bytes.len() - allocated).min(block_len_bytes.max(1));
-            match pool.allocate(len) {
+            match first.take().map_or_else(|| pool.allocate(len), Ok) {
                 Ok(block) => self.blocks.push((block, len)),
                 Err(exhausted) if allocated == 0 => return Err(exhausted),
                 Err(_) => break,
@@ -75,7 +77,7 @@ mod tests {
         let pool = BlockPool::new(PoolConfig::default());
         let bytes: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
         let mut copied = Copied::default();
-        assert_eq!(copied.fill(&pool, 4_096, &bytes), Ok(10_000));
+        assert_eq!(copied.fill(&pool, 4_096, &bytes, None), Ok(10_000));
         let lens: Vec<usize> = copied.chunks.iter().map(Chunk::len).collect();
         assert_eq!(lens, [4_096, 4_096, 1_808]);
         let all: Vec<u8> = copied.chunks.iter().flat_map(|chunk| chunk.bytes().to_vec()).collect();
@@ -92,9 +94,13 @@ mod tests {
             cached_limit_bytes: 0,
         });
         let mut copied = Copied::default();
-        assert_eq!(copied.fill(&pool, 1_000, &[7; 5_000]), Ok(2_000));
-        assert_eq!(copied.fill(&pool, 1_000, &[7; 5_000]), Ok(2_000), "the old chunks went first");
+        assert_eq!(copied.fill(&pool, 1_000, &[7; 5_000], None), Ok(2_000));
+        assert_eq!(
+            copied.fill(&pool, 1_000, &[7; 5_000], None),
+            Ok(2_000),
+            "the old chunks went first"
+        );
         let mut other = Copied::default();
-        assert_eq!(other.fill(&pool, 1_000, &[7; 10]), Err(Exhausted));
+        assert_eq!(other.fill(&pool, 1_000, &[7; 10], None), Err(Exhausted));
     }
 }

@@ -80,8 +80,8 @@
 //!
 //! All packet memory comes from one [`BlockPool`](::batch::BlockPool) with a limit; a part of it is
 //! reserved for receiving, so that acknowledgments, which free memory, always come in. A write that
-//! finds the pool exhausted waits up to a second for it. Sockets, backlogs, buffers and queues are
-//! bounded by [`StackConfig`] and [`tcp::Config`].
+//! finds the pool exhausted waits for it, and fails where no write gets on for a second. Sockets,
+//! backlogs, buffers and queues are bounded by [`StackConfig`] and [`tcp::Config`].
 
 mod copy_in;
 mod counters;

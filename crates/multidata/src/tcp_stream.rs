@@ -11,7 +11,7 @@ use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, check_timeout, each_address};
 use crate::{RuntimeCounters, Stack};
-use batch::{Block, Chunk};
+use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
 use core::task::{Context, Poll, Waker};
 use stack::{SocketError, SocketId, TcpOption};
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tcp::State;
 use time::{Duration, Instant};
 
-/// How long a write waits for an exhausted block pool before it says so.
+/// How long a write waits for an exhausted block pool that brings no writer on.
 const POOL_WAIT: Duration = Duration::from_secs(1);
 
 /// Longest piece of the caller's memory that is queued as one: offsets in a block are 32 bits.
@@ -374,11 +374,11 @@ impl TcpStream {
         let bytes = &bytes[..room.min(bytes.len())];
         let stack = &self.shared.socket.stack;
         let block_len_bytes = stack.tunables().block_len_bytes;
-        let filled = match copied.fill(stack.pool(), block_len_bytes, bytes) {
+        let filled = match copied.fill(stack.pool(), block_len_bytes, bytes, None) {
             Ok(filled) => filled,
             Err(_) => {
-                self.wait_for_block(bytes.len().min(block_len_bytes))?;
-                let outcome = copied.fill(stack.pool(), block_len_bytes, bytes);
+                let first = self.wait_for_block(bytes.len().min(block_len_bytes.max(1)))?;
+                let outcome = copied.fill(stack.pool(), block_len_bytes, bytes, Some(first));
                 outcome.map_err(|_| socket_error(SocketError::NoMemory))?
             }
         };
@@ -411,20 +411,32 @@ impl TcpStream {
         socket.stack.squeue().operate(&call, |core, _| ask(core))
     }
 
-    /// Waits until the exhausted pool has a block again: acknowledgments bring them back.
-    fn wait_for_block(&self, len: usize) -> io::Result<()> {
+    /// Waits until the exhausted pool has a block again, and takes it before another writer does:
+    /// acknowledgments bring them back. Where other writers get on it is a matter of turns; where
+    /// nobody does for [`POOL_WAIT`], waiting longer would not help.
+    fn wait_for_block(&self, len: usize) -> io::Result<BlockMut> {
         let Shared { socket, .. } = &*self.shared;
+        let squeue = socket.stack.squeue();
         let call = socket.call(Interest::Writable, After::Leave);
-        let timeout = call.timeout.map_or(POOL_WAIT, |timeout| timeout.min(POOL_WAIT));
-        let call = Call { socket: None, timeout: Some(timeout), ..call };
-        let outcome = socket.stack.squeue().operate(&call, |core, _| {
-            core.counters.pool_waits += 1;
-            socket.stack.pool().allocate(len).map(drop).map_err(|_| SocketError::WouldBlock)
-        });
-        outcome.map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => socket_error(SocketError::NoMemory),
-            _ => error,
-        })
+        let progress = || squeue.look(|core| core.counters.bytes_copied_in);
+        let (mut before, mut left) = (progress(), call.timeout.unwrap_or(Duration::MAX));
+        loop {
+            let call = Call { socket: None, timeout: Some(left.min(POOL_WAIT)), ..call };
+            let outcome = squeue.operate(&call, |core, _| {
+                core.counters.pool_waits += 1;
+                socket.stack.pool().allocate(len).map_err(|_| SocketError::WouldBlock)
+            });
+            match outcome {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+            let after = progress();
+            left = left.saturating_sub(POOL_WAIT);
+            if !call.blocks || left.is_zero() || after == before {
+                return Err(socket_error(SocketError::NoMemory));
+            }
+            before = after;
+        }
     }
 
     /// Queues all chunks, for which there is room, and runs the shard. Where the send buffer was

@@ -513,6 +513,30 @@ fn a_small_pool_slows_writers_down_and_breaks_nothing() {
 }
 
 #[test]
+fn writers_that_compete_for_a_small_pool_all_get_their_turn() {
+    let (left, right_stack) = pair_with(|builder| {
+        builder.pool(batch::BlockPool::new(batch::PoolConfig {
+            limit_bytes: 6 << 20,
+            receive_reserve_bytes: 11 << 19,
+            ..batch::PoolConfig::default()
+        }))
+    });
+    let connections: Vec<_> = (0..32).map(|_| connected(&left, &right_stack)).collect();
+    std::thread::scope(|scope| {
+        for (mut client, mut server) in connections {
+            // Each thread drops its end, so that a failed write does not leave the reader waiting.
+            scope.spawn(move || client.write_all(&vec![7; 1 << 20]).expect("memory, in time"));
+            scope.spawn(move || {
+                let mut bytes = Vec::new();
+                server.read_to_end(&mut bytes).expect("the stream ends well");
+                assert_eq!(bytes.len(), 1 << 20);
+            });
+        }
+    });
+    assert!(left.counters().runtime.pool_waits > 0, "the pool was large enough");
+}
+
+#[test]
 fn every_counter_has_its_own_name() {
     let (left, right_stack) = pair();
     let _connection = connected(&left, &right_stack);
