@@ -3,7 +3,7 @@
 //!
 //! Usage: `bulk single|multidata|lso BYTES`; prints the number of data segments that crossed.
 
-use batch::{Block, BlockPool, Chunk, Multidata, PoolConfig, ReceiveBatch};
+use batch::{BlockPool, Chunk, Multidata, PoolConfig, ReceiveBatch};
 use bytes::Bytes;
 use core::net::SocketAddr;
 use device::{Medium, Queue, TransmitMode, WireConfig, WireEnd, WireQueue};
@@ -116,7 +116,7 @@ fn write(
     while written < limit && host.shard.tcp_send_room(id).ok()? >= source.len() {
         let mut block = host.pool.allocate(source.len()).ok()?;
         block.bytes_mut()[..source.len()].copy_from_slice(source);
-        let chunk = Chunk::new(Block::from(block.freeze()), 0..source.len());
+        let chunk = Chunk::new(block.freeze(), 0..source.len());
         host.shard.tcp_append(now, id, chunk).ok()?;
         written += source.len();
     }
