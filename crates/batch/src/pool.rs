@@ -7,7 +7,14 @@
 //!
 //! The pool is bounded: [`PoolConfig::limit_bytes`] caps what is out at any time, and transmit
 //! allocations may not touch the last [`PoolConfig::receive_reserve_bytes`], so that ACKs, which
-//! free memory, can always come in.
+//! free memory, can always come in. Who keeps what was received asks first whether the pool
+//! [is low](BlockPool::is_low): memory that waits for something else to arrive, or for somebody to
+//! read it, must not take the room in which that would arrive.
+//!
+//! ```text
+//! 0                              limit - reserve        limit - reserve / 8   limit
+//! | to send, to wait, to be read | what comes next      | frames looked at    |
+//! ```
 //!
 //! A class is a stack of free buffers behind a mutex. At one acquisition per 64 KiB of payload an
 //! uncontended lock (about 20 ns a pair) is a thousandth of the copy it serves.
@@ -27,7 +34,8 @@ pub struct PoolConfig {
     pub largest_cached_len_bytes: usize,
     /// How many bytes may be out of the pool at any time.
     pub limit_bytes: usize,
-    /// How many of those only [`BlockPool::allocate_receive`] may take.
+    /// How many of those only [`BlockPool::allocate_receive`] may take; a quarter by default. The
+    /// last eighth of it is for frames while they are looked at, and never for what is kept.
     pub receive_reserve_bytes: usize,
     /// How many bytes of free buffers are kept for reuse.
     pub cached_limit_bytes: usize,
@@ -42,7 +50,7 @@ impl Default for PoolConfig {
             ],
             largest_cached_len_bytes: 262_144,
             limit_bytes: 256 << 20,
-            receive_reserve_bytes: 8 << 20,
+            receive_reserve_bytes: 64 << 20,
             cached_limit_bytes: 32 << 20,
         }
     }
@@ -117,6 +125,25 @@ impl BlockPool {
     /// [`Exhausted`] where the pool's limit is reached.
     pub fn allocate_receive(&self, len_bytes: usize) -> Result<BlockMut, Exhausted> {
         self.depot.take(len_bytes, self.depot.config.limit_bytes)
+    }
+
+    /// Whether only the receive reserve is left: what is received and must wait (for what is
+    /// missing before it, or for a reader who has enough unread) should not be kept.
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.is_beyond(self.depot.config.receive_reserve_bytes)
+    }
+
+    /// Whether only the last eighth of the receive reserve is left: nothing received should be
+    /// kept, so that frames can still be looked at.
+    #[must_use]
+    pub fn is_nearly_exhausted(&self) -> bool {
+        self.is_beyond(self.depot.config.receive_reserve_bytes / 8)
+    }
+
+    fn is_beyond(&self, rest_bytes: usize) -> bool {
+        let outstanding_bytes = self.depot.outstanding_bytes.load(Ordering::Relaxed);
+        outstanding_bytes > self.depot.config.limit_bytes.saturating_sub(rest_bytes)
     }
 
     /// What the pool did so far.
@@ -272,7 +299,9 @@ mod tests {
         let pool = small();
         let held: Vec<_> = (0..3).map(|_| pool.allocate(1_000).expect("room")).collect();
         assert_eq!(pool.allocate(1).unwrap_err(), Exhausted);
+        assert!(!pool.is_low());
         let reserve = pool.allocate_receive(2_000).expect("the reserve is for receiving");
+        assert!(pool.is_low() && pool.is_nearly_exhausted());
         assert_eq!(pool.allocate_receive(1).unwrap_err(), Exhausted);
         drop((held, reserve));
         assert_eq!(pool.counters().outstanding_bytes, 0);

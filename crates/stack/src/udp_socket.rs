@@ -163,6 +163,9 @@ impl Shard {
             self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
             return Err(DropReason::PortUnreachable);
         };
+        if self.pool.is_low() {
+            return Err(DropReason::NoMemory);
+        }
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;

@@ -31,6 +31,9 @@ const TAIL_LEN_BYTES_MAX: usize = 16_384;
 /// because a block that is less than a quarter full is copied anyway.
 const PINNED_FACTOR_MAX: usize = 4;
 
+/// Unread bytes up to which a connection may go on receiving while the pool is low.
+const UNREAD_LOW_BYTES_MAX: usize = 65_536;
+
 /// What became of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -44,6 +47,8 @@ pub(crate) enum Arrival {
     Duplicate,
     /// There was no room, or no block to copy it to.
     Refused,
+    /// The pool is low: it was not kept, as if it had been lost.
+    NoMemory,
 }
 
 /// The receive queue.
@@ -148,6 +153,13 @@ impl ReceiveQueue {
         sparse: bool,
         pool: &BlockPool,
     ) -> Arrival {
+        // Under memory pressure only what comes next is kept, and only for a reader who keeps up:
+        // what waits must not take the room in which that would arrive.
+        if pool.is_low()
+            && (offset > 0 || self.len >= UNREAD_LOW_BYTES_MAX || pool.is_nearly_exhausted())
+        {
+            return Arrival::NoMemory;
+        }
         if offset > 0 {
             return self.insert_ahead(offset, chunk, sparse, pool);
         }
@@ -384,6 +396,34 @@ mod tests {
             assert_eq!(queue.read(&mut out), 900 * 300 + 10);
             assert_eq!((pool.counters().outstanding_bytes, queue.pinned_bytes), (0, 0));
         }
+    }
+
+    #[test]
+    fn a_low_pool_keeps_only_what_comes_next_and_is_read() {
+        let (mut queue, _) = queue(300_000);
+        let pool = BlockPool::new(PoolConfig {
+            size_classes_bytes: vec![1_000],
+            limit_bytes: 200_000,
+            receive_reserve_bytes: 160_000,
+            ..PoolConfig::default()
+        });
+        let elsewhere: Vec<_> = (0..41).map(|_| pool.allocate_receive(1_000)).collect();
+        assert!(pool.is_low() && !pool.is_nearly_exhausted());
+        let mut next = || {
+            let block = pool.allocate_receive(1_000).expect("within the reserve").freeze();
+            Chunk::new(block, 0..1_000)
+        };
+        assert_eq!(queue.insert(1_000, next(), false, &pool), Arrival::NoMemory, "it would wait");
+        for _ in 0..66 {
+            assert_eq!(queue.insert(0, next(), false, &pool), Arrival::InOrder);
+        }
+        assert_eq!(queue.insert(0, next(), false, &pool), Arrival::NoMemory, "nobody reads");
+        assert_eq!(queue.read(&mut vec![0; 10_000]), 10_000);
+        assert_eq!(queue.insert(0, next(), false, &pool), Arrival::InOrder);
+        drop(elsewhere);
+        assert_eq!(queue.insert(1_000, next(), false, &pool), Arrival::NoMemory, "still low");
+        assert_eq!(queue.read(&mut vec![0; 60_000]), 57_000);
+        assert_eq!(queue.insert(1_000, next(), false, &pool), Arrival::OutOfOrder);
     }
 
     #[test]

@@ -114,9 +114,9 @@ impl Core {
         }
     }
 
-    /// Runs the shard until nothing is left to move or the budget is used: what the devices received goes
-    /// in, timers that are due fire, and whatever there is to send and room for goes out. This is
-    /// the only place where the shard and the devices meet.
+    /// Runs the shard until nothing is left to move or the budget is used: what the devices received
+    /// goes in, timers that are due fire, and whatever there is to send and room for goes out. This
+    /// is the only place where the shard and the devices meet.
     pub(crate) fn run(&mut self, now: Instant) {
         let Self { shard, ports, pool, receive, transmit, .. } = self;
         self.counters.squeue_runs += 1;
@@ -137,8 +137,10 @@ impl Core {
                 shard.on_timeout(now);
             }
             for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
-                if send(shard, port, transmit, now) == Sending::Full {
-                    self.retry = Some(now + FULL_RETRY);
+                match send(shard, port, transmit, now) {
+                    Sending::Done => {}
+                    Sending::Full => self.retry = Some(now + FULL_RETRY),
+                    Sending::Unfinished => has_more = true,
                 }
             }
             if !has_more {
@@ -156,8 +158,10 @@ impl Core {
             return self.run(now);
         }
         for port in self.ports.iter_mut().filter(|port| port.failed.is_none()) {
-            if send(&mut self.shard, port, &mut self.transmit, now) == Sending::Full {
-                self.retry = Some(now + FULL_RETRY);
+            match send(&mut self.shard, port, &mut self.transmit, now) {
+                Sending::Done => {}
+                Sending::Full => self.retry = Some(now + FULL_RETRY),
+                Sending::Unfinished => self.is_unfinished = true,
             }
         }
         self.take_events();
@@ -231,12 +235,14 @@ enum Sending {
     Done,
     /// The device has no room.
     Full,
+    /// The budget was used up.
+    Unfinished,
 }
 
 /// Hands one device whatever the shard has to send: build, offer, commit what was taken.
 fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant) -> Sending {
     port.queue.reclaim();
-    let mut sending = Sending::Done;
+    let mut sending = Sending::Unfinished;
     for _ in 0..BATCHES_MAX {
         batch.clear();
         // A full device is offered one packet all the same: only who was told `Full` is woken when
@@ -244,6 +250,7 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
         let Room { packets, bytes } = port.queue.room();
         let room = Room { packets: packets.max(1), bytes: bytes.max(port.frame_len_max) };
         if shard.poll_transmit(now, port.id, room, batch) == 0 {
+            sending = Sending::Done;
             break;
         }
         let transmitted = port.queue.transmit(batch);
@@ -257,6 +264,7 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
             Some(Stop::Revoked) => port.on_revoked(shard),
             Some(Stop::Failed(error)) => {
                 port.failed = Some(error);
+                sending = Sending::Done;
                 break;
             }
         }

@@ -92,6 +92,8 @@ impl Connection {
                 self.acks.owe_now();
                 Err(DropReason::ReceiveBufferFull)
             }
+            // As if it had been lost: an ACK now would only ask for it again at once.
+            Arrival::NoMemory => Err(DropReason::NoMemory),
         }
     }
 
