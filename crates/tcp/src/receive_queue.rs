@@ -409,7 +409,7 @@ mod tests {
         });
         let elsewhere: Vec<_> = (0..41).map(|_| pool.allocate_receive(1_000)).collect();
         assert!(pool.is_low() && !pool.is_nearly_exhausted());
-        let mut next = || {
+        let next = || {
             let block = pool.allocate_receive(1_000).expect("within the reserve").freeze();
             Chunk::new(block, 0..1_000)
         };
