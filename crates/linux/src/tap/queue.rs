@@ -1,9 +1,9 @@
-//! The queue of a TAP or TUN interface: one writev(2) or read(2) a frame.
+//! The queue of a TAP or TUN interface: one system call a frame.
 //!
-//! A frame goes out as `virtio-net header, headers, payload pieces`, gathered by the kernel from
-//! where they lie; nothing is copied here but a frame of more pieces than [`PIECES_MAX`], or one
-//! whose checksum nobody below would complete. In [`TransmitMode::Lso`] runs are lowered to
-//! super-frames first.
+//! A frame goes out as `virtio-net header, headers, payload pieces`. A long one is gathered by the
+//! kernel from where its pieces lie; a short one ([`LAID_OUT_BYTES_MAX`]), one of more pieces than
+//! [`PIECES_MAX`], or one whose checksum nobody below would complete is laid end to end here. In
+//! [`TransmitMode::Lso`] runs are lowered to super-frames first.
 //!
 //! Offloads can fail when they are used, although the driver accepted them: the first refused
 //! frame takes the capability back, and the caller builds the rest without it.
@@ -22,13 +22,16 @@ use device::{
     Transmitted, Waiter,
 };
 use rustix::fd::OwnedFd;
-use rustix::io::{Errno, writev};
+use rustix::io::{Errno, write, writev};
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Pieces of the usual frame: virtio-net header, headers, and payload that lies in two or three blocks.
-/// Setting up the larger list costs as much as a third of the system call without its work.
+/// Pieces of the usual frame: virtio-net header, headers, and payload in two or three blocks. Setting up the larger list costs as much as a third of the system call without its work.
 const PIECES_FEW: usize = 6;
+
+/// Frames up to this length are laid end to end and written with write(2): a copy of bytes that
+/// the checksum has just brought into the cache is cheaper than the kernel's work on a list.
+const LAID_OUT_BYTES_MAX: usize = 2_048;
 
 /// Pieces of a frame that are gathered; more are laid end to end first. Two are headers.
 const PIECES_MAX: usize = 66;
@@ -94,7 +97,8 @@ impl TapQueue {
         let payload = batch.payload_of(frame.packets.clone());
 
         let completed_below = checksum == Checksum::Complete || self.capabilities.checksum_transmit;
-        let written = if completed_below {
+        let is_short = header.len() + frame.payload_len <= LAID_OUT_BYTES_MAX;
+        let written = if completed_below && !is_short {
             let prefix: &[u8] = if self.vnet { &vnet } else { &[] };
             let mut few = [IoSlice::new(&[]); PIECES_FEW];
             if let Some(count) = gather(&mut few, prefix, header, payload.clone()) {
@@ -103,9 +107,12 @@ impl TapQueue {
                 self.send_many_pieces(prefix, header, payload)
             }
         } else {
-            let prefix: &[u8] = if self.vnet { &[0; VNET_HEADER_LEN] } else { &[] };
+            let vnet = if completed_below { vnet } else { [0; VNET_HEADER_LEN] };
+            let prefix: &[u8] = if self.vnet { &vnet } else { &[] };
             lay_out(&mut self.contiguous, prefix, header, payload);
-            complete(&mut self.contiguous, prefix.len(), &first).ok_or(Stop::Refused)?;
+            if !completed_below {
+                complete(&mut self.contiguous, prefix.len(), &first).ok_or(Stop::Refused)?;
+            }
             let whole = [IoSlice::new(&self.contiguous)];
             write_frame(&self.file, &whole, &mut self.counters)
         };
@@ -341,7 +348,11 @@ fn write_frame(
 ) -> Result<(), Errno> {
     loop {
         counters.transmit_syscalls += 1;
-        match writev(file, pieces) {
+        let written = match pieces {
+            [whole] => write(file, whole),
+            _ => writev(file, pieces),
+        };
+        match written {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
