@@ -52,6 +52,10 @@ struct Shared {
     is_nodelay: AtomicBool,
 }
 
+/// A write from this length on also fetches what the device has: by then there are ACKs. For a
+/// shorter one that would be a failing read with every packet.
+const POLLING_WRITE_LEN_BYTES: usize = 16_384;
+
 impl TcpStream {
     pub(crate) fn new(socket: Socket, local: SocketAddr, peer: SocketAddr) -> Self {
         let send_buffer_bytes = AtomicUsize::new(socket.stack.send_buffer_bytes());
@@ -447,7 +451,9 @@ impl TcpStream {
         count: impl Fn(&mut RuntimeCounters),
     ) -> io::Result<()> {
         let Shared { socket, .. } = &*self.shared;
-        let call = Call { blocks: true, ..socket.call(Interest::Writable, After::Run) };
+        let len_bytes: usize = chunks.iter().map(Chunk::len).sum();
+        let after = if len_bytes < POLLING_WRITE_LEN_BYTES { After::Send } else { After::Run };
+        let call = Call { blocks: true, ..socket.call(Interest::Writable, after) };
         let outcome = socket.stack.squeue().operate(&call, |core, now| {
             while let Some(front) = chunks.front_mut() {
                 let room = core.shard.tcp_send_room(socket.id)?;
