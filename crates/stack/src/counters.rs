@@ -1,6 +1,7 @@
 //! What the shard counted.
 
 use counters::DropCounters;
+use link::NeighbourCounters;
 
 counters::counters! {
     /// Events of the way in and the way out above the device.
@@ -19,6 +20,8 @@ counters::counters! {
         transmit_runs,
         /// Bytes of payload and header summed in software for checksums on the way in.
         checksummed_receive_bytes,
+        /// Bytes of connections' payload summed in software for checksums on the way out.
+        checksummed_transmit_bytes,
         /// Segments that met the flow of the segment before them (no look-up).
         flow_cache_hits,
         /// Segments whose flow was looked up.
@@ -43,6 +46,8 @@ pub struct StackCounters {
     pub shard: ShardCounters,
     /// Events of all connections, living and past.
     pub tcp: tcp::TcpCounters,
+    /// Neighbour resolution on all interfaces.
+    pub neighbours: NeighbourCounters,
     /// Packets dropped, by reason.
     pub drops: DropCounters,
 }
@@ -52,6 +57,7 @@ impl StackCounters {
     pub fn for_each(&self, visit: &mut dyn FnMut(&'static str, u64)) {
         self.shard.for_each(visit);
         self.tcp.for_each(visit);
+        self.neighbours.for_each(visit);
         self.drops.for_each(visit);
     }
 }

@@ -138,7 +138,7 @@ impl Shard {
             return;
         }
         socket.queued = false;
-        let first = out.len();
+        let (first, payload_before) = (out.len(), out.payload_bytes());
         let built = socket.connection.poll_transmit(now, index, id.0, out);
         if destination == Destination::Unreachable {
             // Lost for want of a neighbour: TCP's own timers decide when that is final.
@@ -152,6 +152,10 @@ impl Shard {
         if built == 0 {
             // It has nothing to send, or what it has did not fit: then it has its turn again.
             return self.settle(now, index);
+        }
+        if !interface.capabilities.checksum_transmit {
+            let payload_bytes = out.payload_bytes() - payload_before;
+            self.counters.checksummed_transmit_bytes += payload_bytes as u64;
         }
         stamp(interface, out, first..first + built, &socket.path.network, destination);
         self.counters.transmit_runs += 1;

@@ -85,6 +85,14 @@ impl Shard {
             if let Some(socket) = self.sockets.tcp(index) {
                 socket.touched = false;
                 socket.connection.on_batch_end(now);
+                // RFC 4861, 7.3.1: an acknowledgment of new data proves that the way to the next
+                // hop works; so a busy neighbour is not probed.
+                let acknowledged = socket.connection.counters().bytes_acknowledged;
+                if acknowledged > socket.confirmed_bytes {
+                    socket.confirmed_bytes = acknowledged;
+                    let interface = &mut self.interfaces[socket.path.interface.0 as usize];
+                    interface.neighbours.on_confirmed(socket.path.next_hop, now);
+                }
             }
             self.settle(now, index);
         }

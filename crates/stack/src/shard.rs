@@ -18,6 +18,7 @@ use core::net::{IpAddr, SocketAddr};
 use counters::{DropCounters, DropReason};
 use device::{Capabilities, TransmitMode};
 use ip::{Cidr, RateLimiter, Route, RouteTable};
+use link::NeighbourCounters;
 use tcp::isn::IsnGenerator;
 use time::Instant;
 
@@ -200,7 +201,11 @@ impl Shard {
                 tcp.merge(socket.connection.counters());
             }
         }
-        StackCounters { shard: self.counters, tcp, drops: self.drops }
+        let mut neighbours = NeighbourCounters::default();
+        for interface in &self.interfaces {
+            neighbours.merge(&interface.neighbours.counters());
+        }
+        StackCounters { shard: self.counters, tcp, neighbours, drops: self.drops }
     }
 
     /// How many sockets are open, connections that only finish closing included.

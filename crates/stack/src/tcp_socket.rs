@@ -35,6 +35,8 @@ pub(crate) struct TcpSocket {
     pub(crate) queued: bool,
     /// The receive batch under way has touched it.
     pub(crate) touched: bool,
+    /// Bytes the peer had acknowledged when its neighbour was last confirmed.
+    pub(crate) confirmed_bytes: u64,
     /// The application has let go of it.
     pub(crate) detached: bool,
     /// The deadline it has in the queue, at or before the one it wants.
@@ -477,6 +479,7 @@ impl Shard {
             parent,
             queued: false,
             touched: false,
+            confirmed_bytes: 0,
             detached: false,
             earliest: None,
             pending: Readiness::NONE,

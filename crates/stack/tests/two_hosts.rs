@@ -77,6 +77,24 @@ fn a_lost_arp_request_is_repeated_and_a_silent_neighbour_fails_the_connection() 
     assert_eq!(status.error, Some(SocketError::HostUnreachable));
 }
 
+/// RFC 4861, 7.3.1: acknowledgments prove that the neighbour is there, so nobody asks for it again.
+#[test]
+fn a_busy_neighbour_is_not_probed() {
+    for ipv6 in [false, true] {
+        let mut net = Net::new(TransmitMode::Multidata, true);
+        let (client, server) = net.connect(ipv6);
+        let mut received = Vec::new();
+        for _ in 0..200 {
+            net.write(0, client, b"still there");
+            net.run(SECOND);
+            assert_eq!(net.read(1, server, &mut received), Ok(false));
+        }
+        assert_eq!(received.len(), 200 * 11);
+        let neighbours = net.hosts[0].shard.counters().neighbours;
+        assert_eq!(neighbours.neighbour_requests, 1, "the one that found it");
+    }
+}
+
 #[test]
 fn datagrams_wait_for_their_neighbour_and_errors_come_back() {
     for ipv6 in [false, true] {

@@ -258,12 +258,6 @@ impl Connection {
         self.state == State::Closed && self.owing.reset.is_none()
     }
 
-    /// Whether the application closed the connection and will not read any more.
-    #[must_use]
-    pub fn is_orphaned(&self) -> bool {
-        self.owing.orphaned
-    }
-
     /// What the connection counted.
     #[must_use]
     pub fn counters(&self) -> &TcpCounters {

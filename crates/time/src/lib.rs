@@ -39,12 +39,6 @@ impl Instant {
         self.0
     }
 
-    /// Whole microseconds since the origin.
-    #[must_use]
-    pub const fn as_micros(self) -> u64 {
-        self.0 / 1_000
-    }
-
     /// Whole milliseconds since the origin.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
