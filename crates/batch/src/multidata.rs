@@ -81,6 +81,9 @@ pub struct Attributes {
     pub run: u32,
     /// State of the transport checksum.
     pub checksum: Checksum,
+    /// The two ECN bits of the network header (RFC 3168, 5), beside those of the route; equal
+    /// within a run.
+    pub ecn: u8,
 }
 
 /// Part of a payload block, in bytes.
@@ -272,6 +275,15 @@ impl Multidata {
         packet.header_start = end.checked_sub(len)? as u16;
         let slot = index * self.layout.stride_bytes as usize;
         self.headers.get_mut(slot + end - len..slot + end)
+    }
+
+    /// The header of the last packet, to be changed.
+    pub fn last_header_mut(&mut self) -> Option<&mut [u8]> {
+        let index = self.packets.len().checked_sub(1)?;
+        let packet = &self.packets[index];
+        let slot = index * self.layout.stride_bytes as usize;
+        let range = slot + packet.header_start as usize..slot + packet.header_end as usize;
+        self.headers.get_mut(range)
     }
 
     /// Like [`Multidata::prepend`], for the network header: its start is remembered, and the

@@ -39,14 +39,31 @@ drop_reasons! {
     BadSource => "drop_bad_source",
     /// A packet to an address that is not ours; a host does not forward (RFC 1122, 3.2.1.3).
     NotOurAddress => "drop_not_our_address",
+    /// A packet to one host in a frame to many (RFC 1122, 3.3.6).
+    LinkBroadcast => "drop_link_broadcast",
     /// The IPv4 header checksum is wrong.
     IpChecksum => "drop_ip_checksum",
-    /// A fragment that cannot be used: reassembly is off, full, or the fragment is malformed.
+    /// A fragment that breaks the rules: of no length that may be, beyond 65,535 bytes, or a first
+    /// one without whole headers.
     Fragment => "drop_fragment",
+    /// A fragment of a datagram whose fragments overlapped or contradicted each other (RFC 8200, 4.5).
+    FragmentOverlap => "drop_fragment_overlap",
+    /// A fragment that came twice.
+    FragmentDuplicate => "drop_fragment_duplicate",
+    /// A fragment given up to keep what reassembly holds within its bounds.
+    FragmentLimit => "drop_fragment_limit",
+    /// A fragment of a datagram whose other fragments did not come in time.
+    FragmentTimeout => "drop_fragment_timeout",
+    /// A fragment of a datagram whose ECN fields contradicted each other (RFC 3168, 5.3).
+    FragmentEcn => "drop_fragment_ecn",
     /// A transport protocol that nobody here speaks.
     UnknownProtocol => "drop_unknown_protocol",
     /// An ARP or neighbour-discovery message that breaks its rules.
     MalformedNeighbour => "drop_malformed_neighbour",
+    /// A message of another station that claims an address of ours; it was taken note of.
+    AddressDisputed => "drop_address_disputed",
+    /// A redirect: first hops are learned from advertisements alone.
+    RedirectRefused => "drop_redirect_refused",
     /// An ICMP message that breaks its rules.
     MalformedIcmp => "drop_malformed_icmp",
     /// The ICMP checksum is wrong.
@@ -63,6 +80,17 @@ drop_reasons! {
     NoConnection => "drop_no_connection",
     /// A SYN that met a full listen backlog.
     BacklogFull => "drop_backlog_full",
+    /// A SYN, or the ACK that would have completed a handshake, that met a full accept queue.
+    AcceptQueueFull => "drop_accept_queue_full",
+    /// A SYN, or the ACK that would have completed a handshake, where as many sockets are open as may
+    /// be.
+    SocketsFull => "drop_sockets_full",
+    /// An ACK that claims to complete a handshake whose SYN cookie is wrong or too old.
+    SynCookieInvalid => "drop_syn_cookie_invalid",
+    /// A reset in TIME-WAIT (RFC 1337).
+    TimeWaitReset => "drop_time_wait_reset",
+    /// A segment without a connection whose answer the rate limit withheld.
+    ResetRateLimited => "drop_reset_rate_limited",
     /// A segment outside the receive window.
     OutOfWindow => "drop_out_of_window",
     /// A segment refused by PAWS (RFC 7323, 5).
@@ -116,7 +144,14 @@ impl Default for DropCounters {
 impl DropCounters {
     /// Counts one packet dropped for this reason.
     pub fn add(&mut self, reason: DropReason) {
+        crate::trace!(reason = reason.name(), "packet dropped");
         self.counts[reason as usize] += 1;
+    }
+
+    /// Counts several packets dropped for this reason.
+    pub fn add_many(&mut self, reason: DropReason, count: u64) {
+        crate::trace!(reason = reason.name(), count, "packets dropped");
+        self.counts[reason as usize] += count;
     }
 
     /// How many packets were dropped for this reason.

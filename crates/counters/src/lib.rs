@@ -2,15 +2,20 @@
 //!
 //! One table serves three readers: the user's statistics, the bench's explanation of a figure
 //! and the simulation's invariants. A counter is a plain `u64` with one owner; a table is declared
-//! once with [`counters!`], which also gives every counter its name and its description.
+//! once with [`counters!`], which also gives every counter its name and its description. Who must
+//! know when something happened uses [`trace!`].
 
 mod drop_reason;
+mod trace;
 
 pub use drop_reason::{DropCounters, DropReason};
+#[cfg(feature = "tracing")]
+#[doc(hidden)]
+pub use tracing;
 
 /// Declares a struct of `u64` counters that knows the names of its fields.
 ///
-/// The struct gets `merge` (add another table's figures) and `for_each` (visit name and value, in
+/// The struct gets `ZERO`, `merge` (add another table's figures) and `for_each` (visit name and value, in
 /// the order of declaration).
 ///
 /// ```
@@ -37,6 +42,9 @@ macro_rules! counters {
         }
 
         impl $name {
+            /// A table in which nothing was counted.
+            pub const ZERO: Self = Self { $($field: 0,)* };
+
             /// Adds the figures of another table of the same kind to this one.
             pub fn merge(&mut self, other: &Self) {
                 $(self.$field += other.$field;)*

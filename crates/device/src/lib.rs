@@ -13,12 +13,14 @@
 //! not own its queue meanwhile.
 
 mod capabilities;
+pub mod capture;
 pub mod fault;
 pub mod in_process;
 pub mod lowering;
 mod queue;
 
 pub use capabilities::{Capabilities, HardwareAddress, Medium, Segmentation, TransmitMode};
+pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
 pub use in_process::{WireConfig, WireEnd, WireQueue, wire};
 pub use queue::{

@@ -17,7 +17,7 @@ use wire::{Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View, Malformed, UdpView, p
 
 /// How many extension headers are walked. Real packets have none or two; RFC 8200, 4.1 orders
 /// seven at most.
-const EXTENSION_HEADERS_MAX: usize = 8;
+pub(crate) const EXTENSION_HEADERS_MAX: usize = 8;
 
 /// How many options other than padding a header may hold: the limit that RFC 8504, 5.3 suggests.
 const OPTIONS_MAX: usize = 8;
@@ -48,6 +48,8 @@ pub struct PacketInfo {
     pub fragment: bool,
     /// There were IPv4 options or IPv6 extension headers.
     pub has_options: bool,
+    /// The packet has an IPv6 fragment header, or was put together from fragments of either family.
+    pub fragmented: bool,
 }
 
 impl PacketInfo {
@@ -67,7 +69,8 @@ impl PacketInfo {
 ///   that forbid processing, source routes.
 /// * [`DropReason::IpChecksum`]: the IPv4 header checksum is wrong.
 /// * [`DropReason::BadSource`]: a multicast, broadcast or unspecified source.
-/// * [`DropReason::Fragment`]: part of a datagram only.
+/// * [`DropReason::Fragment`]: part of a datagram only, which is for
+///   [`parse_fragment`](crate::parse_fragment) to read.
 pub fn parse(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     match version(packet)? {
         4 => parse_ipv4(packet),
@@ -98,6 +101,22 @@ pub fn parse_quoted(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     }
 }
 
+/// What the fixed header of a packet alone says: for packets whose options or extension headers
+/// cannot be read. The `protocol` of an IPv6 packet is that of the first extension header.
+///
+/// # Errors
+/// [`DropReason::Truncated`], [`DropReason::BadVersion`], [`DropReason::MalformedIp`].
+pub fn parse_fixed(packet: &[u8]) -> Result<PacketInfo, DropReason> {
+    match version(packet)? {
+        4 => Ipv4View::parse_quoted(packet).map_err(reason).map(|view| info_ipv4(&view)),
+        6 => {
+            let view = Ipv6View::parse_quoted(packet).map_err(reason)?;
+            Ok(info_ipv6(&view, Upper::first(&view)))
+        }
+        _ => Err(DropReason::BadVersion),
+    }
+}
+
 /// Whether the checksum of a TCP segment, UDP datagram or ICMPv6 message is right. `payload` is
 /// what lies at `header_len..total_len` of the packet.
 ///
@@ -122,11 +141,11 @@ pub fn transport_checksum_ok(info: &PacketInfo, payload: &[u8]) -> bool {
     sum.sum() == 0xffff
 }
 
-fn version(packet: &[u8]) -> Result<u8, DropReason> {
+pub(crate) fn version(packet: &[u8]) -> Result<u8, DropReason> {
     packet.first().map(|first| first >> 4).ok_or(DropReason::Truncated)
 }
 
-fn reason(malformed: Malformed) -> DropReason {
+pub(crate) fn reason(malformed: Malformed) -> DropReason {
     match malformed {
         Malformed::Truncated => DropReason::Truncated,
         Malformed::BadVersion => DropReason::BadVersion,
@@ -135,6 +154,16 @@ fn reason(malformed: Malformed) -> DropReason {
 }
 
 fn parse_ipv4(packet: &[u8]) -> Result<PacketInfo, DropReason> {
+    let view = checked_ipv4(packet)?;
+    if view.is_fragment() {
+        return Err(DropReason::Fragment);
+    }
+    Ok(info_ipv4(&view))
+}
+
+/// A header that may be believed, be it of a fragment or of a whole datagram.
+#[inline]
+pub(crate) fn checked_ipv4(packet: &[u8]) -> Result<Ipv4View<'_>, DropReason> {
     let view = Ipv4View::parse(packet).map_err(reason)?;
     // RFC 1122, 3.2.1.2: a host MUST verify the checksum of every datagram and silently discard
     // one that is wrong.
@@ -146,14 +175,14 @@ fn parse_ipv4(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     if source.is_multicast() || source.is_broadcast() || source.is_unspecified() {
         return Err(DropReason::BadSource);
     }
-    check_options_ipv4(view.options())?;
-    if view.is_fragment() {
-        return Err(DropReason::Fragment);
+    if !view.options().is_empty() {
+        check_options_ipv4(view.options())?;
     }
-    Ok(info_ipv4(&view))
+    Ok(view)
 }
 
-fn info_ipv4(view: &Ipv4View<'_>) -> PacketInfo {
+#[inline]
+pub(crate) fn info_ipv4(view: &Ipv4View<'_>) -> PacketInfo {
     PacketInfo {
         source: view.source().into(),
         destination: view.destination().into(),
@@ -164,6 +193,7 @@ fn info_ipv4(view: &Ipv4View<'_>) -> PacketInfo {
         ecn: view.dscp_ecn() & 3,
         fragment: false,
         has_options: !view.options().is_empty(),
+        fragmented: false,
     }
 }
 
@@ -198,7 +228,7 @@ fn parse_ipv6(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     Ok(info_ipv6(&view, upper))
 }
 
-fn info_ipv6(view: &Ipv6View<'_>, upper: Upper) -> PacketInfo {
+pub(crate) fn info_ipv6(view: &Ipv6View<'_>, upper: Upper) -> PacketInfo {
     let header_len = Ipv6Repr::LEN + upper.offset;
     PacketInfo {
         source: view.source().into(),
@@ -210,38 +240,52 @@ fn info_ipv6(view: &Ipv6View<'_>, upper: Upper) -> PacketInfo {
         ecn: view.dscp_ecn() & 3,
         fragment: upper.fragment,
         has_options: upper.offset > 0,
+        fragmented: upper.has_fragment_header,
     }
 }
 
 /// RFC 4291, 2.5.2 and 2.7: a multicast address must not be a source, and the unspecified one only
 /// of hosts that do not have an address yet: duplicate address detection, which is ICMPv6.
 /// IPv4-mapped addresses are never on the wire; as a source they would pass for an IPv4 peer.
-fn may_be_source(source: Ipv6Addr, protocol: u8) -> bool {
+pub(crate) fn may_be_source(source: Ipv6Addr, protocol: u8) -> bool {
     !source.is_multicast()
         && source.to_ipv4_mapped().is_none()
         && (!source.is_unspecified() || protocol == protocol::ICMPV6)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Walk {
+pub(crate) enum Walk {
     Whole,
     Quoted,
+    /// To the fragment header: it is the `protocol` found.
+    Fragment,
 }
 
 /// What lies behind the extension headers.
 #[derive(Clone, Copy)]
-struct Upper {
-    protocol: u8,
+pub(crate) struct Upper {
+    pub(crate) protocol: u8,
     /// Bytes from the end of the fixed header.
-    offset: usize,
+    pub(crate) offset: usize,
     /// Where the field lies that names `protocol`, in bytes from the start of the packet.
-    named_at: usize,
+    pub(crate) named_at: usize,
     fragment: bool,
+    has_fragment_header: bool,
 }
 
 impl Upper {
+    fn first(view: &Ipv6View<'_>) -> Self {
+        Self {
+            protocol: view.next_header(),
+            offset: 0,
+            named_at: IPV6_NEXT_HEADER_AT,
+            fragment: false,
+            has_fragment_header: false,
+        }
+    }
+
     /// What is known behind an extension header of `len` bytes that names `protocol` next.
-    fn behind(self, protocol: u8, len: usize) -> Self {
+    pub(crate) fn behind(self, protocol: u8, len: usize) -> Self {
         let named_at = Ipv6Repr::LEN + self.offset;
         Self { protocol, offset: self.offset + len, named_at, ..self }
     }
@@ -256,14 +300,12 @@ pub(crate) fn protocol_named_at(packet: &[u8]) -> usize {
 }
 
 /// Walks the extension headers of an IPv6 packet (RFC 8200, 4) to the upper-layer header.
-fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason> {
-    let payload = view.payload();
-    let mut upper = Upper {
-        protocol: view.next_header(),
-        offset: 0,
-        named_at: IPV6_NEXT_HEADER_AT,
-        fragment: false,
-    };
+pub(crate) fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason> {
+    walk_from(view.payload(), Upper::first(view), walk)
+}
+
+/// As [`walk_extensions`], from a header on that is known already.
+pub(crate) fn walk_from(payload: &[u8], mut upper: Upper, walk: Walk) -> Result<Upper, DropReason> {
     for position in 0..=EXTENSION_HEADERS_MAX {
         let rest = payload.get(upper.offset..).unwrap_or(&[]);
         match upper.protocol {
@@ -287,10 +329,13 @@ fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason>
             protocol::FRAGMENT => {
                 let header = Ipv6FragmentRepr::parse(rest).map_err(reason)?;
                 // RFC 6946, 4: an atomic fragment is processed apart from all fragments.
-                if walk == Walk::Whole && !header.is_atomic() {
-                    return Err(DropReason::Fragment);
+                match walk {
+                    Walk::Whole if !header.is_atomic() => return Err(DropReason::Fragment),
+                    Walk::Fragment if !header.is_atomic() => return Ok(upper),
+                    _ => {}
                 }
                 upper = upper.behind(header.next_header, Ipv6FragmentRepr::LEN);
+                upper.has_fragment_header = true;
                 if header.offset_bytes > 0 {
                     return Ok(Upper { fragment: true, ..upper });
                 }
@@ -302,7 +347,7 @@ fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, DropReason>
 }
 
 /// The extension header at the front of `bytes`: at least 8 bytes, in units of 8.
-fn extension(bytes: &[u8]) -> Result<&[u8], DropReason> {
+pub(crate) fn extension(bytes: &[u8]) -> Result<&[u8], DropReason> {
     let units = *bytes.get(1).ok_or(DropReason::Truncated)?;
     bytes.get(..8 + 8 * usize::from(units)).ok_or(DropReason::Truncated)
 }

@@ -68,6 +68,27 @@ impl RouteTable {
         Some(self.routes.remove(at))
     }
 
+    /// Removes the route to this network by this interface and returns it.
+    pub fn remove_on(&mut self, destination: Cidr, interface: u32) -> Option<Route> {
+        let network = destination.network();
+        let is_it = |route: &Route| route.destination == network && route.interface == interface;
+        let at = self.routes.iter().position(is_it)?;
+        self.generation += 1;
+        Some(self.routes.remove(at))
+    }
+
+    /// Changes the longest packet that the route to this network allows; `None` is what the
+    /// interface takes. Says whether there is such a route.
+    pub fn set_mtu(&mut self, destination: Cidr, mtu_bytes: Option<usize>) -> bool {
+        let network = destination.network();
+        let Some(route) = self.routes.iter_mut().find(|route| route.destination == network) else {
+            return false;
+        };
+        route.mtu_bytes = mtu_bytes;
+        self.generation += 1;
+        true
+    }
+
     /// Removes every route by an interface and says how many there were.
     pub fn remove_interface(&mut self, interface: u32) -> usize {
         let before = self.routes.len();

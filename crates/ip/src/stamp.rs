@@ -63,19 +63,22 @@ fn stamp_ipv4(
     transport: Transport,
 ) -> Option<()> {
     let view = batch.packet(index)?;
-    let (state, transport_len) = (view.attributes().checksum, view.len());
+    let (attributes, transport_len) = (view.attributes(), view.len());
+    // What the template has not got already, so that the sum of both is their union.
+    let ecn = attributes.ecn & 0b11 & !template[1];
     let total_len = u16::try_from(transport_len + Ipv4Repr::LEN).ok()?;
     let (headers, payload) = batch.prepend_network(index, Ipv4Repr::LEN)?;
     let (network, header) = headers.split_first_chunk_mut::<{ Ipv4Repr::LEN }>()?;
-    // Three words of 16 bits: two folds take back every carry.
-    let sum = template_sum + u32::from(total_len) + u32::from(identification);
+    // Four words of 16 bits: two folds take back every carry.
+    let sum = template_sum + u32::from(ecn) + u32::from(total_len) + u32::from(identification);
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     *network = *template;
+    network[1] |= ecn;
     network[2..4].copy_from_slice(&total_len.to_be_bytes());
     network[4..6].copy_from_slice(&identification.to_be_bytes());
     network[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
-    let left = transport.fill(state, header, payload, transport_len as u16)?;
+    let left = transport.fill(attributes.checksum, header, payload, transport_len as u16)?;
     batch.set_checksum(index, left);
     Some(())
 }
@@ -87,13 +90,14 @@ fn stamp_ipv6(
     transport: Transport,
 ) -> Option<()> {
     let view = batch.packet(index)?;
-    let state = view.attributes().checksum;
+    let attributes = view.attributes();
     let payload_len = u16::try_from(view.len()).ok()?;
     let (headers, payload) = batch.prepend_network(index, Ipv6Repr::LEN)?;
     let (network, header) = headers.split_first_chunk_mut::<{ Ipv6Repr::LEN }>()?;
     *network = *template;
+    network[1] |= (attributes.ecn & 0b11) << 4;
     network[4..6].copy_from_slice(&payload_len.to_be_bytes());
-    let left = transport.fill(state, header, payload, payload_len)?;
+    let left = transport.fill(attributes.checksum, header, payload, payload_len)?;
     batch.set_checksum(index, left);
     Some(())
 }

@@ -8,6 +8,9 @@ use crate::pseudo_header;
 use core::net::{IpAddr, Ipv4Addr};
 use wire::{Ipv4Repr, Ipv6Repr, protocol};
 
+/// Stands for an address that no header lacks.
+const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// Where an IPv6 header keeps the fields that a template may change.
 const IPV6_HOP_LIMIT: usize = 7;
 
@@ -18,8 +21,6 @@ pub struct HeaderTemplate {
     /// Sum of the pseudo-header without the length.
     pub(crate) pseudo_sum: u16,
     pub(crate) protocol: u8,
-    source: IpAddr,
-    destination: IpAddr,
 }
 
 /// The header's bytes; fields that differ from packet to packet are zero.
@@ -58,19 +59,33 @@ impl HeaderTemplate {
             _ => ipv6(source, destination, protocol, hop_limit, dscp_ecn),
         };
         let pseudo_sum = pseudo_header::sum(source, destination, protocol);
-        Self { header, pseudo_sum, protocol, source, destination }
+        Self { header, pseudo_sum, protocol }
     }
 
     /// The sender.
     #[must_use]
     pub fn source(&self) -> IpAddr {
-        self.source
+        self.address(0)
     }
 
     /// The receiver.
     #[must_use]
     pub fn destination(&self) -> IpAddr {
-        self.destination
+        self.address(1)
+    }
+
+    /// The first address of the header or the second.
+    fn address(&self, index: usize) -> IpAddr {
+        match &self.header {
+            Header::Ipv4 { bytes, .. } => {
+                let [.., a, b] = bytes.as_chunks::<4>().0 else { return UNSPECIFIED };
+                IpAddr::from(if index == 0 { *a } else { *b })
+            }
+            Header::Ipv6 { bytes } => {
+                let [a, b] = bytes[8..].as_chunks::<16>().0 else { return UNSPECIFIED };
+                IpAddr::from(if index == 0 { *a } else { *b })
+            }
+        }
     }
 
     /// The protocol of the payload.
@@ -120,6 +135,15 @@ impl HeaderTemplate {
             bytes[1] = bytes[1] & 0xf0 | high & 0xf;
             bytes[2] = middle;
             bytes[3] = low;
+        }
+    }
+
+    /// Whether an IPv4 header forbids routers to fragment; that of IPv6 always does.
+    #[must_use]
+    pub fn dont_fragment(&self) -> bool {
+        match &self.header {
+            Header::Ipv4 { bytes, .. } => bytes[6] & 0x40 != 0,
+            Header::Ipv6 { .. } => true,
         }
     }
 

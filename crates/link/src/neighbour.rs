@@ -469,6 +469,21 @@ impl<W> NeighbourCache<W> {
         None
     }
 
+    /// What a router said of this link (RFC 4861, 6.3.4): how long a confirmation holds, drawn at
+    /// random by the caller, and the time from one request to the next. What runs already keeps
+    /// its times.
+    pub fn set_times(&mut self, reachable: Duration, retransmit: Duration) {
+        self.config.reachable = reachable;
+        self.config.retransmit = retransmit;
+    }
+
+    /// Whether there is neither a request to send nor a resolution to read: mostly so.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.requests.is_empty() && self.resolved.is_empty()
+    }
+
     /// The next resolution that ended; call until there is none.
     pub fn poll_resolved(&mut self) -> Option<Resolved<W>> {
         self.resolved.pop_front()

@@ -6,10 +6,12 @@
 //! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
 //!   root and leave no trace.
 //! * [`Interface`]: the kernel's side of a device: up, MTU, addresses, neighbours, without any tool.
+//! * [`TunFile`] and [`raw_calls`]: for playing the network in front of the kernel, and asking it
+//!   what it says to any socket call.
 //! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
 //!
-//! This crate and the checksum kernels are the only homes of `unsafe`; here it is confined to
-//! `ioctl.rs` and to one call in `namespace.rs`. Every error is a sentence that says what was
+//! This crate, the checksum kernels and `packetdrill-ffi` are the only homes of `unsafe`; here it is in
+//! `ioctl.rs`, `raw_calls.rs` and one call in `namespace.rs`. Every error is a sentence that says what was
 //! attempted, what the system said and what to do.
 
 pub mod cpu;
@@ -18,10 +20,13 @@ mod ioctl;
 pub mod kernel_socket;
 mod namespace;
 mod netlink;
+pub mod raw_calls;
 mod system_error;
 mod tap;
+mod tun_file;
 
 pub use interface::Interface;
 pub use namespace::Sandbox;
 pub use system_error::SystemError;
 pub use tap::{Napi, TapConfig, TapDevice, TapKind, TapQueue};
+pub use tun_file::TunFile;

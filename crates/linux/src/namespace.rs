@@ -60,6 +60,30 @@ impl Sandbox {
         Ok(sandbox)
     }
 
+    /// Moves the calling thread alone into a further network namespace, for a second host beside the
+    /// one in which the process lives. Its loopback interface comes up. What the thread opens there
+    /// stays there, whichever thread uses it; the namespace ends with the last of it.
+    ///
+    /// # Errors
+    /// Where the system allows no further namespace.
+    pub fn enter_further(&self) -> Result<(), SystemError> {
+        unshare(UnshareFlags::NEWNET).map_err(|errno| {
+            SystemError::refused("a further network namespace was refused", errno)
+        })?;
+        Interface::named("lo")?.set_up()
+    }
+
+    /// Sets how far the kernel's TCP may grow its buffers, in bytes, in the network namespace of the
+    /// calling thread: a path with a large product of rate and delay needs more than the stock
+    /// values that [`Sandbox::enter`] sets.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_tcp_buffers_max(&self, len_bytes: usize) -> Result<(), SystemError> {
+        write_proc("/proc/sys/net/ipv4/tcp_rmem", &format!("4096 131072 {len_bytes}"))?;
+        write_proc("/proc/sys/net/ipv4/tcp_wmem", &format!("4096 16384 {len_bytes}"))
+    }
+
     /// What is less than wished for, a sentence each; empty where all is as it should be.
     #[must_use]
     pub fn refused(&self) -> &[String] {

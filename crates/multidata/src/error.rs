@@ -12,7 +12,9 @@ pub fn socket_error(error: SocketError) -> Error {
         // Without a sentence and so without an allocation: who polls gets many of these.
         SocketError::WouldBlock => return ErrorKind::WouldBlock.into(),
         SocketError::AddressInUse | SocketError::NoPortLeft => ErrorKind::AddrInUse,
-        SocketError::AddressNotAvailable => ErrorKind::AddrNotAvailable,
+        SocketError::AddressNotAvailable | SocketError::AddressRemoved => {
+            ErrorKind::AddrNotAvailable
+        }
         SocketError::NoRoute => ErrorKind::NetworkUnreachable,
         SocketError::HostUnreachable => ErrorKind::HostUnreachable,
         SocketError::ConnectionRefused => ErrorKind::ConnectionRefused,

@@ -67,7 +67,32 @@
 //!   deliver what they hold; [`Stack::shutdown`] waits as long as you say.
 //! * A device that fails ends every call, those that wait and those that follow, with an error of
 //!   kind `NetworkDown` that says what happened to it; what had arrived can still be read.
-//! * Datagrams are not fragmented: what does not fit the MTU is refused.
+//! * A datagram that does not fit the MTU goes out in fragments, unless `UdpSocket::set_mtu_discovery`
+//!   says that it must not: then it is refused.
+//!
+//! # Errors
+//!
+//! As a programmer of POSIX sockets expects them:
+//!
+//! | what happened | the call | kind of the error |
+//! |---|---|---|
+//! | nobody listens there: the SYN was answered by a reset or ICMP | `connect` | `ConnectionRefused` |
+//! | no answer to the SYN and its repetitions, or `connect_timeout` is over | `connect` | `TimedOut` |
+//! | ICMP: the host, its network | `connect` | `HostUnreachable`, `NetworkUnreachable` |
+//! | no route; an address that is not ours; no port left or taken | `connect`, `bind` | `NetworkUnreachable`; `AddrNotAvailable`; `AddrInUse` |
+//! | a port and address others are bound to, unless all said `shared` | `bind` | `AddrInUse` |
+//! | the peer's end of the stream, all of it read | `read` | none: zero bytes |
+//! | the peer reset the connection | `read`, once what had arrived was read; `write` | `ConnectionReset` |
+//! | the peer stopped answering (retries, user timeout, keepalive) | `read`, `write` | `TimedOut` |
+//! | the stream was shut down for writing, or the peer reset the connection behind its end of the stream | `write` | `BrokenPipe` |
+//! | the stream was shut down for reading | `read`, once what had arrived was read | none: zero bytes |
+//! | [`TcpStream::abort`] on this side | `read`, `write` | `ConnectionAborted` |
+//! | the connection is gone | `shutdown` | `NotConnected` |
+//! | it would wait, and may not, or not for longer | every one | `WouldBlock` |
+//! | the device failed | every one | `NetworkDown` |
+//!
+//! A listener may be bound while connections in TIME-WAIT have its port: what SO_REUSEADDR asks for is
+//! always so, because four-tuples and not ports are what must be unique.
 //!
 //! # Readiness
 //!
@@ -83,6 +108,7 @@
 //! finds the pool exhausted waits for it, and fails where no write gets on for a second. Sockets,
 //! backlogs, buffers and queues are bounded by [`StackConfig`] and [`tcp::Config`].
 
+mod capture;
 mod copy_in;
 mod counters;
 mod error;
@@ -94,8 +120,13 @@ mod tcp_stream;
 mod udp_socket;
 
 // The crates whose types stand in this one's signatures.
-pub use {::batch, ::device, ::ip, ::tcp};
+pub use ::stack::{
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy,
+    InterfaceId, ListenOptions, SynCookieMode,
+};
+pub use {::batch, ::device, ::dhcp, ::ip, ::tcp};
 
+pub use crate::capture::CaptureFile;
 pub use crate::copy_in::CopyIn;
 pub use crate::counters::Counters;
 pub use crate::error::socket_error;
@@ -107,3 +138,5 @@ pub use crate::stack::{
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
 pub use crate::tcp_stream::TcpStream;
 pub use crate::udp_socket::UdpSocket;
+pub use ::device::{CaptureConfig, CaptureCounters};
+pub use ::stack::MtuDiscovery;

@@ -4,7 +4,7 @@ use crate::Stack;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use core::task::Waker;
-use stack::SocketId;
+use stack::{SocketError, SocketId};
 use std::io::{self, Error, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,11 @@ pub(crate) struct Socket {
     is_nonblocking: AtomicBool,
     read_timeout: Timeout,
     write_timeout: Timeout,
+    /// SO_LINGER in nanoseconds; `u64::MAX` stands for off.
+    linger_ns: AtomicU64,
 }
+
+const NO_LINGER: u64 = u64::MAX;
 
 impl Socket {
     pub(crate) fn new(stack: Stack, id: SocketId) -> Self {
@@ -28,6 +32,7 @@ impl Socket {
             is_nonblocking: AtomicBool::new(false),
             read_timeout: Timeout::default(),
             write_timeout: Timeout::default(),
+            linger_ns: AtomicU64::new(NO_LINGER),
         }
     }
 
@@ -50,6 +55,38 @@ impl Socket {
 
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
         self.is_nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_linger(&self, linger: Option<Duration>) {
+        let ns = linger.map_or(NO_LINGER, |linger| {
+            linger.as_nanos().try_into().unwrap_or(NO_LINGER).min(NO_LINGER - 1)
+        });
+        self.linger_ns.store(ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn linger(&self) -> Option<Duration> {
+        match self.linger_ns.load(Ordering::Relaxed) {
+            NO_LINGER => None,
+            ns => Some(Duration::from_nanos(ns)),
+        }
+    }
+
+    /// Waits until a connection that was closed has delivered what it held, its FIN included.
+    fn wait_until_delivered(&self, linger: Duration) {
+        let call = Call {
+            timeout: Some(linger),
+            blocks: true,
+            ..self.call(Interest::Writable, After::Leave)
+        };
+        let outcome = self.stack.squeue().operate(&call, |core, now| {
+            core.run(now);
+            match core.is_delivered(self.id) {
+                true => Ok(()),
+                false => Err(SocketError::WouldBlock),
+            }
+        });
+        // Out of time, or the device failed: the rest is the stack's, as without linger.
+        drop(outcome);
     }
 
     pub(crate) fn timeout(&self, interest: Interest) -> Option<Duration> {
@@ -77,7 +114,17 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.stack.squeue().once(|core, now| core.close(now, self.id));
+        match self.linger() {
+            None => self.stack.squeue().once(|core, now| core.close(now, self.id)),
+            Some(Duration::ZERO) => self.stack.squeue().once(|core, now| {
+                core.shard.tcp_abort(now, self.id);
+                core.close(now, self.id);
+            }),
+            Some(linger) => {
+                self.stack.squeue().once(|core, now| core.close(now, self.id));
+                self.wait_until_delivered(linger);
+            }
+        }
     }
 }
 

@@ -12,10 +12,17 @@ use batch::{BlockPool, PoolConfig};
 use core::net::IpAddr;
 use core::time::Duration;
 use device::{Capabilities, DeviceCounters, DeviceError, Queue, TransmitMode};
+use dhcp::ClientConfig;
 use ip::Cidr;
-use stack::{Shard, ShardConfig, SocketError};
+use ip::router::{IdentifierKey, RouterConfig};
+use stack::InterfaceId;
+use stack::{
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig, ClaimPolicy, Shard,
+    ShardConfig, SocketError,
+};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use time::Instant;
 
 /// How long the connections of a stack whose last handle was dropped may take to deliver what they
 /// hold. The thread that drops the last handle waits for it; [`Stack::shutdown`] takes another time.
@@ -32,6 +39,12 @@ pub struct StackConfig {
     pub copy_in: CopyIn,
     /// Sockets that may be open at once, connections that finish closing included.
     pub sockets_max: usize,
+    /// Connections in TIME-WAIT that are remembered beside them, about 300 bytes each; the oldest
+    /// makes room.
+    pub time_wait_max: usize,
+    /// Connections that may finish their business after their last handle was dropped; those beyond
+    /// are reset.
+    pub orphans_max: usize,
 }
 
 impl Default for StackConfig {
@@ -41,6 +54,8 @@ impl Default for StackConfig {
             tcp: tcp::Config::default(),
             copy_in: CopyIn::default(),
             sockets_max: 65_536,
+            time_wait_max: 65_536,
+            orphans_max: 16_384,
         }
     }
 }
@@ -51,6 +66,9 @@ pub struct InterfaceConfig {
     addresses: Vec<Cidr>,
     gateways: Vec<IpAddr>,
     mode: TransmitMode,
+    addressing: AddressingConfig,
+    slaac: Option<Option<IdentifierKey>>,
+    mss_max: Option<u16>,
 }
 
 impl InterfaceConfig {
@@ -58,6 +76,46 @@ impl InterfaceConfig {
     #[must_use]
     pub fn new(address: Cidr) -> Self {
         Self { addresses: vec![address], ..Self::default() }
+    }
+
+    /// An interface without fixed addresses: IPv4 from a DHCP server, IPv6 from routers.
+    /// [`Stack::wait_for_address`] waits for the first.
+    #[must_use]
+    pub fn automatic() -> Self {
+        Self::default().dhcp(ClientConfig::default()).slaac()
+    }
+
+    /// Leases an IPv4 address from a DHCP server (RFC 2131), with its routes and DNS servers.
+    #[must_use]
+    pub fn dhcp(mut self, config: ClientConfig) -> Self {
+        self.addressing.dhcp = Some(config);
+        self
+    }
+
+    /// Listens to IPv6 routers (RFC 4861) and forms addresses from what they say (RFC 4862). The
+    /// interface identifiers are others at each start; [`InterfaceConfig::slaac_with_key`] keeps
+    /// them.
+    #[must_use]
+    pub fn slaac(mut self) -> Self {
+        self.slaac = Some(None);
+        self
+    }
+
+    /// As [`InterfaceConfig::slaac`], with identifiers that are the same on the same network
+    /// whenever the key is (RFC 7217).
+    #[must_use]
+    pub fn slaac_with_key(mut self, key: IdentifierKey) -> Self {
+        self.slaac = Some(Some(key));
+        self
+    }
+
+    /// What is done on the link before and after addresses are used, for IPv4 and for IPv6. The
+    /// default announces IPv4 addresses and uses IPv6 addresses optimistically: neither delays the
+    /// start of a program.
+    #[must_use]
+    pub fn claims(mut self, ipv4: ClaimPolicy, ipv6: ClaimPolicy) -> Self {
+        (self.addressing.ipv4, self.addressing.ipv6) = (ipv4, ipv6);
+        self
     }
 
     /// Adds an address, for example one of the other IP version.
@@ -72,6 +130,15 @@ impl InterfaceConfig {
     #[must_use]
     pub fn gateway(mut self, gateway: IpAddr) -> Self {
         self.gateways.push(gateway);
+        self
+    }
+
+    /// Limits the MSS of connections by this interface to `mss_max` bytes, both what is announced and
+    /// what is sent: for networks that lose long packets and the reports of it as well. Peers get no
+    /// segments shorter than [`tcp::MSS_MIN`] all the same.
+    #[must_use]
+    pub fn mss_clamp(mut self, mss_max: u16) -> Self {
+        self.mss_max = Some(mss_max);
         self
     }
 
@@ -149,25 +216,27 @@ impl StackBuilder {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let pool = self.pool.unwrap_or_else(|| BlockPool::new(self.config.pool.clone()));
-        let (send_buffer_bytes, nodelay) =
-            (self.config.tcp.send_buffer_bytes, self.config.tcp.nodelay);
+        let (send_buffer_bytes, nodelay) = (
+            self.config.tcp.send_buffer_bytes_initial.min(self.config.tcp.send_buffer_bytes),
+            self.config.tcp.nodelay,
+        );
         let mut shard = Shard::new(ShardConfig {
             tcp: self.config.tcp,
             pool: pool.clone(),
             secret,
             sockets_max: self.config.sockets_max,
         });
+        shard.set_time_wait_max(self.config.time_wait_max);
+        shard.set_orphans_max(self.config.orphans_max);
         let mut ports = Vec::with_capacity(self.interfaces.len());
-        let mut addresses = Vec::with_capacity(self.interfaces.len());
         for (queue, config) in self.interfaces {
-            addresses.push(config.addresses.clone());
             ports.push(add_port(&mut shard, queue, config)?);
         }
         let squeue = Arc::new(Squeue::new(Core::new(shard, ports, pool), Clock::start()));
         let threads = Threads::start(&squeue)?;
         let copy_in = self.config.copy_in;
         let threads = Mutex::new(Some(threads));
-        let runtime = Runtime { squeue, threads, copy_in, send_buffer_bytes, nodelay, addresses };
+        let runtime = Runtime { squeue, threads, copy_in, send_buffer_bytes, nodelay };
         Ok(Stack { runtime: Arc::new(runtime) })
     }
 }
@@ -182,10 +251,23 @@ fn add_port(
         if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
     queue.set_mode(mode).map_err(io::Error::other)?;
     let frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
-    let InterfaceConfig { addresses, gateways, .. } = config;
+    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, .. } = config;
+    if let Some(key) = slaac {
+        let mut random = IdentifierKey([0; 16]);
+        getrandom::fill(&mut random.0).map_err(io::Error::other)?;
+        addressing.routers = Some(RouterConfig::new(key.unwrap_or(random)));
+    }
     let config = stack::InterfaceConfig { capabilities, mode, addresses, gateways };
     let id = shard.add_interface(config).map_err(socket_error)?;
+    shard.set_mss_clamp(id, mss_max);
+    // The clock starts at zero, when the stack does.
+    shard.start_addressing(Instant::ZERO, id, addressing);
     Ok(Port { id, queue, mode, frame_len_max, failed: None })
+}
+
+fn usable(all: &[AddressStatus]) -> Vec<Cidr> {
+    let usable = all.iter().filter(|status| status.state != AddressState::Tentative);
+    usable.map(|status| status.cidr).collect()
 }
 
 /// What the handles of a stack and its sockets share; the last of them ends it.
@@ -195,7 +277,6 @@ struct Runtime {
     copy_in: CopyIn,
     send_buffer_bytes: usize,
     nodelay: bool,
-    addresses: Vec<Vec<Cidr>>,
 }
 
 impl Drop for Runtime {
@@ -211,8 +292,12 @@ impl Drop for Runtime {
 /// An interface as it stands.
 #[derive(Clone, Debug)]
 pub struct InterfaceStatus {
-    /// Its addresses with the length of their networks.
+    /// Its addresses with the length of their networks, those that can be used.
     pub addresses: Vec<Cidr>,
+    /// All its addresses, where they come from, and what they can be used for.
+    pub address_status: Vec<AddressStatus>,
+    /// DNS servers that DHCP and routers told of.
+    pub name_servers: Vec<IpAddr>,
     /// What its device can do now.
     pub capabilities: Capabilities,
     /// How batches reach the device now.
@@ -236,7 +321,7 @@ pub struct Stack {
 
 impl std::fmt::Debug for Stack {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Stack").field("addresses", &self.runtime.addresses).finish()
+        formatter.debug_struct("Stack").finish_non_exhaustive()
     }
 }
 
@@ -250,16 +335,85 @@ impl Stack {
     /// Its interfaces, in the order in which they were added.
     #[must_use]
     pub fn interfaces(&self) -> Vec<InterfaceStatus> {
-        let status = |(port, addresses): (&Port, &Vec<Cidr>)| InterfaceStatus {
-            addresses: addresses.clone(),
+        let status = |shard: &Shard, port: &Port| InterfaceStatus {
+            addresses: usable(&shard.addresses(port.id)),
+            address_status: shard.addresses(port.id),
+            name_servers: shard.name_servers(port.id),
             capabilities: port.queue.capabilities(),
             mode: port.mode,
             counters: port.queue.counters(),
             failed: port.failed.clone(),
         };
-        let look =
-            |core: &mut Core| core.ports.iter().zip(&self.runtime.addresses).map(status).collect();
-        self.squeue().look(look)
+        self.squeue().look(|core| core.ports.iter().map(|port| status(&core.shard, port)).collect())
+    }
+
+    /// Adds an address to interface `index`, with a route to its network.
+    ///
+    /// # Errors
+    /// There is no such interface, no host can have the address, or the interface has it already.
+    pub fn add_address(&self, index: usize, address: Cidr) -> io::Result<()> {
+        self.with_interface(index, |shard, now, id| shard.add_address(now, id, address))
+    }
+
+    /// Takes an address from interface `index`. Connections from it fail with an error that says
+    /// so; a leased address is given back.
+    ///
+    /// # Errors
+    /// There is no such interface, or it does not have the address.
+    pub fn remove_address(&self, index: usize, address: IpAddr) -> io::Result<()> {
+        self.with_interface(index, |shard, now, id| shard.remove_address(now, id, address))
+    }
+
+    fn with_interface(
+        &self,
+        index: usize,
+        call: impl FnOnce(&mut Shard, Instant, InterfaceId) -> Result<(), SocketError>,
+    ) -> io::Result<()> {
+        let outcome = self.squeue().once(|core, now| {
+            let id = core.ports.get(index).map(|port| port.id);
+            call(&mut core.shard, now, id.ok_or(SocketError::InvalidArgument)?)
+        });
+        outcome.map_err(socket_error)
+    }
+
+    /// Waits until interface `index` has an address that is good beyond the link, of IPv4 or of
+    /// IPv6 as `is_wanted` says, and returns it.
+    ///
+    /// # Errors
+    /// `TimedOut` where none came in time; `NetworkDown` where the device failed.
+    pub fn wait_for_address(
+        &self,
+        index: usize,
+        is_wanted: impl Fn(IpAddr) -> bool,
+        timeout: Duration,
+    ) -> io::Result<Cidr> {
+        let call = Call {
+            socket: None,
+            interest: Interest::Readable,
+            after: After::Leave,
+            blocks: true,
+            timeout: Some(timeout),
+            expired: io::ErrorKind::TimedOut,
+        };
+        self.squeue().operate(&call, |core, now| {
+            core.run(now);
+            let id =
+                core.ports.get(index).map(|port| port.id).ok_or(SocketError::InvalidArgument)?;
+            let all = core.shard.addresses(id);
+            let mut good = all.iter().filter(|status| {
+                status.state != AddressState::Tentative
+                    && status.origin != AddressOrigin::LinkLocal
+                    && is_wanted(status.cidr.address())
+            });
+            good.next().map(|status| status.cidr).ok_or(SocketError::WouldBlock)
+        })
+    }
+
+    /// The next thing that happened to an address of the stack, if any: assigned, removed, found to
+    /// be somebody else's. At most 64 wait to be asked for; then the oldest is forgotten.
+    #[must_use]
+    pub fn poll_address_event(&self) -> Option<AddressEvent> {
+        self.squeue().look(|core| core.shard.poll_address_event())
     }
 
     /// Selects how batches reach the device of interface `index` from now on.
@@ -278,6 +432,53 @@ impl Stack {
             port.mode = shard.set_mode(port.id, mode);
             Ok(())
         })
+    }
+
+    /// Sends no packets longer than this by interface `index` from now on; its device may take
+    /// longer ones. Connections cut what is outstanding and too long anew, at once.
+    ///
+    /// # Errors
+    /// `InvalidInput` where there is no such interface, its device does not take as much, or it is
+    /// less than the 576 bytes that hosts rely on (RFC 791; IPv6 needs 1,280, RFC 8200, 5).
+    pub fn set_mtu(&self, index: usize, mtu_bytes: usize) -> io::Result<()> {
+        let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+        let set = |core: &mut Core, now| {
+            let Core { shard, ports, .. } = core;
+            let port = ports.get(index).ok_or(SocketError::InvalidArgument)?;
+            let is_in_range = (576..=port.queue.capabilities().mtu_bytes).contains(&mtu_bytes);
+            if !is_in_range {
+                return Err(SocketError::InvalidArgument);
+            }
+            shard.set_mtu(now, port.id, mtu_bytes);
+            Ok(())
+        };
+        self.squeue().once(set).map_err(|_| invalid("the interface does not take this MTU"))
+    }
+
+    /// Limits packets by the route to the network `destination`, which is one of the interfaces' or
+    /// [`Cidr::ANY_IPV4`] or [`Cidr::ANY_IPV6`] for what gateways are for; `None` is again what the
+    /// interface takes. Connections follow with the next batch they send.
+    ///
+    /// # Errors
+    /// `NetworkUnreachable` where there is no such route; `InvalidInput` for less than the 576 bytes
+    /// that hosts rely on (RFC 791), or the 1,280 of IPv6 (RFC 8200, 5).
+    pub fn set_route_mtu(&self, destination: Cidr, mtu_bytes: Option<usize>) -> io::Result<()> {
+        let least = if destination.address().is_ipv4() { 576 } else { 1_280 };
+        if mtu_bytes.is_some_and(|mtu_bytes| mtu_bytes < least) {
+            let message = "hosts rely on longer packets than that";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let outcome = self.squeue().look(|core| core.shard.set_route_mtu(destination, mtu_bytes));
+        outcome.map_err(socket_error)
+    }
+
+    /// The longest packet in bytes that is believed to reach `destination`, its IP header included:
+    /// interface, route and reports of narrow places together (IP_MTU).
+    ///
+    /// # Errors
+    /// `NetworkUnreachable` where no route leads there.
+    pub fn path_mtu(&self, destination: IpAddr) -> io::Result<usize> {
+        self.squeue().look(|core| core.shard.path_mtu(destination)).map_err(socket_error)
     }
 
     /// Everything that was counted so far.

@@ -7,6 +7,7 @@ use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, each_address};
 use core::task::{Context, Poll, Waker};
+use stack::ListenOptions;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -33,8 +34,8 @@ impl TcpListener {
         Self::bind_with_backlog(stack, address, BACKLOG_DEFAULT)
     }
 
-    /// As [`TcpListener::bind`], with at most `backlog` connections (at least one) that are opened
-    /// and not accepted yet. A SYN beyond that is dropped, and its sender tries again.
+    /// As [`TcpListener::bind`], with at most `backlog` connections (at least one) that are open and
+    /// not accepted yet. Beyond that, handshakes are not completed until there is room.
     ///
     /// # Errors
     /// As [`TcpListener::bind`].
@@ -43,11 +44,24 @@ impl TcpListener {
         address: A,
         backlog: usize,
     ) -> io::Result<Self> {
+        Self::bind_with(stack, address, &ListenOptions { backlog, ..ListenOptions::default() })
+    }
+
+    /// As [`TcpListener::bind`], with all that can be said of a listener: the lengths of its queues,
+    /// SYN cookies, fast open, and whether others may share its port.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`].
+    pub fn bind_with<A: ToSocketAddrs>(
+        stack: &Stack,
+        address: A,
+        options: &ListenOptions,
+    ) -> io::Result<Self> {
         each_address(address, |address| {
             let (id, local) = stack
                 .squeue()
                 .once(|core, _| {
-                    let id = core.shard.tcp_listen(address, backlog)?;
+                    let id = core.shard.tcp_listen_with(address, options.clone())?;
                     Ok((id, core.shard.local_address(id)?))
                 })
                 .map_err(socket_error)?;

@@ -80,6 +80,32 @@ impl TcpStream {
         each_address(address, |address| Self::open(stack, None, address, None))
     }
 
+    /// As [`TcpStream::connect`], with the first bytes of the stream, which must fit the send buffer.
+    /// They go with the SYN where the peer gave a cookie before (TCP Fast Open, RFC 7413), and else
+    /// behind the handshake. A network that duplicates the SYN may make the peer's application see
+    /// them on two connections, so let them be a request that may be made twice.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`]; `OutOfMemory` where the block pool is exhausted.
+    pub fn connect_with<A: ToSocketAddrs>(
+        stack: &Stack,
+        address: A,
+        first: &[u8],
+    ) -> io::Result<Self> {
+        each_address(address, |address| {
+            let mut block = stack
+                .pool()
+                .allocate(first.len().max(1))
+                .map_err(|_| socket_error(SocketError::NoMemory))?;
+            block.bytes_mut()[..first.len()].copy_from_slice(first);
+            let chunk = Chunk::new(block.freeze(), 0..first.len());
+            let id = stack
+                .squeue()
+                .once(|core, now| core.shard.tcp_connect_fast(now, None, address, None, chunk));
+            Self::wait_until_open(stack, id.map_err(socket_error)?, address, None)
+        })
+    }
+
     /// As [`TcpStream::connect`], from this address and port of the stack (either may be
     /// unspecified).
     ///
@@ -91,6 +117,28 @@ impl TcpStream {
         address: A,
     ) -> io::Result<Self> {
         each_address(address, |address| Self::open(stack, Some(local), address, None))
+    }
+
+    /// As [`TcpStream::connect`], with settings of the connection's own in place of the stack's, as
+    /// [`ListenOptions::config`](crate::ListenOptions::config) gives them to those of a listener.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`].
+    pub fn connect_configured<A: ToSocketAddrs>(
+        stack: &Stack,
+        address: A,
+        config: &Arc<tcp::Config>,
+    ) -> io::Result<Self> {
+        each_address(address, |address| {
+            let id = stack.squeue().once(|core, now| {
+                core.shard.tcp_connect_with(now, None, address, Arc::clone(config))
+            });
+            let stream = Self::wait_until_open(stack, id.map_err(socket_error)?, address, None)?;
+            let send_buffer_bytes = config.send_buffer_bytes_initial.min(config.send_buffer_bytes);
+            stream.shared.send_buffer_bytes.store(send_buffer_bytes, Ordering::Relaxed);
+            stream.shared.is_nodelay.store(config.nodelay, Ordering::Relaxed);
+            Ok(stream)
+        })
     }
 
     /// As [`TcpStream::connect`], for at most `timeout`.
@@ -114,7 +162,17 @@ impl TcpStream {
     ) -> io::Result<Self> {
         let squeue = stack.squeue();
         let id = squeue.once(|core, now| core.shard.tcp_connect(now, local, remote));
-        let socket = Socket::new(stack.clone(), id.map_err(socket_error)?);
+        Self::wait_until_open(stack, id.map_err(socket_error)?, remote, timeout)
+    }
+
+    fn wait_until_open(
+        stack: &Stack,
+        id: SocketId,
+        remote: SocketAddr,
+        timeout: Option<Duration>,
+    ) -> io::Result<Self> {
+        let squeue = stack.squeue();
+        let socket = Socket::new(stack.clone(), id);
         let call = socket.call(Interest::Writable, After::Leave);
         let call = Call { timeout, expired: ErrorKind::TimedOut, ..call };
         let local = squeue.operate(&call, |core, _| {
@@ -253,13 +311,65 @@ impl TcpStream {
     }
 
     /// Probes a silent peer after `idle`; `None` never does. The time between probes and their
-    /// number are those of [`tcp::Config`].
+    /// number are those of [`tcp::Keepalive::default`]; [`TcpStream::set_keepalive_with`] sets them.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
+        let keepalive = idle.map(|idle| tcp::Keepalive { idle, ..tcp::Keepalive::default() });
+        self.set_keepalive_with(keepalive)
+    }
+
+    /// Probes a silent peer as `keepalive` says (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT); `None`
+    /// never does.
+    ///
+    /// # Errors
+    /// `InvalidInput` where a time or the number of probes is zero.
+    pub fn set_keepalive_with(&self, keepalive: Option<tcp::Keepalive>) -> io::Result<()> {
+        if let Some(tcp::Keepalive { idle, interval, count }) = keepalive
+            && (idle.is_zero() || interval.is_zero() || count == 0)
+        {
+            let message = "keepalive needs times and a number of probes above zero";
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+        self.set_option(TcpOption::Keepalive(keepalive))
+    }
+
+    /// Uses this congestion control from now on (TCP_CONGESTION). What is sent then begins with the
+    /// initial window, as on a new connection.
     ///
     /// # Errors
     /// None while the connection stands.
-    pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
-        let keepalive = idle.map(|idle| tcp::Keepalive { idle, ..tcp::Keepalive::default() });
-        self.set_option(TcpOption::Keepalive(keepalive))
+    pub fn set_congestion(&self, algorithm: tcp::congestion::Algorithm) -> io::Result<()> {
+        self.set_option(TcpOption::Congestion(algorithm))
+    }
+
+    /// How long what was sent may wait for its acknowledgment before the connection has failed
+    /// (RFC 9293, 3.8.3); `None`: about a quarter of an hour, as the retries of [`tcp::Config`] say.
+    ///
+    /// # Errors
+    /// None while the connection stands.
+    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_option(TcpOption::UserTimeout(timeout))
+    }
+
+    /// What dropping the last handle does: with `None`, the default, the stack delivers in the
+    /// background what was written; with zero the connection is reset and what was not delivered is
+    /// lost; with a time the drop waits until the peer has acknowledged everything, but no longer.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        self.shared.socket.set_linger(linger);
+        Ok(())
+    }
+
+    /// What dropping the last handle does.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        Ok(self.shared.socket.linger())
     }
 
     /// Why the connection failed, if it did. Unlike the system's, this error stays.
@@ -277,6 +387,15 @@ impl TcpStream {
     /// None while a handle exists.
     pub fn status(&self) -> io::Result<stack::TcpStatus> {
         self.squeue_look(stack::Shard::tcp_status).map_err(socket_error)
+    }
+
+    /// How the connection is doing: round-trip times, windows, what was lost and sent again, and what
+    /// the sender had to wait for; much as Linux's `TCP_INFO`.
+    ///
+    /// # Errors
+    /// None while a handle exists.
+    pub fn info(&self) -> io::Result<tcp::TcpInfo> {
+        self.squeue_once(|core, now, id| core.shard.tcp_info(now, id)).map_err(socket_error)
     }
 
     /// Ends the connection with a reset: what was not delivered is lost on both sides.
@@ -300,6 +419,28 @@ impl TcpStream {
             self.append(&mut copied.chunks, |counters| counters.bytes_lent += len as u64)?;
         }
         Ok(())
+    }
+
+    /// Queues all of `bytes` and marks the stream as urgent up to their end (RFC 6093, which advises
+    /// against it in new applications). They stay in line; the peer is told where they end. Where
+    /// urgent data from the peer ends, [`TcpStream::status`] says: reads stop before its last byte.
+    ///
+    /// # Errors
+    /// As for writes; `InvalidInput` where the send buffer is smaller.
+    pub fn write_urgent(&self, bytes: &[u8]) -> io::Result<()> {
+        let _turn = self.take_write_turn();
+        let Shared { socket, send_buffer_bytes, .. } = &*self.shared;
+        if bytes.len() > send_buffer_bytes.load(Ordering::Relaxed) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
+        let call = socket.call(Interest::Writable, After::Send);
+        socket.stack.squeue().operate(&call, |core, now| {
+            match core.shard.tcp_send_room(socket.id)? < bytes.len() {
+                true => Err(SocketError::WouldBlock),
+                false => core.shard.tcp_append_urgent(now, socket.id, chunk.clone()),
+            }
+        })
     }
 
     /// Takes received bytes, at most `len_max` and at least one, in the blocks they were received

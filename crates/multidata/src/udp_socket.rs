@@ -2,20 +2,22 @@
 
 use crate::Stack;
 use crate::error::socket_error;
+use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, each_address};
 use batch::Chunk;
 use core::task::Waker;
-use stack::SocketError;
+use stack::{BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, SocketError};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use time::Duration;
 
 /// A UDP socket; shaped like [`std::net::UdpSocket`].
 ///
-/// Datagrams that do not fit the interface's MTU are refused: they would have to be fragmented.
+/// Datagrams of up to 65,507 bytes over IPv4 and 65,527 over IPv6 are sent, in fragments where the
+/// path takes no longer packets, unless [`UdpSocket::set_mtu_discovery`] forbids that.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Arc<Socket>,
@@ -29,16 +31,111 @@ impl UdpSocket {
     /// # Errors
     /// The address is not one of the stack's, or in use.
     pub fn bind<A: ToSocketAddrs>(stack: &Stack, address: A) -> io::Result<Self> {
+        Self::bind_with(stack, address, BindOptions::default())
+    }
+
+    /// As [`UdpSocket::bind`], for a socket that may share its port or keeps to one family.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`].
+    pub fn bind_with<A: ToSocketAddrs>(
+        stack: &Stack,
+        address: A,
+        options: BindOptions,
+    ) -> io::Result<Self> {
         each_address(address, |address| {
             let (id, local) = stack
                 .squeue()
                 .once(|core, _| {
-                    let id = core.shard.udp_bind(address)?;
+                    let id = core.shard.udp_bind_with(address, options)?;
                     Ok((id, core.shard.local_address(id)?))
                 })
                 .map_err(socket_error)?;
             Ok(Self { socket: Arc::new(Socket::new(stack.clone(), id)), local })
         })
+    }
+
+    /// Receives datagrams to `group`, which all sockets get that joined it and are bound to its port
+    /// ([`BindOptions::shared`] lets several be), by interface `interface` (`None`: the one the route to the
+    /// group names, else the first with an address of the family): those of `sources`, or of
+    /// everybody where there are none. Routers are told (RFC 3376, RFC 3810).
+    ///
+    /// # Errors
+    /// `InvalidInput` where this is no group or there is no such interface; `OutOfMemory` where
+    /// the interface is a member of 64 groups, or there are more than 32 sources.
+    pub fn join_multicast(
+        &self,
+        group: IpAddr,
+        interface: Option<usize>,
+        sources: &[IpAddr],
+    ) -> io::Result<()> {
+        let id = self.socket.id;
+        let join = |core: &mut Core, now| {
+            let by = interface_id(core, interface)?;
+            core.shard.udp_join(now, id, group, by, sources)
+        };
+        self.socket.stack.squeue().once(join).map_err(socket_error)
+    }
+
+    /// Ends what [`UdpSocket::join_multicast`] began.
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` where the socket is not in the group.
+    pub fn leave_multicast(&self, group: IpAddr, interface: Option<usize>) -> io::Result<()> {
+        let id = self.socket.id;
+        let leave = |core: &mut Core, now| {
+            let by = interface_id(core, interface)?;
+            core.shard.udp_leave(now, id, group, by)
+        };
+        self.socket.stack.squeue().once(leave).map_err(socket_error)
+    }
+
+    /// How many routers may forward datagrams to groups, plus one: 1, the default, keeps them on
+    /// the link, 0 in this stack.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_multicast_ttl(&self, hop_limit: u8) -> io::Result<()> {
+        self.set_multicast(|_, options| {
+            options.hop_limit = hop_limit;
+            Ok(())
+        })
+    }
+
+    /// Whether listeners of this stack get datagrams to groups, too; they do by default.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_multicast_loop(&self, is_looped: bool) -> io::Result<()> {
+        self.set_multicast(|_, options| {
+            options.is_looped = is_looped;
+            Ok(())
+        })
+    }
+
+    /// The interface by which datagrams to groups leave; `None` as in
+    /// [`UdpSocket::join_multicast`].
+    ///
+    /// # Errors
+    /// `InvalidInput` where there is no such interface.
+    pub fn set_multicast_interface(&self, interface: Option<usize>) -> io::Result<()> {
+        self.set_multicast(|core, options| {
+            options.interface = interface_id(core, interface)?;
+            Ok(())
+        })
+    }
+
+    fn set_multicast(
+        &self,
+        change: impl FnOnce(&Core, &mut MulticastOptions) -> Result<(), SocketError>,
+    ) -> io::Result<()> {
+        let id = self.socket.id;
+        let set = |core: &mut Core, _| {
+            let mut options = core.shard.udp_multicast(id)?;
+            change(core, &mut options)?;
+            core.shard.udp_set_multicast(id, options)
+        };
+        self.socket.stack.squeue().once(set).map_err(socket_error)
     }
 
     /// Names the only peer: [`UdpSocket::send`] sends to it and only its datagrams are received.
@@ -157,6 +254,17 @@ impl UdpSocket {
         Ok(self.socket.timeout(Interest::Writable))
     }
 
+    /// How datagrams treat the MTU of their path (`IP_MTU_DISCOVER`, which `std::net` does not have).
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub fn set_mtu_discovery(&self, discovery: MtuDiscovery) -> io::Result<()> {
+        let set = |core: &mut crate::runtime::squeue::Core, _| {
+            core.shard.udp_set_mtu_discovery(self.socket.id, discovery)
+        };
+        self.socket.stack.squeue().once(set).map_err(socket_error)
+    }
+
     /// Whether calls wait (the default) or answer `WouldBlock`.
     ///
     /// # Errors
@@ -188,4 +296,10 @@ impl UdpSocket {
             Ok(bytes.len())
         })
     }
+}
+
+fn interface_id(core: &Core, index: Option<usize>) -> Result<Option<InterfaceId>, SocketError> {
+    let Some(index) = index else { return Ok(None) };
+    let port = core.ports.get(index).ok_or(SocketError::InvalidArgument)?;
+    Ok(Some(port.id))
 }

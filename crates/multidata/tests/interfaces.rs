@@ -30,3 +30,22 @@ fn a_stack_talks_over_all_its_interfaces_at_once() {
         }
     });
 }
+
+#[test]
+fn streams_go_on_when_the_mtu_changes() {
+    let (left, right_stack) = pair::pair();
+    let (client, server) = pair::connected(&left, &right_stack);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pair::exchange(&client, &server, 3, 16 << 20));
+        for mtu_bytes in [600, 1_500, 576, 1_000, 1_500] {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            left.set_mtu(0, mtu_bytes).expect("the device takes more");
+            right_stack.set_mtu(0, mtu_bytes).expect("the device takes more");
+        }
+    });
+    for mtu_bytes in [575, 1_501] {
+        let error = left.set_mtu(0, mtu_bytes).expect_err("out of range");
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    }
+    assert!(left.set_mtu(1, 1_000).is_err(), "there is one interface");
+}

@@ -32,6 +32,34 @@ fn sixty_four_mebibytes_go_both_ways_unharmed() {
     exchange(&client, &server, 1, 64 << 20);
     let copied = left.counters().runtime.bytes_copied_in;
     assert_eq!(copied, 64 << 20, "every byte was copied in once");
+    let info = client.info().expect("an open connection");
+    assert_eq!((info.bytes_sent, info.bytes_received), (64 << 20, 64 << 20));
+    assert!(info.rtt.is_some() && info.segments_sent > info.data_segments_sent);
+}
+
+// RFC 6093, 6: urgent data in line, with a mark.
+#[test]
+fn urgent_data_is_marked_and_stays_in_line() {
+    let (left, right_stack) = pair();
+    let (mut client, mut server) = connected(&left, &right_stack);
+    client.write_all(b"calm").expect("connected");
+    client.write_urgent(b"now!").expect("connected");
+    client.write_all(b"after").expect("connected");
+    client.shutdown(std::net::Shutdown::Write).expect("connected");
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 64];
+    // Until the mark is known, reads may end anywhere before it.
+    while bytes.len() < 7 {
+        let count = server.read(&mut buffer).expect("sent");
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+    assert_eq!(
+        (&bytes[..], server.status().expect("open").urgent_mark),
+        (&b"calmnow"[..], Some(0))
+    );
+    server.read_to_end(&mut bytes).expect("closed in order");
+    assert_eq!(bytes, b"calmnow!after");
+    assert_eq!(server.status().expect("open").urgent_mark, None);
 }
 
 #[test]

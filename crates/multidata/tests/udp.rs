@@ -2,7 +2,7 @@
 
 mod pair;
 
-use multidata::UdpSocket;
+use multidata::{MtuDiscovery, UdpSocket};
 use pair::{pair, right};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -13,10 +13,11 @@ fn datagrams_come_whole_with_their_sender() {
     let server = UdpSocket::bind(&right_stack, right(53)).expect("a free port");
     let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
     assert_ne!(client.local_addr().expect("bound").port(), 0);
-    for len in [0, 1, 1_000, 1_472] {
+    // The last ones go in fragments; 65,507 is the longest that IPv4 can say.
+    for len in [0, 1, 1_000, 1_472, 1_473, 20_000, 65_507] {
         let sent: Vec<u8> = (0..len).map(|i| i as u8).collect();
         assert_eq!(client.send_to(&sent, right(53)).expect("a route"), len);
-        let mut bytes = [0; 2_000];
+        let mut bytes = vec![0; 70_000];
         let (count, source) = server.recv_from(&mut bytes).expect("sent");
         assert_eq!((&bytes[..count], source), (&*sent, client.local_addr().expect("bound")));
         assert_eq!(server.send_to(&bytes[..count], source).expect("a route"), len);
@@ -67,6 +68,9 @@ fn waiting_ends_in_time_or_does_not_begin() {
     assert_eq!(socket.recv(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
     socket.set_nonblocking(true).expect("always");
     assert_eq!(socket.recv(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
+    let error = socket.send_to(&[0; 65_508], right(9)).expect_err("longer than IPv4 can say");
+    assert_eq!(error.to_string(), "the datagram is longer than the path takes");
+    socket.set_mtu_discovery(MtuDiscovery::Do).expect("open");
     let error = socket.send_to(&[0; 1_473], right(9)).expect_err("longer than the MTU takes");
     assert_eq!(error.to_string(), "the datagram is longer than the path takes");
 }

@@ -1,101 +1,26 @@
-//! What hosts say to each other about the network itself: ARP, neighbour discovery, ICMP, resets.
+//! What hosts say to each other about the network itself: ICMP and resets.
 //!
-//! Nothing here keeps state of its own. Neighbours' answers go to the interface's cache, errors to
-//! the socket they are about, and whatever there is to answer goes to the outbox.
+//! Nothing here keeps state of its own. Errors go to the socket they are about, messages of
+//! neighbour discovery to `neighbours.rs`, and whatever there is to answer goes to the outbox.
 
 use crate::error::SocketError;
-use crate::ingress::Incoming;
+use crate::ingress::{Incoming, Origin};
 use crate::interface::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::Flow;
+use batch::Chunk;
 use core::net::IpAddr;
 use counters::DropReason;
 use ip::{Arrival, HeaderTemplate, IcmpError, IcmpErrorKind, IcmpIncoming, PacketInfo};
-use link::Request;
 use tcp::ConnectionError;
 use time::Instant;
-use wire::{ArpOperation, ArpRepr, ArpView, HardwareAddress, NdpEnvelope, NdpRepr, TcpHeader};
+use wire::TcpHeader;
+
+/// As much of a packet as any ICMP error about it quotes.
+const QUOTATION_MAX_BYTES: usize = 1_280;
 
 impl Shard {
-    /// Turns what the neighbour cache wants to ask into packets, and passes on what it learned.
-    pub(crate) fn poll_neighbours(&mut self, now: Instant, id: InterfaceId) {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
-        while let Some(resolved) = interface.neighbours.poll_resolved() {
-            match resolved.outcome {
-                Ok(_) => interface.outbox.put_back(resolved.waiting.into_iter()),
-                Err(_) => {
-                    for _ in resolved.waiting {
-                        self.drops.add(DropReason::NeighbourUnreachable);
-                    }
-                }
-            }
-            let sockets = &mut self.sockets;
-            let ready = &mut interface.ready;
-            interface.waiting.retain(|(next_hop, index)| {
-                let is_over = *next_hop == resolved.next_hop;
-                if is_over && let Some(socket) = sockets.tcp(*index) {
-                    socket.queued = false;
-                    ready.add(*index, &mut socket.queued);
-                }
-                !is_over
-            });
-        }
-        while let Some(request) = self.interfaces[id.0 as usize].neighbours.poll_request(now) {
-            self.ask_neighbour(id, request);
-        }
-    }
-
-    /// Queues an ARP request or a neighbour solicitation.
-    fn ask_neighbour(&mut self, id: InterfaceId, request: Request) {
-        let interface = &self.interfaces[id.0 as usize];
-        let Some(ours) = interface.hardware_address() else { return };
-        let Ok(source) = interface.source_for(request.target) else { return };
-        match (request.target, source) {
-            (IpAddr::V4(target), IpAddr::V4(source)) => {
-                let message = ArpRepr {
-                    operation: ArpOperation::Request,
-                    sender_hardware: ours,
-                    sender_protocol: source,
-                    target_hardware: HardwareAddress::ZERO,
-                    target_protocol: target,
-                };
-                let station = request.unicast_to.unwrap_or(HardwareAddress::BROADCAST);
-                self.send_arp(id, message, station);
-            }
-            (IpAddr::V6(target), IpAddr::V6(_)) => {
-                let destination = match request.unicast_to {
-                    Some(_) => target,
-                    None => wire::ndp::solicited_node(target),
-                };
-                let message = NdpRepr::NeighbourSolicitation { target, source_link: Some(ours) };
-                self.send_ndp(id, source, destination.into(), message, request.unicast_to);
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn on_arp(
-        &mut self,
-        now: Instant,
-        id: InterfaceId,
-        body: &[u8],
-    ) -> Result<(), DropReason> {
-        let view = ArpView::parse(body).map_err(|_| DropReason::MalformedNeighbour)?;
-        let message = ArpRepr::parse(&view);
-        let interface = &mut self.interfaces[id.0 as usize];
-        let ours = interface.hardware_address().ok_or(DropReason::MalformedNeighbour)?;
-        if interface.is_ours(message.sender_protocol.into()) {
-            // RFC 5227, 2.4: somebody else claims an address of ours; we keep it and say nothing.
-            return Err(DropReason::BadSource);
-        }
-        let for_us = interface.is_ours(message.target_protocol.into());
-        if let Some(reply) = interface.neighbours.on_arp(now, &message, ours, for_us)? {
-            self.send_arp(id, reply, reply.target_hardware);
-        }
-        Ok(())
-    }
-
     pub(crate) fn on_icmp(
         &mut self,
         now: Instant,
@@ -106,17 +31,24 @@ impl Shard {
         match ip::parse_icmp(&incoming.info, bytes)? {
             IcmpIncoming::EchoRequest(request) => {
                 let info = &incoming.info;
-                if !ip::may_answer_echo(info, self.arrival(incoming)) {
+                if !ip::may_answer_echo(info, self.arrival(&incoming.origin, &incoming.info)) {
                     return Err(DropReason::BadSource);
                 }
                 let data = incoming.payload(request.data.start).ok_or(DropReason::MalformedIcmp)?;
                 let data = self.compact(&data)?;
                 self.counters.echo_replies += 1;
-                self.answer(incoming, Message::EchoReply { to: info.source, request, data });
+                self.answer(
+                    &incoming.origin,
+                    &incoming.info,
+                    Message::EchoReply { to: info.source, request, data },
+                );
                 Ok(())
             }
             IcmpIncoming::Error(error) => self.on_icmp_error(now, &error),
+            // RFC 6980, 5: neighbour discovery never comes with a fragment header.
+            IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
             IcmpIncoming::Ndp => self.on_ndp(now, incoming),
+            IcmpIncoming::Mld => self.on_group_message(now, incoming),
             // Nobody here asks for echoes, and unknown messages are discarded (RFC 1122, 3.2.2).
             IcmpIncoming::EchoReply(_) | IcmpIncoming::Other { .. } => {
                 Err(DropReason::UnrelatedIcmp)
@@ -142,7 +74,13 @@ impl Shard {
                     IcmpErrorKind::NetUnreachable => SocketError::NoRoute,
                     _ => SocketError::HostUnreachable,
                 };
-                self.on_udp_error(quoted.local, quoted.remote, reported)
+                let is_known = self.on_udp_error(quoted.local, quoted.remote, reported);
+                if let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind
+                    && is_known
+                {
+                    self.on_udp_too_big(now, quoted.remote.ip(), mtu_bytes);
+                }
+                is_known
             }
             _ => false,
         };
@@ -155,9 +93,7 @@ impl Shard {
         let connection = &mut socket.connection;
         let is_plausible = match error.kind {
             IcmpErrorKind::PacketTooBig { mtu_bytes } if connection.is_outstanding(sequence) => {
-                let headers = if socket.flow.local.is_ipv4() { 40 } else { 60 };
-                let mss = mtu_bytes.saturating_sub(headers).min(usize::from(u16::MAX)) as u16;
-                connection.on_path_mtu(now, mss);
+                self.on_tcp_too_big(now, index, mtu_bytes);
                 true
             }
             IcmpErrorKind::PacketTooBig { .. } => false,
@@ -169,48 +105,6 @@ impl Shard {
         };
         self.settle(now, index);
         is_plausible
-    }
-
-    fn on_ndp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        let malformed = |_| DropReason::MalformedNeighbour;
-        let info = &incoming.info;
-        let (IpAddr::V6(source), IpAddr::V6(destination)) = (info.source, info.destination) else {
-            return Err(DropReason::MalformedNeighbour);
-        };
-        let envelope = NdpEnvelope { source, destination, hop_limit: info.hop_limit };
-        let message = NdpRepr::parse(incoming.transport_bytes(), &envelope).map_err(malformed)?;
-        let interface = &mut self.interfaces[incoming.interface.0 as usize];
-        let Some(ours) = interface.hardware_address() else { return Ok(()) };
-        match message {
-            NdpRepr::NeighbourSolicitation { target, source_link } => {
-                if !interface.is_ours(target.into()) {
-                    return Err(DropReason::NotOurAddress);
-                }
-                let neighbours = &mut interface.neighbours;
-                let answer = neighbours.on_neighbour_solicitation(
-                    now,
-                    &envelope,
-                    target,
-                    source_link,
-                    ours,
-                )?;
-                let (to, station) = (answer.destination.into(), source_link.or(incoming.station));
-                let station = station.filter(|_| !answer.destination.is_multicast());
-                self.send_ndp(incoming.interface, target.into(), to, answer.message, station);
-                Ok(())
-            }
-            NdpRepr::NeighbourAdvertisement {
-                target, target_link, solicited, replaces, ..
-            } => {
-                if interface.is_ours(target.into()) {
-                    return Err(DropReason::BadSource);
-                }
-                let neighbours = &mut interface.neighbours;
-                neighbours.on_neighbour_advertisement(now, target, target_link, solicited, replaces)
-            }
-            // Addresses and routes are configured, not learned: routers' messages say nothing here.
-            _ => Err(DropReason::UnrelatedIcmp),
-        }
     }
 
     /// A packet of a protocol nobody here speaks (RFC 1122, 3.2.2.1; RFC 4443, 3.4).
@@ -230,83 +124,100 @@ impl Shard {
         incoming: &Incoming<'_>,
         kind: IcmpErrorKind,
     ) {
-        let transport = incoming.transport_bytes();
-        if !ip::may_answer_with_error(&incoming.info, transport, kind, self.arrival(incoming)) {
+        let Some(packet) = incoming.packet_chunk() else { return };
+        self.send_error_about(now, &incoming.origin, &incoming.info, packet, kind);
+    }
+
+    /// As [`Shard::send_error`], about a packet of which `info` is known and little else.
+    pub(crate) fn send_error_about(
+        &mut self,
+        now: Instant,
+        origin: &Origin,
+        info: &PacketInfo,
+        mut packet: Chunk,
+        kind: IcmpErrorKind,
+    ) {
+        let arrival = self.arrival(origin, info);
+        if !ip::may_answer_with_error(info, info.transport(packet.bytes()), kind, arrival) {
             return;
         }
         if !self.icmp_limit.allow(now) {
             return self.drops.add(DropReason::IcmpRateLimited);
         }
-        let Some(packet) = incoming.packet_chunk() else { return };
+        packet.truncate(QUOTATION_MAX_BYTES);
         match self.compact(&packet) {
-            Ok(offending) => self.answer(incoming, Message::IcmpError { kind, offending }),
+            Ok(offending) => self.answer(origin, info, Message::IcmpError { kind, offending }),
             Err(reason) => self.drops.add(reason),
         }
     }
 
-    /// Answers a segment for which there is no connection (RFC 9293, 3.10.7.1).
+    /// Answers a segment for which there is no connection (RFC 9293, 3.10.7.1), within the limit that
+    /// keeps a flood from being doubled.
     pub(crate) fn send_reset(
         &mut self,
+        now: Instant,
         incoming: &Incoming<'_>,
         header: &TcpHeader,
-        segment_len: u32,
+        payload_len: u32,
     ) {
-        let Some(reply) = tcp::reset_reply(header, segment_len) else { return };
+        let Some(reply) = tcp::reset_reply(header, payload_len) else { return };
+        if !self.reset_limit.allow(now) {
+            return self.drops.add(DropReason::ResetRateLimited);
+        }
         self.counters.resets_without_connection += 1;
-        let (local_port, remote_port) = (header.destination_port, header.source_port);
-        self.answer(incoming, Message::Reset { local_port, remote_port, reply });
+        let reset = reply.header(header.destination_port, header.source_port);
+        self.answer_segment(incoming, reset);
+    }
+
+    /// Sends a bare TCP header back to where a segment came from.
+    pub(crate) fn answer_segment(&mut self, incoming: &Incoming<'_>, header: TcpHeader) {
+        let message = Message::Segment(header);
+        let packet = self.answer_to(&incoming.origin, &incoming.info, message);
+        self.send_answer(incoming.origin.interface, packet);
+    }
+
+    /// Queues a segment of no connection; a full queue drops it, counted.
+    pub(crate) fn send_answer(&mut self, id: InterfaceId, packet: Outgoing) {
+        if !self.interfaces[id.0 as usize].outbox.push_answer(packet) {
+            self.drops.add(DropReason::TransmitQueueFull);
+        }
     }
 
     /// Sends a message back to where a packet came from, by the way it came.
-    fn answer(&mut self, incoming: &Incoming<'_>, message: Message) {
-        let PacketInfo { source, destination, protocol, .. } = incoming.info;
+    fn answer(&mut self, origin: &Origin, info: &PacketInfo, message: Message) {
+        let packet = self.answer_to(origin, info, message);
+        self.send_small(origin.interface, packet);
+    }
+
+    fn answer_to(&self, origin: &Origin, info: &PacketInfo, message: Message) -> Outgoing {
+        let PacketInfo { source, destination, protocol, .. } = *info;
         let protocol = match (&message, source) {
-            (Message::Reset { .. }, _) => protocol,
+            (Message::Segment(_), _) => protocol,
             (_, IpAddr::V4(_)) => wire::protocol::ICMP,
             (_, IpAddr::V6(_)) => wire::protocol::ICMPV6,
         };
         let network = template(destination, source, protocol, crate::HOP_LIMIT_DEFAULT);
-        let next_hop = match incoming.station {
+        let next_hop = match origin.station {
             Some(station) => NextHop::Station(station),
-            None => NextHop::Neighbour(source),
+            None => NextHop::Neighbour(self.next_hop_by(origin.interface, source)),
         };
-        let packet = Outgoing { network, next_hop, message };
-        self.send_small(incoming.interface, packet);
+        Outgoing { network, next_hop, message }
     }
 
-    fn send_arp(&mut self, id: InterfaceId, message: ArpRepr, station: HardwareAddress) {
-        let packet = Outgoing {
-            network: Network::Arp,
-            next_hop: NextHop::Station(station),
-            message: Message::Arp(message),
-        };
-        self.send_small(id, packet);
-    }
-
-    fn send_ndp(
-        &mut self,
-        id: InterfaceId,
-        source: IpAddr,
-        destination: IpAddr,
-        message: NdpRepr,
-        station: Option<HardwareAddress>,
-    ) {
-        let network =
-            template(source, destination, wire::protocol::ICMPV6, wire::ndp::NDP_HOP_LIMIT);
-        let next_hop = station.map_or(NextHop::Neighbour(destination), NextHop::Station);
-        let packet = Outgoing { network, next_hop, message: Message::Ndp(message) };
-        self.send_small(id, packet);
-    }
-
-    fn arrival(&self, incoming: &Incoming<'_>) -> Arrival {
-        let interface = &self.interfaces[incoming.interface.0 as usize];
+    pub(crate) fn arrival(&self, origin: &Origin, info: &PacketInfo) -> Arrival {
+        let interface = &self.interfaces[origin.interface.0 as usize];
         Arrival {
-            link_multicast: incoming.link_multicast,
-            directed_broadcast: interface.is_broadcast(incoming.info.destination),
+            link_multicast: origin.link_multicast,
+            directed_broadcast: interface.is_broadcast(info.destination),
         }
     }
 }
 
-fn template(source: IpAddr, destination: IpAddr, protocol: u8, hop_limit: u8) -> Network {
+pub(crate) fn template(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    hop_limit: u8,
+) -> Network {
     Network::Ip(HeaderTemplate::new(source, destination, protocol, hop_limit, 0))
 }

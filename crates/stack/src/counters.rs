@@ -2,6 +2,7 @@
 
 use counters::DropCounters;
 use link::NeighbourCounters;
+use tcp::{Connection, TcpCounters};
 
 counters::counters! {
     /// Events of the way in and the way out above the device.
@@ -30,12 +31,99 @@ counters::counters! {
         connections_opened,
         /// Connections opened by peers.
         connections_accepted,
+        /// SYN-ACKs sent for half-open connections, repetitions included.
+        syn_acks_sent,
+        /// SYN-ACKs sent again because nothing came.
+        syn_acks_sent_again,
+        /// Half-open connections forgotten because nothing came.
+        half_open_timeouts,
+        /// SYN cookies sent.
+        syn_cookies_sent,
+        /// SYN cookies that came back and opened a connection.
+        syn_cookies_accepted,
+        /// ACKs that came while SYN cookies were out and were none.
+        syn_cookies_refused,
+        /// Connections whose TIME-WAIT outlived their socket.
+        time_wait_entered,
+        /// The oldest of those, forgotten for want of room.
+        time_wait_recycled,
+        /// Connections in TIME-WAIT that a new one took the place of (RFC 6191).
+        time_wait_replaced,
+        /// Connections made by a SYN with a valid fast open cookie.
+        fast_opens_accepted,
+        /// SYNs with a valid cookie that took the usual way, as too many such connections were pending.
+        fast_opens_limited,
+        /// Destinations whose fast open cookie was forgotten to make room for another's.
+        fast_open_cookies_evicted,
+        /// Connections reset because too many had lost their application.
+        orphans_reset,
         /// Echo requests answered.
         echo_replies,
         /// Resets sent for segments without a connection.
         resets_without_connection,
+        /// Reports of multicast memberships sent.
+        group_reports,
+        /// Probes and announcements of own addresses sent.
+        address_messages,
+        /// Times another station was heard to use an address of ours.
+        address_disputes,
+        /// Fragments received.
+        fragments_received,
+        /// Datagrams put together from them.
+        datagrams_reassembled,
+        /// Datagrams and echo replies that were too long for one packet, and went out in fragments.
+        datagrams_fragmented,
+        /// Reports of a path that takes less than was believed.
+        path_mtus_lowered,
+        /// Reports of that forgotten before their time to make room for others.
+        path_mtus_evicted,
+        /// Events of addresses forgotten because nobody asked for them.
+        address_events_forgotten,
         /// Timer calls that found work.
         timeouts,
+    }
+}
+
+/// What all connections of a shard counted, living and past: one table, lent to whichever is at
+/// work. Connections without a table of their own are what makes a hundred thousand of them cheap.
+#[derive(Debug)]
+pub(crate) struct ConnectionCounters {
+    table: Option<Box<TcpCounters>>,
+}
+
+impl Default for ConnectionCounters {
+    fn default() -> Self {
+        Self { table: Some(Box::default()) }
+    }
+}
+
+impl ConnectionCounters {
+    /// Calls `work` on a connection that counts in the shard's table meanwhile.
+    #[inline]
+    pub(crate) fn lend<T>(
+        &mut self,
+        connection: &mut Connection,
+        work: impl FnOnce(&mut Connection) -> T,
+    ) -> T {
+        connection.swap_counters(&mut self.table);
+        let outcome = work(connection);
+        connection.swap_counters(&mut self.table);
+        outcome
+    }
+
+    /// Takes in what a connection counted while it was lent nothing.
+    #[inline]
+    pub(crate) fn collect(&mut self, connection: &mut Connection) {
+        let mut own = None;
+        connection.swap_counters(&mut own);
+        if let (Some(table), Some(own)) = (&mut self.table, own) {
+            table.merge(&own);
+        }
+    }
+
+    /// The sums so far.
+    pub(crate) fn sums(&self) -> TcpCounters {
+        self.table.as_deref().copied().unwrap_or_default()
     }
 }
 
@@ -46,6 +134,12 @@ pub struct StackCounters {
     pub shard: ShardCounters,
     /// Events of all connections, living and past.
     pub tcp: tcp::TcpCounters,
+    /// Odd options of TCP segments.
+    pub tcp_options: wire::TcpOptionCounters,
+    /// Router discovery on all interfaces.
+    pub routers: ip::router::RouterCounters,
+    /// DHCP on all interfaces.
+    pub dhcp: dhcp::DhcpCounters,
     /// Neighbour resolution on all interfaces.
     pub neighbours: NeighbourCounters,
     /// Packets dropped, by reason.
@@ -57,6 +151,9 @@ impl StackCounters {
     pub fn for_each(&self, visit: &mut dyn FnMut(&'static str, u64)) {
         self.shard.for_each(visit);
         self.tcp.for_each(visit);
+        self.tcp_options.for_each(visit);
+        self.routers.for_each(visit);
+        self.dhcp.for_each(visit);
         self.neighbours.for_each(visit);
         self.drops.for_each(visit);
     }

@@ -14,9 +14,10 @@
 //! large the batch may grow. Nothing is committed before the device has taken it.
 
 use crate::interface::{Destination, Interface, InterfaceId};
+use crate::offered::Fit;
 use crate::outbox::{Network, NextHop};
 use crate::shard::Shard;
-use batch::{Attributes, Multidata};
+use batch::{Attributes, Limits, Multidata};
 use core::ops::Range;
 use counters::DropReason;
 use device::{Room, Stop, Transmitted};
@@ -30,6 +31,22 @@ const OUTBOX_OWNER: u32 = u32::MAX;
 
 /// Small packets offered in one batch at most, so that connections get their share of it.
 const OUTBOX_SHARE_MAX: usize = 32;
+
+/// What a connection may send in its turn while others wait for theirs (deficit round robin): one
+/// super-frame. What the end of a batch cut short goes on at the front of the next.
+const TURN_BYTES: u32 = 65_536;
+
+/// What is left of a turn below this is forgotten.
+const TURN_BYTES_MIN: u32 = 2_048;
+
+/// A part of the batch that the device is looking at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    owner: u32,
+    /// Packets.
+    built: usize,
+    payload_bytes: usize,
+}
 
 impl Shard {
     /// Fills `out` (emptied first) with what interface `id` should send now, as far as `room` goes,
@@ -78,30 +95,48 @@ impl Shard {
             taken += 1;
         }
         let mut planned = core::mem::take(&mut self.planned);
-        for (owner, built) in planned.drain(..) {
+        for Planned { owner, built, payload_bytes } in planned.drain(..) {
             let count = taken.min(built);
             taken -= count;
             self.counters.transmit_not_taken += (built - count) as u64;
             if owner == OUTBOX_OWNER {
-                self.interfaces[id.0 as usize].offered.drain(..count);
+                self.interfaces[id.0 as usize].offered.on_taken(count);
                 continue;
             }
             if let Some(socket) = self.sockets.tcp(owner) {
-                socket.connection.on_transmitted(now, count);
+                let connection = &mut socket.connection;
+                self.connection_counters.lend(connection, |it| it.on_transmitted(now, count));
+                let sent_bytes = (payload_bytes / built.max(1) * count) as u32;
+                socket.allowance_bytes = match socket.allowance_bytes.saturating_sub(sent_bytes) {
+                    // Not worth another segment: the turn is over.
+                    0..TURN_BYTES_MIN => 0,
+                    left => left,
+                };
             }
             self.settle(now, owner);
         }
         self.planned = planned;
         let interface = &mut self.interfaces[id.0 as usize];
-        interface.outbox.put_back(interface.offered.drain(..));
+        if interface.offered.len() > 0 {
+            interface.outbox.put_back(interface.offered.drain());
+        }
         self.wake_blocked(id);
     }
 
+    #[inline]
     fn emit_outbox(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
+        if !self.interfaces[id.0 as usize].outbox.is_empty() {
+            self.emit_waiting(now, id, out);
+        }
+    }
+
+    // Not inlined: in most turns of a connection nothing waits.
+    #[inline(never)]
+    fn emit_waiting(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
         let interface = &mut self.interfaces[id.0 as usize];
         let first = out.len();
         while interface.offered.len() < OUTBOX_SHARE_MAX && out.room_packets() > 0 {
-            let Some(packet) = interface.outbox.pop() else { break };
+            let Some(mut packet) = interface.outbox.pop() else { break };
             match interface.resolve(now, packet.next_hop) {
                 Destination::Pending => {
                     let NextHop::Neighbour(address) = packet.next_hop else { continue };
@@ -111,20 +146,35 @@ impl Shard {
                 }
                 Destination::Unreachable => self.drops.add(DropReason::NeighbourUnreachable),
                 destination => {
+                    let mtu_bytes = packet.mtu_bytes(interface, &self.routes, &self.path_mtus);
+                    let link_mtu_bytes = interface.mtu_bytes(packet.network.is_ipv4());
+                    match packet.fit(link_mtu_bytes, mtu_bytes, &mut self.identifications) {
+                        Fit::Whole => {}
+                        Fit::Split => self.counters.datagrams_fragmented += 1,
+                        Fit::TooLong => {
+                            self.drops.add(DropReason::TooLong);
+                            continue;
+                        }
+                    }
                     let attributes = Attributes { owner: OUTBOX_OWNER, ..Attributes::default() };
-                    if !packet.message.push(out, attributes) {
+                    let built = packet.push(out, mtu_bytes, attributes);
+                    if built == 0 {
                         interface.outbox.put_back(core::iter::once(packet));
                         break;
                     }
-                    let range = out.len() - 1..out.len();
-                    stamp(interface, out, range, &packet.network, destination);
+                    let range = out.len() - built..out.len();
+                    match packet.is_stamped() {
+                        true => stamp_link(interface, out, range, &packet.network, destination),
+                        false => stamp(interface, out, range, &packet.network, destination),
+                    }
                     self.counters.transmit_runs += 1;
-                    interface.offered.push_back(packet);
+                    interface.offered.push(packet, built, mtu_bytes);
                 }
             }
         }
         if out.len() > first {
-            self.planned.push((OUTBOX_OWNER, out.len() - first));
+            let built = out.len() - first;
+            self.planned.push(Planned { owner: OUTBOX_OWNER, built, payload_bytes: 0 });
         }
     }
 
@@ -138,8 +188,21 @@ impl Shard {
             return;
         }
         socket.queued = false;
+        self.refresh_path(now, index);
+        let interface = &mut self.interfaces[id.0 as usize];
+        let Some(socket) = self.sockets.tcp(index) else { return };
         let (first, payload_before) = (out.len(), out.payload_bytes());
+        let limits = out.limits();
+        if interface.ready.len() > 0 {
+            if socket.allowance_bytes == 0 {
+                socket.allowance_bytes = TURN_BYTES;
+            }
+            let payload_bytes = payload_before + socket.allowance_bytes as usize;
+            let payload_bytes = payload_bytes.min(limits.payload_bytes);
+            out.set_limits(Limits { payload_bytes, ..limits });
+        }
         let built = socket.connection.poll_transmit(now, index, id.0, out);
+        out.set_limits(limits);
         if destination == Destination::Unreachable {
             // Lost for want of a neighbour: TCP's own timers decide when that is final.
             out.truncate(first);
@@ -151,15 +214,16 @@ impl Shard {
         }
         if built == 0 {
             // It has nothing to send, or what it has did not fit: then it has its turn again.
+            socket.allowance_bytes = 0;
             return self.settle(now, index);
         }
+        let payload_bytes = out.payload_bytes() - payload_before;
         if !interface.capabilities.checksum_transmit {
-            let payload_bytes = out.payload_bytes() - payload_before;
             self.counters.checksummed_transmit_bytes += payload_bytes as u64;
         }
         stamp(interface, out, first..first + built, &socket.path.network, destination);
         self.counters.transmit_runs += 1;
-        self.planned.push((index, built));
+        self.planned.push(Planned { owner: index, built, payload_bytes });
     }
 }
 
@@ -171,12 +235,23 @@ fn stamp(
     network: &Network,
     destination: Destination,
 ) {
+    if let Network::Ip(template) = network {
+        let offload = interface.capabilities.checksum_transmit;
+        ip::stamp(out, range.clone(), template, &mut interface.identification, offload);
+    }
+    stamp_link(interface, out, range, network, destination);
+}
+
+/// Puts the link header on the packets `range`, where the medium has one.
+fn stamp_link(
+    interface: &Interface,
+    out: &mut Multidata,
+    range: Range<usize>,
+    network: &Network,
+    destination: Destination,
+) {
     let ether_type = match network {
-        Network::Ip(template) => {
-            let offload = interface.capabilities.checksum_transmit;
-            ip::stamp(out, range.clone(), template, &mut interface.identification, offload);
-            ether_type_of(template)
-        }
+        Network::Ip(template) => ether_type_of(template),
         Network::Arp => ether_type::ARP,
     };
     if let (Destination::Station(station), Some(ours)) = (destination, interface.hardware_address())

@@ -23,6 +23,8 @@ pub enum SocketError {
     ConnectionReset,
     /// This side aborted the connection.
     ConnectionAborted,
+    /// The connection's local address was taken from its interface.
+    AddressRemoved,
     /// The peer did not answer in time.
     TimedOut,
     /// The socket is not connected, or not yet.
@@ -55,6 +57,7 @@ impl fmt::Display for SocketError {
             Self::ConnectionRefused => "the peer refused the connection",
             Self::ConnectionReset => "the peer reset the connection",
             Self::ConnectionAborted => "the connection was aborted on this side",
+            Self::AddressRemoved => "the local address was taken from its interface",
             Self::TimedOut => "the peer did not answer in time",
             Self::NotConnected => "the socket is not connected",
             Self::BrokenPipe => "the sending side of the socket was shut down",

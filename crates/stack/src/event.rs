@@ -21,6 +21,8 @@ impl Readiness {
     pub const CONNECTED: Self = Self(8);
     /// The connection is over, in order or by an error.
     pub const CLOSED: Self = Self(16);
+    /// Urgent data was announced (RFC 6093).
+    pub const URGENT: Self = Self(32);
 
     /// Whether any bit of `other` is set.
     #[must_use]
@@ -74,6 +76,11 @@ impl Events {
             self.queue.push_back(socket);
         }
         *pending |= readiness;
+    }
+
+    /// Gives memory back after a time of many sockets.
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
     }
 
     /// The next socket with something pending.

@@ -3,7 +3,8 @@
 //! ```text
 //!  on_receive: for each frame of the batch
 //!    link  -> ARP -> neighbours
-//!    IP    -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
+//!    IP    -> fragment? -> reassembly -> whole again
+//!          -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
 //!                    -> UDP -> socket        else listener, else reset
 //!                    -> ICMP -> echo, errors, neighbour discovery
 //!  then, once per batch: every connection that was touched decides what to acknowledge
@@ -13,8 +14,10 @@
 //! trusts a length before it was checked, and nothing loops beyond the frames of the batch.
 
 use crate::interface::{Interface, InterfaceId};
+use crate::ports::Protocol;
 use crate::shard::Shard;
-use crate::sockets::{Flow, Protocol};
+use crate::sockets::Flow;
+use crate::time_wait::Judged;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
@@ -22,13 +25,19 @@ use ip::PacketInfo;
 use time::Instant;
 use wire::{HardwareAddress, SeqNumber, TcpFlags, TcpHeader, ether_type, protocol};
 
-/// A packet on its way up, with the frame it came in.
-pub(crate) struct Incoming<'a> {
+/// Where a frame came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
     pub(crate) interface: InterfaceId,
     /// The station it came from, where the medium has stations.
     pub(crate) station: Option<HardwareAddress>,
     /// The frame went to several stations.
     pub(crate) link_multicast: bool,
+}
+
+/// A packet on its way up, with the frame it came in.
+pub(crate) struct Incoming<'a> {
+    pub(crate) origin: Origin,
     pub(crate) info: PacketInfo,
     pub(crate) batch: &'a ReceiveBatch,
     /// The frame's index in the batch.
@@ -75,6 +84,8 @@ impl Shard {
         }
         self.counters.receive_batches += 1;
         self.counters.receive_frames += batch.len() as u64;
+        // Another interface, or addresses that came or went.
+        self.checked_addresses = None;
         for index in 0..batch.len() {
             if let Err(reason) = self.on_frame(now, id, batch, index) {
                 self.drops.add(reason);
@@ -84,12 +95,13 @@ impl Shard {
         for index in touched.drain(..) {
             if let Some(socket) = self.sockets.tcp(index) {
                 socket.touched = false;
-                socket.connection.on_batch_end(now);
+                let connection = &mut socket.connection;
+                self.connection_counters.lend(connection, |it| it.on_batch_end(now));
                 // RFC 4861, 7.3.1: an acknowledgment of new data proves that the way to the next
                 // hop works; so a busy neighbour is not probed.
-                let acknowledged = socket.connection.counters().bytes_acknowledged;
-                if acknowledged > socket.confirmed_bytes {
-                    socket.confirmed_bytes = acknowledged;
+                let acknowledged = socket.connection.first_unacknowledged();
+                if acknowledged != socket.confirmed {
+                    socket.confirmed = acknowledged;
                     let interface = &mut self.interfaces[socket.path.interface.0 as usize];
                     interface.neighbours.on_confirmed(socket.path.next_hop, now);
                 }
@@ -109,7 +121,6 @@ impl Shard {
     ) -> Result<(), DropReason> {
         let interface = &self.interfaces[id.0 as usize];
         let bytes = batch.bytes(index);
-        let frame = batch.frame(index).ok_or(DropReason::Truncated)?;
         let (station, link_multicast, network) = match interface.hardware_address() {
             None => (None, false, 0),
             Some(ours) => {
@@ -122,21 +133,40 @@ impl Shard {
                 (Some(ethernet.source), multicast, ethernet.payload_offset)
             }
         };
-        let info = ip::parse(bytes.get(network..).unwrap_or(&[]))?;
-        check_addresses(interface, &info)?;
+        let origin = Origin { interface: id, station, link_multicast };
+        match ip::parse(bytes.get(network..).unwrap_or(&[])) {
+            Ok(info) => self.on_packet(now, origin, batch, index, network, info),
+            Err(DropReason::Fragment) => self.on_fragment(now, origin, batch, index, network),
+            Err(reason) => {
+                self.on_unreadable(now, origin, batch, index, network);
+                Err(reason)
+            }
+        }
+    }
+
+    /// A whole packet, `network` bytes into frame `index`.
+    #[inline]
+    pub(crate) fn on_packet(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        batch: &ReceiveBatch,
+        index: usize,
+        network: usize,
+        info: PacketInfo,
+    ) -> Result<(), DropReason> {
+        // Of a train of segments the first is looked at; nothing but TCP is that uniform.
+        let pair = (info.source, info.destination);
+        let is_checked = info.protocol == protocol::TCP
+            && !origin.link_multicast
+            && self.checked_addresses == Some(pair);
+        if !is_checked {
+            check_addresses(&self.interfaces[origin.interface.0 as usize], &origin, &info)?;
+            self.checked_addresses = (info.protocol == protocol::TCP).then_some(pair);
+        }
+        let frame = batch.frame(index).ok_or(DropReason::Truncated)?;
         let (transport, end) = (network + info.header_len, network + info.total_len);
-        let interface = id;
-        let incoming = Incoming {
-            interface,
-            station,
-            link_multicast,
-            info,
-            batch,
-            index,
-            frame,
-            transport,
-            end,
-        };
+        let incoming = Incoming { origin, info, batch, index, frame, transport, end };
         match incoming.info.protocol {
             protocol::TCP => self.on_tcp(now, &incoming),
             protocol::UDP => {
@@ -147,6 +177,7 @@ impl Shard {
                 self.on_udp(now, &incoming)
             }
             protocol::ICMP | protocol::ICMPV6 => self.on_icmp(now, &incoming),
+            protocol::IGMP => self.on_group_message(now, &incoming),
             _ => self.on_unknown_protocol(now, &incoming),
         }
     }
@@ -154,7 +185,8 @@ impl Shard {
     fn on_tcp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
         incoming.verify(DropReason::TcpChecksum, &mut self.counters.checksummed_receive_bytes)?;
         let bytes = incoming.transport_bytes();
-        let (header, header_len) = TcpHeader::parse(bytes).map_err(|_| DropReason::MalformedTcp)?;
+        let (header, header_len) = TcpHeader::parse_counted(bytes, &mut self.tcp_options)
+            .map_err(|_| DropReason::MalformedTcp)?;
         let flow = Flow {
             local: SocketAddr::new(incoming.info.destination, header.destination_port),
             remote: SocketAddr::new(incoming.info.source, header.source_port),
@@ -163,27 +195,25 @@ impl Shard {
             Ok(index) => index,
             Err(isn_min) => {
                 let segment = Unclaimed { flow, header, header_len, isn_min };
-                return self.on_segment_without_connection(now, incoming, &segment);
+                return self.on_segment_without_connection(now, incoming, segment);
             }
         };
-        let payload_len = bytes.len() - header_len;
-        let segments = match incoming.frame.segmented {
-            Some(run) if run.segment_len > 0 => payload_len.div_ceil(run.segment_len as usize),
-            _ => 1,
-        };
-        let segment = tcp::Segment {
-            header: &header,
-            payload: if payload_len > 0 { incoming.payload(header_len) } else { None },
-            sparse: incoming.batch.is_sparse(incoming.index),
-            segments: segments as u32,
-            congestion_experienced: incoming.info.ecn == crate::ECN_CE,
-        };
+        let segment = as_tcp_segment(incoming, &header, header_len);
+        self.touch(index);
         let Some(socket) = self.sockets.tcp(index) else { return Err(DropReason::NoConnection) };
-        if !socket.touched {
+        let (connection, pool) = (&mut socket.connection, &self.pool);
+        self.connection_counters.lend(connection, |it| it.on_segment(now, segment, pool))
+    }
+
+    /// Notes that the receive batch under way has touched a connection.
+    #[inline]
+    pub(crate) fn touch(&mut self, index: u32) {
+        if let Some(socket) = self.sockets.tcp(index)
+            && !socket.touched
+        {
             socket.touched = true;
             self.touched.push(index);
         }
-        socket.connection.on_segment(now, segment, &self.pool)
     }
 
     /// The connection of this flow: that of the segment before, or the one in the table. A SYN
@@ -221,31 +251,79 @@ impl Shard {
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
-        segment: &Unclaimed,
+        mut segment: Unclaimed,
     ) -> Result<(), DropReason> {
-        let Unclaimed { flow, header, header_len, isn_min } = segment;
-        let id = incoming.interface;
-        if !self.interfaces[id.0 as usize].is_ours(flow.local.ip()) {
+        let id = incoming.origin.interface;
+        if !self.interfaces[id.0 as usize].is_ours(segment.flow.local.ip()) {
             // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
             return Err(DropReason::NoConnection);
         }
-        if is_syn_only(header)
-            && let Some(listener) = self.sockets.by_port(Protocol::Tcp, flow.local)
-        {
-            return self.open_passive(now, id, listener, flow, header, *isn_min);
+        if let Some(waiting) = self.half_open.get_mut(&segment.flow) {
+            let waiting = waiting.parts();
+            return self.on_half_open(now, incoming, &segment, waiting);
         }
-        let segment_len = (incoming.transport_bytes().len() - header_len) as u32;
-        self.send_reset(incoming, header, segment_len);
+        match self.on_time_wait(now, incoming, &segment) {
+            Some(Judged::Done(outcome)) => return outcome,
+            Some(Judged::Begins(isn_min)) => segment.isn_min = Some(isn_min),
+            None => {}
+        }
+        let Unclaimed { flow, header, .. } = &segment;
+        if !header.flags.contains(TcpFlags::RST)
+            && header.flags.intersects(TcpFlags::SYN | TcpFlags::ACK)
+            && let Some(listener) = self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote)
+        {
+            if is_syn_only(header) {
+                return self.on_syn(now, incoming, listener, &segment);
+            }
+            if !header.flags.contains(TcpFlags::SYN)
+                && let Some(outcome) = self.on_cookie(now, incoming, listener, &segment)
+            {
+                return outcome;
+            }
+        }
+        self.send_reset(now, incoming, header, segment.payload_len(incoming));
         Err(DropReason::NoConnection)
     }
 }
 
 /// A segment for which there is no connection.
-struct Unclaimed {
-    flow: Flow,
-    header: TcpHeader,
+pub(crate) struct Unclaimed {
+    pub(crate) flow: Flow,
+    pub(crate) header: TcpHeader,
     header_len: usize,
-    isn_min: Option<SeqNumber>,
+    /// Where the ISS of a connection that it begins must lie, if anywhere.
+    pub(crate) isn_min: Option<SeqNumber>,
+}
+
+impl Unclaimed {
+    pub(crate) fn payload_len(&self, incoming: &Incoming<'_>) -> u32 {
+        (incoming.transport_bytes().len() - self.header_len) as u32
+    }
+
+    /// As a connection takes it.
+    pub(crate) fn as_tcp_segment<'a>(&'a self, incoming: &Incoming<'_>) -> tcp::Segment<'a> {
+        as_tcp_segment(incoming, &self.header, self.header_len)
+    }
+}
+
+#[inline]
+fn as_tcp_segment<'a>(
+    incoming: &Incoming<'_>,
+    header: &'a TcpHeader,
+    header_len: usize,
+) -> tcp::Segment<'a> {
+    let payload_len = incoming.transport_bytes().len() - header_len;
+    let segments = match incoming.frame.segmented {
+        Some(run) if run.segment_len > 0 => payload_len.div_ceil(run.segment_len as usize),
+        _ => 1,
+    };
+    tcp::Segment {
+        header,
+        payload: if payload_len > 0 { incoming.payload(header_len) } else { None },
+        sparse: incoming.batch.is_sparse(incoming.index),
+        segments: segments as u32,
+        congestion_experienced: incoming.info.ecn == crate::ECN_CE,
+    }
 }
 
 /// Whether a segment asks for a new connection.
@@ -255,9 +333,23 @@ fn is_syn_only(header: &TcpHeader) -> bool {
 }
 
 /// Refuses packets that are not for us, or that claim to come from where no packet comes from.
-fn check_addresses(interface: &Interface, info: &PacketInfo) -> Result<(), DropReason> {
-    if !interface.accepts(info.destination) {
+#[inline]
+pub(crate) fn check_addresses(
+    interface: &Interface,
+    origin: &Origin,
+    info: &PacketInfo,
+) -> Result<(), DropReason> {
+    let is_ours = interface.is_ours(info.destination);
+    if !is_ours && !interface.accepts_for_all(info.destination) {
         return Err(DropReason::NotOurAddress);
+    }
+    // RFC 1122, 3.3.6: what came in a link-layer broadcast and is for one host alone is discarded.
+    // RFC 8200 has no such sentence; for TCP, which nobody broadcasts, it holds all the same.
+    if origin.link_multicast
+        && is_ours
+        && (info.destination.is_ipv4() || info.protocol == protocol::TCP)
+    {
+        return Err(DropReason::LinkBroadcast);
     }
     let bad = match info.source {
         // RFC 1122, 3.2.1.3: neither broadcast, multicast nor loopback; and nobody else is us.
@@ -275,5 +367,12 @@ fn check_addresses(interface: &Interface, info: &PacketInfo) -> Result<(), DropR
                 || (source.is_unspecified() && info.protocol != protocol::ICMPV6)
         }
     };
-    if bad || interface.is_ours(info.source) { Err(DropReason::BadSource) } else { Ok(()) }
+    // Who has an address that we are only asking about may say so.
+    let may_object =
+        || info.protocol == protocol::ICMPV6 && interface.addressing.is_unsettled(info.source);
+    if bad || (interface.is_ours(info.source) && !may_object()) {
+        Err(DropReason::BadSource)
+    } else {
+        Ok(())
+    }
 }

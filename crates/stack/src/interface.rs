@@ -1,15 +1,17 @@
 //! One interface: a device queue's capabilities, its addresses, its neighbours.
 
+use crate::addressing::{AddressState, Addressing};
 use crate::error::SocketError;
+use crate::multicast::Groups;
+use crate::offered::Offered;
 use crate::outbox::{NextHop, Outbox, Outgoing};
 use crate::schedule::Ready;
 use batch::Limits;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode};
-use ip::Cidr;
+use ip::{Cidr, SourceCandidate};
 use link::{Lookup, NeighbourCache, NeighbourConfig};
-use std::collections::VecDeque;
-use time::Instant;
+use time::{Instant, Jitter};
 
 /// Names an interface of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,11 +40,23 @@ const OUTBOX_PACKETS_MAX: usize = 256;
 pub(crate) struct Interface {
     pub(crate) capabilities: Capabilities,
     pub(crate) mode: TransmitMode,
+    /// The longest packet sent, where less than the device takes.
+    pub(crate) mtu_max: Option<usize>,
+    /// The longest segment of connections by it, where less than its MTU allows.
+    pub(crate) mss_max: Option<u16>,
+    /// Addresses that are used; `addressing` knows their life, and those that are not used yet.
     pub(crate) addresses: Vec<Cidr>,
+    pub(crate) addressing: Addressing,
+    /// What routers and DHCP servers say of the link, see [`Interface::hop_limit`] and [`Interface::mtu_bytes`].
+    pub(crate) ipv6_hop_limit: u8,
+    pub(crate) ipv4_mtu_bytes: Option<usize>,
+    pub(crate) ipv6_mtu_bytes: Option<usize>,
     pub(crate) neighbours: NeighbourCache<Outgoing>,
+    /// Multicast groups that are listened to.
+    pub(crate) groups: Groups,
     pub(crate) outbox: Outbox,
     /// Small packets that are in the batch the device is looking at.
-    pub(crate) offered: VecDeque<Outgoing>,
+    pub(crate) offered: Offered,
     /// Connections with something to send.
     pub(crate) ready: Ready,
     /// Connections that wait for a neighbour's hardware address.
@@ -66,15 +80,30 @@ pub(crate) enum Destination {
     Unreachable,
 }
 
+/// RFC 4861, 6.3.2: the time for which a neighbour is reachable is random, between half and one and
+/// a half times its base, so that hosts do not fall into step.
+fn neighbour_config(seed: u64) -> NeighbourConfig {
+    let base = NeighbourConfig::default();
+    let reachable = Jitter::new(!seed).between(base.reachable / 2, base.reachable * 3 / 2);
+    NeighbourConfig { reachable, ..base }
+}
+
 impl Interface {
-    pub(crate) fn new(config: InterfaceConfig, identification: u16) -> Self {
+    pub(crate) fn new(config: InterfaceConfig, identification: u16, seed: u64) -> Self {
         Self {
+            addressing: Addressing::new(&config.addresses, seed),
             capabilities: config.capabilities,
             mode: config.mode,
+            mtu_max: None,
+            mss_max: None,
             addresses: config.addresses,
-            neighbours: NeighbourCache::new(NeighbourConfig::default()),
+            ipv6_hop_limit: crate::HOP_LIMIT_DEFAULT,
+            ipv4_mtu_bytes: None,
+            ipv6_mtu_bytes: None,
+            neighbours: NeighbourCache::new(neighbour_config(seed)),
+            groups: Groups::default(),
             outbox: Outbox::new(OUTBOX_PACKETS_MAX),
-            offered: VecDeque::new(),
+            offered: Offered::default(),
             ready: Ready::default(),
             waiting: Vec::new(),
             blocked: Vec::new(),
@@ -116,37 +145,47 @@ impl Interface {
             || self.addresses.iter().any(|cidr| cidr.broadcast() == Some(address))
     }
 
-    /// Whether a packet to `address` is for us: our own, broadcast, or a group every host is in.
-    pub(crate) fn accepts(&self, address: IpAddr) -> bool {
+    /// Whether a packet to `address` is for us and for others: broadcast, a group every host is in,
+    /// or one that somebody here joined.
+    pub(crate) fn accepts_for_all(&self, address: IpAddr) -> bool {
         match address {
-            IpAddr::V4(group) if group.is_multicast() => group == Ipv4Addr::new(224, 0, 0, 1),
+            IpAddr::V4(group) if group.is_multicast() => {
+                group == Ipv4Addr::new(224, 0, 0, 1) || self.groups.is_joined(address)
+            }
             IpAddr::V6(group) if group.is_multicast() => {
                 group == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
-                    || self.addresses.iter().any(|cidr| match cidr.address() {
-                        IpAddr::V6(ours) => wire::ndp::solicited_node(ours) == group,
-                        IpAddr::V4(_) => false,
-                    })
+                    || self.is_solicited_node(group)
+                    || self.groups.is_joined(address)
             }
-            _ => self.is_ours(address) || self.is_broadcast(address),
+            _ => self.is_broadcast(address),
         }
     }
 
-    /// The address to send from to `destination`: of its family, on its network where there is one,
-    /// and else one that is good beyond the link (RFC 6724, 5, rules 2 and 8).
+    /// The address to send from to `destination` (RFC 6724, 5). An optimistic one is treated as
+    /// deprecated (RFC 4429, 3.1).
     pub(crate) fn source_for(&self, destination: IpAddr) -> Result<IpAddr, SocketError> {
-        let family = || {
-            let same = |cidr: &&Cidr| cidr.address().is_ipv4() == destination.is_ipv4();
-            self.addresses.iter().filter(same)
-        };
-        let near = family().find(|cidr| cidr.contains(destination));
-        let goes_far = |cidr: &&Cidr| match cidr.address() {
-            IpAddr::V4(address) => !address.is_link_local(),
-            IpAddr::V6(address) => !address.is_unicast_link_local(),
-        };
-        near.or_else(|| family().find(goes_far))
-            .or_else(|| family().next())
-            .map(|cidr| cidr.address())
-            .ok_or(SocketError::AddressNotAvailable)
+        let candidates = self.addresses.iter().map(|cidr| {
+            let record = self.addressing.find(cidr.address());
+            let is_preferred =
+                record.is_none_or(|record| record.state() == AddressState::Preferred);
+            SourceCandidate { cidr: *cidr, is_deprecated: !is_preferred }
+        });
+        ip::select_source(candidates, destination).ok_or(SocketError::AddressNotAvailable)
+    }
+
+    /// Longest packet of a family in bytes: what the device takes, or what routers and
+    /// DHCP servers say the link does (RFC 4861, 6.3.4: no more than the device's).
+    pub(crate) fn mtu_bytes(&self, is_ipv4: bool) -> usize {
+        let device = self
+            .mtu_max
+            .map_or(self.capabilities.mtu_bytes, |max| max.min(self.capabilities.mtu_bytes));
+        let link = if is_ipv4 { self.ipv4_mtu_bytes } else { self.ipv6_mtu_bytes };
+        link.map_or(device, |link| link.min(device))
+    }
+
+    /// Hop limit of what is sent unless somebody asks for another.
+    pub(crate) fn hop_limit(&self, is_ipv4: bool) -> u8 {
+        if is_ipv4 { crate::HOP_LIMIT_DEFAULT } else { self.ipv6_hop_limit }
     }
 
     /// The station for a next hop: one look-up per run.

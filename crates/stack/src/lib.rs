@@ -7,31 +7,62 @@
 //!
 //! * `egress.rs` is the whole way out, `ingress.rs` the whole way in.
 //! * `tcp_socket.rs` and `udp_socket.rs` are the calls on sockets.
-//! * `control.rs` is what hosts say to each other about the network itself (ARP, NDP, ICMP).
-//! * `schedule.rs` knows who has something to send and who wants to be called when.
+//! * `control.rs` is what hosts say to each other about the network itself (ICMP), `neighbours.rs`
+//!   what they say to find each other on a link (ARP, NDP).
+//! * `multicast.rs` knows who listens to which group, and tells routers.
+//! * `addressing/` is the life of the interfaces' own addresses.
+//! * `paths.rs` knows what the paths to peers take.
+//! * `schedule.rs` knows who has something to send and who wants to be called when (`wheel.rs`).
+//! * `fragments.rs` is the way of fragments until they are whole, `offered.rs` how what is too long
+//!   becomes fragments.
+//! * `backlog.rs` is how peers' connections come to be; `time_wait.rs` is what is left of closed ones;
+//!   both keep small entries in a `flow_table.rs`.
+//! * `fast_open.rs` keeps the cookies of connections that begin with data.
+//! * `ports.rs` knows who is bound where.
 //! * `outbox.rs` holds the few packets that cannot be built afresh.
 
+mod addressing;
+mod backlog;
 mod control;
 mod counters;
 mod egress;
 mod error;
 mod event;
+mod fast_open;
+mod flow_table;
+mod fragments;
+mod holdings;
 mod ingress;
 mod interface;
+mod multicast;
+mod neighbours;
+mod offered;
 mod outbox;
+mod paths;
+mod ports;
 mod schedule;
 mod shard;
 mod sockets;
 mod tcp_socket;
+mod time_wait;
 mod udp_socket;
+mod wheel;
 
+pub use addressing::{
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig, ClaimPolicy,
+};
+pub use backlog::{ListenOptions, SynCookieMode};
 pub use counters::{ShardCounters, StackCounters};
 pub use error::SocketError;
 pub use event::{Readiness, SocketEvent};
+pub use holdings::Holdings;
 pub use interface::{InterfaceConfig, InterfaceId};
+pub use multicast::MulticastOptions;
+pub use ports::BindOptions;
 pub use shard::{Shard, ShardConfig};
 pub use sockets::SocketId;
 pub use tcp_socket::{TcpOption, TcpStatus};
+pub use udp_socket::MtuDiscovery;
 
 /// Hop limit of what is sent (RFC 1700's recommendation).
 pub(crate) const HOP_LIMIT_DEFAULT: u8 = 64;

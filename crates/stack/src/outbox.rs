@@ -4,11 +4,10 @@
 //! rebuilt waits here as a small value, bounded, until a device has taken it.
 
 use batch::{Attributes, Chunk, Multidata};
-use core::net::IpAddr;
-use ip::{Echo, HeaderTemplate, IcmpErrorKind};
+use core::net::{IpAddr, Ipv4Addr};
+use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};
 use std::collections::VecDeque;
-use tcp::ResetReply;
-use wire::{ArpRepr, HardwareAddress, NdpRepr};
+use wire::{ArpRepr, HardwareAddress, Icmpv4Repr, Icmpv6Repr, NdpRepr, TcpHeader, UdpRepr};
 
 /// What lies between the transport and the link header.
 #[derive(Clone, Debug)]
@@ -17,6 +16,26 @@ pub(crate) enum Network {
     Ip(HeaderTemplate),
     /// Nothing: the "transport header" is an ARP message.
     Arp,
+}
+
+impl Network {
+    /// Whether the packet is one of IPv4's, ARP included.
+    pub(crate) fn is_ipv4(&self) -> bool {
+        match self {
+            Self::Ip(template) => template.source().is_ipv4(),
+            Self::Arp => true,
+        }
+    }
+}
+
+impl Network {
+    /// Source and destination; an ARP message has neither.
+    pub(crate) fn addresses(&self) -> (IpAddr, IpAddr) {
+        match self {
+            Self::Ip(template) => (template.source(), template.destination()),
+            Self::Arp => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        }
+    }
 }
 
 /// Where a packet goes once its network header is on.
@@ -33,10 +52,30 @@ pub(crate) enum NextHop {
 pub(crate) enum Message {
     Arp(ArpRepr),
     Ndp(NdpRepr),
-    EchoReply { to: IpAddr, request: Echo, data: Chunk },
-    IcmpError { kind: IcmpErrorKind, offending: Chunk },
-    Reset { local_port: u16, remote_port: u16, reply: ResetReply },
-    Datagram { source_port: u16, destination_port: u16, payload: Chunk },
+    EchoReply {
+        to: IpAddr,
+        request: Echo,
+        data: Chunk,
+    },
+    IcmpError {
+        kind: IcmpErrorKind,
+        offending: Chunk,
+    },
+    /// A TCP segment of no connection: a reset, a SYN-ACK, an ACK in TIME-WAIT.
+    Segment(TcpHeader),
+    Datagram {
+        source_port: u16,
+        destination_port: u16,
+        payload: Chunk,
+        may_fragment: bool,
+    },
+    /// A report of multicast memberships, its checksum complete; it has a network header of its
+    /// own, with a router alert.
+    Report {
+        body: Chunk,
+    },
+    /// A datagram or an echo reply in fragments, or what is left of it.
+    Fragments(Fragmenting),
 }
 
 impl Message {
@@ -52,13 +91,57 @@ impl Message {
             Self::IcmpError { kind, offending } => {
                 ip::push_error(out, *kind, offending, attributes)
             }
-            Self::Reset { local_port, remote_port, reply } => {
-                tcp::push_reset(out, attributes, *local_port, *remote_port, *reply)
-            }
-            Self::Datagram { source_port, destination_port, payload } => {
+            Self::Segment(header) => tcp::push_control(out, attributes, header),
+            Self::Datagram { source_port, destination_port, payload, .. } => {
                 udp::push_datagram(out, *source_port, *destination_port, payload, attributes)
             }
+            // These have network headers of their own: `Outgoing::push` knows.
+            Self::Fragments(_) | Self::Report { .. } => false,
         }
+    }
+
+    /// Length with the transport header in bytes of what can be fragmented, and whether it may be.
+    pub(crate) fn fragmentable(&self) -> Option<(usize, bool)> {
+        match self {
+            Self::Datagram { payload, may_fragment, .. } => {
+                Some((FRAGMENTED_HEADER_LEN + payload.len(), *may_fragment))
+            }
+            Self::EchoReply { data, .. } => Some((FRAGMENTED_HEADER_LEN + data.len(), true)),
+            _ => None,
+        }
+    }
+
+    /// The same message in fragments, where it may be fragmented.
+    pub(crate) fn to_fragments(
+        &self,
+        template: &HeaderTemplate,
+        identification: u32,
+    ) -> Option<Self> {
+        let mut header = [0; FRAGMENTED_HEADER_LEN];
+        let (checksum_at, payload) = match self {
+            Self::Datagram { source_port, destination_port, payload, .. } => {
+                let (source_port, destination_port) = (*source_port, *destination_port);
+                let payload_len = payload.len();
+                UdpRepr { source_port, destination_port, payload_len }.emit(&mut header);
+                (UdpRepr::CHECKSUM_OFFSET, payload)
+            }
+            Self::EchoReply { to, request, data } => {
+                let (identifier, sequence) = (request.identifier, request.sequence);
+                match to {
+                    IpAddr::V4(_) => {
+                        Icmpv4Repr::EchoReply { identifier, sequence }.emit(&mut header);
+                    }
+                    IpAddr::V6(_) => {
+                        Icmpv6Repr::EchoReply { identifier, sequence }.emit(&mut header);
+                    }
+                }
+                (Icmpv4Repr::CHECKSUM_OFFSET, data)
+            }
+            _ => return None,
+        };
+        let (checksum_at, payload) = (usize::from(checksum_at), payload.clone());
+        let rest = Fragmenting::new(template, header, checksum_at, payload, identification);
+        Some(Self::Fragments(rest))
     }
 }
 
@@ -73,16 +156,24 @@ pub(crate) struct Outgoing {
     pub(crate) message: Message,
 }
 
-/// The bounded queue of such packets of one interface.
+/// Segments of no connection that may wait for the device.
+const ANSWERS_MAX: usize = 1_024;
+
+/// The bounded queues of such packets of one interface: what this host says of itself, and what
+/// anybody can call forth. They take turns, so that a flood of the latter delays none of the former.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     queue: VecDeque<Outgoing>,
     packets_max: usize,
+    answers: VecDeque<Outgoing>,
+    /// Whose turn it is.
+    is_answers_turn: bool,
 }
 
 impl Outbox {
     pub(crate) fn new(packets_max: usize) -> Self {
-        Self { queue: VecDeque::new(), packets_max }
+        let (queue, answers) = (VecDeque::new(), VecDeque::new());
+        Self { queue, packets_max, answers, is_answers_turn: false }
     }
 
     /// Queues a packet and says whether there was room; where not, it is dropped.
@@ -95,23 +186,83 @@ impl Outbox {
         has_room
     }
 
+    /// As [`Outbox::push`], for a segment that answers one without a connection.
+    #[must_use]
+    pub(crate) fn push_answer(&mut self, packet: Outgoing) -> bool {
+        let has_room = self.has_room_for_answers();
+        if has_room {
+            self.answers.push_back(packet);
+        }
+        has_room
+    }
+
     /// Whether another packet may be queued.
     pub(crate) fn has_room(&self) -> bool {
         self.queue.len() < self.packets_max
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Outgoing> {
-        self.queue.pop_front()
+    /// Whether another answer may be queued.
+    pub(crate) fn has_room_for_answers(&self) -> bool {
+        self.answers.len() < ANSWERS_MAX
     }
 
-    /// Returns packets to the front of the queue, in their order; they were counted before.
+    pub(crate) fn pop(&mut self) -> Option<Outgoing> {
+        self.is_answers_turn = !self.is_answers_turn;
+        match self.is_answers_turn {
+            true => self.answers.pop_front().or_else(|| self.queue.pop_front()),
+            false => self.queue.pop_front().or_else(|| self.answers.pop_front()),
+        }
+    }
+
+    /// Returns packets to the fronts of their queues, in their order; they were counted before.
+    /// An answer stays an answer: a device that takes nothing would else let a flood of them fill
+    /// the other queue, beyond its bound.
     pub(crate) fn put_back(&mut self, packets: impl DoubleEndedIterator<Item = Outgoing>) {
         for packet in packets.rev() {
-            self.queue.push_front(packet);
+            match packet.message {
+                Message::Segment(_) => self.answers.push_front(packet),
+                _ => self.queue.push_front(packet),
+            }
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.answers.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::ArpOperation;
+
+    fn packet(message: Message) -> Outgoing {
+        let next_hop = NextHop::Station(HardwareAddress::BROADCAST);
+        Outgoing { network: Network::Arp, next_hop, message }
+    }
+
+    fn own() -> Outgoing {
+        packet(Message::Arp(ArpRepr {
+            operation: ArpOperation::Request,
+            sender_hardware: HardwareAddress::ZERO,
+            sender_protocol: Ipv4Addr::UNSPECIFIED,
+            target_hardware: HardwareAddress::ZERO,
+            target_protocol: Ipv4Addr::UNSPECIFIED,
+        }))
+    }
+
+    /// A device that has no room is offered a packet again and again.
+    #[test]
+    fn what_a_full_device_hands_back_takes_no_room_of_others() {
+        let mut outbox = Outbox::new(4);
+        for _ in 0..10_000 {
+            while outbox.push_answer(packet(Message::Segment(TcpHeader::default()))) {}
+            let offered: Vec<_> = core::iter::from_fn(|| outbox.pop()).take(3).collect();
+            outbox.put_back(offered.into_iter());
+        }
+        assert_eq!((outbox.queue.len(), outbox.answers.len()), (0, ANSWERS_MAX));
+        assert!(outbox.push(own()));
+        let is_own = |packet: Outgoing| matches!(packet.message, Message::Arp(_));
+        assert!(outbox.pop().is_some_and(is_own) || outbox.pop().is_some_and(is_own));
     }
 }

@@ -4,22 +4,33 @@
 //! events); this module owns them and holds what concerns all: settling a connection after any of
 //! its calls, and time. The way out is `egress.rs`, the way in `ingress.rs`, the socket calls
 //! `tcp_socket.rs` and `udp_socket.rs`, and what hosts say to each other about the network itself
-//! `control.rs`.
+//! `control.rs` and `neighbours.rs`; how interfaces come by addresses is `addressing/`.
 
-use crate::counters::{ShardCounters, StackCounters};
+use crate::addressing::AddressEvents;
+use crate::backlog::Waiting;
+use crate::counters::{ConnectionCounters, ShardCounters, StackCounters};
+use crate::egress::Planned;
 use crate::error::SocketError;
 use crate::event::{Events, Readiness, SocketEvent};
+use crate::fast_open::FastOpen;
+use crate::flow_table::FlowTable;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::outbox::Outgoing;
 use crate::schedule::Deadlines;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
 use batch::BlockPool;
+use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
 use counters::{DropCounters, DropReason};
 use device::{Capabilities, TransmitMode};
-use ip::{Cidr, RateLimiter, Route, RouteTable};
+use ip::{
+    Cidr, Identifications, PathMtuConfig, PathMtus, RateLimiter, Reassembly, ReassemblyConfig,
+    Route, RouteTable,
+};
 use link::NeighbourCounters;
+use std::sync::Arc;
 use tcp::isn::IsnGenerator;
+use tcp::{SynCookies, TimeWait};
 use time::Instant;
 
 /// What a shard is made from.
@@ -40,6 +51,17 @@ pub struct ShardConfig {
 const ICMP_PER_SECOND: u32 = 1_000;
 const ICMP_BURST: u32 = 200;
 
+/// Resets per second for segments without a connection, at once after a pause; an answer costs one to
+/// three of them.
+const RESETS_PER_SECOND: u32 = 4_000;
+const RESETS_BURST: u32 = 1_000;
+
+/// Connections that may finish their business without an application.
+const ORPHANS_MAX: usize = 16_384;
+
+/// Connections in TIME-WAIT without an application: about 300 bytes each, their places in the tables included.
+const TIME_WAIT_MAX: usize = 65_536;
+
 /// All protocol state of one squeue. Sans-IO: it is told the time and given batches.
 ///
 /// The order of calls: [`Shard::on_receive`] with what came in, [`Shard::on_timeout`] when
@@ -47,23 +69,43 @@ const ICMP_BURST: u32 = 200;
 /// turn until nothing is left to send, then [`Shard::poll_event`] until it is empty. Every call but
 /// `on_transmitted` may come at any time in between.
 pub struct Shard {
-    pub(crate) config: tcp::Config,
+    pub(crate) config: Arc<tcp::Config>,
     pub(crate) pool: BlockPool,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) routes: RouteTable,
     pub(crate) sockets: Sockets,
+    /// Handshakes that peers began and have not completed.
+    pub(crate) half_open: FlowTable<Waiting>,
+    pub(crate) syn_cookies: SynCookies,
+    pub(crate) time_wait: FlowTable<TimeWait>,
+    pub(crate) time_wait_max: usize,
+    /// Connections whose application is gone, those in TIME-WAIT not counted.
+    pub(crate) orphans: usize,
+    pub(crate) orphans_max: usize,
+    pub(crate) fast_open: FastOpen,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: Events,
+    pub(crate) address_events: AddressEvents,
     pub(crate) sequence_numbers: IsnGenerator,
     pub(crate) icmp_limit: RateLimiter,
+    /// Of resets for segments without a connection.
+    pub(crate) reset_limit: RateLimiter,
+    /// What interfaces draw their random delays from.
+    seed: u64,
+    pub(crate) reassembly: Reassembly<Keys>,
+    pub(crate) identifications: Identifications<Keys>,
+    pub(crate) path_mtus: PathMtus<Keys>,
     pub(crate) counters: ShardCounters,
     pub(crate) drops: DropCounters,
-    /// Counters of connections that are gone.
-    past: tcp::TcpCounters,
+    pub(crate) connection_counters: ConnectionCounters,
+    pub(crate) tcp_options: wire::TcpOptionCounters,
     /// The flow of the last segment and its connection.
     pub(crate) flow_cache: Option<(Flow, u32)>,
+    /// Source and destination of TCP segments that the receive batch under way was found to be
+    /// right about.
+    pub(crate) checked_addresses: Option<(IpAddr, IpAddr)>,
     /// Owners and packet counts of the batch the device is looking at, in its order.
-    pub(crate) planned: Vec<(u32, usize)>,
+    pub(crate) planned: Vec<Planned>,
     /// Connections that the receive batch has touched so far.
     pub(crate) touched: Vec<u32>,
 }
@@ -76,21 +118,37 @@ impl Shard {
             let bytes: [u8; 8] = core::array::from_fn(|i| config.secret[at + i]);
             u64::from_le_bytes(bytes)
         };
+        let keys = Keys(word(16), word(24));
         let sequence_key = core::array::from_fn(|i| config.secret[i]);
         Self {
-            config: config.tcp,
+            config: Arc::new(config.tcp),
             pool: config.pool,
             interfaces: Vec::new(),
             routes: RouteTable::default(),
-            sockets: Sockets::new(Keys(word(16), word(24)), config.sockets_max),
+            sockets: Sockets::new(keys, config.sockets_max),
+            half_open: FlowTable::new(keys),
+            syn_cookies: SynCookies::new(derive_key(keys, "SYN cookies")),
+            time_wait: FlowTable::new(keys),
+            time_wait_max: TIME_WAIT_MAX,
+            orphans: 0,
+            orphans_max: ORPHANS_MAX,
+            fast_open: FastOpen::new(keys),
             deadlines: Deadlines::default(),
             events: Events::default(),
+            address_events: AddressEvents::default(),
+            seed: keys.hash_one("addressing"),
             sequence_numbers: IsnGenerator::new(sequence_key),
+            reset_limit: RateLimiter::new(RESETS_PER_SECOND, RESETS_BURST, word(8).rotate_left(32)),
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, ICMP_BURST, word(8)),
+            reassembly: Reassembly::new(ReassemblyConfig::default(), keys),
+            identifications: Identifications::new(Keys(word(8), word(16))),
+            path_mtus: PathMtus::new(PathMtuConfig::default(), keys),
             counters: ShardCounters::default(),
             drops: DropCounters::default(),
-            past: tcp::TcpCounters::default(),
+            connection_counters: ConnectionCounters::default(),
+            tcp_options: wire::TcpOptionCounters::default(),
             flow_cache: None,
+            checked_addresses: None,
             planned: Vec::new(),
             touched: Vec::new(),
         }
@@ -116,7 +174,8 @@ impl Shard {
         for (destination, gateway) in networks.chain(gateways) {
             self.routes.insert(Route { destination, gateway, interface: id, mtu_bytes: None });
         }
-        self.interfaces.push(Interface::new(config, id as u16));
+        let seed = self.seed.wrapping_add(u64::from(id));
+        self.interfaces.push(Interface::new(config, id as u16, seed));
         let id = InterfaceId(id);
         let mode = self.interfaces[id.0 as usize].mode;
         self.set_mode(id, mode);
@@ -124,12 +183,21 @@ impl Shard {
     }
 
     /// Takes note of what the interface's device can do now, found anew after a capability was
-    /// taken back. A mode that is no longer possible falls back to `multidata`.
+    /// taken back. A mode that is no longer possible falls back to `multidata`, and connections take
+    /// note of another MTU with the next batch they fill ([`Shard::set_mtu`] makes them do it now).
     pub fn set_capabilities(&mut self, id: InterfaceId, capabilities: Capabilities) {
         if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
+            let before = interface.hardware_address();
+            if interface.capabilities.mtu_bytes != capabilities.mtu_bytes {
+                self.path_mtus.invalidate();
+            }
             interface.capabilities = capabilities;
+            let is_moved = interface.hardware_address() != before;
             let mode = interface.mode;
             self.set_mode(id, mode);
+            if is_moved {
+                self.on_hardware_address_changed(id);
+            }
         }
     }
 
@@ -151,8 +219,16 @@ impl Shard {
     /// When [`Shard::on_timeout`] wants to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let neighbours = self.interfaces.iter().filter_map(|i| i.neighbours.poll_timeout());
-        neighbours.chain(self.deadlines.next()).min()
+        let mut first = earlier(self.deadlines.next(), self.half_open.next());
+        first = earlier(first, self.time_wait.next());
+        first = earlier(first, self.reassembly.poll_timeout());
+        first = earlier(first, self.path_mtus.poll_timeout());
+        for interface in &self.interfaces {
+            first = earlier(first, interface.neighbours.poll_timeout());
+            first = earlier(first, interface.addressing.poll_timeout());
+            first = earlier(first, interface.groups.poll_timeout());
+        }
+        first
     }
 
     /// Lets everything that is due happen.
@@ -160,14 +236,17 @@ impl Shard {
         for interface in &mut self.interfaces {
             interface.neighbours.on_timeout(now);
         }
-        while let Some((at, index)) = self.deadlines.pop_due(now) {
+        self.expire_fragments(now);
+        self.on_addressing_timeout(now);
+        self.path_mtus.on_timeout(now);
+        self.on_backlog_timeout(now);
+        self.on_time_wait_timeout(now);
+        while let Some(index) = self.deadlines.pop_due(now) {
             let Some(socket) = self.sockets.tcp(index) else { continue };
-            if socket.earliest == Some(at) {
-                socket.earliest = None;
-            }
             if socket.connection.poll_timeout().is_some_and(|due| due <= now) {
                 self.counters.timeouts += 1;
-                socket.connection.on_timeout(now);
+                let connection = &mut socket.connection;
+                self.connection_counters.lend(connection, |it| it.on_timeout(now));
             }
             self.settle(now, index);
         }
@@ -195,47 +274,64 @@ impl Shard {
     /// What was counted so far, over all connections.
     #[must_use]
     pub fn counters(&self) -> StackCounters {
-        let mut tcp = self.past;
-        for (_, socket) in self.sockets.iter() {
-            if let Socket::Tcp(socket) = socket {
-                tcp.merge(socket.connection.counters());
-            }
-        }
+        let tcp = self.connection_counters.sums();
+        let mut routers = ip::router::RouterCounters::default();
+        let parts = self.interfaces.iter().filter_map(|i| i.addressing.autoconfiguration.as_ref());
+        parts.for_each(|part| routers.merge(&part.counters()));
+        let mut dhcp = dhcp::DhcpCounters::default();
+        let parts = self.interfaces.iter().filter_map(|i| i.addressing.leasing.as_ref());
+        parts.for_each(|part| dhcp.merge(&part.counters()));
         let mut neighbours = NeighbourCounters::default();
         for interface in &self.interfaces {
             neighbours.merge(&interface.neighbours.counters());
         }
-        StackCounters { shard: self.counters, tcp, neighbours, drops: self.drops }
+        let tcp_options = self.tcp_options;
+        let shard = ShardCounters {
+            path_mtus_evicted: self.path_mtus.evicted(),
+            address_events_forgotten: self.address_events.forgotten,
+            ..self.counters
+        };
+        StackCounters { shard, tcp, tcp_options, routers, dhcp, neighbours, drops: self.drops }
     }
 
     /// How many sockets are open, connections that only finish closing included.
     #[must_use]
     pub fn socket_count(&self) -> usize {
-        self.sockets.iter().count()
+        self.sockets.len()
     }
 
-    /// Called after any call on a connection: passes its events on, notes whether it has something
-    /// to send and when it wants to be called, and forgets it when it is over and unowned.
+    /// Called after any call on a connection: collects what it counted, passes its events on, notes
+    /// whether it has something to send and when it wants to be called, and forgets it when it is
+    /// over and unowned.
     pub(crate) fn settle(&mut self, now: Instant, index: u32) {
         let Some(socket) = self.sockets.tcp(index) else { return };
+        self.connection_counters.collect(&mut socket.connection);
         let events = socket.connection.take_events();
-        if socket.connection.wants_transmit(now)
-            && let Some(interface) = self.interfaces.get_mut(socket.path.interface.0 as usize)
-        {
-            interface.ready.add(index, &mut socket.queued);
+        if !socket.connection.wants_transmit(now) {
+            socket.allowance_bytes = 0;
+        } else if let Some(interface) = self.interfaces.get_mut(socket.path.interface.0 as usize) {
+            if socket.allowance_bytes > 0 {
+                interface.ready.add_first(index, &mut socket.queued);
+            } else {
+                interface.ready.add(index, &mut socket.queued);
+            }
         }
         let wanted = socket.connection.poll_timeout();
-        self.deadlines.want(index, wanted, &mut socket.earliest);
+        self.deadlines.want(index, wanted);
         if !events.is_empty() {
-            self.on_connection_events(index, events);
+            self.on_connection_events(now, index, events);
         }
         let Some(socket) = self.sockets.tcp(index) else { return };
         if socket.is_over() {
             self.remove_connection(index);
+        } else if socket.detached
+            && let Some(kept) = socket.connection.time_wait(now)
+        {
+            self.enter_time_wait(now, index, kept);
         } else if socket.connection.is_finished() {
             // RFC 9293, 3.10.7.1: what still arrives finds no connection, though the application has
             // not let go of the socket yet.
-            let flow = socket.flow;
+            let flow = socket.flow();
             self.remove_flow(&flow, index);
         }
     }
@@ -251,9 +347,21 @@ impl Shard {
     /// Forgets a connection; its counters are kept.
     pub(crate) fn remove_connection(&mut self, index: u32) {
         let Some(Socket::Tcp(socket)) = self.sockets.remove(index) else { return };
-        self.past.merge(socket.connection.counters());
-        self.deadlines.forget(index, socket.earliest);
-        self.remove_flow(&socket.flow, index);
+        self.orphans -= usize::from(socket.detached);
+        self.deadlines.forget(index);
+        self.remove_flow(&socket.flow(), index);
+        self.shrink();
+    }
+
+    /// Gives back what only very many sockets needed, once most of them are gone.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(slots) = self.sockets.shrink() {
+            self.deadlines.shrink(slots);
+            self.events.shrink();
+            for interface in &mut self.interfaces {
+                interface.ready.shrink();
+            }
+        }
     }
 
     /// No segment finds this connection any more.
@@ -284,6 +392,41 @@ impl Shard {
         route.and_then(|route| route.gateway).unwrap_or(destination)
     }
 
+    /// The next hop for what answers a packet from `remote` that came over interface `id`.
+    pub(crate) fn way_back(&self, id: InterfaceId, remote: IpAddr) -> Result<IpAddr, DropReason> {
+        let (out, next_hop) = self.route(remote).map_err(|_| DropReason::NoRoute)?;
+        Ok(if out == id { next_hop } else { self.next_hop_by(id, remote) })
+    }
+
+    /// Sets how many connections in TIME-WAIT are kept whose application is gone.
+    pub fn set_time_wait_max(&mut self, count: usize) {
+        self.time_wait_max = count;
+    }
+
+    /// How many connections are in TIME-WAIT, their application gone.
+    #[must_use]
+    pub fn time_wait_count(&self) -> usize {
+        self.time_wait.len()
+    }
+
+    /// Sets how many connections may finish their business without an application. Those beyond it are
+    /// reset, and counted.
+    pub fn set_orphans_max(&mut self, count: usize) {
+        self.orphans_max = count;
+    }
+
+    /// How many connections have something to finish, their application gone.
+    #[must_use]
+    pub fn orphan_count(&self) -> usize {
+        self.orphans
+    }
+
+    /// How many handshakes that peers began are under way.
+    #[must_use]
+    pub fn half_open_count(&self) -> usize {
+        self.half_open.len()
+    }
+
     /// Whether a socket may be bound to `local`: the unspecified address or one of ours.
     pub(crate) fn check_local(&self, local: SocketAddr) -> Result<(), SocketError> {
         let ours = self.interfaces.iter().any(|interface| interface.is_ours(local.ip()));
@@ -305,4 +448,19 @@ impl Shard {
     pub(crate) fn socket_id(&self, index: u32) -> Option<SocketId> {
         self.sockets.id(index)
     }
+}
+
+/// The earlier of two deadlines, where there are any.
+#[inline]
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// A key for one purpose.
+fn derive_key(keys: Keys, purpose: &str) -> [u8; 16] {
+    let halves = [keys.hash_one((purpose, 1)), keys.hash_one((purpose, 2))];
+    core::array::from_fn(|at| halves[at / 8].to_le_bytes()[at % 8])
 }

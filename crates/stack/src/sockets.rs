@@ -1,15 +1,17 @@
 //! The sockets of a shard: where they are kept and how a packet finds its own.
 //!
 //! Sockets lie in a slab; a [`SocketId`] is an index with a generation, so that an id that outlived
-//! its socket names nothing. Three tables lead from addresses to indices: connections by their
-//! four-tuple, listeners and UDP sockets by local port. The tables' hash is keyed, so that nobody
+//! its socket names nothing. Two tables lead from addresses to indices: connections by their
+//! four-tuple, listeners and UDP sockets by local port (`ports.rs`). The tables' hash is keyed, so that nobody
 //! outside can choose addresses that collide.
 
+use crate::backlog::Listener;
 use crate::error::SocketError;
 use crate::event::Readiness;
-use crate::tcp_socket::{Listener, TcpSocket};
+use crate::ports::Ports;
+use crate::tcp_socket::TcpSocket;
 use crate::udp_socket::UdpSocket;
-use core::hash::{BuildHasher, Hasher};
+use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
@@ -35,6 +37,38 @@ impl SocketId {
 pub(crate) struct Flow {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+}
+
+/// A four-tuple as the table keeps it: two thirds of the size, of which there is one for each
+/// connection and a third as many again unused. Without the scope of an IPv6 address, which no
+/// packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FlowKey {
+    local: IpAddr,
+    remote: IpAddr,
+    local_port: u16,
+    remote_port: u16,
+}
+
+impl From<&Flow> for FlowKey {
+    #[inline]
+    fn from(flow: &Flow) -> Self {
+        Self {
+            local: flow.local.ip(),
+            remote: flow.remote.ip(),
+            local_port: flow.local.port(),
+            remote_port: flow.remote.port(),
+        }
+    }
+}
+
+impl FlowKey {
+    pub(crate) fn flow(&self) -> Flow {
+        Flow {
+            local: SocketAddr::new(self.local, self.local_port),
+            remote: SocketAddr::new(self.remote, self.remote_port),
+        }
+    }
 }
 
 /// What a slot holds.
@@ -63,28 +97,21 @@ impl BuildHasher for Keys {
     }
 }
 
-/// Which protocol a port belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Protocol {
-    Tcp,
-    Udp,
-}
-
 /// All sockets of a shard.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     slots: Vec<Slot>,
     free: Vec<u32>,
     sockets_max: usize,
-    flows: HashMap<Flow, u32, Keys>,
-    /// Listeners and UDP sockets by protocol, address (`None` for any) and port.
-    ports: HashMap<(Protocol, Option<IpAddr>, u16), u32, Keys>,
-    keys: Keys,
-    ports_picked: u64,
+    /// The generation of the next socket. One count for all slots, so that slots can be given back.
+    generation: u32,
+    flows: HashMap<FlowKey, u32, Keys>,
+    /// Where listeners and UDP sockets are bound.
+    pub(crate) ports: Ports,
 }
 
-/// RFC 6056, section 3.2: the dynamic ports, which is what IANA sets aside for them.
-const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+/// Fewer slots than this are kept, used or not.
+const SHRUNK_SLOTS_MIN: usize = 1_024;
 
 impl Sockets {
     pub(crate) fn new(keys: Keys, sockets_max: usize) -> Self {
@@ -92,10 +119,9 @@ impl Sockets {
             slots: Vec::new(),
             free: Vec::new(),
             sockets_max,
+            generation: 0,
             flows: HashMap::with_hasher(keys),
-            ports: HashMap::with_hasher(keys),
-            keys,
-            ports_picked: 0,
+            ports: Ports::new(keys),
         }
     }
 
@@ -109,18 +135,50 @@ impl Sockets {
             }
             None => return Err(SocketError::TooManySockets),
         };
-        let slot = &mut self.slots[index as usize];
-        slot.socket = Some(socket);
-        Ok(SocketId { index, generation: slot.generation })
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        self.slots[index as usize] = Slot { generation, socket: Some(socket) };
+        Ok(SocketId { index, generation })
     }
 
     /// Takes a socket out; its id names nothing from now on.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Socket> {
         let slot = self.slots.get_mut(index as usize)?;
         let socket = slot.socket.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
         Some(socket)
+    }
+
+    /// How many connections have a four-tuple.
+    pub(crate) fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// How many sockets there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Gives memory back after many sockets were closed: the empty slots at the end, and what the
+    /// tables hold in reserve. Says how many slots are left, where there are fewer now.
+    pub(crate) fn shrink(&mut self) -> Option<usize> {
+        // Looking for the last one used walks over the slots: at every halving is often enough.
+        let few = self.len() <= self.slots.len() / 4 && (self.len() & (self.len() + 1)) == 0;
+        if self.slots.len() < SHRUNK_SLOTS_MIN || !few {
+            return None;
+        }
+        let used = self.slots.iter().rposition(|slot| slot.socket.is_some()).map_or(0, |at| at + 1);
+        if used > self.slots.len() / 2 {
+            // A socket near the end keeps the slots; they are asked about again when half as many
+            // sockets are left.
+            return None;
+        }
+        self.slots.truncate(used);
+        self.slots.shrink_to(SHRUNK_SLOTS_MIN);
+        self.free.retain(|index| (*index as usize) < used);
+        self.free.shrink_to(SHRUNK_SLOTS_MIN);
+        self.flows.shrink_to(SHRUNK_SLOTS_MIN);
+        Some(used)
     }
 
     /// Whether another socket can be stored.
@@ -180,78 +238,37 @@ impl Sockets {
 
     /// The connection of this four-tuple.
     pub(crate) fn by_flow(&self, flow: &Flow) -> Option<u32> {
-        self.flows.get(flow).copied()
+        self.flows.get(&FlowKey::from(flow)).copied()
     }
 
     /// Enters a connection's four-tuple; `false` where it is taken.
     pub(crate) fn add_flow(&mut self, flow: Flow, index: u32) -> bool {
-        if self.flows.contains_key(&flow) {
+        let key = FlowKey::from(&flow);
+        if self.flows.contains_key(&key) {
             return false;
         }
-        self.flows.insert(flow, index);
+        self.flows.insert(key, index);
         true
     }
 
     /// Takes a four-tuple out, where it still is this connection's.
     pub(crate) fn remove_flow(&mut self, flow: &Flow, index: u32) {
         if self.by_flow(flow) == Some(index) {
-            self.flows.remove(flow);
+            self.flows.remove(&FlowKey::from(flow));
         }
     }
 
-    /// The listener or UDP socket at this address and port, or else at any address and this port.
-    pub(crate) fn by_port(&self, protocol: Protocol, local: SocketAddr) -> Option<u32> {
-        let exact = self.ports.get(&(protocol, Some(local.ip()), local.port()));
-        exact.or_else(|| self.ports.get(&(protocol, None, local.port()))).copied()
-    }
-
-    /// Enters a local address and port; an unspecified address stands for all of them.
-    pub(crate) fn add_port(
-        &mut self,
-        protocol: Protocol,
-        local: SocketAddr,
-        index: u32,
-    ) -> Result<(), SocketError> {
-        if !self.is_port_free(protocol, local) {
-            return Err(SocketError::AddressInUse);
-        }
-        self.ports.insert(port_key(protocol, local), index);
-        Ok(())
-    }
-
-    pub(crate) fn remove_port(&mut self, protocol: Protocol, local: SocketAddr) {
-        self.ports.remove(&port_key(protocol, local));
-    }
-
-    /// Whether no listener or UDP socket has this address and port, nor any address and this port.
-    pub(crate) fn is_port_free(&self, protocol: Protocol, local: SocketAddr) -> bool {
-        let any = (protocol, None, local.port());
-        if self.ports.contains_key(&port_key(protocol, local)) || self.ports.contains_key(&any) {
-            return false;
-        }
-        !local.ip().is_unspecified()
-            || !self.ports.keys().any(|key| key.0 == protocol && key.2 == local.port())
-    }
-
-    /// Picks a port for which `is_free` holds, starting at an unpredictable place and going on from
-    /// there (RFC 6056, 3.3.1: simple port randomization).
+    /// Picks a port for which `is_free` holds, for a connection from an address to a peer or else for
+    /// anything.
     pub(crate) fn pick_port(
         &mut self,
+        destination: Option<(IpAddr, SocketAddr)>,
         is_free: impl Fn(&Self, u16) -> bool,
     ) -> Result<u16, SocketError> {
-        self.ports_picked += 1;
-        let mut hasher = self.keys.build_hasher();
-        hasher.write_u64(self.ports_picked);
-        let count = u32::from(EPHEMERAL_PORTS.end() - EPHEMERAL_PORTS.start()) + 1;
-        let start = (hasher.finish() % u64::from(count)) as u32;
-        (0..count)
-            .map(|step| EPHEMERAL_PORTS.start() + ((start + step) % count) as u16)
-            .find(|port| is_free(self, *port))
-            .ok_or(SocketError::NoPortLeft)
+        let mut candidates = self.ports.candidates(destination).zip(0..);
+        let found = candidates.find(|(port, _)| is_free(self, *port));
+        let (port, steps) = found.ok_or(SocketError::NoPortLeft)?;
+        self.ports.on_skipped(destination, steps);
+        Ok(port)
     }
-}
-
-fn port_key(protocol: Protocol, local: SocketAddr) -> (Protocol, Option<IpAddr>, u16) {
-    let address = (!local.ip().is_unspecified()).then_some(local.ip());
-    (protocol, address, local.port())
 }

@@ -1,19 +1,19 @@
-//! TCP as sockets: listeners, connections, and the calls on them.
+//! TCP as sockets: connections, and the calls on them. Listeners are in `backlog.rs`.
 
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::interface::InterfaceId;
 use crate::outbox::Network;
+use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
-use crate::sockets::{Flow, Protocol, Socket, SocketId};
+use crate::sockets::{Flow, Socket, SocketId, Sockets};
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
-use counters::DropReason;
 use ip::HeaderTemplate;
-use std::collections::VecDeque;
+use std::sync::Arc;
 use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
-use time::Instant;
-use wire::{SeqNumber, TcpHeader};
+use time::{Duration, Instant};
+use wire::SeqNumber;
 
 /// The way from a connection to its peer, found once.
 #[derive(Clone, Debug)]
@@ -21,45 +21,48 @@ pub(crate) struct Path {
     pub(crate) interface: InterfaceId,
     pub(crate) next_hop: IpAddr,
     pub(crate) network: Network,
+    /// Moved on when the connection took note of what the path takes (`paths.rs`).
+    pub(crate) mtu_generation: u32,
 }
 
 /// A connection and what the shard keeps beside it.
 #[derive(Debug)]
 pub(crate) struct TcpSocket {
     pub(crate) connection: Connection,
-    pub(crate) flow: Flow,
     pub(crate) path: Path,
     /// The listener that is to hear of it, until it is accepted.
     pub(crate) parent: Option<SocketId>,
+    /// The listener that counts it among those whose handshake is not complete.
+    pub(crate) fast_open_listener: Option<SocketId>,
     /// It stands in its interface's ready list, or among those that wait for a neighbour.
     pub(crate) queued: bool,
     /// The receive batch under way has touched it.
     pub(crate) touched: bool,
-    /// Bytes the peer had acknowledged when its neighbour was last confirmed.
-    pub(crate) confirmed_bytes: u64,
+    /// What it may still send in the turn that the end of a batch cut short.
+    pub(crate) allowance_bytes: u32,
+    /// What the peer had acknowledged when its neighbour was last confirmed.
+    pub(crate) confirmed: SeqNumber,
     /// The application has let go of it.
     pub(crate) detached: bool,
-    /// The deadline it has in the queue, at or before the one it wants.
-    pub(crate) earliest: Option<Instant>,
     pub(crate) pending: Readiness,
 }
 
 impl TcpSocket {
+    /// Its four-tuple. The connection has the ports and the header the addresses: a third copy would
+    /// cost every idle connection 64 bytes.
+    pub(crate) fn flow(&self) -> Flow {
+        let (local, remote) = self.path.network.addresses();
+        let (local_port, remote_port) = self.connection.ports();
+        Flow {
+            local: SocketAddr::new(local, local_port),
+            remote: SocketAddr::new(remote, remote_port),
+        }
+    }
+
     /// Whether nobody will ask for it any more.
     pub(crate) fn is_over(&self) -> bool {
         self.detached && self.connection.is_finished()
     }
-}
-
-/// A listener: connections that are being opened, and those that wait to be accepted.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) local: SocketAddr,
-    /// Connections opened and not accepted, whether their handshake is complete or not.
-    backlog: usize,
-    half_open: usize,
-    accept_queue: VecDeque<SocketId>,
-    pub(crate) pending: Readiness,
 }
 
 /// A setting of a connection that can change while it is open.
@@ -71,8 +74,14 @@ pub enum TcpOption {
     SendBuffer(usize),
     /// Bytes the receive queue holds.
     ReceiveBuffer(usize),
+    /// Which congestion control is used from now on.
+    Congestion(tcp::congestion::Algorithm),
     /// When an idle peer is probed; `None` never does.
     Keepalive(Option<tcp::Keepalive>),
+    /// Hold back segments that are not full.
+    Cork(bool),
+    /// How long what was sent may wait for its acknowledgment; `None`: as the retries say.
+    UserTimeout(Option<Duration>),
 }
 
 /// A connection as it stands.
@@ -88,10 +97,15 @@ pub struct TcpStatus {
     pub readable_bytes: usize,
     /// The peer has sent everything and all of it was read.
     pub at_end: bool,
+    /// Bytes that can be read before the last urgent one (RFC 6093): 0 where that is next, `None`
+    /// where nothing urgent is ahead.
+    pub urgent_mark: Option<usize>,
     /// Bytes the send queue has room for.
     pub send_room_bytes: usize,
     /// Bytes in the send queue, sent and not acknowledged ones included.
     pub unacknowledged_bytes: usize,
+    /// Bytes in the send queue that were never sent.
+    pub unsent_bytes: usize,
     /// Why the connection failed, where it did.
     pub error: Option<SocketError>,
 }
@@ -107,6 +121,21 @@ impl Shard {
         now: Instant,
         local: Option<SocketAddr>,
         remote: SocketAddr,
+    ) -> Result<SocketId, SocketError> {
+        let config = Arc::clone(&self.config);
+        self.tcp_connect_with(now, local, remote, config)
+    }
+
+    /// As [`Shard::tcp_connect`], with settings of the connection's own.
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_connect`].
+    pub fn tcp_connect_with(
+        &mut self,
+        now: Instant,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        config: Arc<tcp::Config>,
     ) -> Result<SocketId, SocketError> {
         // RFC 9293, 3.9.2.3, MUST-46: neither broadcast nor multicast is a peer.
         let is_broadcast = self.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
@@ -125,64 +154,32 @@ impl Shard {
         let flow = |port| Flow { local: SocketAddr::new(address, port), remote };
         let port = match local.map(|local| local.port()) {
             Some(port) if port != 0 => port,
-            _ => self.sockets.pick_port(|sockets, port| {
-                sockets.by_flow(&flow(port)).is_none()
-                    && sockets.is_port_free(Protocol::Tcp, SocketAddr::new(address, port))
-            })?,
+            _ => {
+                let (time_wait, half_open) = (&self.time_wait, &self.half_open);
+                self.sockets.pick_port(Some((address, remote)), |sockets, port| {
+                    let local = SocketAddr::new(address, port);
+                    sockets.by_flow(&flow(port)).is_none()
+                        && !time_wait.contains(&flow(port))
+                        && !half_open.contains(&flow(port))
+                        && sockets.ports.is_free(Protocol::Tcp, local, BindOptions::default())
+                })?
+            }
         };
         let flow = flow(port);
-        if self.sockets.by_flow(&flow).is_some() {
+        if self.sockets.by_flow(&flow).is_some() || self.half_open.contains(&flow) {
             return Err(SocketError::AddressInUse);
         }
-        let connection = Connection::connect(self.parameters(now, interface, &flow), now);
+        let isn_min = self.reusable(now, &flow).ok_or(SocketError::AddressInUse)?;
+        let mut parameters = self.parameters(now, interface, &flow, config);
+        if let Some(isn_min) = isn_min {
+            parameters.isn = parameters.isn.later_of(isn_min);
+        }
+        let connection = Connection::connect(parameters, now);
         let index = self.open(connection, flow, interface, next_hop, None)?;
+        self.time_wait.remove(&flow);
         self.counters.connections_opened += 1;
         self.settle(now, index);
         self.socket_id(index).ok_or(SocketError::InvalidSocket)
-    }
-
-    /// Listens on `local`; port zero picks one, an unspecified address stands for all. At most
-    /// `backlog` connections (at least one) are kept that were not accepted.
-    ///
-    /// # Errors
-    /// The address is not ours or in use, or there are too many sockets.
-    pub fn tcp_listen(
-        &mut self,
-        local: SocketAddr,
-        backlog: usize,
-    ) -> Result<SocketId, SocketError> {
-        self.check_local(local)?;
-        let local = self.with_port(Protocol::Tcp, local)?;
-        let listener = Listener {
-            local,
-            backlog: backlog.max(1),
-            half_open: 0,
-            accept_queue: VecDeque::new(),
-            pending: Readiness::NONE,
-        };
-        let id = self.sockets.insert(Socket::Listener(Box::new(listener)))?;
-        self.sockets.add_port(Protocol::Tcp, local, id.index() as u32).map(|()| id)
-    }
-
-    /// Takes a connection from a listener's queue.
-    ///
-    /// # Errors
-    /// [`SocketError::WouldBlock`] where there is none yet.
-    pub fn tcp_accept(&mut self, listener: SocketId) -> Result<SocketId, SocketError> {
-        let index = self.sockets.index(listener)?;
-        let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
-        let id = listener.accept_queue.pop_front().ok_or(SocketError::WouldBlock)?;
-        let more = !listener.accept_queue.is_empty();
-        if let Ok(child) = self.sockets.index(id)
-            && let Some(socket) = self.sockets.tcp(child)
-        {
-            socket.parent = None;
-            socket.detached = false;
-        }
-        if more {
-            self.notify(index, Readiness::ACCEPTABLE);
-        }
-        Ok(id)
     }
 
     /// How many bytes the send queue has room for.
@@ -212,10 +209,24 @@ impl Shard {
         chunk: Chunk,
     ) -> Result<(), SocketError> {
         let socket = self.tcp_socket(id)?;
-        socket.connection.append(now, chunk).map_err(|error| match error {
-            SendError::Full => SocketError::WouldBlock,
-            SendError::Closed => SocketError::BrokenPipe,
-        })?;
+        socket.connection.append(now, chunk).map_err(send_error)?;
+        self.settle_id(now, id);
+        Ok(())
+    }
+
+    /// Appends `chunk` as [`Shard::tcp_append`] does, and marks the stream as urgent up to its end
+    /// (RFC 6093).
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_append`].
+    pub fn tcp_append_urgent(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        chunk: Chunk,
+    ) -> Result<(), SocketError> {
+        let socket = self.tcp_socket(id)?;
+        socket.connection.append_urgent(now, chunk).map_err(send_error)?;
         self.settle_id(now, id);
         Ok(())
     }
@@ -230,12 +241,27 @@ impl Shard {
         id: SocketId,
         out: &mut [u8],
     ) -> Result<usize, SocketError> {
-        let socket = self.tcp_socket(id)?;
-        let count = socket.connection.read(now, out).map_err(connection_error)?;
-        if count == 0 && !out.is_empty() && !socket.connection.at_end_of_stream() {
+        let index = self.sockets.index(id)?;
+        let connection = &mut self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)?.connection;
+        let count = self.connection_counters.lend(connection, |it| it.read(now, out));
+        let count = count.map_err(connection_error)?;
+        if count == 0 && !out.is_empty() && !connection.at_end_of_stream() {
             return Err(SocketError::WouldBlock);
         }
         self.settle_id(now, id);
+        Ok(count)
+    }
+
+    /// Copies received bytes out and leaves them to be read again.
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_read`].
+    pub fn tcp_peek(&mut self, id: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+        let connection = &self.tcp_socket(id)?.connection;
+        let count = connection.peek(out);
+        if count == 0 && !out.is_empty() && !connection.at_end_of_stream() {
+            return Err(connection.error().map_or(SocketError::WouldBlock, connection_error));
+        }
         Ok(count)
     }
 
@@ -249,10 +275,11 @@ impl Shard {
         id: SocketId,
         len_max: usize,
     ) -> Result<Option<Chunk>, SocketError> {
-        let socket = self.tcp_socket(id)?;
-        let chunk = socket.connection.read_chunk(len_max);
-        if chunk.is_none() && !socket.connection.at_end_of_stream() {
-            let error = socket.connection.error();
+        let index = self.sockets.index(id)?;
+        let connection = &mut self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)?.connection;
+        let chunk = self.connection_counters.lend(connection, |it| it.read_chunk(len_max));
+        if chunk.is_none() && !connection.at_end_of_stream() {
+            let error = connection.error();
             return Err(error.map_or(SocketError::WouldBlock, connection_error));
         }
         self.settle_id(now, id);
@@ -289,6 +316,9 @@ impl Shard {
             TcpOption::SendBuffer(bytes) => connection.set_send_buffer(bytes),
             TcpOption::ReceiveBuffer(bytes) => connection.set_receive_buffer(bytes),
             TcpOption::Keepalive(keepalive) => connection.set_keepalive(now, keepalive),
+            TcpOption::Cork(on) => connection.set_cork(on),
+            TcpOption::UserTimeout(timeout) => connection.set_user_timeout(now, timeout),
+            TcpOption::Congestion(algorithm) => connection.set_congestion(algorithm),
         }
         self.settle_id(now, id);
         Ok(())
@@ -303,14 +333,24 @@ impl Shard {
         let connection = &socket.connection;
         Ok(TcpStatus {
             state: connection.state(),
-            local: socket.flow.local,
-            remote: socket.flow.remote,
+            local: socket.flow().local,
+            remote: socket.flow().remote,
             readable_bytes: connection.readable_len(),
             at_end: connection.at_end_of_stream(),
+            urgent_mark: connection.urgent_mark(),
             send_room_bytes: connection.send_room(),
             unacknowledged_bytes: connection.send_queue_len(),
+            unsent_bytes: connection.unsent_len(),
             error: connection.error().map(connection_error),
         })
+    }
+
+    /// How a connection is doing, in detail.
+    ///
+    /// # Errors
+    /// There is no such connection.
+    pub fn tcp_info(&mut self, now: Instant, id: SocketId) -> Result<tcp::TcpInfo, SocketError> {
+        Ok(self.tcp_socket(id)?.connection.info(now))
     }
 
     /// The application lets go of a socket of any kind. A connection goes on to deliver what is
@@ -319,16 +359,24 @@ impl Shard {
     pub fn close(&mut self, now: Instant, id: SocketId) {
         let Ok(index) = self.sockets.index(id) else { return };
         if let Some(socket) = self.sockets.tcp(index) {
-            socket.detached = true;
+            if !socket.detached {
+                socket.detached = true;
+                self.orphans += 1;
+            }
+            if self.orphans > self.orphans_max {
+                // Nobody waits for it, and too many of its kind are still busy.
+                self.counters.orphans_reset += 1;
+                socket.connection.abort(now);
+            }
             socket.connection.close(now);
             return self.settle(now, index);
         }
         match self.sockets.remove(index) {
-            Some(Socket::Listener(listener)) => {
-                self.sockets.remove_port(Protocol::Tcp, listener.local);
-                self.abort_children(now, id);
+            Some(Socket::Listener(listener)) => self.close_listener(now, index, *listener),
+            Some(Socket::Udp(socket)) => {
+                self.leave_all_groups(now, index);
+                self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);
             }
-            Some(Socket::Udp(socket)) => self.sockets.remove_port(Protocol::Udp, socket.local),
             _ => {}
         }
     }
@@ -347,57 +395,26 @@ impl Shard {
     /// There is no such socket.
     pub fn local_address(&mut self, id: SocketId) -> Result<SocketAddr, SocketError> {
         let index = self.sockets.index(id)?;
-        let tcp = self.sockets.tcp(index).map(|socket| socket.flow.local);
+        let tcp = self.sockets.tcp(index).map(|socket| socket.flow().local);
         let listener = |shard: &mut Self| shard.sockets.listener(index).map(|socket| socket.local);
         let udp = |shard: &mut Self| shard.sockets.udp(index).map(|socket| socket.local);
         tcp.or_else(|| listener(self)).or_else(|| udp(self)).ok_or(SocketError::InvalidSocket)
     }
 
-    /// A SYN for a listener: a new connection in SYN-RECEIVED, where the backlog has room. `isn_min`
-    /// is set where it follows a connection in TIME-WAIT.
-    pub(crate) fn open_passive(
-        &mut self,
-        now: Instant,
-        interface: InterfaceId,
-        listener: u32,
-        flow: &Flow,
-        syn: &TcpHeader,
-        isn_min: Option<SeqNumber>,
-    ) -> Result<(), DropReason> {
-        let parent = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
-        let has_room = self.sockets.has_room();
-        let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
-        if listening.half_open + listening.accept_queue.len() >= listening.backlog || !has_room {
-            return Err(DropReason::BacklogFull);
-        }
-        let (out, next_hop) = self.route(flow.remote.ip()).map_err(|_| DropReason::NoRoute)?;
-        let next_hop = match out == interface {
-            true => next_hop,
-            false => self.next_hop_by(interface, flow.remote.ip()),
-        };
-        let mut parameters = self.parameters(now, interface, flow);
-        if let Some(isn_min) = isn_min {
-            parameters.isn = parameters.isn.later_of(isn_min);
-        }
-        let connection = Connection::accept(parameters, now, syn);
-        let index = self
-            .open(connection, *flow, interface, next_hop, Some(parent))
-            .map_err(|_| DropReason::BacklogFull)?;
-        if let Some(listening) = self.sockets.listener(listener) {
-            listening.half_open += 1;
-        }
-        self.counters.connections_accepted += 1;
-        self.settle(now, index);
-        Ok(())
-    }
-
     /// Passes on what a connection reported.
-    pub(crate) fn on_connection_events(&mut self, index: u32, events: Events) {
+    pub(crate) fn on_connection_events(&mut self, now: Instant, index: u32, events: Events) {
         let over = events.contains(Events::CLOSED);
+        if over || events.contains(Events::CONNECTED) {
+            self.on_fast_open_settled(now, index);
+        }
+        if events.contains(Events::CONNECTED) {
+            self.on_fast_open_outcome(now, index);
+        }
         let Some(socket) = self.sockets.tcp(index) else { return };
-        if let Some(parent) = socket.parent {
-            let established = events.contains(Events::CONNECTED);
-            return self.on_child_events(index, parent, established, over);
+        if socket.parent.is_some() {
+            // Nobody has it yet. One that fails while it waits stays in the accept queue: accept hands
+            // it out with its error, as applications that count connections expect.
+            return;
         }
         let mut readiness = Readiness::NONE;
         for (event, bit) in [
@@ -405,6 +422,7 @@ impl Shard {
             (Events::READABLE, Readiness::READABLE),
             (Events::PEER_CLOSED, Readiness::READABLE),
             (Events::WRITABLE, Readiness::WRITABLE),
+            (Events::URGENT, Readiness::URGENT),
         ] {
             if events.contains(event) {
                 readiness |= bit;
@@ -416,48 +434,7 @@ impl Shard {
         self.notify(index, readiness);
     }
 
-    /// A connection that was not accepted yet: it enters the accept queue, or leaves the backlog.
-    fn on_child_events(&mut self, index: u32, parent: SocketId, established: bool, over: bool) {
-        let Some(id) = self.sockets.id(index) else { return };
-        let Ok(parent_index) = self.sockets.index(parent) else { return };
-        let Some(listener) = self.sockets.listener(parent_index) else { return };
-        let waits = listener.accept_queue.contains(&id);
-        if established && !waits {
-            listener.half_open = listener.half_open.saturating_sub(1);
-            listener.accept_queue.push_back(id);
-            self.notify(parent_index, Readiness::ACCEPTABLE);
-        } else if over && !waits {
-            listener.half_open = listener.half_open.saturating_sub(1);
-        }
-        // A connection that failed in the queue stays there: accept hands it out with its error,
-        // as the application that counts connections expects.
-        if let Some(socket) = self.sockets.tcp(index)
-            && over
-            && !established
-            && !waits
-        {
-            socket.detached = true;
-        }
-    }
-
-    fn abort_children(&mut self, now: Instant, parent: SocketId) {
-        let is_child = |socket: &Socket| match socket {
-            Socket::Tcp(socket) => socket.parent == Some(parent),
-            _ => false,
-        };
-        let children: Vec<u32> =
-            self.sockets.iter().filter(|(_, s)| is_child(s)).map(|(index, _)| index).collect();
-        for index in children {
-            if let Some(socket) = self.sockets.tcp(index) {
-                socket.parent = None;
-                socket.detached = true;
-                socket.connection.abort(now);
-            }
-            self.settle(now, index);
-        }
-    }
-
-    fn open(
+    pub(crate) fn open(
         &mut self,
         connection: Connection,
         flow: Flow,
@@ -469,19 +446,24 @@ impl Shard {
             flow.local.ip(),
             flow.remote.ip(),
             wire::protocol::TCP,
-            crate::HOP_LIMIT_DEFAULT,
+            self.interfaces[interface.0 as usize].hop_limit(flow.local.is_ipv4()),
             0,
         );
         let socket = TcpSocket {
+            confirmed: connection.first_unacknowledged(),
             connection,
-            flow,
-            path: Path { interface, next_hop, network: Network::Ip(template) },
+            path: Path {
+                interface,
+                next_hop,
+                network: Network::Ip(template),
+                mtu_generation: self.path_mtus.generation(),
+            },
             parent,
+            fast_open_listener: None,
             queued: false,
             touched: false,
-            confirmed_bytes: 0,
+            allowance_bytes: 0,
             detached: false,
-            earliest: None,
             pending: Readiness::NONE,
         };
         let id = self.sockets.insert(Socket::Tcp(Box::new(socket)))?;
@@ -493,19 +475,31 @@ impl Shard {
         Ok(index)
     }
 
-    fn parameters(&self, now: Instant, interface: InterfaceId, flow: &Flow) -> Parameters {
+    pub(crate) fn parameters(
+        &self,
+        now: Instant,
+        interface: InterfaceId,
+        flow: &Flow,
+        config: Arc<tcp::Config>,
+    ) -> Parameters {
+        let remote = flow.remote.ip();
+        let (mss_receive, mss_send_max) =
+            (self.announced_mss(interface, remote), self.path_mss(interface, remote));
+        let asked = config.mss_max.unwrap_or(u16::MAX);
         let interface = &self.interfaces[interface.0 as usize];
-        let headers = if flow.local.is_ipv4() { 40 } else { 60 };
-        let mss = interface.capabilities.mtu_bytes.saturating_sub(headers).min(65_495) as u16;
         Parameters {
             local_port: flow.local.port(),
             remote_port: flow.remote.port(),
             isn: self.sequence_numbers.initial_sequence(now, flow.local, flow.remote),
             timestamp_offset: self.sequence_numbers.timestamp_offset(flow.local, flow.remote),
-            mss_receive: mss,
-            mss_send_max: mss,
+            mss_receive: mss_receive.min(asked),
+            mss_send_max: mss_send_max.min(asked),
+            mss_default: match remote {
+                IpAddr::V4(_) => tcp::MSS_DEFAULT_IPV4,
+                IpAddr::V6(_) => tcp::MSS_DEFAULT_IPV6,
+            },
             on_same_subnet: interface.is_local(flow.remote.ip()),
-            config: self.config.clone(),
+            config,
         }
     }
 
@@ -514,13 +508,16 @@ impl Shard {
         &mut self,
         protocol: Protocol,
         local: SocketAddr,
+        options: BindOptions,
     ) -> Result<SocketAddr, SocketError> {
         let at = |port| SocketAddr::new(local.ip(), port);
         if local.port() == 0 {
-            let port = self.sockets.pick_port(|s, port| s.is_port_free(protocol, at(port)))?;
-            return Ok(at(port));
+            let is_free = |s: &Sockets, port: u16| {
+                s.ports.is_free(protocol, at(port), BindOptions::default())
+            };
+            return self.sockets.pick_port(None, is_free).map(at);
         }
-        match self.sockets.is_port_free(protocol, local) {
+        match self.sockets.ports.is_free(protocol, local, options) {
             true => Ok(local),
             false => Err(SocketError::AddressInUse),
         }
@@ -538,13 +535,22 @@ impl Shard {
     }
 }
 
+fn send_error(error: SendError) -> SocketError {
+    match error {
+        SendError::Full => SocketError::WouldBlock,
+        SendError::Closed => SocketError::BrokenPipe,
+    }
+}
+
 fn connection_error(error: ConnectionError) -> SocketError {
     match error {
         ConnectionError::Refused => SocketError::ConnectionRefused,
         ConnectionError::Reset => SocketError::ConnectionReset,
+        ConnectionError::BrokenPipe => SocketError::BrokenPipe,
         ConnectionError::TimedOut => SocketError::TimedOut,
         ConnectionError::HostUnreachable => SocketError::HostUnreachable,
         ConnectionError::NetworkUnreachable => SocketError::NoRoute,
+        ConnectionError::AddressRemoved => SocketError::AddressRemoved,
         ConnectionError::Aborted => SocketError::ConnectionAborted,
     }
 }

@@ -4,11 +4,13 @@ use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
 use crate::interface::InterfaceId;
+use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
-use crate::sockets::{Protocol, Socket, SocketId};
+use crate::sockets::{Socket, SocketId};
 use batch::Chunk;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::{HeaderTemplate, IcmpErrorKind};
 use time::Instant;
@@ -18,19 +20,57 @@ use wire::{UdpRepr, UdpView};
 /// this socket's. Those of a socket that is read more slowly are copied.
 const KEPT_DATAGRAMS_MAX: usize = 64;
 
+/// How a socket's datagrams treat the MTU of their path (Linux's `IP_MTU_DISCOVER`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MtuDiscovery {
+    /// What fits goes unfragmented and routers must not fragment it; what is longer than the path
+    /// takes is sent in fragments.
+    #[default]
+    Want,
+    /// What is longer than the interface takes is sent in fragments, and routers may fragment
+    /// everything: reports of a narrow path change nothing.
+    Dont,
+    /// Nothing is fragmented; what is longer than the path takes is refused.
+    Do,
+    /// As `Do`, but against the interface's MTU alone: for those who find out themselves what a
+    /// path takes (RFC 8899).
+    Probe,
+}
+
+impl MtuDiscovery {
+    fn allows_fragments(self) -> bool {
+        matches!(self, Self::Want | Self::Dont)
+    }
+}
+
 /// A UDP socket and what the shard keeps beside it.
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
     pub(crate) local: SocketAddr,
     /// The only peer, where the socket is connected to one.
     peer: Option<SocketAddr>,
-    received: udp::Socket,
+    pub(crate) received: udp::Socket,
+    pub(crate) multicast: MulticastOptions,
+    mtu_discovery: MtuDiscovery,
     /// An ICMP error about what was sent, for the next call on a connected socket to report.
     error: Option<SocketError>,
     pub(crate) pending: Readiness,
 }
 
+/// How a datagram leaves.
+struct Way {
+    interface_id: InterfaceId,
+    next_hop: IpAddr,
+    source: IpAddr,
+    hop_limit: u8,
+}
+
 impl UdpSocket {
+    /// Whether datagrams of `source` are for the socket.
+    pub(crate) fn hears(&self, source: SocketAddr) -> bool {
+        self.peer.is_none_or(|peer| peer == source)
+    }
+
     /// Whether the socket has an address of the peer's family. One for all addresses has both.
     fn speaks_to(&self, peer: SocketAddr) -> bool {
         self.local.ip().is_unspecified() || self.local.is_ipv4() == peer.is_ipv4()
@@ -44,17 +84,35 @@ impl Shard {
     /// # Errors
     /// The address is not ours or in use, or there are too many sockets.
     pub fn udp_bind(&mut self, local: SocketAddr) -> Result<SocketId, SocketError> {
-        self.check_local(local)?;
-        let local = self.with_port(Protocol::Udp, local)?;
+        self.udp_bind_with(local, BindOptions::default())
+    }
+
+    /// As [`Shard::udp_bind`], for a socket that may share its port.
+    ///
+    /// # Errors
+    /// As [`Shard::udp_bind`].
+    pub fn udp_bind_with(
+        &mut self,
+        local: SocketAddr,
+        options: BindOptions,
+    ) -> Result<SocketId, SocketError> {
+        // A socket bound to a group hears what is sent to it, and sends from another address.
+        if !local.ip().is_multicast() {
+            self.check_local(local)?;
+        }
+        let local = self.with_port(Protocol::Udp, local, options)?;
         let socket = UdpSocket {
             local,
             peer: None,
+            mtu_discovery: MtuDiscovery::default(),
             received: udp::Socket::default(),
+            multicast: MulticastOptions::default(),
             error: None,
             pending: Readiness::NONE,
         };
         let id = self.sockets.insert(Socket::Udp(Box::new(socket)))?;
-        self.sockets.add_port(Protocol::Udp, local, id.index() as u32).map(|()| id)
+        let index = id.index() as u32;
+        self.sockets.ports.add(Protocol::Udp, local, options, index).map(|()| id)
     }
 
     /// Names the only peer: datagrams of others are dropped, and sends need no address.
@@ -62,7 +120,9 @@ impl Shard {
     /// # Errors
     /// No route leads there, or the families differ.
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
-        self.route(peer.ip())?;
+        if !peer.ip().is_multicast() {
+            self.route(peer.ip())?;
+        }
         let socket = self.udp_socket(id)?;
         if !socket.speaks_to(peer) || peer.port() == 0 {
             return Err(SocketError::InvalidArgument);
@@ -83,8 +143,9 @@ impl Shard {
     ///
     /// # Errors
     /// [`SocketError::WouldBlock`] where the interface's queue is full,
-    /// [`SocketError::MessageTooLong`] where it does not fit the interface's MTU (datagrams are not
-    /// fragmented yet), no route, no destination.
+    /// [`SocketError::MessageTooLong`] where it is longer than UDP can say (65,507 bytes of payload
+    /// over IPv4, 65,527 over IPv6) or does not fit the path and the socket's [`MtuDiscovery`]
+    /// forbids fragments, no route, no destination.
     pub fn udp_send(
         &mut self,
         id: SocketId,
@@ -96,27 +157,30 @@ impl Shard {
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        let local = socket.local;
+        let (local, discovery, multicast) = (socket.local, socket.mtu_discovery, socket.multicast);
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         if remote.port() == 0 || !socket.speaks_to(remote) {
             return Err(SocketError::InvalidArgument);
         }
-        let (interface_id, next_hop) = self.route(remote.ip())?;
-        let interface = &mut self.interfaces[interface_id.0 as usize];
-        let source = match local.ip().is_unspecified() {
-            true => interface.source_for(remote.ip())?,
-            false => local.ip(),
-        };
-        let headers = UdpRepr::LEN + if remote.is_ipv4() { 20 } else { 40 };
-        if payload.len() + headers > interface.capabilities.mtu_bytes {
-            return Err(SocketError::MessageTooLong);
-        }
-        let hop_limit = crate::HOP_LIMIT_DEFAULT;
+        let to_group = remote.ip().is_multicast();
+        let Way { interface_id, next_hop, source, hop_limit } =
+            self.way(local.ip(), remote.ip(), multicast)?;
+        let interface = &self.interfaces[interface_id.0 as usize];
         let protocol = wire::protocol::UDP;
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, 0);
-        // What is longer than the MTU was refused above, and an atomic datagram may have any
-        // identification (RFC 6864, 4.1).
-        template.set_dont_fragment(true);
+        let len = UdpRepr::LEN + payload.len();
+        let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
+        let mtu_bytes = match discovery {
+            MtuDiscovery::Want | MtuDiscovery::Do if !to_group => self.path_mtu(remote.ip())?,
+            _ => interface.mtu_bytes(remote.is_ipv4()),
+        };
+        let interface = &mut self.interfaces[interface_id.0 as usize];
+        let fits = template.header_len() + len <= mtu_bytes;
+        if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
+            return Err(SocketError::MessageTooLong);
+        }
+        template.set_dont_fragment(fits && discovery != MtuDiscovery::Dont);
+        let looped = (to_group && multicast.is_looped).then(|| payload.clone());
         let packet = Outgoing {
             network: Network::Ip(template),
             next_hop: NextHop::Neighbour(next_hop),
@@ -124,14 +188,61 @@ impl Shard {
                 source_port: local.port(),
                 destination_port: remote.port(),
                 payload,
+                may_fragment: discovery.allows_fragments(),
             },
         };
-        if !interface.outbox.push(packet) {
+        // RFC 1112, 6.1: a time to live of zero keeps it in this host.
+        if hop_limit > 0 && !interface.outbox.push(packet) {
             if !interface.blocked.contains(&index) {
                 interface.blocked.push(index);
             }
             return Err(SocketError::WouldBlock);
         }
+        if let Some(payload) = looped {
+            let source = SocketAddr::new(source, local.port());
+            // A listener that is full loses it, as one on another host would.
+            if let Err(reason) = self.deliver_to_group(interface_id, remote, source, &payload) {
+                self.drops.add(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// How a datagram from a socket bound to `local` leaves for `remote`.
+    fn way(
+        &self,
+        local: IpAddr,
+        remote: IpAddr,
+        multicast: MulticastOptions,
+    ) -> Result<Way, SocketError> {
+        let to_group = remote.is_multicast();
+        let (interface_id, next_hop) = match to_group {
+            true => (self.multicast_interface(remote, multicast.interface)?, remote),
+            false => self.route(remote)?,
+        };
+        let interface = &self.interfaces[interface_id.0 as usize];
+        let source = match local.is_unspecified() || local.is_multicast() {
+            true => interface.source_for(remote)?,
+            // It may have been removed since the socket was bound to it.
+            false => self.check_local(SocketAddr::new(local, 0)).map(|()| local)?,
+        };
+        let hop_limit = match to_group {
+            true => multicast.hop_limit,
+            false => interface.hop_limit(remote.is_ipv4()),
+        };
+        Ok(Way { interface_id, next_hop, source, hop_limit })
+    }
+
+    /// Changes how the socket's datagrams treat the MTU of their path.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_set_mtu_discovery(
+        &mut self,
+        id: SocketId,
+        discovery: MtuDiscovery,
+    ) -> Result<(), SocketError> {
+        self.udp_socket(id)?.mtu_discovery = discovery;
         Ok(())
     }
 
@@ -157,9 +268,18 @@ impl Shard {
         let view =
             UdpView::parse(incoming.transport_bytes()).map_err(|_| DropReason::MalformedUdp)?;
         let (payload_len, source_port) = (view.payload().len(), view.source_port());
+        if view.destination_port() == dhcp::CLIENT_PORT
+            && incoming.info.destination.is_ipv4()
+            && self.on_dhcp(now, incoming, view.payload())
+        {
+            return Ok(());
+        }
         let local = SocketAddr::new(incoming.info.destination, view.destination_port());
         let source = SocketAddr::new(incoming.info.source, source_port);
-        let Some(index) = self.sockets.by_port(Protocol::Udp, local) else {
+        if local.ip().is_multicast() {
+            return self.on_udp_to_group(incoming, local, source, payload_len);
+        }
+        let Some(index) = self.sockets.ports.find(Protocol::Udp, local, source) else {
             self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
             return Err(DropReason::PortUnreachable);
         };
@@ -184,6 +304,28 @@ impl Shard {
         Ok(())
     }
 
+    /// A datagram to a group: to every socket that listens.
+    fn on_udp_to_group(
+        &mut self,
+        incoming: &Incoming<'_>,
+        local: SocketAddr,
+        source: SocketAddr,
+        payload_len: usize,
+    ) -> Result<(), DropReason> {
+        if self.pool.is_low() {
+            return Err(DropReason::NoMemory);
+        }
+        let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
+        payload.truncate(payload_len);
+        // One copy for all: the slowest of several readers must not pin the block it came in.
+        let payload = self.compact(&payload)?;
+        match self.deliver_to_group(incoming.origin.interface, local, source, &payload)? {
+            // RFC 1122, 3.2.2: never an ICMP error about a datagram to a group.
+            0 => Err(DropReason::PortUnreachable),
+            _ => Ok(()),
+        }
+    }
+
     /// An ICMP error about a datagram from `local` to `remote`.
     pub(crate) fn on_udp_error(
         &mut self,
@@ -191,10 +333,14 @@ impl Shard {
         remote: SocketAddr,
         error: SocketError,
     ) -> bool {
-        let Some(index) = self.sockets.by_port(Protocol::Udp, local) else { return false };
+        let Some(index) = self.sockets.ports.find(Protocol::Udp, local, remote) else {
+            return false;
+        };
         let Some(socket) = self.sockets.udp(index) else { return false };
         // RFC 1122, 4.1.3.3: errors are passed up; only a connected socket can tell whose they are.
-        if socket.peer == Some(remote) {
+        let is_wanted =
+            error != SocketError::MessageTooLong || socket.mtu_discovery != MtuDiscovery::Dont;
+        if socket.peer == Some(remote) && is_wanted {
             socket.error = Some(error);
             self.notify(index, Readiness::READABLE | Readiness::WRITABLE);
         }
@@ -205,7 +351,7 @@ impl Shard {
     /// whoever made it.
     pub(crate) fn wake_blocked(&mut self, id: InterfaceId) {
         let interface = &mut self.interfaces[id.0 as usize];
-        if !interface.outbox.has_room() {
+        if interface.blocked.is_empty() || !interface.outbox.has_room() {
             return;
         }
         while let Some(index) = self.interfaces[id.0 as usize].blocked.pop() {

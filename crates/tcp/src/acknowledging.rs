@@ -6,8 +6,13 @@
 //! the ACK and settles the debt.
 //!
 //! RFC 9293, SHLD-18 asks for an ACK for at least every second full-sized segment. Deferring up to
-//! eight on the same subnet is a stated deviation (design, section 5); the deferral is two while
-//! the peer must be taken to be in slow start, and it sinks by one for each sign of loss.
+//! eight on the same subnet is a stated deviation; the deferral is two while the peer must be taken
+//! to be in slow start, and it sinks by one for each segment that was sent again, down to two.
+//!
+//! A peer with fewer segments in its window than are deferred would stop and wait for the timer, once
+//! every round trip. So no more are deferred than half of what arrived in a round trip, for a window
+//! arrives in each; and where the timer goes off all the same with several segments owed, the
+//! estimate was wrong, and half of those is the most from then on.
 
 use time::{Duration, Instant};
 
@@ -38,13 +43,21 @@ pub(crate) struct Acknowledging {
     /// Segments still to be acknowledged two by two.
     quick: u32,
     quick_initial: u32,
+    /// Those are acknowledged one by one.
+    quick_each: bool,
     /// Segments per ACK, at most.
     deferral: u32,
-    last_segment_at: Option<Instant>,
+    last_segment_at: Instant,
+    /// In-order segments of this round trip and of the last.
+    arrived: u32,
+    arrived_before: u32,
+    round_started_at: Instant,
+    /// The most that the peer's window was found to bear.
+    bearable: u32,
     /// Challenge ACKs (RFC 5961, 7) of the current second.
     challenges: u32,
     challenges_per_second: u32,
-    challenge_second: u64,
+    challenge_second: u32,
 }
 
 impl Acknowledging {
@@ -56,12 +69,22 @@ impl Acknowledging {
             pushed: false,
             quick,
             quick_initial: quick,
+            quick_each: false,
             deferral: u32::from(deferral.max(1)),
-            last_segment_at: None,
+            last_segment_at: Instant::ZERO,
+            arrived: 0,
+            arrived_before: 0,
+            round_started_at: Instant::ZERO,
+            bearable: u32::MAX,
             challenges: 0,
             challenges_per_second,
-            challenge_second: u64::MAX,
+            challenge_second: u32::MAX,
         }
+    }
+
+    /// Whether each of the segments that are acknowledged quickly gets an ACK of its own.
+    pub(crate) fn with_each_quick(self, quick_each: bool) -> Self {
+        Self { quick_each, ..self }
     }
 
     pub(crate) fn owed(&self) -> Owed {
@@ -71,10 +94,12 @@ impl Acknowledging {
     /// In-order data arrived, `pushed` by the peer. After a silence of `pause` the peer starts slowly
     /// again.
     pub(crate) fn on_data(&mut self, now: Instant, segments: u32, pushed: bool, pause: Duration) {
-        if self.last_segment_at.is_some_and(|last| now - last > pause) {
+        if now - self.last_segment_at > pause {
             self.quick = self.quick_initial;
+            self.bearable = u32::MAX;
         }
-        self.last_segment_at = Some(now);
+        self.last_segment_at = now;
+        self.arrived = self.arrived.saturating_add(segments);
         // RCV.NXT moves: the next ACK is no duplicate.
         self.repeats = 0;
         self.segments = self.segments.saturating_add(segments);
@@ -87,6 +112,12 @@ impl Acknowledging {
     pub(crate) fn on_disorder(&mut self) {
         self.owed = Owed::Now;
         self.quick = self.quick_initial;
+    }
+
+    /// A segment arrived that was sent again (seed 001: "this process will be triggered for every
+    /// retransmitted segment").
+    pub(crate) fn on_retransmission(&mut self) {
+        self.on_disorder();
         // A receiver asked to acknowledge every segment keeps doing so.
         self.deferral = self.deferral.min(2).max(self.deferral.saturating_sub(1));
     }
@@ -116,7 +147,7 @@ impl Acknowledging {
 
     /// A challenge ACK is asked for; says whether the rate limit lets it be owed.
     pub(crate) fn owe_challenge(&mut self, now: Instant) -> bool {
-        let second = now.as_millis() / 1_000;
+        let second = (now.as_millis() / 1_000) as u32;
         if second != self.challenge_second {
             self.challenge_second = second;
             self.challenges = 0;
@@ -130,23 +161,40 @@ impl Acknowledging {
     }
 
     /// The batch is through: an ACK held back for long enough becomes owed now. Says whether the
-    /// timer is to run.
-    pub(crate) fn on_batch_end(&mut self) -> bool {
+    /// timer is to run. `rtt` is the receiver's estimate of a round trip.
+    pub(crate) fn on_batch_end(&mut self, now: Instant, rtt: Duration) -> bool {
+        if now - self.round_started_at >= rtt {
+            self.round_started_at = now;
+            self.arrived_before = core::mem::take(&mut self.arrived);
+        }
         // PSH at the end of a batch: the peer has nothing more to send for now, perhaps because its
         // buffer waits for this ACK. A single pushed segment is a small exchange; its ACK may ride
         // on the answer.
         let eager = self.quick > 0 || self.pushed;
-        let most = if eager { self.deferral.min(2) } else { self.deferral };
+        let most = match eager {
+            _ if self.quick > 0 && self.quick_each => 1,
+            true => self.deferral.min(2),
+            false => self.deferral.min(self.deferral_borne().max(2)),
+        };
         if self.owed == Owed::Later && self.segments >= most {
             self.owed = Owed::Now;
         }
         self.owed == Owed::Later
     }
 
+    /// Segments that may be deferred without the peer's window running out.
+    fn deferral_borne(&self) -> u32 {
+        (self.arrived_before.max(self.arrived) / 2).min(self.bearable)
+    }
+
     /// The delayed-ACK timer went off.
     pub(crate) fn on_timeout(&mut self) {
         if self.owed == Owed::Later {
             self.owed = Owed::Now;
+            if self.segments > 1 {
+                // More than one segment, and no push behind them: the peer stopped and waited.
+                self.bearable = self.segments / 2;
+            }
         }
     }
 
@@ -168,7 +216,7 @@ mod tests {
         let mut acks = 0;
         for _ in 0..segments {
             policy.on_data(now, 1, false, PAUSE);
-            policy.on_batch_end();
+            policy.on_batch_end(now, PAUSE);
             if policy.owed() == Owed::Now {
                 policy.on_sent();
                 acks += 1;
@@ -191,23 +239,66 @@ mod tests {
     fn a_push_at_the_end_of_a_batch_settles_two_segments_but_not_one() {
         let mut policy = Acknowledging::new(8, 0, 10);
         policy.on_data(Instant::ZERO, 1, true, PAUSE);
-        assert!(policy.on_batch_end());
+        assert!(policy.on_batch_end(Instant::ZERO, PAUSE));
         policy.on_data(Instant::ZERO, 1, true, PAUSE);
-        assert!(!policy.on_batch_end());
+        assert!(!policy.on_batch_end(Instant::ZERO, PAUSE));
         assert_eq!(policy.owed(), Owed::Now);
     }
 
     #[test]
-    fn each_sign_of_loss_lowers_the_deferral_down_to_two() {
+    fn each_retransmission_lowers_the_deferral_down_to_two() {
         let mut policy = Acknowledging::new(4, 0, 10);
         for expected in [4, 3, 2, 2] {
             assert_eq!(policy.deferral, expected);
-            policy.on_disorder();
+            policy.on_retransmission();
             assert_eq!(policy.owed(), Owed::Now);
         }
         let mut every = Acknowledging::new(1, 0, 10);
-        every.on_disorder();
+        every.on_retransmission();
         assert_eq!(every.deferral, 1);
+    }
+
+    #[test]
+    fn a_peer_with_a_window_of_fewer_segments_than_are_deferred_never_waits_for_the_timer() {
+        for window in 2..20 {
+            let mut policy = Acknowledging::new(8, 0, 10);
+            let rtt = Duration::from_millis(1);
+            let mut now = Instant::from_millis(1_000);
+            for _ in 0..50 {
+                let mut acks = 0;
+                for _ in 0..window {
+                    policy.on_data(now, 1, false, PAUSE);
+                    policy.on_batch_end(now, rtt);
+                    if policy.owed() == Owed::Now {
+                        policy.on_sent();
+                        acks += 1;
+                    }
+                }
+                assert!(acks > 0, "a window of {window} segments went unacknowledged");
+                now += rtt;
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_stopped_short_of_the_deferral_is_waited_for_once() {
+        let mut policy = Acknowledging::new(8, 0, 10);
+        // The estimate of the round trip is far too long, so half of what came in one says nothing.
+        let rtt = Duration::from_secs(1);
+        let now = Instant::from_millis(1_000);
+        assert_eq!(acks_for(&mut policy, 64, now), 10, "a few more at first");
+        policy.on_sent();
+        let arrive = |policy: &mut Acknowledging| {
+            policy.on_data(now, 1, false, PAUSE);
+            policy.on_batch_end(now, rtt)
+        };
+        for _ in 0..5 {
+            assert!(arrive(&mut policy), "held back");
+        }
+        policy.on_timeout();
+        policy.on_sent();
+        assert!(arrive(&mut policy));
+        assert!(!arrive(&mut policy), "half of what the peer had sent is acknowledged");
     }
 
     // RFC 5961, 7.

@@ -2,13 +2,19 @@
 
 use crate::assembler::AssemblerConfig;
 use crate::congestion::CongestionConfig;
+use crate::ecn::EcnMode;
+use crate::pacing::Pacing;
+use crate::path_mtu::PathProbing;
 use crate::rtt::RttConfig;
+use std::sync::Arc;
 use time::Duration;
 use wire::SeqNumber;
 
-/// The MSS when the peer announces none (RFC 9293, 3.7.1, MUST-15); for IPv6 it could be 1220, and
-/// the smaller is safe for both.
-pub const MSS_DEFAULT: u16 = 536;
+/// The MSS over IPv4 when the peer announces none (RFC 9293, 3.7.1, MUST-15).
+pub const MSS_DEFAULT_IPV4: u16 = 536;
+
+/// The same over IPv6.
+pub const MSS_DEFAULT_IPV6: u16 = 1_220;
 
 /// The least segment size worked with; a peer that announces less gets segments of this size, so
 /// that a hostile MSS cannot turn a stream into a flood of headers.
@@ -34,13 +40,27 @@ impl Default for Keepalive {
 /// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes the application may queue for sending (`tcp_xmit_hiwat`).
+    /// The most bytes the application may queue for sending (`tcp_xmit_hiwat`).
     pub send_buffer_bytes: usize,
-    /// Bytes received and not yet read, and so the largest window announced (`tcp_recv_hiwat`);
-    /// at most 1 GiB (RFC 7323, 2.3), without window scaling 65,535.
+    /// Where the send buffer begins; it grows up to `send_buffer_bytes`, to twice of what may be in
+    /// flight. Not less than that turns the tuning off.
+    pub send_buffer_bytes_initial: usize,
+    /// The most bytes received and not yet read, and so the largest window announced
+    /// (`tcp_recv_hiwat`); at most 1 GiB (RFC 7323, 2.3), without window scaling 65,535.
     pub receive_buffer_bytes: usize,
+    /// Where the window begins; it grows up to `receive_buffer_bytes` by what the application reads
+    /// in a round trip. Not less than that turns the tuning off.
+    ///
+    /// 128 KiB: a peer's first flight is about 14 KiB (RFC 6928), so slow start takes three round
+    /// trips to fill it, and each of them is measured before.
+    pub receive_buffer_bytes_initial: usize,
     /// Small segments are sent at once (TCP_NODELAY): Nagle's algorithm (RFC 9293, 3.7.4) is off.
     pub nodelay: bool,
+    /// With Nagle's algorithm on, a small segment waits only while another *small* one is
+    /// unacknowledged (RFC 9293, A.3: Minshall's modification), so that the tail of a large write
+    /// goes out with the rest, as Linux does. Off by default: a stream of large writes would leave a
+    /// small segment behind each, which splits what goes to the device as one.
+    pub minshall: bool,
     /// Keepalive; off by default (RFC 9293, MUST-25).
     pub keepalive: Option<Keepalive>,
     /// Offer timestamps (RFC 7323, 3).
@@ -51,6 +71,12 @@ pub struct Config {
     pub window_scaling: bool,
     /// Congestion control.
     pub congestion: CongestionConfig,
+    /// Whether data is spread over the round trip.
+    pub pacing: Pacing,
+    /// When the connection finds out itself what its path takes (RFC 4821).
+    pub path_probing: PathProbing,
+    /// Explicit congestion notification (RFC 3168): accepted where the peer asks.
+    pub ecn: EcnMode,
     /// Segments acknowledged by one ACK at most, to peers on the same subnet
     /// (`tcp_local_dacks_max`, 8). 1 acknowledges every segment, 2 is the letter of RFC 1122.
     pub deferred_acks_max_local: u8,
@@ -62,15 +88,31 @@ pub struct Config {
     /// Segments from the start, or after a loss or a pause, that are acknowledged at least two by
     /// two, because the peer is in slow start and counts ACKs.
     pub quick_acks: u32,
+    /// Acknowledge each of those on its own, as Linux does.
+    pub quick_acks_each: bool,
+    /// Set PSH on the last segment of every burst, not only where the send queue ends, as Linux does
+    /// (RFC 9293, 3.9.1 leaves it to the sender): a receiver that coalesces segments need not wait
+    /// for more.
+    pub push_bursts: bool,
+    /// The largest MSS announced and used (TCP_MAXSEG), where it is below what the path takes.
+    pub mss_max: Option<u16>,
     /// Retransmission timeouts.
     pub rtt: RttConfig,
     /// SYNs sent again before an open fails (`tcp_ip_abort_cinterval` in time): 6.
     pub syn_retries: u32,
+    /// SYN-ACKs sent again before a peer's half-open connection is forgotten: 5, 63 s in all
+    /// (`tcp_ip_abort_linterval`).
+    pub syn_ack_retries: u32,
     /// Times in a row that the retransmission timer may go off before the connection has failed: 15
     /// (RFC 9293, 3.8.3: R2, at least 100 s).
     pub retries: u32,
-    /// Longest time that sent data may wait for its acknowledgment; `None`: as `retries` says.
+    /// The same for a connection whose application is gone: 8, as Linux has it.
+    pub orphan_retries: u32,
+    /// Longest time that what was sent may wait for its acknowledgment (data, a SYN, a keepalive
+    /// probe); `None`: as `retries` says, or as agreed on with the peer.
     pub user_timeout: Option<Duration>,
+    /// Tell the peer by an option, and take the longer one of both where none is set here (RFC 5482).
+    pub user_timeout_option: bool,
     /// 2 MSL (`tcp_time_wait_interval`): 60 s.
     pub time_wait: Duration,
     /// How long FIN-WAIT-2 lasts when the application is gone (`tcp_fin_wait_2_flush_interval`).
@@ -84,22 +126,34 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            send_buffer_bytes: 1 << 20,
-            receive_buffer_bytes: 1 << 20,
+            send_buffer_bytes: 6 << 20,
+            send_buffer_bytes_initial: 1 << 20,
+            receive_buffer_bytes: 6 << 20,
+            receive_buffer_bytes_initial: 128 << 10,
             nodelay: false,
+            minshall: false,
             keepalive: None,
             timestamps: true,
             sack: true,
             window_scaling: true,
             congestion: CongestionConfig::default(),
+            pacing: Pacing::default(),
+            path_probing: PathProbing::default(),
+            ecn: EcnMode::default(),
             deferred_acks_max_local: 8,
             deferred_acks_max_remote: 2,
             deferred_acks_interval: Duration::from_millis(40),
             quick_acks: 8,
+            quick_acks_each: false,
+            push_bursts: false,
+            mss_max: None,
             rtt: RttConfig::default(),
             syn_retries: 6,
+            syn_ack_retries: 5,
             retries: 15,
+            orphan_retries: 8,
             user_timeout: None,
+            user_timeout_option: false,
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
             challenge_acks_per_second: 10,
@@ -123,8 +177,11 @@ pub struct Parameters {
     pub mss_receive: u16,
     /// The longest segment the path to the peer takes, without IP and TCP headers.
     pub mss_send_max: u16,
+    /// The MSS of a peer that announces none: [`MSS_DEFAULT_IPV4`] or [`MSS_DEFAULT_IPV6`]. Every
+    /// path of the family takes segments of this size.
+    pub mss_default: u16,
     /// Whether the peer is on our subnet: then more ACKs are deferred.
     pub on_same_subnet: bool,
-    /// Settings.
-    pub config: Config,
+    /// Settings, shared by all connections that have not changed theirs.
+    pub config: Arc<Config>,
 }

@@ -16,29 +16,37 @@
 //! moves SND.NXT. SND.UNA =< SND.NXT =< SND.MAX; the send queue begins at SND.UNA.
 
 use crate::acknowledging::Acknowledging;
+use crate::chronograph::{Chronograph, Waits};
 use crate::config::{Config, Parameters};
-use crate::congestion::{Congestion as _, Controller};
-use crate::counters::TcpCounters;
+use crate::congestion::{Algorithm, Congestion as _, Controller, WindowUse};
+use crate::counters::{Counting, TcpCounters};
+use crate::duplicates::Duplicates;
+use crate::ecn::Ecn;
 use crate::event::{ConnectionError, Events, SendError};
+use crate::fast_open::FastOpen;
+use crate::info::Totals;
 use crate::options::Negotiated;
 use crate::output::Plan;
+use crate::pacing::Pacer;
+use crate::path_mtu::PathMtu;
 use crate::receive_queue::ReceiveQueue;
-use crate::recovery::{Phase, Recovery};
+use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 use crate::send_queue::SendQueue;
 use crate::send_sequence::SendSequence;
 use crate::state::State;
 use crate::timers::{Timer, Timers};
+use crate::urgent::Urgent;
+use crate::user_timeout;
+use crate::window_tuning::{WindowTuning, growth_max};
 use batch::Chunk;
-use time::Instant;
+use counters::trace;
+use std::sync::Arc;
+use time::{Duration, Instant};
 use wire::{SeqNumber, TcpHeader};
 
-/// A segment measured for its round-trip time: one past its last byte, and when it was sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timed {
-    pub(crate) end: SeqNumber,
-    pub(crate) sent_at: Instant,
-}
+/// The largest buffer: no window is larger (RFC 7323, 2.3).
+const BUFFER_BYTES_MAX: usize = 1 << 30;
 
 /// A reset that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +72,14 @@ pub(crate) struct Owing {
     pub(crate) active: bool,
 }
 
+impl Owing {
+    /// Whether a probe of the window or of the peer's life is owed.
+    #[inline]
+    pub(crate) fn is_probing(&self) -> bool {
+        self.window_probe || self.keepalive_probe
+    }
+}
+
 /// How often something went unanswered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unanswered {
@@ -79,21 +95,40 @@ pub(crate) struct Unanswered {
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) state: State,
-    pub(crate) config: Config,
+    /// Shared until this connection changes something ([`Connection::config_mut`]).
+    pub(crate) config: Arc<Config>,
+    /// What the peer made of ours (RFC 5482), in seconds; 0 where nothing was agreed on.
+    pub(crate) user_timeout_agreed_s: u16,
+    pub(crate) fast_open: Option<Box<FastOpen>>,
+    /// The setting that many connections change: not worth a copy of all of them.
+    pub(crate) nodelay: bool,
+    /// See [`Connection::set_cork`].
+    pub(crate) corked: bool,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) send: SendSequence,
     pub(crate) send_queue: SendQueue,
+    /// How far the send buffer may grow; 0 where the user fixed its size.
+    pub(crate) send_limit_bytes: u32,
     pub(crate) recovery: Recovery,
     pub(crate) congestion: Controller,
     pub(crate) cwnd_limited: bool,
+    pub(crate) window_use: WindowUse,
+    pub(crate) ecn: Ecn,
+    pub(crate) pacer: Pacer,
     pub(crate) receive: ReceiveQueue,
+    pub(crate) duplicates: Duplicates,
+    pub(crate) window_tuning: WindowTuning,
     pub(crate) last_ack_sent: SeqNumber,
     pub(crate) acks: Acknowledging,
     pub(crate) negotiated: Negotiated,
+    pub(crate) path_mtu: PathMtu,
     pub(crate) rtt: RttEstimator,
-    pub(crate) timed: Option<Timed>,
-    pub(crate) last_sent_at: Instant,
+    /// When the SYN was sent, if it was sent once (Karn's algorithm, RFC 6298, 3); otherwise zero.
+    pub(crate) syn_sent_at: Instant,
+    /// The next round trip is measured when this is acknowledged: one in a window.
+    pub(crate) measured_until: SeqNumber,
+    pub(crate) last_data_sent_at: Instant,
     pub(crate) last_received_at: Instant,
     pub(crate) timers: Timers,
     pub(crate) owing: Owing,
@@ -101,7 +136,10 @@ pub struct Connection {
     pub(crate) plan: Plan,
     pub(crate) events: Events,
     pub(crate) error: Option<ConnectionError>,
-    pub(crate) counters: TcpCounters,
+    pub(crate) counters: Counting,
+    pub(crate) urgent: Urgent,
+    pub(crate) totals: Totals,
+    pub(crate) chronograph: Chronograph,
 }
 
 impl Connection {
@@ -123,10 +161,13 @@ impl Connection {
     }
 
     fn new(parameters: Parameters, now: Instant, state: State) -> Self {
-        let negotiated = Negotiated::offer(&parameters);
-        let mut config = parameters.config;
-        config.receive_buffer_bytes = config.receive_buffer_bytes.clamp(1, 1 << 30);
-        config.send_buffer_bytes = config.send_buffer_bytes.clamp(1, 1 << 30);
+        let mut negotiated = Negotiated::offer(&parameters);
+        let probing = parameters.config.path_probing;
+        let path_mtu = PathMtu::new(parameters.mss_send_max, parameters.mss_default, probing);
+        negotiated.set_path_mss(path_mtu.mss());
+        let config = parameters.config;
+        let send_limit_bytes = config.send_buffer_bytes.clamp(1, BUFFER_BYTES_MAX);
+        let receive_limit_bytes = config.receive_buffer_bytes.clamp(1, BUFFER_BYTES_MAX);
         let deferral = match parameters.on_same_subnet {
             true => config.deferred_acks_max_local,
             false => config.deferred_acks_max_remote,
@@ -137,17 +178,32 @@ impl Connection {
             local_port: parameters.local_port,
             remote_port: parameters.remote_port,
             send: SendSequence::new(iss),
-            send_queue: SendQueue::new(iss + 1, config.send_buffer_bytes),
+            send_queue: SendQueue::new(
+                iss + 1,
+                send_limit_bytes.min(config.send_buffer_bytes_initial).max(1),
+            ),
+            send_limit_bytes: send_limit_bytes as u32,
             recovery: Recovery::new(iss),
             congestion: Controller::new(&config.congestion, negotiated.payload_max()),
             cwnd_limited: false,
-            receive: ReceiveQueue::new(config.receive_buffer_bytes, config.assembler),
+            window_use: WindowUse::default(),
+            ecn: Ecn::new(config.ecn),
+            pacer: Pacer::default(),
+            receive: ReceiveQueue::new(
+                receive_limit_bytes.min(config.receive_buffer_bytes_initial).max(1),
+                config.assembler,
+            ),
+            duplicates: Duplicates::default(),
+            window_tuning: WindowTuning::new(now, receive_limit_bytes),
             last_ack_sent: SeqNumber(0),
-            acks: Acknowledging::new(deferral, config.quick_acks, config.challenge_acks_per_second),
+            acks: Acknowledging::new(deferral, config.quick_acks, config.challenge_acks_per_second)
+                .with_each_quick(config.quick_acks_each),
             negotiated,
+            path_mtu,
             rtt: RttEstimator::new(config.rtt),
-            timed: None,
-            last_sent_at: now,
+            syn_sent_at: Instant::ZERO,
+            measured_until: iss,
+            last_data_sent_at: now,
             last_received_at: now,
             timers: Timers::default(),
             owing: Owing { syn: true, ..Owing::default() },
@@ -155,7 +211,14 @@ impl Connection {
             plan: Plan::default(),
             events: Events::NONE,
             error: None,
-            counters: TcpCounters::default(),
+            counters: Counting::default(),
+            urgent: Urgent::default(),
+            totals: Totals::default(),
+            chronograph: Chronograph::default(),
+            nodelay: config.nodelay,
+            corked: false,
+            user_timeout_agreed_s: 0,
+            fast_open: None,
             config,
         }
     }
@@ -163,13 +226,21 @@ impl Connection {
     /// The peer's SYN is here.
     pub(crate) fn take_syn(&mut self, now: Instant, syn: &TcpHeader) {
         self.negotiated.on_syn(now, &syn.options);
+        if let Some(agreed) = user_timeout::agreed(&self.config, syn.options.user_timeout) {
+            self.user_timeout_agreed_s = agreed.as_secs() as u16;
+        }
+        self.path_mtu.on_syn(self.negotiated.mss_peer());
+        self.negotiated.set_path_mss(self.path_mtu.mss());
+        self.counters.ecn_connections += u64::from(self.ecn.on_syn(syn.flags, self.owing.active));
         self.receive.on_syn(syn.sequence);
         self.last_ack_sent = self.receive.next();
         // RFC 7323, 2.2: the window of a SYN is never scaled.
-        self.send.on_syn(syn.sequence, syn.acknowledgment, u32::from(syn.window));
+        self.send.on_syn(syn.sequence, u32::from(syn.window));
         self.recovery.set_sack(self.negotiated.sack);
         // What cannot be announced is no window: reads would seem to open it for ever.
-        self.set_receive_buffer(self.config.receive_buffer_bytes);
+        let largest = self.receive_buffer_largest();
+        self.window_tuning.set_limit(largest);
+        self.receive.set_capacity(self.receive.capacity().min(largest));
         // Nothing was sent, so this is the initial window for the real segment size.
         self.congestion = Controller::new(&self.config.congestion, self.negotiated.payload_max());
         if self.unanswered.syns > 0 {
@@ -177,20 +248,34 @@ impl Connection {
         }
     }
 
+    /// Changes the state, and nothing that depends on it.
+    #[inline]
+    pub(crate) fn enter(&mut self, state: State) {
+        trace!(
+            local_port = self.local_port,
+            remote_port = self.remote_port,
+            before = ?self.state,
+            now = ?state,
+            "state changed"
+        );
+        self.state = state;
+    }
+
     /// Both SYNs are acknowledged.
     pub(crate) fn enter_established(&mut self, now: Instant) {
-        self.state = State::Established;
+        self.enter(State::Established);
         self.owing.syn = false;
         self.unanswered.syns = 0;
         self.rtt.on_established();
         self.timers.stop(Timer::Retransmission);
+        self.timers.stop(Timer::User);
         self.events.insert(Events::CONNECTED | Events::WRITABLE);
         self.last_received_at = now;
         if let Some(keepalive) = self.config.keepalive {
             self.timers.set(Timer::Keepalive, now + keepalive.idle);
         }
         if self.owing.fin {
-            self.state = State::FinWait1;
+            self.enter(State::FinWait1);
         }
     }
 
@@ -199,9 +284,10 @@ impl Connection {
         if self.state == State::Closed {
             return;
         }
-        self.state = State::Closed;
+        self.enter(State::Closed);
         self.timers.stop_all();
         self.send_queue.clear();
+        self.chronograph.enter(self.last_received_at, Waits::Nothing);
         self.owing = Owing { orphaned: self.owing.orphaned, ..Owing::default() };
         self.events.insert(Events::CLOSED | Events::READABLE | Events::WRITABLE);
         if error.is_some() {
@@ -214,14 +300,14 @@ impl Connection {
     }
 
     pub(crate) fn enter_time_wait(&mut self, now: Instant) {
-        self.state = State::TimeWait;
+        self.enter(State::TimeWait);
         self.timers.stop_all();
         self.owing.window_probe = false;
         self.timers.set(Timer::Lifetime, now + self.config.time_wait);
     }
 
     pub(crate) fn enter_fin_wait_2(&mut self, now: Instant) {
-        self.state = State::FinWait2;
+        self.enter(State::FinWait2);
         if self.owing.orphaned {
             self.timers.set(Timer::Lifetime, now + self.config.fin_wait_2);
         }
@@ -235,9 +321,21 @@ impl Connection {
         self.owing.reset = Some(reset);
     }
 
+    /// How long what was sent may wait for its acknowledgment, where there is such a limit.
+    pub(crate) fn user_timeout(&self) -> Option<Duration> {
+        let agreed = Duration::from_secs(self.user_timeout_agreed_s.into());
+        self.config.user_timeout.or((!agreed.is_zero()).then_some(agreed))
+    }
+
     /// What happened since the last call.
     pub fn take_events(&mut self) -> Events {
         core::mem::take(&mut self.events)
+    }
+
+    /// Our port and the peer's.
+    #[must_use]
+    pub fn ports(&self) -> (u16, u16) {
+        (self.local_port, self.remote_port)
     }
 
     /// The state.
@@ -258,13 +356,22 @@ impl Connection {
         self.state == State::Closed && self.owing.reset.is_none()
     }
 
-    /// What the connection counted.
+    /// What the connection counted in the table it has now.
     #[must_use]
     pub fn counters(&self) -> &TcpCounters {
         &self.counters
     }
 
-    /// Settings, as clamped to what is possible.
+    /// Exchanges the table in which the connection counts for another one: an owner of many
+    /// connections lends each of them the same table for the time of a call, and takes it back. A
+    /// connection without a table makes one when it has something to count.
+    pub fn swap_counters(&mut self, table: &mut Option<Box<TcpCounters>>) {
+        self.counters.swap(table);
+    }
+
+    /// The settings. Sizes of buffers are as asked for: [`Connection::send_buffer`] and
+    /// [`Connection::receive_buffer`] say what became of them, and of Nagle's algorithm
+    /// [`Connection::nodelay`].
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -282,16 +389,34 @@ impl Connection {
         self.congestion.window()
     }
 
+    /// The slow start threshold, in bytes; `u32::MAX` before the first reduction.
+    #[must_use]
+    pub fn slow_start_threshold(&self) -> u32 {
+        self.congestion.slow_start_threshold()
+    }
+
     /// The smoothed round-trip time, once measured.
     #[must_use]
-    pub fn smoothed_rtt(&self) -> Option<time::Duration> {
+    pub fn smoothed_rtt(&self) -> Option<Duration> {
         self.rtt.smoothed()
+    }
+
+    /// How far the path was seen to reorder, in segments: 3 unless it was more (RFC 8985, 6.2).
+    #[must_use]
+    pub fn reordering(&self) -> u32 {
+        self.recovery.reordering()
     }
 
     /// Bytes queued and not yet acknowledged.
     #[must_use]
     pub fn send_queue_len(&self) -> usize {
         self.send_queue.len()
+    }
+
+    /// Bytes queued and never sent.
+    #[must_use]
+    pub fn unsent_len(&self) -> usize {
+        self.send_queue.len().saturating_sub(self.send.flight() as usize)
     }
 
     /// How many bytes [`Connection::append`] takes now; 0 once this side has closed.
@@ -312,13 +437,26 @@ impl Connection {
         if chunk.len() > self.send_queue.room() {
             return Err(SendError::Full);
         }
-        if self.send.flight() == 0 && now - self.last_sent_at > self.rtt.rto() {
-            // RFC 5681, 4.1: after a silence of more than one RTO the old window proves nothing.
-            self.congestion.on_idle_restart(self.negotiated.payload_max());
+        self.on_data_after_silence(now);
+        if self.send_queue.len() == 0 {
+            self.chronograph.enter(now, Waits::Path);
         }
         self.send_queue.append(chunk);
         self.arm_persist(now);
+        self.arm_pacing(now);
         Ok(())
+    }
+
+    /// The application has something to send after a time in which it had nothing.
+    fn on_data_after_silence(&mut self, now: Instant) {
+        if self.send_queue.len() > 0 {
+            return;
+        }
+        let (silence, rto) = (now - self.last_data_sent_at, self.rtt.rto());
+        if silence > rto {
+            // RFC 5681, 4.1: the old window proves nothing.
+            self.congestion.on_idle(silence, rto, self.negotiated.payload_max());
+        }
     }
 
     /// Moves received bytes to `out` and says how many: 0 where there are none now, or at the end
@@ -327,22 +465,25 @@ impl Connection {
     /// # Errors
     /// Why the connection failed, once everything received before was read.
     pub fn read(&mut self, _now: Instant, out: &mut [u8]) -> Result<usize, ConnectionError> {
-        let count = self.receive.read(out);
+        let len_max = self.read_len_max(out.len());
+        let count = self.receive.read(&mut out[..len_max]);
         if count == 0 && !out.is_empty() {
             return self.error.map_or(Ok(0), Err);
         }
-        self.on_read();
+        self.on_read(count);
         Ok(count)
     }
 
     /// Hands out up to `len_max` received bytes without copying them; `None` where there are none.
     pub fn read_chunk(&mut self, len_max: usize) -> Option<Chunk> {
-        let chunk = self.receive.read_chunk(len_max)?;
-        self.on_read();
+        let chunk = self.receive.read_chunk(self.read_len_max(len_max))?;
+        self.on_read(chunk.len());
         Some(chunk)
     }
 
-    fn on_read(&mut self) {
+    fn on_read(&mut self, bytes: usize) {
+        self.window_tuning.on_read(bytes);
+        self.note_read_urgent();
         // RFC 9293, 3.8.6.2.2: the peer hears of a re-opened window when it is worth a segment.
         if self.state.receives_data()
             && self.receive.wants_update(self.negotiated.payload_max_receive())
@@ -350,6 +491,12 @@ impl Connection {
             self.acks.owe_now();
             self.counters.window_updates_sent += 1;
         }
+    }
+
+    /// Copies received bytes to `out`, as many as there are, and leaves them where they are.
+    #[must_use]
+    pub fn peek(&self, out: &mut [u8]) -> usize {
+        self.receive.peek(out)
     }
 
     /// Bytes received and not yet read.
@@ -368,8 +515,8 @@ impl Connection {
     /// Closes this side's stream: a FIN follows the last queued byte. Receiving goes on.
     pub fn shutdown_write(&mut self, _now: Instant) {
         match self.state {
-            State::Established => self.state = State::FinWait1,
-            State::CloseWait => self.state = State::LastAck,
+            State::Established => self.enter(State::FinWait1),
+            State::CloseWait => self.enter(State::LastAck),
             // The FIN waits for the handshake.
             State::SynSent | State::SynReceived => {}
             _ => return,
@@ -405,15 +552,54 @@ impl Connection {
         }
     }
 
-    /// Small segments are sent at once from now on, or no more.
-    pub fn set_nodelay(&mut self, nodelay: bool) {
-        self.config.nodelay = nodelay;
+    /// The local address is gone: nothing can be sent from it, not even a reset.
+    pub fn on_address_removed(&mut self) {
+        self.enter_closed(Some(ConnectionError::AddressRemoved));
+        self.owing.reset = None;
     }
 
-    /// Changes the size of the send buffer; what is queued stays.
+    /// Small segments are sent at once from now on, or no more.
+    pub fn set_nodelay(&mut self, nodelay: bool) {
+        self.nodelay = nodelay;
+    }
+
+    /// Uses another congestion control from now on. It begins like that of a new connection, with
+    /// the initial window: what one believed of the path is no measure for another.
+    pub fn set_congestion(&mut self, algorithm: Algorithm) {
+        if self.config.congestion.algorithm != algorithm {
+            self.config_mut().congestion.algorithm = algorithm;
+            let mss = self.negotiated.payload_max();
+            self.congestion = Controller::new(&self.config.congestion, mss);
+        }
+    }
+
+    /// Whether small segments are sent at once.
+    #[must_use]
+    pub fn nodelay(&self) -> bool {
+        self.nodelay
+    }
+
+    /// Holds back segments that are not full, until it is called with `false` or the stream ends
+    /// (TCP_CORK, and MSG_MORE of one call): the application will add to them soon.
+    pub fn set_cork(&mut self, corked: bool) {
+        self.corked = corked;
+    }
+
+    /// Fixes the size of the send buffer: it no longer follows what may be in flight. What is queued
+    /// stays.
     pub fn set_send_buffer(&mut self, bytes: usize) {
-        self.config.send_buffer_bytes = bytes.clamp(1, 1 << 30);
-        self.send_queue.set_capacity(self.config.send_buffer_bytes);
+        self.send_limit_bytes = 0;
+        self.send_queue.set_capacity(bytes.clamp(1, BUFFER_BYTES_MAX));
+    }
+
+    /// What may be in flight grew: while that is sent, as much should be queued behind it.
+    pub(crate) fn tune_send_buffer(&mut self) {
+        let flight_max = self.congestion.window().min(self.send.window);
+        let limit_bytes = growth_max(self.send_limit_bytes as usize, self.rtt.min_rtt());
+        let wanted = (flight_max.saturating_mul(2) as usize).min(limit_bytes);
+        if wanted > self.send_queue.capacity() {
+            self.send_queue.set_capacity(wanted);
+        }
     }
 
     /// Size of the send buffer in bytes.
@@ -422,46 +608,52 @@ impl Connection {
         self.send_queue.capacity()
     }
 
-    /// Changes the size of the receive buffer. What the handshake's window scale cannot announce is
+    /// Fixes the size of the receive buffer: it no longer follows what is read. What the handshake's window scale cannot announce is
     /// not used, and a window that was announced is not taken back.
     pub fn set_receive_buffer(&mut self, bytes: usize) {
-        let largest = 65_535_usize << self.negotiated.receive_shift;
-        self.config.receive_buffer_bytes = bytes.clamp(1, largest);
-        self.receive.set_capacity(self.config.receive_buffer_bytes);
+        self.window_tuning.turn_off();
+        self.receive.set_capacity(bytes.clamp(1, self.receive_buffer_largest()));
+    }
+
+    /// The largest buffer that the handshake's window scale can announce.
+    fn receive_buffer_largest(&self) -> usize {
+        (65_535_usize << self.negotiated.receive_shift).min(BUFFER_BYTES_MAX)
+    }
+
+    /// Size of the receive buffer in bytes.
+    #[must_use]
+    pub fn receive_buffer(&self) -> usize {
+        self.receive.capacity()
+    }
+
+    /// Settings to be changed: from now on this connection has a copy of its own, which costs as
+    /// many bytes as they are long.
+    pub(crate) fn config_mut(&mut self) -> &mut Config {
+        Arc::make_mut(&mut self.config)
+    }
+
+    /// Limits how long what was sent may wait for its acknowledgment, from now on.
+    pub fn set_user_timeout(&mut self, now: Instant, timeout: Option<Duration>) {
+        if self.config.user_timeout != timeout {
+            self.config_mut().user_timeout = timeout;
+        }
+        match self.user_timeout().filter(|_| self.send.flight() > 0) {
+            Some(timeout) => self.timers.set(Timer::User, now + timeout),
+            None => self.timers.stop(Timer::User),
+        }
     }
 
     /// Turns keepalive on or off.
     pub fn set_keepalive(&mut self, now: Instant, keepalive: Option<crate::config::Keepalive>) {
-        self.config.keepalive = keepalive;
+        if self.config.keepalive != keepalive {
+            self.config_mut().keepalive = keepalive;
+        }
         self.unanswered.keepalive_probes = 0;
         match keepalive {
             Some(keepalive) if self.state.is_synchronized() => {
                 self.timers.set(Timer::Keepalive, now + keepalive.idle);
             }
             _ => self.timers.stop(Timer::Keepalive),
-        }
-    }
-
-    /// The path to the peer takes no longer segments than this (RFC 1191, RFC 8201): what is
-    /// outstanding and was too long is sent again. RFC 8201, 4: a report MUST NOT raise what is
-    /// believed of the path, so a longer length than before changes nothing.
-    pub fn on_path_mtu(&mut self, now: Instant, mss_send_max: u16) {
-        let before = self.negotiated.payload_max();
-        self.negotiated.set_path_mss(mss_send_max);
-        let after = self.negotiated.payload_max();
-        if after == before {
-            return;
-        }
-        self.congestion.on_mss_change(after);
-        if self.state.sends_data() {
-            if self.recovery.phase() == Phase::Fast && self.send.flight() > 0 {
-                // All of it is sent again, which ends this recovery for the window as well.
-                self.congestion.on_recovery_exit(now);
-            }
-            self.recovery.on_path_change(&self.send);
-            self.timed = None;
-            self.timers.stop(Timer::Retransmission);
-            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
         }
     }
 
@@ -500,14 +692,8 @@ impl Connection {
         if self.state != State::TimeWait {
             return self.state == State::Closed;
         }
-        match (self.negotiated.timestamps, syn.options.timestamps) {
-            (Some(ours), Some(theirs)) => {
-                !ours.is_old(now, theirs.value)
-                    && (theirs.value != ours.option(now).echo
-                        || syn.sequence.is_after(self.receive.next()))
-            }
-            _ => syn.sequence.is_after(self.receive.next()),
-        }
+        let timestamps = self.negotiated.timestamps.as_ref();
+        crate::time_wait::replaces(now, timestamps, self.receive.next(), syn)
     }
 
     /// The least initial sequence number of a connection that replaces this one.

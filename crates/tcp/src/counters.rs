@@ -1,4 +1,12 @@
-//! What a connection counted.
+//! What connections counted.
+//!
+//! A table is long, connections are many, and who asks wants the sums. So a connection has no table
+//! of its own but counts in one that its owner lends it for the time of a call
+//! ([`Connection::swap_counters`](crate::Connection::swap_counters)). One that was lent none makes
+//! its own when it first counts something, and its owner may collect that later. What is to be known
+//! of each connection stands in [`crate::info`].
+
+use core::ops::{Deref, DerefMut};
 
 counters::counters! {
     /// Counts of one connection's life; a shard adds up those of its connections.
@@ -35,25 +43,119 @@ counters::counters! {
         retransmission_timeouts,
         /// Times fast recovery was entered.
         fast_recoveries,
+        /// Times the reordering timer found a loss (RFC 8985, 6.3).
+        reordering_timeouts,
+        /// Tail loss probes sent (RFC 8985, 7.3).
+        tail_loss_probes,
+        /// Losses that a tail loss probe repaired by itself.
+        tail_loss_repairs,
+        /// Bytes taken for lost, as often as they were.
+        lost_bytes,
+        /// Ranges that were sent again and lost again.
+        retransmissions_lost,
+        /// ACKs that showed that segments had overtaken each other.
+        reordering_seen,
+        /// Timeouts that F-RTO found spurious (RFC 5682).
+        spurious_timeouts,
+        /// Recoveries taken back because a timestamp proved them a mistake (RFC 3522).
+        undone_by_timestamps,
+        /// Recoveries taken back because all that was sent again arrived twice (RFC 3708).
+        undone_by_duplicates,
+        /// Times slow start ended without a loss, because round trips grew (RFC 9406).
+        slow_start_exits,
+        /// Connections whose handshake agreed on explicit congestion notification (RFC 3168).
+        ecn_connections,
+        /// Data segments that arrived with a mark of congestion.
+        ecn_marks_received,
+        /// ACKs that echoed a mark.
+        ecn_echoes_received,
+        /// Reductions of the congestion window for a mark.
+        reductions_for_marks,
+        /// Reductions of the congestion window for a loss that ACKs told of.
+        reductions_for_loss,
+        /// Reductions of the congestion window for a timeout.
+        reductions_for_timeout,
+        /// Times new data had to wait for its release ([`crate::Pacing`]).
+        pacing_waits,
         /// Duplicate ACKs.
         duplicate_acks_received,
         /// Bytes newly reported by SACK blocks.
         sacked_bytes,
+        /// Duplicates that SACK blocks reported (RFC 2883).
+        duplicate_sacks_received,
+        /// SACK blocks that were empty, reversed or about what was never sent.
+        sack_blocks_invalid,
+        /// Edges of SACK blocks not taken note of because there were too many ranges.
+        sack_edges_refused,
+        /// Times the peer took back what it had SACKed (RFC 2018, 8).
+        sack_reneges,
+        /// Times that timeouts told that long segments do not arrive (RFC 4821, 7.7).
+        black_holes,
+        /// Longer segments sent to find out whether the path takes them.
+        mtu_probes_sent,
+        /// Of these, lost.
+        mtu_probes_lost,
+        /// Times that longer segments were sent because a probe had arrived.
+        mtu_probes_arrived,
         /// Zero-window probes sent.
         window_probes_sent,
         /// Keepalive probes sent.
         keepalive_probes_sent,
         /// Segments that arrived ahead of their turn and were kept.
         out_of_order_segments,
+        /// Segments of which something differed from what had arrived there before, and stayed.
+        overlap_conflicts,
+        /// Segments ahead of their turn that were refused, in whole or in part, because too much
+        /// waits.
+        out_of_order_refused,
+        /// Duplicate ranges reported to peers (RFC 2883).
+        duplicates_reported,
+        /// Duplicate ranges not reported, because others waited for that.
+        duplicates_unreported,
         /// Segments with payload that had all arrived before.
         duplicate_segments,
+        /// Times a receive buffer was enlarged, because the application reads so fast.
+        receive_buffer_growths,
+        /// Times a peer announced urgent data that was not known to be.
+        urgent_marks_received,
         /// Bytes copied out of sparse blocks or tiny segments.
         copied_bytes,
+        /// Bytes of payload that a SYN carried and the peer took (RFC 7413).
+        fast_open_bytes_sent,
+        /// Bytes of payload that came with a SYN and were taken.
+        fast_open_bytes_received,
         /// Resets sent.
         resets_sent,
         /// Resets received and obeyed.
         resets_received,
         /// Segments built and not taken by the device.
         segments_forgotten,
+    }
+}
+
+/// The table a connection counts in.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    table: Option<Box<TcpCounters>>,
+}
+
+impl Counting {
+    pub(crate) fn swap(&mut self, table: &mut Option<Box<TcpCounters>>) {
+        core::mem::swap(&mut self.table, table);
+    }
+}
+
+impl Deref for Counting {
+    type Target = TcpCounters;
+
+    fn deref(&self) -> &TcpCounters {
+        self.table.as_deref().unwrap_or(&TcpCounters::ZERO)
+    }
+}
+
+impl DerefMut for Counting {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut TcpCounters {
+        self.table.get_or_insert_with(Box::default)
     }
 }

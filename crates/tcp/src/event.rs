@@ -23,6 +23,8 @@ impl Events {
     pub const CLOSED: Self = Self(1 << 4);
     /// The connection failed; see [`Connection::error`](crate::Connection::error).
     pub const FAILED: Self = Self(1 << 5);
+    /// Urgent data was announced; see [`Connection::urgent_mark`](crate::Connection::urgent_mark).
+    pub const URGENT: Self = Self(1 << 6);
 
     /// Whether all of `other` happened.
     #[must_use]
@@ -56,8 +58,13 @@ pub enum ConnectionError {
     Refused,
     /// The peer reset the connection.
     Reset,
+    /// The peer reset the connection after it had ended its stream: nothing that it sent is lost, but
+    /// it takes no more.
+    BrokenPipe,
     /// This side aborted it.
     Aborted,
+    /// The local address was taken from its interface.
+    AddressRemoved,
     /// The peer did not answer in time.
     TimedOut,
     /// The network said that the peer's host cannot be reached.
@@ -71,6 +78,8 @@ impl fmt::Display for ConnectionError {
         formatter.write_str(match self {
             Self::Refused => "the peer refused the connection",
             Self::Reset => "the peer reset the connection",
+            Self::AddressRemoved => "the local address was taken from its interface",
+            Self::BrokenPipe => "the peer takes no more data",
             Self::Aborted => "the connection was aborted on this side",
             Self::TimedOut => "the peer did not answer in time",
             Self::HostUnreachable => "the peer's host cannot be reached",

@@ -76,7 +76,7 @@ impl core::fmt::Debug for IsnGenerator {
 }
 
 /// The family stands first, so that no two pairs of addresses give the same bytes.
-fn write_address(hasher: &mut SipHasher24, address: SocketAddr) {
+pub(crate) fn write_address(hasher: &mut SipHasher24, address: SocketAddr) {
     match address.ip() {
         IpAddr::V4(ip) => {
             hasher.write(&[4]);
@@ -91,7 +91,7 @@ fn write_address(hasher: &mut SipHasher24, address: SocketAddr) {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
-const fn low_32_bits(value: u64) -> u32 {
+pub(crate) const fn low_32_bits(value: u64) -> u32 {
     value as u32
 }
 

@@ -12,35 +12,60 @@
 //! 5681 and RFC 6675 (congestion, SACK recovery), RFC 6298 (timeouts), RFC 5961 (blind attacks).
 
 mod acknowledging;
+mod chronograph;
 mod config;
 mod connection;
 mod counters;
+mod duplicates;
+mod ecn;
 mod event;
+mod fast_open;
+mod half_open;
+mod info;
 mod input;
 mod options;
 mod output;
+mod pacing;
+mod path_mtu;
 mod receive_queue;
 mod recovery;
 mod reset;
+mod room;
 mod send_queue;
 mod send_sequence;
 mod state;
+mod syn_cookie;
+mod time_wait;
 mod timeouts;
 mod timers;
+mod urgent;
+mod user_timeout;
+mod window_tuning;
 
 pub mod assembler;
 pub mod congestion;
 pub mod isn;
+pub mod rate;
 pub mod rtt;
-pub mod scoreboard;
+pub mod sent;
 
-pub use crate::config::{Config, Keepalive, MSS_DEFAULT, MSS_MIN, Parameters};
+pub use crate::config::{
+    Config, Keepalive, MSS_DEFAULT_IPV4, MSS_DEFAULT_IPV6, MSS_MIN, Parameters,
+};
 pub use crate::connection::Connection;
 pub use crate::counters::TcpCounters;
+pub use crate::ecn::EcnMode;
 pub use crate::event::{ConnectionError, Events, SendError};
+pub use crate::fast_open::FastOpenOutcome;
+pub use crate::half_open::{HalfOpen, Verdict};
+pub use crate::info::{RecoveryState, TcpInfo};
 pub use crate::input::Segment;
-pub use crate::reset::{ResetReply, push_reset, reset_reply};
+pub use crate::pacing::Pacing;
+pub use crate::path_mtu::PathProbing;
+pub use crate::reset::{ResetReply, push_control, reset_reply};
 pub use crate::state::State;
+pub use crate::syn_cookie::{SYN_COOKIE_LIFETIME, SynCookies};
+pub use crate::time_wait::{TimeWait, TimeWaitVerdict};
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! What the two SYNs agreed on, and the timestamps of the segments after them (RFC 7323).
 
-use crate::config::{Config, MSS_DEFAULT, MSS_MIN, Parameters};
+use crate::config::{Config, MSS_MIN, Parameters};
 use time::{Duration, Instant};
-use wire::{SackBlocks, SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
+use wire::{SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
 
 /// RFC 7323, 2.3: a shift count above 14 MUST be taken for 14.
 pub(crate) const WINDOW_SHIFT_MAX: u8 = 14;
@@ -46,6 +46,11 @@ impl Timestamps {
         }
     }
 
+    /// Whether an echo of our clock is from before `sent_at`.
+    pub(crate) fn is_echo_before(&self, echo: u32, sent_at: Instant) -> bool {
+        SeqNumber(echo).is_before(SeqNumber(self.value(sent_at)))
+    }
+
     /// The round-trip time that an echo of our clock tells, unless it is nonsense.
     pub(crate) fn round_trip(&self, now: Instant, echo: u32) -> Option<Duration> {
         let elapsed_ms = self.value(now).wrapping_sub(echo);
@@ -77,7 +82,7 @@ impl Negotiated {
         Self {
             mss_receive: parameters.mss_receive,
             mss_send_max: parameters.mss_send_max,
-            mss_peer: MSS_DEFAULT,
+            mss_peer: parameters.mss_default,
             send_shift: 0,
             receive_shift: shift_for(config),
             window_scaling: config.window_scaling,
@@ -120,12 +125,32 @@ impl Negotiated {
             window_scale: self.window_scaling.then_some(self.receive_shift),
             sack_permitted: self.sack,
             timestamps,
-            sack: SackBlocks::NONE,
+            ..TcpOptions::default()
         }
     }
 
+    /// The MSS we announce.
+    pub(crate) fn mss_receive(&self) -> u16 {
+        self.mss_receive
+    }
+
+    /// Shifts of the peer's windows and of ours, where windows are scaled.
+    pub(crate) fn window_shifts(&self) -> Option<(u8, u8)> {
+        self.window_scaling.then_some((self.send_shift, self.receive_shift))
+    }
+
     pub(crate) fn set_path_mss(&mut self, mss_send_max: u16) {
-        self.mss_send_max = self.mss_send_max.min(mss_send_max);
+        self.mss_send_max = mss_send_max;
+    }
+
+    /// What the peer announced.
+    pub(crate) fn mss_peer(&self) -> u16 {
+        self.mss_peer
+    }
+
+    /// What the path takes, whatever the peer announced.
+    pub(crate) fn mss_send_max(&self) -> u16 {
+        self.mss_send_max
     }
 
     /// The longest segment that may be sent, options included (RFC 6691).

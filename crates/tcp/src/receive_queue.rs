@@ -15,7 +15,8 @@
 //! them are bounded by it, too: where other connections' frames fill most of the blocks, payload is
 //! copied once [`PINNED_FACTOR_MAX`] times the capacity is held, in order and ahead of it each.
 
-use crate::assembler::{Assembler, AssemblerConfig, Insert, Piece};
+use crate::assembler::{Assembler, AssemblerConfig, Insert, Overlap, Piece};
+use crate::room::{make_room, release};
 use batch::{BlockPool, Chunk};
 use std::collections::VecDeque;
 use wire::{SackBlocks, SeqNumber};
@@ -30,6 +31,12 @@ const TAIL_LEN_BYTES_MAX: usize = 16_384;
 /// Bytes of blocks kept for each byte of capacity. A connection alone on its link never gets there,
 /// because a block that is less than a quarter full is copied anyway.
 const PINNED_FACTOR_MAX: usize = 4;
+
+/// Unread chunks that bytes which came again are compared with.
+const CHUNKS_COMPARED_MAX: usize = 64;
+
+/// Half of the largest window that a SYN can announce.
+const SYN_WINDOW_LOW_BYTES: u32 = 32_768;
 
 /// Unread bytes up to which a connection may go on receiving while the pool is low.
 const UNREAD_LOW_BYTES_MAX: usize = 65_536;
@@ -62,13 +69,26 @@ pub(crate) struct ReceiveQueue {
     len: usize,
     /// The last chunk lies in a block of our own, with room behind it.
     tail_is_ours: bool,
-    assembler: Assembler<Chunk>,
+    has_fin: bool,
+    /// Only a SYN has announced a window so far, which could not say more than 65,535.
+    is_syn_window: bool,
+    /// The pool was low when payload arrived last.
+    is_pressed: bool,
+    /// What waits behind a gap, while anything does.
+    ahead: Option<Box<Ahead>>,
+    ahead_bounds: AssemblerConfig,
     capacity_bytes: usize,
     copied_bytes: u64,
     /// Lengths of the blocks under `chunks`; a block counts once for neighbours in it.
     pinned_bytes: usize,
-    /// The same of what was put into the assembler since it was last empty.
-    pinned_ahead_bytes: usize,
+}
+
+/// What came ahead of its turn. Most connections have nothing of it most of the time.
+#[derive(Debug)]
+struct Ahead {
+    assembler: Assembler<Chunk>,
+    /// Lengths of the blocks under what was put in here.
+    pinned_bytes: usize,
 }
 
 impl ReceiveQueue {
@@ -79,11 +99,14 @@ impl ReceiveQueue {
             chunks: VecDeque::new(),
             len: 0,
             tail_is_ours: false,
-            assembler: Assembler::new(assembler),
+            has_fin: false,
+            is_syn_window: true,
+            is_pressed: false,
+            ahead: None,
+            ahead_bounds: assembler,
             capacity_bytes,
             copied_bytes: 0,
             pinned_bytes: 0,
-            pinned_ahead_bytes: 0,
         }
     }
 
@@ -92,6 +115,11 @@ impl ReceiveQueue {
     pub(crate) fn on_syn(&mut self, irs: SeqNumber) {
         self.next = irs + 1;
         self.edge = self.next + self.capacity_bytes.min(65_535) as u32;
+    }
+
+    /// The sequence number of the byte that is read next.
+    pub(crate) fn position(&self) -> SeqNumber {
+        self.next - (self.len as u32 + u32::from(self.has_fin))
     }
 
     /// RCV.NXT.
@@ -104,6 +132,24 @@ impl ReceiveQueue {
         self.edge.offset_from(self.next)
     }
 
+    /// One past the last number of the announced window.
+    pub(crate) fn edge(&self) -> SeqNumber {
+        self.edge
+    }
+
+    /// Whether blocks were scarce when payload arrived last.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.is_pressed
+    }
+
+    /// The buffer that is offered: all of it, or what can be kept while blocks are scarce.
+    fn offered_bytes(&self) -> usize {
+        match self.is_pressed {
+            true => self.capacity_bytes.min(UNREAD_LOW_BYTES_MAX),
+            false => self.capacity_bytes,
+        }
+    }
+
     /// Bytes that wait for the application.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -113,39 +159,51 @@ impl ReceiveQueue {
         self.copied_bytes
     }
 
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity_bytes
+    }
+
     pub(crate) fn set_capacity(&mut self, capacity_bytes: usize) {
         self.capacity_bytes = capacity_bytes;
     }
 
     /// Whether something waits behind a gap.
     pub(crate) fn has_gap(&self) -> bool {
-        !self.assembler.is_empty()
+        self.ahead.is_some()
     }
 
     /// The window to announce now, in bytes: what was announced before, or more by at least a
     /// segment or half the buffer (RFC 9293, 3.8.6.2.2: silly window avoidance, MUST-39).
     pub(crate) fn window_to_announce(&self, mss: u32) -> u32 {
         let announced = self.window();
-        let free = self.capacity_bytes.saturating_sub(self.len) as u32;
-        let step = mss.min(self.capacity_bytes as u32 / 2);
+        let offered = self.offered_bytes();
+        let free = offered.saturating_sub(self.len) as u32;
+        let step = mss.min(offered as u32 / 2);
         if free >= announced.saturating_add(step) { free } else { announced }
     }
 
     /// A segment announced this window and was taken.
     pub(crate) fn on_announced(&mut self, window: u32) {
+        self.is_syn_window = false;
         self.edge = self.edge.later_of(self.next + window);
     }
 
     /// Whether the application's reads re-opened the window so far that the peer should hear of it:
     /// by two segments or half the buffer, once less than half of it was left.
     pub(crate) fn wants_update(&self, mss: u32) -> bool {
-        let half = self.capacity_bytes as u32 / 2;
+        let half = self.offered_bytes() as u32 / 2;
         let announced = self.window();
+        if self.is_syn_window && announced >= SYN_WINDOW_LOW_BYTES {
+            // The ACK of what arrives says more anyway; the first read of a small exchange is not
+            // worth a segment.
+            return false;
+        }
         announced < half
             && self.window_to_announce(mss) >= announced.saturating_add(half.min(2 * mss).max(1))
     }
 
     /// Takes payload that begins `offset` bytes after RCV.NXT and lies within the window.
+    #[inline]
     pub(crate) fn insert(
         &mut self,
         offset: u32,
@@ -155,7 +213,8 @@ impl ReceiveQueue {
     ) -> Arrival {
         // Under memory pressure only what comes next is kept, and only for a reader who keeps up:
         // what waits must not take the room in which that would arrive.
-        if pool.is_low()
+        self.is_pressed = pool.is_low();
+        if self.is_pressed
             && (offset > 0 || self.len >= UNREAD_LOW_BYTES_MAX || pool.is_nearly_exhausted())
         {
             return Arrival::NoMemory;
@@ -163,56 +222,113 @@ impl ReceiveQueue {
         if offset > 0 {
             return self.insert_ahead(offset, chunk, sparse, pool);
         }
+        if self.ahead.is_some() {
+            return self.insert_before_gap(chunk, sparse, pool);
+        }
         let len = chunk.len();
         if !self.push(chunk, sparse, pool) {
             return Arrival::Refused;
         }
         self.next += len as u32;
-        if self.assembler.is_empty() {
-            // The usual case: keep the assembler's idea of RCV.NXT, touch nothing else.
-            self.assembler.advance(len as u32);
-            return Arrival::InOrder;
+        Arrival::InOrder
+    }
+
+    /// Takes what is next while other data waits. Where the two overlap, what came first stays: it
+    /// was reported by SACK already.
+    fn insert_before_gap(&mut self, chunk: Chunk, sparse: bool, pool: &BlockPool) -> Arrival {
+        let mut rest = Some(chunk);
+        let mut arrival = Arrival::Refused;
+        while let Some(mut chunk) = rest.take() {
+            let first = self.ahead.as_ref().and_then(|ahead| ahead.assembler.first_offset());
+            let gap = first.map_or(usize::MAX, |offset| offset as usize);
+            let after = (chunk.len() > gap).then(|| chunk.split_off(gap));
+            let len = chunk.len();
+            if !self.push(chunk, sparse, pool) {
+                break;
+            }
+            arrival = Arrival::FilledGap;
+            self.next += len as u32;
+            let taken = self.take_ready(len);
+            rest = after.filter(|after| after.len() > taken).map(|mut after| {
+                after.trim_front(taken);
+                after
+            });
         }
-        self.assembler.advance(len as u32);
-        while let Some(ready) = self.assembler.take_ready() {
-            self.next += ready.len() as u32;
-            self.len += ready.len();
+        arrival
+    }
+
+    /// RCV.NXT moved on by `len`: takes over what waited for that, and says how much that was.
+    fn take_ready(&mut self, len: usize) -> usize {
+        let Some(mut ahead) = self.ahead.take() else { return 0 };
+        let mut taken = 0;
+        ahead.assembler.advance(len as u32);
+        while let Some(ready) = ahead.assembler.take_ready() {
+            taken += ready.len();
             self.tail_is_ours = false;
             self.keep(ready);
         }
-        Arrival::FilledGap
+        self.next += taken as u32;
+        self.len += taken;
+        self.ahead = Some(ahead).filter(|ahead| !ahead.assembler.is_empty());
+        taken
+    }
+
+    /// What of a payload `offset` bytes after RCV.NXT waits already.
+    pub(crate) fn overlap(&self, offset: u32, chunk: &Chunk) -> Overlap {
+        let ahead = self.ahead.as_ref();
+        ahead.map(|ahead| ahead.assembler.overlap(offset, chunk)).unwrap_or_default()
+    }
+
+    /// Whether bytes that came again from `start` on, all before RCV.NXT, differ from what came
+    /// first, as far as that was not read yet. Looks at the newest chunks only.
+    pub(crate) fn differs_from_unread(&self, start: SeqNumber, bytes: &[u8]) -> bool {
+        // The sequence number behind the newest unread byte; the FIN takes one of its own.
+        let mut end = self.next - u32::from(self.has_fin);
+        for chunk in self.chunks.iter().rev().take(CHUNKS_COMPARED_MAX) {
+            let chunk_start = end - chunk.len() as u32;
+            let from = start.later_of(chunk_start);
+            let to = (start + bytes.len() as u32).earlier_of(end);
+            if from.is_before(to) {
+                let len = to.offset_from(from) as usize;
+                let old = from.offset_from(chunk_start) as usize;
+                let new = from.offset_from(start) as usize;
+                if chunk.bytes().get(old..old + len) != bytes.get(new..new + len) {
+                    return true;
+                }
+            }
+            if !chunk_start.is_after(start) {
+                return false;
+            }
+            end = chunk_start;
+        }
+        false
     }
 
     fn insert_ahead(
         &mut self,
         offset: u32,
-        mut chunk: Chunk,
+        chunk: Chunk,
         sparse: bool,
         pool: &BlockPool,
     ) -> Arrival {
-        if self.assembler.is_empty() {
-            self.pinned_ahead_bytes = 0;
-        }
-        let pinned_bytes = self.pinned_ahead_bytes + pins(self.assembler.last_piece(), &chunk);
-        if !sparse && pinned_bytes <= self.pinned_bytes_max() {
-            self.pinned_ahead_bytes = pinned_bytes;
-        } else {
-            let Ok(mut block) = pool.allocate_receive(chunk.len()) else {
-                return Arrival::Refused;
-            };
-            let len = chunk.len();
-            block.bytes_mut()[..len].copy_from_slice(chunk.bytes());
-            self.copied_bytes += len as u64;
-            chunk = Chunk::new(block.freeze(), 0..len);
-        }
-        match self.assembler.insert(offset, chunk) {
-            Insert::Stored { .. } => Arrival::OutOfOrder,
-            Insert::Duplicate => Arrival::Duplicate,
-            Insert::Full => Arrival::Refused,
-        }
+        let bounds = self.ahead_bounds;
+        let pinned_bytes_max = self.pinned_bytes_max();
+        let mut ahead = self.ahead.take().unwrap_or_else(|| {
+            Box::new(Ahead { assembler: Assembler::new(bounds), pinned_bytes: 0 })
+        });
+        let arrival = match ahead.hold(chunk, sparse, pinned_bytes_max, pool) {
+            Some((chunk, copied)) => {
+                self.copied_bytes += copied as u64;
+                ahead.insert(offset, chunk)
+            }
+            None => Arrival::Refused,
+        };
+        self.ahead = Some(ahead).filter(|ahead| !ahead.assembler.is_empty());
+        arrival
     }
 
     /// Queues the next bytes, as a handle or as a copy.
+    #[inline]
     fn push(&mut self, chunk: Chunk, sparse: bool, pool: &BlockPool) -> bool {
         let pinned_bytes = self.pinned_bytes + pins(self.chunks.back(), &chunk);
         if !sparse && chunk.len() > COPY_LEN_BYTES_MAX && pinned_bytes <= self.pinned_bytes_max() {
@@ -254,9 +370,21 @@ impl ReceiveQueue {
     /// The peer's FIN is next: it takes one sequence number.
     pub(crate) fn on_fin(&mut self) {
         self.next += 1;
+        self.has_fin = true;
         // What lies beyond a FIN is not data.
-        self.assembler.clear();
+        self.ahead = None;
         self.edge = self.edge.later_of(self.next);
+    }
+
+    /// Copies the first bytes to `out` without taking them. Says how many.
+    pub(crate) fn peek(&self, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        for chunk in &self.chunks {
+            let count = chunk.len().min(out.len() - at);
+            out[at..at + count].copy_from_slice(&chunk.bytes()[..count]);
+            at += count;
+        }
+        at
     }
 
     /// Moves bytes to `out` and says how many.
@@ -295,14 +423,14 @@ impl ReceiveQueue {
         self.len = 0;
         self.pinned_bytes = 0;
         self.tail_is_ours = false;
-        self.assembler.clear();
+        self.ahead = None;
     }
 
     /// What waits behind gaps, for the SACK option.
     pub(crate) fn sack_blocks(&self, max: usize) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
-        if !self.assembler.is_empty() {
-            for (start, end) in self.assembler.sack_blocks(max) {
+        if let Some(ahead) = &self.ahead {
+            for (start, end) in ahead.assembler.sack_blocks(max) {
                 blocks.push(self.next + start, self.next + end);
             }
         }
@@ -316,6 +444,7 @@ impl ReceiveQueue {
     /// Puts a chunk last.
     fn keep(&mut self, chunk: Chunk) {
         self.pinned_bytes += pins(self.chunks.back(), &chunk);
+        make_room(&mut self.chunks);
         self.chunks.push_back(chunk);
     }
 
@@ -330,6 +459,37 @@ impl ReceiveQueue {
         self.len -= count;
         if self.chunks.is_empty() {
             self.tail_is_ours = false;
+            release(&mut self.chunks);
+        }
+    }
+}
+
+impl Ahead {
+    /// A handle on the bytes of `chunk` that may be kept: itself, or a copy where it would pin too
+    /// much. Says how much was copied; `None` where there is no block to copy to.
+    fn hold(
+        &mut self,
+        chunk: Chunk,
+        sparse: bool,
+        pinned_bytes_max: usize,
+        pool: &BlockPool,
+    ) -> Option<(Chunk, usize)> {
+        let pinned_bytes = self.pinned_bytes + pins(self.assembler.last_piece(), &chunk);
+        if !sparse && pinned_bytes <= pinned_bytes_max {
+            self.pinned_bytes = pinned_bytes;
+            return Some((chunk, 0));
+        }
+        let mut block = pool.allocate_receive(chunk.len()).ok()?;
+        let len = chunk.len();
+        block.bytes_mut()[..len].copy_from_slice(chunk.bytes());
+        Some((Chunk::new(block.freeze(), 0..len), len))
+    }
+
+    fn insert(&mut self, offset: u32, chunk: Chunk) -> Arrival {
+        match self.assembler.insert(offset, chunk) {
+            Insert::Stored { .. } => Arrival::OutOfOrder,
+            Insert::Duplicate => Arrival::Duplicate,
+            Insert::Full => Arrival::Refused,
         }
     }
 }
@@ -437,6 +597,42 @@ mod tests {
         assert_eq!(queue.read(&mut out), 8);
         assert_eq!(&out[..8], b"abcdefgh");
         assert!(!queue.has_gap());
+    }
+
+    #[test]
+    fn what_waited_stays_where_the_next_bytes_overlap_it() {
+        let (mut queue, pool) = queue(1_000);
+        queue.insert(2, chunk(b"cd"), false, &pool);
+        queue.insert(6, chunk(b"gh"), false, &pool);
+        let overlap = queue.overlap(0, &chunk(b"abCDefg"));
+        assert_eq!(overlap, Overlap { first: Some((2, 4)), is_conflicting: true });
+        assert_eq!(queue.insert(0, chunk(b"abCDefGHij"), false, &pool), Arrival::FilledGap);
+        let mut out = [0; 20];
+        assert_eq!((queue.read(&mut out), &out[..10]), (10, &b"abcdefghij"[..]));
+        assert!(!queue.has_gap());
+    }
+
+    #[test]
+    fn bytes_that_come_again_are_compared_with_what_was_not_read_yet() {
+        let (mut queue, pool) = queue(1_000);
+        let start = queue.next();
+        for bytes in [&b"abc"[..], b"def", b"ghi"] {
+            queue.insert(
+                0,
+                Chunk::whole(Block::from(bytes::Bytes::from_static(bytes))),
+                false,
+                &pool,
+            );
+        }
+        assert!(!queue.differs_from_unread(start, b"abcdefghi"));
+        assert!(!queue.differs_from_unread(start + 2, b"cdefg"));
+        assert!(queue.differs_from_unread(start + 2, b"cdeXg"));
+        assert!(queue.differs_from_unread(start, b"X"));
+        queue.read(&mut [0; 2]);
+        assert!(!queue.differs_from_unread(start, b"XXc"), "read already");
+        queue.on_fin();
+        assert!(!queue.differs_from_unread(start + 6, b"ghi"));
+        assert!(queue.differs_from_unread(start + 6, b"gXi"));
     }
 
     // RFC 9293, 3.8.6.2.1 and 3.8.6.2.2.

@@ -1,4 +1,5 @@
-//! Resets for segments that belong to no connection (RFC 9293, 3.10.7.1).
+//! Resets for segments that belong to no connection (RFC 9293, 3.10.7.1), and how segments without a
+//! connection are sent.
 
 use batch::{Attributes, Checksum, Multidata};
 use wire::{SeqNumber, TCP_CHECKSUM_OFFSET, TcpFlags, TcpHeader};
@@ -28,30 +29,31 @@ pub fn reset_reply(header: &TcpHeader, payload_len: u32) -> Option<ResetReply> {
     Some(ResetReply { sequence: SeqNumber(0), acknowledgment: Some(header.sequence + len) })
 }
 
-/// Appends the reset to a batch; the ports are ours and the peer's. Says whether there was room.
+impl ResetReply {
+    /// The reset; the ports are ours and the peer's.
+    #[must_use]
+    pub fn header(&self, local_port: u16, remote_port: u16) -> TcpHeader {
+        TcpHeader {
+            source_port: local_port,
+            destination_port: remote_port,
+            sequence: self.sequence,
+            acknowledgment: self.acknowledgment.unwrap_or_default(),
+            flags: match self.acknowledgment {
+                Some(_) => TcpFlags::RST | TcpFlags::ACK,
+                None => TcpFlags::RST,
+            },
+            ..TcpHeader::default()
+        }
+    }
+}
+
+/// Appends a segment that is nothing but a header, of no connection, to a batch. Says whether there
+/// was room.
 #[must_use]
-pub fn push_reset(
-    batch: &mut Multidata,
-    attributes: Attributes,
-    local_port: u16,
-    remote_port: u16,
-    reply: ResetReply,
-) -> bool {
-    let header = TcpHeader {
-        source_port: local_port,
-        destination_port: remote_port,
-        sequence: reply.sequence,
-        acknowledgment: reply.acknowledgment.unwrap_or_default(),
-        flags: match reply.acknowledgment {
-            Some(_) => TcpFlags::RST | TcpFlags::ACK,
-            None => TcpFlags::RST,
-        },
-        ..TcpHeader::default()
-    };
+pub fn push_control(out: &mut Multidata, attributes: Attributes, header: &TcpHeader) -> bool {
     let checksum = Checksum::Missing { offset: TCP_CHECKSUM_OFFSET };
     let attributes = Attributes { run: 0, checksum, ..attributes };
-    batch
-        .push_packet(header.header_len(), attributes)
+    out.push_packet(header.header_len(), attributes)
         .is_some_and(|bytes| header.emit(bytes).is_some())
 }
 
@@ -80,7 +82,7 @@ mod tests {
     fn the_reset_is_a_bare_header() {
         let mut batch = Multidata::default();
         let reply = ResetReply { sequence: SeqNumber(5), acknowledgment: Some(SeqNumber(6)) };
-        assert!(push_reset(&mut batch, Attributes::default(), 80, 1024, reply));
+        assert!(push_control(&mut batch, Attributes::default(), &reply.header(80, 1024)));
         let packet = batch.packet(0).expect("one");
         let (header, len) = TcpHeader::parse(packet.header()).expect("well formed");
         assert_eq!((len, header.source_port, header.destination_port), (20, 80, 1024));

@@ -55,14 +55,17 @@ impl Default for RttConfig {
 /// The state RFC 6298 keeps per connection.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
-    config: RttConfig,
+    /// Bounds of the RTO. What a connection keeps is kept small: numbers, not [`Duration`]s.
+    rto_min_us: u32,
+    rto_max_us: u32,
     /// SRTT and RTTVAR once there was a sample.
     averages: Option<Averages>,
     /// RTO without the back-off.
-    rto_base: Duration,
+    rto_base_ns: u64,
+    /// The least sample; `u64::MAX` before the first.
+    min_rtt_ns: u64,
     /// How often the timer went off in a row.
     backoff_count: u32,
-    min_rtt: Option<Duration>,
     syn_timed_out: bool,
 }
 
@@ -82,11 +85,12 @@ impl RttEstimator {
         let config = RttConfig { rto_max: config.rto_max.max(config.rto_min), ..config };
         let rto_base = config.rto_initial.clamp(config.rto_min, config.rto_max);
         Self {
-            config,
+            rto_min_us: to_us(config.rto_min),
+            rto_max_us: to_us(config.rto_max),
             averages: None,
-            rto_base,
+            rto_base_ns: to_ns(rto_base),
             backoff_count: 0,
-            min_rtt: None,
+            min_rtt_ns: u64::MAX,
             syn_timed_out: false,
         }
     }
@@ -100,7 +104,7 @@ impl RttEstimator {
     /// is FlightSize / (2 * SMSS), rounded up. Ends the back-off.
     pub fn on_sample_of(&mut self, rtt: Duration, expected_samples: u32) {
         let rtt = rtt.min(SAMPLE_MAX);
-        self.min_rtt = Some(self.min_rtt.map_or(rtt, |least| least.min(rtt)));
+        self.min_rtt_ns = self.min_rtt_ns.min(to_ns(rtt));
         let sample = to_fixed(rtt);
         let averages = match self.averages {
             // RFC 6298, 2.2.
@@ -117,8 +121,8 @@ impl RttEstimator {
         };
         self.averages = Some(averages);
         let variance_term = from_fixed(averages.variation.saturating_mul(4));
-        let rto = from_fixed(averages.smoothed) + variance_term.max(self.config.rto_min);
-        self.rto_base = rto.clamp(self.config.rto_min, self.config.rto_max);
+        let rto = from_fixed(averages.smoothed) + variance_term.max(self.rto_min());
+        self.set_rto_base(rto);
         self.backoff_count = 0;
     }
 
@@ -141,7 +145,7 @@ impl RttEstimator {
     /// is gone and the measured RTO stands.
     pub fn on_established(&mut self) {
         if self.syn_timed_out && self.averages.is_none() {
-            self.rto_base = RTO_AFTER_SYN_TIMEOUT.clamp(self.config.rto_min, self.config.rto_max);
+            self.set_rto_base(RTO_AFTER_SYN_TIMEOUT);
         }
         self.syn_timed_out = false;
         self.backoff_count = 0;
@@ -157,7 +161,7 @@ impl RttEstimator {
     #[must_use]
     pub fn rto(&self) -> Duration {
         let factor = 1_u32.checked_shl(self.backoff_count).unwrap_or(u32::MAX);
-        self.rto_base.saturating_mul(factor).min(self.config.rto_max)
+        Duration::from_nanos(self.rto_base_ns).saturating_mul(factor).min(self.rto_max())
     }
 
     /// How often the RTO has doubled since the last sample.
@@ -181,7 +185,19 @@ impl RttEstimator {
     /// The least sample ever seen.
     #[must_use]
     pub fn min_rtt(&self) -> Option<Duration> {
-        self.min_rtt
+        (self.min_rtt_ns != u64::MAX).then(|| Duration::from_nanos(self.min_rtt_ns))
+    }
+
+    fn set_rto_base(&mut self, rto: Duration) {
+        self.rto_base_ns = to_ns(rto.clamp(self.rto_min(), self.rto_max()));
+    }
+
+    fn rto_min(&self) -> Duration {
+        Duration::from_micros(self.rto_min_us.into())
+    }
+
+    fn rto_max(&self) -> Duration {
+        Duration::from_micros(self.rto_max_us.into())
     }
 }
 
@@ -189,6 +205,14 @@ impl Default for RttEstimator {
     fn default() -> Self {
         Self::new(RttConfig::default())
     }
+}
+
+fn to_us(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+}
+
+fn to_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn to_fixed(duration: Duration) -> i64 {

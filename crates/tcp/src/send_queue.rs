@@ -13,6 +13,7 @@
 //! What always holds: chunks are not empty and touch each other; the first begins at or before
 //! the base and the last ends at the end.
 
+use crate::room::{make_room, release};
 use batch::{Block, Chunk};
 use std::collections::VecDeque;
 use wire::SeqNumber;
@@ -98,6 +99,7 @@ impl SendQueue {
         if !chunk.is_empty() {
             let start = self.end;
             self.end += chunk.len() as u64;
+            make_room(&mut self.chunks);
             self.chunks.push_back(Stored { start, chunk });
         }
     }
@@ -114,6 +116,7 @@ impl SendQueue {
             }
             self.chunks.pop_front();
         }
+        release(&mut self.chunks);
         count
     }
 

@@ -14,6 +14,8 @@ pub(crate) struct SendSequence {
     /// One past the highest number ever sent: beyond SND.NXT only by the byte of a zero-window
     /// probe, which the peer may take or not.
     pub(crate) max: SeqNumber,
+    /// One past the last segment that was sent and was not full (Minshall).
+    small: SeqNumber,
     /// SND.WND in bytes.
     pub(crate) window: u32,
     /// Max(SND.WND): the largest window the peer ever announced.
@@ -30,6 +32,7 @@ impl SendSequence {
             una: iss,
             nxt: iss,
             max: iss,
+            small: iss,
             window: 0,
             window_max: 0,
             wl1: SeqNumber(0),
@@ -53,6 +56,16 @@ impl SendSequence {
         self.max = self.max.later_of(end);
     }
 
+    /// A segment that was not full and ends at `end` was sent for the first time.
+    pub(crate) fn on_small_sent(&mut self, end: SeqNumber) {
+        self.small = end;
+    }
+
+    /// Whether the last such segment is not acknowledged.
+    pub(crate) fn has_small_outstanding(&self) -> bool {
+        self.small.is_after(self.una) && self.small.is_at_or_before(self.nxt)
+    }
+
     /// SEG.ACK moved SND.UNA. Says by how much.
     pub(crate) fn on_ack(&mut self, ack: SeqNumber) -> u32 {
         let count = ack.offset_from(self.una);
@@ -61,11 +74,16 @@ impl SendSequence {
         count
     }
 
-    /// Takes the window of a segment that is not older than the one it was last taken from
-    /// (RFC 9293, 3.10.7.4). Says whether it changed.
+    /// Takes the window of a segment that is not older than the one it was last taken from. Says
+    /// whether it changed.
+    ///
+    /// RFC 9293, 3.10.7.4 compares SEG.SEQ first. Acknowledgments come first here: a retransmission
+    /// has an old sequence number and may still bring the newest acknowledgment. By the letter it
+    /// would move SND.UNA and leave SND.WND, and with it the right edge would move beyond what the
+    /// peer ever offered.
     pub(crate) fn on_window(&mut self, sequence: SeqNumber, ack: SeqNumber, window: u32) -> bool {
         let newer =
-            self.wl1.is_before(sequence) || (self.wl1 == sequence && self.wl2.is_at_or_before(ack));
+            self.wl2.is_before(ack) || (self.wl2 == ack && self.wl1.is_at_or_before(sequence));
         if !newer {
             return false;
         }
@@ -76,9 +94,9 @@ impl SendSequence {
         changed
     }
 
-    /// Takes the window of the peer's SYN.
-    pub(crate) fn on_syn(&mut self, sequence: SeqNumber, ack: SeqNumber, window: u32) {
-        (self.wl1, self.wl2) = (sequence, ack);
+    /// Takes the window of the peer's SYN, which may acknowledge nothing.
+    pub(crate) fn on_syn(&mut self, sequence: SeqNumber, window: u32) {
+        (self.wl1, self.wl2) = (sequence, self.una);
         self.window = window;
         self.window_max = window;
     }

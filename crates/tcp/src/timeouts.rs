@@ -1,11 +1,14 @@
 //! What happens when a deadline has passed.
 
+use crate::chronograph::Waits;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::event::ConnectionError;
+use crate::rate::Gathered;
 use crate::recovery::Phase;
 use crate::state::State;
 use crate::timers::Timer;
+use counters::trace;
 use time::{Duration, Instant};
 
 impl Connection {
@@ -19,14 +22,24 @@ impl Connection {
     pub fn on_timeout(&mut self, now: Instant) {
         // Every pass stops a timer and the handlers set them later than now, so this ends.
         while let Some(timer) = self.timers.take_expired(now) {
+            trace!(
+                local_port = self.local_port,
+                remote_port = self.remote_port,
+                timer = ?timer,
+                rto = ?self.rtt.rto(),
+                "timer went off"
+            );
             match timer {
                 Timer::Retransmission => self.on_retransmission_timeout(now),
+                Timer::Loss => self.on_loss_timeout(now),
                 Timer::Persist => self.on_persist_timeout(),
                 Timer::DelayedAck => {
                     self.acks.on_timeout();
                     self.counters.delayed_acks += 1;
                 }
                 Timer::Keepalive => self.on_keepalive_timeout(now),
+                // Whoever sends asks whether the data is released by now.
+                Timer::Pacing => self.arm_pacing(now),
                 Timer::Lifetime => self.enter_closed(None),
                 Timer::User => self.fail_with_reset(Some(ConnectionError::TimedOut)),
             }
@@ -43,38 +56,78 @@ impl Connection {
         }
         self.counters.retransmission_timeouts += 1;
         self.unanswered.timeouts += 1;
-        if self.unanswered.timeouts > self.config.retries {
+        if self.unanswered.timeouts > self.retries() {
             // RFC 9293, 3.8.3: R2 is reached.
             return self.fail_with_reset(Some(ConnectionError::TimedOut));
         }
+        self.check_black_hole();
         let again = self.recovery.phase() == Phase::Loss && self.unanswered.timeouts > 1;
         if !again {
+            // In fast recovery, too: RFC 5681, 4.3 takes the loss of a retransmission for a second
+            // indication, for which ssthresh MUST be lowered again. (Linux lowers it once.)
             let flight = self.send.flight();
             self.congestion.on_timeout(now, flight, self.negotiated.payload_max());
+            self.ecn.on_reduced(self.send.nxt);
+            self.counters.reductions_for_timeout += 1;
         }
         self.rtt.on_backoff();
-        self.recovery.on_timeout(&self.send);
-        // Karn: what is sent again is not measured.
-        self.timed = None;
+        let timeouts = self.unanswered.timeouts;
+        self.recovery.on_timeout(now, &self.send, timeouts > 1, self.round_trips());
+        self.timers.stop(Timer::Loss);
     }
 
-    fn on_syn_timeout(&mut self) {
+    /// What came out of order has had its time (RFC 8985, 6.3), or the flight has been silent for
+    /// so long that its tail may be lost (RFC 8985, 7.3).
+    fn on_loss_timeout(&mut self, now: Instant) {
+        if self.send.flight() == 0 || !self.state.sends_data() {
+            return;
+        }
+        let mss = self.negotiated.payload_max();
+        if self.recovery.probe_timeout(&self.send, self.rtt.smoothed(), mss).is_some() {
+            self.recovery.probe.owed = true;
+            return self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+        }
+        let losses = self.detect_losses(now, false, &mut Gathered::default());
+        if losses.bytes > 0 {
+            self.counters.reordering_timeouts += 1;
+        }
+        if self.recovery.wants_fast() && !self.excuses_losses() {
+            let sacked = self.recovery.sacked_bytes();
+            self.enter_fast_recovery(now, self.send.flight(), sacked);
+            self.reduce_proportionally(0, false);
+        }
+        if let Some(deadline) = losses.next_at {
+            self.timers.set(Timer::Loss, deadline);
+        }
+    }
+
+    /// How often in a row the timer may go off; fewer times where nobody waits for the outcome.
+    fn retries(&self) -> u32 {
+        match self.owing.orphaned {
+            true => self.config.orphan_retries.min(self.config.retries),
+            false => self.config.retries,
+        }
+    }
+
+    pub(crate) fn on_syn_timeout(&mut self) {
         self.counters.retransmission_timeouts += 1;
         self.unanswered.syns += 1;
         if self.unanswered.syns > self.config.syn_retries {
             return self.enter_closed(Some(ConnectionError::TimedOut));
         }
         self.rtt.on_syn_timeout();
+        self.on_fast_open_timeout();
         self.congestion.on_handshake_loss(self.negotiated.payload_max());
-        self.timed = None;
+        self.ecn.on_syn_timeout();
+        self.syn_sent_at = Instant::ZERO;
         self.owing.syn = true;
     }
 
     /// RFC 9293, 3.8.6.1: a closed window is probed for as long as the peer answers, MUST-37; but
     /// not for ever where nobody waits for the outcome.
     fn on_persist_timeout(&mut self) {
-        let unanswered = self.unanswered.window_probes > self.config.retries;
-        let orphaned = self.owing.orphaned && self.unanswered.persist_backoff > self.config.retries;
+        let unanswered = self.unanswered.window_probes > self.retries();
+        let orphaned = self.owing.orphaned && self.unanswered.persist_backoff > self.retries();
         if unanswered || orphaned {
             return self.fail_with_reset(Some(ConnectionError::TimedOut));
         }
@@ -96,7 +149,9 @@ impl Connection {
             let from = if silence < idle { self.last_received_at } else { now };
             return self.timers.set(Timer::Keepalive, from + idle);
         }
-        if self.unanswered.keepalive_probes >= keepalive.count {
+        let is_too_long = self.unanswered.keepalive_probes > 0
+            && self.user_timeout().is_some_and(|user_timeout| silence >= user_timeout);
+        if is_too_long || self.unanswered.keepalive_probes >= keepalive.count {
             return self.fail_with_reset(Some(ConnectionError::TimedOut));
         }
         self.unanswered.keepalive_probes += 1;
@@ -115,6 +170,7 @@ impl Connection {
         if !waits {
             return;
         }
+        self.chronograph.enter(now, Waits::PeerWindow);
         let factor = 1_u32.checked_shl(self.unanswered.persist_backoff).unwrap_or(u32::MAX);
         let interval = self.rtt.rto().saturating_mul(factor).min(self.config.rtt.rto_max);
         self.timers.set_if_idle(Timer::Persist, now + interval);

@@ -10,6 +10,9 @@ use time::Instant;
 pub(crate) enum Timer {
     /// The oldest unacknowledged byte, or the SYN, is to be sent again (RFC 6298).
     Retransmission,
+    /// What came out of order has had its time, or a probe is to find out about the tail of the
+    /// flight (RFC 8985, 6.3 and 7.2).
+    Loss,
     /// The peer's window is to be probed, or a small segment sent after all (RFC 9293, 3.8.6).
     Persist,
     /// The owed ACK is to be sent (RFC 9293, 3.8.6.3).
@@ -18,41 +21,61 @@ pub(crate) enum Timer {
     Keepalive,
     /// The connection may be forgotten: 2 MSL in TIME-WAIT, or the limit on an orphan's FIN-WAIT-2.
     Lifetime,
+    /// New data is released ([`crate::pacing`]).
+    Pacing,
     /// Data has waited for its acknowledgment for as long as the user allows (RFC 9293, 3.8.3).
     User,
 }
 
-const COUNT: usize = 6;
+const COUNT: usize = 8;
 
 impl Timer {
+    /// In the order in which they are handled: a probe puts the retransmission off.
     const ALL: [Self; COUNT] = [
+        Self::Loss,
         Self::Retransmission,
         Self::Persist,
         Self::DelayedAck,
         Self::Keepalive,
         Self::Lifetime,
+        Self::Pacing,
         Self::User,
     ];
 }
 
+/// Stands for no deadline: half the size of an `Option`, of which a connection would have one for
+/// each timer.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// The latest instant at which anything can be due.
+const LATEST: Instant = Instant::from_nanos(u64::MAX - 1);
+
 /// One deadline for each [`Timer`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Timers {
-    deadlines: [Option<Instant>; COUNT],
+    deadlines: [Instant; COUNT],
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self { deadlines: [NEVER; COUNT] }
+    }
 }
 
 impl Timers {
     pub(crate) fn set(&mut self, timer: Timer, deadline: Instant) {
-        self.deadlines[timer as usize] = Some(deadline);
+        self.deadlines[timer as usize] = deadline;
     }
 
     /// Sets a deadline unless there is one.
     pub(crate) fn set_if_idle(&mut self, timer: Timer, deadline: Instant) {
-        self.deadlines[timer as usize].get_or_insert(deadline);
+        if !self.is_set(timer) {
+            self.set(timer, deadline);
+        }
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {
-        self.deadlines[timer as usize] = None;
+        self.deadlines[timer as usize] = NEVER;
     }
 
     pub(crate) fn stop_all(&mut self) {
@@ -60,18 +83,22 @@ impl Timers {
     }
 
     pub(crate) fn is_set(&self, timer: Timer) -> bool {
-        self.deadlines[timer as usize].is_some()
+        self.deadlines[timer as usize] != NEVER
+    }
+
+    /// When it is due, if it runs.
+    pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
+        Some(self.deadlines[timer as usize]).filter(|deadline| *deadline != NEVER)
     }
 
     /// The earliest deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.deadlines.iter().copied().flatten().min()
+        self.deadlines.iter().copied().min().filter(|deadline| *deadline != NEVER)
     }
 
     /// Takes a timer whose deadline has passed, if there is one.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Timer> {
-        let expired =
-            |timer: &Timer| self.deadlines[*timer as usize].is_some_and(|deadline| deadline <= now);
+        let expired = |timer: &Timer| self.deadlines[*timer as usize] <= now.min(LATEST);
         let timer = Timer::ALL.into_iter().find(expired)?;
         self.stop(timer);
         Some(timer)

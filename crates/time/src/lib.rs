@@ -4,8 +4,11 @@
 //! it is. In production that is the monotonic clock, in the simulation a counter. [`Instant`]
 //! is therefore a number of nanoseconds since an origin that only its maker knows.
 
+mod jitter;
+
 use core::ops::{Add, AddAssign, Sub};
 pub use core::time::Duration;
+pub use jitter::Jitter;
 
 /// Nanoseconds since an arbitrary origin; wraps after 584 years, so it does not wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

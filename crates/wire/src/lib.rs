@@ -74,8 +74,8 @@ pub use seq::SeqNumber;
 
 pub mod tcp;
 pub use tcp::{
-    SackBlocks, TCP_CHECKSUM_OFFSET, TCP_HEADER_LEN_MAX, TCP_HEADER_LEN_MIN, TcpFlags, TcpHeader,
-    TcpOptions, TcpTimestamps,
+    SackBlocks, TCP_CHECKSUM_OFFSET, TCP_HEADER_LEN_MAX, TCP_HEADER_LEN_MIN, TcpFastOpen, TcpFlags,
+    TcpHeader, TcpOptionCounters, TcpOptions, TcpTimestamps, TcpUserTimeout,
 };
 
 mod arp;

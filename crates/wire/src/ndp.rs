@@ -17,7 +17,7 @@ use core::net::Ipv6Addr;
 
 mod option;
 
-pub use option::{NdpOption, NdpOptions, PrefixInformation, Prefixes};
+pub use option::{NameServers, NdpOption, NdpOptions, PrefixInformation, Prefixes};
 use option::{SOURCE_LINK, TARGET_LINK, emit_link};
 
 /// ICMPv6 type of a router solicitation.
@@ -103,6 +103,8 @@ pub struct RouterAdvertisement {
     pub managed: bool,
     /// O: other configuration is had by DHCPv6.
     pub other: bool,
+    /// How the sender wants to be ranked among default routers (RFC 4191, 2.2).
+    pub preference: RouterPreference,
     /// How long the sender is a default router, in seconds; 0: it is none.
     pub router_lifetime_s: u16,
     /// How long a confirmed neighbour is reachable, in milliseconds; 0: unspecified.
@@ -115,6 +117,40 @@ pub struct RouterAdvertisement {
     pub mtu_bytes: Option<u32>,
     /// The link's prefixes.
     pub prefixes: Prefixes,
+    /// Recursive DNS servers (RFC 8106, 5.1); none where the count is 0.
+    pub name_servers: NameServers,
+}
+
+/// How a router wants to be ranked among default routers (RFC 4191, 2.1), the best last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RouterPreference {
+    /// Only where there is no other.
+    Low,
+    /// As routers that say nothing.
+    #[default]
+    Medium,
+    /// Before all others.
+    High,
+}
+
+impl RouterPreference {
+    /// RFC 4191, 2.1 and 2.2: 10 is reserved and MUST be treated as if it were 00.
+    const fn from_flags(flags: u8) -> Self {
+        match flags >> 3 & 3 {
+            0b01 => Self::High,
+            0b11 => Self::Low,
+            _ => Self::Medium,
+        }
+    }
+
+    const fn to_flags(self) -> u8 {
+        let bits: u8 = match self {
+            Self::High => 0b01,
+            Self::Medium => 0b00,
+            Self::Low => 0b11,
+        };
+        bits << 3
+    }
 }
 
 impl NdpRepr {
@@ -166,12 +202,14 @@ impl NdpRepr {
             hop_limit,
             managed: flags & 0x80 != 0,
             other: flags & 0x40 != 0,
+            preference: RouterPreference::from_flags(flags),
             router_lifetime_s: u16::from_be_bytes([l0, l1]),
             reachable_ms: u32::from_be_bytes([r0, r1, r2, r3]),
             retransmit_ms: u32::from_be_bytes([t0, t1, t2, t3]),
             source_link: None,
             mtu_bytes: None,
             prefixes: Prefixes::default(),
+            name_servers: NameServers::default(),
         };
         for option in NdpOptions::new(options) {
             match option? {
@@ -184,6 +222,11 @@ impl NdpRepr {
                 // Prefixes beyond the bound are left out: a router sends few of them.
                 NdpOption::Prefix(prefix) => {
                     let _ = advertisement.prefixes.push(prefix);
+                }
+                NdpOption::NameServers(servers) => {
+                    if advertisement.name_servers.is_empty() {
+                        advertisement.name_servers = servers;
+                    }
                 }
                 NdpOption::TargetLink(_) | NdpOption::Other { .. } => {}
             }
@@ -267,7 +310,8 @@ impl NdpRepr {
             Self::RouterAdvertisement(advertisement) => {
                 let mtu_len = if advertisement.mtu_bytes.is_some() { option::MTU_LEN } else { 0 };
                 let prefixes_len = advertisement.prefixes.iter().count() * option::PREFIX_LEN;
-                16 + of_link(&advertisement.source_link) + mtu_len + prefixes_len
+                let servers_len = advertisement.name_servers.emitted_len();
+                16 + of_link(&advertisement.source_link) + mtu_len + prefixes_len + servers_len
             }
             Self::NeighbourSolicitation { source_link, .. } => 24 + of_link(source_link),
             Self::NeighbourAdvertisement { target_link, .. } => 24 + of_link(target_link),
@@ -315,7 +359,8 @@ impl RouterAdvertisement {
     fn emit(&self, out: &mut [u8]) {
         out[0] = ROUTER_ADVERTISEMENT;
         out[4] = self.hop_limit;
-        out[5] = u8::from(self.managed) << 7 | u8::from(self.other) << 6;
+        out[5] =
+            u8::from(self.managed) << 7 | u8::from(self.other) << 6 | self.preference.to_flags();
         out[6..8].copy_from_slice(&self.router_lifetime_s.to_be_bytes());
         out[8..12].copy_from_slice(&self.reachable_ms.to_be_bytes());
         out[12..16].copy_from_slice(&self.retransmit_ms.to_be_bytes());
@@ -327,6 +372,7 @@ impl RouterAdvertisement {
         for prefix in self.prefixes.iter() {
             at += prefix.emit(&mut out[at..]);
         }
+        self.name_servers.emit(&mut out[at..]);
     }
 }
 
@@ -350,7 +396,10 @@ impl Links {
                 NdpOption::TargetLink(address) => {
                     links.target.get_or_insert(address);
                 }
-                NdpOption::Prefix(_) | NdpOption::Mtu(_) | NdpOption::Other { .. } => {}
+                NdpOption::Prefix(_)
+                | NdpOption::Mtu(_)
+                | NdpOption::NameServers(_)
+                | NdpOption::Other { .. } => {}
             }
         }
         Ok(links)

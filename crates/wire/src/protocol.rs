@@ -4,6 +4,8 @@
 pub const HOP_BY_HOP: u8 = 0;
 /// ICMP for IPv4 (RFC 792).
 pub const ICMP: u8 = 1;
+/// IGMP (RFC 3376).
+pub const IGMP: u8 = 2;
 /// TCP (RFC 9293).
 pub const TCP: u8 = 6;
 /// UDP (RFC 768).

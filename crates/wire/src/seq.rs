@@ -110,6 +110,7 @@ impl fmt::Display for SeqNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const BASES: [u32; 6] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, u32::MAX];
 
@@ -158,5 +159,58 @@ mod tests {
         assert_eq!(moving, SeqNumber(1));
         moving -= 3;
         assert_eq!(moving, SeqNumber(u32::MAX - 1));
+    }
+
+    const CIRCLE: i64 = 1 << 32;
+
+    /// Numbers anywhere, and distances that matter: at the edges as often as anywhere else.
+    fn distances() -> impl Strategy<Value = u32> {
+        prop_oneof![
+            any::<u32>(),
+            0_u32..3,
+            0x7fff_fffe_u32..=0x8000_0001,
+            0xffff_fffe_u32..=u32::MAX,
+        ]
+    }
+
+    proptest! {
+        // RFC 9293, 3.4: "all arithmetic dealing with sequence numbers must be performed modulo
+        // 2^32"; here without that modulus, in integers that hold the whole circle.
+        #[test]
+        fn all_is_arithmetic_modulo_two_to_the_32(
+            base in any::<u32>(),
+            ahead in distances(),
+            len in distances(),
+        ) {
+            let number = SeqNumber(base) + ahead;
+            let base = SeqNumber(base);
+            let sum = (i64::from(base.0) + i64::from(ahead)).rem_euclid(CIRCLE);
+            prop_assert_eq!(i64::from(number.0), sum);
+            let difference = (i64::from(number.0) - i64::from(ahead)).rem_euclid(CIRCLE);
+            prop_assert_eq!(i64::from((number - ahead).0), difference);
+
+            let offset = (i64::from(number.0) - i64::from(base.0)).rem_euclid(CIRCLE);
+            prop_assert_eq!(i64::from(number.offset_from(base)), offset);
+            let signed = if offset < CIRCLE / 2 { offset } else { offset - CIRCLE };
+            prop_assert_eq!(i64::from(number.distance(base)), signed);
+
+            // Exactly half a circle apart each number is before the other.
+            prop_assert_eq!(number.is_before(base), signed < 0);
+            prop_assert_eq!(number.is_at_or_before(base), signed <= 0);
+            prop_assert_eq!(number.is_after(base), signed > 0 || offset == CIRCLE / 2);
+            prop_assert_eq!(number.is_at_or_after(base), signed >= 0 || offset == CIRCLE / 2);
+            if offset != CIRCLE / 2 {
+                let (later, earlier) = if signed < 0 { (base, number) } else { (number, base) };
+                prop_assert_eq!(number.later_of(base), later);
+                prop_assert_eq!(number.earlier_of(base), earlier);
+            }
+
+            // RFC 9293, 3.10.7.4: RCV.NXT =< SEG.SEQ < RCV.NXT + RCV.WND, on a line long enough.
+            let start = i64::from(base.0);
+            let end = start + i64::from(len);
+            let on_line = |at: i64| start <= at && at < end;
+            let is_in = on_line(i64::from(number.0)) || on_line(i64::from(number.0) + CIRCLE);
+            prop_assert_eq!(number.in_window(base, len), is_in);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The TCP header (RFC 9293, 3.1) and its options: MSS (RFC 9293, 3.7.1), window scale and
-//! timestamps (RFC 7323), SACK permitted and SACK (RFC 2018).
+//! timestamps (RFC 7323), SACK permitted and SACK (RFC 2018), user timeout (RFC 5482), fast open
+//! (RFC 7413).
 //!
 //! ```text
 //!   0       2       4               8              12      13      14      16      18      20
@@ -10,6 +11,10 @@
 //! long the header was, emitting writes it with a zero checksum, which belongs to who knows the
 //! pseudo-header. A header is malformed only where its length contradicts itself; an option that
 //! is cut off ends the options, as elsewhere, and what was read before it stands.
+
+mod option_counters;
+
+pub use option_counters::TcpOptionCounters;
 
 use crate::{Malformed, SeqNumber};
 use core::fmt;
@@ -31,6 +36,8 @@ const OPTION_WINDOW_SCALE: u8 = 3;
 const OPTION_SACK_PERMITTED: u8 = 4;
 const OPTION_SACK: u8 = 5;
 const OPTION_TIMESTAMPS: u8 = 8;
+const OPTION_USER_TIMEOUT: u8 = 28;
+const OPTION_FAST_OPEN: u8 = 34;
 
 /// The control bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -156,6 +163,66 @@ impl SackBlocks {
     }
 }
 
+/// The fast open option (RFC 7413, 4.1.1): a cookie of 4 to 16 bytes, or the request for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TcpFastOpen {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl TcpFastOpen {
+    /// Asks for a cookie.
+    pub const REQUEST: Self = Self { bytes: [0; 16], len: 0 };
+
+    /// A cookie, or the request where `bytes` is empty. `None` for a length that none may have.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let valid = matches!(bytes.len(), 0 | 4..=16) && bytes.len().is_multiple_of(2);
+        if !valid {
+            return None;
+        }
+        let mut option = Self { bytes: [0; 16], len: bytes.len() as u8 };
+        option.bytes[..bytes.len()].copy_from_slice(bytes);
+        Some(option)
+    }
+
+    /// The cookie; empty for the request.
+    #[must_use]
+    pub fn cookie(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Length of the option with its padding.
+    fn padded_len(&self) -> usize {
+        (2 + usize::from(self.len)).next_multiple_of(4)
+    }
+}
+
+/// The user timeout option (RFC 5482, 3.1): 15 bits of seconds or minutes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpUserTimeout(pub u16);
+
+impl TcpUserTimeout {
+    const MINUTES: u16 = 1 << 15;
+
+    /// The option for a timeout, rounded up to what it can say; at most 32,767 minutes.
+    #[must_use]
+    pub fn from_seconds(seconds: u64) -> Self {
+        let value = |count: u64| count.min(u64::from(Self::MINUTES - 1)) as u16;
+        match seconds < u64::from(Self::MINUTES) {
+            true => Self(value(seconds)),
+            false => Self(value(seconds.div_ceil(60)) | Self::MINUTES),
+        }
+    }
+
+    /// The timeout in seconds. Zero is no timeout: the option is to be ignored.
+    #[must_use]
+    pub const fn seconds(self) -> u64 {
+        let count = (self.0 & !Self::MINUTES) as u64;
+        if self.0 & Self::MINUTES != 0 { count * 60 } else { count }
+    }
+}
+
 /// The options this stack knows. Others are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
@@ -169,6 +236,10 @@ pub struct TcpOptions {
     pub timestamps: Option<TcpTimestamps>,
     /// SACK blocks.
     pub sack: SackBlocks,
+    /// User timeout (RFC 5482).
+    pub user_timeout: Option<TcpUserTimeout>,
+    /// Fast open, in a SYN (RFC 7413).
+    pub fast_open: Option<TcpFastOpen>,
 }
 
 /// A TCP header.
@@ -199,6 +270,17 @@ impl TcpHeader {
     /// [`Malformed::Truncated`] where the segment ends within the header,
     /// [`Malformed::BadLength`] where the data offset is below 5 words.
     pub fn parse(segment: &[u8]) -> Result<(Self, usize), Malformed> {
+        Self::parse_counted(segment, &mut TcpOptionCounters::default())
+    }
+
+    /// As [`TcpHeader::parse`], and counts what is odd about the options.
+    ///
+    /// # Errors
+    /// As [`TcpHeader::parse`].
+    pub fn parse_counted(
+        segment: &[u8],
+        odd: &mut TcpOptionCounters,
+    ) -> Result<(Self, usize), Malformed> {
         let Some((fixed, rest)) = segment.split_first_chunk::<TCP_HEADER_LEN_MIN>() else {
             return Err(Malformed::Truncated);
         };
@@ -219,7 +301,7 @@ impl TcpHeader {
             flags: TcpFlags(fixed[13]),
             window: word(14),
             urgent: word(18),
-            options: TcpOptions::parse(options),
+            options: TcpOptions::parse(options, odd),
         };
         Ok((header, len))
     }
@@ -277,7 +359,16 @@ impl TcpOptions {
         } else if self.sack_permitted {
             len += 4;
         }
-        len
+        if self.user_timeout.is_some() {
+            len += 4;
+        }
+        len + self.fast_open_fitting(len).map_or(0, |option| option.padded_len())
+    }
+
+    /// Fast open, where there is room behind `before` bytes of options.
+    fn fast_open_fitting(&self, before: usize) -> Option<TcpFastOpen> {
+        let room = TCP_HEADER_LEN_MAX - TCP_HEADER_LEN_MIN - before;
+        self.fast_open.filter(|option| option.padded_len() <= room)
     }
 
     fn sack_count(&self, before_sack: usize) -> usize {
@@ -291,9 +382,7 @@ impl TcpOptions {
             let [high, low] = mss.to_be_bytes();
             writer.put(&[OPTION_MSS, 4, high, low]);
         }
-        if let Some(shift) = self.window_scale {
-            writer.put(&[OPTION_NOP, OPTION_WINDOW_SCALE, 3, shift]);
-        }
+        // The order is Linux's, so that segment scripts written for it can be run here.
         match (self.sack_permitted, self.timestamps.is_some()) {
             (true, true) => writer.put(&[OPTION_SACK_PERMITTED, 2]),
             (true, false) => writer.put(&[OPTION_NOP, OPTION_NOP, OPTION_SACK_PERMITTED, 2]),
@@ -305,6 +394,19 @@ impl TcpOptions {
             writer.put(&timestamps.value.to_be_bytes());
             writer.put(&timestamps.echo.to_be_bytes());
         }
+        if let Some(shift) = self.window_scale {
+            writer.put(&[OPTION_NOP, OPTION_WINDOW_SCALE, 3, shift]);
+        }
+        if let Some(TcpUserTimeout(value)) = self.user_timeout {
+            let [high, low] = value.to_be_bytes();
+            writer.put(&[OPTION_USER_TIMEOUT, 4, high, low]);
+        }
+        if let Some(option) = self.fast_open_fitting(writer.at) {
+            let len = 2 + option.len;
+            writer.put(&[OPTION_FAST_OPEN, len]);
+            writer.put(option.cookie());
+            writer.put(&[OPTION_NOP, OPTION_NOP][..option.padded_len() - usize::from(len)]);
+        }
         let count = self.sack_count(self.len_before_sack());
         if count > 0 {
             writer.put(&[OPTION_NOP, OPTION_NOP, OPTION_SACK, (2 + 8 * count) as u8]);
@@ -315,7 +417,7 @@ impl TcpOptions {
         }
     }
 
-    fn parse(bytes: &[u8]) -> Self {
+    fn parse(bytes: &[u8], odd: &mut TcpOptionCounters) -> Self {
         let mut options = Self::default();
         // What nearly every segment of an established connection carries.
         if let [OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10, body @ ..] = bytes
@@ -330,31 +432,66 @@ impl TcpOptions {
                 [] | [OPTION_END, ..] => return options,
                 [OPTION_NOP, tail @ ..] => rest = tail,
                 [kind, len, ..] => {
-                    // A length below 2 or beyond the end ends the options.
-                    let Some(body) = rest.get(2..usize::from(*len)) else { return options };
-                    options.read(*kind, body);
-                    rest = &rest[usize::from(*len)..];
+                    // A length below 2 or beyond the end ends the options: where the next one
+                    // begins is not known.
+                    let len = usize::from(*len);
+                    let Some(body) = rest.get(2..len) else {
+                        match len {
+                            0 | 1 => odd.tcp_options_no_length += 1,
+                            _ => odd.tcp_options_truncated += 1,
+                        }
+                        return options;
+                    };
+                    options.read(*kind, body, odd);
+                    rest = &rest[len..];
                 }
-                [_] => return options,
+                [_] => {
+                    odd.tcp_options_truncated += 1;
+                    return options;
+                }
             }
         }
     }
 
-    /// Takes one option; one of a wrong length is ignored.
-    fn read(&mut self, kind: u8, body: &[u8]) {
+    /// Takes one option; one of a wrong length, or that came before, is ignored.
+    fn read(&mut self, kind: u8, body: &[u8], odd: &mut TcpOptionCounters) {
+        let is_repeated = match kind {
+            OPTION_MSS => self.mss.is_some(),
+            OPTION_WINDOW_SCALE => self.window_scale.is_some(),
+            OPTION_SACK_PERMITTED => self.sack_permitted,
+            OPTION_TIMESTAMPS => self.timestamps.is_some(),
+            OPTION_SACK => !self.sack.is_empty(),
+            OPTION_USER_TIMEOUT => self.user_timeout.is_some(),
+            OPTION_FAST_OPEN => self.fast_open.is_some(),
+            _ => {
+                odd.tcp_options_unknown += 1;
+                return;
+            }
+        };
+        if is_repeated {
+            odd.tcp_options_repeated += 1;
+            return;
+        }
         match (kind, body) {
             (OPTION_MSS, [high, low]) => self.mss = Some(u16::from_be_bytes([*high, *low])),
             (OPTION_WINDOW_SCALE, [shift]) => self.window_scale = Some(*shift),
             (OPTION_SACK_PERMITTED, []) => self.sack_permitted = true,
             (OPTION_TIMESTAMPS, body) if body.len() == 8 => self.timestamps = timestamps(body),
-            (OPTION_SACK, body) if body.len() % 8 == 0 => {
+            (OPTION_USER_TIMEOUT, [high, low]) => {
+                self.user_timeout = Some(TcpUserTimeout(u16::from_be_bytes([*high, *low])));
+            }
+            (OPTION_FAST_OPEN, body) => {
+                self.fast_open = TcpFastOpen::new(body);
+                odd.tcp_options_bad_length += u64::from(self.fast_open.is_none());
+            }
+            (OPTION_SACK, body) if body.len() % 8 == 0 && !body.is_empty() => {
                 for block in body.chunks_exact(8) {
                     if let (Some(start), Some(end)) = (long(block, 0), long(block, 4)) {
                         self.sack.push(SeqNumber(start), SeqNumber(end));
                     }
                 }
             }
-            _ => {}
+            _ => odd.tcp_options_bad_length += 1,
         }
     }
 }
@@ -403,6 +540,11 @@ mod tests {
             any::<bool>(),
             any::<Option<(u32, u32)>>(),
             prop::collection::vec(any::<(u32, u32)>(), 0..=4),
+            any::<Option<u16>>(),
+            prop::option::of((0_usize..=6).prop_flat_map(|half| {
+                let len = if half == 0 { 0 } else { 2 * half + 2 };
+                prop::collection::vec(any::<u8>(), len)
+            })),
         );
         (fixed, options).prop_map(|(fixed, options)| {
             let mut header = TcpHeader {
@@ -419,8 +561,12 @@ mod tests {
                     sack_permitted: options.2,
                     timestamps: options.3.map(|(value, echo)| TcpTimestamps { value, echo }),
                     sack: SackBlocks::NONE,
+                    user_timeout: options.5.map(TcpUserTimeout),
+                    fast_open: options.6.and_then(|bytes| TcpFastOpen::new(&bytes)),
                 },
             };
+            header.options.fast_open =
+                header.options.fast_open.filter(|it| it.padded_len() + 24 <= 40);
             let room = (40 - header.options.len_bytes()).saturating_sub(4) / 8;
             for (start, end) in options.4.into_iter().take(room) {
                 header.options.sack.push(SeqNumber(start), SeqNumber(end));
@@ -453,7 +599,13 @@ mod tests {
             let mut bytes = vec![0; 20];
             bytes[12] = 0xf0;
             bytes.append(&mut options);
-            prop_assert!(TcpHeader::parse(&bytes).is_ok());
+            let mut odd = TcpOptionCounters::default();
+            prop_assert!(TcpHeader::parse_counted(&bytes, &mut odd).is_ok());
+            let (mut count, mut ends) = (0, odd.tcp_options_no_length + odd.tcp_options_truncated);
+            odd.for_each(&mut |_, value| count += value);
+            prop_assert!(count <= 20, "an option has two bytes at least");
+            ends = ends.max(1);
+            prop_assert_eq!(ends, 1, "the options end once");
         }
     }
 
@@ -485,6 +637,76 @@ mod tests {
         let options = parse([2, 3, 5, 3, 3, 7, 0, 4, 2, 1, 1, 1]);
         assert_eq!((options.mss, options.window_scale), (None, Some(7)), "wrong length, skipped");
         assert!(!options.sack_permitted, "behind the end of options");
+    }
+
+    // RFC 5482, 3.1; RFC 7413, 4.1.1.
+    #[test]
+    fn user_timeouts_round_up_and_cookies_have_an_even_length() {
+        let seconds = |seconds| TcpUserTimeout::from_seconds(seconds).seconds();
+        assert_eq!([seconds(5), seconds(32_767), seconds(32_768)], [5, 32_767, 32_820]);
+        assert_eq!(seconds(u64::MAX), 32_767 * 60);
+        let valid = |len: usize| TcpFastOpen::new(&[7; 20][..len]).is_some();
+        let lens: Vec<usize> = (0..20).filter(|len| valid(*len)).collect();
+        assert_eq!(lens, [0, 4, 6, 8, 10, 12, 14, 16]);
+    }
+
+    fn parse_odd(options: &[u8]) -> (TcpOptions, TcpOptionCounters) {
+        let mut bytes = vec![0; 20];
+        bytes.extend_from_slice(options);
+        bytes.resize(bytes.len().next_multiple_of(4), OPTION_NOP);
+        bytes[12] = ((bytes.len() / 4) as u8) << 4;
+        let mut odd = TcpOptionCounters::default();
+        let (header, _) = TcpHeader::parse_counted(&bytes, &mut odd).expect("well formed");
+        (header.options, odd)
+    }
+
+    // RFC 9293, 3.2: MUST-6 and MUST-7.
+    #[test]
+    fn whatever_is_odd_about_options_is_counted_and_what_is_not_is_used() {
+        const MSS: [u8; 4] = [2, 4, 5, 180];
+        const ZERO: TcpOptionCounters = TcpOptionCounters::ZERO;
+        let cases: [(&str, &[u8], TcpOptionCounters); 10] = [
+            (
+                "unknown",
+                &[254, 6, 1, 2, 3, 4],
+                TcpOptionCounters { tcp_options_unknown: 1, ..ZERO },
+            ),
+            ("unknown and empty", &[200, 2], TcpOptionCounters { tcp_options_unknown: 1, ..ZERO }),
+            ("bad length", &[3, 4, 7, 7], TcpOptionCounters { tcp_options_bad_length: 1, ..ZERO }),
+            ("no block", &[5, 2], TcpOptionCounters { tcp_options_bad_length: 1, ..ZERO }),
+            (
+                "half a block",
+                &[5, 6, 0, 0, 0, 1],
+                TcpOptionCounters { tcp_options_bad_length: 1, ..ZERO },
+            ),
+            (
+                "long timestamps",
+                &[8, 11, 0, 0, 0, 1, 0, 0, 0, 1, 9],
+                TcpOptionCounters { tcp_options_bad_length: 1, ..ZERO },
+            ),
+            ("again", &[2, 4, 2, 0], TcpOptionCounters { tcp_options_repeated: 1, ..ZERO }),
+            ("no length", &[8, 0], TcpOptionCounters { tcp_options_no_length: 1, ..ZERO }),
+            (
+                "its own length only",
+                &[8, 1],
+                TcpOptionCounters { tcp_options_no_length: 1, ..ZERO },
+            ),
+            ("cut off", &[8, 10, 0, 0], TcpOptionCounters { tcp_options_truncated: 1, ..ZERO }),
+        ];
+        for (name, option, expected) in cases {
+            let bytes = [&MSS[..], option].concat();
+            assert_eq!(
+                parse_odd(&bytes),
+                (TcpOptions { mss: Some(1460), ..TcpOptions::default() }, expected),
+                "{name}"
+            );
+        }
+        let (options, odd) = parse_odd(&[&[8, 99, 1, 1][..], &MSS].concat());
+        assert_eq!((options.mss, odd.tcp_options_truncated), (None, 1), "where it ends is unknown");
+        let (options, odd) = parse_odd(&[&[1, 1, 1][..], &MSS, &[2]].concat());
+        assert_eq!((options.mss, odd.tcp_options_truncated), (Some(1460), 1), "a kind and no more");
+        let (options, odd) = parse_odd(&[&[0][..], &MSS].concat());
+        assert_eq!((options.mss, odd), (None, ZERO), "behind the end of the list");
     }
 
     #[test]

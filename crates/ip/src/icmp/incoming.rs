@@ -11,8 +11,7 @@ use wire::{Icmpv4Repr, Icmpv4View, Icmpv6Repr, Icmpv6View, SeqNumber, ndp, proto
 /// send packets that are all header: Linux refuses to go below 552 bytes, and so does this stack.
 const PATH_MTU_MIN_IPV4_BYTES: usize = 552;
 
-/// Every IPv6 link takes this much (RFC 8200, 5); a smaller report must not lower the estimate
-/// below it (RFC 8201, 4).
+/// Every IPv6 link takes this much (RFC 8200, 5).
 const PATH_MTU_MIN_IPV6_BYTES: usize = 1280;
 
 /// MTUs that links have had (RFC 1191, 7.1), for routers too old to say theirs.
@@ -33,6 +32,8 @@ pub enum IcmpIncoming {
     /// Neighbour discovery (RFC 4861): the whole message is the link layer's to read and to judge,
     /// its hop limit included.
     Ndp,
+    /// Multicast listener discovery (RFC 3810), see [`crate::membership::GroupMessage`].
+    Mld,
     /// A message that this stack has no use for. RFC 1122, 3.2.2: one of unknown type MUST be
     /// silently discarded; RFC 4443, 2.4 (b) says the same of informational ones.
     Other {
@@ -90,6 +91,13 @@ pub enum IcmpErrorKind {
         /// Where in the packet, in bytes; at most 255 in IPv4.
         pointer: u32,
     },
+    /// An IPv6 option was not understood that asks for an answer where it is not (RFC 8200, 4.2).
+    UnrecognisedOption {
+        /// Where in the packet, in bytes.
+        pointer: u32,
+    },
+    /// The first fragment of an IPv6 packet did not hold all headers (RFC 7112, 5).
+    HeaderChainIncomplete,
 }
 
 impl IcmpErrorKind {
@@ -122,7 +130,8 @@ pub struct Quoted {
 /// * [`DropReason::UnknownProtocol`]: the packet is not the ICMP of its family.
 /// * [`DropReason::IcmpChecksum`]: the checksum is wrong.
 /// * [`DropReason::MalformedIcmp`]: too short, or an error that quotes no readable packet.
-/// * [`DropReason::UnrelatedIcmp`]: an error that quotes a later fragment, which names no socket.
+/// * [`DropReason::UnrelatedIcmp`]: an error that quotes a later fragment, which names no socket, or
+///   an IPv6 path that is said to take less than every link takes.
 pub fn parse_icmp(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, DropReason> {
     match (info.protocol, info.source) {
         (protocol::ICMP, IpAddr::V4(_)) => parse_ipv4(message),
@@ -199,6 +208,7 @@ fn parse_ipv6(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, DropRea
         Icmpv6Repr::Other { kind: ndp::ROUTER_SOLICITATION..=ndp::REDIRECT, .. } => {
             return Ok(IcmpIncoming::Ndp);
         }
+        Icmpv6Repr::Other { kind: 130..=132 | 143, .. } => return Ok(IcmpIncoming::Mld),
         Icmpv6Repr::Other { kind, code, .. } => return Ok(IcmpIncoming::Other { kind, code }),
         Icmpv6Repr::DestinationUnreachable { code } => match code {
             Icmpv6Repr::CODE_NO_ROUTE | Icmpv6Repr::CODE_BEYOND_SCOPE => Kind::NetUnreachable,
@@ -208,12 +218,18 @@ fn parse_ipv6(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, DropRea
             _ => Kind::HostUnreachable,
         },
         Icmpv6Repr::PacketTooBig { mtu } => {
-            let mtu_bytes = usize::try_from(mtu).unwrap_or(usize::MAX).max(PATH_MTU_MIN_IPV6_BYTES);
+            let mtu_bytes = usize::try_from(mtu).unwrap_or(usize::MAX);
+            // RFC 8201, 4: it must discard a report of less than every link takes.
+            if mtu_bytes < PATH_MTU_MIN_IPV6_BYTES {
+                return Err(DropReason::UnrelatedIcmp);
+            }
             Kind::PacketTooBig { mtu_bytes }
         }
         Icmpv6Repr::TimeExceeded { code: 1 } => Kind::ReassemblyTimeExceeded,
         Icmpv6Repr::TimeExceeded { .. } => Kind::TimeExceeded,
         Icmpv6Repr::ParameterProblem { code: 1, .. } => Kind::ProtocolUnreachable,
+        Icmpv6Repr::ParameterProblem { code: 2, pointer } => Kind::UnrecognisedOption { pointer },
+        Icmpv6Repr::ParameterProblem { code: 3, .. } => Kind::HeaderChainIncomplete,
         Icmpv6Repr::ParameterProblem { pointer, .. } => Kind::ParameterProblem { pointer },
     };
     quoted(view.body()).map(|quoted| IcmpIncoming::Error(IcmpError { kind, quoted }))

@@ -5,7 +5,7 @@
 
 use super::incoming::{Echo, IcmpErrorKind};
 use crate::parse::protocol_named_at;
-use crate::parse_quoted;
+use crate::parse_fixed;
 use batch::{Attributes, Checksum, Chunk, Multidata};
 use checksum::Accumulator;
 use core::net::IpAddr;
@@ -78,7 +78,7 @@ pub fn push_error(
     attributes: Attributes,
 ) -> bool {
     let packet = offending.bytes();
-    let Ok(info) = parse_quoted(packet) else { return false };
+    let Ok(info) = parse_fixed(packet) else { return false };
     let len = packet.len().min(info.total_len);
     if info.source.is_ipv4() {
         let len = len.min(QUOTATION_MAX_IPV4_BYTES);
@@ -104,10 +104,14 @@ fn error_ipv4(kind: IcmpErrorKind) -> Icmpv4Repr {
         },
         IcmpErrorKind::TimeExceeded => Icmpv4Repr::TimeExceeded { code: 0 },
         IcmpErrorKind::ReassemblyTimeExceeded => Icmpv4Repr::TimeExceeded { code: 1 },
-        IcmpErrorKind::ParameterProblem { pointer } => Icmpv4Repr::ParameterProblem {
+        IcmpErrorKind::ParameterProblem { pointer }
+        | IcmpErrorKind::UnrecognisedOption { pointer } => Icmpv4Repr::ParameterProblem {
             code: 0,
             pointer: u8::try_from(pointer).unwrap_or(u8::MAX),
         },
+        IcmpErrorKind::HeaderChainIncomplete => {
+            Icmpv4Repr::ParameterProblem { code: 0, pointer: 0 }
+        }
     }
 }
 
@@ -130,6 +134,13 @@ fn error_ipv6(kind: IcmpErrorKind, packet: &[u8]) -> Icmpv6Repr {
         IcmpErrorKind::ReassemblyTimeExceeded => Icmpv6Repr::TimeExceeded { code: 1 },
         IcmpErrorKind::ParameterProblem { pointer } => {
             Icmpv6Repr::ParameterProblem { code: 0, pointer }
+        }
+        IcmpErrorKind::UnrecognisedOption { pointer } => {
+            Icmpv6Repr::ParameterProblem { code: 2, pointer }
+        }
+        // RFC 8200, 4.5: with the pointer field set to zero.
+        IcmpErrorKind::HeaderChainIncomplete => {
+            Icmpv6Repr::ParameterProblem { code: 3, pointer: 0 }
         }
     }
 }

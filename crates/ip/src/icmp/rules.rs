@@ -24,13 +24,24 @@ pub fn may_answer_with_error(
     kind: IcmpErrorKind,
     arrival: Arrival,
 ) -> bool {
-    // RFC 1122: no error MUST be sent about a fragment other than the first.
-    if info.fragment || !is_one_host(info.source) || is_icmp_error(info, transport) {
+    // RFC 1122: no error MUST be sent about a fragment other than the first. RFC 8200, 4.5 has the
+    // source told of any fragment whose own header is wrong.
+    let about_fragment =
+        info.source.is_ipv6() && matches!(kind, IcmpErrorKind::ParameterProblem { .. });
+    if (info.fragment && !about_fragment)
+        || !is_one_host(info.source)
+        || is_icmp_error(info, transport)
+    {
         return false;
     }
     let to_many = is_for_many(info.destination, arrival);
-    // RFC 4443, 2.4 e 3: path MTU discovery works for multicast too.
-    let exempt = info.source.is_ipv6() && matches!(kind, IcmpErrorKind::PacketTooBig { .. });
+    // RFC 4443, 2.4 e 3: path MTU discovery works for multicast, too, and an option may ask for an
+    // answer whatever its packet's destination (code 2).
+    let exempt = info.source.is_ipv6()
+        && matches!(
+            kind,
+            IcmpErrorKind::PacketTooBig { .. } | IcmpErrorKind::UnrecognisedOption { .. }
+        );
     !to_many || exempt
 }
 

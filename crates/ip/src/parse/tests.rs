@@ -89,6 +89,7 @@ fn reads_an_ipv4_packet_and_leaves_out_the_padding_of_the_link() {
         ecn: 3,
         fragment: false,
         has_options: false,
+        fragmented: false,
     };
     assert_eq!(info, expected);
     assert_eq!(info.transport(&packet), b"payload");
@@ -166,7 +167,7 @@ fn sources_that_nobody_may_have_are_refused() {
 }
 
 #[test]
-fn fragments_are_refused_for_now() {
+fn fragments_are_refused_but_atomic_ones_pass() {
     let refused = |fragment_offset_bytes, more_fragments| {
         let repr = Ipv4Repr { fragment_offset_bytes, more_fragments, ..ipv4_repr(0) };
         parse(&ipv4(repr, &[], b"12345678"))

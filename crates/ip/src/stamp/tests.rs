@@ -193,6 +193,28 @@ proptest! {
         prop_assert_eq!(bytes, bytes_of(&complete, 0));
     }
 
+    // RFC 3168, 5: the two bits are the packet's, the others its route's.
+    #[test]
+    fn the_ecn_bits_of_a_packet_join_those_of_the_template(
+        template in any_template(),
+        (dscp_ecn, ecn) in (any::<u8>(), 0_u8..4),
+    ) {
+        let mut template = template;
+        template.set_dscp_ecn(dscp_ecn);
+        let (mut batch, mut identification) = (large_batch(), 5);
+        let attributes = Attributes { ecn, checksum: MISSING, ..Attributes::default() };
+        batch.push_packet(8, attributes).expect("room").fill(1);
+        stamp(&mut batch, 0..1, &template, &mut identification, false);
+        let info = parse(&bytes_of(&batch, 0)).expect("its checksum is right");
+        prop_assert_eq!(info.ecn, (dscp_ecn | ecn) & 3);
+        let bytes = bytes_of(&batch, 0);
+        let found = match template.source().is_ipv4() {
+            true => bytes[1],
+            false => bytes[0] << 4 | bytes[1] >> 4,
+        };
+        prop_assert_eq!(found, dscp_ecn | ecn);
+    }
+
     #[test]
     fn a_changed_template_is_one_made_so(
         template in any_template(),

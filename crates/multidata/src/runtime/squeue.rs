@@ -215,11 +215,16 @@ impl Core {
     }
 
     fn forget_delivered(&mut self) {
-        let Self { shard, closing, .. } = self;
-        // In FIN-WAIT-2 and TIME-WAIT the peer has acknowledged everything, FIN included.
-        let is_delivered =
-            |state| matches!(state, State::FinWait2 | State::TimeWait | State::Closed);
-        closing.retain(|id| shard.tcp_status(*id).is_ok_and(|status| !is_delivered(status.state)));
+        let mut closing = core::mem::take(&mut self.closing);
+        closing.retain(|id| !self.is_delivered(*id));
+        self.closing = closing;
+    }
+
+    /// Whether a closed connection has delivered all it held. In FIN-WAIT-2 and TIME-WAIT the peer
+    /// has acknowledged everything, FIN included.
+    pub(crate) fn is_delivered(&mut self, id: SocketId) -> bool {
+        let is_over = |state| matches!(state, State::FinWait2 | State::TimeWait | State::Closed);
+        self.shard.tcp_status(id).map_or(true, |status| is_over(status.state))
     }
 
     /// When the shard has to run again at the latest.

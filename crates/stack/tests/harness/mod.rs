@@ -1,6 +1,8 @@
 //! Two shards on one link, in virtual time.
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
+pub(crate) mod craft;
+
 use batch::{
     Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
 };
@@ -149,7 +151,12 @@ impl Net {
 
     /// Opens a connection from host 0 to host 1 and returns both ends.
     pub(crate) fn connect(&mut self, ipv6: bool) -> (SocketId, SocketId) {
-        let local = SocketAddr::new(address(1, ipv6), 80);
+        self.connect_to(ipv6, 80)
+    }
+
+    /// The same to a port of host 1.
+    pub(crate) fn connect_to(&mut self, ipv6: bool, port: u16) -> (SocketId, SocketId) {
+        let local = SocketAddr::new(address(1, ipv6), port);
         let listener = self.hosts[1].shard.tcp_listen(local, 16).expect("a free port");
         let client = self.hosts[0].shard.tcp_connect(self.now, None, local).expect("a route");
         self.run(Duration::from_millis(10));

@@ -20,11 +20,10 @@
 //! Only additions, multiplications, divisions and comparisons of `f64` are used, which IEEE 754
 //! fixes to the bit, so that a simulation replays alike on every machine.
 //!
-//! HyStart++ (RFC 9406), which RFC 9438, 4.10 recommends, is absent: slow start is RFC 5681's.
-
-use time::{Duration, Instant};
+//! Slow start ends as HyStart++ says ([`super::hystart`]), which RFC 9438, 4.10 recommends.
 
 use super::{Acked, Congestion, CongestionConfig, Window};
+use time::{Duration, Instant};
 
 /// Multiplicative decrease (RFC 9438, 4.6).
 const BETA: f64 = 0.7;
@@ -44,7 +43,8 @@ pub struct Cubic {
     /// When the last ACK came or the last flight began: up to here time has been accounted for.
     accounted_until: Instant,
     /// Window, threshold and curve before the last reduction (RFC 9438, 4.9).
-    before: Option<(u32, u32, Curve)>,
+    /// Boxed: most connections never lose anything.
+    before: Option<Box<(u32, u32, Curve)>>,
 }
 
 /// The state of the cubic curve; windows in bytes.
@@ -92,10 +92,21 @@ impl Cubic {
     }
 
     fn remember(&mut self) {
-        self.before = Some((self.window.bytes, self.window.slow_start_threshold, self.curve));
+        let before = (self.window.bytes, self.window.slow_start_threshold, self.curve);
+        self.before = Some(Box::new(before));
         self.curve.window_prior = f64::from(self.window.bytes);
         self.curve.epoch = None;
         self.curve.fraction = 0.0;
+    }
+
+    /// RFC 9438, 4.7, fast convergence: a flow that loses below its last plateau is sharing with a
+    /// newcomer, and leaves it room.
+    fn move_plateau(&mut self) {
+        let window = f64::from(self.window.bytes);
+        self.curve.plateau = match self.curve.plateau {
+            Some(plateau) if window < plateau => Some(window * (1.0 + BETA) / 2.0),
+            _ => Some(window),
+        };
     }
 
     fn begin_epoch(&mut self, now: Instant) -> Epoch {
@@ -128,7 +139,7 @@ impl Cubic {
         // RFC 9438, 4.3, figure 4; alpha SHOULD be 1 once W_est has reached cwnd_prior.
         let alpha = if epoch.reno_window >= self.curve.window_prior { 1.0 } else { ALPHA };
         epoch.reno_window =
-            (epoch.reno_window + alpha * mss * share).min(f64::from(self.window.cap_bytes));
+            (epoch.reno_window + alpha * mss * share).min(f64::from(self.window.cap_bytes()));
 
         let elapsed = acked.now.since(epoch.start);
         let growth = if epoch.window_at(elapsed, mss) < epoch.reno_window {
@@ -171,8 +182,11 @@ impl Congestion for Cubic {
     }
 
     fn on_ack(&mut self, acked: &Acked) {
+        if acked.acked_bytes == 0 {
+            return;
+        }
         if self.window.may_grow(acked) {
-            let acked_bytes = self.window.slow_start(acked.acked_bytes);
+            let acked_bytes = self.window.slow_start(acked);
             if acked_bytes > 0 {
                 self.avoid_congestion(acked, acked_bytes);
             }
@@ -193,14 +207,18 @@ impl Congestion for Cubic {
         }
         self.on_mss_change(mss);
         self.remember();
-        let window = f64::from(self.window.bytes);
-        // RFC 9438, 4.7, fast convergence: a flow that loses below its last plateau is sharing with
-        // a newcomer, and leaves it room.
-        self.curve.plateau = match self.curve.plateau {
-            Some(plateau) if window < plateau => Some(window * (1.0 + BETA) / 2.0),
-            _ => Some(window),
-        };
+        self.move_plateau();
         self.window.reduce(Self::threshold_after_loss(in_flight));
+    }
+
+    fn on_mark(&mut self, _now: Instant, in_flight: u32, mss: u32) {
+        if self.window.recovering {
+            return;
+        }
+        self.on_mss_change(mss);
+        self.remember();
+        self.move_plateau();
+        self.window.reduce_for_mark(Self::threshold_after_loss(in_flight));
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight: u32, mss: u32) {
@@ -216,16 +234,27 @@ impl Congestion for Cubic {
     }
 
     fn on_undo(&mut self) {
-        if let Some((bytes, threshold, curve)) = self.before.take() {
+        if let Some((bytes, threshold, curve)) = self.before.take().map(|before| *before) {
             self.window.restore(bytes, threshold);
             self.curve = curve;
         }
     }
 
-    fn on_idle_restart(&mut self, mss: u32) {
+    fn on_idle(&mut self, silence: Duration, rto: Duration, mss: u32) {
         self.on_mss_change(mss);
-        self.window.restart();
-        self.curve.epoch = None;
+        let before = self.window.bytes;
+        self.window.on_idle(silence, rto);
+        if self.window.bytes != before {
+            self.curve.epoch = None;
+        }
+    }
+
+    fn on_unused(&mut self, used_bytes: u32) {
+        let before = self.window.bytes;
+        self.window.on_unused(used_bytes);
+        if self.window.bytes != before {
+            self.curve.epoch = None;
+        }
     }
 
     fn on_handshake_loss(&mut self, mss: u32) {

@@ -2,7 +2,7 @@
 //!
 //! A controller owns the congestion window and the slow start threshold and nothing else. It is
 //! told what happened ([`Congestion`]'s `on_*`) and asked for [`Congestion::window`]; when to
-//! retransmit, what is lost and how much is in flight ([`crate::scoreboard`]) is decided elsewhere.
+//! retransmit, what is lost and how much is in flight ([`crate::sent`]) is decided elsewhere.
 //! During recovery the window is the target that `pipe` is held against (RFC 6675, 5): it is not
 //! inflated by duplicate ACKs, and ACKs do not grow it.
 //!
@@ -30,20 +30,29 @@
 
 use core::fmt::Debug;
 
+use crate::rate::RateSample;
 use time::{Duration, Instant};
+use wire::SeqNumber;
 
+mod bbr;
 mod cubic;
+mod hystart;
 mod newreno;
+mod usage;
+mod window;
 
+pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use newreno::NewReno;
+pub use usage::WindowUse;
+use window::Window;
 
-/// An ACK that moved `SND.UNA`.
+/// An ACK that delivered something: it moved `SND.UNA`, or SACK blocks reported something new.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
     /// When it arrived.
     pub now: Instant,
-    /// By how many bytes it moved `SND.UNA`.
+    /// By how many bytes it moved `SND.UNA`; 0 where only SACK blocks were new.
     pub acked_bytes: u32,
     /// Bytes in flight before it arrived.
     pub in_flight_before: u32,
@@ -52,6 +61,17 @@ pub struct Acked {
     pub app_limited: bool,
     /// The smoothed round-trip time, if there is one.
     pub rtt: Option<Duration>,
+    /// The round trip that this ACK measured, if it measured one.
+    pub rtt_sample: Option<Duration>,
+    /// `SND.UNA` behind this ACK.
+    pub una: SeqNumber,
+    /// `SND.NXT`.
+    pub nxt: SeqNumber,
+    /// What this ACK tells of the rate of the path ([`crate::rate`]); loss-based controllers need
+    /// none.
+    pub rate: Option<RateSample>,
+    /// Whether the peer sends SACK blocks.
+    pub sack: bool,
     /// The sender's segment size (SMSS).
     pub mss: u32,
 }
@@ -74,6 +94,10 @@ pub trait Congestion: Send + Debug {
     /// `in_flight` is FlightSize, everything sent and not acknowledged.
     fn on_loss(&mut self, now: Instant, in_flight: u32, mss: u32);
 
+    /// The network marked a segment (RFC 3168, 6.1.2): as [`Congestion::on_loss`], with nothing to
+    /// send again; [`Congestion::on_recovery_exit`] follows one round trip later.
+    fn on_mark(&mut self, now: Instant, in_flight: u32, mss: u32);
+
     /// The retransmission timer went off for a segment that had not been retransmitted by the timer
     /// before (RFC 5681, 3.1: the threshold MUST NOT change for its second timeout): the window
     /// becomes the loss window of one segment.
@@ -86,9 +110,11 @@ pub trait Congestion: Send + Debug {
     /// unless the window is larger by now. A second call does nothing.
     fn on_undo(&mut self);
 
-    /// Sending starts again after more than one RTO of silence: the window is at most the restart
-    /// window (RFC 5681, 4.1).
-    fn on_idle_restart(&mut self, mss: u32);
+    /// Sending starts again after `silence`, which is longer than `rto`. See [`Idle`].
+    fn on_idle(&mut self, silence: Duration, rto: Duration, mss: u32);
+
+    /// For a whole RTO no more than `used_bytes` were in flight although the window had room.
+    fn on_unused(&mut self, used_bytes: u32);
 
     /// The SYN or its ACK was lost: the initial window MUST be one segment (RFC 5681, 3.1).
     fn on_handshake_loss(&mut self, mss: u32);
@@ -99,6 +125,24 @@ pub trait Congestion: Send + Debug {
 
     /// Bounds the window from now on; less than one segment counts as one.
     fn set_window_cap(&mut self, cap_bytes: u32);
+
+    /// Whether the window holds in fast recovery as it stands, instead of what proportional rate
+    /// reduction makes of it (RFC 9937).
+    fn governs_recovery(&self) -> bool {
+        false
+    }
+
+    /// The rate at which to send, in bytes per second, where the controller has one of its own;
+    /// others are paced by their window ([`crate::pacing`]).
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    /// The controller keeps the pipe empty on purpose: what is sent now tells nothing of the path
+    /// ([`crate::rate::DeliveryRate::on_app_limited`]).
+    fn is_holding_back(&self) -> bool {
+        false
+    }
 
     /// The algorithm's name in statistics.
     fn name(&self) -> &'static str;
@@ -112,6 +156,29 @@ pub enum Algorithm {
     /// RFC 9438.
     #[default]
     Cubic,
+    /// Version 3, as draft-ietf-ccwg-bbr has it.
+    Bbr,
+}
+
+/// What becomes of a window that was not used, because nothing was sent for longer than the
+/// retransmission timeout, or for as long never as much as it allows.
+///
+/// It says what the path took once and nothing of what it takes now. RFC 5681, 4.1 starts again
+/// from the initial window; RFC 2861 halves the window for every timeout of silence and remembers
+/// three quarters of it in the threshold, so that a short pause costs little and a long one as much
+/// as a restart. Linux does the latter and so do we. RFC 7661, which made RFC 2861 historic, keeps
+/// the window for five minutes but wants a measure of what was used, and half the window taken back
+/// at the first loss. It is not here: what it gains over RFC 2861 is the time after pauses of a few
+/// timeouts, and those who want that can have [`Idle::Keep`], behind pacing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Idle {
+    /// RFC 2861.
+    #[default]
+    Decay,
+    /// RFC 5681, 4.1.
+    Restart,
+    /// The window stays as it is.
+    Keep,
 }
 
 /// How a controller begins and how far it may go.
@@ -125,6 +192,17 @@ pub struct CongestionConfig {
     pub window_cap_bytes: u32,
     /// RFC 3465's L; none by default, see the module.
     pub slow_start_limit_segments: Option<u32>,
+    /// HyStart++ (RFC 9406) in the first slow start; on by default.
+    pub hystart: bool,
+    /// What becomes of an unused window.
+    pub idle: Idle,
+}
+
+/// The initial window of so many segments of `mss` bytes (RFC 6928, 2).
+fn initial_window_bytes(segments: u32, mss: u32) -> u32 {
+    let segments = segments.max(1);
+    let by_bytes = segments.saturating_mul(1460).max(mss.saturating_mul(2));
+    mss.saturating_mul(segments).min(by_bytes)
 }
 
 impl Default for CongestionConfig {
@@ -134,6 +212,8 @@ impl Default for CongestionConfig {
             initial_window_segments: 10,
             window_cap_bytes: 1 << 30,
             slow_start_limit_segments: None,
+            hystart: true,
+            idle: Idle::default(),
         }
     }
 }
@@ -145,6 +225,8 @@ pub enum Controller {
     NewReno(NewReno),
     /// See [`Cubic`].
     Cubic(Cubic),
+    /// See [`Bbr`]; in a box, as it is several times as long as the others.
+    Bbr(Box<Bbr>),
 }
 
 impl Controller {
@@ -154,6 +236,7 @@ impl Controller {
         match config.algorithm {
             Algorithm::NewReno => Self::NewReno(NewReno::new(config, mss)),
             Algorithm::Cubic => Self::Cubic(Cubic::new(config, mss)),
+            Algorithm::Bbr => Self::Bbr(Box::new(Bbr::new(config, mss))),
         }
     }
 }
@@ -163,6 +246,7 @@ macro_rules! dispatch {
         match $controller {
             Controller::NewReno($inner) => $call,
             Controller::Cubic($inner) => $call,
+            Controller::Bbr($inner) => $call,
         }
     };
 }
@@ -200,8 +284,16 @@ impl Congestion for Controller {
         dispatch!(self, inner => inner.on_undo());
     }
 
-    fn on_idle_restart(&mut self, mss: u32) {
-        dispatch!(self, inner => inner.on_idle_restart(mss));
+    fn on_mark(&mut self, now: Instant, in_flight: u32, mss: u32) {
+        dispatch!(self, inner => inner.on_mark(now, in_flight, mss));
+    }
+
+    fn on_idle(&mut self, silence: Duration, rto: Duration, mss: u32) {
+        dispatch!(self, inner => inner.on_idle(silence, rto, mss));
+    }
+
+    fn on_unused(&mut self, used_bytes: u32) {
+        dispatch!(self, inner => inner.on_unused(used_bytes));
     }
 
     fn on_handshake_loss(&mut self, mss: u32) {
@@ -216,135 +308,20 @@ impl Congestion for Controller {
         dispatch!(self, inner => inner.set_window_cap(cap_bytes));
     }
 
+    fn governs_recovery(&self) -> bool {
+        dispatch!(self, inner => inner.governs_recovery())
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        dispatch!(self, inner => inner.pacing_rate())
+    }
+
+    fn is_holding_back(&self) -> bool {
+        dispatch!(self, inner => inner.is_holding_back())
+    }
+
     fn name(&self) -> &'static str {
         dispatch!(self, inner => inner.name())
-    }
-}
-
-/// What every loss-based controller has: the window, the threshold, slow start and the bounds.
-#[derive(Clone, Debug)]
-struct Window {
-    bytes: u32,
-    slow_start_threshold: u32,
-    cap_bytes: u32,
-    mss: u32,
-    initial_segments: u32,
-    slow_start_limit_segments: Option<u32>,
-    /// In recovery: ACKs do not grow the window.
-    recovering: bool,
-    /// Bytes still to be acknowledged of those in flight at a timeout (RFC 3465, 2.3).
-    stale_bytes: u32,
-}
-
-impl Window {
-    fn new(config: &CongestionConfig, mss: u32) -> Self {
-        let mss = mss.max(1);
-        let mut window = Self {
-            bytes: 0,
-            slow_start_threshold: u32::MAX,
-            cap_bytes: config.window_cap_bytes,
-            mss,
-            initial_segments: config.initial_window_segments.max(1),
-            slow_start_limit_segments: config.slow_start_limit_segments,
-            recovering: false,
-            stale_bytes: 0,
-        };
-        window.set(window.initial_bytes());
-        window
-    }
-
-    /// RFC 6928, 2.
-    fn initial_bytes(&self) -> u32 {
-        let by_segments = self.mss.saturating_mul(self.initial_segments);
-        let by_bytes = self.initial_segments.saturating_mul(1460);
-        by_segments.min(by_bytes.max(self.two_segments()))
-    }
-
-    fn two_segments(&self) -> u32 {
-        self.mss.saturating_mul(2)
-    }
-
-    fn in_slow_start(&self) -> bool {
-        self.bytes < self.slow_start_threshold
-    }
-
-    /// Sets the window within one segment and the cap.
-    fn set(&mut self, bytes: u32) {
-        self.bytes = bytes.max(self.mss).min(self.cap_bytes.max(self.mss));
-    }
-
-    /// Whether this ACK may grow the window.
-    ///
-    /// In slow start half a window in flight is enough: the window is about to double, and a sender
-    /// that works in batches leaves the end of it unused.
-    fn may_grow(&self, acked: &Acked) -> bool {
-        let used =
-            !acked.app_limited || (self.in_slow_start() && self.bytes / 2 < acked.in_flight_before);
-        used && !self.recovering && acked.acked_bytes > 0
-    }
-
-    /// Slow start up to the threshold. Returns the acknowledged bytes that are left for congestion
-    /// avoidance.
-    fn slow_start(&mut self, acked_bytes: u32) -> u32 {
-        let stale_bytes = self.stale_bytes.min(acked_bytes);
-        self.stale_bytes -= stale_bytes;
-        if !self.in_slow_start() {
-            return acked_bytes;
-        }
-        let limit_bytes = match self.slow_start_limit_segments {
-            Some(segments) => self.mss.saturating_mul(segments),
-            None => u32::MAX,
-        };
-        let fresh_bytes = (acked_bytes - stale_bytes).min(limit_bytes);
-        let growth = stale_bytes.min(self.mss).saturating_add(fresh_bytes);
-        let room = self.slow_start_threshold - self.bytes;
-        self.set(self.bytes.saturating_add(growth.min(room)));
-        growth.saturating_sub(room)
-    }
-
-    /// Enters recovery with this threshold, which is also the window, unless the window is smaller.
-    fn reduce(&mut self, threshold: u32) {
-        self.slow_start_threshold = threshold.max(self.two_segments());
-        self.set(self.slow_start_threshold.min(self.bytes.max(self.two_segments())));
-        self.recovering = true;
-    }
-
-    /// Begins slow start from one segment, up to this threshold (RFC 5681, 3.1).
-    fn collapse(&mut self, threshold: u32, in_flight: u32) {
-        self.slow_start_threshold = threshold.max(self.two_segments());
-        self.set(self.mss);
-        self.recovering = false;
-        self.stale_bytes = in_flight;
-    }
-
-    /// Takes back a reduction.
-    fn restore(&mut self, bytes: u32, threshold: u32) {
-        self.slow_start_threshold = self.slow_start_threshold.max(threshold);
-        self.set(self.bytes.max(bytes));
-        self.recovering = false;
-        self.stale_bytes = 0;
-    }
-
-    /// RFC 5681, 4.1: `RW = min(IW, cwnd)`.
-    fn restart(&mut self) {
-        self.set(self.bytes.min(self.initial_bytes()));
-    }
-
-    /// Returns the ratio by which the window shrank, 1 if the segments did not.
-    fn change_mss(&mut self, mss: u32) -> f64 {
-        let (old, new) = (self.mss, mss.max(1));
-        let had_two_segments = self.bytes >= self.two_segments().min(self.cap_bytes);
-        self.mss = new;
-        let least = if had_two_segments { self.two_segments() } else { new };
-        let ratio = if new < old { f64::from(new) / f64::from(old) } else { 1.0 };
-        self.set(((f64::from(self.bytes) * ratio) as u32).max(least));
-        self.slow_start_threshold = self.slow_start_threshold.max(self.two_segments());
-        ratio
-    }
-
-    fn set_cap(&mut self, cap_bytes: u32) {
-        self.cap_bytes = cap_bytes;
-        self.set(self.bytes);
     }
 }
 

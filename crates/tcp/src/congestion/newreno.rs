@@ -1,9 +1,8 @@
 //! NewReno: additive increase, multiplicative decrease (RFC 5681, RFC 6582), counting bytes
 //! (RFC 3465).
 
-use time::Instant;
-
 use super::{Acked, Congestion, CongestionConfig, Window};
+use time::{Duration, Instant};
 
 /// The Reno controller. What makes it *New* Reno, one reduction per window of data and partial
 /// ACKs, is in when the caller says `on_loss` and `on_recovery_exit`.
@@ -42,7 +41,7 @@ impl Congestion for NewReno {
         if !self.window.may_grow(acked) {
             return;
         }
-        let acked_bytes = self.window.slow_start(acked.acked_bytes);
+        let acked_bytes = self.window.slow_start(acked);
         // One segment per window of acknowledged bytes; a single ACK is worth one segment at most.
         self.bytes_acked = self.bytes_acked.saturating_add(acked_bytes);
         if self.bytes_acked >= self.window.bytes {
@@ -63,6 +62,15 @@ impl Congestion for NewReno {
         self.window.reduce(in_flight / 2);
     }
 
+    fn on_mark(&mut self, _now: Instant, in_flight: u32, mss: u32) {
+        if self.window.recovering {
+            return;
+        }
+        self.on_mss_change(mss);
+        self.remember();
+        self.window.reduce_for_mark(in_flight / 2);
+    }
+
     fn on_timeout(&mut self, _now: Instant, in_flight: u32, mss: u32) {
         self.on_mss_change(mss);
         self.remember();
@@ -79,10 +87,14 @@ impl Congestion for NewReno {
         }
     }
 
-    fn on_idle_restart(&mut self, mss: u32) {
+    fn on_idle(&mut self, silence: Duration, rto: Duration, mss: u32) {
         self.on_mss_change(mss);
-        self.window.restart();
+        self.window.on_idle(silence, rto);
         self.bytes_acked = 0;
+    }
+
+    fn on_unused(&mut self, used_bytes: u32) {
+        self.window.on_unused(used_bytes);
     }
 
     fn on_handshake_loss(&mut self, mss: u32) {

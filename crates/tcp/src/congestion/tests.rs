@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::rate::Loss;
 
 const MSS: u32 = 1_000;
 
@@ -11,15 +12,20 @@ struct Path {
     controller: Controller,
     now: Instant,
     rtt: Duration,
+    una: SeqNumber,
 }
 
 impl Path {
     fn new(algorithm: Algorithm, rtt_ms: u64) -> Self {
-        let config = CongestionConfig { algorithm, ..CongestionConfig::default() };
+        Self::with(CongestionConfig { algorithm, ..CongestionConfig::default() }, rtt_ms)
+    }
+
+    fn with(config: CongestionConfig, rtt_ms: u64) -> Self {
         Self {
             controller: Controller::new(&config, MSS),
             now: Instant::from_millis(1_000),
             rtt: Duration::from_millis(rtt_ms),
+            una: SeqNumber(u32::MAX - 100_000),
         }
     }
 
@@ -30,7 +36,21 @@ impl Path {
     fn ack(&mut self, acked_bytes: u32, in_flight_before: u32, app_limited: bool) {
         let rtt = Some(self.rtt);
         let now = self.now;
-        let acked = Acked { now, acked_bytes, in_flight_before, app_limited, rtt, mss: MSS };
+        let nxt = self.una + in_flight_before.max(acked_bytes);
+        self.una += acked_bytes;
+        let acked = Acked {
+            now,
+            acked_bytes,
+            in_flight_before,
+            app_limited,
+            rtt,
+            rtt_sample: rtt,
+            una: self.una,
+            nxt,
+            rate: None,
+            sack: true,
+            mss: MSS,
+        };
         self.controller.on_ack(&acked);
     }
 
@@ -65,6 +85,9 @@ impl Path {
         path
     }
 }
+
+const RTO: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_secs(3_600);
 
 const BOTH: [Algorithm; 2] = [Algorithm::NewReno, Algorithm::Cubic];
 
@@ -216,16 +239,108 @@ fn an_unused_window_does_not_grow() {
 #[test]
 fn a_restart_after_silence_begins_at_the_initial_window() {
     for algorithm in BOTH {
-        let mut path = Path::after_loss_at(algorithm, 50, 80);
+        let config = CongestionConfig { algorithm, idle: Idle::Restart, ..Default::default() };
+        let mut path = Path::with(config, 50);
+        path.ack(70 * MSS, 10 * MSS, false);
+        path.lose();
         let threshold = path.controller.slow_start_threshold();
-        path.controller.on_idle_restart(MSS);
+        path.controller.on_idle(SILENCE, RTO, MSS);
         assert_eq!(path.window(), 10 * MSS);
         assert_eq!(path.controller.slow_start_threshold(), threshold);
         path.round_trip(1);
         assert_eq!(path.window(), 20 * MSS);
         path.controller.on_timeout(path.now, MSS, MSS);
-        path.controller.on_idle_restart(MSS);
+        path.controller.on_idle(SILENCE, RTO, MSS);
         assert_eq!(path.window(), MSS, "never more than it was");
+    }
+}
+
+// RFC 2861, 3.1: "for each RTO of idle time cwnd is halved, down to the restart window, and
+// ssthresh is set to the maximum of its value and three quarters of cwnd".
+#[test]
+fn silence_halves_the_window_once_per_timeout_down_to_the_initial_window() {
+    for algorithm in BOTH {
+        for timeouts in [1, 2, 3, 30, 50] {
+            let mut path = Path::after_loss_at(algorithm, 50, 80);
+            let window = path.window();
+            path.controller.on_idle(RTO * timeouts + RTO / 2, RTO, MSS);
+            let halved = window.checked_shr(timeouts).unwrap_or(0).max(10 * MSS);
+            assert_eq!(path.window(), halved, "{algorithm:?} {timeouts}");
+            assert!(path.controller.slow_start_threshold() >= window / 4 * 3);
+        }
+    }
+}
+
+// RFC 2861, 3.2: "if the window was not fully used for an RTO, it is reduced to the average of it
+// and of what was used".
+#[test]
+fn a_window_that_was_not_needed_for_a_timeout_sinks_half_way_to_what_was() {
+    for algorithm in BOTH {
+        let mut path = Path::after_loss_at(algorithm, 50, 80);
+        let window = path.window();
+        path.controller.on_unused(20 * MSS);
+        assert_eq!(path.window(), window / 2 + 10 * MSS);
+        assert!(path.controller.slow_start_threshold() >= window / 4 * 3);
+        path.controller.on_unused(0);
+        path.controller.on_unused(0);
+        assert!(path.window() >= 10 * MSS, "never below the initial window");
+        let keep = CongestionConfig { algorithm, idle: Idle::Keep, ..Default::default() };
+        let mut kept = Path::with(keep, 50);
+        kept.ack(10 * MSS, 10 * MSS, false);
+        kept.controller.on_unused(0);
+        kept.controller.on_idle(SILENCE, RTO, MSS);
+        assert_eq!(kept.window(), 20 * MSS);
+    }
+}
+
+// RFC 3168, 6.1.2: the reaction to a mark is that to a lost packet; RFC 9438, 4.6: with CUBIC's
+// factor, and down to one segment.
+#[test]
+fn a_mark_reduces_the_window_like_a_loss_and_once() {
+    for (algorithm, expected) in [(Algorithm::NewReno, 20), (Algorithm::Cubic, 28)] {
+        let mut path = Path::new(algorithm, 50);
+        path.round_trip(1);
+        path.round_trip(1);
+        path.controller.on_mark(path.now, 40 * MSS, MSS);
+        assert_eq!(path.window(), expected * MSS);
+        path.controller.on_mark(path.now, 40 * MSS, MSS);
+        path.ack(10 * MSS, 40 * MSS, false);
+        assert_eq!(path.window(), expected * MSS, "once, and no growth in this round trip");
+        path.controller.on_recovery_exit(path.now);
+        path.controller.on_mark(path.now, MSS, MSS);
+        assert_eq!((path.window(), path.controller.slow_start_threshold()), (MSS, 2 * MSS));
+    }
+}
+
+// RFC 9406, 4.2; RFC 9438, 4.10: CUBIC leaves slow start without a loss and goes on from there.
+#[test]
+fn slow_start_ends_without_loss_where_round_trips_grow() {
+    for algorithm in BOTH {
+        let mut path = Path::new(algorithm, 40);
+        for _ in 0..3 {
+            path.round_trip(1);
+        }
+        let mut rounds = 0;
+        while path.controller.slow_start_threshold() == u32::MAX {
+            path.rtt += Duration::from_millis(6);
+            path.round_trip(1);
+            rounds += 1;
+            assert!(rounds < 20);
+        }
+        let left_at = path.window();
+        let threshold = path.controller.slow_start_threshold();
+        assert!(threshold <= left_at && left_at < threshold + 2 * MSS, "{left_at} {threshold}");
+        // One round of detection and five of a quarter's growth instead of six doublings.
+        assert!(left_at < 80 * MSS * 8, "{left_at}");
+        path.round_trip(1);
+        assert!(path.window() > left_at && path.window() < left_at + left_at / 4);
+        let off = CongestionConfig { algorithm, hystart: false, ..Default::default() };
+        let mut off = Path::with(off, 40);
+        for _ in 0..8 {
+            off.rtt += Duration::from_millis(6);
+            off.round_trip(1);
+        }
+        assert_eq!(off.controller.slow_start_threshold(), u32::MAX);
     }
 }
 
@@ -387,17 +502,43 @@ fn the_default_is_cubic() {
     assert_eq!(controller.name(), "cubic");
 }
 
+/// Some rate sample, not always a plausible one.
+fn sample(a: u32, b: u32) -> Option<RateSample> {
+    let total_delivered_bytes = u64::from(a) << (b % 20);
+    let prior_delivered_bytes = total_delivered_bytes.saturating_sub(u64::from(b));
+    (!a.is_multiple_of(7)).then(|| RateSample {
+        total_delivered_bytes,
+        prior_delivered_bytes,
+        delivered_bytes: total_delivered_bytes - prior_delivered_bytes,
+        newly_delivered_bytes: b % 100_000,
+        newly_lost_bytes: if b.is_multiple_of(3) { a % 50_000 } else { 0 },
+        lost_bytes: u64::from(a % 200_000),
+        tx_in_flight_bytes: b,
+        interval: (!b.is_multiple_of(11)).then(|| Duration::from_nanos(u64::from(a))),
+        rtt: (!b.is_multiple_of(5)).then(|| Duration::from_nanos(u64::from(b))),
+        is_app_limited: a.is_multiple_of(13),
+        in_flight_bytes: a % 3_000_000,
+        worst_loss: (b.is_multiple_of(3)).then_some(Loss {
+            len_bytes: a % 60_000,
+            tx_in_flight_bytes: b,
+            lost_bytes: u64::from(a),
+            is_app_limited: false,
+        }),
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None,
         ..ProptestConfig::default() })]
 
     #[test]
     fn the_window_stays_within_its_bounds(
-        newreno in any::<bool>(),
+        algorithm in prop_oneof![
+            Just(Algorithm::NewReno), Just(Algorithm::Cubic), Just(Algorithm::Bbr)
+        ],
         cap in 0_u32..2_000_000,
-        events in proptest::collection::vec((0_u8..12, any::<u32>(), any::<u32>()), 0..300),
+        events in proptest::collection::vec((0_u8..14, any::<u32>(), any::<u32>()), 0..300),
     ) {
-        let algorithm = if newreno { Algorithm::NewReno } else { Algorithm::Cubic };
         let config = CongestionConfig { algorithm, window_cap_bytes: cap, ..Default::default() };
         let mut controller = Controller::new(&config, MSS);
         let mut now = Instant::ZERO;
@@ -411,7 +552,9 @@ proptest! {
                 1 => { controller.on_timeout(now, b, mss); loss_window = true; }
                 2 => controller.on_recovery_exit(now),
                 3 => controller.on_undo(),
-                4 => controller.on_idle_restart(mss),
+                4 => controller.on_idle(Duration::from_millis(b.into()), RTO, mss),
+                7 => { controller.on_mark(now, a % 3_000_000, mss); loss_window = true; }
+                8 => controller.on_unused(b),
                 5 => { mss = 500 + b % 10_000; controller.on_mss_change(mss); }
                 6 => controller.on_flight_start(now),
                 _ => controller.on_ack(&Acked {
@@ -420,6 +563,11 @@ proptest! {
                     in_flight_before: b,
                     app_limited: a % 5 == 0,
                     rtt: (b % 3 != 0).then(|| Duration::from_micros(u64::from(b))),
+                    rtt_sample: (b % 5 == 0).then(|| Duration::from_micros(u64::from(b))),
+                    una: SeqNumber(a),
+                    nxt: SeqNumber(a.wrapping_add(b >> 2)),
+                    rate: sample(a, b),
+                    sack: true,
                     mss,
                 }),
             }

@@ -2,15 +2,14 @@
 //! blocks report, and the window it opens.
 
 use super::Incoming;
-use crate::congestion::{Acked, Congestion as _};
+use super::recovering::AckFacts;
+use crate::chronograph::Waits;
 use crate::connection::Connection;
 use crate::event::Events;
-use crate::recovery::{Phase, Verdict};
-use crate::scoreboard::SackOutcome;
 use crate::state::State;
 use crate::timers::Timer;
 use counters::DropReason;
-use time::Instant;
+use time::{Duration, Instant};
 use wire::{SeqNumber, TcpFlags, TcpHeader};
 
 impl Connection {
@@ -32,9 +31,11 @@ impl Connection {
             self.unanswered.timeouts = 0;
         }
         let flight_before = self.send.flight();
+        let is_current = ack.is_at_or_after(self.send.una);
         let advanced = ack.is_after(self.send.una);
         let acked = if advanced { self.send.on_ack(ack) } else { 0 };
-        let sack = self.take_sack(header, advanced);
+        let mut facts = AckFacts { advanced, acked, flight_before, ..AckFacts::default() };
+        self.take_deliveries(now, header, &mut facts);
         // RFC 7323, 2.2: the window of a SYN is never scaled (a SYN-ACK in a simultaneous open).
         let is_scaled = !header.flags.contains(TcpFlags::SYN);
         let shift = if is_scaled { self.negotiated.send_shift } else { 0 };
@@ -48,10 +49,15 @@ impl Connection {
             }
         }
         if advanced {
-            self.on_new_ack(now, incoming.header, acked, flight_before);
-        } else if ack == self.send.una && self.send.flight() > 0 {
-            self.on_same_ack(now, incoming, sack, same_window);
+            self.on_new_ack(now, header, &mut facts);
+        } else if is_current && flight_before > 0 {
+            facts.duplicate = self.is_duplicate(incoming, &facts, same_window);
         }
+        self.recover(now, header, &mut facts);
+        if advanced {
+            self.on_fin_acknowledged(now);
+        }
+        self.on_echo(now, header, flight_before);
         Ok(())
     }
 
@@ -68,120 +74,88 @@ impl Connection {
         Ok(())
     }
 
-    fn take_sack(&mut self, header: &TcpHeader, advanced: bool) -> SackOutcome {
-        if advanced {
-            self.recovery.scoreboard.on_ack(self.send.una);
-        }
-        if !self.negotiated.sack || header.options.sack.is_empty() {
-            return SackOutcome::default();
-        }
-        let outcome = self.recovery.scoreboard.on_sack(
-            header.options.sack.as_slice().iter().copied(),
-            header.acknowledgment,
-            self.send.nxt,
-        );
-        self.counters.sacked_bytes += u64::from(outcome.newly_sacked_bytes);
-        outcome
-    }
-
     /// SND.UNA moved.
-    fn on_new_ack(&mut self, now: Instant, header: &TcpHeader, acked: u32, flight_before: u32) {
-        let mss = self.negotiated.payload_max();
+    fn on_new_ack(&mut self, now: Instant, header: &TcpHeader, facts: &mut AckFacts) {
         let released = self.send_queue.acknowledge(self.send.una);
+        self.urgent.on_acknowledged(self.send.una);
         self.counters.bytes_acknowledged += released as u64;
+        self.totals.bytes_acknowledged += released as u64;
         if released > 0 {
+            if self.send_queue.len() == 0 {
+                self.chronograph.enter(now, Waits::Nothing);
+                self.plan.release();
+            }
             self.events.insert(Events::WRITABLE);
         }
         self.unanswered.timeouts = 0;
         self.unanswered.persist_backoff = 0;
-        self.sample_round_trip(now, header);
-        self.congestion.on_ack(&Acked {
-            now,
-            acked_bytes: acked,
-            in_flight_before: flight_before,
-            app_limited: !self.cwnd_limited,
-            rtt: self.rtt.smoothed(),
-            mss,
-        });
-        let verdict = self.recovery.on_new_ack(&self.send, acked, mss);
-        self.apply(now, verdict);
-        self.restart_retransmission_timer(now);
-        self.on_fin_acknowledged(now);
+        self.tune_send_buffer();
+        self.check_path_probe(now);
+        facts.rtt_sample = self.sample_round_trip(now, header, facts);
     }
 
-    /// SND.UNA stayed, with data in flight: is it a duplicate ACK?
-    fn on_same_ack(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        sack: SackOutcome,
-        same_window: bool,
-    ) {
+    /// SND.UNA stayed, with data in flight: whether it is a duplicate ACK.
+    fn is_duplicate(&self, incoming: &Incoming<'_>, facts: &AckFacts, same_window: bool) -> bool {
         // RFC 5681, 2: no data, no SYN or FIN, the window unchanged; RFC 6675, 2: with SACK, one
         // that reports something new.
-        let duplicate = if self.negotiated.sack {
-            sack.newly_sacked_bytes > 0
+        if self.negotiated.sack {
+            facts.delivered.sacked_bytes > 0
         } else {
             incoming.payload.is_none()
                 && !incoming.flags.intersects(TcpFlags::SYN | TcpFlags::FIN)
                 && same_window
-        };
-        if !duplicate {
-            return;
-        }
-        self.counters.duplicate_acks_received += 1;
-        let mss = self.negotiated.payload_max();
-        let verdict = self.recovery.on_duplicate_ack(&self.send, mss);
-        self.apply(now, verdict);
-    }
-
-    fn apply(&mut self, now: Instant, verdict: Verdict) {
-        match verdict {
-            Verdict::Nothing | Verdict::Exit(Phase::Open | Phase::Loss) => {}
-            Verdict::EnterFast => {
-                self.counters.fast_recoveries += 1;
-                let mss = self.negotiated.payload_max();
-                self.congestion.on_loss(now, self.send.flight(), mss);
-                self.timed = None;
-            }
-            Verdict::Exit(Phase::Fast) => self.congestion.on_recovery_exit(now),
         }
     }
 
     /// RFC 6298, 5.2 and 5.3.
-    fn restart_retransmission_timer(&mut self, now: Instant) {
+    pub(super) fn restart_retransmission_timer(&mut self, now: Instant) {
         if self.send.flight() == 0 {
             self.timers.stop(Timer::Retransmission);
+            self.timers.stop(Timer::Loss);
             self.timers.stop(Timer::User);
             return;
         }
         self.timers.set(Timer::Retransmission, now + self.rtt.rto());
-        if let Some(user_timeout) = self.config.user_timeout {
+        if let Some(user_timeout) = self.user_timeout() {
             self.timers.set(Timer::User, now + user_timeout);
         }
     }
 
-    /// Measures the round trip: by the timed segment, which is exact, or else, as Karn's rule
-    /// forbids to measure what was sent again, by the echo of our timestamp (RFC 7323, 4.1).
-    pub(super) fn sample_round_trip(&mut self, now: Instant, header: &TcpHeader) {
-        match self.timed {
-            Some(timed) if self.send.una.is_at_or_after(timed.end) => {
-                self.timed = None;
-                self.rtt.on_sample(now - timed.sent_at);
-            }
-            Some(_) => {}
-            None => {
-                let echo = header.options.timestamps.map(|timestamps| timestamps.echo);
-                let ours = self.negotiated.timestamps;
-                if let Some(rtt) =
-                    ours.zip(echo).and_then(|(ours, echo)| ours.round_trip(now, echo))
-                {
-                    let flight = self.send.flight();
-                    let expected = flight.div_ceil(2 * self.negotiated.payload_max()).max(1);
-                    self.rtt.on_sample_of(rtt, expected);
-                }
-            }
+    /// Measures the round trip: by the records of what was sent, which is exact, and once in a window
+    /// is enough; or else, as Karn's rule forbids to measure what was sent again, by the echo of our
+    /// timestamp (RFC 7323, 4.1).
+    fn sample_round_trip(
+        &mut self,
+        now: Instant,
+        header: &TcpHeader,
+        facts: &AckFacts,
+    ) -> Option<Duration> {
+        let Some(sent_at) = facts.delivered.first_sent_at.filter(|_| !facts.delivered.ambiguous)
+        else {
+            return self.sample_timestamp(now, header);
+        };
+        let rtt = now - sent_at;
+        if self.send.una.is_at_or_after(self.measured_until) {
+            self.measured_until = self.send.nxt;
+            self.rtt.on_sample(rtt);
+            self.recovery.probe.on_round_trip();
         }
+        Some(rtt)
+    }
+
+    pub(super) fn sample_timestamp(
+        &mut self,
+        now: Instant,
+        header: &TcpHeader,
+    ) -> Option<Duration> {
+        let echo = header.options.timestamps.map(|timestamps| timestamps.echo);
+        let (ours, echo) = self.negotiated.timestamps.zip(echo)?;
+        let rtt = ours.round_trip(now, echo)?;
+        let flight = self.send.flight();
+        let expected = flight.div_ceil(2 * self.negotiated.payload_max()).max(1);
+        self.rtt.on_sample_of(rtt, expected);
+        self.recovery.probe.on_round_trip();
+        Some(rtt)
     }
 
     /// What the ACK of our FIN means for the state.

@@ -1,16 +1,15 @@
-//! Payload and FIN (RFC 9293, 3.10.7.4, seventh and eighth). The urgent pointer is ignored: urgent
-//! data stays in line, as the RFC lets the application choose (SHLD-13: new applications SHOULD NOT
-//! use it).
+//! Urgent pointer, payload and FIN (RFC 9293, 3.10.7.4, sixth to eighth).
 
 use super::Incoming;
-use crate::connection::Connection;
+use crate::connection::{Connection, OwedReset};
 use crate::event::{ConnectionError, Events};
+use crate::info::count;
 use crate::receive_queue::Arrival;
 use crate::state::State;
-use batch::BlockPool;
+use batch::{BlockPool, Chunk};
 use counters::DropReason;
 use time::Instant;
-use wire::TcpFlags;
+use wire::{SeqNumber, TcpFlags};
 
 impl Connection {
     pub(super) fn on_data(
@@ -31,13 +30,24 @@ impl Connection {
         if payload_len > 0 && self.owing.orphaned {
             // RFC 9293, 3.6.1: data that nobody will read: the peer SHOULD be told by a reset.
             self.fail_with_reset(Some(ConnectionError::Aborted));
+            let sequence = incoming.header.acknowledgment;
+            self.owing.reset = Some(OwedReset { sequence, acknowledgment: None });
             return Err(DropReason::BadState);
         }
+        self.on_urgent(incoming.header);
         let offset = incoming.sequence.offset_from(self.receive.next());
+        if payload_len > 0 {
+            self.on_marked_data(incoming);
+        }
         let outcome = match incoming.payload.take() {
             Some(payload) => {
+                self.note_overlap(offset, &payload);
+                let copied_before = self.receive.copied_bytes();
                 let arrival = self.receive.insert(offset, payload, incoming.sparse, pool);
-                self.counters.copied_bytes = self.receive.copied_bytes();
+                self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
+                if let Some(theirs) = incoming.header.options.timestamps {
+                    self.window_tuning.on_echo(theirs.echo);
+                }
                 self.on_arrival(now, arrival, incoming)
             }
             None => Ok(()),
@@ -67,10 +77,14 @@ impl Connection {
             Arrival::InOrder | Arrival::FilledGap => {
                 let received = self.receive.next().offset_from(incoming.sequence);
                 self.counters.bytes_received += u64::from(received);
+                self.totals.bytes_received += u64::from(received);
+                self.totals.data_segments_received += u64::from(incoming.segments);
                 self.events.insert(Events::READABLE);
                 let pushed = incoming.flags.contains(TcpFlags::PSH);
                 self.acks.on_data(now, incoming.segments, pushed, self.rtt.rto());
-                if arrival == Arrival::FilledGap || self.receive.has_gap() {
+                if arrival == Arrival::FilledGap {
+                    self.acks.on_retransmission();
+                } else if self.receive.has_gap() {
                     self.acks.on_disorder();
                 }
                 if incoming.trimmed {
@@ -80,20 +94,58 @@ impl Connection {
             }
             Arrival::OutOfOrder => {
                 self.counters.out_of_order_segments += 1;
+                count(&mut self.totals.segments_out_of_order, incoming.segments);
+                self.totals.data_segments_received += u64::from(incoming.segments);
                 self.acks.on_out_of_order(incoming.segments, self.negotiated.sack);
                 Ok(())
             }
             Arrival::Duplicate => {
                 self.counters.duplicate_segments += 1;
-                self.acks.on_disorder();
+                self.acks.on_retransmission();
                 Err(DropReason::Duplicate)
             }
             Arrival::Refused => {
+                if self.receive.has_gap() {
+                    self.counters.out_of_order_refused += 1;
+                }
                 self.acks.owe_now();
                 Err(DropReason::ReceiveBufferFull)
             }
             // As if it had been lost: an ACK now would only ask for it again at once.
             Arrival::NoMemory => Err(DropReason::NoMemory),
+        }
+    }
+
+    /// Takes note of what of a payload waits already.
+    #[inline]
+    fn note_overlap(&mut self, offset: u32, payload: &Chunk) {
+        if !self.receive.has_gap() {
+            return;
+        }
+        let overlap = self.receive.overlap(offset, payload);
+        if let Some((start, end)) = overlap.first {
+            let next = self.receive.next();
+            self.note_duplicate(next + start, next + end);
+        }
+        if overlap.is_conflicting {
+            self.counters.overlap_conflicts += 1;
+        }
+    }
+
+    /// Takes note of payload from `start` on that lies before RCV.NXT.
+    pub(super) fn note_old(&mut self, start: SeqNumber, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.note_duplicate(start, start + bytes.len() as u32);
+        if self.receive.differs_from_unread(start, bytes) {
+            self.counters.overlap_conflicts += 1;
+        }
+    }
+
+    fn note_duplicate(&mut self, start: SeqNumber, end: SeqNumber) {
+        if self.negotiated.sack && !self.duplicates.add(start, end) {
+            self.counters.duplicates_unreported += 1;
         }
     }
 
@@ -103,9 +155,9 @@ impl Connection {
         self.acks.owe_now();
         self.events.insert(Events::READABLE | Events::PEER_CLOSED);
         match self.state {
-            State::Established => self.state = State::CloseWait,
+            State::Established => self.enter(State::CloseWait),
             // Our FIN is not acknowledged, or this segment's ACK would have moved the state on.
-            State::FinWait1 => self.state = State::Closing,
+            State::FinWait1 => self.enter(State::Closing),
             State::FinWait2 => self.enter_time_wait(now),
             _ => {}
         }

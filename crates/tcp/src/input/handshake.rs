@@ -17,8 +17,9 @@ impl Connection {
     ) -> Result<(), DropReason> {
         let header = incoming.header;
         let has_ack = incoming.flags.contains(TcpFlags::ACK);
-        // First: ISS < SEG.ACK =< SND.NXT, where only the SYN was sent.
-        if has_ack && (self.send.nxt == self.send.iss || header.acknowledgment != self.send.nxt) {
+        // First: ISS < SEG.ACK =< SND.NXT, where only the SYN was sent, and perhaps data with it.
+        let ack = header.acknowledgment;
+        if has_ack && !(ack.is_after(self.send.iss) && ack.is_at_or_before(self.send.max)) {
             self.owe_reset_for(incoming);
             return Err(DropReason::BadAck);
         }
@@ -38,11 +39,12 @@ impl Connection {
         self.take_syn(now, header);
         if has_ack {
             self.acknowledge_syn(now, incoming);
+            self.on_fast_open_reply(header);
             self.enter_established(now);
             self.acks.owe_now();
         } else {
             // Simultaneous open (RFC 9293, 3.5, figure 8): our SYN goes out again, with ACK.
-            self.state = State::SynReceived;
+            self.enter(State::SynReceived);
             self.owing.syn = true;
         }
         // Data in a SYN is left to be sent again.
@@ -52,13 +54,19 @@ impl Connection {
     /// Our SYN is acknowledged.
     pub(super) fn acknowledge_syn(&mut self, now: Instant, incoming: &Incoming<'_>) {
         self.send.on_ack(self.send.iss + 1);
-        self.recovery.scoreboard.on_ack(self.send.una);
-        self.sample_round_trip(now, incoming.header);
+        self.measured_until = self.send.una;
+        if self.syn_sent_at == Instant::ZERO {
+            let _ = self.sample_timestamp(now, incoming.header);
+        } else {
+            self.rtt.on_sample(now - self.syn_sent_at);
+        }
+        self.recovery.probe.on_round_trip();
     }
 
     /// The peer's SYN again in SYN-RECEIVED.
     pub(super) fn on_syn_again(&mut self, incoming: &mut Incoming<'_>) -> Result<(), DropReason> {
-        if incoming.sequence + 1 != self.receive.next() || incoming.flags.contains(TcpFlags::RST) {
+        if incoming.sequence + 1 != self.after_peer_syn() || incoming.flags.contains(TcpFlags::RST)
+        {
             return Ok(());
         }
         if !incoming.flags.contains(TcpFlags::ACK) {

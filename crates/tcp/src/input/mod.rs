@@ -11,11 +11,14 @@
 mod acknowledgment;
 mod data;
 mod handshake;
+mod marks;
+mod recovering;
 
 use crate::connection::{Connection, OwedReset};
 use crate::event::ConnectionError;
 use crate::state::State;
 use crate::timers::Timer;
+use crate::window_tuning::Observed;
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
 use time::Instant;
@@ -48,6 +51,8 @@ pub(crate) struct Incoming<'a> {
     segments: u32,
     /// Some of it was cut off.
     trimmed: bool,
+    /// The network marked it.
+    marked: bool,
 }
 
 impl Incoming<'_> {
@@ -77,6 +82,7 @@ impl Connection {
     ) -> Result<(), DropReason> {
         let segments = segment.segments.max(1);
         self.counters.segments_received += u64::from(segments);
+        self.totals.segments_received += u64::from(segments);
         let mut incoming = Incoming {
             header: segment.header,
             flags: segment.header.flags,
@@ -85,6 +91,7 @@ impl Connection {
             sparse: segment.sparse,
             segments,
             trimmed: false,
+            marked: segment.congestion_experienced,
         };
         match self.state {
             State::Closed | State::Listen => Err(DropReason::BadState),
@@ -95,8 +102,33 @@ impl Connection {
 
     /// All segments of a device batch were handed in: decides whether to acknowledge now.
     pub fn on_batch_end(&mut self, now: Instant) {
-        if self.acks.on_batch_end() && self.state != State::Closed {
+        self.tune_receive_buffer(now);
+        let rtt = self.window_tuning.rtt(self.rtt.smoothed());
+        if self.acks.on_batch_end(now, rtt.unwrap_or(self.config.deferred_acks_interval))
+            && self.state != State::Closed
+        {
             self.timers.set_if_idle(Timer::DelayedAck, now + self.config.deferred_acks_interval);
+        }
+        self.arm_pacing(now);
+    }
+
+    /// Lets the receive buffer follow what the application reads, unless blocks are scarce.
+    fn tune_receive_buffer(&mut self, now: Instant) {
+        let timestamps = self.negotiated.timestamps;
+        let echo = self.window_tuning.take_echo();
+        let observed = Observed {
+            now,
+            next: self.receive.next(),
+            edge: self.receive.edge(),
+            echo: timestamps.zip(echo).and_then(|(ours, echo)| ours.round_trip(now, echo)),
+            own_rtt: self.rtt.smoothed(),
+            own_rtt_min: self.rtt.min_rtt(),
+            mss: self.negotiated.payload_max_receive(),
+        };
+        let wanted = self.window_tuning.on_batch_end(&observed, self.receive.capacity());
+        if let Some(wanted) = wanted.filter(|_| !self.receive.is_pressed()) {
+            self.receive.set_capacity(wanted);
+            self.counters.receive_buffer_growths += 1;
         }
     }
 
@@ -216,11 +248,15 @@ impl Connection {
     /// Forgets the first `count` sequence numbers, which arrived before.
     fn cut_front(&mut self, incoming: &mut Incoming<'_>, count: u32) {
         let mut left = count;
+        let mut start = incoming.sequence;
         if incoming.flags.contains(TcpFlags::SYN) {
             incoming.flags = incoming.flags.without(TcpFlags::SYN);
             left -= 1;
+            start += 1;
         }
         if let Some(payload) = &mut incoming.payload {
+            let old = (left as usize).min(payload.len());
+            self.note_old(start, &payload.bytes()[..old]);
             payload.trim_front(left as usize);
             if payload.is_empty() {
                 incoming.payload = None;
@@ -252,7 +288,11 @@ impl Connection {
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
             self.counters.duplicate_segments += 1;
-            self.acks.on_disorder();
+            if let Some(payload) = &incoming.payload {
+                let syn = u32::from(incoming.flags.contains(TcpFlags::SYN));
+                self.note_old(incoming.sequence + syn, payload.bytes());
+            }
+            self.acks.on_retransmission();
             return Err(DropReason::Duplicate);
         }
         // A keepalive, a probe, or a stray ACK: answered, within the limit that keeps two ends from
@@ -275,6 +315,10 @@ impl Connection {
         if !incoming.flags.contains(TcpFlags::RST) {
             return Ok(());
         }
+        if self.state == State::TimeWait {
+            // RFC 1337, 3 (fix F1): a reset does not end TIME-WAIT before its time.
+            return Err(DropReason::TimeWaitReset);
+        }
         if incoming.sequence != self.receive.next() || incoming.header.sequence != incoming.sequence
         {
             // In the window but not exact: it may be a blind guess, so the peer is asked.
@@ -284,7 +328,9 @@ impl Connection {
         self.counters.resets_received += 1;
         let error = match self.state {
             State::SynReceived => Some(ConnectionError::Refused),
-            State::Closing | State::LastAck | State::TimeWait => None,
+            State::Closing | State::LastAck => None,
+            // What POSIX programs expect of a pipe that the reader has left.
+            State::CloseWait => Some(ConnectionError::BrokenPipe),
             _ => Some(ConnectionError::Reset),
         };
         self.enter_closed(error);

@@ -8,61 +8,64 @@ use std::collections::VecDeque;
 use time::{Duration, Instant};
 use wire::{SeqNumber, TcpFlags, TcpHeader, TcpOptions};
 
-pub(super) const ISS: SeqNumber = SeqNumber(u32::MAX - 4_000);
-pub(super) const IRS: SeqNumber = SeqNumber(u32::MAX - 9_000);
-pub(super) const LOCAL_PORT: u16 = 80;
-pub(super) const REMOTE_PORT: u16 = 1_024;
-pub(super) const MSS: usize = 1_000;
+pub(crate) const ISS: SeqNumber = SeqNumber(u32::MAX - 4_000);
+pub(crate) const IRS: SeqNumber = SeqNumber(u32::MAX - 9_000);
+pub(crate) const LOCAL_PORT: u16 = 80;
+pub(crate) const REMOTE_PORT: u16 = 1_024;
+pub(crate) const MSS: usize = 1_000;
 
-pub(super) const ACK: TcpFlags = TcpFlags::ACK;
-pub(super) const SYN: TcpFlags = TcpFlags::SYN;
-pub(super) const FIN: TcpFlags = TcpFlags::FIN;
-pub(super) const RST: TcpFlags = TcpFlags::RST;
-pub(super) const PSH: TcpFlags = TcpFlags::PSH;
+pub(crate) const ACK: TcpFlags = TcpFlags::ACK;
+pub(crate) const SYN: TcpFlags = TcpFlags::SYN;
+pub(crate) const FIN: TcpFlags = TcpFlags::FIN;
+pub(crate) const RST: TcpFlags = TcpFlags::RST;
+pub(crate) const PSH: TcpFlags = TcpFlags::PSH;
 
 /// A segment that was sent, parsed.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
-    pub(super) header: TcpHeader,
-    pub(super) payload: Vec<u8>,
-    pub(super) run: u32,
+pub(crate) struct Sent {
+    pub(crate) header: TcpHeader,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) run: u32,
+    /// The ECN bits its packet is to have.
+    pub(crate) ecn: u8,
 }
 
 impl Sent {
     /// SEG.SEQ counted from our ISS.
-    pub(super) fn sequence(&self) -> u32 {
+    pub(crate) fn sequence(&self) -> u32 {
         self.header.sequence.offset_from(ISS)
     }
 
     /// SEG.ACK counted from the peer's IRS.
-    pub(super) fn acknowledgment(&self) -> u32 {
+    pub(crate) fn acknowledgment(&self) -> u32 {
         self.header.acknowledgment.offset_from(IRS)
     }
 }
 
-pub(super) fn parse_all(batch: &Multidata) -> Vec<Sent> {
+pub(crate) fn parse_all(batch: &Multidata) -> Vec<Sent> {
     batch
         .packets()
         .map(|packet| {
             let (header, len) = TcpHeader::parse(packet.header()).expect("well formed");
             assert_eq!(len, packet.header().len());
             let payload = packet.payload().flatten().copied().collect();
-            Sent { header, payload, run: packet.attributes().run }
+            let (run, ecn) = (packet.attributes().run, packet.attributes().ecn);
+            Sent { header, payload, run, ecn }
         })
         .collect()
 }
 
-pub(super) fn chunk(bytes: &[u8]) -> Chunk {
+pub(crate) fn chunk(bytes: &[u8]) -> Chunk {
     Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)))
 }
 
 /// Bytes that tell where in the stream they belong.
-pub(super) fn stream(range: core::ops::Range<usize>) -> Vec<u8> {
+pub(crate) fn stream(range: core::ops::Range<usize>) -> Vec<u8> {
     range.map(|at| (at ^ (at >> 8).wrapping_mul(31)) as u8).collect()
 }
 
 /// Without anything that scripts would have to repeat in every line.
-pub(super) fn plain_config() -> Config {
+pub(crate) fn plain_config() -> Config {
     Config {
         timestamps: false,
         sack: false,
@@ -74,32 +77,35 @@ pub(super) fn plain_config() -> Config {
     }
 }
 
-pub(super) fn parameters(config: Config) -> Parameters {
+pub(crate) fn parameters(config: Config) -> Parameters {
     Parameters {
         local_port: LOCAL_PORT,
         remote_port: REMOTE_PORT,
         isn: ISS,
         timestamp_offset: 1_000,
+        mss_default: crate::MSS_DEFAULT_IPV4,
         mss_receive: MSS as u16,
         mss_send_max: MSS as u16,
         on_same_subnet: true,
-        config,
+        config: config.into(),
     }
 }
 
-pub(super) struct Harness {
-    pub(super) now: Instant,
-    pub(super) connection: Connection,
-    pub(super) pool: BlockPool,
-    pub(super) out: Multidata,
+pub(crate) struct Harness {
+    pub(crate) now: Instant,
+    pub(crate) connection: Connection,
+    pub(crate) pool: BlockPool,
+    pub(crate) out: Multidata,
     /// Options of every segment from the peer.
-    pub(super) options: TcpOptions,
-    pub(super) window: u16,
+    pub(crate) options: TcpOptions,
+    pub(crate) window: u16,
+    /// Whether segments from the peer carry a mark of congestion.
+    pub(crate) marked: bool,
     sent: VecDeque<Sent>,
 }
 
 impl Harness {
-    pub(super) fn wrap(connection: Connection, now: Instant) -> Self {
+    pub(crate) fn wrap(connection: Connection, now: Instant) -> Self {
         Self {
             now,
             connection,
@@ -107,17 +113,18 @@ impl Harness {
             out: Multidata::default(),
             options: TcpOptions::default(),
             window: 60_000,
+            marked: false,
             sent: VecDeque::new(),
         }
     }
 
-    pub(super) fn connect(config: Config) -> Self {
+    pub(crate) fn connect(config: Config) -> Self {
         let now = Instant::from_millis(10_000);
         Self::wrap(Connection::connect(parameters(config), now), now)
     }
 
     /// An established connection, actively opened, with the peer's SYN options.
-    pub(super) fn established_with(config: Config, syn_options: TcpOptions) -> Self {
+    pub(crate) fn established_with(config: Config, syn_options: TcpOptions) -> Self {
         let mut harness = Self::connect(config);
         let syn = harness.expect_one();
         assert_eq!(syn.header.flags, SYN);
@@ -132,12 +139,12 @@ impl Harness {
         harness
     }
 
-    pub(super) fn established(config: Config) -> Self {
+    pub(crate) fn established(config: Config) -> Self {
         let options = TcpOptions { mss: Some(MSS as u16), ..TcpOptions::default() };
         Self::established_with(config, options)
     }
 
-    pub(super) fn header(&self, flags: TcpFlags, sequence: u32, ack: u32) -> TcpHeader {
+    pub(crate) fn header(&self, flags: TcpFlags, sequence: u32, ack: u32) -> TcpHeader {
         TcpHeader {
             source_port: REMOTE_PORT,
             destination_port: LOCAL_PORT,
@@ -151,7 +158,7 @@ impl Harness {
     }
 
     /// A segment from the peer, alone in its batch; numbers count from the initial ones.
-    pub(super) fn try_receive(
+    pub(crate) fn try_receive(
         &mut self,
         flags: TcpFlags,
         sequence: u32,
@@ -164,7 +171,7 @@ impl Harness {
         outcome
     }
 
-    pub(super) fn receive_header(
+    pub(crate) fn receive_header(
         &mut self,
         header: &TcpHeader,
         payload: &[u8],
@@ -174,20 +181,20 @@ impl Harness {
             payload: Some(chunk(payload)),
             sparse: false,
             segments: 1,
-            congestion_experienced: false,
+            congestion_experienced: self.marked,
         };
         self.connection.on_segment(self.now, segment, &self.pool)
     }
 
-    pub(super) fn receive(&mut self, flags: TcpFlags, sequence: u32, ack: u32, payload: &[u8]) {
+    pub(crate) fn receive(&mut self, flags: TcpFlags, sequence: u32, ack: u32, payload: &[u8]) {
         self.try_receive(flags, sequence, ack, payload).expect("not dropped");
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.connection.append(self.now, chunk(bytes)).expect("room");
     }
 
-    pub(super) fn read(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn read(&mut self, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         let count = self.connection.read(self.now, &mut out).expect("no error");
         out.truncate(count);
@@ -195,7 +202,7 @@ impl Harness {
     }
 
     /// Sends all that the connection wants to send, in batches of what the device is set to take.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         loop {
             let wants = self.connection.wants_transmit(self.now);
             self.out.clear();
@@ -211,29 +218,29 @@ impl Harness {
     }
 
     /// Everything sent since the last call.
-    pub(super) fn take(&mut self) -> Vec<Sent> {
+    pub(crate) fn take(&mut self) -> Vec<Sent> {
         self.flush();
         self.sent.drain(..).collect()
     }
 
-    pub(super) fn expect_one(&mut self) -> Sent {
+    pub(crate) fn expect_one(&mut self) -> Sent {
         let mut sent = self.take();
         assert_eq!(sent.len(), 1, "{sent:?}");
         sent.remove(0)
     }
 
-    pub(super) fn expect_nothing(&mut self) {
+    pub(crate) fn expect_nothing(&mut self) {
         let sent = self.take();
         assert!(sent.is_empty(), "{sent:?}");
     }
 
     /// Sequence numbers (from our ISS) and lengths of everything sent.
-    pub(super) fn take_ranges(&mut self) -> Vec<(u32, usize)> {
+    pub(crate) fn take_ranges(&mut self) -> Vec<(u32, usize)> {
         self.take().iter().map(|sent| (sent.sequence(), sent.payload.len())).collect()
     }
 
     /// Lets time pass, deadlines included.
-    pub(super) fn pass(&mut self, duration: Duration) {
+    pub(crate) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
         while let Some(deadline) = self.connection.poll_timeout().filter(|at| *at <= end) {
             self.now = self.now.max(deadline);
@@ -244,7 +251,7 @@ impl Harness {
     }
 
     /// Goes to the next deadline and handles it.
-    pub(super) fn pass_to_deadline(&mut self) -> Duration {
+    pub(crate) fn pass_to_deadline(&mut self) -> Duration {
         let deadline = self.connection.poll_timeout().expect("a timer runs");
         let waited = deadline - self.now;
         self.now = self.now.max(deadline);
@@ -252,7 +259,7 @@ impl Harness {
         waited
     }
 
-    pub(super) fn batch_limit(&mut self, packets: usize) {
+    pub(crate) fn batch_limit(&mut self, packets: usize) {
         self.out = Multidata::default();
         self.out.set_limits(Limits { packets, ..Limits::default() });
     }

@@ -5,7 +5,7 @@ use super::harness::*;
 use crate::{Config, State};
 use proptest::prelude::*;
 use time::Duration;
-use wire::{SackBlocks, SeqNumber, TcpFlags, TcpOptions, TcpTimestamps};
+use wire::{SeqNumber, TcpFlags, TcpOptions, TcpTimestamps};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -66,9 +66,9 @@ fn apply(harness: &mut Harness, step: Step) {
             harness.options = TcpOptions {
                 mss: Some(window),
                 timestamps: timestamps.map(|(value, echo)| TcpTimestamps { value, echo }),
-                sack: SackBlocks::NONE,
                 sack_permitted: true,
                 window_scale: Some(flags),
+                ..TcpOptions::default()
             };
             for (start, end) in sack {
                 harness.options.sack.push(ISS + start, ISS + end);
@@ -102,7 +102,7 @@ fn apply(harness: &mut Harness, step: Step) {
         }
         Step::Shutdown => harness.connection.shutdown_write(harness.now),
         Step::Close => harness.connection.close(harness.now),
-        Step::PathMtu(mtu) => harness.connection.on_path_mtu(harness.now, mtu),
+        Step::PathMtu(mtu) => harness.connection.set_path_mss(harness.now, mtu),
     }
 }
 

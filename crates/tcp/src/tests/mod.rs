@@ -1,13 +1,22 @@
 //! Segment scripts against one connection, and two connections joined back to back.
 
+mod bottleneck;
 mod close;
+mod duplicates;
+mod ecn;
 mod handshake;
-mod harness;
+pub(crate) mod harness;
 mod hostile;
+mod info;
 mod joined;
 mod loss;
+mod lossy;
 mod options;
+mod recovery;
 mod reset;
+mod states;
 mod timers;
 mod transfer;
+mod urgent;
 mod window;
+mod window_tuning;

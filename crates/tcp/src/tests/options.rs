@@ -65,7 +65,7 @@ fn scaled_windows_and_shorter_segments() {
     harness.write(&stream(0..30_000));
     let sent = harness.take();
     assert_eq!(sent.iter().map(|one| one.payload.len()).sum::<usize>(), 10 * 988);
-    assert_eq!(sent[0].header.window, (1 << 20 >> 5) as u16);
+    assert_eq!(sent[0].header.window, (128 << 10 >> 5) as u16);
 }
 
 #[test]
@@ -125,21 +125,28 @@ fn a_narrower_path_sends_what_was_too_long_again() {
     harness.write(&stream(0..1_976));
     assert_eq!(harness.take_ranges(), [(1, 988), (989, 988)]);
     let window = harness.connection.congestion_window();
-    harness.connection.on_path_mtu(harness.now, 512);
+    harness.connection.set_path_mss(harness.now, 512);
     assert_eq!(harness.connection.payload_max(), 500);
     let ranges = harness.take_ranges();
     assert_eq!(ranges, [(1, 500), (501, 500), (1_001, 500), (1_501, 476)]);
     assert!(harness.connection.congestion_window() >= window / 2, "no sign of congestion");
 }
 
-// RFC 8201, 4: a report MUST NOT raise the estimate.
+// RFC 1191, 6.3: when the report is too old, or the interface's MTU was raised, longer segments go.
 #[test]
-fn a_report_of_a_wider_path_is_not_believed() {
+fn a_wider_path_is_used_by_what_is_sent_from_then_on() {
     let mut harness = Harness::established_with(full(), syn_options());
-    for (reported, expected) in [(60_000, 988), (512, 500), (900, 500)] {
-        harness.connection.on_path_mtu(harness.now, reported);
-        assert_eq!(harness.connection.payload_max(), expected);
-    }
+    harness.connection.set_path_mss(harness.now, 512);
+    harness.write(&stream(0..700));
+    assert_eq!(harness.take_ranges(), [(1, 500), (501, 200)]);
+    harness.connection.set_path_mss(harness.now, 900);
+    assert_eq!(harness.connection.payload_max(), 888);
+    assert_eq!(harness.take_ranges(), [], "nothing was lost");
+    harness.receive(ACK, 1, 701, b"");
+    harness.write(&stream(700..2_476));
+    assert_eq!(harness.take_ranges(), [(701, 888), (1_589, 888)]);
+    harness.connection.set_path_mss(harness.now, 60_000);
+    assert_eq!(harness.connection.payload_max(), 988, "the peer's MSS is no less a limit");
 }
 
 #[test]
@@ -151,7 +158,7 @@ fn a_narrower_path_during_recovery_does_not_freeze_the_window() {
     harness.options.sack.push(ISS + 989, ISS + end);
     harness.receive(ACK, 1, 1, b"");
     assert_eq!(harness.connection.counters().fast_recoveries, 1);
-    harness.connection.on_path_mtu(harness.now, 512);
+    harness.connection.set_path_mss(harness.now, 512);
     harness.take();
     harness.options.sack = wire::SackBlocks::NONE;
     let mut windows = Vec::new();

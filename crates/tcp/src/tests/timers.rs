@@ -55,3 +55,57 @@ fn the_user_timeout_ends_a_connection_whose_data_is_not_acknowledged() {
     harness.pass(Duration::from_secs(5));
     assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
 }
+
+// RFC 9293, 3.8.3 and 3.10.1: the user timeout bounds an open, too; and keepalive probes that nobody
+// answers.
+#[test]
+fn the_user_timeout_bounds_opens_and_probes() {
+    let user_timeout = Some(Duration::from_secs(5));
+    let mut harness = Harness::connect(Config { user_timeout, ..plain_config() });
+    harness.flush();
+    harness.pass(Duration::from_millis(4_900));
+    assert_eq!(harness.connection.state(), State::SynSent);
+    harness.pass(Duration::from_millis(200));
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+
+    let second = Duration::from_secs(1);
+    let keepalive = Some(Keepalive { idle: second, interval: second, count: 100 });
+    let mut harness = Harness::established(Config { user_timeout, keepalive, ..plain_config() });
+    harness.pass(Duration::from_millis(5_900));
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+}
+
+// As Linux has it: fewer retries where nobody waits for the outcome.
+#[test]
+fn an_orphan_gives_up_earlier() {
+    let lifetime = |orphaned: bool| {
+        let mut harness = Harness::established(plain_config());
+        harness.write(b"never acknowledged");
+        harness.flush();
+        if orphaned {
+            harness.connection.close(harness.now);
+        }
+        let began = harness.now;
+        while harness.connection.state() != State::Closed {
+            harness.pass(Duration::from_secs(1));
+            harness.take();
+        }
+        harness.now - began
+    };
+    let (orphan, owned) = (lifetime(true), lifetime(false));
+    // RFC 9293, 3.8.3: R2 of at least 100 s.
+    assert!(orphan >= Duration::from_secs(100), "{orphan:?}");
+    assert!(owned > 3 * orphan, "{owned:?} {orphan:?}");
+}
+
+// RFC 5482, 3: the SYN carries our value, and the longer of both counts.
+#[test]
+fn the_user_timeout_option_is_exchanged() {
+    let config = Config { user_timeout_option: true, ..plain_config() };
+    let mut harness = Harness::connect(config);
+    let syn = harness.expect_one();
+    assert_eq!(syn.header.options.user_timeout.map(|it| it.seconds()), Some(300));
+    harness.options.user_timeout = Some(wire::TcpUserTimeout::from_seconds(500));
+    harness.receive(SYN | ACK, 0, 1, b"");
+    assert_eq!(harness.connection.user_timeout(), Some(Duration::from_secs(500)));
+}

@@ -58,6 +58,24 @@ fn nagle_holds_the_short_segment_back_until_all_is_acknowledged() {
     assert_eq!(harness.take_ranges(), [(1_012, 7)]);
 }
 
+// RFC 9293, A.3.
+#[test]
+fn with_minshalls_modification_only_a_small_segment_holds_the_next_one_back() {
+    let mut harness = Harness::established(Config { minshall: true, ..plain_config() });
+    harness.write(&stream(0..2_500));
+    assert_eq!(harness.take_ranges(), [(1, 1_000), (1_001, 1_000), (2_001, 500)]);
+    harness.write(b"held");
+    harness.expect_nothing();
+    harness.receive(ACK, 1, 2_001, b"");
+    harness.expect_nothing();
+    harness.receive(ACK, 1, 2_501, b"");
+    assert_eq!(harness.take_ranges(), [(2_501, 4)]);
+    harness.write(&stream(0..996));
+    harness.expect_nothing();
+    harness.write(&stream(0..4));
+    assert_eq!(harness.take_ranges(), [(2_505, 1_000)], "a full one is never held");
+}
+
 #[test]
 fn many_small_chunks_make_full_segments_of_bounded_pieces() {
     let mut harness = Harness::established(nodelay());

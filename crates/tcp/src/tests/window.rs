@@ -30,6 +30,24 @@ fn a_closed_window_is_probed_with_growing_pauses_and_then_used() {
     assert_eq!(harness.take_ranges(), [(2, 1_000)]);
 }
 
+/// RFC 9293, 3.8.6: a retransmission of the peer brings a newer acknowledgment behind an older
+/// sequence number; what it offers counts, and the right edge stays where the peer put it.
+#[test]
+fn an_old_sequence_number_with_a_new_acknowledgment_does_not_move_the_edge() {
+    let mut harness = Harness::established(config());
+    harness.window = 2_000;
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(&stream(0..6_000));
+    assert_eq!(harness.take_ranges(), [(1, 1_000), (1_001, 1_000)]);
+    // Later data of the peer arrives first, and makes its sequence number the newest.
+    harness.receive(ACK, 11, 1, b"later");
+    harness.take();
+    harness.window = 500;
+    harness.receive(ACK, 1, 2_001, b"0123456789");
+    let sent: u64 = harness.take().iter().map(|segment| segment.payload.len() as u64).sum();
+    assert!(sent <= 500, "{sent} bytes into a window of 500");
+}
+
 // MUST-37.
 #[test]
 fn probing_goes_on_for_as_long_as_the_peer_answers() {
@@ -163,5 +181,5 @@ fn a_window_that_cannot_be_announced_is_not_announced_again_and_again() {
         harness.read(10);
     }
     harness.expect_nothing();
-    assert_eq!(harness.connection.config().receive_buffer_bytes, 65_535);
+    assert_eq!(harness.connection.receive_buffer(), 65_535);
 }

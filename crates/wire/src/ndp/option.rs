@@ -7,6 +7,7 @@ pub(super) const SOURCE_LINK: u8 = 1;
 pub(super) const TARGET_LINK: u8 = 2;
 const PREFIX: u8 = 3;
 const MTU: u8 = 5;
+const NAME_SERVERS: u8 = 25;
 
 /// Options are measured in units of this many bytes.
 const UNIT_BYTES: usize = 8;
@@ -29,6 +30,8 @@ pub enum NdpOption<'a> {
     Prefix(PrefixInformation),
     /// The link's MTU in bytes (4.6.4).
     Mtu(u32),
+    /// Recursive DNS servers (RFC 8106, 5.1).
+    NameServers(NameServers),
     /// An option that means nothing here; receivers MUST ignore it and go on (4.6).
     Other {
         /// Its type.
@@ -66,6 +69,7 @@ impl<'a> NdpOptions<'a> {
             TARGET_LINK => parse_link(body).map(NdpOption::TargetLink),
             PREFIX => PrefixInformation::parse(body).map(NdpOption::Prefix),
             MTU => parse_mtu(body).map(NdpOption::Mtu),
+            NAME_SERVERS => NameServers::parse(body).map(NdpOption::NameServers),
             _ => Ok(NdpOption::Other { kind, body }),
         }
     }
@@ -194,5 +198,79 @@ impl Prefixes {
 impl Default for Prefixes {
     fn default() -> Self {
         Self { prefixes: [PrefixInformation::ZERO; Self::COUNT_MAX], count: 0 }
+    }
+}
+
+/// A few recursive DNS servers with one lifetime (RFC 8106, 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameServers {
+    /// How long they may be used, in seconds; 0: no longer, all ones: for ever.
+    pub lifetime_s: u32,
+    addresses: [Ipv6Addr; Self::COUNT_MAX],
+    count: u8,
+}
+
+impl NameServers {
+    /// How many there is room for; RFC 8106, 5.3.1 recommends to keep three.
+    pub const COUNT_MAX: usize = 3;
+
+    /// Adds one and says whether there was room for it.
+    #[must_use]
+    pub fn push(&mut self, address: Ipv6Addr) -> bool {
+        let Some(slot) = self.addresses.get_mut(usize::from(self.count)) else { return false };
+        *slot = address;
+        self.count += 1;
+        true
+    }
+
+    /// Those that were added, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        self.addresses.iter().copied().take(usize::from(self.count))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Length of the option in bytes; none is emitted where there is no server.
+    pub(super) fn emitted_len(&self) -> usize {
+        if self.is_empty() { 0 } else { UNIT_BYTES + 16 * usize::from(self.count) }
+    }
+
+    pub(super) fn emit(&self, out: &mut [u8]) {
+        if self.is_empty() {
+            return;
+        }
+        let units = 1 + 2 * self.count;
+        out[..4].copy_from_slice(&[NAME_SERVERS, units, 0, 0]);
+        out[4..8].copy_from_slice(&self.lifetime_s.to_be_bytes());
+        for (server, out) in self.iter().zip(out[8..].chunks_exact_mut(16)) {
+            out.copy_from_slice(&server.octets());
+        }
+    }
+
+    /// RFC 8106, 5.3.1: an option whose length is not that of whole addresses is invalid; servers
+    /// beyond the bound are left out.
+    fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let (fixed, rest) = body.split_first_chunk::<6>().ok_or(Malformed::BadOption)?;
+        let [_, _, l0, l1, l2, l3] = *fixed;
+        if rest.is_empty() || rest.len() % 16 != 0 {
+            return Err(Malformed::BadOption);
+        }
+        let lifetime_s = u32::from_be_bytes([l0, l1, l2, l3]);
+        let mut servers = Self { lifetime_s, ..Self::default() };
+        for octets in rest.chunks_exact(16).take(Self::COUNT_MAX) {
+            let octets: [u8; 16] = core::array::from_fn(|index| octets[index]);
+            let _ = servers.push(octets.into());
+        }
+        Ok(servers)
+    }
+}
+
+impl Default for NameServers {
+    fn default() -> Self {
+        Self { lifetime_s: 0, addresses: [Ipv6Addr::UNSPECIFIED; Self::COUNT_MAX], count: 0 }
     }
 }

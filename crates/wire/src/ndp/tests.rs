@@ -128,12 +128,14 @@ fn a_prefix_longer_than_an_address_is_refused_and_too_many_are_left_out() {
         hop_limit: 64,
         managed: true,
         other: false,
+        preference: RouterPreference::High,
         router_lifetime_s: 1_800,
         reachable_ms: 30_000,
         retransmit_ms: 1_000,
         source_link: Some(HardwareAddress([2, 0, 0, 0, 0, 1])),
         mtu_bytes: Some(1_500),
         prefixes,
+        name_servers: NameServers::default(),
     });
     let mut bytes = emitted(&repr);
     assert_eq!(NdpRepr::parse(&bytes, &envelope(ROUTER, HOST)), Ok(repr));
@@ -149,6 +151,43 @@ fn a_prefix_longer_than_an_address_is_refused_and_too_many_are_left_out() {
     let length_at = bytes.len() - 30;
     bytes[length_at] = 129;
     assert_eq!(NdpRepr::parse(&bytes, &envelope(ROUTER, HOST)), Err(Malformed::BadOption));
+}
+
+/// RFC 4191, 2.2: 10 is reserved and MUST be treated as if it were 00; RFC 8106, 5.1: servers
+/// with a common lifetime.
+#[test]
+fn a_routers_preference_and_name_servers_survive_and_reserved_bits_mean_medium() {
+    let servers: [Ipv6Addr; 3] = [HOST, ROUTER, "2001:db8::53".parse().expect("an address")];
+    let mut name_servers = NameServers::default();
+    name_servers.lifetime_s = 600;
+    assert!(servers.iter().all(|server| name_servers.push(*server)));
+    assert!(!name_servers.push(HOST), "no more than three");
+    for preference in [RouterPreference::Low, RouterPreference::Medium, RouterPreference::High] {
+        let repr = NdpRepr::RouterAdvertisement(RouterAdvertisement {
+            hop_limit: 0,
+            managed: false,
+            other: true,
+            preference,
+            router_lifetime_s: 9_000,
+            reachable_ms: 0,
+            retransmit_ms: 0,
+            source_link: None,
+            mtu_bytes: None,
+            prefixes: Prefixes::default(),
+            name_servers,
+        });
+        let mut bytes = emitted(&repr);
+        assert_eq!(NdpRepr::parse(&bytes, &envelope(ROUTER, HOST)), Ok(repr));
+        bytes[5] = bytes[5] & !0x18 | 0x10;
+        let parsed = NdpRepr::parse(&bytes, &envelope(ROUTER, HOST));
+        let Ok(NdpRepr::RouterAdvertisement(parsed)) = parsed else { panic!("{parsed:?}") };
+        assert_eq!(parsed.preference, RouterPreference::Medium);
+        let len = bytes.len();
+        bytes[len - 55] -= 1;
+        bytes.truncate(len - 8);
+        let parsed = NdpRepr::parse(&bytes, &envelope(ROUTER, HOST));
+        assert_eq!(parsed, Err(Malformed::BadOption), "half an address");
+    }
 }
 
 fn any_repr() -> impl Strategy<Value = NdpRepr> {

@@ -1,0 +1,114 @@
+use super::*;
+use crate::in_process::{WireConfig, WireEnd, wire};
+use batch::{Attributes, Block, PoolConfig};
+use bytes::Bytes;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block as PcapBlock, PcapNgReader};
+
+const TIME_NS: u64 = 1_700_000_000_123_456_789;
+
+/// A captured end and an end at the other side.
+fn pair(config: CaptureConfig) -> (CaptureQueue, Box<dyn Queue>, Capture) {
+    let end = WireEnd { checksum_transmit: true, ..WireEnd::plain(Medium::Ip) };
+    let (left, right) = wire(WireConfig::new(end, end));
+    let clock = Box::new(|| TIME_NS);
+    let (queue, capture) = CaptureQueue::new(Box::new(left), config, clock);
+    (queue, Box::new(right), capture)
+}
+
+/// A batch of UDP-like packets with a pseudo-header's sum where the checksum goes.
+fn batch(payloads: &[&'static [u8]]) -> Multidata {
+    let mut batch = Multidata::default();
+    for payload in payloads {
+        let checksum = Checksum::Partial { offset: 6 };
+        let attributes = Attributes { checksum, ..Attributes::default() };
+        let header = batch.push_packet(8, attributes).expect("room");
+        header.copy_from_slice(&[0, 1, 0, 2, 0, 12, 0x12, 0x34]);
+        let block = Block::from(Bytes::from_static(payload));
+        assert!(batch.append_span(&block, 0, payload.len()));
+    }
+    batch
+}
+
+/// What another implementation reads: bytes, original length, time, direction.
+fn read(capture: &Capture) -> Vec<(Vec<u8>, u32, u64, u32)> {
+    let mut bytes = Vec::new();
+    capture.take(&mut bytes);
+    let mut reader = PcapNgReader::new(&bytes[..]).expect("a section header");
+    let mut packets = Vec::new();
+    while let Some(block) = reader.next_block() {
+        match block.expect("a sound block") {
+            PcapBlock::EnhancedPacket(packet) => {
+                let flags = packet.options.iter().find_map(|option| match option {
+                    EnhancedPacketOption::Flags(flags) => Some(*flags),
+                    _ => None,
+                });
+                let time_ns = packet.timestamp.as_nanos() as u64;
+                let direction = flags.expect("a direction");
+                packets.push((packet.data.to_vec(), packet.original_len, time_ns, direction));
+            }
+            PcapBlock::InterfaceDescription(interface) => {
+                assert_eq!(u32::from(interface.linktype), 101);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    packets
+}
+
+#[test]
+fn both_ways_are_captured_with_time_direction_and_complete_checksums() {
+    let (mut ours, mut theirs, capture) = pair(CaptureConfig::default());
+    let sent = batch(&[b"even", b"odd"]);
+    assert_eq!(ours.transmit(&sent).taken, 2);
+    assert_eq!(theirs.transmit(&sent).taken, 2);
+    let pool = BlockPool::new(PoolConfig::default());
+    let mut received = ReceiveBatch::new();
+    assert_eq!(ours.receive(&pool, &mut received, 10).frames, 2);
+    let packets = read(&capture);
+    let directions: Vec<_> = packets.iter().map(|packet| packet.3).collect();
+    assert_eq!(directions, [2, 2, 1, 1]);
+    for (data, original_len, time_ns, direction) in &packets {
+        assert_eq!((*original_len as usize, *time_ns), (data.len(), TIME_NS));
+        if *direction == 2 {
+            // The field held the pseudo-header's sum: what it holds now makes it all come out.
+            let mut sum = Accumulator::default();
+            sum.add_u16(0x1234);
+            sum.add(data);
+            assert_eq!(sum.sum(), 0xffff);
+        }
+    }
+    assert_eq!(&packets[1].0[8..], b"odd");
+    assert_eq!(capture.counters().capture_packets, 4);
+    assert_eq!(sent.packet(0).expect("unchanged").header()[6..8], [0x12, 0x34]);
+}
+
+#[test]
+fn only_what_the_device_took_is_captured() {
+    let end = WireEnd { checksum_transmit: true, ..WireEnd::plain(Medium::Ip) };
+    let config = WireConfig { capacity_packets: 1, ..WireConfig::new(end, end) };
+    let (left, _right) = wire(config);
+    let (mut queue, capture) =
+        CaptureQueue::new(Box::new(left), CaptureConfig::default(), Box::new(|| 0));
+    assert_eq!(queue.transmit(&batch(&[b"one", b"two"])).taken, 1);
+    let packets = read(&capture);
+    assert_eq!(packets.len(), 1);
+    assert_eq!(&packets[0].0[8..], b"one");
+}
+
+#[test]
+fn long_packets_are_cut_and_a_full_buffer_loses_packets_of_the_capture_alone() {
+    let config = CaptureConfig { snap_len_bytes: 9, buffer_bytes: 200 };
+    let (mut ours, _theirs, capture) = pair(config);
+    let sent = batch(&[b"first", b"second", b"third", b"fourth"]);
+    assert_eq!(ours.transmit(&sent).taken, 4, "the stack notices nothing");
+    let counters = capture.counters();
+    assert_eq!((counters.capture_packets, counters.capture_lost), (2, 2));
+    assert_eq!(counters.capture_cut, 2);
+    assert!(capture.len_bytes() <= 200);
+    let packets = read(&capture);
+    assert_eq!((packets[0].0.len(), packets[0].1), (9, 13));
+    assert_eq!(capture.len_bytes(), 0);
+    assert_eq!(ours.transmit(&batch(&[b"again"])).taken, 1);
+    assert_eq!(capture.counters().capture_packets, 3, "there is room again");
+}

@@ -1,0 +1,310 @@
+use super::*;
+
+const STATION: HardwareAddress = HardwareAddress([2, 0, 0, 0, 0, 1]);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
+
+struct Bed {
+    client: Client,
+    jitter: Jitter,
+    now: Instant,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let mut jitter = Jitter::new(3);
+        let now = Instant::from_millis(1_000);
+        let client = Client::new(now, ClientConfig::default(), STATION, &mut jitter);
+        Self { client, jitter, now }
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        core::iter::from_fn(|| self.client.poll_action()).collect()
+    }
+
+    /// Goes on to the client's next deadline and says what it does there.
+    fn next(&mut self) -> Vec<Action> {
+        let due = self.client.poll_timeout().expect("the client waits for something");
+        assert!(due >= self.now);
+        self.now = due;
+        self.client.on_timeout(due, &mut self.jitter);
+        self.actions()
+    }
+
+    /// The one message sent, with where it went to and what option 53 of it says.
+    fn sent(actions: &[Action]) -> (&Packet, u8) {
+        let [Action::Send(packet)] = actions else { panic!("{actions:?}") };
+        (packet, packet.payload[242])
+    }
+
+    /// A server's answer to the exchange under way.
+    fn answer(&mut self, kind: u8, options: &[u8]) -> Vec<Action> {
+        let mut bytes = vec![0; 236];
+        bytes[..3].copy_from_slice(&[2, 1, 6]);
+        bytes[4..8].copy_from_slice(&self.client.transaction.to_be_bytes());
+        bytes[16..20].copy_from_slice(&OURS.octets());
+        bytes[28..34].copy_from_slice(&STATION.0);
+        bytes.extend([99, 130, 83, 99, 53, 1, kind, 54, 4, 10, 0, 0, 1]);
+        bytes.extend([1, 4, 255, 255, 255, 0, 3, 4, 10, 0, 0, 254]);
+        bytes.extend(options);
+        self.client.on_message(self.now, &bytes, &mut self.jitter);
+        self.actions()
+    }
+
+    fn lease_option(seconds: u32) -> Vec<u8> {
+        [&[51, 4][..], &seconds.to_be_bytes()].concat()
+    }
+
+    /// A client with a lease of so many seconds.
+    fn bound(lease_s: u32) -> Self {
+        let mut bed = Self::new();
+        bed.next();
+        bed.answer(OFFER, &[]);
+        bed.answer(ACK, &Self::lease_option(lease_s));
+        bed.client.on_checked();
+        bed.actions();
+        assert!(bed.client.lease().is_some());
+        bed
+    }
+}
+
+const DISCOVER: u8 = 1;
+const OFFER: u8 = 2;
+const REQUEST: u8 = 3;
+const DECLINE: u8 = 4;
+const ACK: u8 = 5;
+const NAK: u8 = 6;
+const RELEASE: u8 = 7;
+
+fn has_option(packet: &Packet, option: &[u8]) -> bool {
+    packet.payload[240..].windows(option.len()).any(|window| window == option)
+}
+
+/// RFC 2131, 3.1: the whole way from INIT to BOUND. 4.3.2: a request in SELECTING carries 'server
+/// identifier' and 'requested IP address', and 'ciaddr' MUST be zero.
+#[test]
+fn an_address_is_discovered_requested_checked_and_bound() {
+    let mut bed = Bed::new();
+    let actions = bed.next();
+    let (packet, kind) = Bed::sent(&actions);
+    assert_eq!((kind, packet.destination), (DISCOVER, Ipv4Addr::BROADCAST));
+    assert_eq!(packet.source, Ipv4Addr::UNSPECIFIED);
+    let actions = bed.answer(OFFER, &[]);
+    let (packet, kind) = Bed::sent(&actions);
+    assert_eq!((kind, packet.destination), (REQUEST, Ipv4Addr::BROADCAST));
+    assert!(has_option(packet, &[50, 4, 10, 0, 0, 9]) && has_option(packet, &[54, 4, 10, 0, 0, 1]));
+    assert_eq!(packet.payload[12..16], [0; 4]);
+    assert_eq!(bed.client.lease(), None);
+    let actions = bed.answer(ACK, &Bed::lease_option(3_600));
+    let lease = Lease {
+        address: OURS,
+        prefix_len: 24,
+        server: SERVER,
+        routes: vec![Route {
+            network: Ipv4Addr::UNSPECIFIED,
+            prefix_len: 0,
+            gateway: Ipv4Addr::new(10, 0, 0, 254),
+        }],
+        name_servers: vec![],
+        mtu_bytes: None,
+    };
+    assert_eq!(actions, [Action::Check(lease.clone())]);
+    assert_eq!(bed.client.lease(), None, "not before it was found free");
+    bed.client.on_checked();
+    assert_eq!(bed.actions(), [Action::Configure(lease.clone())]);
+    assert_eq!(bed.client.lease(), Some(&lease));
+}
+
+/// RFC 2131, 4.1: 4, 8, 16, 32, 64, 64 seconds, each one second more or less at random.
+#[test]
+fn a_discover_without_an_answer_is_repeated_ever_more_rarely() {
+    let mut bed = Bed::new();
+    let mut last = None;
+    for expected_s in [0, 4, 8, 16, 32, 64, 64, 64] {
+        let actions = bed.next();
+        assert_eq!(Bed::sent(&actions).1, DISCOVER);
+        if let Some(last) = last {
+            let waited = (bed.now - last).as_secs_f64();
+            assert!((waited - f64::from(expected_s)).abs() <= 1.0, "{waited}");
+        }
+        last = Some(bed.now);
+    }
+}
+
+#[test]
+fn requests_without_an_answer_end_in_a_new_discover() {
+    let mut bed = Bed::new();
+    bed.next();
+    bed.answer(OFFER, &[]);
+    for _ in 1..4 {
+        assert_eq!(Bed::sent(&bed.next()).1, REQUEST);
+    }
+    assert_eq!(bed.next(), []);
+    assert_eq!(Bed::sent(&bed.next()).1, DISCOVER);
+}
+
+/// RFC 2131, 4.4.5: T1 at half of the lease, by unicast to the server; T2 at seven eighths, by
+/// broadcast; 4.3.2: 'ciaddr' is ours, and neither option is there.
+#[test]
+fn a_lease_is_renewed_then_rebound_then_lost() {
+    let mut bed = Bed::bound(800);
+    let asked = bed.now;
+    let actions = bed.next();
+    let (packet, kind) = Bed::sent(&actions);
+    assert_eq!((bed.now - asked).as_secs(), 400);
+    assert_eq!((kind, packet.source, packet.destination), (REQUEST, OURS, SERVER));
+    assert_eq!(packet.payload[12..16], OURS.octets());
+    assert!(!has_option(packet, &[54, 4]) && !has_option(packet, &[50, 4]));
+    // Half of the remaining 300 seconds, then of 150, then 60 is the least.
+    assert_eq!(Bed::sent(&bed.next()).0.destination, SERVER);
+    assert_eq!((bed.now - asked).as_secs(), 550);
+    bed.next();
+    assert_eq!((bed.now - asked).as_secs(), 625);
+    bed.next();
+    assert_eq!((bed.now - asked).as_secs(), 685);
+    let actions = bed.next();
+    let (packet, _) = Bed::sent(&actions);
+    assert_eq!((bed.now - asked).as_secs(), 700);
+    assert_eq!((packet.source, packet.destination), (OURS, Ipv4Addr::BROADCAST));
+    bed.next();
+    assert_eq!((bed.now - asked).as_secs(), 760);
+    assert_eq!(bed.next(), [Action::Deconfigure(OURS)]);
+    assert_eq!((bed.now - asked).as_secs(), 800);
+    assert_eq!(bed.client.lease(), None);
+    assert_eq!(Bed::sent(&bed.next()).1, DISCOVER);
+}
+
+#[test]
+fn an_ack_extends_the_lease_from_when_it_was_asked_for() {
+    for asks in [1, 4] {
+        let mut bed = Bed::bound(800);
+        for _ in 0..asks {
+            bed.next();
+        }
+        let asked = bed.now;
+        bed.now += Duration::from_secs(2);
+        let actions = bed.answer(ACK, &Bed::lease_option(1_000));
+        assert!(matches!(&actions[..], [Action::Configure(lease)] if lease.address == OURS));
+        bed.next();
+        if asks == 1 {
+            assert_eq!((bed.now - asked).as_secs(), 500, "half of the lease after the request");
+        }
+    }
+}
+
+/// RFC 2131, 3.1, 4: "If the client receives a DHCPNAK message, the client restarts the
+/// configuration process"; 4.4.5: and stops using its address at once.
+#[test]
+fn a_nak_takes_the_address_away_and_begins_anew_after_a_pause() {
+    let mut bed = Bed::bound(800);
+    bed.next();
+    let refused_at = bed.now;
+    assert_eq!(bed.answer(NAK, &[]), [Action::Deconfigure(OURS)]);
+    assert_eq!(Bed::sent(&bed.next()).1, DISCOVER);
+    assert!(bed.now - refused_at >= Duration::from_secs(4), "no fast loop");
+    bed.answer(OFFER, &[]);
+    assert_eq!(bed.answer(NAK, &[]), [], "nothing was configured");
+    assert_eq!(bed.client.counters().dhcp_naks, 2);
+}
+
+/// RFC 2131, 3.1, 5 and 4.4.4: DECLINE is broadcast, with the address and the server, and the
+/// client waits at least ten seconds.
+#[test]
+fn an_address_that_somebody_has_is_declined() {
+    let mut bed = Bed::new();
+    bed.next();
+    bed.answer(OFFER, &[]);
+    bed.answer(ACK, &Bed::lease_option(800));
+    let found_at = bed.now;
+    bed.client.on_conflict(bed.now, &mut bed.jitter);
+    let actions = bed.actions();
+    let (packet, kind) = Bed::sent(&actions);
+    assert_eq!((kind, packet.destination), (DECLINE, Ipv4Addr::BROADCAST));
+    assert!(has_option(packet, &[50, 4, 10, 0, 0, 9]) && has_option(packet, &[54, 4, 10, 0, 0, 1]));
+    assert_eq!(Bed::sent(&bed.next()).1, DISCOVER);
+    assert!(bed.now - found_at >= Duration::from_secs(10));
+}
+
+/// RFC 2131, 4.4.6: by unicast, to the server.
+#[test]
+fn a_released_address_is_given_back_and_nothing_follows() {
+    let mut bed = Bed::bound(800);
+    bed.client.release(bed.now, &mut bed.jitter);
+    let actions = bed.actions();
+    let [Action::Send(packet), Action::Deconfigure(OURS)] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!((packet.payload[242], packet.source, packet.destination), (RELEASE, OURS, SERVER));
+    assert_eq!(bed.client.poll_timeout(), None);
+}
+
+/// RFC 2131, 4.4.6 speaks of leases in use; one that is only being checked is not used afterwards.
+#[test]
+fn an_address_that_is_released_while_it_is_checked_is_not_used() {
+    let mut bed = Bed::new();
+    bed.next();
+    bed.answer(OFFER, &[]);
+    let actions = bed.answer(ACK, &Bed::lease_option(800));
+    assert!(matches!(actions[..], [Action::Check(_)]), "{actions:?}");
+    bed.client.release(bed.now, &mut bed.jitter);
+    assert_eq!(bed.actions(), [Action::Deconfigure(OURS)]);
+    bed.client.on_checked();
+    assert_eq!((bed.actions(), bed.client.lease()), (vec![], None));
+}
+
+/// RFC 2131, 4.4.5: the expiration is "the sum of the time at which the client sent the DHCPREQUEST
+/// message and the duration of the lease in the DHCPACK message".
+#[test]
+fn a_lease_that_is_granted_late_counts_from_the_request_that_was_answered() {
+    let mut bed = Bed::bound(800);
+    let (began_at, mut count) = (bed.now, 0);
+    while bed.now - began_at < Duration::from_secs(690) {
+        assert_eq!(Bed::sent(&bed.next()).1, REQUEST);
+        count += 1;
+        assert!(count < 20);
+    }
+    let actions = bed.answer(ACK, &Bed::lease_option(200));
+    assert!(matches!(actions[..], [Action::Configure(_)]), "{actions:?}");
+    assert_eq!(bed.client.poll_timeout(), Some(bed.now + Duration::from_secs(100)));
+}
+
+/// RFC 2131, 4.4.1: "the client MUST discard [messages] whose xid does not match"; and what fits no
+/// state, or makes no sense, changes nothing.
+#[test]
+fn answers_to_other_questions_are_ignored_and_counted() {
+    let mut bed = Bed::new();
+    assert_eq!(bed.answer(OFFER, &[]), [], "nothing was asked yet");
+    bed.next();
+    assert_eq!(bed.answer(ACK, &Bed::lease_option(800)), []);
+    assert_eq!(bed.answer(NAK, &[]), []);
+    assert!(!bed.client.on_message(bed.now, b"whatever", &mut bed.jitter));
+    bed.client.transaction ^= 1;
+    let other = bed.client.transaction;
+    bed.client.transaction ^= 1;
+    let mut foreign = vec![0; 300];
+    foreign[4..8].copy_from_slice(&other.to_be_bytes());
+    bed.client.on_message(bed.now, &foreign, &mut bed.jitter);
+    bed.answer(OFFER, &[]);
+    assert_eq!(bed.answer(OFFER, &[]), [], "one offer was taken");
+    assert_eq!(bed.answer(ACK, &[]), [], "a lease without a length");
+    assert_eq!(bed.answer(ACK, &Bed::lease_option(5)), [], "or with next to none");
+    assert_eq!(bed.client.counters().dhcp_ignored, 8);
+}
+
+/// RFC 2131, 3.3: "the value [...] 0xffffffff represents infinity".
+#[test]
+fn a_lease_for_ever_is_never_renewed_and_times_out_of_order_are_not_believed() {
+    let bed = Bed::bound(u32::MAX);
+    assert_eq!(bed.client.poll_timeout(), Some(Instant::from_nanos(u64::MAX)));
+    let mut bed = Bed::new();
+    bed.next();
+    bed.answer(OFFER, &[]);
+    let asked = bed.now;
+    // T1 of 700 and T2 of 600 seconds.
+    let times = [Bed::lease_option(800), vec![58, 4, 0, 0, 2, 188, 59, 4, 0, 0, 2, 88]].concat();
+    bed.answer(ACK, &times);
+    bed.client.on_checked();
+    bed.actions();
+    bed.next();
+    assert_eq!((bed.now - asked).as_secs(), 400);
+}

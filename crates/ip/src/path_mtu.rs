@@ -1,0 +1,261 @@
+//! What paths take (RFC 1191, RFC 8201): the longest packet to each destination of which it was
+//! reported that longer ones did not pass.
+//!
+//! A destination without an entry is believed to take what the interface takes. An entry is only
+//! ever lowered, and forgotten when nothing confirmed it for ten minutes: then what the interface
+//! takes is tried again (RFC 1191, 6.3; RFC 8201, 4). Anybody can send an ICMP error, so it is kept
+//! how well a report was checked: TCP takes only what quoted a segment in flight (RFC 5927, 7), and
+//! datagrams, which have no numbers to compare, take both.
+//!
+//! What always holds: there are at most [`PathMtuConfig::entries_max`] entries, and the one that
+//! would be forgotten first makes room.
+
+use core::hash::BuildHasher;
+use core::net::IpAddr;
+use std::collections::{BTreeMap, HashMap};
+use time::{Duration, Instant};
+
+/// Bounds of a [`PathMtus`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathMtuConfig {
+    /// Destinations remembered.
+    pub entries_max: usize,
+    /// How long a report holds. RFC 1191, 6.3 and RFC 8201, 4: at least five minutes, recommended
+    /// are ten.
+    pub lifetime: Duration,
+}
+
+impl Default for PathMtuConfig {
+    fn default() -> Self {
+        Self { entries_max: 4_096, lifetime: Duration::from_secs(600) }
+    }
+}
+
+/// How well a report was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// It quoted what is in flight and cannot be guessed.
+    Verified,
+    /// It named a socket of ours and no more.
+    Unverified,
+}
+
+/// Whose turn it is to be forgotten: when, and which of those of one instant.
+type Turn = (Instant, u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The least that verified reports said.
+    verified_bytes: usize,
+    /// The least that any report said.
+    reported_bytes: usize,
+    turn: Turn,
+}
+
+/// What paths take. See the module documentation.
+#[derive(Debug)]
+pub struct PathMtus<S> {
+    config: PathMtuConfig,
+    entries: HashMap<IpAddr, Entry, S>,
+    turns: BTreeMap<Turn, IpAddr>,
+    reports: u64,
+    evicted: u64,
+    generation: u32,
+}
+
+impl<S: BuildHasher> PathMtus<S> {
+    /// Nothing was reported yet. `hasher` is keyed with what nobody outside knows.
+    #[must_use]
+    pub fn new(config: PathMtuConfig, hasher: S) -> Self {
+        let entries = HashMap::with_hasher(hasher);
+        Self { config, entries, turns: BTreeMap::new(), reports: 0, evicted: 0, generation: 0 }
+    }
+
+    /// Somebody says that the path to `destination` takes no packet longer than `mtu_bytes`. Says
+    /// whether less is believed than before. RFC 8201, 4: a report must not raise the estimate.
+    pub fn on_report(
+        &mut self,
+        now: Instant,
+        destination: IpAddr,
+        mtu_bytes: usize,
+        trust: Trust,
+    ) -> bool {
+        self.reports += 1;
+        let turn = (now + self.config.lifetime, self.reports);
+        let nothing = Entry { verified_bytes: usize::MAX, reported_bytes: usize::MAX, turn };
+        let before = self.entries.get(&destination).copied().unwrap_or(nothing);
+        let verified_bytes = match trust {
+            Trust::Verified => before.verified_bytes.min(mtu_bytes),
+            Trust::Unverified => before.verified_bytes,
+        };
+        let reported_bytes = before.reported_bytes.min(mtu_bytes);
+        if mtu_bytes > before.reported_bytes && verified_bytes == before.verified_bytes {
+            return false;
+        }
+        // What anybody can send does not prolong what was checked.
+        let is_kept = trust == Trust::Unverified && before.verified_bytes < usize::MAX;
+        let turn = if is_kept { before.turn } else { turn };
+        self.turns.remove(&before.turn);
+        self.turns.insert(turn, destination);
+        self.entries.insert(destination, Entry { verified_bytes, reported_bytes, turn });
+        while self.entries.len() > self.config.entries_max.max(1) {
+            let Some((_, oldest)) = self.turns.pop_first() else { break };
+            self.entries.remove(&oldest);
+            self.evicted += 1;
+            self.generation = self.generation.wrapping_add(1);
+        }
+        let lower =
+            verified_bytes < before.verified_bytes || reported_bytes < before.reported_bytes;
+        self.generation = self.generation.wrapping_add(u32::from(lower));
+        lower
+    }
+
+    /// How many entries were forgotten before their time, to make room for others.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// The longest packet in bytes to `destination`, where less than the interface takes was
+    /// reported; with [`Trust::Verified`] only where the report was checked.
+    #[must_use]
+    pub fn lookup(&self, destination: IpAddr, trust: Trust) -> Option<usize> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let entry = self.entries.get(&destination)?;
+        let mtu_bytes = match trust {
+            Trust::Verified => entry.verified_bytes,
+            Trust::Unverified => entry.reported_bytes,
+        };
+        Some(mtu_bytes).filter(|mtu_bytes| *mtu_bytes < usize::MAX)
+    }
+
+    /// When [`PathMtus::on_timeout`] wants to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.turns.first_key_value().map(|(turn, _)| turn.0)
+    }
+
+    /// Forgets what was reported too long ago.
+    pub fn on_timeout(&mut self, now: Instant) {
+        while let Some(entry) = self.turns.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let destination = entry.remove();
+            self.entries.remove(&destination);
+            self.generation = self.generation.wrapping_add(1);
+        }
+    }
+
+    /// A number that changes whenever an answer of [`PathMtus::lookup`] may: who kept one asks again
+    /// when it moved.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Moves [`PathMtus::generation`] because something else that decides on MTUs has changed.
+    pub fn invalidate(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// How many destinations are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::hash_map::RandomState;
+
+    const NOW: Instant = Instant::from_millis(1_000);
+
+    fn address(last: u16) -> IpAddr {
+        IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last])
+    }
+
+    fn plain() -> PathMtus<RandomState> {
+        PathMtus::new(PathMtuConfig::default(), RandomState::new())
+    }
+
+    // RFC 8201, 4: "A node MUST NOT increase its estimate of the Path MTU in response to the
+    // contents of a Packet Too Big message."
+    #[test]
+    fn reports_lower_and_never_raise() {
+        let mut mtus = plain();
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), None);
+        assert!(mtus.on_report(NOW, address(1), 1_400, Trust::Verified));
+        assert!(!mtus.on_report(NOW, address(1), 1_450, Trust::Verified));
+        assert!(!mtus.on_report(NOW, address(1), 1_400, Trust::Verified));
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), Some(1_400));
+        assert_eq!(mtus.generation(), 1, "only what changes an answer moves it");
+        assert!(mtus.on_report(NOW, address(1), 1_300, Trust::Verified));
+        assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_300));
+        assert_eq!(mtus.lookup(address(2), Trust::Unverified), None);
+    }
+
+    // RFC 5927, 7: what quotes no sequence number must not slow TCP down.
+    #[test]
+    fn what_was_not_checked_is_not_for_those_who_check() {
+        let mut mtus = plain();
+        assert!(mtus.on_report(NOW, address(1), 1_300, Trust::Unverified));
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), None);
+        assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_300));
+        assert!(mtus.on_report(NOW, address(1), 1_400, Trust::Verified));
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), Some(1_400));
+        assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_300));
+    }
+
+    // RFC 8201, 4: "after 10 minutes", and reports that still come put it off.
+    #[test]
+    fn a_report_is_forgotten_after_ten_minutes() {
+        let mut mtus = plain();
+        mtus.on_report(NOW, address(1), 1_400, Trust::Verified);
+        let again = NOW + Duration::from_secs(300);
+        mtus.on_report(again, address(1), 1_400, Trust::Verified);
+        let due = again + Duration::from_secs(600);
+        assert_eq!(mtus.poll_timeout(), Some(due));
+        mtus.on_timeout(NOW + Duration::from_secs(600));
+        assert_eq!(mtus.len(), 1);
+        let before = mtus.generation();
+        mtus.on_timeout(due);
+        assert!(mtus.is_empty() && mtus.poll_timeout().is_none());
+        assert_ne!(mtus.generation(), before, "who kept the answer asks again");
+    }
+
+    // RFC 5927, 7 again: forged reports must not keep TCP from trying more after ten minutes.
+    #[test]
+    fn what_was_not_checked_does_not_prolong_what_was() {
+        let mut mtus = plain();
+        mtus.on_report(NOW, address(1), 1_300, Trust::Verified);
+        mtus.on_report(NOW + Duration::from_secs(300), address(1), 1_300, Trust::Unverified);
+        mtus.on_report(NOW + Duration::from_secs(300), address(1), 1_290, Trust::Unverified);
+        mtus.on_timeout(NOW + Duration::from_secs(600));
+        assert!(mtus.is_empty() && mtus.turns.is_empty());
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_the_oldest_makes_room() {
+        let config = PathMtuConfig { entries_max: 3, ..PathMtuConfig::default() };
+        let mut mtus = PathMtus::new(config, RandomState::new());
+        for last in 0..100 {
+            mtus.on_report(NOW, address(last), 1_300, Trust::Unverified);
+            assert!(mtus.len() <= 3 && mtus.turns.len() == mtus.len());
+        }
+        assert_eq!(mtus.generation(), 100 + 97, "who kept what was forgotten asks again, too");
+        assert_eq!(mtus.evicted(), 97);
+        assert_eq!(mtus.lookup(address(96), Trust::Unverified), None);
+        assert_eq!(mtus.lookup(address(97), Trust::Unverified), Some(1_300));
+    }
+}

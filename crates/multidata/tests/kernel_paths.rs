@@ -1,0 +1,265 @@
+//! Long datagrams and narrow paths with the Linux kernel as the peer, and as the router between two
+//! stacks, in a network of the test's own.
+//!
+//! There is no test harness, because namespaces must be entered before any thread starts. The
+//! output has the harness's form, and a filter on the command line works as usual. What the
+//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
+
+mod pair;
+
+use device::Queue as _;
+use linux::{Interface, Sandbox, TapConfig, TapDevice};
+use multidata::{InterfaceConfig, MtuDiscovery, Stack, TcpListener, TcpStream, UdpSocket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("long_datagrams_reach_the_kernel_and_come_back", long_datagrams),
+    ("long_pings_are_answered", long_pings),
+    ("connections_find_the_narrow_link_behind_a_router", narrow_link_for_connections),
+    ("datagrams_find_the_narrow_link_behind_a_router", narrow_link_for_datagrams),
+];
+
+/// Longest time any step may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An address of network `network` (10.`network`.0.0/24 or fd`network`::/64).
+fn address(ipv6: bool, network: u8, host: u8) -> IpAddr {
+    let text = match ipv6 {
+        false => format!("10.{network}.0.{host}"),
+        true => format!("fd{network:02}::{host}"),
+    };
+    text.parse().expect("an address")
+}
+
+/// A stack at `.2` of a network, over a TAP with the kernel at `.1`, which is its gateway.
+fn stack(network: u8, offload: bool) -> (Stack, Interface) {
+    let config = TapConfig { offload, ..TapConfig::default() };
+    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
+    let interface = device.interface().expect("it exists");
+    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
+        interface
+            .add_address(address(ipv6, network, 1), prefix_len)
+            .expect("root of the namespace");
+    }
+    let ours =
+        |ipv6, prefix_len| ip::Cidr::new(address(ipv6, network, 2), prefix_len).expect("a network");
+    let config = InterfaceConfig::new(ours(false, 24))
+        .address(ours(true, 64))
+        .gateway(address(false, network, 1))
+        .gateway(address(true, network, 1));
+    interface.set_up().expect("root of the namespace");
+    let queue = device::Device::queue(&mut device, 0).expect("it has one");
+    assert_eq!(queue.capabilities().mtu_bytes, 1_500);
+    let builder = Stack::builder().boxed_interface(Box::new(queue), config);
+    (builder.build().expect("a stack"), interface)
+}
+
+/// Two stacks on networks of their own; the kernel forwards between them, and its link to the
+/// second takes 1,300 bytes only.
+fn routed() -> (Stack, Stack) {
+    for path in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
+        std::fs::write(path, "1").expect("root of the namespace");
+    }
+    let (near, _) = stack(41, false);
+    let (far, narrow) = stack(42, false);
+    narrow.set_mtu_bytes(1_300).expect("root of the namespace");
+    (near, far)
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+// RFC 791, 3.2 and RFC 8200, 4.5, against another implementation, both ways.
+fn long_datagrams() {
+    for offload in [false, true] {
+        let (stack, _interface) = stack(if offload { 32 } else { 31 }, offload);
+        for ipv6 in [false, true] {
+            let network = if offload { 32 } else { 31 };
+            let kernel = std::net::UdpSocket::bind((address(ipv6, network, 1), 0));
+            let kernel = kernel.expect("the kernel's address");
+            kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let to = kernel.local_addr().expect("bound");
+            let ours = UdpSocket::bind(&stack, (address(ipv6, network, 2), 4_000));
+            let ours = ours.expect("a free port");
+            ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let from = ours.local_addr().expect("bound");
+            let mut buffer = vec![0; 70_000];
+            let longest = if ipv6 { 65_527 } else { 65_507 };
+            for len in [1, 1_452, 1_472, 1_473, 5_000, 20_000, longest] {
+                let sent = bytes(len);
+                assert_eq!(ours.send_to(&sent, to).expect("a route"), len);
+                let received = kernel.recv_from(&mut buffer);
+                let (count, source) = received.unwrap_or_else(|error| {
+                    panic!("{len} bytes, IPv6 {ipv6}, offload {offload}: {error}")
+                });
+                assert_eq!((&buffer[..count], source), (&*sent, from));
+                kernel.send_to(&sent, from).expect("a route");
+                let received = ours.recv_from(&mut buffer);
+                let (count, source) = received.unwrap_or_else(|error| {
+                    panic!("{len} bytes back, IPv6 {ipv6}, offload {offload}: {error}")
+                });
+                assert_eq!((&buffer[..count], source), (&*sent, to));
+            }
+        }
+        let counters = stack.counters().stack;
+        assert!(counters.shard.datagrams_fragmented >= 8);
+        assert!(counters.shard.datagrams_reassembled >= 8);
+    }
+}
+
+/// As `ping -s 5000`: what comes back is what was sent.
+fn long_pings() {
+    let (_stack, _interface) = stack(33, false);
+    for ipv6 in [false, true] {
+        let (family, protocol, kind) = match ipv6 {
+            false => (AddressFamily::Inet, SockProtocol::Icmp, 8),
+            true => (AddressFamily::Inet6, SockProtocol::IcmpV6, 128),
+        };
+        let icmp = socket(family, SockType::Raw, SockFlag::empty(), protocol);
+        // The standard library's socket knows how to send and receive, whatever it carries.
+        let icmp = std::net::UdpSocket::from(icmp.expect("root of its own network may"));
+        icmp.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+        let mut request = vec![kind, 0, 0, 0, 0x12, 0x34, 0, 1];
+        request.extend(bytes(5_000));
+        if !ipv6 {
+            // That of ICMPv6 the kernel fills in.
+            let sum = !checksum::sum(&request);
+            request[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        let started = Instant::now();
+        let mut buffer = vec![0; 10_000];
+        let answered = 'answered: loop {
+            icmp.send_to(&request, (address(ipv6, 33, 2), 0)).expect("a route");
+            while let Ok(len) = icmp.recv(&mut buffer) {
+                let message = &buffer[if ipv6 { 0 } else { 20 }..len];
+                let reply = if ipv6 { 129 } else { 0 };
+                if message.len() == request.len() && message[0] == reply {
+                    break 'answered message[4..] == request[4..];
+                }
+            }
+            assert!(started.elapsed() < PATIENCE, "no answer, IPv6 {ipv6}");
+        };
+        assert!(answered, "other data came back, IPv6 {ipv6}");
+    }
+}
+
+// RFC 1191 and RFC 8201: the kernel as router tells of the narrow link, and the stream gets through.
+fn narrow_link_for_connections() {
+    let (near, far) = routed();
+    for ipv6 in [false, true] {
+        let listener = TcpListener::bind(&far, (address(ipv6, 42, 2), 0)).expect("a free port");
+        let to = listener.local_addr().expect("bound");
+        let client = TcpStream::connect(&near, to).expect("the kernel forwards");
+        let (server, _) = listener.accept().expect("connected");
+        let len = 3_000_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| pair::send_pattern(&client, 7, len));
+            pair::check_pattern(&server, 7, len);
+        });
+        // The way back takes no other MTU, but its sender is told by its own link.
+        std::thread::scope(|scope| {
+            scope.spawn(|| pair::send_pattern(&server, 8, 100_000));
+            pair::check_pattern(&client, 8, 100_000);
+        });
+        let counters = near.counters().stack;
+        assert_eq!(counters.shard.path_mtus_lowered, 1 + u64::from(ipv6));
+        assert_eq!(counters.tcp.retransmission_timeouts, 0, "reports are acted on at once");
+    }
+}
+
+fn narrow_link_for_datagrams() {
+    let (near, far) = routed();
+    for ipv6 in [false, true] {
+        let to = SocketAddr::new(address(ipv6, 42, 2), 4_000);
+        let server = UdpSocket::bind(&far, to).expect("a free port");
+        server.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+        let client = UdpSocket::bind(&near, (address(ipv6, 41, 2), 4_000)).expect("a free port");
+        client.connect(to).expect("a route");
+        client.set_mtu_discovery(MtuDiscovery::Do).expect("open");
+        let sent = bytes(1_400);
+        let started = Instant::now();
+        // The first is lost on the way, and the router says so; then the socket refuses it.
+        loop {
+            match client.send(&sent) {
+                Ok(_) => std::thread::sleep(Duration::from_millis(5)),
+                Err(error) => break assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}"),
+            }
+            assert!(started.elapsed() < PATIENCE, "nobody reported the narrow link");
+        }
+        let error = client.send(&sent).expect_err("longer than the path takes");
+        assert_eq!(error.to_string(), "the datagram is longer than the path takes");
+        client.set_mtu_discovery(MtuDiscovery::Want).expect("open");
+        let mut buffer = vec![0; 70_000];
+        for len in [1_400, 30_000] {
+            let sent = bytes(len);
+            client.send(&sent).expect("it may be fragmented");
+            let received = server.recv(&mut buffer);
+            let count =
+                received.unwrap_or_else(|error| panic!("{len} bytes, IPv6 {ipv6}: {error}"));
+            assert_eq!(buffer[..count], sent);
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let tests: Vec<&Test> = TESTS
+        .iter()
+        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
+        .collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        tests.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", tests.len());
+    let started = Instant::now();
+    let ready = enter();
+    let mut failed = 0;
+    for (name, test) in &tests {
+        let passed = match &ready {
+            Err(why) => {
+                cannot_run(name, why);
+                true
+            }
+            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
+        };
+        failed += usize::from(!passed);
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+    }
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
+         0 filtered out; finished in {:.2}s\n",
+        tests.len() - failed,
+        started.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Enters a network of our own and tries whether it has the TUN driver.
+fn enter() -> Result<(), String> {
+    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
+    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
+    // The kernel resolves no neighbour while it still looks whether its own address is another's.
+    let detection = "/proc/sys/net/ipv6/conf/default/accept_dad";
+    std::fs::write(detection, "0").map_err(|error| format!("{detection}: {error}"))?;
+    TapDevice::open(&TapConfig::default()).map(drop).map_err(|error| error.message)
+}
+
+/// Says that a test could not run, for people and for `cargo xtask test`.
+fn cannot_run(test: &str, why: &str) {
+    eprintln!("CANNOT RUN: {test}: {why}");
+    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
+        let file = std::path::Path::new(&directory).join(test);
+        std::fs::write(file, why).expect("the directory for tests that could not run");
+    }
+}

@@ -1,0 +1,173 @@
+//! Options of sockets: how they end, how long they wait, and who shares a port.
+
+mod pair;
+
+use multidata::{BindOptions, ListenOptions, Stack, TcpListener, TcpStream, UdpSocket, tcp};
+use pair::{LEFT, RIGHT, connected, ethernet, exchange, interface, pair, pair_with, right};
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+// SO_LINGER with zero: the peer is told by a reset, and what was not delivered is lost.
+#[test]
+fn linger_zero_resets() {
+    let (left, right) = pair();
+    let (client, mut server) = connected(&left, &right);
+    client.set_linger(Some(Duration::ZERO)).expect("open");
+    assert_eq!(client.linger().expect("open"), Some(Duration::ZERO));
+    drop(client);
+    let error = server.read(&mut [0; 10]).expect_err("no end of stream");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+// SO_LINGER with a time: the drop returns when all is acknowledged, and at the latest when it is over.
+#[test]
+fn linger_waits_for_delivery_but_not_for_ever() {
+    let (left, right) = pair();
+    let (mut client, mut server) = connected(&left, &right);
+    client.set_linger(Some(20 * SECOND)).expect("open");
+    client.write_all(&[7; 100_000]).expect("open");
+    let reader = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        server.read_to_end(&mut received).map(|_| received.len())
+    });
+    let began = Instant::now();
+    drop(client);
+    assert!(began.elapsed() < 10 * SECOND);
+    assert_eq!(reader.join().expect("no panic").expect("in order"), 100_000);
+
+    // Nobody reads: the window closes and the data stays here.
+    let (mut client, server) = connected(&left, &right);
+    client.set_nonblocking(true).expect("open");
+    while client.write(&[7; 100_000]).is_ok() {}
+    client.set_linger(Some(SECOND / 5)).expect("open");
+    let began = Instant::now();
+    drop(client);
+    let waited = began.elapsed();
+    assert!((SECOND / 5..5 * SECOND).contains(&waited), "{waited:?}");
+    drop(server);
+}
+
+// RFC 9293, 3.8.3: the user timeout is for data that nobody acknowledges, not for an idle connection.
+#[test]
+fn what_is_acknowledged_is_not_subject_to_the_user_timeout() {
+    let (left, right) = pair();
+    let (mut client, server) = connected(&left, &right);
+    client.set_user_timeout(Some(SECOND / 2)).expect("open");
+    client.write_all(b"acknowledged all the same").expect("open");
+    std::thread::sleep(SECOND);
+    assert!(client.take_error().expect("open").is_none(), "it waits for nothing");
+    drop(server);
+}
+
+// RFC 7413: the second connection begins with data.
+#[test]
+fn the_first_bytes_go_with_the_handshake() {
+    let (left, right_stack) = pair();
+    let options = ListenOptions { fast_open_max: 8, ..ListenOptions::default() };
+    let listener = TcpListener::bind_with(&right_stack, right(0), &options).expect("free");
+    let address = listener.local_addr().expect("bound");
+    for round in 0..2 {
+        let client = TcpStream::connect_with(&left, address, b"request").expect("listening");
+        let (mut server, _) = listener.accept().expect("open");
+        let mut request = [0; 7];
+        server.read_exact(&mut request).expect("arrived");
+        assert_eq!(&request, b"request");
+        assert_eq!(right_stack.counters().stack.shard.fast_opens_accepted, round);
+        drop(client);
+    }
+}
+
+#[test]
+fn sockets_share_a_port_where_all_want_to() {
+    let (_, right_stack) = pair_with(|builder| builder);
+    let bind = BindOptions { shared: true, one_family: false };
+    let options = ListenOptions { bind, ..ListenOptions::default() };
+    for _ in 0..2 {
+        std::mem::forget(
+            TcpListener::bind_with(&right_stack, right(80), &options).expect("shared"),
+        );
+        std::mem::forget(UdpSocket::bind_with(&right_stack, right(80), bind).expect("shared"));
+    }
+    let alone = TcpListener::bind(&right_stack, right(80)).expect_err("taken");
+    assert_eq!(alone.kind(), ErrorKind::AddrInUse);
+}
+
+// RFC 9293, 3.8.4: idle time, interval and number are the application's to choose.
+#[test]
+fn keepalive_fails_a_silent_peer_after_the_probes_asked_for() {
+    let (left, right) = pair();
+    let (mut client, server) = connected(&left, &right);
+    let keepalive = tcp::Keepalive { idle: SECOND / 5, interval: SECOND / 10, count: 2 };
+    for zero in [
+        tcp::Keepalive { idle: Duration::ZERO, ..keepalive },
+        tcp::Keepalive { interval: Duration::ZERO, ..keepalive },
+        tcp::Keepalive { count: 0, ..keepalive },
+    ] {
+        let refused = client.set_keepalive_with(Some(zero)).expect_err("zero");
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    }
+    client.set_keepalive_with(Some(keepalive)).expect("open");
+    std::thread::sleep(SECOND);
+    assert!(client.take_error().expect("open").is_none(), "the peer answers");
+    // The peer goes away and takes its address along: nobody answers any more.
+    right.remove_address(0, RIGHT.parse().expect("an address")).expect("its own");
+    client.set_read_timeout(Some(20 * SECOND)).expect("open");
+    let error = client.read(&mut [0; 10]).expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    drop(server);
+}
+
+// RFC 6691: the clamp limits what is announced and what is sent, the peer's segments therefore too.
+#[test]
+fn an_interface_clamps_the_mss_of_both_directions() {
+    let (left, right_device) = device::wire(ethernet());
+    let left = Stack::builder().interface(left, interface(LEFT).mss_clamp(900)).build();
+    let right_stack = Stack::builder().interface(right_device, interface(RIGHT)).build();
+    let (left, right_stack) = (left.expect("a stack"), right_stack.expect("a stack"));
+    let (client, server) = connected(&left, &right_stack);
+    exchange(&client, &server, 1, 50_000);
+    let (client, server) = (client.info().expect("open"), server.info().expect("open"));
+    assert_eq!(client.advertised_mss_bytes, 900);
+    for info in [client, server] {
+        assert!((800..=900).contains(&info.send_mss_bytes), "{}", info.send_mss_bytes);
+    }
+}
+
+#[test]
+fn a_route_limits_the_packets_that_take_it() {
+    let (left, right_stack) = pair();
+    let peer = RIGHT.parse().expect("an address");
+    let network = "10.1.0.0/24".parse().expect("a network");
+    assert_eq!(left.path_mtu(peer).expect("on the link"), 1_500);
+    left.set_route_mtu(network, Some(1_200)).expect("the interface's network");
+    assert_eq!(left.path_mtu(peer).expect("on the link"), 1_200);
+    let (client, server) = connected(&left, &right_stack);
+    exchange(&client, &server, 2, 50_000);
+    assert!(client.info().expect("open").send_mss_bytes <= 1_160);
+    left.set_route_mtu(network, None).expect("the interface's network");
+    assert_eq!(left.path_mtu(peer).expect("on the link"), 1_500);
+    let short = left.set_route_mtu(network, Some(500)).expect_err("less than hosts rely on");
+    assert_eq!(short.kind(), ErrorKind::InvalidInput);
+    let elsewhere = "192.0.2.0/24".parse().expect("a network");
+    let unknown = left.set_route_mtu(elsewhere, Some(1_200)).expect_err("no such route");
+    assert_eq!(unknown.kind(), ErrorKind::NetworkUnreachable);
+    let unknown = left.path_mtu("192.0.2.1".parse().expect("an address")).expect_err("no route");
+    assert_eq!(unknown.kind(), ErrorKind::NetworkUnreachable);
+}
+
+#[test]
+fn a_client_gives_one_connection_its_own_settings() {
+    let (left, right_stack) = pair();
+    let listener = TcpListener::bind(&right_stack, right(0)).expect("free");
+    let address = listener.local_addr().expect("bound");
+    let nodelay = !tcp::Config::default().nodelay;
+    let config = tcp::Config { timestamps: false, nodelay, ..tcp::Config::default() };
+    let own = TcpStream::connect_configured(&left, address, &Arc::new(config)).expect("listening");
+    let usual = TcpStream::connect(&left, address).expect("listening");
+    assert_eq!((own.nodelay().expect("open"), usual.nodelay().expect("open")), (nodelay, !nodelay));
+    let timestamps = |stream: &TcpStream| stream.info().expect("open").timestamps;
+    assert_eq!((timestamps(&own), timestamps(&usual)), (false, true));
+}

@@ -1,0 +1,250 @@
+//! What routers say becomes addresses, routes and settings of the interface.
+//!
+//! [`ip::router::RouterDiscovery`] decides; here its decisions are carried out. A gateway that the
+//! program fixed stays the default whatever routers say.
+
+use super::AddressOrigin;
+use crate::ingress::Incoming;
+use crate::interface::InterfaceId;
+use crate::outbox::Network;
+use crate::shard::Shard;
+use crate::sockets::Socket;
+use core::net::{IpAddr, Ipv6Addr};
+use counters::DropReason;
+use ip::router::{LinkChange, RouterConfig, RouterDiscovery};
+use ip::{Cidr, Route};
+use time::Instant;
+use wire::NdpRepr;
+use wire::ndp::RouterAdvertisement;
+
+/// The group of all routers of a link (RFC 4291, 2.7.1).
+const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+
+/// What routers have made of an interface.
+#[derive(Debug)]
+pub(crate) struct Autoconfiguration {
+    discovery: RouterDiscovery,
+    /// The default route that routers gave.
+    router: Option<Ipv6Addr>,
+}
+
+impl Autoconfiguration {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.discovery.poll_timeout()
+    }
+
+    pub(crate) fn counters(&self) -> ip::router::RouterCounters {
+        self.discovery.counters()
+    }
+}
+
+impl Shard {
+    /// Begins to listen to routers. Without stations there is nobody to ask.
+    pub(super) fn start_autoconfiguration(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        config: RouterConfig,
+    ) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        let Some(station) = interface.hardware_address() else { return };
+        let jitter = &mut interface.addressing.jitter;
+        let discovery = RouterDiscovery::new(now, config, station, jitter);
+        let part = Autoconfiguration { discovery, router: None };
+        interface.addressing.autoconfiguration = Some(Box::new(part));
+        self.carry_out(now, id);
+    }
+
+    fn discovery(&mut self, id: InterfaceId) -> Option<&mut RouterDiscovery> {
+        let addressing = &mut self.interfaces.get_mut(id.0 as usize)?.addressing;
+        addressing.autoconfiguration.as_mut().map(|part| &mut part.discovery)
+    }
+
+    pub(super) fn on_autoconfiguration_timeout(&mut self, now: Instant, id: InterfaceId) {
+        let Some(discovery) = self.discovery(id) else { return };
+        if discovery.poll_timeout().is_none_or(|due| now < due) {
+            return;
+        }
+        discovery.on_timeout(now);
+        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let is_due = addressing
+            .autoconfiguration
+            .as_mut()
+            .is_some_and(|part| part.discovery.poll_solicitation(now, &mut addressing.jitter));
+        if is_due {
+            self.solicit_routers(id);
+        }
+        self.carry_out(now, id);
+    }
+
+    /// RFC 4861, 6.3.7 and 4.1: from the link-local address with our hardware address, or without
+    /// an address and then without that option; RFC 4429, 3.2 forbids it to optimistic addresses.
+    fn solicit_routers(&mut self, id: InterfaceId) {
+        let interface = &self.interfaces[id.0 as usize];
+        let settled = interface.addresses.iter().find_map(|cidr| match cidr.address() {
+            IpAddr::V6(address)
+                if address.is_unicast_link_local()
+                    && !interface.addressing.is_unsettled(address.into()) =>
+            {
+                Some(address)
+            }
+            _ => None,
+        });
+        let source_link = settled.and_then(|_| interface.hardware_address());
+        let source = settled.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let message = NdpRepr::RouterSolicitation { source_link };
+        self.send_ndp(id, source.into(), ALL_ROUTERS.into(), message, None);
+    }
+
+    /// A router tells of itself and the link; what RFC 4861, 6.1.2 demands was checked.
+    pub(crate) fn on_router_advertisement(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        source: Ipv6Addr,
+        message: &RouterAdvertisement,
+    ) -> Result<(), DropReason> {
+        let id = incoming.origin.interface;
+        let interface = &mut self.interfaces[id.0 as usize];
+        let addressing = &mut interface.addressing;
+        let part = addressing.autoconfiguration.as_mut().ok_or(DropReason::UnrelatedIcmp)?;
+        if let Some(link) = message.source_link {
+            interface.neighbours.on_link_address(now, source.into(), link)?;
+        }
+        part.discovery.on_advertisement(now, source, message, &mut addressing.jitter);
+        self.carry_out(now, id);
+        Ok(())
+    }
+
+    /// A next hop of interface `id` did not answer.
+    pub(crate) fn on_silent_neighbour(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
+        let IpAddr::V6(address) = address else { return };
+        if let Some(discovery) = self.discovery(id) {
+            discovery.on_silent(now, address);
+            self.carry_out(now, id);
+        }
+    }
+
+    /// A neighbour advertisement without the router flag came from `address`.
+    pub(crate) fn on_no_router(&mut self, now: Instant, id: InterfaceId, address: Ipv6Addr) {
+        if let Some(discovery) = self.discovery(id) {
+            discovery.on_no_router(now, address);
+            self.carry_out(now, id);
+        }
+    }
+
+    /// A formed address is somebody else's: another one is tried.
+    pub(super) fn on_formed_duplicate(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
+        let IpAddr::V6(address) = address else { return };
+        if let Some(discovery) = self.discovery(id) {
+            discovery.on_duplicate(address);
+            self.carry_out(now, id);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, id: InterfaceId) {
+        while let Some(change) = self.discovery(id).and_then(RouterDiscovery::poll_change) {
+            let interface = &mut self.interfaces[id.0 as usize];
+            match change {
+                LinkChange::DefaultRouter(router) => self.set_learned_router(id, router),
+                LinkChange::OnLink { prefix, prefix_len } => {
+                    if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
+                        self.add_network_route(id, network);
+                    }
+                }
+                LinkChange::OffLink { prefix, prefix_len } => {
+                    if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
+                        self.remove_network_route(id, network);
+                    }
+                }
+                LinkChange::Form(address) => {
+                    let origin = match address.is_unicast_link_local() {
+                        true => AddressOrigin::LinkLocal,
+                        false => AddressOrigin::Router,
+                    };
+                    // Where the program fixed this very address, or has as many as there may be,
+                    // it is left as it is.
+                    if let Some(cidr) = Cidr::new(address.into(), 64) {
+                        let _ = self.claim_address(now, id, cidr, origin);
+                    }
+                }
+                LinkChange::Prefer(address, is_preferred) => {
+                    if let Some(record) = interface.addressing.find_mut(address.into()) {
+                        record.is_deprecated = !is_preferred;
+                    }
+                }
+                LinkChange::Expire(address) => {
+                    let record = interface.addressing.find(address.into());
+                    if let Some(cidr) = record.map(|record| record.cidr) {
+                        self.drop_address(now, id, cidr);
+                    }
+                }
+                LinkChange::HopLimit(hop_limit) => interface.ipv6_hop_limit = hop_limit,
+                // Routers repeat it every few minutes, or as often as somebody likes: connections
+                // look at their paths again only where it is another.
+                LinkChange::Mtu(mtu_bytes) => {
+                    let before = interface.ipv6_mtu_bytes.replace(mtu_bytes);
+                    if before != Some(mtu_bytes) {
+                        self.path_mtus.invalidate();
+                    }
+                }
+                LinkChange::Times { reachable, retransmit } => {
+                    interface.neighbours.set_times(reachable, retransmit);
+                }
+                LinkChange::NameServers(servers) => {
+                    let servers = servers.into_iter().map(IpAddr::V6).collect();
+                    self.set_name_servers(id, 1, servers);
+                }
+            }
+        }
+    }
+
+    /// Routes everything else by `router`, unless the program fixed a gateway.
+    fn set_learned_router(&mut self, id: InterfaceId, router: Option<Ipv6Addr>) {
+        let is_default =
+            |route: &&Route| route.destination == Cidr::ANY_IPV6 && route.interface == id.0;
+        let in_force = self.routes.routes().iter().find(is_default).and_then(|route| route.gateway);
+        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let Some(part) = &mut addressing.autoconfiguration else { return };
+        let learned = part.router.map(IpAddr::V6);
+        if in_force.is_some() && in_force != learned {
+            return;
+        }
+        part.router = router;
+        match router {
+            Some(router) => {
+                let gateway = Some(router.into());
+                let destination = Cidr::ANY_IPV6;
+                let route = Route { destination, gateway, interface: id.0, mtu_bytes: None };
+                self.routes.insert(route);
+            }
+            None => drop(self.routes.remove_on(Cidr::ANY_IPV6, id.0)),
+        }
+        if let Some(old) = learned {
+            self.route_anew(id, old);
+        }
+    }
+
+    /// Connections that went by a next hop that is not the right one any more take another.
+    pub(super) fn route_anew(&mut self, id: InterfaceId, old: IpAddr) {
+        let goes_by_old = |socket: &Socket| match socket {
+            Socket::Tcp(socket) => socket.path.interface == id && socket.path.next_hop == old,
+            _ => false,
+        };
+        let users = self.sockets.iter().filter(|(_, socket)| goes_by_old(socket));
+        let users: Vec<u32> = users.map(|(index, _)| index).collect();
+        for index in users {
+            let Some(remote) = self.sockets.tcp(index).map(|socket| socket.flow().remote.ip())
+            else {
+                continue;
+            };
+            let Ok((interface, next_hop)) = self.route(remote) else { continue };
+            if let Some(socket) = self.sockets.tcp(index)
+                && interface == id
+                && matches!(socket.path.network, Network::Ip(_))
+            {
+                socket.path.next_hop = next_hop;
+            }
+        }
+    }
+}

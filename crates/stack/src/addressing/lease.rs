@@ -1,0 +1,222 @@
+//! An IPv4 address by DHCP.
+//!
+//! [`dhcp::Client`] decides when to ask what; here its messages are sent and received, and its
+//! leases become addresses, routes and settings of the interface. A gateway that the program fixed
+//! stays the default whatever servers say.
+
+use super::AddressOrigin;
+use crate::control::template;
+use crate::ingress::Incoming;
+use crate::interface::InterfaceId;
+use crate::outbox::{Message, NextHop, Outgoing};
+use crate::shard::Shard;
+use batch::Chunk;
+use core::net::{IpAddr, Ipv4Addr};
+use counters::DropReason;
+use dhcp::{Action, Client, ClientConfig, Lease, Packet};
+use ip::{Cidr, Route};
+use time::Instant;
+use wire::HardwareAddress;
+
+/// What DHCP has made of an interface.
+#[derive(Debug)]
+pub(crate) struct Leasing {
+    client: Client,
+    /// Where the last answer came from: the server's station, or its relay's.
+    station: Option<HardwareAddress>,
+    /// The routes that came with the lease.
+    routes: Vec<Route>,
+}
+
+impl Leasing {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.client.poll_timeout()
+    }
+
+    pub(crate) fn counters(&self) -> dhcp::DhcpCounters {
+        self.client.counters()
+    }
+}
+
+impl Shard {
+    /// Begins to look for a DHCP server. Without stations there is nobody to ask.
+    pub(super) fn start_leasing(&mut self, now: Instant, id: InterfaceId, config: ClientConfig) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        let Some(station) = interface.hardware_address() else { return };
+        let client = Client::new(now, config, station, &mut interface.addressing.jitter);
+        interface.addressing.leasing =
+            Some(Box::new(Leasing { client, station: None, routes: Vec::new() }));
+    }
+
+    pub(super) fn on_leasing_timeout(&mut self, now: Instant, id: InterfaceId) {
+        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let Some(part) = &mut addressing.leasing else { return };
+        if part.client.poll_timeout().is_some_and(|due| due <= now) {
+            part.client.on_timeout(now, &mut addressing.jitter);
+            self.carry_out_leasing(now, id);
+        }
+    }
+
+    /// A datagram to the port of DHCP clients; says whether one lives on the interface.
+    pub(crate) fn on_dhcp(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        payload: &[u8],
+    ) -> bool {
+        let id = incoming.origin.interface;
+        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let Some(part) = &mut addressing.leasing else { return false };
+        // Anybody can send to this port; where a farewell goes, the server decides.
+        if part.client.on_message(now, payload, &mut addressing.jitter) {
+            part.station = incoming.origin.station;
+        }
+        self.carry_out_leasing(now, id);
+        true
+    }
+
+    /// Gives the leased address of interface `id` back and asks for no other; without a lease this
+    /// ends the search for one.
+    pub fn release_lease(&mut self, now: Instant, id: InterfaceId) {
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let addressing = &mut interface.addressing;
+        if let Some(part) = &mut addressing.leasing {
+            part.client.release(now, &mut addressing.jitter);
+            self.carry_out_leasing(now, id);
+        }
+    }
+
+    /// The leased address was found free.
+    pub(super) fn on_lease_checked(&mut self, now: Instant, id: InterfaceId) {
+        if let Some(part) = &mut self.interfaces[id.0 as usize].addressing.leasing {
+            part.client.on_checked();
+            self.carry_out_leasing(now, id);
+        }
+    }
+
+    /// The leased address is somebody else's.
+    pub(super) fn on_lease_conflict(&mut self, now: Instant, id: InterfaceId) {
+        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        if let Some(part) = &mut addressing.leasing {
+            part.client.on_conflict(now, &mut addressing.jitter);
+            self.carry_out_leasing(now, id);
+        }
+    }
+
+    fn poll_lease_action(&mut self, id: InterfaceId) -> Option<Action> {
+        self.interfaces[id.0 as usize].addressing.leasing.as_mut()?.client.poll_action()
+    }
+
+    fn carry_out_leasing(&mut self, now: Instant, id: InterfaceId) {
+        while let Some(action) = self.poll_lease_action(id) {
+            match action {
+                Action::Send(packet) => self.send_dhcp(id, &packet),
+                Action::Check(lease) => self.check_lease(now, id, &lease),
+                Action::Configure(lease) => self.configure(id, &lease),
+                Action::Deconfigure(address) => {
+                    self.set_leased_routes(id, Vec::new());
+                    self.set_name_servers(id, 0, Vec::new());
+                    self.set_leased_mtu(id, None);
+                    let record = self.interfaces[id.0 as usize].addressing.find(address.into());
+                    let leased = record.filter(|record| record.origin == AddressOrigin::Dhcp);
+                    if let Some(cidr) = leased.map(|record| record.cidr) {
+                        self.drop_address(now, id, cidr);
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_dhcp(&mut self, id: InterfaceId, packet: &Packet) {
+        let len = packet.payload.len();
+        let Ok(mut block) = self.pool.allocate_receive(len) else {
+            // It will be repeated.
+            return self.drops.add(DropReason::NoMemory);
+        };
+        block.bytes_mut()[..len].copy_from_slice(&packet.payload);
+        let payload = Chunk::new(block.freeze(), 0..len);
+        let (source, destination) = (packet.source.into(), packet.destination.into());
+        let leasing = &self.interfaces[id.0 as usize].addressing.leasing;
+        let station = leasing.as_ref().and_then(|part| part.station);
+        let next_hop = match (packet.destination == Ipv4Addr::BROADCAST, station) {
+            (true, _) => NextHop::Station(HardwareAddress::BROADCAST),
+            (false, Some(station)) if packet.is_farewell => NextHop::Station(station),
+            (false, _) => NextHop::Neighbour(self.next_hop_by(id, destination)),
+        };
+        let protocol = wire::protocol::UDP;
+        let packet = Outgoing {
+            network: template(source, destination, protocol, crate::HOP_LIMIT_DEFAULT),
+            next_hop,
+            message: Message::Datagram {
+                source_port: dhcp::CLIENT_PORT,
+                destination_port: dhcp::SERVER_PORT,
+                may_fragment: false,
+                payload,
+            },
+        };
+        self.send_small(id, packet);
+    }
+
+    /// RFC 2131, 4.4.1: "the client SHOULD perform a check on the suggested address to ensure that
+    /// the address is not already in use".
+    fn check_lease(&mut self, now: Instant, id: InterfaceId, lease: &Lease) {
+        let Some(cidr) = Cidr::new(lease.address.into(), lease.prefix_len) else { return };
+        match self.claim_address(now, id, cidr, AddressOrigin::Dhcp) {
+            Ok(()) if self.interfaces[id.0 as usize].is_ours(cidr.address()) => {
+                self.on_lease_checked(now, id);
+            }
+            // The claim will tell.
+            Ok(()) => {}
+            // The program has fixed this very address, or as many as there may be.
+            Err(_) => self.release_lease(now, id),
+        }
+    }
+
+    fn configure(&mut self, id: InterfaceId, lease: &Lease) {
+        self.set_leased_mtu(id, lease.mtu_bytes.map(usize::from));
+        let interface = &self.interfaces[id.0 as usize];
+        let has_gateway = |destination: Cidr| {
+            let mut routes = self.routes.routes().iter();
+            routes.any(|route| route.destination == destination && route.interface == id.0)
+        };
+        let known = interface.addressing.leasing.as_ref().map_or(&[][..], |part| &part.routes);
+        let routes = lease.routes.iter().filter_map(|route| {
+            let destination = Cidr::new(route.network.into(), route.prefix_len)?;
+            let is_fixed = has_gateway(destination)
+                && !known.iter().any(|known| known.destination == destination);
+            let gateway = (!route.gateway.is_unspecified()).then_some(route.gateway.into());
+            let route = Route { destination, gateway, interface: id.0, mtu_bytes: None };
+            (!is_fixed).then_some(route)
+        });
+        let routes = routes.collect();
+        self.set_leased_routes(id, routes);
+        let servers = lease.name_servers.iter().copied().map(IpAddr::V4).collect();
+        self.set_name_servers(id, 0, servers);
+    }
+
+    /// Connections take note of another MTU with the next batch they fill.
+    fn set_leased_mtu(&mut self, id: InterfaceId, mtu_bytes: Option<usize>) {
+        let known = &mut self.interfaces[id.0 as usize].ipv4_mtu_bytes;
+        if *known != mtu_bytes {
+            *known = mtu_bytes;
+            self.path_mtus.invalidate();
+        }
+    }
+
+    fn set_leased_routes(&mut self, id: InterfaceId, routes: Vec<Route>) {
+        let Some(part) = &mut self.interfaces[id.0 as usize].addressing.leasing else { return };
+        if part.routes == routes {
+            return;
+        }
+        let old = core::mem::replace(&mut part.routes, routes.clone());
+        for route in &old {
+            self.routes.remove_on(route.destination, id.0);
+        }
+        for route in routes {
+            self.routes.insert(route);
+        }
+        for gateway in old.into_iter().filter_map(|route| route.gateway) {
+            self.route_anew(id, gateway);
+        }
+    }
+}

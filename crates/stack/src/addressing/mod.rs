@@ -1,0 +1,410 @@
+//! The life of an interface's addresses.
+//!
+//! ```text
+//!  fixed, by the program  \                 probes            nobody objects
+//!  leased, by DHCP         > claim_address ---------> tentative -------------> assigned
+//!  formed, from a prefix  /        |                     | somebody has it         | removed, lost,
+//!                                  +-- at once, told ----|--------------> assigned | expired
+//!                                                        v                         v
+//!                                                     AddressEvent::Duplicate    AddressEvent::Removed
+//! ```
+//!
+//! An *assigned* address stands in [`Interface::addresses`] and so is usable: packets to it are
+//! received, sockets can be bound to it, its network has a route. A *tentative* one stands in the
+//! records here alone. `claims.rs` speaks for addresses on the link (probes, announcements,
+//! defence); `autoconfiguration.rs` turns what routers say into addresses and routes.
+//!
+//! What always holds: an interface has at most [`ADDRESSES_MAX`] addresses; every assigned address
+//! has exactly one record; a connection whose local address is gone has failed with an error that
+//! says so.
+
+mod autoconfiguration;
+mod claims;
+mod lease;
+mod record;
+
+use crate::error::SocketError;
+use crate::interface::{Interface, InterfaceId};
+use crate::multicast::Listener;
+use crate::shard::{Shard, earlier};
+use crate::sockets::Socket;
+pub(crate) use autoconfiguration::Autoconfiguration;
+use core::net::IpAddr;
+use ip::membership::Filter;
+use ip::router::RouterConfig;
+use ip::{Cidr, Route};
+pub(crate) use lease::Leasing;
+pub(crate) use record::Record;
+pub use record::{AddressOrigin, AddressState, AddressStatus};
+use std::collections::VecDeque;
+use time::{Instant, Jitter};
+use wire::HardwareAddress;
+
+/// Addresses of one interface, tentative ones included.
+pub(crate) const ADDRESSES_MAX: usize = 64;
+
+/// Events that wait to be read; beyond them the oldest is forgotten.
+const EVENTS_MAX: usize = 64;
+
+/// What is done on the link for an address before and after it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClaimPolicy {
+    /// Nothing: whoever configured the address knows that it is free, and neighbours will ask.
+    #[default]
+    Trust,
+    /// The address is used at once and told to everybody (gratuitous ARP, an unsolicited neighbour
+    /// advertisement), so that caches which still hold an earlier owner are corrected.
+    Announce,
+    /// The address is used at once and, meanwhile, asked about. For IPv6 this is RFC 4429; RFC 5227
+    /// knows nothing like it, so IPv4 announces.
+    Optimistic,
+    /// The address is asked about first and not used before (RFC 5227; RFC 4862, 5.4): five to
+    /// eight seconds for IPv4, one to two for IPv6.
+    Probe,
+}
+
+/// How an interface comes by its addresses and guards them.
+#[derive(Clone, Debug)]
+pub struct AddressingConfig {
+    /// What is done for IPv4 addresses that the program fixed.
+    pub ipv4: ClaimPolicy,
+    /// What is done for IPv6 addresses.
+    pub ipv6: ClaimPolicy,
+    /// Solicitations that ask whether an IPv6 address is taken (DupAddrDetectTransmits).
+    pub duplicate_solicitations: u32,
+    /// Whether routers are asked for and believed (RFC 4861, 6.3; RFC 4862): `None` does neither,
+    /// and makes no link-local address.
+    pub routers: Option<RouterConfig>,
+    /// Whether an IPv4 address is leased from a DHCP server; `None` asks for none.
+    pub dhcp: Option<dhcp::ClientConfig>,
+}
+
+impl Default for AddressingConfig {
+    /// A program that starts with a fixed address wants to be reachable now, not in five to eight
+    /// seconds: its IPv4 address is announced without being probed, as Linux does at most, and its
+    /// IPv6 address is optimistic. A duplicate is still found, by what the other one sends, and
+    /// reported.
+    fn default() -> Self {
+        Self {
+            ipv4: ClaimPolicy::Announce,
+            ipv6: ClaimPolicy::Optimistic,
+            duplicate_solicitations: 1,
+            routers: None,
+            dhcp: None,
+        }
+    }
+}
+
+/// Something happened to an interface's addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressEvent {
+    /// The address can be used.
+    Assigned(InterfaceId, Cidr),
+    /// The address cannot be used any more.
+    Removed(InterfaceId, Cidr),
+    /// Another station uses the address. Where it was tentative, optimistic or leased it is given
+    /// up; a fixed one is kept and defended.
+    Duplicate(InterfaceId, IpAddr, HardwareAddress),
+    /// The recursive DNS servers that may be used ([`Shard::name_servers`]) are others now.
+    NameServers(InterfaceId, Vec<IpAddr>),
+}
+
+/// The records of one interface.
+#[derive(Debug)]
+pub(crate) struct Addressing {
+    pub(crate) config: AddressingConfig,
+    pub(crate) records: Vec<Record>,
+    pub(crate) jitter: Jitter,
+    pub(crate) autoconfiguration: Option<Box<Autoconfiguration>>,
+    pub(crate) leasing: Option<Box<Leasing>>,
+    /// DNS servers that a DHCP server, and those that routers told of.
+    pub(crate) name_servers: [Vec<IpAddr>; 2],
+}
+
+impl Addressing {
+    /// `addresses` are fixed and trusted until [`Shard::start_addressing`] says otherwise.
+    pub(crate) fn new(addresses: &[Cidr], seed: u64) -> Self {
+        let trusted =
+            |cidr: &Cidr| Record::new(*cidr, AddressOrigin::Fixed, link::Claim::held(), false);
+        Self {
+            config: AddressingConfig {
+                ipv4: ClaimPolicy::Trust,
+                ipv6: ClaimPolicy::Trust,
+                ..AddressingConfig::default()
+            },
+            records: addresses.iter().map(trusted).collect(),
+            jitter: Jitter::new(seed),
+            autoconfiguration: None,
+            leasing: None,
+            name_servers: [Vec::new(), Vec::new()],
+        }
+    }
+
+    pub(crate) fn find(&self, address: IpAddr) -> Option<&Record> {
+        self.records.iter().find(|record| record.cidr.address() == address)
+    }
+
+    pub(crate) fn find_mut(&mut self, address: IpAddr) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| record.cidr.address() == address)
+    }
+
+    /// Whether the address is still being asked about, used meanwhile or not.
+    pub(crate) fn is_unsettled(&self, address: IpAddr) -> bool {
+        self.find(address).is_some_and(|record| record.claim.is_probing())
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let routers = self.autoconfiguration.as_ref().and_then(|part| part.poll_timeout());
+        let lease = self.leasing.as_ref().and_then(|part| part.poll_timeout());
+        let claims = self.records.iter().map(|record| record.claim.poll_timeout());
+        claims.fold(earlier(routers, lease), earlier)
+    }
+}
+
+/// Events of all interfaces that nobody has read yet.
+#[derive(Debug, Default)]
+pub(crate) struct AddressEvents {
+    queue: VecDeque<AddressEvent>,
+    /// Those that nobody asked for in time.
+    pub(crate) forgotten: u64,
+}
+
+impl AddressEvents {
+    pub(crate) fn push(&mut self, event: AddressEvent) {
+        if self.queue.len() >= EVENTS_MAX {
+            self.queue.pop_front();
+            self.forgotten += 1;
+        }
+        self.queue.push_back(event);
+    }
+}
+
+impl Shard {
+    /// Lets what is due happen to the addresses of all interfaces.
+    pub(crate) fn on_addressing_timeout(&mut self, now: Instant) {
+        for index in 0..self.interfaces.len() {
+            let id = InterfaceId(index as u32);
+            self.on_autoconfiguration_timeout(now, id);
+            self.on_leasing_timeout(now, id);
+            self.on_claims_timeout(now, id);
+            self.on_groups_timeout(now, id);
+        }
+    }
+
+    /// Begins to guard the addresses of interface `id`, the ones it has included, as `config` says.
+    /// Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`].
+    pub fn start_addressing(&mut self, now: Instant, id: InterfaceId, config: AddressingConfig) {
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let (routers, dhcp) = (config.routers.clone(), config.dhcp.clone());
+        interface.addressing.config = config;
+        for record in interface.addressing.records.clone() {
+            let cidr = record.cidr;
+            self.withdraw(id, cidr);
+            let records = &mut self.interfaces[id.0 as usize].addressing.records;
+            records.retain(|other| other.cidr != cidr);
+            // There was room for as many before.
+            let _ = self.claim_address(now, id, cidr, record.origin);
+        }
+        if let Some(routers) = routers {
+            self.start_autoconfiguration(now, id, routers);
+        }
+        if let Some(dhcp) = dhcp {
+            self.start_leasing(now, id, dhcp);
+        }
+    }
+
+    /// Adds an address to interface `id`, with a route to its network. It can be used when
+    /// [`AddressEvent::Assigned`] says so, which may be at once.
+    ///
+    /// # Errors
+    /// [`SocketError::AddressInUse`] where the interface has it already,
+    /// [`SocketError::InvalidArgument`] where no host can have it or there is no such interface,
+    /// [`SocketError::NoMemory`] where the interface has 64 addresses.
+    pub fn add_address(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        cidr: Cidr,
+    ) -> Result<(), SocketError> {
+        self.claim_address(now, id, cidr, AddressOrigin::Fixed)
+    }
+
+    /// Takes an address from interface `id`; a leased one is given back to its server. Connections from it fail with
+    /// [`SocketError::AddressRemoved`]; sockets bound to it stay and receive nothing.
+    ///
+    /// # Errors
+    /// [`SocketError::AddressNotAvailable`] where the interface does not have it.
+    pub fn remove_address(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        address: IpAddr,
+    ) -> Result<(), SocketError> {
+        let interface = self.interfaces.get(id.0 as usize).ok_or(SocketError::InvalidArgument)?;
+        let record = interface.addressing.find(address).ok_or(SocketError::AddressNotAvailable)?;
+        let (cidr, origin) = (record.cidr, record.origin);
+        if origin == AddressOrigin::Dhcp {
+            self.release_lease(now, id);
+        }
+        self.drop_address(now, id, cidr);
+        Ok(())
+    }
+
+    /// The addresses of interface `id`, tentative ones included.
+    #[must_use]
+    pub fn addresses(&self, id: InterfaceId) -> Vec<AddressStatus> {
+        let interface = self.interfaces.get(id.0 as usize);
+        let records = interface.map_or(&[][..], |interface| &interface.addressing.records);
+        records.iter().map(Record::status).collect()
+    }
+
+    /// Recursive DNS servers that DHCP and routers told of on interface `id`, DHCP's first.
+    #[must_use]
+    pub fn name_servers(&self, id: InterfaceId) -> Vec<IpAddr> {
+        let interface = self.interfaces.get(id.0 as usize);
+        interface.map_or(Vec::new(), |interface| interface.addressing.name_servers.concat())
+    }
+
+    /// Takes over the DNS servers of one source: 0 for DHCP, 1 for routers.
+    fn set_name_servers(&mut self, id: InterfaceId, source: usize, servers: Vec<IpAddr>) {
+        let known = &mut self.interfaces[id.0 as usize].addressing.name_servers[source];
+        if *known != servers {
+            *known = servers;
+            let all = self.name_servers(id);
+            self.address_events.push(AddressEvent::NameServers(id, all));
+        }
+    }
+
+    /// The next thing that happened to an address. Events that nobody reads are bounded: the
+    /// oldest is forgotten.
+    pub fn poll_address_event(&mut self) -> Option<AddressEvent> {
+        self.address_events.queue.pop_front()
+    }
+
+    /// Makes a record for an address and, where it may be used at once, assigns it.
+    pub(crate) fn claim_address(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        cidr: Cidr,
+        origin: AddressOrigin,
+    ) -> Result<(), SocketError> {
+        let address = cidr.address();
+        let interface =
+            self.interfaces.get_mut(id.0 as usize).ok_or(SocketError::InvalidArgument)?;
+        let is_broadcast = address == IpAddr::V4(core::net::Ipv4Addr::BROADCAST)
+            || cidr.broadcast().is_some_and(|all| IpAddr::V4(all) == address);
+        if address.is_unspecified() || address.is_multicast() || is_broadcast {
+            return Err(SocketError::InvalidArgument);
+        }
+        if interface.addressing.find(address).is_some() {
+            return Err(SocketError::AddressInUse);
+        }
+        if interface.addressing.records.len() >= ADDRESSES_MAX {
+            return Err(SocketError::NoMemory);
+        }
+        let record = claims::begin(interface, now, cidr, origin);
+        let is_usable = !record.claim.is_probing() || record.is_optimistic;
+        let is_trusted = interface.addressing.config.ipv6 == ClaimPolicy::Trust;
+        let has_link = interface.hardware_address().is_some();
+        interface.addressing.records.push(record);
+        if let IpAddr::V6(own) = address
+            && has_link
+            && !is_trusted
+        {
+            // RFC 4862, 5.4.2: before the first solicitation; RFC 3810: so that switches know.
+            let group = wire::ndp::solicited_node(own).into();
+            let _ = self.join_group(now, id, group, Listener::Address(address), Filter::AnySource);
+        }
+        if is_usable {
+            self.assign(id, cidr);
+        }
+        Ok(())
+    }
+
+    /// From now on the address is used.
+    fn assign(&mut self, id: InterfaceId, cidr: Cidr) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        if interface.is_ours(cidr.address()) {
+            return;
+        }
+        interface.addresses.push(cidr);
+        // RFC 5942, 4: a formed address says nothing of who is on the link; its router does.
+        let origin = interface.addressing.find(cidr.address()).map(|record| record.origin);
+        if origin != Some(AddressOrigin::Router) {
+            self.add_network_route(id, cidr);
+        }
+        self.address_events.push(AddressEvent::Assigned(id, cidr));
+    }
+
+    /// From now on the address is not used; says whether it was. Its network's route goes with
+    /// the last address on it.
+    fn withdraw(&mut self, id: InterfaceId, cidr: Cidr) -> bool {
+        let interface = &mut self.interfaces[id.0 as usize];
+        let before = interface.addresses.len();
+        let origin = interface.addressing.find(cidr.address()).map(|record| record.origin);
+        interface.addresses.retain(|other| other.address() != cidr.address());
+        if interface.addresses.len() == before {
+            return false;
+        }
+        if origin != Some(AddressOrigin::Router) {
+            self.remove_network_route(id, cidr);
+        }
+        true
+    }
+
+    /// Everybody on this network is a neighbour.
+    fn add_network_route(&mut self, id: InterfaceId, network: Cidr) {
+        let route = Route { destination: network, gateway: None, interface: id.0, mtu_bytes: None };
+        self.routes.insert(route);
+    }
+
+    /// One reason is gone to take everybody on this network for a neighbour; an address on it is
+    /// another.
+    fn remove_network_route(&mut self, id: InterfaceId, network: Cidr) {
+        let network = network.network();
+        let addresses = &self.interfaces[id.0 as usize].addresses;
+        if !addresses.iter().any(|other| other.network() == network) {
+            self.routes.remove_on(network, id.0);
+        }
+    }
+
+    /// The address goes for good: its record, its use, and the connections that used it.
+    pub(crate) fn drop_address(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
+        let address = cidr.address();
+        let was_used = self.withdraw(id, cidr);
+        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        addressing.records.retain(|record| record.cidr.address() != address);
+        if let IpAddr::V6(own) = address {
+            let group = wire::ndp::solicited_node(own).into();
+            self.leave_group(now, id, group, Listener::Address(address));
+        }
+        if !was_used {
+            return;
+        }
+        self.address_events.push(AddressEvent::Removed(id, cidr));
+        let uses = |socket: &Socket| match socket {
+            Socket::Tcp(socket) => socket.flow().local.ip() == address,
+            _ => false,
+        };
+        let users: Vec<u32> =
+            self.sockets.iter().filter(|(_, socket)| uses(socket)).map(|(i, _)| i).collect();
+        for index in users {
+            if let Some(socket) = self.sockets.tcp(index) {
+                socket.connection.on_address_removed();
+            }
+            self.settle(now, index);
+        }
+    }
+}
+
+impl Interface {
+    /// Whether this is the solicited-node group of an address of ours, a tentative one included:
+    /// what others ask about it is how a duplicate is found.
+    pub(crate) fn is_solicited_node(&self, group: core::net::Ipv6Addr) -> bool {
+        self.addressing.records.iter().any(|record| match record.cidr.address() {
+            IpAddr::V6(address) => wire::ndp::solicited_node(address) == group,
+            IpAddr::V4(_) => false,
+        })
+    }
+}

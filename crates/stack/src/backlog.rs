@@ -1,0 +1,526 @@
+//! Listeners: connections that peers ask for, and those that wait to be accepted.
+//!
+//! ```text
+//!   SYN --> half-open (its SYN) --ACK--> connection in the accept queue --> tcp_accept
+//!     \                                     /
+//!      --> full: SYN cookie ------ACK------
+//! ```
+//!
+//! Both queues are bounded. Where the half-open ones are full, and the listener is set to it, a SYN
+//! cookie keeps the connection outside (RFC 4987, 3.6). Where the accept queue is full, SYNs are
+//! dropped, and so is the ACK that would complete a handshake: the SYN-ACK is sent again until there
+//! is room or the peer has waited long enough, as BSD and Linux do.
+
+use crate::error::SocketError;
+use crate::event::Readiness;
+use crate::ingress::{Incoming, Unclaimed};
+use crate::interface::InterfaceId;
+use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::ports::{BindOptions, Protocol};
+use crate::shard::Shard;
+use crate::sockets::{Flow, Socket, SocketId};
+use core::net::SocketAddr;
+use counters::DropReason;
+use ip::HeaderTemplate;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tcp::{HalfOpen, SYN_COOKIE_LIFETIME, State, SynCookies, Verdict};
+use time::{Duration, Instant};
+use wire::TcpHeader;
+
+/// When a listener answers SYNs with cookies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SynCookieMode {
+    /// Never: SYNs beyond the limit are dropped.
+    Never,
+    /// Where as many connections are half-open as may be.
+    #[default]
+    WhenFull,
+    /// Always; nothing is half-open here.
+    Always,
+}
+
+/// What a listener is made from.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// Settings of the connections that come of it; `None` for those of the shard.
+    pub config: Option<Arc<tcp::Config>>,
+    /// Connections that are open and wait to be accepted; at least one.
+    pub backlog: usize,
+    /// Connections whose handshake is under way; 64 bytes each, and their places in the tables. At
+    /// least one.
+    pub half_open_max: usize,
+    /// What happens beyond that.
+    pub syn_cookies: SynCookieMode,
+    /// Connections that may be given to the application with the data of their SYN before their
+    /// handshake is complete (RFC 7413, 5.1); 0, the default, gives no cookies.
+    pub fast_open_max: usize,
+    /// How it stands to other listeners.
+    pub bind: BindOptions,
+}
+
+/// Half-open connections of a listener that names no other number.
+const HALF_OPEN_MAX: usize = 1_024;
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            config: None,
+            backlog: 128,
+            half_open_max: HALF_OPEN_MAX,
+            syn_cookies: SynCookieMode::default(),
+            fast_open_max: 0,
+            bind: BindOptions::default(),
+        }
+    }
+}
+
+/// How long a pending fast open connection that failed goes on counting; Linux has the same.
+const FAST_OPEN_FAILURE_HOLD: Duration = Duration::from_secs(60);
+
+/// A listener.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) local: SocketAddr,
+    options: ListenOptions,
+    /// Settings of the connections it opens.
+    config: Arc<tcp::Config>,
+    half_open: usize,
+    /// Connections of [`ListenOptions::fast_open_max`] whose handshake is not complete, and those
+    /// whose handshake failed lately.
+    fast_open: usize,
+    /// When those that failed stop counting, in order.
+    fast_open_failures: VecDeque<Instant>,
+    accept_queue: VecDeque<SocketId>,
+    /// When a cookie was sent last: long after that, none is believed.
+    cookie_sent_at: Option<Instant>,
+    pub(crate) pending: Readiness,
+}
+
+impl Listener {
+    fn is_accept_queue_full(&self) -> bool {
+        self.accept_queue.len() >= self.options.backlog
+    }
+
+    /// Whether one more connection may begin with data.
+    fn may_open_fast(&mut self, now: Instant) -> bool {
+        while self.fast_open_failures.front().is_some_and(|until| *until <= now) {
+            self.fast_open_failures.pop_front();
+            self.fast_open = self.fast_open.saturating_sub(1);
+        }
+        self.fast_open < self.options.fast_open_max
+    }
+}
+
+/// A half-open connection.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    listener: SocketId,
+    interface: InterfaceId,
+    kept: HalfOpen,
+}
+
+impl Waiting {
+    /// Its listener, and what is kept of it.
+    pub(crate) fn parts(&self) -> (SocketId, HalfOpen) {
+        (self.listener, self.kept)
+    }
+}
+
+impl Shard {
+    /// Listens on `local` with the default options and this backlog.
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_listen_with`].
+    pub fn tcp_listen(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+    ) -> Result<SocketId, SocketError> {
+        self.tcp_listen_with(local, ListenOptions { backlog, ..ListenOptions::default() })
+    }
+
+    /// Listens on `local`; port zero picks one, an unspecified address stands for all.
+    ///
+    /// # Errors
+    /// The address is not ours or in use, or there are too many sockets.
+    pub fn tcp_listen_with(
+        &mut self,
+        local: SocketAddr,
+        mut options: ListenOptions,
+    ) -> Result<SocketId, SocketError> {
+        self.check_local(local)?;
+        let local = self.with_port(Protocol::Tcp, local, options.bind)?;
+        options.backlog = options.backlog.max(1);
+        options.half_open_max = options.half_open_max.max(1);
+        let bind = options.bind;
+        let config = options.config.take().unwrap_or_else(|| Arc::clone(&self.config));
+        let listener = Listener {
+            local,
+            options,
+            config,
+            half_open: 0,
+            fast_open: 0,
+            fast_open_failures: VecDeque::new(),
+            accept_queue: VecDeque::new(),
+            cookie_sent_at: None,
+            pending: Readiness::NONE,
+        };
+        let id = self.sockets.insert(Socket::Listener(Box::new(listener)))?;
+        let index = id.index() as u32;
+        self.sockets.ports.add(Protocol::Tcp, local, bind, index).map(|()| id)
+    }
+
+    /// Takes a connection from a listener's queue.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] where there is none yet.
+    pub fn tcp_accept(&mut self, listener: SocketId) -> Result<SocketId, SocketError> {
+        let index = self.sockets.index(listener)?;
+        let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
+        let id = listener.accept_queue.pop_front().ok_or(SocketError::WouldBlock)?;
+        let more = !listener.accept_queue.is_empty();
+        if let Ok(child) = self.sockets.index(id)
+            && let Some(socket) = self.sockets.tcp(child)
+        {
+            socket.parent = None;
+        }
+        if more {
+            self.notify(index, Readiness::ACCEPTABLE);
+        }
+        Ok(id)
+    }
+
+    /// How many connections wait to be accepted.
+    ///
+    /// # Errors
+    /// There is no such listener.
+    pub fn tcp_acceptable(&mut self, listener: SocketId) -> Result<usize, SocketError> {
+        let index = self.sockets.index(listener)?;
+        let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
+        Ok(listener.accept_queue.len())
+    }
+
+    /// Resets what a listener that is gone had waiting. Its half-open connections are forgotten when
+    /// they are heard of again.
+    pub(crate) fn close_listener(&mut self, now: Instant, index: u32, listener: Listener) {
+        self.sockets.ports.remove(Protocol::Tcp, listener.local.port(), index);
+        for id in listener.accept_queue {
+            let Ok(index) = self.sockets.index(id) else { continue };
+            if let Some(socket) = self.sockets.tcp(index) {
+                socket.parent = None;
+                socket.detached = true;
+                socket.connection.abort(now);
+                self.orphans += 1;
+            }
+            self.settle(now, index);
+        }
+    }
+
+    /// A SYN for a listener.
+    pub(crate) fn on_syn(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: u32,
+        segment: &Unclaimed,
+    ) -> Result<(), DropReason> {
+        let Unclaimed { flow, header, isn_min, .. } = segment;
+        let id = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
+        let has_room = self.sockets.has_room();
+        let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
+        if listening.is_accept_queue_full() {
+            return Err(DropReason::AcceptQueueFull);
+        }
+        if !has_room {
+            return Err(DropReason::SocketsFull);
+        }
+        // The answer would be dropped: better at once, before it costs anything.
+        if !self.interfaces[incoming.origin.interface.0 as usize].outbox.has_room_for_answers() {
+            return Err(DropReason::TransmitQueueFull);
+        }
+        let fast_open_max = listening.options.fast_open_max;
+        let may_open_fast = listening.may_open_fast(now);
+        if fast_open_max > 0 && self.shows_cookie(now, segment) {
+            if may_open_fast {
+                return self.accept_fast(now, incoming, listener, segment);
+            }
+            self.counters.fast_opens_limited += 1;
+        }
+        let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
+        let is_full = listening.half_open >= listening.options.half_open_max;
+        let by_cookie = match listening.options.syn_cookies {
+            SynCookieMode::Never => false,
+            SynCookieMode::WhenFull => is_full,
+            // A successor of TIME-WAIT needs an ISS that a cookie does not give.
+            SynCookieMode::Always => is_full || isn_min.is_none(),
+        };
+        if by_cookie && isn_min.is_none() {
+            listening.cookie_sent_at = Some(now);
+            let config = Arc::clone(&listening.config);
+            self.send_cookie(now, incoming, segment, config);
+            return Ok(());
+        }
+        if is_full {
+            return Err(DropReason::BacklogFull);
+        }
+        listening.half_open += 1;
+        let gives_cookies = listening.options.fast_open_max > 0;
+        let config = Arc::clone(&listening.config);
+        let mut parameters = self.parameters(now, incoming.origin.interface, flow, config);
+        if let Some(isn_min) = isn_min {
+            parameters.isn = parameters.isn.later_of(*isn_min);
+        }
+        let kept = HalfOpen::new(now, header, parameters.isn);
+        let waiting = Waiting { listener: id, interface: incoming.origin.interface, kept };
+        self.half_open.insert(*flow, waiting, now + self.config.rtt.rto_initial);
+        let mut syn_ack = kept.syn_ack(now, parameters);
+        syn_ack.options.fast_open = self.cookie_for(now, segment).filter(|_| gives_cookies);
+        self.send_syn_ack(incoming.origin.interface, flow, syn_ack);
+        Ok(())
+    }
+
+    /// A SYN with a valid cookie goes straight to the accept queue, with its data.
+    fn accept_fast(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: u32,
+        segment: &Unclaimed,
+    ) -> Result<(), DropReason> {
+        let id = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
+        let config = self.listener_config(id).ok_or(DropReason::NoConnection)?;
+        let index = self.open_fast(now, incoming, segment, id, config)?;
+        if let Some(listening) = self.sockets.listener(listener) {
+            listening.fast_open += 1;
+        }
+        if let Some(socket) = self.sockets.tcp(index) {
+            socket.fast_open_listener = Some(id);
+        }
+        self.enqueue(listener, index);
+        self.touch(index);
+        Ok(())
+    }
+
+    /// The handshake of a connection that began with data is over, well or not. RFC 7413, 5.1: one
+    /// that was reset goes on counting for a while, so that whoever has a cookie cannot make room for
+    /// its next request by resetting the last.
+    pub(crate) fn on_fast_open_settled(&mut self, now: Instant, index: u32) {
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        let has_failed = socket.connection.error().is_some();
+        if let Some(listener) = socket.fast_open_listener.take()
+            && let Ok(index) = self.sockets.index(listener)
+            && let Some(listening) = self.sockets.listener(index)
+        {
+            if has_failed {
+                listening.fast_open_failures.push_back(now + FAST_OPEN_FAILURE_HOLD);
+            } else {
+                listening.fast_open = listening.fast_open.saturating_sub(1);
+            }
+        }
+    }
+
+    /// A segment for a half-open connection.
+    pub(crate) fn on_half_open(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        segment: &Unclaimed,
+        waiting: (SocketId, HalfOpen),
+    ) -> Result<(), DropReason> {
+        let (listener, kept) = waiting;
+        let Unclaimed { flow, header, .. } = segment;
+        let payload_len = segment.payload_len(incoming);
+        let Some(config) = self.listener_config(listener) else {
+            self.forget_half_open(flow);
+            self.send_reset(now, incoming, header, payload_len);
+            return Err(DropReason::NoConnection);
+        };
+        let window = config.receive_buffer_bytes.min(65_535) as u32;
+        let parameters =
+            |shard: &Self| shard.parameters(now, incoming.origin.interface, flow, config);
+        match kept.check(header, payload_len, window) {
+            Verdict::Open => self.complete(now, incoming, segment, listener, &kept),
+            Verdict::SendAgain => {
+                self.send_syn_ack(
+                    incoming.origin.interface,
+                    flow,
+                    kept.syn_ack(now, parameters(self)),
+                );
+                Err(DropReason::Duplicate)
+            }
+            Verdict::Acknowledge => {
+                let answer = kept.acknowledgment(now, parameters(self));
+                self.answer_segment(incoming, answer);
+                Err(DropReason::OutOfWindow)
+            }
+            Verdict::Reset(reply) => {
+                // A SYN that came twice may have had two answers, the first of them a cookie while
+                // the backlog was full: the peer believes the one that reached it first.
+                if let Ok(listener) = self.sockets.index(listener)
+                    && let Some(outcome) = self.on_cookie(now, incoming, listener, segment)
+                {
+                    return outcome;
+                }
+                let reset = reply.header(flow.local.port(), flow.remote.port());
+                self.answer_segment(incoming, reset);
+                Err(DropReason::BadAck)
+            }
+            Verdict::Forget => {
+                self.forget_half_open(flow);
+                Err(DropReason::BadState)
+            }
+            Verdict::Drop(reason) => Err(reason),
+        }
+    }
+
+    /// An ACK that belongs to nothing may bring a cookie back. `None` where no cookie was sent lately.
+    pub(crate) fn on_cookie(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: u32,
+        segment: &Unclaimed,
+    ) -> Option<Result<(), DropReason>> {
+        let id = self.sockets.id(listener)?;
+        let sent_at = self.sockets.listener(listener)?.cookie_sent_at?;
+        if now - sent_at > SYN_COOKIE_LIFETIME {
+            return None;
+        }
+        let Unclaimed { flow, header, .. } = segment;
+        let Some(kept) = self.syn_cookies.decode(now, flow.local, flow.remote, header) else {
+            self.counters.syn_cookies_refused += 1;
+            return None;
+        };
+        let outcome = self.complete(now, incoming, segment, id, &kept);
+        if outcome.is_ok() {
+            self.counters.syn_cookies_accepted += 1;
+        }
+        Some(outcome)
+    }
+
+    /// Lets the SYN-ACKs be sent again whose time has come, and forgets those that were sent often
+    /// enough.
+    pub(crate) fn on_backlog_timeout(&mut self, now: Instant) {
+        while let Some((flow, mut waiting)) = self.half_open.pop_due(now) {
+            waiting.kept.on_timeout();
+            let config = self.listener_config(waiting.listener);
+            let config = config.filter(|it| waiting.kept.timeouts() <= it.syn_ack_retries);
+            let Some(config) = config else {
+                self.counters.half_open_timeouts += 1;
+                self.leave_backlog(waiting.listener);
+                continue;
+            };
+            let backoff = 1 << waiting.kept.timeouts().min(16);
+            let pause = self.config.rtt.rto_initial.saturating_mul(backoff);
+            let parameters = self.parameters(now, waiting.interface, &flow, config);
+            let (interface, syn_ack) = (waiting.interface, waiting.kept.syn_ack(now, parameters));
+            self.half_open.insert(flow, waiting, now + pause.min(Duration::from_secs(60)));
+            self.counters.syn_acks_sent_again += 1;
+            self.send_syn_ack(interface, &flow, syn_ack);
+        }
+    }
+
+    /// The handshake is complete: `segment` is its last ACK.
+    fn complete(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        segment: &Unclaimed,
+        parent: SocketId,
+        kept: &HalfOpen,
+    ) -> Result<(), DropReason> {
+        let listener = self.sockets.index(parent).map_err(|_| DropReason::NoConnection)?;
+        let has_room = self.sockets.has_room();
+        let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
+        if listening.is_accept_queue_full() {
+            return Err(DropReason::AcceptQueueFull);
+        }
+        if !has_room {
+            return Err(DropReason::SocketsFull);
+        }
+        let config = Arc::clone(&listening.config);
+        let flow = segment.flow;
+        let next_hop = self.way_back(incoming.origin.interface, flow.remote.ip())?;
+        let parameters = self.parameters(now, incoming.origin.interface, &flow, config);
+        let mut connection = kept.open(now, parameters);
+        let taken = segment.as_tcp_segment(incoming);
+        let (counters, pool) = (&mut self.connection_counters, &self.pool);
+        let outcome = counters.lend(&mut connection, |it| it.on_segment(now, taken, pool));
+        if connection.state() == State::SynReceived {
+            return outcome.and(Err(DropReason::BadAck));
+        }
+        let index = self
+            .open(connection, flow, incoming.origin.interface, next_hop, Some(parent))
+            .map_err(|_| DropReason::SocketsFull)?;
+        self.counters.connections_accepted += 1;
+        self.forget_half_open(&flow);
+        self.enqueue(listener, index);
+        self.touch(index);
+        outcome
+    }
+
+    /// Puts a connection into the accept queue.
+    fn enqueue(&mut self, listener: u32, index: u32) {
+        let id = self.sockets.id(index);
+        if let (Some(listening), Some(id)) = (self.sockets.listener(listener), id) {
+            listening.accept_queue.push_back(id);
+            self.notify(listener, Readiness::ACCEPTABLE);
+        }
+    }
+
+    fn listener_config(&mut self, listener: SocketId) -> Option<Arc<tcp::Config>> {
+        let index = self.sockets.index(listener).ok()?;
+        self.sockets.listener(index).map(|listening| Arc::clone(&listening.config))
+    }
+
+    fn forget_half_open(&mut self, flow: &Flow) {
+        if let Some(waiting) = self.half_open.remove(flow) {
+            self.leave_backlog(waiting.listener);
+        }
+    }
+
+    fn leave_backlog(&mut self, listener: SocketId) {
+        if let Ok(index) = self.sockets.index(listener)
+            && let Some(listening) = self.sockets.listener(index)
+        {
+            listening.half_open = listening.half_open.saturating_sub(1);
+        }
+    }
+
+    fn send_cookie(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        segment: &Unclaimed,
+        config: Arc<tcp::Config>,
+    ) {
+        let Unclaimed { flow, header: syn, .. } = segment;
+        let (local, remote, timestamps) = (flow.local, flow.remote, config.timestamps);
+        let kept = self.syn_cookies.encode(now, local, remote, syn, timestamps);
+        let parameters = self.parameters(now, incoming.origin.interface, flow, config);
+        let mut syn_ack = kept.syn_ack(now, parameters);
+        SynCookies::mark(&kept, &mut syn_ack);
+        self.counters.syn_cookies_sent += 1;
+        // To the station it came from: spoofed sources on the link must not fill the neighbour cache.
+        self.answer_segment(incoming, syn_ack);
+    }
+
+    fn send_syn_ack(&mut self, interface: InterfaceId, flow: &Flow, syn_ack: TcpHeader) {
+        let Ok(next_hop) = self.way_back(interface, flow.remote.ip()) else {
+            return self.drops.add(DropReason::NoRoute);
+        };
+        let (local, remote) = (flow.local.ip(), flow.remote.ip());
+        let protocol = wire::protocol::TCP;
+        let template = HeaderTemplate::new(local, remote, protocol, crate::HOP_LIMIT_DEFAULT, 0);
+        self.counters.syn_acks_sent += 1;
+        self.send_answer(
+            interface,
+            Outgoing {
+                network: Network::Ip(template),
+                next_hop: NextHop::Neighbour(next_hop),
+                message: Message::Segment(syn_ack),
+            },
+        );
+    }
+}

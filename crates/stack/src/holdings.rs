@@ -1,0 +1,42 @@
+//! What a shard holds: the books that must balance when everything is over.
+
+use crate::shard::Shard;
+
+/// How many things of each kind a shard holds now. With every socket closed and everything that
+/// waits for a timer over, all of it is zero again; a number that is not is a leak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Sockets, connections that only finish closing included.
+    pub sockets: usize,
+    /// Four-tuples of connections.
+    pub flows: usize,
+    /// Local ports of listeners and UDP sockets.
+    pub ports: usize,
+    /// Handshakes that peers began.
+    pub half_open: usize,
+    /// Connections in TIME-WAIT without an application.
+    pub time_wait: usize,
+    /// Deadlines of sockets.
+    pub deadlines: usize,
+    /// Connections that wait for a neighbour's address.
+    pub waiting_for_neighbours: usize,
+    /// Datagrams of which fragments are missing.
+    pub reassemblies: usize,
+}
+
+impl Shard {
+    /// What the shard holds now.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            sockets: self.sockets.len(),
+            flows: self.sockets.flow_count(),
+            ports: self.sockets.ports.len(),
+            half_open: self.half_open.len(),
+            time_wait: self.time_wait.len(),
+            deadlines: self.deadlines.len(),
+            waiting_for_neighbours: self.interfaces.iter().map(|i| i.waiting.len()).sum(),
+            reassemblies: self.reassembly.len(),
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Multicast: who listens to which group, what routers are told of it, and how datagrams to groups
+//! find their sockets.
+//!
+//! Sockets join a group on an interface, each with the sources it wants; addresses of ours join
+//! their solicited-node groups. What all of them want together is the interface's membership
+//! ([`ip::membership::Membership`]), which says what to report. A datagram to a group is delivered
+//! to every socket that joined it there, bound to its port, and wants its source; the payload is
+//! shared, not copied.
+//!
+//! What always holds: an interface is a member of at most [`ip::membership::GROUPS_MAX`] groups of
+//! each family; a socket's memberships end with it.
+
+use crate::error::SocketError;
+use crate::event::Readiness;
+use crate::ingress::Incoming;
+use crate::interface::InterfaceId;
+use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::shard::{Shard, earlier};
+use crate::sockets::SocketId;
+use batch::Chunk;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use counters::DropReason;
+use ip::HeaderTemplate;
+use ip::membership::{Filter, GroupMessage, Membership, Report};
+use std::collections::BTreeMap;
+use time::{Instant, Jitter};
+
+/// Sockets and addresses that may listen to one group on one interface.
+const LISTENERS_MAX: usize = 1_024;
+
+/// How a socket sends to groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MulticastOptions {
+    /// How many routers may forward the datagrams, plus one (RFC 1112, 6.1): 1 keeps them on the
+    /// link, 0 in this stack.
+    pub hop_limit: u8,
+    /// Whether listeners of this stack get them, too.
+    pub is_looped: bool,
+    /// The interface they leave by; `None`: the one that the route to the group names, else the
+    /// first with an address of the family.
+    pub interface: Option<InterfaceId>,
+}
+
+impl Default for MulticastOptions {
+    /// RFC 1112, 6.1: "the default time-to-live [...] is 1".
+    fn default() -> Self {
+        Self { hop_limit: 1, is_looped: true, interface: None }
+    }
+}
+
+/// Who listens to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    /// The UDP socket with this index.
+    Socket(u32),
+    /// Neighbour discovery, for this address of ours.
+    Address(IpAddr),
+}
+
+/// The groups of one interface.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    ipv4: Membership,
+    ipv6: Membership,
+    listeners: BTreeMap<IpAddr, Vec<(Listener, Filter)>>,
+}
+
+impl Groups {
+    /// Whether somebody listens to the group.
+    pub(crate) fn is_joined(&self, group: IpAddr) -> bool {
+        self.listeners.contains_key(&group)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        earlier(self.ipv4.poll_timeout(), self.ipv6.poll_timeout())
+    }
+
+    fn membership(&mut self, is_ipv4: bool) -> &mut Membership {
+        if is_ipv4 { &mut self.ipv4 } else { &mut self.ipv6 }
+    }
+
+    /// Enters a listener, in place of what it wanted before. Says whether there was room.
+    fn join(
+        &mut self,
+        now: Instant,
+        group: IpAddr,
+        listener: Listener,
+        filter: Filter,
+        jitter: &mut Jitter,
+    ) -> bool {
+        let mut all = self.listeners.get(&group).cloned().unwrap_or_default();
+        all.retain(|(known, _)| *known != listener);
+        all.push((listener, filter));
+        let has_room = all.len() <= LISTENERS_MAX;
+        let merged = merge(&all);
+        if !has_room || !self.membership(group.is_ipv4()).set(now, group, merged, jitter) {
+            return false;
+        }
+        self.listeners.insert(group, all);
+        true
+    }
+
+    /// Takes a listener out, and says whether it was there.
+    fn leave(
+        &mut self,
+        now: Instant,
+        group: IpAddr,
+        listener: Listener,
+        jitter: &mut Jitter,
+    ) -> bool {
+        let Some(all) = self.listeners.get_mut(&group) else { return false };
+        let before = all.len();
+        all.retain(|(known, _)| *known != listener);
+        let was_there = all.len() < before;
+        let merged = merge(all);
+        if all.is_empty() {
+            self.listeners.remove(&group);
+        }
+        // Where those who are left name more sources than one membership holds, everybody's
+        // datagrams still come in, and each listener takes its own.
+        let _ = self.membership(group.is_ipv4()).set(now, group, merged, jitter);
+        was_there
+    }
+
+    /// The sockets that want datagrams of `source` to `group`.
+    fn sockets(&self, group: IpAddr, source: IpAddr) -> Vec<u32> {
+        let all = self.listeners.get(&group).map_or(&[][..], |all| all);
+        let wanting = all.iter().filter(|(_, filter)| filter.accepts(source));
+        let sockets = wanting.filter_map(|(listener, _)| match listener {
+            Listener::Socket(index) => Some(*index),
+            Listener::Address(_) => None,
+        });
+        sockets.collect()
+    }
+}
+
+fn merge(all: &[(Listener, Filter)]) -> Option<Filter> {
+    let mut filters = all.iter().map(|(_, filter)| filter);
+    let first = filters.next()?.clone();
+    Some(filters.fold(first, Filter::merged))
+}
+
+impl Shard {
+    /// Lets a UDP socket receive datagrams to `group` by `interface` (`None` as in
+    /// [`MulticastOptions`]): those of `sources`, or of everybody where there are none. A second
+    /// call for the same group replaces the sources.
+    ///
+    /// # Errors
+    /// [`SocketError::InvalidArgument`] where this is no group, or a source is of the other family;
+    /// [`SocketError::NoMemory`] where the interface is a member of 64 groups, or there are more
+    /// than 32 sources; no interface for the group.
+    pub fn udp_join(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        group: IpAddr,
+        interface: Option<InterfaceId>,
+        sources: &[IpAddr],
+    ) -> Result<(), SocketError> {
+        let index = self.sockets.index(id)?;
+        self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?;
+        let is_foreign = sources.iter().any(|source| source.is_ipv4() != group.is_ipv4());
+        if !group.is_multicast() || is_foreign {
+            return Err(SocketError::InvalidArgument);
+        }
+        let by = self.multicast_interface(group, interface)?;
+        let filter = match sources {
+            [] => Filter::AnySource,
+            sources => Filter::Sources(sources.iter().copied().collect()),
+        };
+        match self.join_group(now, by, group, Listener::Socket(index), filter) {
+            true => Ok(()),
+            false => Err(SocketError::NoMemory),
+        }
+    }
+
+    /// Ends what [`Shard::udp_join`] began.
+    ///
+    /// # Errors
+    /// [`SocketError::AddressNotAvailable`] where the socket is not in the group.
+    pub fn udp_leave(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        group: IpAddr,
+        interface: Option<InterfaceId>,
+    ) -> Result<(), SocketError> {
+        let index = self.sockets.index(id)?;
+        let by = self.multicast_interface(group, interface)?;
+        match self.leave_group(now, by, group, Listener::Socket(index)) {
+            true => Ok(()),
+            false => Err(SocketError::AddressNotAvailable),
+        }
+    }
+
+    /// Changes how a UDP socket sends to groups.
+    ///
+    /// # Errors
+    /// There is no such socket, or no such interface.
+    pub fn udp_set_multicast(
+        &mut self,
+        id: SocketId,
+        options: MulticastOptions,
+    ) -> Result<(), SocketError> {
+        let index = self.sockets.index(id)?;
+        if options.interface.is_some_and(|by| self.interfaces.get(by.0 as usize).is_none()) {
+            return Err(SocketError::InvalidArgument);
+        }
+        self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?.multicast = options;
+        Ok(())
+    }
+
+    /// How a UDP socket sends to groups.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_multicast(&mut self, id: SocketId) -> Result<MulticastOptions, SocketError> {
+        let index = self.sockets.index(id)?;
+        Ok(self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?.multicast)
+    }
+
+    /// The interface that a group is reached by.
+    pub(crate) fn multicast_interface(
+        &self,
+        group: IpAddr,
+        asked: Option<InterfaceId>,
+    ) -> Result<InterfaceId, SocketError> {
+        if let Some(id) = asked {
+            let exists = self.interfaces.get(id.0 as usize).is_some();
+            return if exists { Ok(id) } else { Err(SocketError::InvalidArgument) };
+        }
+        if let Some(route) = self.routes.lookup(group) {
+            return Ok(InterfaceId(route.interface));
+        }
+        let has_family = |cidr: &ip::Cidr| cidr.address().is_ipv4() == group.is_ipv4();
+        let by = self.interfaces.iter().position(|i| i.addresses.iter().any(has_family));
+        by.map(|index| InterfaceId(index as u32)).ok_or(SocketError::NoRoute)
+    }
+
+    /// Enters a listener and reports what changed. Says whether there was room.
+    pub(crate) fn join_group(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        group: IpAddr,
+        listener: Listener,
+        filter: Filter,
+    ) -> bool {
+        let interface = &mut self.interfaces[id.0 as usize];
+        let jitter = &mut interface.addressing.jitter;
+        let has_joined = interface.groups.join(now, group, listener, filter, jitter);
+        self.send_reports(id);
+        has_joined
+    }
+
+    /// Takes a listener out and reports what changed. Says whether it was there.
+    pub(crate) fn leave_group(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        group: IpAddr,
+        listener: Listener,
+    ) -> bool {
+        let interface = &mut self.interfaces[id.0 as usize];
+        let jitter = &mut interface.addressing.jitter;
+        let was_there = interface.groups.leave(now, group, listener, jitter);
+        self.send_reports(id);
+        was_there
+    }
+
+    /// A socket is closed: its memberships end.
+    pub(crate) fn leave_all_groups(&mut self, now: Instant, socket: u32) {
+        let listener = Listener::Socket(socket);
+        for index in 0..self.interfaces.len() {
+            let of_socket = |(_, all): &(&IpAddr, &Vec<(Listener, Filter)>)| {
+                all.iter().any(|(known, _)| *known == listener)
+            };
+            let listeners = &self.interfaces[index].groups.listeners;
+            let groups: Vec<IpAddr> =
+                listeners.iter().filter(of_socket).map(|(group, _)| *group).collect();
+            for group in groups {
+                self.leave_group(now, InterfaceId(index as u32), group, listener);
+            }
+        }
+    }
+
+    /// Repeats reports, and answers queries, when it is time.
+    pub(crate) fn on_groups_timeout(&mut self, now: Instant, id: InterfaceId) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        if interface.groups.poll_timeout().is_none_or(|due| now < due) {
+            return;
+        }
+        let jitter = &mut interface.addressing.jitter;
+        interface.groups.ipv4.on_timeout(now, jitter);
+        interface.groups.ipv6.on_timeout(now, jitter);
+        self.send_reports(id);
+    }
+
+    /// A message of IGMP or MLD came in.
+    pub(crate) fn on_group_message(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let message = GroupMessage::parse(&incoming.info, incoming.transport_bytes())?;
+        let interface = &mut self.interfaces[incoming.origin.interface.0 as usize];
+        let membership = interface.groups.membership(incoming.info.source.is_ipv4());
+        match message {
+            GroupMessage::Query(query) => {
+                membership.on_query(now, &query, &mut interface.addressing.jitter);
+            }
+            GroupMessage::Report(group) => membership.on_report(now, group),
+            GroupMessage::Other => return Err(DropReason::UnrelatedIcmp),
+        }
+        Ok(())
+    }
+
+    fn send_reports(&mut self, id: InterfaceId) {
+        for is_ipv4 in [true, false] {
+            loop {
+                let groups = &mut self.interfaces[id.0 as usize].groups;
+                let Some(report) = groups.membership(is_ipv4).poll_report() else { break };
+                self.send_report(id, is_ipv4, &report);
+            }
+        }
+    }
+
+    fn send_report(&mut self, id: InterfaceId, is_ipv4: bool, report: &Report) {
+        let source = self.report_source(id, is_ipv4);
+        let (destination, bytes) = ip::membership::report_body(report, source);
+        let Ok(mut block) = self.pool.allocate_receive(bytes.len()) else {
+            return self.drops.add(DropReason::NoMemory);
+        };
+        block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+        let body = Chunk::new(block.freeze(), 0..bytes.len());
+        let protocol = if is_ipv4 { wire::protocol::IGMP } else { wire::protocol::ICMPV6 };
+        let packet = Outgoing {
+            network: Network::Ip(HeaderTemplate::new(source, destination, protocol, 1, 0)),
+            next_hop: NextHop::Neighbour(destination),
+            message: Message::Report { body },
+        };
+        self.counters.group_reports += 1;
+        self.send_small(id, packet);
+    }
+
+    /// RFC 3376, 4.2.13: our address, or zero where there is none yet; RFC 3810, 5.2.13: a
+    /// link-local address, or the unspecified one.
+    fn report_source(&self, id: InterfaceId, is_ipv4: bool) -> IpAddr {
+        let interface = &self.interfaces[id.0 as usize];
+        let mut addresses = interface.addresses.iter().map(|cidr| cidr.address());
+        let found = addresses.find(|address| match address {
+            IpAddr::V4(_) => is_ipv4,
+            IpAddr::V6(own) => {
+                !is_ipv4
+                    && own.is_unicast_link_local()
+                    && !interface.addressing.is_unsettled(*address)
+            }
+        });
+        found.unwrap_or(match is_ipv4 {
+            true => Ipv4Addr::UNSPECIFIED.into(),
+            false => Ipv6Addr::UNSPECIFIED.into(),
+        })
+    }
+
+    /// Hands a datagram to all sockets that listen, and says how many took it.
+    pub(crate) fn deliver_to_group(
+        &mut self,
+        id: InterfaceId,
+        local: SocketAddr,
+        source: SocketAddr,
+        payload: &Chunk,
+    ) -> Result<usize, DropReason> {
+        let (group, mut taken) = (local.ip(), 0);
+        let mut refused = None;
+        for index in self.interfaces[id.0 as usize].groups.sockets(group, source.ip()) {
+            let Some(socket) = self.sockets.udp(index) else { continue };
+            let is_bound = socket.local.ip().is_unspecified() || socket.local.ip() == group;
+            if !is_bound || socket.local.port() != local.port() || !socket.hears(source) {
+                continue;
+            }
+            if socket.received.push(udp::Datagram { source, payload: payload.clone() }) {
+                taken += 1;
+                self.notify(index, Readiness::READABLE);
+            } else {
+                refused = Some(DropReason::SocketQueueFull);
+            }
+        }
+        match (taken, refused) {
+            (0, Some(reason)) => Err(reason),
+            (taken, _) => Ok(taken),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Local ports: who has which, who shares one, and which is taken where the caller does not mind.
+//!
+//! A port belongs to listeners and UDP sockets. Connections do not own theirs: what must be unique is
+//! the four-tuple (RFC 9293, 3.3.1), so connections to different peers may have one local port, and a
+//! listener may be bound though connections in TIME-WAIT have its port (what SO_REUSEADDR asks for is
+//! always so).
+
+use crate::error::SocketError;
+use crate::sockets::Keys;
+use core::hash::BuildHasher;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::HashMap;
+
+/// Which protocol a port belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// How a listener or UDP socket stands to others on its address and port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BindOptions {
+    /// Others that are shared may have the same address and port (SO_REUSEPORT). Each peer always
+    /// meets the same one of them while their number stays; a keyed hash decides which.
+    pub shared: bool,
+    /// An unspecified address stands for the addresses of its own family (IPV6_V6ONLY) instead of
+    /// all addresses.
+    pub one_family: bool,
+}
+
+/// What a socket is bound to beside its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Bound {
+    Address(IpAddr),
+    Family { ipv4: bool },
+    Everything,
+}
+
+impl Bound {
+    fn new(address: IpAddr, options: BindOptions) -> Self {
+        match (address.is_unspecified(), options.one_family) {
+            (false, _) => Self::Address(address),
+            (true, true) => Self::Family { ipv4: address.is_ipv4() },
+            (true, false) => Self::Everything,
+        }
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Everything, _) | (_, Self::Everything) => true,
+            (Self::Address(one), Self::Address(other)) => one == other,
+            (Self::Family { ipv4 }, Self::Address(address))
+            | (Self::Address(address), Self::Family { ipv4 }) => address.is_ipv4() == ipv4,
+            (Self::Family { ipv4 }, Self::Family { ipv4: other }) => ipv4 == other,
+        }
+    }
+}
+
+/// The sockets of one port of one protocol.
+#[derive(Debug, Default)]
+struct Port {
+    sockets: Vec<(Bound, bool, u32)>,
+}
+
+/// RFC 6056, 3.2: all that are not well-known. A listener that comes later is not in the way, for
+/// only four-tuples are taken.
+const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 1_024..=65_535;
+
+/// Counters of the double-hash algorithm (RFC 6056, 3.3.4).
+const INCREMENTS: usize = 256;
+
+/// The ports of a shard's listeners and UDP sockets.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    ports: HashMap<(Protocol, u16), Port, Keys>,
+    keys: Keys,
+    picked: u64,
+    increments: Box<[u32; INCREMENTS]>,
+}
+
+impl Ports {
+    pub(crate) fn new(keys: Keys) -> Self {
+        Self {
+            ports: HashMap::with_hasher(keys),
+            keys,
+            picked: 0,
+            increments: Box::new([0; INCREMENTS]),
+        }
+    }
+
+    /// How many ports are bound.
+    pub(crate) fn len(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// The socket bound to this address, or else to its family, or else to all; of several that
+    /// share it, the one for this peer.
+    pub(crate) fn find(
+        &self,
+        protocol: Protocol,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Option<u32> {
+        let port = self.ports.get(&(protocol, local.port()))?;
+        let ipv4 = local.is_ipv4();
+        [Bound::Address(local.ip()), Bound::Family { ipv4 }, Bound::Everything]
+            .into_iter()
+            .find_map(|bound| self.choose(port, bound, peer))
+    }
+
+    fn choose(&self, port: &Port, bound: Bound, peer: SocketAddr) -> Option<u32> {
+        let mut candidates = port.sockets.iter().filter(|(its, ..)| *its == bound);
+        let count = candidates.clone().count();
+        let chosen = match count {
+            0 | 1 => 0,
+            _ => (self.keys.hash_one(("shared", peer)) % count as u64) as usize,
+        };
+        candidates.nth(chosen).map(|(.., index)| *index)
+    }
+
+    /// Whether a socket may be bound to this address and port.
+    pub(crate) fn is_free(
+        &self,
+        protocol: Protocol,
+        local: SocketAddr,
+        options: BindOptions,
+    ) -> bool {
+        let Some(port) = self.ports.get(&(protocol, local.port())) else { return true };
+        let bound = Bound::new(local.ip(), options);
+        let is_in_the_way = |(its, shared, _): &(Bound, bool, u32)| {
+            its.overlaps(bound) && !(*shared && options.shared)
+        };
+        !port.sockets.iter().any(is_in_the_way)
+    }
+
+    /// Binds a socket.
+    ///
+    /// # Errors
+    /// [`SocketError::AddressInUse`].
+    pub(crate) fn add(
+        &mut self,
+        protocol: Protocol,
+        local: SocketAddr,
+        options: BindOptions,
+        index: u32,
+    ) -> Result<(), SocketError> {
+        if !self.is_free(protocol, local, options) {
+            return Err(SocketError::AddressInUse);
+        }
+        let port = self.ports.entry((protocol, local.port())).or_default();
+        port.sockets.push((Bound::new(local.ip(), options), options.shared, index));
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, protocol: Protocol, port: u16, index: u32) {
+        let key = (protocol, port);
+        let Some(port) = self.ports.get_mut(&key) else { return };
+        port.sockets.retain(|(.., its)| *its != index);
+        if port.sockets.is_empty() {
+            self.ports.remove(&key);
+        }
+    }
+
+    /// Where to begin to look for a free port, and how to go on.
+    ///
+    /// For a connection, RFC 6056, 3.3.4 (double hash): a secret offset for each destination, and a
+    /// counter that destinations with the same second hash share. So ports to one destination do not
+    /// come again soon, and say nothing about those to another. Without a destination, 3.3.1.
+    pub(crate) fn candidates(
+        &mut self,
+        destination: Option<(IpAddr, SocketAddr)>,
+    ) -> impl Iterator<Item = u16> + use<> {
+        let count = u32::from(EPHEMERAL_PORTS.end() - EPHEMERAL_PORTS.start()) + 1;
+        self.picked += 1;
+        let start = match destination {
+            Some(destination) => {
+                let slot = self.keys.hash_one(("counter", destination)) as usize % INCREMENTS;
+                let counter = self.increments[slot];
+                self.increments[slot] = counter.wrapping_add(1);
+                (self.keys.hash_one(("offset", destination)) as u32).wrapping_add(counter)
+            }
+            None => self.keys.hash_one(("port", self.picked)) as u32,
+        };
+        (0..count).map(move |step| {
+            EPHEMERAL_PORTS.start()
+                + ((u64::from(start) + u64::from(step)) % u64::from(count)) as u16
+        })
+    }
+
+    /// The search to `destination` took this many more steps: the next begins behind them.
+    pub(crate) fn on_skipped(&mut self, destination: Option<(IpAddr, SocketAddr)>, steps: u32) {
+        if let Some(destination) = destination {
+            let slot = self.keys.hash_one(("counter", destination)) as usize % INCREMENTS;
+            self.increments[slot] = self.increments[slot].wrapping_add(steps);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address and a port")
+    }
+
+    const SHARED: BindOptions = BindOptions { shared: true, one_family: false };
+    const ONE_FAMILY: BindOptions = BindOptions { shared: false, one_family: true };
+    const ALONE: BindOptions = BindOptions { shared: false, one_family: false };
+
+    #[test]
+    fn addresses_that_overlap_stand_in_each_others_way() {
+        let mut ports = Ports::new(Keys(1, 2));
+        ports.add(Protocol::Tcp, at("[::]:80"), ONE_FAMILY, 1).expect("free");
+        ports.add(Protocol::Tcp, at("0.0.0.0:80"), ONE_FAMILY, 2).expect("the other family");
+        ports.add(Protocol::Udp, at("0.0.0.0:80"), ALONE, 3).expect("another protocol");
+        for taken in ["0.0.0.0:80", "10.0.0.1:80", "[::]:80", "[fd00::1]:80"] {
+            let added = ports.add(Protocol::Tcp, at(taken), ALONE, 9);
+            assert_eq!(added, Err(SocketError::AddressInUse), "{taken}");
+        }
+        let peer = at("10.0.0.7:7");
+        assert_eq!(ports.find(Protocol::Tcp, at("10.0.0.1:80"), peer), Some(2));
+        assert_eq!(ports.find(Protocol::Tcp, at("[fd00::1]:80"), peer), Some(1));
+        assert_eq!(ports.find(Protocol::Udp, at("[fd00::1]:80"), peer), Some(3));
+        ports.remove(Protocol::Tcp, 80, 2);
+        assert_eq!(ports.find(Protocol::Tcp, at("10.0.0.1:80"), peer), None);
+        ports.add(Protocol::Tcp, at("10.0.0.1:80"), ALONE, 4).expect("free again");
+    }
+
+    #[test]
+    fn sockets_that_share_a_port_share_the_peers_evenly_and_steadily() {
+        let mut ports = Ports::new(Keys(1, 2));
+        for index in 0..4 {
+            ports.add(Protocol::Tcp, at("0.0.0.0:80"), SHARED, index).expect("shared");
+        }
+        assert!(!ports.is_free(Protocol::Tcp, at("0.0.0.0:80"), ALONE));
+        let find = |port| {
+            let peer = SocketAddr::new([10, 0, 0, 9].into(), port);
+            ports.find(Protocol::Tcp, at("10.0.0.1:80"), peer).expect("one of them")
+        };
+        let mut counts = [0; 4];
+        for port in 1_000..5_000 {
+            counts[find(port) as usize] += 1;
+            assert_eq!(find(port), find(port));
+        }
+        assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+    }
+
+    // RFC 6056, 3.3.4: distinct for one destination, unrelated between destinations.
+    #[test]
+    fn ports_to_one_destination_do_not_come_again_and_start_anywhere() {
+        let mut ports = Ports::new(Keys(1, 2));
+        let local: IpAddr = [10, 0, 0, 1].into();
+        let mut starts = HashSet::new();
+        for last in 1..100 {
+            let destination = Some((local, SocketAddr::new([10, 0, 1, last].into(), 80)));
+            let drawn: Vec<u16> =
+                (0..50).filter_map(|_| ports.candidates(destination).next()).collect();
+            let distinct: HashSet<_> = drawn.iter().collect();
+            assert_eq!(distinct.len(), 50);
+            assert!(drawn.iter().all(|port| *port >= 1_024));
+            starts.insert(drawn[0] / 1_024);
+        }
+        assert!(starts.len() > 35, "{}", starts.len());
+        assert_eq!(ports.candidates(None).collect::<HashSet<_>>().len(), 64_512);
+    }
+}

@@ -1,0 +1,83 @@
+//! Connections in TIME-WAIT whose application is gone: a bounded table of small entries, beside the
+//! sockets and not counted among them. Where it is full, the oldest makes room, and is counted.
+
+use crate::ingress::{Incoming, Unclaimed};
+use crate::shard::Shard;
+use crate::sockets::Flow;
+use counters::DropReason;
+use tcp::{TimeWait, TimeWaitVerdict};
+use time::Instant;
+use wire::SeqNumber;
+
+/// What a segment in TIME-WAIT led to.
+pub(crate) enum Judged {
+    /// It was dealt with.
+    Done(Result<(), DropReason>),
+    /// It begins a new connection, whose ISS is at or after this.
+    Begins(SeqNumber),
+}
+
+impl Shard {
+    /// Keeps of a connection what TIME-WAIT needs.
+    pub(crate) fn enter_time_wait(&mut self, now: Instant, index: u32, kept: TimeWait) {
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        let (flow, deadline) = (socket.flow(), socket.connection.poll_timeout());
+        let deadline = deadline.unwrap_or(now + self.config.time_wait);
+        self.remove_connection(index);
+        if self.time_wait_max == 0 {
+            self.counters.time_wait_recycled += 1;
+            return;
+        }
+        while self.time_wait.len() >= self.time_wait_max && self.time_wait.remove_first().is_some()
+        {
+            self.counters.time_wait_recycled += 1;
+        }
+        self.counters.time_wait_entered += 1;
+        self.time_wait.insert(flow, kept, deadline);
+    }
+
+    /// A segment for a connection in TIME-WAIT; `None` where there is none.
+    pub(crate) fn on_time_wait(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        segment: &Unclaimed,
+    ) -> Option<Judged> {
+        let Unclaimed { flow, header, .. } = segment;
+        let payload_len = segment.payload_len(incoming);
+        let kept = self.time_wait.get_mut(flow)?;
+        let verdict = kept.on_segment(now, header, payload_len);
+        let answer = kept.acknowledgment(now);
+        Some(match verdict {
+            TimeWaitVerdict::Replace(isn_min) => {
+                self.counters.time_wait_replaced += 1;
+                self.time_wait.remove(flow);
+                Judged::Begins(isn_min)
+            }
+            TimeWaitVerdict::Restart => {
+                self.time_wait.set_deadline(flow, now + self.config.time_wait);
+                self.answer_segment(incoming, answer);
+                Judged::Done(Err(DropReason::Duplicate))
+            }
+            TimeWaitVerdict::Acknowledge => {
+                self.answer_segment(incoming, answer);
+                Judged::Done(Err(DropReason::OutOfWindow))
+            }
+            TimeWaitVerdict::Drop(reason) => Judged::Done(Err(reason)),
+        })
+    }
+
+    /// Whether a connection may be opened between these ports though the last one is in TIME-WAIT,
+    /// and then from which ISS on. `None` where it may not.
+    pub(crate) fn reusable(&mut self, now: Instant, flow: &Flow) -> Option<Option<SeqNumber>> {
+        match self.time_wait.get_mut(flow) {
+            None => Some(None),
+            Some(kept) => kept.may_be_reused(now).map(Some),
+        }
+    }
+
+    /// Forgets those whose 2 MSL are over.
+    pub(crate) fn on_time_wait_timeout(&mut self, now: Instant) {
+        while self.time_wait.pop_due(now).is_some() {}
+    }
+}

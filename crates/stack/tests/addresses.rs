@@ -1,0 +1,368 @@
+//! The life of addresses between two shards in virtual time: probes, announcements, defence,
+//! duplicates, removal.
+
+mod harness;
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use device::{Capabilities, Medium, TransmitMode};
+use harness::{Net, station};
+use stack::{AddressEvent, AddressState, AddressingConfig, ClaimPolicy, SocketError};
+use time::Duration;
+use wire::{
+    ArpOperation, ArpRepr, ArpView, EthernetRepr, EthernetView, HardwareAddress, Ipv6View,
+    NdpEnvelope, NdpRepr, ether_type,
+};
+
+const NEW: &str = "10.0.0.7/24";
+const NEW_6: &str = "fd00::7/64";
+
+fn guarded(ipv4: ClaimPolicy, ipv6: ClaimPolicy) -> AddressingConfig {
+    AddressingConfig { ipv4, ipv6, ..AddressingConfig::default() }
+}
+
+fn cidr(text: &str) -> ip::Cidr {
+    text.parse().expect("a network")
+}
+
+fn address(text: &str) -> IpAddr {
+    cidr(text).address()
+}
+
+/// A net whose first host guards its addresses as `policy` says, everything sent so far forgotten.
+fn net(policy: ClaimPolicy) -> Net {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let id = net.hosts[0].interface;
+    net.hosts[0].shard.start_addressing(net.now, id, guarded(policy, policy));
+    net.run(Duration::from_secs(20));
+    while net.hosts[0].shard.poll_address_event().is_some() {}
+    net.wire.clear();
+    net
+}
+
+fn add(net: &mut Net, host: usize, text: &str) {
+    let (now, id) = (net.now, net.hosts[host].interface);
+    net.hosts[host].shard.add_address(now, id, cidr(text)).expect("a new address");
+}
+
+fn events(net: &mut Net, host: usize) -> Vec<AddressEvent> {
+    core::iter::from_fn(|| net.hosts[host].shard.poll_address_event()).collect()
+}
+
+fn is_duplicate(event: &AddressEvent) -> bool {
+    matches!(event, AddressEvent::Duplicate(..))
+}
+
+fn state(net: &Net, host: usize, text: &str) -> Option<AddressState> {
+    let host = &net.hosts[host];
+    let all = host.shard.addresses(host.interface);
+    all.iter().find(|status| status.cidr == cidr(text)).map(|status| status.state)
+}
+
+/// The ARP messages a host has sent.
+fn arps(net: &Net, from: usize) -> Vec<ArpRepr> {
+    let frames = net.wire.iter().filter(|(host, _)| *host == from);
+    let bodies = frames.filter_map(|(_, frame)| {
+        let view = EthernetView::parse(frame).ok()?;
+        (view.ether_type() == ether_type::ARP).then(|| frame[EthernetRepr::LEN..].to_vec())
+    });
+    bodies.map(|body| ArpRepr::parse(&ArpView::parse(&body).expect("sound ARP"))).collect()
+}
+
+/// The messages of neighbour discovery a host has sent, with their packets' source and destination.
+fn ndps(net: &Net, from: usize) -> Vec<(Ipv6Addr, Ipv6Addr, NdpRepr)> {
+    let frames = net.wire.iter().filter(|(host, _)| *host == from);
+    let parsed = frames.filter_map(|(_, frame)| {
+        let view = Ipv6View::parse(frame.get(EthernetRepr::LEN..)?).ok()?;
+        let envelope = NdpEnvelope {
+            source: view.source(),
+            destination: view.destination(),
+            hop_limit: view.hop_limit(),
+        };
+        let message = NdpRepr::parse(view.payload(), &envelope).ok()?;
+        Some((envelope.source, envelope.destination, message))
+    });
+    parsed.collect()
+}
+
+fn arp(operation: ArpOperation, sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+    let other = HardwareAddress([2, 0, 0, 0, 0, 99]);
+    let mut frame = vec![0; EthernetRepr::LEN + ArpRepr::LEN];
+    EthernetRepr {
+        destination: HardwareAddress::BROADCAST,
+        source: other,
+        ether_type: ether_type::ARP,
+    }
+    .emit(&mut frame);
+    ArpRepr {
+        operation,
+        sender_hardware: other,
+        sender_protocol: sender,
+        target_hardware: HardwareAddress::ZERO,
+        target_protocol: target,
+    }
+    .emit(&mut frame[EthernetRepr::LEN..]);
+    frame
+}
+
+fn ipv4(text: &str) -> Ipv4Addr {
+    match address(text) {
+        IpAddr::V4(address) => address,
+        IpAddr::V6(_) => panic!("{text} is of the other family"),
+    }
+}
+
+/// RFC 5227, 1.1: "ARP Probe: [...] an ARP Request packet, broadcast on the local link, with an
+/// all-zero 'sender IP address'"; 2.1.1: the sender hardware address MUST be ours, the target
+/// hardware address SHOULD be zero; 2.3: announcements have sender and target IP address ours.
+#[test]
+fn an_ipv4_address_is_probed_before_it_is_used_and_then_announced() {
+    let mut net = net(ClaimPolicy::Probe);
+    add(&mut net, 0, NEW);
+    assert_eq!(state(&net, 0, NEW), Some(AddressState::Tentative));
+    let bound = net.hosts[0].shard.udp_bind(SocketAddr::new(address(NEW), 9));
+    assert_eq!(bound, Err(SocketError::AddressNotAvailable), "a tentative address is not usable");
+    assert_eq!(events(&mut net, 0), []);
+    net.run(Duration::from_secs(20));
+    let id = net.hosts[0].interface;
+    assert_eq!(events(&mut net, 0), [AddressEvent::Assigned(id, cidr(NEW))]);
+    let message = |sender| ArpRepr {
+        operation: ArpOperation::Request,
+        sender_hardware: station(0),
+        sender_protocol: sender,
+        target_hardware: HardwareAddress::ZERO,
+        target_protocol: ipv4(NEW),
+    };
+    let (probe, announcement) = (message(Ipv4Addr::UNSPECIFIED), message(ipv4(NEW)));
+    assert_eq!(arps(&net, 0), [probe, probe, probe, announcement, announcement]);
+    assert!(net.wire.iter().all(|(_, frame)| frame[..6] == [0xff; 6]), "all of them broadcast");
+    net.hosts[0].shard.udp_bind(SocketAddr::new(address(NEW), 9)).expect("ours now");
+}
+
+/// RFC 5227, 2.1.1: "If [...] the host receives any ARP packet (Request *or* Reply) on the
+/// interface where the probe is being performed, where the packet's 'sender IP address' is the
+/// address being probed for, then the host MUST treat this address as being in use by some other
+/// host"; and the same for a probe of another host for the same address.
+#[test]
+fn an_answer_and_a_foreign_probe_both_say_that_the_address_is_taken() {
+    let zero = Ipv4Addr::UNSPECIFIED;
+    let (taken, asker) = (ipv4(NEW), Ipv4Addr::new(10, 0, 0, 2));
+    for frame in [
+        arp(ArpOperation::Reply, taken, zero),
+        arp(ArpOperation::Request, taken, asker),
+        arp(ArpOperation::Request, zero, taken),
+    ] {
+        let mut net = net(ClaimPolicy::Probe);
+        add(&mut net, 0, NEW);
+        net.run(Duration::from_millis(1_500));
+        net.inject(0, [frame]);
+        let other = HardwareAddress([2, 0, 0, 0, 0, 99]);
+        let id = net.hosts[0].interface;
+        assert_eq!(events(&mut net, 0), [AddressEvent::Duplicate(id, address(NEW), other)]);
+        assert_eq!(state(&net, 0, NEW), None);
+    }
+    // A request of somebody who wants to speak to whoever has it says nothing.
+    let mut net = net(ClaimPolicy::Probe);
+    add(&mut net, 0, NEW);
+    net.run(Duration::from_millis(1_500));
+    net.inject(0, [arp(ArpOperation::Request, asker, taken)]);
+    assert_eq!(state(&net, 0, NEW), Some(AddressState::Tentative));
+}
+
+/// RFC 5227, 2.4 (c): a host that keeps a fixed address "MUST NOT [defend] more frequently than
+/// once every DEFEND_INTERVAL seconds", so that two hosts do not fight for ever.
+#[test]
+fn a_fixed_address_is_defended_once_in_ten_seconds_whatever_is_claimed() {
+    let mut net = net(ClaimPolicy::Announce);
+    let ours = Ipv4Addr::new(10, 0, 0, 1);
+    for _ in 0..1_000 {
+        net.inject(0, [arp(ArpOperation::Request, ours, ours)]);
+        net.step();
+    }
+    assert_eq!(arps(&net, 0).len(), 1, "one defence");
+    assert_eq!(arps(&net, 0)[0].sender_protocol, ours);
+    net.run(Duration::from_secs(11));
+    net.inject(0, [arp(ArpOperation::Reply, ours, ours)]);
+    net.step();
+    assert_eq!(arps(&net, 0).len(), 2);
+    let counters = net.hosts[0].shard.counters();
+    assert_eq!(counters.shard.address_disputes, 1_001);
+    assert!(events(&mut net, 0).len() <= 64);
+}
+
+/// RFC 4862, 5.4.2: "the node sends DupAddrDetectTransmits Neighbor Solicitations [...] The
+/// solicitation's Target Address is set to the address being checked, the IP source is set to the
+/// unspecified address, and the IP destination is set to the solicited-node multicast address".
+#[test]
+fn an_ipv6_address_is_asked_about_before_it_is_used() {
+    let mut net = net(ClaimPolicy::Probe);
+    add(&mut net, 0, NEW_6);
+    assert_eq!(state(&net, 0, NEW_6), Some(AddressState::Tentative));
+    net.run(Duration::from_secs(5));
+    assert_eq!(state(&net, 0, NEW_6), Some(AddressState::Preferred));
+    let target: Ipv6Addr = "fd00::7".parse().expect("an address");
+    let asked = NdpRepr::NeighbourSolicitation { target, source_link: None };
+    let group = wire::ndp::solicited_node(target);
+    assert_eq!(ndps(&net, 0)[0], (Ipv6Addr::UNSPECIFIED, group, asked));
+    assert!(matches!(
+        ndps(&net, 0)[1],
+        (source, _, NdpRepr::NeighbourAdvertisement { solicited: false, .. }) if source == target
+    ));
+    assert_eq!(ndps(&net, 0).len(), 2);
+}
+
+/// RFC 4862, 5.4.3 and 5.4.4: the owner answers, and two that ask at once both hear each other;
+/// 5.4.5: "the address cannot be assigned".
+#[test]
+fn an_ipv6_duplicate_is_found_by_its_owner_and_by_one_who_asks_at_the_same_time() {
+    let mut net = net(ClaimPolicy::Probe);
+    add(&mut net, 1, NEW_6);
+    add(&mut net, 0, NEW_6);
+    net.run(Duration::from_secs(5));
+    let id = net.hosts[0].interface;
+    let duplicate = AddressEvent::Duplicate(id, address(NEW_6), station(1));
+    assert_eq!(events(&mut net, 0), [duplicate]);
+    assert_eq!(
+        (state(&net, 0, NEW_6), state(&net, 1, NEW_6)),
+        (None, Some(AddressState::Preferred))
+    );
+
+    let mut net = self::net(ClaimPolicy::Probe);
+    let (now, other) = (net.now, net.hosts[1].interface);
+    let config = guarded(ClaimPolicy::Probe, ClaimPolicy::Probe);
+    net.hosts[1].shard.start_addressing(now, other, config);
+    net.run(Duration::from_secs(20));
+    add(&mut net, 1, NEW_6);
+    add(&mut net, 0, NEW_6);
+    net.run(Duration::from_secs(5));
+    // Whoever heard the other one's question while its own was open has given up.
+    let held = [0, 1].map(|host| state(&net, host, NEW_6).is_some());
+    assert_ne!(held, [true, true]);
+    let told = [0, 1].map(|host| events(&mut net, host).iter().any(is_duplicate));
+    assert_eq!(told, held.map(|held| !held));
+}
+
+/// RFC 4429, 3.3: an optimistic address is used at once; 2.1: it "must not [...] override existing
+/// entries in neighbours' caches": no source link-layer option, no override flag.
+#[test]
+fn an_optimistic_address_works_at_once_and_replaces_nothing() {
+    let mut net = net(ClaimPolicy::Optimistic);
+    add(&mut net, 0, NEW_6);
+    assert_eq!(state(&net, 0, NEW_6), Some(AddressState::Optimistic));
+    let local = SocketAddr::new(address(NEW_6), 0);
+    let remote = SocketAddr::new(harness::address(1, true), 80);
+    let listener = net.hosts[1].shard.tcp_listen(remote, 4).expect("a free port");
+    let now = net.now;
+    net.hosts[0].shard.tcp_connect(now, Some(local), remote).expect("a route");
+    net.run(Duration::from_millis(100));
+    net.hosts[1].shard.tcp_accept(listener).expect("open before the second is over");
+    assert_eq!(state(&net, 0, NEW_6), Some(AddressState::Optimistic));
+    let settled: Ipv6Addr = "fd00::1".parse().expect("an address");
+    let sent = ndps(&net, 0);
+    assert!(sent.len() >= 3, "a question about itself, one about the peer, an answer: {sent:?}");
+    for (source, _, message) in sent {
+        match message {
+            // The other address is settled and may be told.
+            NdpRepr::NeighbourSolicitation { .. } if source == settled => {}
+            NdpRepr::NeighbourSolicitation { source_link, .. } => assert_eq!(source_link, None),
+            NdpRepr::NeighbourAdvertisement { replaces, .. } => assert!(!replaces),
+            other => panic!("{other:?}"),
+        }
+    }
+    net.run(Duration::from_secs(2));
+    assert_eq!(state(&net, 0, NEW_6), Some(AddressState::Preferred));
+}
+
+/// RFC 4429, 3.3: a collision ends the use of an optimistic address; its connections fail with an
+/// error that says why.
+#[test]
+fn an_optimistic_address_that_collides_is_taken_away() {
+    let mut net = net(ClaimPolicy::Optimistic);
+    add(&mut net, 1, NEW_6);
+    add(&mut net, 0, NEW_6);
+    let local = SocketAddr::new(address(NEW_6), 0);
+    let remote = SocketAddr::new(harness::address(1, true), 80);
+    let now = net.now;
+    let socket = net.hosts[0].shard.tcp_connect(now, Some(local), remote).expect("a route");
+    net.run(Duration::from_secs(3));
+    assert_eq!(state(&net, 0, NEW_6), None);
+    let status = net.hosts[0].shard.tcp_status(socket).expect("not closed yet");
+    assert_eq!(status.error, Some(SocketError::AddressRemoved));
+}
+
+/// RFC 5227, 3 and RFC 4861, 7.2.6: neighbours are told at once, so that old caches are corrected.
+#[test]
+fn a_fixed_address_is_announced_at_start_and_when_the_station_changes() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.start_addressing(now, id, AddressingConfig::default());
+    net.run(Duration::from_secs(5));
+    let announced = |net: &Net| {
+        let v4 =
+            arps(net, 0).iter().filter(|arp| arp.sender_protocol == arp.target_protocol).count();
+        let v6 = ndps(net, 0).into_iter().filter_map(|(_, to, message)| match message {
+            NdpRepr::NeighbourAdvertisement { replaces, solicited: false, .. }
+                if to == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1) =>
+            {
+                Some(replaces)
+            }
+            _ => None,
+        });
+        (v4, v6.collect::<Vec<_>>())
+    };
+    assert_eq!(announced(&net), (2, vec![false]));
+    net.wire.clear();
+    // The kernel's side of a device may give it another address.
+    let moved = HardwareAddress([2, 0, 0, 0, 9, 9]);
+    let capabilities = Capabilities::plain(Medium::Ethernet(moved), 1_500);
+    net.hosts[0].shard.set_capabilities(id, capabilities);
+    net.run(Duration::from_secs(5));
+    assert_eq!(announced(&net), (2, vec![true]));
+    assert_eq!(arps(&net, 0)[0].sender_hardware, moved);
+}
+
+#[test]
+fn a_removed_address_takes_its_connections_its_route_and_its_packets_with_it() {
+    let mut net = net(ClaimPolicy::Announce);
+    add(&mut net, 0, "10.9.0.1/16");
+    add(&mut net, 1, "10.9.0.2/16");
+    let remote = "10.9.0.2:80".parse().expect("an address");
+    let listener = net.hosts[1].shard.tcp_listen(remote, 4).expect("a free port");
+    let now = net.now;
+    let client = net.hosts[0].shard.tcp_connect(now, None, remote).expect("a route");
+    let bound: SocketAddr = "10.9.0.1:5000".parse().expect("an address");
+    let datagrams = net.hosts[0].shard.udp_bind(bound).expect("a free port");
+    net.run(Duration::from_millis(50));
+    net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
+    let (now, id) = (net.now, net.hosts[0].interface);
+    while net.hosts[0].shard.poll_event().is_some() {}
+    net.hosts[0].shard.remove_address(now, id, address("10.9.0.1/16")).expect("ours");
+    let event = net.hosts[0].shard.poll_event().expect("the connection failed");
+    assert_eq!(event.socket, client);
+    let status = net.hosts[0].shard.tcp_status(client).expect("not closed yet");
+    assert_eq!(status.error, Some(SocketError::AddressRemoved));
+    let again = net.hosts[0].shard.tcp_connect(now, None, remote);
+    assert_eq!(again, Err(SocketError::NoRoute));
+    let chunk = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"x")));
+    let near = SocketAddr::new(harness::address(1, false), 9);
+    let sent = net.hosts[0].shard.udp_send(datagrams, Some(near), chunk);
+    assert_eq!(sent, Err(SocketError::AddressNotAvailable));
+    let twice = net.hosts[0].shard.remove_address(now, id, address("10.9.0.1/16"));
+    assert_eq!(twice, Err(SocketError::AddressNotAvailable));
+}
+
+#[test]
+fn addresses_that_no_host_has_and_more_than_there_may_be_are_refused() {
+    let mut net = net(ClaimPolicy::Announce);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let shard = &mut net.hosts[0].shard;
+    for text in ["0.0.0.0/0", "224.0.0.1/4", "10.3.0.255/24", "ff02::1/16", "::/0"] {
+        assert_eq!(shard.add_address(now, id, cidr(text)), Err(SocketError::InvalidArgument));
+    }
+    assert_eq!(shard.add_address(now, id, cidr("10.0.0.1/8")), Err(SocketError::AddressInUse));
+    let added = (0..200_u8).filter(|host| {
+        shard.add_address(now, id, cidr(&format!("10.4.0.{}/24", host + 1))).is_ok()
+    });
+    assert_eq!(added.count(), 62, "64 with the two it had");
+    let refused = shard.add_address(now, id, cidr("10.5.0.1/24"));
+    assert_eq!(refused, Err(SocketError::NoMemory));
+}

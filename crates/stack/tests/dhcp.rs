@@ -1,0 +1,217 @@
+//! An address by DHCP, between a shard and a server of a few lines, in virtual time.
+
+mod harness;
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use device::{Capabilities, Medium, TransmitMode};
+use harness::craft::{self, STRANGER};
+use harness::{Net, station};
+use stack::{
+    AddressEvent, AddressOrigin, AddressState, AddressingConfig, InterfaceConfig, Shard,
+    ShardConfig, SocketError,
+};
+use time::Duration;
+use wire::{ArpOperation, ArpRepr, EthernetRepr, HardwareAddress, Ipv4View, UdpView, ether_type};
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
+const LEASED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
+
+/// Host 0 has an interface without addresses and asks for one.
+fn net() -> Net {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let now = net.now;
+    // A host without any address.
+    net.hosts[0].shard = Shard::new(ShardConfig {
+        tcp: tcp::Config::default(),
+        pool: net.hosts[0].pool.clone(),
+        secret: [4; 32],
+        sockets_max: 100,
+    });
+    let shard = &mut net.hosts[0].shard;
+    let id = shard
+        .add_interface(InterfaceConfig {
+            capabilities: Capabilities::plain(Medium::Ethernet(station(0)), 1_500),
+            mode: TransmitMode::Multidata,
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+        })
+        .expect("a sound configuration");
+    let dhcp = Some(dhcp::ClientConfig::default());
+    let config = AddressingConfig { dhcp, ..AddressingConfig::default() };
+    shard.start_addressing(now, id, config);
+    net.hosts[0].interface = id;
+    // The second host answers ARP for the server.
+    let (other, cidr) = (net.hosts[1].interface, ip::Cidr::new(SERVER.into(), 24));
+    net.hosts[1].shard.add_address(now, other, cidr.expect("a network")).expect("new");
+    net
+}
+
+/// The DHCP messages that host 0 has sent since the last call: payload, source, destination.
+fn asked(net: &mut Net) -> Vec<(Vec<u8>, IpAddr, IpAddr)> {
+    let frames: Vec<_> = net.wire.drain(..).collect();
+    let messages = frames.into_iter().filter_map(|(from, frame)| {
+        let packet = frame.get(EthernetRepr::LEN..)?;
+        let ip = Ipv4View::parse(packet).ok()?;
+        if from != 0 || ip.protocol() != wire::protocol::UDP {
+            return None;
+        }
+        assert!(ip.checksum_ok());
+        let view = UdpView::parse(ip.payload()).ok()?;
+        let is_dhcp = (view.source_port(), view.destination_port()) == (68, 67);
+        let (source, destination) = (ip.source().into(), ip.destination().into());
+        is_dhcp.then(|| (view.payload().to_vec(), source, destination))
+    });
+    messages.collect()
+}
+
+/// Answers every message of host 0 as a server does that leases one address.
+fn serve(net: &mut Net, lease_s: u32) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    for (message, source, _) in asked(net) {
+        let kind = message[242];
+        kinds.push(kind);
+        let answer = match kind {
+            1 => 2,
+            3 => 5,
+            _ => continue,
+        };
+        let mut bytes = vec![0; 236];
+        bytes[..3].copy_from_slice(&[2, 1, 6]);
+        bytes[4..8].copy_from_slice(&message[4..8]);
+        bytes[16..20].copy_from_slice(&LEASED.octets());
+        bytes[28..34].copy_from_slice(&station(0).0);
+        bytes.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 10, 0, 0, 254]);
+        bytes.extend([1, 4, 255, 255, 255, 0, 6, 4, 10, 0, 0, 53, 26, 2, 0x05, 0x78]);
+        // RFC 3442: 10.9/16 by 10.0.0.2, everything else by the server.
+        bytes.extend([121, 12, 16, 10, 9, 10, 0, 0, 2, 0, 10, 0, 0, 254]);
+        bytes.extend([51, 4]);
+        bytes.extend(lease_s.to_be_bytes());
+        let unicast = !source.is_unspecified();
+        let to = if unicast { source } else { Ipv4Addr::BROADCAST.into() };
+        let station = if unicast { station(0) } else { HardwareAddress::BROADCAST };
+        let mut datagram = vec![0; 8];
+        wire::UdpRepr { source_port: 67, destination_port: 68, payload_len: bytes.len() }
+            .emit(&mut datagram);
+        datagram.extend(bytes);
+        let addresses = (SERVER.into(), to);
+        let frame = craft::packet(station, addresses, wire::protocol::UDP, 64, (&datagram, 6));
+        net.inject(0, [frame]);
+    }
+    kinds
+}
+
+/// Runs for `ms` with the server answering within a millisecond.
+fn run(net: &mut Net, ms: u64, lease_s: u32) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    let end = net.now + Duration::from_millis(ms);
+    while net.now < end {
+        let next = net.hosts[0].shard.poll_timeout().unwrap_or(end).max(net.now);
+        net.run((next - net.now).clamp(Duration::from_millis(1), Duration::from_secs(1)));
+        kinds.extend(serve(net, lease_s));
+    }
+    kinds
+}
+
+fn states(net: &Net) -> Vec<(IpAddr, AddressOrigin, AddressState)> {
+    let host = &net.hosts[0];
+    let all = host.shard.addresses(host.interface);
+    all.iter().map(|status| (status.cidr.address(), status.origin, status.state)).collect()
+}
+
+/// RFC 2131, 3.1 and 4.4.1: everything from INIT to BOUND, and what the options bring.
+#[test]
+fn an_interface_without_an_address_gets_one_with_routes_servers_and_an_mtu() {
+    let mut net = net();
+    net.run(Duration::from_millis(200));
+    let first = asked(&mut net);
+    assert_eq!(first.len(), 1, "a DISCOVER");
+    assert_eq!(first[0].1, IpAddr::from(Ipv4Addr::UNSPECIFIED));
+    assert_eq!(first[0].2, IpAddr::from(Ipv4Addr::BROADCAST));
+    let kinds = run(&mut net, 9_000, 3_600);
+    assert_eq!(kinds, [1, 3], "again, then a REQUEST");
+    assert_eq!(states(&net), [(LEASED.into(), AddressOrigin::Dhcp, AddressState::Preferred)]);
+    let id = net.hosts[0].interface;
+    let events: Vec<_> = core::iter::from_fn(|| net.hosts[0].shard.poll_address_event()).collect();
+    let cidr = ip::Cidr::new(LEASED.into(), 24).expect("a network");
+    let servers = AddressEvent::NameServers(id, vec![Ipv4Addr::new(10, 0, 0, 53).into()]);
+    assert_eq!(events, [AddressEvent::Assigned(id, cidr), servers]);
+
+    let far: SocketAddr = "10.9.1.1:80".parse().expect("an address");
+    let now = net.now;
+    let socket = net.hosts[0].shard.tcp_connect(now, None, far).expect("a classless route");
+    let local = net.hosts[0].shard.tcp_status(socket).expect("open").local;
+    assert_eq!(local.ip(), IpAddr::from(LEASED));
+    net.wire.clear();
+    net.run(Duration::from_millis(100));
+    let syn = net.wire.iter().find(|(from, frame)| *from == 0 && frame[23] == 6).expect("a SYN");
+    assert_eq!(syn.1[..6], station(1).0, "by way of 10.0.0.2");
+    let (header, _) = wire::TcpHeader::parse(&syn.1[34..]).expect("sound");
+    assert_eq!(header.options.mss, Some(1_360), "1400 less 40");
+    let everywhere = "192.0.2.1:80".parse().expect("an address");
+    net.hosts[0].shard.tcp_connect(net.now, None, everywhere).expect("the default route");
+}
+
+/// RFC 2131, 4.4.5 and 4.4.4.
+#[test]
+fn a_lease_is_renewed_and_ends_with_its_connections_where_no_server_is_left() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let kinds = run(&mut net, 310_000, 600);
+    assert_eq!(kinds, [3], "T1 has come once");
+    let far: SocketAddr = "10.0.0.2:80".parse().expect("an address");
+    net.hosts[1].shard.tcp_listen(far, 4).expect("a free port");
+    let now = net.now;
+    let socket = net.hosts[0].shard.tcp_connect(now, None, far).expect("on the subnet");
+    net.run(Duration::from_secs(700));
+    assert_eq!(states(&net), []);
+    let status = net.hosts[0].shard.tcp_status(socket).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::AddressRemoved));
+    let again = net.hosts[0].shard.tcp_connect(net.now, None, far);
+    assert_eq!(again, Err(SocketError::NoRoute));
+    assert!(asked(&mut net).iter().any(|(message, ..)| message[242] == 1), "it asks again");
+    run(&mut net, 100_000, 600);
+    assert_eq!(states(&net).len(), 1, "the server is back");
+}
+
+/// RFC 2131, 3.1, 5: "If the client detects that the address is already in use [...] the client
+/// MUST send a DHCPDECLINE message".
+#[test]
+fn an_address_that_a_station_answers_for_is_declined() {
+    let mut net = net();
+    run(&mut net, 300, 600);
+    assert_eq!(states(&net), [(LEASED.into(), AddressOrigin::Dhcp, AddressState::Tentative)]);
+    let mut frame = vec![0; EthernetRepr::LEN + ArpRepr::LEN];
+    let (source, ether_type) = (STRANGER, ether_type::ARP);
+    EthernetRepr { destination: station(0), source, ether_type }.emit(&mut frame);
+    ArpRepr {
+        operation: ArpOperation::Reply,
+        sender_hardware: STRANGER,
+        sender_protocol: LEASED,
+        target_hardware: station(0),
+        target_protocol: Ipv4Addr::UNSPECIFIED,
+    }
+    .emit(&mut frame[EthernetRepr::LEN..]);
+    net.inject(0, [frame]);
+    assert_eq!(states(&net), []);
+    net.run(Duration::from_secs(1));
+    let kinds: Vec<u8> = asked(&mut net).iter().map(|(message, ..)| message[242]).collect();
+    assert_eq!(kinds, [4], "a DECLINE, and nothing for ten seconds");
+    let drops = net.hosts[0].shard.counters();
+    assert_eq!((drops.dhcp.dhcp_declined, drops.shard.address_disputes), (1, 1));
+    run(&mut net, 14_000, 600);
+    assert_eq!(states(&net).len(), 1);
+}
+
+#[test]
+fn a_removed_lease_is_given_back() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.remove_address(now, id, LEASED.into()).expect("ours");
+    assert_eq!(states(&net), []);
+    net.run(Duration::from_secs(100));
+    let kinds: Vec<u8> = asked(&mut net).iter().map(|(message, ..)| message[242]).collect();
+    // RFC 2131, 4.4.6: by unicast, so once; it goes out though its source is given up.
+    assert_eq!(kinds, [7]);
+    assert_eq!(net.hosts[0].shard.counters().dhcp.dhcp_sent, 3);
+}

@@ -1,0 +1,251 @@
+//! Multicast UDP and what routers are told of it, between two shards in virtual time.
+
+mod harness;
+
+use batch::{Block, Chunk};
+use bytes::Bytes;
+use core::net::{IpAddr, SocketAddr};
+use counters::DropReason;
+use device::TransmitMode;
+use harness::{Net, address, craft};
+use stack::{
+    AddressingConfig, BindOptions, ClaimPolicy, MulticastOptions, Readiness, SocketError, SocketId,
+};
+use time::Duration;
+use wire::{EthernetRepr, HardwareAddress};
+
+const GROUPS: [&str; 2] = ["239.1.2.3", "ff05::1:3"];
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn net() -> Net {
+    Net::new(TransmitMode::Multidata, true)
+}
+
+fn chunk(bytes: &'static [u8]) -> Chunk {
+    Chunk::whole(Block::from(Bytes::from_static(bytes)))
+}
+
+fn any(group: IpAddr) -> IpAddr {
+    if group.is_ipv4() { ip("0.0.0.0") } else { ip("::") }
+}
+
+/// A socket of `host` on this port for a group.
+fn listener(net: &mut Net, host: usize, group: IpAddr, port: u16, sources: &[IpAddr]) -> SocketId {
+    let now = net.now;
+    let shard = &mut net.hosts[host].shard;
+    let shared = BindOptions { shared: true, ..BindOptions::default() };
+    let id = shard.udp_bind_with(SocketAddr::new(any(group), port), shared).expect("shared");
+    shard.udp_join(now, id, group, None, sources).expect("room");
+    id
+}
+
+fn sender(net: &mut Net, host: usize, group: IpAddr) -> SocketId {
+    let local = SocketAddr::new(address(host, !group.is_ipv4()), 0);
+    net.hosts[host].shard.udp_bind(local).expect("a port")
+}
+
+fn send(net: &mut Net, host: usize, id: SocketId, to: (IpAddr, u16), bytes: &'static [u8]) {
+    let to = Some(SocketAddr::new(to.0, to.1));
+    net.hosts[host].shard.udp_send(id, to, chunk(bytes)).expect("room");
+    net.run(Duration::from_millis(10));
+}
+
+fn received(net: &mut Net, host: usize, id: SocketId) -> Vec<Vec<u8>> {
+    let shard = &mut net.hosts[host].shard;
+    let all = core::iter::from_fn(|| shard.udp_receive(id).ok());
+    all.map(|(payload, _)| payload.bytes().to_vec()).collect()
+}
+
+/// IP packets that a host sent with this protocol number (58 where it stands behind a hop-by-hop
+/// header), with the station they went to.
+fn reports(net: &Net, from: usize) -> Vec<([u8; 6], Vec<u8>)> {
+    let frames = net.wire.iter().filter(|(host, _)| *host == from);
+    let reports = frames.filter_map(|(_, frame)| {
+        let packet = frame.get(EthernetRepr::LEN..)?;
+        let is_igmp = packet[0] == 0x46 && packet[9] == 2;
+        let is_mld = packet[0] >> 4 == 6 && packet[6] == 0;
+        let at = if is_igmp { 24 } else { 48 };
+        let station = core::array::from_fn(|index| frame[index]);
+        (is_igmp || is_mld).then(|| (station, packet[at..].to_vec()))
+    });
+    reports.collect()
+}
+
+/// RFC 1112, 6.4 and RFC 2464, 7: the group's station; 6.1: a time to live of 1.
+#[test]
+fn a_datagram_reaches_every_socket_that_joined_the_group_and_no_other() {
+    for group in GROUPS.map(ip) {
+        let mut net = net();
+        let first = listener(&mut net, 1, group, 5_000, &[]);
+        let second = listener(&mut net, 1, group, 5_000, &[]);
+        let elsewhere = listener(&mut net, 1, group, 5_001, &[]);
+        let shared = BindOptions { shared: true, ..BindOptions::default() };
+        let local = SocketAddr::new(any(group), 5_000);
+        let stranger = net.hosts[1].shard.udp_bind_with(local, shared).expect("shared");
+        let from = sender(&mut net, 0, group);
+        net.run(Duration::from_secs(5));
+        net.wire.clear();
+        while net.hosts[1].shard.poll_event().is_some() {}
+        send(&mut net, 0, from, (group, 5_000), b"to all of you");
+        let frame = &net.wire.iter().find(|(from, _)| *from == 0).expect("sent").1;
+        let expected = HardwareAddress::of_ip_multicast(group).expect("a group");
+        assert_eq!(frame[..6], expected.0);
+        assert_eq!(frame[if group.is_ipv4() { 22 } else { 21 }], 1, "the hop limit");
+        let event = net.hosts[1].shard.poll_event().expect("it came");
+        assert!(event.readiness.intersects(Readiness::READABLE));
+        for id in [first, second] {
+            assert_eq!(received(&mut net, 1, id), [b"to all of you".to_vec()]);
+        }
+        for id in [elsewhere, stranger] {
+            assert_eq!(received(&mut net, 1, id), Vec::<Vec<u8>>::new());
+        }
+        assert!(net.wire.iter().all(|(from, _)| *from == 0), "no ICMP error about a group");
+    }
+}
+
+/// RFC 3376, 3.2: the interface takes what any socket wants, and each socket what it wants itself.
+#[test]
+fn a_socket_hears_the_sources_it_asked_for() {
+    for (index, group) in GROUPS.map(ip).into_iter().enumerate() {
+        let mut net = net();
+        let wanted = listener(&mut net, 1, group, 5_000, &[address(0, index == 1)]);
+        let other = if group.is_ipv4() { ip("10.0.0.77") } else { ip("fd00::77") };
+        let unwanted = listener(&mut net, 1, group, 5_000, &[other]);
+        let from = sender(&mut net, 0, group);
+        send(&mut net, 0, from, (group, 5_000), b"x");
+        assert_eq!(received(&mut net, 1, wanted).len(), 1);
+        assert_eq!(received(&mut net, 1, unwanted).len(), 0);
+        let now = net.now;
+        net.hosts[1].shard.udp_leave(now, wanted, group, None).expect("joined");
+        send(&mut net, 0, from, (group, 5_000), b"x");
+        assert_eq!(received(&mut net, 1, wanted).len(), 0);
+        let again = net.hosts[1].shard.udp_leave(now, wanted, group, None);
+        assert_eq!(again, Err(SocketError::AddressNotAvailable));
+    }
+}
+
+#[test]
+fn datagrams_are_looped_to_listeners_here_unless_that_is_off() {
+    for group in GROUPS.map(ip) {
+        let mut net = net();
+        let here = listener(&mut net, 0, group, 5_000, &[]);
+        let there = listener(&mut net, 1, group, 5_000, &[]);
+        let from = sender(&mut net, 0, group);
+        send(&mut net, 0, from, (group, 5_000), b"both");
+        assert_eq!((received(&mut net, 0, here).len(), received(&mut net, 1, there).len()), (1, 1));
+        let options = MulticastOptions { is_looped: false, hop_limit: 9, interface: None };
+        net.hosts[0].shard.udp_set_multicast(from, options).expect("open");
+        net.wire.clear();
+        send(&mut net, 0, from, (group, 5_000), b"there");
+        assert_eq!((received(&mut net, 0, here).len(), received(&mut net, 1, there).len()), (0, 1));
+        assert_eq!(net.wire[0].1[if group.is_ipv4() { 22 } else { 21 }], 9);
+        let options = MulticastOptions { is_looped: true, hop_limit: 0, interface: None };
+        net.hosts[0].shard.udp_set_multicast(from, options).expect("open");
+        send(&mut net, 0, from, (group, 5_000), b"here");
+        assert_eq!((received(&mut net, 0, here).len(), received(&mut net, 1, there).len()), (1, 0));
+    }
+}
+
+/// RFC 3376, 4.2.14 and 5.1; RFC 3810, 5.2.14 and 6.1: state changes are reported to all routers
+/// that listen, and reported again; a closed socket leaves.
+#[test]
+fn routers_hear_of_the_first_to_join_and_of_the_last_to_leave() {
+    for (group, router, kinds) in [
+        (ip(GROUPS[0]), [1, 0, 0x5e, 0, 0, 22], (0x22, 4, 3)),
+        (ip(GROUPS[1]), [0x33, 0x33, 0, 0, 0, 0x16], (143, 4, 3)),
+    ] {
+        let mut net = net();
+        let first = listener(&mut net, 0, group, 5_000, &[]);
+        let second = listener(&mut net, 0, group, 5_000, &[]);
+        net.run(Duration::from_secs(5));
+        let told = reports(&net, 0);
+        assert_eq!(told.len(), 2, "once, and once more");
+        for (station, report) in &told {
+            assert_eq!((*station, report[0], report[8]), (router, kinds.0, kinds.1));
+        }
+        net.wire.clear();
+        let now = net.now;
+        net.hosts[0].shard.close(now, first);
+        net.run(Duration::from_secs(5));
+        assert_eq!(reports(&net, 0).len(), 0, "one is left");
+        let now = net.now;
+        net.hosts[0].shard.close(now, second);
+        net.run(Duration::from_secs(5));
+        let told = reports(&net, 0);
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|(_, report)| report[8] == kinds.2));
+        assert_eq!(net.hosts[0].shard.counters().shard.group_reports, 4);
+    }
+}
+
+/// RFC 3376, 5.2: a query is answered within its time, however often it is asked.
+#[test]
+fn queries_are_answered_once_in_the_time_they_allow() {
+    let mut net = net();
+    listener(&mut net, 0, ip(GROUPS[0]), 5_000, &[]);
+    net.run(Duration::from_secs(5));
+    net.wire.clear();
+    let mut query = vec![0x11, 100, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0];
+    let sum = !checksum::sum(&query);
+    query[2..4].copy_from_slice(&sum.to_be_bytes());
+    let to = HardwareAddress([1, 0, 0x5e, 0, 0, 1]);
+    let addresses = (address(1, false), ip("224.0.0.1"));
+    let frame = craft::packet_as_it_is(to, addresses, wire::protocol::IGMP, 1, &query);
+    for _ in 0..500 {
+        net.inject(0, [frame.clone()]);
+    }
+    net.run(Duration::from_secs(11));
+    let told = reports(&net, 0);
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].1[8], 2, "MODE_IS_EXCLUDE");
+    let forged = craft::packet_as_it_is(to, addresses, wire::protocol::IGMP, 7, &query);
+    net.inject(0, [forged]);
+    let drops = net.hosts[0].shard.counters().drops;
+    assert_eq!(drops.count(DropReason::MalformedIcmp), 1, "not from this link");
+}
+
+/// RFC 4862, 5.4.2: the solicited-node group is joined before the address is asked about, and RFC
+/// 3810 tells switches that look at it.
+#[test]
+fn the_solicited_node_group_of_an_address_is_joined_before_it_is_asked_about() {
+    let mut net = net();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let ipv6 = ClaimPolicy::Probe;
+    let config = AddressingConfig { ipv6, ..AddressingConfig::default() };
+    net.hosts[0].shard.start_addressing(now, id, config);
+    net.run(Duration::from_secs(3));
+    let is_report = |frame: &[u8]| frame[20] == 0;
+    let is_solicitation = |frame: &[u8]| frame[20] == 58 && frame[54] == 135;
+    let frames = net.wire.iter().filter(|(from, frame)| *from == 0 && frame[12] == 0x86);
+    let order: Vec<_> =
+        frames.map(|(_, frame)| (is_report(frame), is_solicitation(frame))).collect();
+    assert_eq!(order[0], (true, false), "{order:?}");
+    assert!(order.contains(&(false, true)));
+    let (_, report) = &reports(&net, 0)[0];
+    let [.., a, b, c] = [0, 0, 1];
+    assert_eq!(report[12..28], [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c]);
+    let now = net.now;
+    net.hosts[0].shard.remove_address(now, id, address(0, true)).expect("ours");
+    net.wire.clear();
+    net.run(Duration::from_secs(3));
+    assert!(reports(&net, 0).iter().all(|(_, report)| report[8] == 3), "TO_IN of nobody");
+}
+
+#[test]
+fn what_is_no_group_cannot_be_joined() {
+    let mut net = net();
+    let now = net.now;
+    let shard = &mut net.hosts[0].shard;
+    let id = shard.udp_bind("0.0.0.0:5000".parse().expect("an address")).expect("a port");
+    let refused = Err(SocketError::InvalidArgument);
+    assert_eq!(shard.udp_join(now, id, ip("10.0.0.9"), None, &[]), refused);
+    assert_eq!(shard.udp_join(now, id, ip(GROUPS[0]), None, &[ip("fd00::1")]), refused);
+    for index in 0..100_u8 {
+        let outcome = shard.udp_join(now, id, IpAddr::from([239, 7, 7, index]), None, &[]);
+        let expected = if index < 64 { Ok(()) } else { Err(SocketError::NoMemory) };
+        assert_eq!(outcome, expected, "{index}");
+    }
+}

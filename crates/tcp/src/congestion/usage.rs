@@ -1,0 +1,54 @@
+//! How much of the window was used (RFC 2861, 3.2; what RFC 7661 calls a validated window).
+
+use time::{Duration, Instant};
+
+/// Watches whether a connection ever needs its window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WindowUse {
+    used_bytes: u32,
+    since: Instant,
+}
+
+impl WindowUse {
+    /// An ACK came while `in_flight_bytes` were in flight; `limited`: the window held data back.
+    /// Once for every RTO in which it never did: the most that was in flight, which is what
+    /// [`super::Congestion::on_unused`] is to be told.
+    pub fn on_ack(
+        &mut self,
+        now: Instant,
+        in_flight_bytes: u32,
+        limited: bool,
+        rto: Duration,
+    ) -> Option<u32> {
+        if limited {
+            *self = Self { used_bytes: 0, since: now };
+            return None;
+        }
+        self.used_bytes = self.used_bytes.max(in_flight_bytes);
+        if now - self.since < rto {
+            return None;
+        }
+        self.since = now;
+        Some(core::mem::take(&mut self.used_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTO: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn reports_once_per_timeout_in_which_the_window_held_nothing_back() {
+        let mut usage = WindowUse::default();
+        let at = |ms: u64| Instant::from_millis(10_000 + ms);
+        assert_eq!(usage.on_ack(at(0), 9_000, true, RTO), None);
+        assert_eq!(usage.on_ack(at(100), 5_000, false, RTO), None);
+        assert_eq!(usage.on_ack(at(150), 3_000, false, RTO), None);
+        assert_eq!(usage.on_ack(at(200), 1_000, false, RTO), Some(5_000));
+        assert_eq!(usage.on_ack(at(300), 1_000, false, RTO), None);
+        assert_eq!(usage.on_ack(at(350), 9_000, true, RTO), None);
+        assert_eq!(usage.on_ack(at(500), 1_000, false, RTO), None, "a new interval");
+    }
+}

@@ -1,0 +1,173 @@
+//! Explicit congestion notification (RFC 3168): routers mark packets instead of dropping them.
+//!
+//! ```text
+//!   sender                     router                     receiver
+//!     data, ECT(0)  ----------> CE ----------------------> echo begins
+//!     window reduced, once  <---------- ACK, ECE ---------- on every segment
+//!     new data, CWR ----------------------------------------> echo ends
+//! ```
+//!
+//! Both sides agree in the handshake: ECE and CWR in the SYN, ECE alone in the SYN-ACK. An answer
+//! that echoes both flags comes from a host that does not know them. A SYN that must be sent again
+//! asks no more, in case somebody on the path drops such SYNs (RFC 3168, 6.1.1.1).
+//!
+//! What always holds: without an agreement no packet is ECN-capable and no flag is set; only new
+//! data is ECN-capable, neither pure ACKs nor what is sent again nor window probes (RFC 3168, 6.1.4
+//! to 6.1.6); the window is reduced once per window of data, whether for marks or for losses.
+//!
+//! Accurate ECN (RFC 9768) is absent: an AccECN SYN is answered as by a host of RFC 3168, which the
+//! RFC provides for.
+
+use wire::{SeqNumber, TcpFlags};
+
+/// The codepoint of a packet whose sender understands marks (RFC 3168, 5): ECT(0).
+const ECT0: u8 = 0b10;
+
+/// The flags of an ECN-setup SYN.
+const SETUP: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0);
+
+/// Whether connections use explicit congestion notification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EcnMode {
+    /// Never.
+    Off,
+    /// Where the peer asks for it, as Linux does unless told otherwise: some paths still drop SYNs
+    /// that ask.
+    #[default]
+    Accept,
+    /// Ask for it, too.
+    Request,
+}
+
+/// The ECN state of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ecn {
+    mode: EcnMode,
+    /// Our SYN asked, and no SYN of ours did not.
+    requested: bool,
+    on: bool,
+    /// Receiver: every segment echoes the mark until the peer says that it heard.
+    echo: bool,
+    /// Sender: the next new data says that the window was reduced.
+    owes_cwr: bool,
+    /// Data up to here was sent with the window as it was before the last reduction.
+    reduced_at: Option<SeqNumber>,
+    /// The last reduction was for a mark, and its round trip is not over.
+    reducing: bool,
+}
+
+/// What an ACK means for the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Echo {
+    /// The round trip of the last reduction for a mark is over.
+    pub(crate) over: bool,
+    /// The window is to be reduced.
+    pub(crate) reduce: bool,
+}
+
+impl Ecn {
+    pub(crate) fn new(mode: EcnMode) -> Self {
+        Self { mode, requested: mode == EcnMode::Request, ..Self::default() }
+    }
+
+    /// Flags of our SYN, or of our SYN-ACK once the peer's SYN was taken.
+    pub(crate) fn syn_flags(&self, is_reply: bool) -> TcpFlags {
+        match is_reply {
+            true if self.on => TcpFlags::ECE,
+            false if self.requested => SETUP,
+            _ => TcpFlags::NONE,
+        }
+    }
+
+    /// Our SYN was not answered: the next ones do not ask, and RFC 3168, 6.1.1 forbids
+    /// ECN-capable packets to a host that has sent such a SYN.
+    pub(crate) fn on_syn_timeout(&mut self) {
+        if !self.on {
+            self.requested = false;
+        }
+    }
+
+    /// The peer's SYN or SYN-ACK. Says whether ECN is agreed on.
+    pub(crate) fn on_syn(&mut self, flags: TcpFlags, we_asked_first: bool) -> bool {
+        let asks = flags.contains(SETUP);
+        self.on = match we_asked_first {
+            true if flags.contains(TcpFlags::ACK) => {
+                self.requested && flags.contains(TcpFlags::ECE) && !asks
+            }
+            // Both opened at once: both must have asked.
+            true => self.requested && asks,
+            false => self.mode != EcnMode::Off && asks,
+        };
+        self.on
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// The codepoint of new data.
+    pub(crate) fn codepoint(&self) -> u8 {
+        if self.on { ECT0 } else { 0 }
+    }
+
+    /// Flags of every segment that carries an ACK.
+    pub(crate) fn flags(&self) -> TcpFlags {
+        if self.echo { TcpFlags::ECE } else { TcpFlags::NONE }
+    }
+
+    pub(crate) fn owes_cwr(&self) -> bool {
+        self.owes_cwr
+    }
+
+    /// The first new data since the reduction was sent.
+    pub(crate) fn on_cwr_sent(&mut self) {
+        self.owes_cwr = false;
+    }
+
+    /// Data within the window arrived; RFC 3168, 6.1.3: the echo goes on until CWR comes, and a
+    /// mark on that very packet begins another. Says whether the peer should hear at once.
+    pub(crate) fn on_data(&mut self, flags: TcpFlags, marked: bool) -> bool {
+        if !self.on {
+            return false;
+        }
+        let reduced = flags.contains(TcpFlags::CWR);
+        if reduced {
+            self.echo = false;
+        }
+        let begins = marked && !self.echo;
+        self.echo |= marked;
+        begins || reduced
+    }
+
+    /// An ACK arrived, `echoed` with ECE. `outstanding`: something was in flight before it.
+    pub(crate) fn on_ack(&mut self, echoed: bool, una: SeqNumber, outstanding: bool) -> Echo {
+        // Beyond that point and not at it: only then the peer may have seen CWR.
+        if !self.on || self.reduced_at.is_some_and(|at| una.is_at_or_before(at)) {
+            return Echo::default();
+        }
+        self.reduced_at = None;
+        Echo { over: core::mem::take(&mut self.reducing), reduce: echoed && outstanding }
+    }
+
+    /// The window was reduced for a mark.
+    pub(crate) fn on_mark(&mut self, nxt: SeqNumber) {
+        self.on_reduced(nxt);
+        self.reducing = true;
+    }
+
+    /// The window was reduced, for whatever reason: RFC 3168, 6.1.2 wants CWR on the first new data
+    /// behind it, and no second reaction within the window of data.
+    pub(crate) fn on_reduced(&mut self, nxt: SeqNumber) {
+        if self.on {
+            self.owes_cwr = true;
+            self.reduced_at = Some(nxt);
+            self.reducing = false;
+        }
+    }
+    /// The reduction was a mistake: there is nothing to tell the peer.
+    pub(crate) fn on_undo(&mut self) {
+        self.owes_cwr = false;
+        self.reduced_at = None;
+        self.reducing = false;
+    }
+}

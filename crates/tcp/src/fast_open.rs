@@ -1,0 +1,138 @@
+//! TCP Fast Open (RFC 7413): data in the SYN, for who proved before that it is where it claims to be.
+//!
+//! ```text
+//!   client                                       server
+//!   SYN, cookie request                     ->
+//!                                           <-   SYN-ACK, cookie
+//!   ... another connection ...
+//!   SYN, cookie, data                       ->   the connection is made, the data can be read
+//!                                           <-   SYN-ACK that acknowledges the data, or only the SYN
+//! ```
+//!
+//! To the sequence numbers, data in a SYN is like the byte of a zero-window probe: sent beyond
+//! SND.NXT, for the peer to take or not. What the SYN-ACK does not acknowledge is new data; so nothing
+//! is lost by a server that ignores it, and a SYN that must be sent again goes without it.
+//!
+//! Where cookies come from and are kept is the stack's: it knows addresses and connections that were.
+
+use crate::config::Parameters;
+use crate::connection::Connection;
+use crate::event::Events;
+use crate::receive_queue::Arrival;
+use crate::state::State;
+use batch::{BlockPool, Chunk};
+use time::Instant;
+use wire::{SeqNumber, TCP_HEADER_LEN_MIN, TcpFastOpen, TcpHeader};
+
+/// The part of a connection that tries it.
+#[derive(Debug, Default)]
+pub(crate) struct FastOpen {
+    /// What our SYN carries.
+    option: Option<TcpFastOpen>,
+    /// The MSS the peer announced last, where data may go with the SYN; 0 where not.
+    mss: u16,
+    /// A SYN with the option was lost.
+    failed: bool,
+    /// What the SYN-ACK brought.
+    learned: Option<TcpFastOpen>,
+    /// IRS of a connection whose SYN brought data.
+    irs: Option<SeqNumber>,
+}
+
+/// What a connection learned of its peer's fast open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastOpenOutcome {
+    /// A new cookie.
+    pub cookie: Option<TcpFastOpen>,
+    /// The peer's MSS, to be told with the cookie next time.
+    pub mss: u16,
+    /// The SYN with the option was not answered, one without was: something on the path drops it.
+    pub failed: bool,
+}
+
+impl Connection {
+    /// The SYN will ask for a cookie, or show one, and then also carry queued data as far as `mss`,
+    /// which the peer announced last, and the path allow. For a connection whose SYN was not sent.
+    pub fn offer_fast_open(&mut self, option: TcpFastOpen, mss: u16) {
+        let mss = if option.cookie().is_empty() { 0 } else { mss };
+        self.fast_open =
+            Some(Box::new(FastOpen { option: Some(option), mss, ..FastOpen::default() }));
+    }
+
+    /// Passive open by a SYN with a valid cookie: as [`Connection::accept`], and its data can be read
+    /// before the handshake is complete.
+    #[must_use]
+    pub fn accept_fast(
+        parameters: Parameters,
+        now: Instant,
+        syn: &TcpHeader,
+        data: Option<Chunk>,
+        pool: &BlockPool,
+    ) -> Self {
+        let mut connection = Self::accept(parameters, now, syn);
+        connection.fast_open =
+            Some(Box::new(FastOpen { irs: Some(syn.sequence), ..FastOpen::default() }));
+        let room = connection.receive.window() as usize;
+        if let Some(mut data) = data.filter(|data| !data.is_empty()) {
+            data.truncate(room);
+            let len = data.len();
+            if connection.receive.insert(0, data, true, pool) == Arrival::InOrder {
+                connection.counters.bytes_received += len as u64;
+                connection.counters.fast_open_bytes_received += len as u64;
+                connection.events.insert(Events::READABLE);
+            }
+        }
+        connection
+    }
+
+    /// What was learned, once the connection is established; given out once.
+    pub fn take_fast_open_outcome(&mut self) -> Option<FastOpenOutcome> {
+        let part = self.fast_open.take_if(|part| part.irs.is_none())?;
+        let mss = self.negotiated.mss_peer();
+        Some(FastOpenOutcome { cookie: part.learned, mss, failed: part.failed })
+    }
+
+    /// What our SYN carries.
+    pub(crate) fn fast_open_option(&self) -> Option<TcpFastOpen> {
+        self.fast_open.as_ref()?.option
+    }
+
+    /// How many bytes go with the SYN.
+    pub(crate) fn syn_data_len(&self) -> u32 {
+        let Some(part) = self.fast_open.as_deref().filter(|part| part.mss > 0) else { return 0 };
+        if self.state != State::SynSent || part.option.is_none() {
+            return 0;
+        }
+        // The clock does not change the length of the options.
+        let options = (self.syn_header(Instant::ZERO).header_len() - TCP_HEADER_LEN_MIN) as u32;
+        let room = u32::from(part.mss.min(self.negotiated.mss_send_max())).saturating_sub(options);
+        self.send_queue.len_from(self.send.iss + 1).min(room)
+    }
+
+    /// RFC 7413, 4.2.1: a SYN that was lost goes again without data and option, which may be why.
+    pub(crate) fn on_fast_open_timeout(&mut self) {
+        if let Some(part) = self.fast_open.as_mut().filter(|part| part.option.is_some()) {
+            (part.option, part.mss, part.failed) = (None, 0, true);
+        }
+    }
+
+    /// The SYN-ACK is here: what of the data it takes, and whether it brings a cookie.
+    pub(crate) fn on_fast_open_reply(&mut self, header: &TcpHeader) {
+        let Some(part) = &mut self.fast_open else { return };
+        part.learned = header.options.fast_open.filter(|option| !option.cookie().is_empty());
+        part.failed &= part.option.is_none();
+        if header.acknowledgment.is_after(self.send.una) {
+            self.send.on_ack(header.acknowledgment);
+            let taken = self.send_queue.acknowledge(self.send.una) as u64;
+            self.counters.bytes_sent += taken;
+            self.counters.bytes_acknowledged += taken;
+            self.counters.fast_open_bytes_sent += taken;
+        }
+    }
+
+    /// One past IRS, whatever came with the SYN.
+    pub(crate) fn after_peer_syn(&self) -> SeqNumber {
+        let irs = self.fast_open.as_ref().and_then(|part| part.irs);
+        irs.map_or(self.receive.next(), |irs| irs + 1)
+    }
+}

@@ -1,0 +1,302 @@
+//! A connection that a peer asked for and has not confirmed: SYN-RECEIVED in 64 bytes.
+//!
+//! Anybody can send a SYN from any address, so what a SYN costs must be little (RFC 4987, 3.4). Kept
+//! is what it said, not what follows from it: the SYN-ACK, its repetitions and at last the
+//! [`Connection`] are made from the SYN anew, by the code that every connection uses. What a SYN
+//! cookie brings back is the same value.
+//!
+//! ```text
+//!   SYN -> HalfOpen -> syn_ack         ACK -> check -> open -> Connection::on_segment(ACK)
+//!   SYN -> SynCookies::encode -> syn_ack         ACK -> SynCookies::decode -> the same
+//! ```
+
+use crate::config::Parameters;
+use crate::connection::Connection;
+use crate::reset::ResetReply;
+use crate::timers::Timer;
+use counters::DropReason;
+use time::Instant;
+use wire::{SeqNumber, TcpFlags, TcpHeader, TcpOptions, TcpTimestamps};
+
+/// What is kept of a SYN until its sender confirms it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfOpen {
+    /// ISS: the sequence number of our SYN-ACK.
+    pub iss: SeqNumber,
+    /// IRS: the sequence number of the SYN.
+    pub(crate) irs: SeqNumber,
+    pub(crate) window: u16,
+    pub(crate) mss: Option<u16>,
+    pub(crate) window_scale: Option<u8>,
+    pub(crate) sack_permitted: bool,
+    /// TSval of the SYN.
+    pub(crate) timestamp: Option<u32>,
+    /// ECE and CWR, which ask for ECN (RFC 3168, 6.1.1).
+    pub(crate) ecn: TcpFlags,
+    /// When the SYN-ACK was sent first; `None` where only a cookie tells of it.
+    pub(crate) sent_at: Option<Instant>,
+    /// How often it was sent again because nothing came.
+    pub(crate) timeouts: u32,
+}
+
+/// What a segment for a [`HalfOpen`] asks for (RFC 9293, 3.10.7.4 in SYN-RECEIVED after a passive
+/// open).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It acknowledges our SYN: [`HalfOpen::open`], and hand it to the connection.
+    Open,
+    /// The SYN came again: so does the SYN-ACK.
+    SendAgain,
+    /// It is outside the window: answer with [`HalfOpen::acknowledgment`].
+    Acknowledge,
+    /// It acknowledges what was never sent.
+    Reset(ResetReply),
+    /// The peer wants no connection: forget it.
+    Forget,
+    /// Nothing.
+    Drop(DropReason),
+}
+
+impl HalfOpen {
+    /// What `syn` says; `iss` is the sequence number its answer will have.
+    #[must_use]
+    pub fn new(now: Instant, syn: &TcpHeader, iss: SeqNumber) -> Self {
+        let ecn = TcpFlags::ECE | TcpFlags::CWR;
+        Self {
+            iss,
+            irs: syn.sequence,
+            window: syn.window,
+            mss: syn.options.mss,
+            window_scale: syn.options.window_scale,
+            sack_permitted: syn.options.sack_permitted,
+            timestamp: syn.options.timestamps.map(|timestamps| timestamps.value),
+            ecn: syn.flags.without(TcpFlags(!ecn.0)),
+            sent_at: Some(now),
+            timeouts: 0,
+        }
+    }
+
+    /// The SYN-ACK, as the connection would send it.
+    #[must_use]
+    pub fn syn_ack(&self, now: Instant, parameters: Parameters) -> TcpHeader {
+        self.accept(now, parameters).syn_header(now)
+    }
+
+    /// The timer of the SYN-ACK went off: it will be sent again.
+    pub fn on_timeout(&mut self) {
+        self.timeouts += 1;
+    }
+
+    /// How often the SYN-ACK was sent again because nothing came.
+    #[must_use]
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
+    /// What a segment with `payload_len` bytes asks for; `window` is what the SYN-ACK announced.
+    #[must_use]
+    pub fn check(&self, header: &TcpHeader, payload_len: u32, window: u32) -> Verdict {
+        let flags = header.flags;
+        let has = |flag| flags.contains(flag);
+        if has(TcpFlags::SYN) && !flags.intersects(TcpFlags::ACK | TcpFlags::RST) {
+            if header.sequence == self.irs {
+                return Verdict::SendAgain;
+            }
+            // Within the window it returns to LISTEN, and the peer's next SYN begins anew.
+            let in_window = header.sequence.in_window(self.irs + 1, window);
+            return if in_window { Verdict::Forget } else { Verdict::Acknowledge };
+        }
+        // First: the sequence number. A zero window is never announced here.
+        let next = self.irs + 1;
+        let first = header.sequence.in_window(next, window);
+        let last = payload_len > 0 && (header.sequence + (payload_len - 1)).in_window(next, window);
+        if !first && !last {
+            return match has(TcpFlags::RST) {
+                true => Verdict::Drop(DropReason::OutOfWindow),
+                false => Verdict::Acknowledge,
+            };
+        }
+        // Second: RST (RFC 5961, 3.2). Fourth: SYN.
+        if has(TcpFlags::RST) {
+            let exact = header.sequence == next;
+            return if exact { Verdict::Forget } else { Verdict::Acknowledge };
+        }
+        if has(TcpFlags::SYN) {
+            return Verdict::Forget;
+        }
+        // Fifth: ACK.
+        if !has(TcpFlags::ACK) {
+            return Verdict::Drop(DropReason::BadAck);
+        }
+        if header.acknowledgment != self.iss + 1 {
+            return Verdict::Reset(ResetReply {
+                sequence: header.acknowledgment,
+                acknowledgment: None,
+            });
+        }
+        Verdict::Open
+    }
+
+    /// The bare ACK that answers a segment outside the window.
+    #[must_use]
+    pub fn acknowledgment(&self, now: Instant, parameters: Parameters) -> TcpHeader {
+        let syn_ack = self.syn_ack(now, parameters);
+        // RFC 7323, 2.2: the window of a SYN is not scaled, that of every other segment is.
+        let shift = syn_ack.options.window_scale.unwrap_or(0);
+        TcpHeader {
+            sequence: self.iss + 1,
+            flags: TcpFlags::ACK,
+            window: syn_ack.window >> shift,
+            options: TcpOptions { timestamps: syn_ack.options.timestamps, ..TcpOptions::default() },
+            ..syn_ack
+        }
+    }
+
+    /// The connection in SYN-RECEIVED, its SYN-ACK sent. The segment that completes the handshake is
+    /// for [`Connection::on_segment`].
+    #[must_use]
+    pub fn open(&self, now: Instant, parameters: Parameters) -> Connection {
+        let sent_at = self.sent_at.unwrap_or(now);
+        let mut connection = self.accept(sent_at, parameters);
+        for _ in 0..self.timeouts {
+            connection.on_syn_timeout();
+        }
+        connection.owing.syn = false;
+        connection.send.on_sent(self.iss + 1);
+        connection.acks.on_sent();
+        connection.last_ack_sent = connection.receive.next();
+        // Karn: of several SYN-ACKs it could not be told which was answered.
+        connection.syn_sent_at = self.sent_at.filter(|_| self.timeouts == 0).unwrap_or_default();
+        let rto = connection.rtt.rto();
+        connection.timers.set(Timer::Retransmission, now + rto);
+        connection
+    }
+
+    fn accept(&self, now: Instant, mut parameters: Parameters) -> Connection {
+        parameters.isn = self.iss;
+        Connection::accept(parameters, now, &self.syn())
+    }
+
+    /// The SYN as far as it matters.
+    fn syn(&self) -> TcpHeader {
+        TcpHeader {
+            sequence: self.irs,
+            flags: TcpFlags::SYN | self.ecn,
+            window: self.window,
+            options: TcpOptions {
+                mss: self.mss,
+                window_scale: self.window_scale,
+                sack_permitted: self.sack_permitted,
+                timestamps: self.timestamp.map(|value| TcpTimestamps { value, echo: 0 }),
+                ..TcpOptions::default()
+            },
+            ..TcpHeader::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::State;
+    use crate::tests::harness::{ACK, FIN, IRS, ISS, RST, SYN, parameters, plain_config};
+    use crate::{Config, Segment};
+
+    fn half_open() -> HalfOpen {
+        let syn = TcpHeader {
+            sequence: IRS,
+            flags: SYN,
+            window: 5_000,
+            options: TcpOptions { mss: Some(900), window_scale: Some(3), ..TcpOptions::default() },
+            ..TcpHeader::default()
+        };
+        HalfOpen::new(Instant::from_millis(1), &syn, ISS)
+    }
+
+    // RFC 9293, 3.10.7.4, SYN-RECEIVED: each check in its order.
+    #[test]
+    fn every_segment_is_judged_as_in_syn_received() {
+        let verdict = |flags, sequence: u32, ack: u32, len| {
+            let header = TcpHeader {
+                sequence: IRS + sequence,
+                acknowledgment: ISS + ack,
+                flags,
+                ..TcpHeader::default()
+            };
+            half_open().check(&header, len, 20_000)
+        };
+        let reset = |ack| Verdict::Reset(ResetReply { sequence: ISS + ack, acknowledgment: None });
+        for (flags, sequence, ack, len, expected) in [
+            (SYN, 0, 0, 0, Verdict::SendAgain),
+            (SYN, 500, 0, 0, Verdict::Forget),
+            (SYN, 90_000, 0, 0, Verdict::Acknowledge),
+            (SYN | ACK, 0, 1, 0, Verdict::Acknowledge),
+            (SYN | ACK, 1, 1, 0, Verdict::Forget),
+            (ACK, 1, 1, 0, Verdict::Open),
+            (ACK, 1, 1, 700, Verdict::Open),
+            (ACK, 0, 1, 700, Verdict::Open),
+            (FIN | ACK, 1, 1, 0, Verdict::Open),
+            (ACK, 30_000, 1, 0, Verdict::Acknowledge),
+            (ACK, 1, 0, 0, reset(0)),
+            (ACK, 1, 2, 0, reset(2)),
+            (TcpFlags::NONE, 1, 1, 5, Verdict::Drop(DropReason::BadAck)),
+            (RST, 1, 0, 0, Verdict::Forget),
+            (RST, 2, 0, 0, Verdict::Acknowledge),
+            (RST, 0, 0, 0, Verdict::Drop(DropReason::OutOfWindow)),
+        ] {
+            assert_eq!(verdict(flags, sequence, ack, len), expected, "{flags:?} {sequence} {ack}");
+        }
+    }
+
+    #[test]
+    fn the_connection_it_becomes_has_agreed_on_what_the_syn_said() {
+        let config = Config { window_scaling: true, ..plain_config() };
+        let now = Instant::from_millis(51);
+        let syn_ack = half_open().syn_ack(now, parameters(config.clone()));
+        assert_eq!((syn_ack.flags, syn_ack.sequence), (SYN | ACK, ISS));
+        assert_eq!(syn_ack.acknowledgment, IRS + 1);
+        assert!(syn_ack.options.window_scale.is_some());
+        let mut connection = half_open().open(now, parameters(config));
+        let ack = TcpHeader {
+            sequence: IRS + 1,
+            acknowledgment: ISS + 1,
+            flags: ACK,
+            window: 100,
+            ..TcpHeader::default()
+        };
+        let segment = Segment {
+            header: &ack,
+            payload: None,
+            sparse: false,
+            segments: 1,
+            congestion_experienced: false,
+        };
+        let pool = batch::BlockPool::new(batch::PoolConfig::default());
+        assert_eq!(connection.on_segment(now, segment, &pool), Ok(()));
+        assert_eq!(connection.state(), State::Established);
+        assert_eq!((connection.payload_max(), connection.send.window), (900, 800));
+        assert_eq!(connection.smoothed_rtt(), Some(time::Duration::from_millis(50)));
+        assert!(!connection.wants_transmit(now));
+    }
+
+    /// RFC 7323, 2.2, and RFC 9293, 3.8.6: unscaled, the bare ACK would offer a window that nobody
+    /// can keep open.
+    #[test]
+    fn the_bare_ack_offers_what_the_syn_ack_did() {
+        let config = Config { receive_buffer_bytes: 1 << 20, ..plain_config() };
+        let config =
+            Config { window_scaling: true, receive_buffer_bytes_initial: 1 << 20, ..config };
+        let now = Instant::from_millis(51);
+        let syn_ack = half_open().syn_ack(now, parameters(config.clone()));
+        let ack = half_open().acknowledgment(now, parameters(config));
+        let shift = syn_ack.options.window_scale.expect("both scale");
+        assert!(shift > 0);
+        let offered = u32::from(ack.window) << shift;
+        assert!((1..=u32::from(syn_ack.window)).contains(&offered), "{offered}");
+    }
+
+    #[test]
+    fn it_is_small() {
+        assert!(size_of::<HalfOpen>() <= 64, "{}", size_of::<HalfOpen>());
+    }
+}

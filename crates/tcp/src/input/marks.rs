@@ -1,0 +1,46 @@
+//! What a segment says of marks of congestion (RFC 3168): one on itself, or the echo of one on ours.
+
+use super::Incoming;
+use crate::congestion::Congestion as _;
+use crate::connection::Connection;
+use crate::info::count;
+use crate::recovery::Phase;
+use time::Instant;
+use wire::{TcpFlags, TcpHeader};
+
+impl Connection {
+    /// Data arrived that is new and within the window: what is not must not be believed, or whoever
+    /// guesses addresses and ports could slow the peer down (RFC 3168, 6.1.5).
+    #[inline]
+    pub(super) fn on_marked_data(&mut self, incoming: &Incoming<'_>) {
+        if !self.ecn.is_on() {
+            return;
+        }
+        self.counters.ecn_marks_received += u64::from(incoming.marked);
+        count(&mut self.totals.marked_segments_received, u32::from(incoming.marked));
+        if self.ecn.on_data(incoming.header.flags, incoming.marked) {
+            // The peer may be about to send very little, or to send too much: it hears at once.
+            self.acks.owe_now();
+        }
+    }
+
+    /// The ECE flag of an acceptable ACK (RFC 3168, 6.1.2).
+    #[inline]
+    pub(super) fn on_echo(&mut self, now: Instant, header: &TcpHeader, flight_before: u32) {
+        if !self.ecn.is_on() {
+            return;
+        }
+        let echoed = header.flags.contains(TcpFlags::ECE) && !header.flags.contains(TcpFlags::SYN);
+        self.counters.ecn_echoes_received += u64::from(echoed);
+        let echo = self.ecn.on_ack(echoed, self.send.una, flight_before > 0);
+        let open = self.recovery.phase() == Phase::Open;
+        if echo.over && open {
+            self.congestion.on_recovery_exit(now);
+        }
+        if echo.reduce && open {
+            self.congestion.on_mark(now, flight_before, self.negotiated.payload_max());
+            self.ecn.on_mark(self.send.nxt);
+            self.counters.reductions_for_marks += 1;
+        }
+    }
+}

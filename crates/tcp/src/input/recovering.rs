@@ -1,0 +1,321 @@
+//! What an ACK means for loss recovery and congestion control.
+//!
+//! ```text
+//!   delivered -> mistakes undone -> losses found -> controller told -> recovery left or entered
+//!                                                                   -> proportional rate reduction
+//! ```
+//!
+//! An ACK that moves SND.UNA while nothing is lost, SACKed or in doubt passes straight to the
+//! controller.
+
+use crate::congestion::{Acked, Congestion as _};
+use crate::connection::Connection;
+use crate::info::count;
+use crate::rate::Gathered;
+use crate::recovery::sack::Report;
+use crate::recovery::{Delivered, Losses, Phase, ProbeVerdict, RoundTrips, Witness};
+use crate::timers::Timer;
+use counters::trace;
+use time::{Duration, Instant};
+use wire::TcpHeader;
+
+/// What is known of an ACK.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AckFacts {
+    /// SND.UNA moved, and by how much.
+    pub(super) advanced: bool,
+    pub(super) acked: u32,
+    /// FlightSize before it.
+    pub(super) flight_before: u32,
+    /// It is a duplicate ACK (RFC 5681, 2; RFC 6675, 2).
+    pub(super) duplicate: bool,
+    pub(super) report: Report,
+    pub(super) delivered: Delivered,
+    /// The round trip it measured.
+    pub(super) rtt_sample: Option<Duration>,
+}
+
+impl Connection {
+    /// Enters what the ACK delivered into the records.
+    #[inline]
+    pub(super) fn take_deliveries(
+        &mut self,
+        now: Instant,
+        header: &TcpHeader,
+        facts: &mut AckFacts,
+    ) {
+        let blocks = header.options.sack.as_slice();
+        let has_blocks = self.negotiated.sack && !blocks.is_empty();
+        if has_blocks {
+            let (una, nxt) = (self.send.una, self.send.nxt);
+            facts.report = Report::new(blocks, header.acknowledgment, una, nxt);
+        } else if !facts.advanced {
+            return;
+        }
+        let timestamps = self.negotiated.timestamps.zip(header.options.timestamps);
+        facts.delivered = self.recovery.on_delivered(
+            now,
+            self.send.una,
+            &facts.report,
+            self.rtt.min_rtt(),
+            self.negotiated.payload_max(),
+            |sent_at| {
+                timestamps.is_some_and(|(ours, theirs)| ours.is_echo_before(theirs.echo, sent_at))
+            },
+        );
+        if has_blocks || facts.delivered.reordered {
+            self.count_deliveries(facts);
+        }
+    }
+
+    fn count_deliveries(&mut self, facts: &AckFacts) {
+        let Delivered { sacked_bytes, refused_count, reordered, reneged, .. } = facts.delivered;
+        self.counters.sacked_bytes += u64::from(sacked_bytes);
+        self.counters.sack_blocks_invalid += u64::from(facts.report.invalid_count);
+        self.counters.sack_edges_refused += u64::from(refused_count);
+        self.counters.reordering_seen += u64::from(reordered);
+        self.counters.sack_reneges += u64::from(reneged);
+        let is_duplicate = facts.report.duplicate.is_some();
+        self.counters.duplicate_sacks_received += u64::from(is_duplicate);
+        count(&mut self.totals.duplicates_reported_by_peer, u32::from(is_duplicate));
+        count(&mut self.totals.reorderings_seen, u32::from(reordered));
+    }
+
+    /// Loss recovery and congestion control, for every ACK.
+    #[inline]
+    pub(super) fn recover(&mut self, now: Instant, header: &TcpHeader, facts: &mut AckFacts) {
+        let mut delivered_bytes = facts.delivered.bytes;
+        if facts.advanced {
+            let reported_before = self.recovery.on_new_ack(&self.send, facts.acked);
+            if !self.negotiated.sack {
+                delivered_bytes = reported_before;
+            }
+        }
+        if facts.duplicate {
+            self.counters.duplicate_acks_received += 1;
+            let mss = self.negotiated.payload_max();
+            delivered_bytes += self.recovery.on_duplicate_ack(&self.send, mss);
+        }
+        let has_news = facts.duplicate || facts.delivered.bytes > 0;
+        if !facts.advanced && !has_news && facts.report.duplicate.is_none() {
+            // Nothing new; it may still be the answer to a probe.
+            return self.check_probe(now, header, facts);
+        }
+        self.check_mistakes(now, header, facts);
+        let gathered = &mut facts.delivered.gathered;
+        let losses = self.detect_losses(now, facts.advanced, gathered);
+        self.tell_controller(now, facts);
+        let leaves = self.recovery.is_over(&self.send);
+        if leaves {
+            self.leave_recovery(now);
+        }
+        if self.recovery.wants_fast() && !self.excuses_losses() {
+            self.enter_fast_recovery(now, facts.flight_before, facts.delivered.sacked_before);
+        }
+        let safe = facts.advanced && losses.bytes == 0;
+        self.reduce_proportionally(delivered_bytes, safe);
+        if facts.advanced {
+            self.restart_retransmission_timer(now);
+        }
+        self.arm_loss_timer(now, losses.next_at);
+    }
+
+    /// Takes back what turns out to have been a mistake.
+    fn check_mistakes(&mut self, now: Instant, header: &TcpHeader, facts: &AckFacts) {
+        if let Some(block) = facts.report.duplicate {
+            self.recovery.on_duplicate_report(&self.send, block);
+        }
+        self.check_probe(now, header, facts);
+        if self.recovery.phase() == Phase::Loss {
+            let news = facts.duplicate || facts.delivered.sacked_bytes > 0;
+            let can_send_new = self.can_send_new_segment();
+            let spurious = self.recovery.on_frto(
+                &self.send,
+                &facts.delivered,
+                facts.advanced,
+                news,
+                can_send_new,
+            );
+            if spurious {
+                return self.undo_recovery(now, Witness::Frto);
+            }
+        }
+        let echo = header.options.timestamps.map(|timestamps| timestamps.echo);
+        if let Some(witness) = self.recovery.witness(facts.delivered.is_first_late, echo) {
+            self.undo_recovery(now, witness);
+        }
+    }
+
+    fn check_probe(&mut self, now: Instant, header: &TcpHeader, facts: &AckFacts) {
+        let verdict = self.recovery.probe.on_ack(
+            header.acknowledgment,
+            facts.advanced,
+            !header.options.sack.is_empty(),
+            facts.report.duplicate,
+        );
+        if verdict == ProbeVerdict::Repaired {
+            // RFC 8985, 7.4.2: "Invoke congestion control to react to the loss event the probe has
+            // repaired."
+            self.counters.tail_loss_repairs += 1;
+            self.reduce_for_loss(now, facts.flight_before);
+            self.congestion.on_recovery_exit(now);
+        }
+    }
+
+    fn undo_recovery(&mut self, now: Instant, witness: Witness) {
+        trace!(
+            local_port = self.local_port,
+            remote_port = self.remote_port,
+            witness = ?witness,
+            "recovery was a mistake"
+        );
+        match witness {
+            Witness::Timestamps => self.counters.undone_by_timestamps += 1,
+            Witness::Duplicates => self.counters.undone_by_duplicates += 1,
+            Witness::Frto => self.counters.spurious_timeouts += 1,
+        }
+        self.recovery.undo();
+        self.congestion.on_undo();
+        self.ecn.on_undo();
+        // What was backed off was no loss (RFC 4015, 3).
+        self.rtt.reset_backoff();
+        self.unanswered.timeouts = 0;
+        if self.send.flight() > 0 {
+            // What would have set it again, the retransmission, may not be wanted any more.
+            self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
+        }
+    }
+
+    /// Whether a full segment of new data may go, as F-RTO wants to (RFC 5682, 3.1, step 2.b).
+    fn can_send_new_segment(&self) -> bool {
+        let unsent = self.send_queue.len_from(self.send.nxt);
+        let len = unsent.min(self.negotiated.payload_max());
+        let full = len == self.negotiated.payload_max() || self.nodelay;
+        len > 0 && full && self.send.usable(self.send.nxt) >= len
+    }
+
+    /// Finds what is lost now (RFC 8985, 6.2, step 5).
+    pub(crate) fn detect_losses(
+        &mut self,
+        now: Instant,
+        advanced: bool,
+        gathered: &mut Gathered,
+    ) -> Losses {
+        let mss = self.negotiated.payload_max();
+        let losses =
+            self.recovery.detect(now, &self.send, advanced, self.round_trips(), mss, gathered);
+        if losses.bytes > 0 {
+            self.counters.lost_bytes += u64::from(losses.bytes);
+            self.counters.retransmissions_lost += u64::from(losses.again_count);
+            self.check_probe_lost();
+        }
+        losses
+    }
+
+    pub(crate) fn round_trips(&self) -> RoundTrips {
+        RoundTrips { min: self.rtt.min_rtt(), smoothed: self.rtt.smoothed() }
+    }
+
+    fn tell_controller(&mut self, now: Instant, facts: &AckFacts) {
+        let pipe = self.recovery.pipe(&self.send);
+        let rate = self.recovery.rate.sample(&facts.delivered.gathered, pipe, self.rtt.min_rtt());
+        if facts.advanced {
+            let rto = self.rtt.rto();
+            let unused = self.window_use.on_ack(now, facts.flight_before, self.cwnd_limited, rto);
+            if let Some(used_bytes) = unused {
+                self.congestion.on_unused(used_bytes);
+            }
+        } else if rate.is_none() {
+            return;
+        }
+        let in_first_slow_start = self.congestion.slow_start_threshold() == u32::MAX;
+        self.congestion.on_ack(&Acked {
+            now,
+            acked_bytes: facts.acked,
+            in_flight_before: facts.flight_before,
+            app_limited: !self.cwnd_limited,
+            rtt: self.rtt.smoothed(),
+            rtt_sample: facts.rtt_sample,
+            una: self.send.una,
+            nxt: self.send.nxt,
+            rate,
+            sack: self.negotiated.sack,
+            mss: self.negotiated.payload_max(),
+        });
+        if self.congestion.is_holding_back() {
+            self.recovery.rate.on_app_limited(pipe);
+        }
+        if in_first_slow_start && self.congestion.slow_start_threshold() != u32::MAX {
+            self.counters.slow_start_exits += 1;
+        }
+    }
+
+    fn leave_recovery(&mut self, now: Instant) {
+        trace!(
+            local_port = self.local_port,
+            remote_port = self.remote_port,
+            una = self.send.una.0,
+            "recovery is over"
+        );
+        self.recovery.leave();
+        self.congestion.on_recovery_exit(now);
+    }
+
+    /// Something is lost and no recovery is under way.
+    pub(crate) fn enter_fast_recovery(
+        &mut self,
+        now: Instant,
+        flight_before: u32,
+        sacked_before: u32,
+    ) {
+        trace!(
+            local_port = self.local_port,
+            remote_port = self.remote_port,
+            una = self.send.una.0,
+            nxt = self.send.nxt.0,
+            lost_bytes = self.recovery.lost_bytes(),
+            "fast recovery begins"
+        );
+        self.counters.fast_recoveries += 1;
+        self.reduce_for_loss(now, flight_before);
+        self.recovery.enter_fast(&self.send, flight_before, sacked_before);
+    }
+
+    fn reduce_for_loss(&mut self, now: Instant, flight_before: u32) {
+        self.congestion.on_loss(now, flight_before, self.negotiated.payload_max());
+        self.ecn.on_reduced(self.send.nxt);
+        self.counters.reductions_for_loss += 1;
+    }
+
+    /// RFC 9937, 6.2.
+    pub(crate) fn reduce_proportionally(&mut self, delivered_bytes: u32, safe: bool) {
+        let mss = self.negotiated.payload_max();
+        let threshold = self.congestion.window();
+        self.recovery.reduce(&self.send, delivered_bytes, threshold, safe, mss);
+    }
+
+    /// One timer for what may be lost: where something is out of order it waits for that
+    /// (RFC 8985, 6.3), otherwise for a silence (RFC 8985, 7.2).
+    pub(crate) fn arm_loss_timer(&mut self, now: Instant, reordering: Option<Instant>) {
+        if let Some(deadline) = reordering {
+            return self.timers.set(Timer::Loss, deadline);
+        }
+        if !self.arm_probe_timer(now) {
+            self.timers.stop(Timer::Loss);
+        }
+    }
+
+    /// Says whether a tail loss probe is to be sent if nothing is heard.
+    pub(crate) fn arm_probe_timer(&mut self, now: Instant) -> bool {
+        let mss = self.negotiated.payload_max();
+        let smoothed_rtt = self.rtt.smoothed();
+        let Some(timeout) = self.recovery.probe_timeout(&self.send, smoothed_rtt, mss) else {
+            return false;
+        };
+        // RFC 8985, 7.2: never later than the retransmission timer would.
+        let rto_at = self.timers.deadline(Timer::Retransmission);
+        let rto_at = rto_at.unwrap_or_else(|| now + self.rtt.rto());
+        self.timers.set(Timer::Loss, (now + timeout).min(rto_at));
+        true
+    }
+}

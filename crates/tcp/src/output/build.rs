@@ -1,0 +1,209 @@
+//! Writes planned segments into a batch.
+
+use super::stamp::Stamp;
+use super::{Kind, Planned};
+use crate::connection::Connection;
+use crate::send_queue::Cursor;
+use batch::{Attributes, Multidata};
+use time::Instant;
+use wire::TcpFlags;
+
+/// The most pieces of payload in one segment; more small chunks than that make it shorter.
+const SPANS_PER_SEGMENT_MAX: usize = 16;
+
+/// Length of the header of a segment with timestamps and no other option.
+const STAMP_LEN_USUAL: usize = 32;
+
+/// Writes planned segments into a batch.
+pub(super) struct Builder {
+    pub(super) attributes: Attributes,
+    pub(super) stamp: Stamp,
+    /// The header of the ACK that reports a duplicate, where one is to be reported.
+    pub(super) report: Option<Stamp>,
+    /// Where the payload of the next new segment lies, while new segments follow each other.
+    pub(super) cursor: Option<Cursor>,
+    /// Payload length of the open run; 0 where none is open.
+    pub(super) run_len: u32,
+    /// Flags of every segment that carries the ACK.
+    pub(super) flags: TcpFlags,
+    /// The ECN codepoint of new data.
+    pub(super) new_data_ecn: u8,
+    /// The next new data carries CWR; as the first of its run, where an engine leaves it.
+    pub(super) owes_cwr: bool,
+}
+
+impl Builder {
+    /// Writes one segment. Shortens it where its payload lies in too many pieces. Says whether
+    /// the batch had room.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        connection: &Connection,
+        now: Instant,
+        segment: &mut Planned,
+        out: &mut Multidata,
+    ) -> bool {
+        match segment.kind {
+            Kind::New => self.push_new(connection, segment, out),
+            Kind::Reset | Kind::Syn => {
+                let stamp = connection.control_stamp(now, segment.kind);
+                let flags = TcpFlags(stamp.bytes[13]);
+                push_segment(out, self.attributes, &stamp, segment, flags, 0)
+                    && (segment.len == 0 || push_syn_data(connection, segment, out))
+            }
+            Kind::Ack if self.report.is_some() => {
+                (self.attributes.run, self.attributes.ecn) = (0, 0);
+                let stamp = self.report.as_ref().unwrap_or(&self.stamp);
+                push_segment(out, self.attributes, stamp, segment, self.flags, 0)
+            }
+            _ => {
+                let mut cursor = connection.send_queue.cursor(segment.sequence);
+                self.attributes.run = 0;
+                // RFC 3168, 6.1.4 and 6.1.5: neither pure ACKs, probes nor what is sent again.
+                self.attributes.ecn = 0;
+                self.push_payload(connection, &mut cursor, segment, self.flags, out)
+            }
+        }
+    }
+
+    #[inline]
+    fn push_new(
+        &mut self,
+        connection: &Connection,
+        segment: &mut Planned,
+        out: &mut Multidata,
+    ) -> bool {
+        let mut cursor = match self.cursor {
+            Some(cursor) => cursor,
+            None => connection.send_queue.cursor(segment.sequence),
+        };
+        let mut flags = self.flags;
+        self.attributes.ecn = self.new_data_ecn;
+        if segment.len == 0 {
+            self.run_len = 0;
+            self.attributes.run = 0;
+            self.attributes.ecn = 0;
+        } else if connection.urgent.pointer_at(segment.sequence) > 0 {
+            // The pointer differs from segment to segment, which no engine would see to.
+            self.run_len = 0;
+            self.attributes.run = 0;
+        } else if core::mem::take(&mut self.owes_cwr) {
+            flags |= TcpFlags::CWR;
+            self.run_len = segment.len;
+            self.attributes.run = out.next_run();
+        } else if segment.len > self.run_len {
+            // The first of its run, or longer than those before it.
+            self.run_len = segment.len;
+            self.attributes.run = out.next_run();
+        }
+        if !self.push_payload(connection, &mut cursor, segment, flags, out) {
+            return false;
+        }
+        self.cursor = Some(cursor);
+        if segment.len < self.run_len {
+            // A shorter segment is the last of its run.
+            self.run_len = 0;
+        }
+        true
+    }
+
+    #[inline]
+    fn push_payload(
+        &self,
+        connection: &Connection,
+        cursor: &mut Cursor,
+        segment: &mut Planned,
+        always: TcpFlags,
+        out: &mut Multidata,
+    ) -> bool {
+        let queue = &connection.send_queue;
+        let urgent = connection.urgent.pointer_at(segment.sequence);
+        let always = if urgent > 0 { always | TcpFlags::URG } else { always };
+        let mut flags = always;
+        if segment.fin {
+            flags |= TcpFlags::FIN;
+        }
+        if segment.len > 0 && segment.sequence + segment.len == queue.end_sequence() {
+            flags |= TcpFlags::PSH;
+        }
+        if !push_segment(out, self.attributes, &self.stamp, segment, flags, urgent) {
+            return false;
+        }
+        if segment.len == 0 {
+            return true;
+        }
+        let visited = queue.visit(
+            cursor,
+            segment.len as usize,
+            SPANS_PER_SEGMENT_MAX,
+            |block, offset, len| out.append_span(block, offset, len),
+        );
+        match visited {
+            Some(len) if len == segment.len as usize => true,
+            Some(len) if len > 0 => {
+                // Too many pieces: a shorter segment, which can be the last of nothing.
+                segment.len = len as u32;
+                segment.fin = false;
+                out.truncate(out.len() - 1);
+                let mut again = queue.cursor(segment.sequence);
+                *cursor = again;
+                push_segment(out, self.attributes, &self.stamp, segment, always, urgent)
+                    && queue
+                        .visit(&mut again, len, SPANS_PER_SEGMENT_MAX, |block, offset, len| {
+                            out.append_span(block, offset, len)
+                        })
+                        .inspect(|_| *cursor = again)
+                        .is_some()
+            }
+            _ => {
+                out.truncate(out.len() - 1);
+                false
+            }
+        }
+    }
+}
+
+/// Appends the data of a SYN (RFC 7413), or as much of it as there are pieces for.
+#[cold]
+fn push_syn_data(connection: &Connection, segment: &mut Planned, out: &mut Multidata) -> bool {
+    let queue = &connection.send_queue;
+    let mut cursor = queue.cursor(segment.sequence + 1);
+    let visited = queue.visit(
+        &mut cursor,
+        segment.len as usize,
+        SPANS_PER_SEGMENT_MAX,
+        |block, offset, len| out.append_span(block, offset, len),
+    );
+    if let Some(len) = visited {
+        segment.len = len as u32;
+        return true;
+    }
+    out.truncate(out.len() - 1);
+    false
+}
+
+/// Writes the header of one segment. The only place where a segment is made.
+#[inline]
+fn push_segment(
+    out: &mut Multidata,
+    attributes: Attributes,
+    stamp: &Stamp,
+    segment: &Planned,
+    flags: TcpFlags,
+    urgent: u16,
+) -> bool {
+    let Some(header) = out.push_packet(stamp.len, attributes) else { return false };
+    match header.first_chunk_mut::<STAMP_LEN_USUAL>() {
+        // A copy of known length is a few moves instead of a call; segments of a stream are thus.
+        Some(usual) if stamp.len == STAMP_LEN_USUAL => {
+            usual.copy_from_slice(&stamp.bytes[..STAMP_LEN_USUAL]);
+        }
+        _ => header.copy_from_slice(&stamp.bytes[..stamp.len]),
+    }
+    header[4..8].copy_from_slice(&segment.sequence.0.to_be_bytes());
+    header[13] = flags.0;
+    if urgent > 0 {
+        header[18..20].copy_from_slice(&urgent.to_be_bytes());
+    }
+    true
+}

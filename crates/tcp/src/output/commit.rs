@@ -1,0 +1,190 @@
+//! What the device took has happened.
+
+use super::{Kind, Planned};
+use crate::acknowledging::Owed;
+use crate::congestion::Congestion as _;
+use crate::connection::Connection;
+use crate::info::count;
+use crate::recovery::Again;
+use crate::timers::Timer;
+use counters::trace;
+use time::Instant;
+
+impl Connection {
+    /// The device took the first `taken` segments of the last [`Connection::poll_transmit`].
+    pub fn on_transmitted(&mut self, now: Instant, taken: usize) {
+        let segments = core::mem::take(&mut self.plan.segments);
+        let taken = taken.min(segments.len());
+        self.counters.segments_forgotten += (segments.len() - taken) as u64;
+        let flight_before = self.send.flight();
+        // The SYN is not among what is recorded.
+        let nxt_before = self.send.nxt.later_of(self.send.iss + 1);
+        for segment in &segments[..taken] {
+            self.on_segment_sent(now, segment);
+        }
+        if self.pacing_rate().is_some() {
+            let bytes = segments[..taken].iter().map(|segment| segment.len).sum();
+            self.on_paced(now, bytes, flight_before);
+        }
+        self.plan.segments = segments;
+        self.plan.segments.clear();
+        if self.send_queue.len() == 0 {
+            self.plan.release();
+        }
+        if taken == 0 {
+            return;
+        }
+        self.counters.segments_sent += taken as u64;
+        self.totals.segments_sent += taken as u64;
+        self.note_wait(now, self.plan.window_closed);
+        if self.send.nxt.is_after(nxt_before) {
+            self.recovery.on_sent(now, nxt_before, &self.send);
+            self.arm_probe_timer(now);
+            if !self.cwnd_limited && self.send_queue.len_from(self.send.nxt) == 0 {
+                let pipe = self.recovery.pipe(&self.send);
+                self.recovery.rate.on_app_limited(pipe);
+            }
+        }
+        if flight_before == 0 && self.send.flight() > 0 {
+            self.congestion.on_flight_start(now);
+        }
+        self.arm_persist(now);
+        self.arm_pacing(now);
+    }
+
+    fn on_segment_sent(&mut self, now: Instant, segment: &Planned) {
+        match segment.kind {
+            Kind::Reset => {
+                self.owing.reset = None;
+                self.counters.resets_sent += 1;
+                return;
+            }
+            Kind::Syn => {
+                self.owing.syn = false;
+                let first = self.send.nxt == self.send.iss;
+                self.send.on_sent(self.send.iss + 1);
+                // Karn: of two it could not be told which was answered.
+                self.syn_sent_at = if first { now } else { Instant::ZERO };
+                self.counters.retransmitted_segments += u64::from(!first);
+                count(&mut self.totals.segments_retransmitted, u32::from(!first));
+                // A SYN-ACK that the peer's own repetition asked for does not put off the timeout.
+                self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
+                if let Some(user_timeout) = self.user_timeout() {
+                    self.timers.set_if_idle(Timer::User, now + user_timeout);
+                }
+                self.send.max = self.send.max.later_of(self.send.iss + 1 + segment.len);
+                // The window of a SYN is not scaled and was taken note of when the peer's came.
+                self.last_ack_sent = self.plan.acknowledgment;
+                self.acks.on_sent();
+                return;
+            }
+            Kind::Again => self.on_sent_again(now, segment),
+            Kind::New => self.on_new_sent(now, segment),
+            Kind::LossProbe => self.on_loss_probe_sent(now, segment),
+            Kind::MtuProbe => {
+                self.on_new_sent(now, segment);
+                self.on_mtu_probe_sent(segment.sequence, segment.len);
+            }
+            Kind::WindowProbe => {
+                self.owing.window_probe = false;
+                self.send.max = self.send.max.later_of(segment.end());
+                self.unanswered.window_probes = self.unanswered.window_probes.saturating_add(1);
+                self.unanswered.persist_backoff = self.unanswered.persist_backoff.saturating_add(1);
+                self.counters.window_probes_sent += 1;
+            }
+            Kind::KeepaliveProbe => {
+                self.owing.keepalive_probe = false;
+                self.counters.keepalive_probes_sent += 1;
+            }
+            Kind::Ack => {
+                self.acks.on_repeat_sent();
+                self.counters.pure_acks_sent += 1;
+                if self.duplicates.next().is_some() {
+                    self.duplicates.on_reported();
+                    self.counters.duplicates_reported += 1;
+                }
+            }
+        }
+        self.on_ack_carried();
+    }
+
+    #[inline]
+    fn on_new_sent(&mut self, now: Instant, segment: &Planned) {
+        let end = segment.end();
+        self.owing.window_probe = false;
+        self.last_data_sent_at = now;
+        self.send.on_sent(end);
+        if segment.len > 0 && segment.len < self.negotiated.payload_max() {
+            self.send.on_small_sent(end);
+        }
+        self.counters.bytes_sent += u64::from(segment.len);
+        self.totals.bytes_sent += u64::from(segment.len);
+        self.totals.data_segments_sent += 1;
+        self.counters.data_segments_sent += 1;
+        if segment.len > 0 && self.ecn.owes_cwr() {
+            self.ecn.on_cwr_sent();
+        }
+        if !self.timers.is_set(Timer::Retransmission) {
+            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+            self.timers.stop(Timer::Persist);
+            if let Some(user_timeout) = self.user_timeout() {
+                self.timers.set_if_idle(Timer::User, now + user_timeout);
+            }
+        }
+    }
+
+    fn on_sent_again(&mut self, now: Instant, segment: &Planned) {
+        trace!(
+            local_port = self.local_port,
+            remote_port = self.remote_port,
+            sequence = segment.sequence.0,
+            len = segment.len,
+            "sent again"
+        );
+        self.last_data_sent_at = now;
+        self.counters.retransmitted_segments += 1;
+        self.counters.retransmitted_bytes += u64::from(segment.len);
+        count(&mut self.totals.segments_retransmitted, 1);
+        self.totals.bytes_retransmitted += u64::from(segment.len);
+        let len = segment.len + u32::from(segment.fin);
+        let timestamp = self.negotiated.timestamps.map(|ours| ours.option(now).value);
+        let again = Again { sequence: segment.sequence, len };
+        self.recovery.on_sent_again(now, again, &self.send, timestamp);
+        if segment.sequence == self.send.una {
+            // The timer stands for the first segment, which has just left once more.
+            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+        } else {
+            self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
+        }
+    }
+
+    fn on_loss_probe_sent(&mut self, now: Instant, segment: &Planned) {
+        self.counters.tail_loss_probes += 1;
+        let again = segment.end().is_at_or_before(self.send.nxt);
+        if again {
+            self.on_sent_again(now, segment);
+        } else {
+            self.on_new_sent(now, segment);
+        }
+        self.recovery.probe.on_sent(self.send.nxt, again);
+        // RFC 8985, 7.3: "the sender MUST re-arm the RTO timer".
+        self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+    }
+
+    /// A segment with this poll's acknowledgment and window was taken.
+    #[inline]
+    fn on_ack_carried(&mut self) {
+        if self.plan.acknowledgment != self.receive.next() {
+            return;
+        }
+        if self.acks.owed() != Owed::Nothing {
+            if self.acks.owed() == Owed::Now {
+                self.counters.immediate_acks += 1;
+            }
+            self.acks.on_sent();
+            self.timers.stop(Timer::DelayedAck);
+        }
+        self.last_ack_sent = self.plan.acknowledgment;
+        self.receive.on_announced(self.plan.window);
+    }
+}

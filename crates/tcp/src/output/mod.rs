@@ -1,0 +1,175 @@
+//! The one way out: plan, build, commit.
+//!
+//! `poll_transmit` walks through what the state calls for, in a fixed order, and appends each
+//! segment to the batch; `on_transmitted` applies the first segments of that, as many as the device
+//! took. Between the two the connection is as it was before, so what was not taken needs no undoing:
+//! it is planned afresh from whatever the state is then.
+//!
+//! ```text
+//!   poll_transmit:   plan (what is next?) -> build (write it, behind a stamp) -> Multidata
+//!   on_transmitted:  commit (what the device took)
+//! ```
+//!
+//! Every segment is written by [`build`] from a stamp, the header of this poll: within one call all
+//! segments carry the same acknowledgment, window, timestamp and SACK blocks, so a burst costs a
+//! copy of the stamp and two patched fields per segment. Consecutive new segments of full size form
+//! a run.
+
+mod build;
+mod commit;
+mod plan;
+mod stamp;
+
+use crate::acknowledging::Owed;
+use crate::connection::Connection;
+use batch::{Attributes, Checksum, Multidata};
+use build::Builder;
+use time::Instant;
+use wire::{SeqNumber, TCP_CHECKSUM_OFFSET, TcpFlags};
+
+/// What a planned segment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Reset,
+    Syn,
+    Again,
+    New,
+    /// A tail loss probe: new data, or the last segment again (RFC 8985, 7.3).
+    LossProbe,
+    /// New data, longer than the path is known to take (RFC 4821, 7).
+    MtuProbe,
+    WindowProbe,
+    KeepaliveProbe,
+    Ack,
+}
+
+/// A segment as decided.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    kind: Kind,
+    sequence: SeqNumber,
+    /// Payload bytes.
+    len: u32,
+    fin: bool,
+}
+
+impl Planned {
+    /// One past the last sequence number of the segment.
+    fn end(&self) -> SeqNumber {
+        self.sequence + self.len + u32::from(self.fin)
+    }
+}
+
+/// What the last `poll_transmit` built. Kept between calls for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    segments: Vec<Planned>,
+    acknowledgment: SeqNumber,
+    window: u32,
+    /// The peer's window held something back.
+    window_closed: bool,
+}
+
+/// Planned segments that an idle connection keeps room for: one ACK.
+const PLAN_KEPT: usize = 1;
+
+impl Plan {
+    fn clear(&mut self) {
+        self.segments.clear();
+        if self.segments.capacity() == 0 {
+            self.segments.reserve_exact(PLAN_KEPT);
+        }
+    }
+
+    /// The burst was the last for now: a connection that waits for work keeps no memory for it.
+    pub(crate) fn release(&mut self) {
+        if self.segments.capacity() > PLAN_KEPT {
+            self.segments = Vec::new();
+        }
+    }
+}
+
+impl Connection {
+    /// Whether [`Connection::poll_transmit`] has something to send now.
+    #[must_use]
+    pub fn wants_transmit(&self, now: Instant) -> bool {
+        if self.state.sends_data() && self.owing.reset.is_none() && self.acks.owed() == Owed::Now {
+            // If nothing else goes out, the ACK does.
+            return true;
+        }
+        let mut planner = self.planner_at(now);
+        self.next_segment(&mut planner).is_some()
+    }
+
+    /// Appends what the state calls for, as far as the batch has room, and says how many segments
+    /// that are. Commits nothing: [`Connection::on_transmitted`] does, and must come before
+    /// anything else is done with the connection, or not at all.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        owner: u32,
+        route: u32,
+        out: &mut Multidata,
+    ) -> usize {
+        self.plan.clear();
+        let window = self.window_field();
+        self.plan.window = u32::from(window) << self.negotiated.receive_shift;
+        self.plan.acknowledgment = self.receive.next();
+        let options = self.segment_options(now);
+        let mut planner = self.planner_at(now);
+        let mut builder = Builder {
+            attributes: Attributes {
+                owner,
+                route,
+                run: 0,
+                checksum: Checksum::Missing { offset: TCP_CHECKSUM_OFFSET },
+                ecn: 0,
+            },
+            stamp: self.stamp(window, options),
+            report: self.report_stamp(now, window),
+            cursor: None,
+            run_len: 0,
+            flags: TcpFlags::ACK | self.ecn.flags(),
+            new_data_ecn: self.ecn.codepoint(),
+            owes_cwr: self.ecn.owes_cwr(),
+        };
+        while let Some(mut segment) = self.next_segment(&mut planner) {
+            let asked = segment.len;
+            if !builder.push(self, now, &mut segment, out) {
+                break;
+            }
+            if segment.len < asked {
+                match segment.kind {
+                    Kind::New | Kind::MtuProbe => planner.nxt = segment.end(),
+                    // A probe of what was sent before moves nothing.
+                    Kind::LossProbe if !segment.sequence.is_before(self.send.nxt) => {
+                        planner.nxt = segment.end();
+                    }
+                    Kind::Again => {
+                        planner.walk.on_shortened(segment.end(), asked - segment.len);
+                    }
+                    _ => {}
+                }
+            }
+            self.plan.segments.push(segment);
+        }
+        if self.config.push_bursts {
+            self.push_burst(out);
+        }
+        self.cwnd_limited = planner.is_cwnd_limited();
+        self.plan.window_closed = planner.window_closed;
+        self.plan.segments.len()
+    }
+
+    /// Sets PSH on the last of several segments of new data ([`crate::Config::push_bursts`]).
+    fn push_burst(&self, out: &mut Multidata) {
+        let is_new = |segment: &Planned| segment.kind == Kind::New && segment.len > 0;
+        if let [.., before, last] = self.plan.segments.as_slice()
+            && is_new(before)
+            && is_new(last)
+            && let Some(header) = out.last_header_mut()
+        {
+            header[13] |= TcpFlags::PSH.0;
+        }
+    }
+}

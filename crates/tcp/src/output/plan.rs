@@ -1,0 +1,335 @@
+//! What is to be sent next.
+//!
+//! ```text
+//!   Control: reset, SYN -> SendAgain -> LossProbe -> MtuProbe -> New data, FIN -> Probe -> Ack
+//!     -> Done
+//! ```
+
+use super::{Kind, Planned};
+use crate::acknowledging::Owed;
+use crate::congestion::Congestion as _;
+use crate::connection::Connection;
+use crate::path_mtu::PROBE_FOLLOWERS;
+use crate::recovery::{Again, Phase, Walk};
+use crate::state::State;
+use time::Instant;
+use wire::SeqNumber;
+
+/// How far planning has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Control,
+    SendAgain,
+    LossProbe,
+    MtuProbe,
+    New,
+    Probe,
+    Ack,
+    Done,
+}
+
+/// The state of planning: the little of the connection that a burst moves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planner {
+    stage: Stage,
+    pub(super) walk: Walk,
+    /// SND.NXT behind what is planned.
+    pub(super) nxt: SeqNumber,
+    /// Payload bytes of a full segment behind this poll's header.
+    full: u32,
+    /// An ACK goes out with what is planned already.
+    carries_ack: bool,
+    /// Duplicate ACKs still to be planned.
+    repeats: u32,
+    pub(super) cwnd_limited: bool,
+    /// Bytes of new data that are released.
+    released_bytes: u64,
+    /// A probe of the path's MTU is due, of this MSS.
+    mtu_probe: Option<u16>,
+    /// The peer's window holds new data back.
+    pub(super) window_closed: bool,
+}
+/// What the new-data stage found.
+enum NewData {
+    Send(Planned),
+    /// Nothing to send, or Nagle holds it back.
+    Nothing,
+    WindowClosed,
+    CwndFull,
+    /// It is not released yet.
+    Paced,
+}
+
+impl Planner {
+    /// Whether the window holds data back, or would hold back what is written next.
+    pub(super) fn is_cwnd_limited(&self) -> bool {
+        self.cwnd_limited || self.walk.limit.saturating_sub(self.walk.pipe) < self.full
+    }
+}
+
+impl Connection {
+    /// Where planning begins now.
+    #[inline]
+    pub(super) fn planner_at(&self, now: Instant) -> Planner {
+        // Only new data is held back, and who has none need not know.
+        let released_bytes = match self.send_queue.len_from(self.send.nxt) {
+            0 => u64::MAX,
+            _ => self.pacing_budget(now),
+        };
+        self.planner(self.payload_room(), released_bytes)
+    }
+
+    fn planner(&self, full: u32, released_bytes: u64) -> Planner {
+        let mss = self.negotiated.payload_max();
+        let walk = self.recovery.walk(
+            &self.send,
+            self.congestion.window(),
+            mss,
+            self.congestion.governs_recovery(),
+        );
+        let mtu_probe = self.path_mtu.due_probe();
+        let is_usual = self.state.sends_data()
+            && self.owing.reset.is_none()
+            && !walk.probe
+            && mtu_probe.is_none()
+            && self.recovery.lost_bytes() == 0;
+        Planner {
+            // Without a reset, a loss or a probe the stages before have nothing to say.
+            stage: if is_usual { Stage::New } else { Stage::Control },
+            walk,
+            nxt: self.send.nxt,
+            full,
+            carries_ack: false,
+            // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
+            repeats: self.acks.repeats().max(u32::from(self.duplicates.next().is_some())),
+            cwnd_limited: false,
+            released_bytes,
+            mtu_probe,
+            window_closed: false,
+        }
+    }
+
+    /// Decides on the next segment. The stages that seldom have one are functions of their own: the
+    /// compiler would prepare for all of them whenever one is asked.
+    #[inline]
+    pub(super) fn next_segment(&self, planner: &mut Planner) -> Option<Planned> {
+        loop {
+            let next = match planner.stage {
+                Stage::Control => self.next_control(planner),
+                Stage::SendAgain => self.next_again(planner),
+                Stage::LossProbe => self.next_loss_probe(planner),
+                Stage::MtuProbe => self.next_mtu_probe(planner),
+                Stage::New => match self.next_new(planner) {
+                    NewData::Send(segment) => {
+                        planner.nxt = segment.end();
+                        planner.walk.pipe += segment.len;
+                        let left = planner.released_bytes.saturating_sub(segment.len.into());
+                        planner.released_bytes = left;
+                        Some(segment)
+                    }
+                    NewData::CwndFull => {
+                        planner.cwnd_limited = true;
+                        None
+                    }
+                    NewData::Paced => {
+                        // The rate follows from the window: who uses half of it would use all of
+                        // it in time.
+                        planner.cwnd_limited = planner.walk.pipe >= planner.walk.limit / 2;
+                        None
+                    }
+                    NewData::WindowClosed => {
+                        planner.window_closed = true;
+                        None
+                    }
+                    NewData::Nothing => None,
+                },
+                Stage::Probe if !self.owing.is_probing() => None,
+                Stage::Probe => self.next_probe(planner),
+                Stage::Ack => self.next_ack(planner),
+                Stage::Done => return None,
+            };
+            if let Some(segment) = next {
+                planner.carries_ack |= !matches!(segment.kind, Kind::Reset | Kind::Syn);
+                return Some(segment);
+            }
+            planner.stage = match planner.stage {
+                Stage::Control => Stage::SendAgain,
+                Stage::SendAgain => Stage::LossProbe,
+                Stage::LossProbe => Stage::MtuProbe,
+                Stage::MtuProbe => Stage::New,
+                Stage::New => Stage::Probe,
+                Stage::Probe => Stage::Ack,
+                Stage::Ack | Stage::Done => Stage::Done,
+            };
+        }
+    }
+
+    #[cold]
+    fn next_control(&self, planner: &mut Planner) -> Option<Planned> {
+        let planned = |kind, sequence| Planned { kind, sequence, len: 0, fin: false };
+        if let Some(reset) = self.owing.reset {
+            planner.stage = Stage::Done;
+            if self.state != State::Closed {
+                // A reset for a segment that the handshake cannot use; the rest goes on.
+                planner.stage = Stage::SendAgain;
+            }
+            return Some(planned(Kind::Reset, reset.sequence));
+        }
+        match self.state {
+            State::Closed => planner.stage = Stage::Done,
+            State::SynSent | State::SynReceived => {
+                planner.stage = Stage::Done;
+                if self.owing.syn {
+                    let len = self.syn_data_len();
+                    return Some(Planned { len, ..planned(Kind::Syn, self.send.iss) });
+                }
+                if self.state == State::SynReceived && self.acks.owed() == Owed::Now {
+                    return Some(planned(Kind::Ack, self.send.nxt));
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn next_again(&self, planner: &mut Planner) -> Option<Planned> {
+        if !self.state.sends_data() {
+            return None;
+        }
+        let again = self.recovery.next(&mut planner.walk, planner.full)?;
+        Some(self.plan_again(Kind::Again, again))
+    }
+
+    /// The last number of a range may be the FIN's.
+    fn plan_again(&self, kind: Kind, again: Again) -> Planned {
+        let len = again.len.min(self.send_queue.len_from(again.sequence));
+        Planned { kind, sequence: again.sequence, len, fin: len < again.len }
+    }
+
+    /// TLP_send_probe (RFC 8985, 7.3): a segment of new data, whatever the congestion window says,
+    /// or else the last one again.
+    #[cold]
+    fn next_loss_probe(&self, planner: &mut Planner) -> Option<Planned> {
+        if !core::mem::take(&mut planner.walk.probe) || !self.state.sends_data() {
+            return None;
+        }
+        let unsent = self.send_queue.len_from(planner.nxt);
+        let len = unsent.min(planner.full);
+        if len > 0 && self.send.usable(planner.nxt) >= len {
+            let (sequence, fin) = (planner.nxt, self.owing.fin && len == unsent);
+            let segment = Planned { kind: Kind::LossProbe, sequence, len, fin };
+            planner.nxt = segment.end();
+            planner.walk.pipe += len;
+            return Some(segment);
+        }
+        let again = self.recovery.last_segment(planner.full)?;
+        Some(self.plan_again(Kind::LossProbe, again))
+    }
+
+    /// A longer segment than the others (RFC 4821, 7.4): of new data, with enough of it behind for
+    /// its loss to be found out by SACK, and only where nothing else is amiss.
+    #[cold]
+    fn next_mtu_probe(&self, planner: &mut Planner) -> Option<Planned> {
+        let mss = planner.mtu_probe.take()?;
+        let is_calm = self.negotiated.sack
+            && self.recovery.phase() == Phase::Open
+            && self.recovery.sacked_bytes() + self.recovery.lost_bytes() == 0;
+        if !is_calm || !self.state.sends_data() || self.ecn.owes_cwr() {
+            return None;
+        }
+        let len = (planner.full + u32::from(mss)).checked_sub(self.negotiated.mss_send().into())?;
+        let needed = len + PROBE_FOLLOWERS * planner.full;
+        let room = planner.walk.limit.saturating_sub(planner.walk.pipe);
+        let room = room.min(self.send.usable(planner.nxt));
+        let has_room = room.min(self.send_queue.len_from(planner.nxt)) >= needed;
+        if len <= planner.full || !has_room || planner.released_bytes == 0 {
+            return None;
+        }
+        let segment = Planned { kind: Kind::MtuProbe, sequence: planner.nxt, len, fin: false };
+        planner.nxt = segment.end();
+        planner.walk.pipe += len;
+        planner.released_bytes = planner.released_bytes.saturating_sub(len.into());
+        Some(segment)
+    }
+
+    /// Decides whether new data, or the FIN, may go: window, congestion window, Nagle, and the
+    /// sender's silly window avoidance (RFC 9293, 3.8.6.2.1).
+    #[inline]
+    fn next_new(&self, planner: &Planner) -> NewData {
+        if !self.state.sends_data() {
+            return NewData::Nothing;
+        }
+        let unsent = self.send_queue.len_from(planner.nxt);
+        let fin = self.owing.fin && planner.nxt.is_at_or_before(self.send_queue.end_sequence());
+        let segment = |len, fin| Planned { kind: Kind::New, sequence: planner.nxt, len, fin };
+        if unsent == 0 {
+            return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
+        }
+        let usable = self.send.usable(planner.nxt);
+        let mut len = unsent.min(planner.full);
+        let in_flight = planner.nxt != self.send.una;
+        if usable < len {
+            // MUST-38, rule 3: half of the largest window the peer ever had is worth sending; and
+            // when the override timer went off, whatever fits.
+            let override_timer = self.owing.window_probe && !in_flight;
+            if usable == 0 || (usable < self.send.window_max / 2 && !override_timer) {
+                return NewData::WindowClosed;
+            }
+            len = usable;
+        } else if len < planner.full && self.corked && !fin {
+            // The application will add to it.
+            return NewData::Nothing;
+        } else if len < planner.full && in_flight && !fin && self.nagle_holds_back() {
+            return NewData::Nothing;
+        }
+        if planner.walk.limit.saturating_sub(planner.walk.pipe) < len && planner.walk.pipe > 0 {
+            return NewData::CwndFull;
+        }
+        if planner.released_bytes == 0 {
+            return NewData::Paced;
+        }
+        NewData::Send(segment(len, fin && len == unsent))
+    }
+
+    /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's
+    /// modification (A.3), for the short one before it. Urgent data waits for nothing.
+    fn nagle_holds_back(&self) -> bool {
+        !self.nodelay
+            && !self.urgent.is_sending()
+            && (!self.config.minshall || self.send.has_small_outstanding())
+    }
+
+    /// Whether data waits that only the peer's window holds back.
+    pub(crate) fn is_window_closed(&self) -> bool {
+        let planner = self.planner(self.payload_room(), u64::MAX);
+        matches!(self.next_new(&planner), NewData::WindowClosed)
+    }
+
+    #[cold]
+    fn next_probe(&self, planner: &mut Planner) -> Option<Planned> {
+        if self.owing.window_probe && self.state.sends_data() && planner.nxt == self.send.una {
+            // RFC 9293, 3.8.6.1, MUST-36: one byte beyond the window.
+            let len = self.send_queue.len_from(planner.nxt).min(1);
+            if len > 0 {
+                let kind = Kind::WindowProbe;
+                planner.stage = Stage::Ack;
+                return Some(Planned { kind, sequence: planner.nxt, len, fin: false });
+            }
+        }
+        if self.owing.keepalive_probe && self.state.is_synchronized() {
+            // A number that was acknowledged already makes the peer answer; no byte is sent
+            // (RFC 9293, 3.8.4, SHLD-12).
+            let sequence = self.send.nxt - 1;
+            planner.stage = Stage::Ack;
+            return Some(Planned { kind: Kind::KeepaliveProbe, sequence, len: 0, fin: false });
+        }
+        None
+    }
+
+    fn next_ack(&self, planner: &mut Planner) -> Option<Planned> {
+        let owed = planner.repeats > 0 || (self.acks.owed() == Owed::Now && !planner.carries_ack);
+        planner.repeats = planner.repeats.saturating_sub(1);
+        owed.then_some(Planned { kind: Kind::Ack, sequence: planner.nxt, len: 0, fin: false })
+    }
+}

@@ -1,0 +1,129 @@
+//! The headers of one poll's segments.
+
+use super::Kind;
+use crate::connection::Connection;
+use crate::state::State;
+use crate::user_timeout;
+use time::Instant;
+use wire::{SackBlocks, SeqNumber, TCP_HEADER_LEN_MAX, TcpFlags, TcpHeader, TcpOptions};
+
+/// The header of this poll's segments.
+pub(super) struct Stamp {
+    pub(super) bytes: [u8; TCP_HEADER_LEN_MAX],
+    pub(super) len: usize,
+}
+impl Stamp {
+    fn new(header: &TcpHeader) -> Self {
+        let mut bytes = [0; TCP_HEADER_LEN_MAX];
+        let len = header.emit(&mut bytes).unwrap_or(0);
+        Self { bytes, len }
+    }
+}
+
+impl Connection {
+    /// The window to announce, as it stands in the header (RFC 7323, 2.2). Rounded down: the edge
+    /// that was announced stays valid for what arrives ([`crate::receive_queue`]).
+    pub(crate) fn window_field(&self) -> u16 {
+        let window = self.receive.window_to_announce(self.negotiated.payload_max_receive());
+        u16::try_from(window >> self.negotiated.receive_shift).unwrap_or(u16::MAX)
+    }
+
+    /// Options of a segment that is not a SYN. RFC 2018, 4: SACK blocks go into every ACK for as
+    /// long as something waits out of order.
+    pub(super) fn segment_options(&self, now: Instant) -> TcpOptions {
+        let sack = match self.negotiated.sack {
+            true => self.receive.sack_blocks(self.sack_blocks_max()),
+            false => SackBlocks::NONE,
+        };
+        self.options_with(now, sack)
+    }
+
+    /// The header of an ACK whose first block reports a duplicate (RFC 2883, 4), where there is one
+    /// to report. The blocks behind it are the usual ones, of which the first is the one that holds
+    /// the duplicate, if it lies beyond RCV.NXT.
+    pub(super) fn report_stamp(&self, now: Instant, window: u16) -> Option<Stamp> {
+        let (start, end) = self.duplicates.next()?;
+        let mut sack = SackBlocks::NONE;
+        sack.push(start, end);
+        for (start, end) in self.receive.sack_blocks(self.sack_blocks_max() - 1).as_slice() {
+            sack.push(*start, *end);
+        }
+        Some(self.stamp(window, self.options_with(now, sack)))
+    }
+
+    fn options_with(&self, now: Instant, sack: SackBlocks) -> TcpOptions {
+        let timestamps = self.negotiated.timestamps.map(|timestamps| timestamps.option(now));
+        TcpOptions { timestamps, sack, ..TcpOptions::default() }
+    }
+
+    /// Four blocks fit the 40 bytes of options without timestamps, 2 + 4 * 8 = 34, and three beside
+    /// them: with their own 10, four would take 44 before any padding.
+    fn sack_blocks_max(&self) -> usize {
+        if self.negotiated.timestamps.is_some() { 3 } else { 4 }
+    }
+
+    pub(super) fn stamp(&self, window: u16, options: TcpOptions) -> Stamp {
+        Stamp::new(&TcpHeader {
+            source_port: self.local_port,
+            destination_port: self.remote_port,
+            sequence: SeqNumber(0),
+            acknowledgment: self.receive.next(),
+            flags: TcpFlags::ACK | self.ecn.flags(),
+            window,
+            urgent: 0,
+            options,
+        })
+    }
+
+    /// The header of a SYN or of a reset, which have little in common with the other segments.
+    pub(super) fn control_stamp(&self, now: Instant, kind: Kind) -> Stamp {
+        let mut header = TcpHeader {
+            source_port: self.local_port,
+            destination_port: self.remote_port,
+            ..TcpHeader::default()
+        };
+        if kind == Kind::Syn {
+            header = self.syn_header(now);
+        } else {
+            header.flags = TcpFlags::RST;
+            if let Some(ack) = self.owing.reset.and_then(|reset| reset.acknowledgment) {
+                header.flags |= TcpFlags::ACK;
+                header.acknowledgment = ack;
+            }
+        }
+        Stamp::new(&header)
+    }
+
+    /// The header of our SYN or SYN-ACK.
+    pub(crate) fn syn_header(&self, now: Instant) -> TcpHeader {
+        let is_reply = self.state == State::SynReceived;
+        let mut header = TcpHeader {
+            source_port: self.local_port,
+            destination_port: self.remote_port,
+            sequence: self.send.iss,
+            flags: TcpFlags::SYN | self.ecn.syn_flags(is_reply),
+            // RFC 7323, 2.2: the window of a SYN is never scaled.
+            window: u16::try_from(self.receive.capacity()).unwrap_or(u16::MAX),
+            options: self.negotiated.syn_options(now, is_reply),
+            ..TcpHeader::default()
+        };
+        header.options.user_timeout = user_timeout::announced(&self.config);
+        header.options.fast_open = self.fast_open_option();
+        if is_reply {
+            header.flags |= TcpFlags::ACK;
+            header.acknowledgment = self.receive.next();
+        }
+        header
+    }
+
+    /// Payload of a full segment behind the options it would carry now (RFC 6691).
+    pub(crate) fn payload_room(&self) -> u32 {
+        if self.receive.has_gap() && self.negotiated.sack {
+            // The clock does not change the length of the options.
+            let options = self.segment_options(Instant::ZERO).len_bytes() as u32;
+            u32::from(self.negotiated.mss_send()).saturating_sub(options).max(1)
+        } else {
+            self.negotiated.payload_max()
+        }
+    }
+}

@@ -1,0 +1,680 @@
+//! What is lost, what to send again, and when.
+//!
+//! ```text
+//!        RACK (SACK), 3 duplicate ACKs (without)           all up to the point acknowledged
+//!   Open --------------------------------------> Fast -------------------------------------> Open
+//!     \            retransmission timer            |          or a mistake: undone             ^
+//!      +-------------------------------------------+--> Loss ----------------------------------+
+//! ```
+//!
+//! [`crate::sent`] knows what was sent when and what became of it; this module decides:
+//!
+//! - [`rack`] and [`probe`] (RFC 8985) say what is lost, from time. With SACK they stand in the
+//!   place of RFC 6675's counting, whose threshold lives on in the reordering window, and whose rules
+//!   3 and 4 for the tail they make needless: a retransmission that arrives proves that whatever
+//!   was sent before it is lost;
+//! - without SACK three duplicate ACKs say so of the first segment and each partial ACK of the next
+//!   (RFC 5681, RFC 6582);
+//! - [`prr`] (RFC 9937) says how much each ACK may send in Fast; in Loss the congestion window does;
+//! - [`undo`] (RFC 3522, RFC 5682, RFC 3708) finds out when it all was a mistake.
+//!
+//! What is in the network is what was sent and is neither SACKed nor lost (RFC 6675's pipe). SND.NXT
+//! never moves back. Planning works on a [`Walk`], a copy of the little that moves, so that what the
+//! device does not take leaves no trace.
+
+mod probe;
+mod prr;
+mod rack;
+pub(crate) mod sack;
+mod undo;
+
+use crate::rate::{DeliveryRate, Gathered};
+use crate::send_sequence::SendSequence;
+use crate::sent::{Fate, Record, SentRecords};
+use probe::TailProbe;
+use prr::Prr;
+use rack::{Newest, Rack};
+use time::{Duration, Instant};
+use undo::{Frto, Undo};
+use wire::SeqNumber;
+
+pub(crate) use probe::ProbeVerdict;
+pub(crate) use undo::Witness;
+
+/// `DupThresh` (RFC 5681, 3.2; RFC 8985, 6.2).
+pub(crate) const DUPLICATE_THRESHOLD: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No loss known.
+    Open,
+    /// Fast recovery.
+    Fast,
+    /// After the retransmission timer went off.
+    Loss,
+}
+
+/// The state of a planned burst.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    /// Lost ranges before this are planned already.
+    position: SeqNumber,
+    /// The first lost segment goes out whatever the window says.
+    force: bool,
+    /// F-RTO: new data goes before what is lost.
+    hold: bool,
+    /// A tail loss probe is to go out.
+    pub(crate) probe: bool,
+    /// Bytes in the network, planned ones included.
+    pub(crate) pipe: u32,
+    /// The bound of `pipe`.
+    pub(crate) limit: u32,
+}
+
+impl Walk {
+    /// The range planned last ends at `end` already, `missing` bytes short: what is missing is next.
+    pub(crate) fn on_shortened(&mut self, end: SeqNumber, missing: u32) {
+        self.position = self.position.earlier_of(end);
+        self.pipe = self.pipe.saturating_sub(missing);
+    }
+}
+
+/// A range to send again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Again {
+    pub(crate) sequence: SeqNumber,
+    pub(crate) len: u32,
+}
+
+/// What one ACK took out of the network.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delivered {
+    /// Newly acknowledged or SACKed bytes. Without SACK a duplicate ACK counts as a segment.
+    pub(crate) bytes: u32,
+    /// Of these, SACKed.
+    pub(crate) sacked_bytes: u32,
+    /// SACKed before this ACK.
+    pub(crate) sacked_before: u32,
+    /// When the first acknowledged part was sent, if it was sent once and no other was sent twice.
+    pub(crate) first_sent_at: Option<Instant>,
+    /// The byte at SND.UNA was sent again, and a copy from before that was acknowledged.
+    pub(crate) is_first_late: bool,
+    /// Something was acknowledged that was sent more than once.
+    pub(crate) ambiguous: bool,
+    /// Something that was sent once, before the last timeout.
+    pub(crate) original: bool,
+    /// Arrived in another order than it was sent in.
+    pub(crate) reordered: bool,
+    /// What had been SACKed is not there any more.
+    pub(crate) reneged: bool,
+    /// Edges of blocks that were refused because there are too many records.
+    pub(crate) refused_count: u32,
+    pub(crate) gathered: Gathered,
+}
+
+/// What loss detection looks at beside the records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrips {
+    pub(crate) min: Option<Duration>,
+    pub(crate) smoothed: Option<Duration>,
+}
+
+/// Newly found losses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Losses {
+    pub(crate) bytes: u32,
+    /// Ranges that had been sent again and were lost again.
+    pub(crate) again_count: u32,
+    /// The reordering timer (RFC 8985, 6.3).
+    pub(crate) next_at: Option<Instant>,
+}
+
+/// What is known of what is outstanding.
+#[derive(Debug)]
+struct Flight {
+    sent: SentRecords,
+    newest: Newest,
+}
+
+/// What one recovery needs.
+#[derive(Debug)]
+struct Episode {
+    prr: Prr,
+    undo: Undo,
+}
+
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    /// What is outstanding; an idle connection has none.
+    flight: Option<Box<Flight>>,
+    pub(crate) probe: TailProbe,
+    pub(crate) rack: Rack,
+    pub(crate) rate: DeliveryRate,
+    phase: Phase,
+    /// RecoveryPoint, or RFC 6582's recover: one past what had been sent when loss was noticed.
+    point: SeqNumber,
+    duplicate_acks: u32,
+    /// Without SACK: bytes that duplicate ACKs say have left the network.
+    departed_bytes: u32,
+    /// The first lost segment goes out whatever the window says.
+    force: bool,
+    frto: Frto,
+    /// Of the recovery that is under way, or of the last one for as long as it may be taken back.
+    episode: Option<Box<Episode>>,
+    /// Sent again and not reported as duplicates: as much of that is believed.
+    unreported_bytes: u32,
+    sack: bool,
+}
+
+impl Recovery {
+    pub(crate) fn new(iss: SeqNumber) -> Self {
+        Self {
+            flight: None,
+            probe: TailProbe::default(),
+            rack: Rack::new(iss),
+            rate: DeliveryRate::default(),
+            phase: Phase::Open,
+            point: iss,
+            duplicate_acks: 0,
+            departed_bytes: 0,
+            force: false,
+            frto: Frto::Off,
+            episode: None,
+            unreported_bytes: 0,
+            sack: false,
+        }
+    }
+
+    pub(crate) fn set_sack(&mut self, sack: bool) {
+        self.sack = sack;
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Bytes in the network (RFC 6675, 4).
+    #[inline]
+    pub(crate) fn pipe(&self, send: &SendSequence) -> u32 {
+        let left = self.sacked_bytes() + self.lost_bytes();
+        let departed = if self.sack { 0 } else { self.departed_bytes };
+        send.flight().saturating_sub(left).saturating_sub(departed)
+    }
+
+    /// The bound of what is in the network; `cwnd` is the controller's, who bounds recovery too where
+    /// it `governs` it.
+    fn limit(&self, cwnd: u32, mss: u32, governs: bool) -> u32 {
+        match &self.episode {
+            Some(episode) if self.phase == Phase::Fast && !governs => episode.prr.window(),
+            // RFC 3042, limited transmit: two duplicate ACKs have made the pipe two segments shorter.
+            _ => cwnd.max(mss),
+        }
+    }
+
+    /// Where a burst begins.
+    #[inline]
+    pub(crate) fn walk(&self, send: &SendSequence, cwnd: u32, mss: u32, governs: bool) -> Walk {
+        Walk {
+            position: send.una,
+            force: self.force,
+            hold: self.frto == Frto::NewData,
+            probe: self.probe.owed,
+            pipe: self.pipe(send),
+            limit: self.limit(cwnd, mss, governs),
+        }
+    }
+
+    /// The next range to send again, at most `len_max` bytes; moves the walk on.
+    #[inline]
+    pub(crate) fn next(&self, walk: &mut Walk, len_max: u32) -> Option<Again> {
+        if walk.hold || self.lost_bytes() == 0 {
+            return None;
+        }
+        let (sequence, len) = self.flight.as_ref()?.sent.next_lost(walk.position, len_max)?;
+        let room = walk.limit.saturating_sub(walk.pipe);
+        if room < len && !walk.force {
+            return None;
+        }
+        walk.force = false;
+        walk.position = sequence + len;
+        walk.pipe = walk.pipe.saturating_add(len);
+        Some(Again { sequence, len })
+    }
+
+    /// New data was sent: everything from `start` to SND.NXT.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, now: Instant, start: SeqNumber, send: &SendSequence) {
+        let pipe = self.pipe(send);
+        let len = send.nxt.offset_from(start);
+        let snapshot = self.rate.on_sent(now, pipe.saturating_sub(len), pipe);
+        let flight = self.flight.get_or_insert_with(|| {
+            let newest = Newest { sent: (Instant::ZERO, start), rtt: Duration::ZERO };
+            Box::new(Flight { sent: SentRecords::new(start), newest })
+        });
+        flight.sent.on_sent(now, start, send.nxt, snapshot);
+        if let Some(episode) = &mut self.episode {
+            episode.prr.on_sent(len);
+        }
+    }
+
+    /// A range was sent again, stamped with `timestamp` of our clock.
+    pub(crate) fn on_sent_again(
+        &mut self,
+        now: Instant,
+        again: Again,
+        send: &SendSequence,
+        timestamp: Option<u32>,
+    ) {
+        let Again { sequence, len } = again;
+        self.force = false;
+        let pipe = self.pipe(send);
+        let snapshot = self.rate.on_sent(now, pipe, pipe.saturating_add(len));
+        if let Some(flight) = &mut self.flight {
+            flight.sent.on_sent_again(now, sequence, sequence + len, snapshot);
+        }
+        self.unreported_bytes = self.unreported_bytes.saturating_add(len);
+        if let Some(episode) = &mut self.episode {
+            episode.undo.on_sent_again(len, timestamp);
+            episode.prr.on_sent(len);
+        }
+    }
+
+    /// An ACK says what was delivered: all before `una`, and what its blocks report.
+    /// `is_earlier_copy`: whether the echoed timestamp is from before this instant.
+    #[inline]
+    pub(crate) fn on_delivered(
+        &mut self,
+        now: Instant,
+        una: SeqNumber,
+        report: &sack::Report,
+        min_rtt: Option<Duration>,
+        mss: u32,
+        is_earlier_copy: impl Fn(Instant) -> bool,
+    ) -> Delivered {
+        let mut delivered =
+            Delivered { sacked_before: self.sacked_bytes(), ..Delivered::default() };
+        let Self { flight, rack, rate, point, .. } = self;
+        let Some(Flight { sent, newest }) = flight.as_deref_mut() else { return delivered };
+        let mut take = |part: &Record, delivered: &mut Delivered| {
+            let again = part.is_again();
+            delivered.ambiguous |= again;
+            delivered.original |= !again && part.end.is_at_or_before(*point);
+            delivered.bytes += part.len();
+            let earlier_copy = again && is_earlier_copy(part.sent_at);
+            delivered.reordered |= rack.on_delivered(now, part, newest, earlier_copy, min_rtt, mss);
+            let gathered = &mut delivered.gathered;
+            rate.on_delivered(now, part.len(), &part.snapshot, part.sent_at, again, gathered);
+        };
+        delivered.reneged = sent.on_ack(una, &mut |part| {
+            if !part.is_again() {
+                delivered.first_sent_at.get_or_insert(part.sent_at);
+            } else if delivered.bytes == 0 {
+                delivered.is_first_late = is_earlier_copy(part.sent_at);
+            }
+            take(part, &mut delivered);
+        });
+        for (start, end) in report.blocks() {
+            let sacked = sent.on_sack(start, end, &mut |part| take(part, &mut delivered));
+            delivered.sacked_bytes += sacked.newly_bytes;
+            delivered.refused_count += sacked.refused_count;
+        }
+        if sent.is_empty() {
+            self.flight = None;
+        }
+        delivered
+    }
+
+    /// SND.UNA moved by `acked` bytes; the records know already. Says what was delivered: without
+    /// SACK the duplicate ACKs before this one had reported some of it (RFC 9937, 6).
+    #[inline]
+    pub(crate) fn on_new_ack(&mut self, send: &SendSequence, acked: u32) -> u32 {
+        self.duplicate_acks = 0;
+        self.probe.owed = false;
+        self.rack.on_una(send.una);
+        if self.episode.as_ref().is_some_and(|episode| episode.undo.is_past(send.una)) {
+            self.episode = None;
+        }
+        if self.phase == Phase::Open && send.una.is_after(self.point) {
+            // Passed for good: it must not lie ahead again once the numbers have wrapped.
+            self.point = send.una - 1;
+        }
+        let departed = self.departed_bytes.min(acked);
+        self.departed_bytes -= departed;
+        acked - departed
+    }
+
+    /// A duplicate ACK (RFC 5681, 2), with SACK one that reported something new (RFC 6675, 2). Says
+    /// how many bytes it delivered beyond what SACK blocks told.
+    pub(crate) fn on_duplicate_ack(&mut self, send: &SendSequence, mss: u32) -> u32 {
+        self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+        let is_beyond_limited_transmit = self.phase == Phase::Open
+            && self.duplicate_acks >= DUPLICATE_THRESHOLD
+            && !send.una.is_after(self.point);
+        if self.sack || is_beyond_limited_transmit {
+            return 0;
+        }
+        // All but the first segment may have left; a peer that sends more duplicates than there are
+        // segments gains nothing by it (RFC 5681, 13).
+        let mut room = send.flight().saturating_sub(mss).saturating_sub(self.lost_bytes());
+        if self.phase == Phase::Open {
+            // RFC 3042, 2: what is outstanding stays within cwnd and two segments, however many
+            // duplicates our own needless retransmissions drew before.
+            room = room.min(2 * mss);
+        }
+        let before = self.departed_bytes;
+        self.departed_bytes = before.saturating_add(mss).min(room).max(before);
+        self.departed_bytes - before
+    }
+
+    /// The receiver reported a range as arrived twice (RFC 2883). Says whether it is believed: only
+    /// of what was sent again, and no more than that.
+    pub(crate) fn on_duplicate_report(&mut self, send: &SendSequence, block: sack::Block) -> bool {
+        let (start, end) = block;
+        let len = end.offset_from(start);
+        let was_again = start.is_before(send.una)
+            || self.flight.as_ref().is_some_and(|flight| flight.sent.is_again_at(start));
+        if end.is_after(send.nxt) || len > self.unreported_bytes || !was_again {
+            return false;
+        }
+        self.unreported_bytes -= len;
+        if let Some(episode) = &mut self.episode {
+            episode.undo.on_duplicate(start, end);
+        }
+        self.rack.on_duplicate(send.nxt);
+        true
+    }
+
+    /// Finds what is lost now.
+    pub(crate) fn detect(
+        &mut self,
+        now: Instant,
+        send: &SendSequence,
+        partial: bool,
+        round_trips: RoundTrips,
+        mss: u32,
+        gathered: &mut Gathered,
+    ) -> Losses {
+        if !self.sack {
+            return self.detect_by_counting(send, partial, mss, gathered);
+        }
+        let is_quiet = self.phase == Phase::Open && self.sacked_bytes() == 0 && !self.has_again();
+        if is_quiet {
+            return Losses::default();
+        }
+        let settled = self.phase != Phase::Open || self.is_threshold_reached(mss);
+        let window = self.rack.reordering_window(settled, round_trips.min, round_trips.smoothed);
+        let Self { flight, rate, .. } = self;
+        let Some(Flight { sent, newest }) = flight.as_deref_mut() else {
+            return Losses::default();
+        };
+        let judged = sent.judge(now, newest.sent, newest.rtt + window, &mut |part| {
+            rate.on_lost(part.len(), &part.snapshot, gathered);
+        });
+        Losses {
+            bytes: judged.lost_bytes,
+            again_count: judged.lost_again_count,
+            next_at: judged.next_at,
+        }
+    }
+
+    /// RFC 6675's threshold: three duplicate ACKs, or more than two segments above.
+    fn is_threshold_reached(&self, mss: u32) -> bool {
+        self.duplicate_acks >= DUPLICATE_THRESHOLD
+            || self.sacked_bytes() > (DUPLICATE_THRESHOLD - 1) * mss
+    }
+
+    fn detect_by_counting(
+        &mut self,
+        send: &SendSequence,
+        partial: bool,
+        mss: u32,
+        gathered: &mut Gathered,
+    ) -> Losses {
+        // RFC 6582, 3.2 step 1: duplicates caused by our own retransmissions of an earlier episode
+        // do not begin another.
+        let begins = self.phase == Phase::Open
+            && self.duplicate_acks >= DUPLICATE_THRESHOLD
+            && send.una.is_after(self.point);
+        // RFC 6582, 3.2 step 3: a partial ACK. The next segment is lost too.
+        let goes_on = self.phase == Phase::Fast && partial && send.una.is_before(self.point);
+        if !begins && !goes_on {
+            return Losses::default();
+        }
+        self.force = goes_on || self.force;
+        let Self { flight, rate, .. } = self;
+        let mut losses = Losses::default();
+        let Some(flight) = flight else { return losses };
+        flight.sent.mark_first_lost(mss, &mut |part| {
+            losses.bytes += part.len();
+            rate.on_lost(part.len(), &part.snapshot, gathered);
+        });
+        losses
+    }
+
+    /// Whether fast recovery is to begin: something is lost, and no recovery is under way.
+    pub(crate) fn wants_fast(&self) -> bool {
+        self.phase == Phase::Open && self.lost_bytes() > 0
+    }
+
+    pub(crate) fn enter_fast(
+        &mut self,
+        send: &SendSequence,
+        flight_before: u32,
+        sacked_before: u32,
+    ) {
+        self.phase = Phase::Fast;
+        self.point = send.nxt;
+        self.probe.clear();
+        let prr = Prr::on_enter(flight_before, sacked_before);
+        self.begin_episode(send, prr);
+    }
+
+    fn begin_episode(&mut self, send: &SendSequence, prr: Prr) {
+        let undo = Undo::on_enter(send.una, send.nxt);
+        self.episode = Some(Box::new(Episode { prr, undo }));
+    }
+
+    /// The window of fast recovery behind this ACK (RFC 9937).
+    pub(crate) fn reduce(
+        &mut self,
+        send: &SendSequence,
+        delivered_bytes: u32,
+        threshold: u32,
+        safe: bool,
+        mss: u32,
+    ) {
+        let pipe = self.pipe(send);
+        if let Some(episode) = self.episode.as_mut().filter(|_| self.phase == Phase::Fast) {
+            episode.prr.on_ack(delivered_bytes, pipe, threshold, safe, mss);
+        }
+    }
+
+    /// The retransmission timer went off (RFC 6298, 5.4; RFC 8985, 6.3): the first segment is lost,
+    /// and what was sent longer ago than a round trip and the reordering window. `again`: it went off
+    /// for the same data before.
+    pub(crate) fn on_timeout(
+        &mut self,
+        now: Instant,
+        send: &SendSequence,
+        again: bool,
+        round_trips: RoundTrips,
+    ) {
+        let window = self.rack.reordering_window(true, round_trips.min, round_trips.smoothed);
+        let rtt = self.flight.as_ref().map(|flight| flight.newest.rtt);
+        // Nothing of this flight was delivered: the round trip is what it was before.
+        let rtt = rtt.filter(|rtt| !rtt.is_zero()).or(round_trips.smoothed).unwrap_or_default();
+        let wait = if self.sack { rtt + window } else { Duration::ZERO };
+        self.mark_lost(now, wait);
+        if again {
+            // RFC 2018, 8: "the timeout might indicate that the data receiver has reneged". Once
+            // may be an accident (RFC 6675, 5.1, with erratum 1610); twice, and nothing that was
+            // reported is relied on.
+            if let Some(flight) = &mut self.flight {
+                flight.sent.forget_sacks();
+            }
+        }
+        // RFC 5682, 3.1: not while an earlier loss is being repaired.
+        self.frto = if self.phase == Phase::Open || again { Frto::Waiting } else { Frto::Off };
+        self.begin_loss(send);
+    }
+
+    fn mark_lost(&mut self, now: Instant, wait: Duration) {
+        let Self { flight, rate, .. } = self;
+        let mut gathered = Gathered::default();
+        let Some(flight) = flight else { return };
+        flight.sent.mark_lost_on_timeout(now, wait, &mut |part| {
+            rate.on_lost(part.len(), &part.snapshot, &mut gathered);
+        });
+    }
+
+    /// The path got narrower and what is outstanding was too long for it (RFC 1191, 6.4): it is sent
+    /// again, and this is no sign of congestion.
+    pub(crate) fn on_path_change(&mut self, now: Instant, send: &SendSequence) {
+        if send.flight() > 0 {
+            self.mark_lost(now, Duration::ZERO);
+            self.frto = Frto::Off;
+            self.begin_loss(send);
+            self.episode = None;
+        }
+    }
+
+    fn begin_loss(&mut self, send: &SendSequence) {
+        self.phase = Phase::Loss;
+        self.point = send.nxt;
+        self.begin_episode(send, Prr::default());
+        self.force = true;
+        self.departed_bytes = 0;
+        self.duplicate_acks = 0;
+        self.probe.clear();
+    }
+
+    /// F-RTO (RFC 5682, 3.1): an ACK after a timeout. `advanced`: SND.UNA moved; `news`: it is a
+    /// duplicate or SACKed something; `can_send_new`: data waits and the peer's window takes it. Says
+    /// whether the timeout was spurious.
+    pub(crate) fn on_frto(
+        &mut self,
+        send: &SendSequence,
+        delivered: &Delivered,
+        advanced: bool,
+        news: bool,
+        can_send_new: bool,
+    ) -> bool {
+        if self.phase != Phase::Loss || self.frto == Frto::Off {
+            return false;
+        }
+        if delivered.original && !delivered.ambiguous {
+            // Step 3.b: what was never sent again has arrived, so the flight was not lost.
+            return true;
+        }
+        let is_over = send.una.is_at_or_after(self.point);
+        self.frto = match self.frto {
+            // Step 2.b: new data first, to see whether the rest of the flight arrives.
+            Frto::Waiting if advanced && !is_over && can_send_new => Frto::NewData,
+            Frto::Waiting if !advanced => Frto::Waiting,
+            // Step 3.a: a duplicate ACK: the loss was real.
+            Frto::NewData if !news && !is_over => Frto::NewData,
+            _ => Frto::Off,
+        };
+        false
+    }
+
+    /// Whether the ACK proves the recovery of now, or the last one, a mistake. `late`: it acknowledged
+    /// the first segment, which was sent again, by a copy from before that; `echo`: of our timestamps.
+    pub(crate) fn witness(&self, late: bool, echo: Option<u32>) -> Option<Witness> {
+        let undo = &self.episode.as_ref()?.undo;
+        if self.phase != Phase::Open && late && undo.is_before_first_again(echo) {
+            return Some(Witness::Timestamps);
+        }
+        undo.is_all_duplicate().then_some(Witness::Duplicates)
+    }
+
+    /// The recovery was a mistake.
+    pub(crate) fn undo(&mut self) {
+        self.episode = None;
+        if self.phase == Phase::Fast {
+            // What was taken for lost was overtaken.
+            self.rack.on_reordering();
+        }
+        if self.phase != Phase::Open {
+            if let Some(flight) = &mut self.flight {
+                flight.sent.unmark_lost();
+            }
+            self.leave();
+        }
+    }
+
+    /// Whether everything that was sent when loss was noticed is acknowledged.
+    pub(crate) fn is_over(&self, send: &SendSequence) -> bool {
+        self.phase != Phase::Open && send.una.is_at_or_after(self.point)
+    }
+
+    /// Recovery is over.
+    pub(crate) fn leave(&mut self) {
+        self.phase = Phase::Open;
+        self.force = false;
+        self.frto = Frto::Off;
+        self.departed_bytes = 0;
+        self.rack.on_recovery_exit();
+    }
+
+    /// How long until a tail loss probe, if one may be sent: nothing is known to be lost or out of
+    /// order (RFC 8985, 7.2).
+    #[inline]
+    pub(crate) fn probe_timeout(
+        &self,
+        send: &SendSequence,
+        smoothed_rtt: Option<Duration>,
+        mss: u32,
+    ) -> Option<Duration> {
+        let may = self.sack
+            && self.phase == Phase::Open
+            && self.sacked_bytes() == 0
+            && send.flight() > 0
+            && self.probe.may_probe();
+        if !may {
+            return None;
+        }
+        Some(TailProbe::timeout(smoothed_rtt?, send.flight() <= mss))
+    }
+
+    /// Bytes SACKed and not acknowledged.
+    pub(crate) fn sacked_bytes(&self) -> u32 {
+        self.flight.as_ref().map_or(0, |flight| flight.sent.sacked_bytes())
+    }
+
+    /// Bytes that are lost and not sent again.
+    pub(crate) fn lost_bytes(&self) -> u32 {
+        self.flight.as_ref().map_or(0, |flight| flight.sent.lost_bytes())
+    }
+
+    /// Ranges that are lost and not sent again.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = &Record> + '_ {
+        let records = self.flight.iter().flat_map(|flight| flight.sent.iter());
+        records.filter(|record| record.fate == Fate::Lost)
+    }
+
+    /// Bytes that were sent again and are neither SACKed nor lost, as far as is known.
+    pub(crate) fn again_bytes(&self) -> u32 {
+        let records = self.flight.as_ref().map(|flight| flight.sent.iter());
+        let again = records.into_iter().flatten();
+        again
+            .filter(|record| record.is_again() && record.fate == Fate::Flying)
+            .map(Record::len)
+            .sum()
+    }
+
+    fn has_again(&self) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.sent.has_again())
+    }
+
+    /// The last segment that was sent, unless it was SACKed.
+    pub(crate) fn last_segment(&self, mss: u32) -> Option<Again> {
+        let (sequence, len) = self.flight.as_ref()?.sent.last_segment(mss)?;
+        Some(Again { sequence, len })
+    }
+
+    /// How far the path reorders, in segments; 3 until it was seen to.
+    pub(crate) fn reordering(&self) -> u32 {
+        self.rack.reordering().max(DUPLICATE_THRESHOLD)
+    }
+}

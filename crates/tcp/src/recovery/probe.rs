@@ -1,0 +1,132 @@
+//! Tail loss probes (RFC 8985, 7): when the last segments of a flight are lost nothing comes that
+//! could report it. Two round trips after the last sign of life a probe goes out, new data or the
+//! last segment again, whose acknowledgment or SACK blocks set RACK going, long before the
+//! retransmission timer would.
+
+use time::Duration;
+use wire::SeqNumber;
+
+/// TLP.max_ack_delay: how long a receiver may hold back the ACK of a single segment.
+const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
+
+/// Beyond two round trips, for the work of both ends.
+const MARGIN: Duration = Duration::from_millis(2);
+
+/// The state of one connection's probes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TailProbe {
+    /// TLP.end_seq, while a probe is outstanding.
+    outstanding: Option<SeqNumber>,
+    /// TLP.is_retrans.
+    again: bool,
+    /// The timer went off: the probe is to be sent.
+    pub(crate) owed: bool,
+    /// A round trip was measured since the last probe (RFC 8985, 7.3).
+    measured: bool,
+}
+
+/// What an ACK said of the probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeVerdict {
+    Nothing,
+    /// Neither the probe nor what it repeated was lost.
+    NothingLost,
+    /// The probe repaired a loss, to which congestion control has not reacted yet.
+    Repaired,
+}
+
+impl TailProbe {
+    /// Whether a probe may be sent (RFC 8985, 7.3): none is outstanding, and a round trip was
+    /// measured since the last.
+    pub(crate) fn may_probe(&self) -> bool {
+        self.outstanding.is_none() && !self.owed && self.measured
+    }
+
+    pub(crate) fn on_round_trip(&mut self) {
+        self.measured = true;
+    }
+
+    /// TLP_send_probe: `end` is SND.NXT behind the probe.
+    pub(crate) fn on_sent(&mut self, end: SeqNumber, again: bool) {
+        *self = Self { outstanding: Some(end), again, owed: false, measured: false };
+    }
+
+    /// Recovery begins: the probe has done its work.
+    pub(crate) fn clear(&mut self) {
+        self.outstanding = None;
+        self.owed = false;
+    }
+
+    /// TLP_process_ack (RFC 8985, 7.4.2). `advanced`: SND.UNA moved; `reports`: the ACK carries SACK
+    /// blocks; `duplicate`: the range it reports twice.
+    pub(crate) fn on_ack(
+        &mut self,
+        ack: SeqNumber,
+        advanced: bool,
+        reports: bool,
+        duplicate: Option<(SeqNumber, SeqNumber)>,
+    ) -> ProbeVerdict {
+        let Some(end) = self.outstanding else { return ProbeVerdict::Nothing };
+        if ack.is_before(end) {
+            return ProbeVerdict::Nothing;
+        }
+        let verdict =
+            if !self.again || duplicate.is_some_and(|(_, duplicate_end)| duplicate_end == end) {
+                // New data, or the receiver had both copies.
+                ProbeVerdict::NothingLost
+            } else if ack.is_after(end) {
+                ProbeVerdict::Repaired
+            } else if !advanced && !reports {
+                // The ACK of the original came before: this one is of the copy.
+                ProbeVerdict::NothingLost
+            } else {
+                return ProbeVerdict::Nothing;
+            };
+        self.outstanding = None;
+        verdict
+    }
+
+    /// TLP_calc_PTO (RFC 8985, 7.2); the caller bounds it by the retransmission timer.
+    pub(crate) fn timeout(smoothed_rtt: Duration, is_single: bool) -> Duration {
+        smoothed_rtt * 2 + if is_single { ACK_DELAY_MAX } else { MARGIN }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probed(again: bool) -> TailProbe {
+        let mut probe = TailProbe::default();
+        probe.on_round_trip();
+        assert!(probe.may_probe());
+        probe.on_sent(SeqNumber(5_000), again);
+        assert!(!probe.may_probe(), "one at a time");
+        probe
+    }
+
+    // RFC 8985, 7.4.2.
+    #[test]
+    fn the_acknowledgment_tells_whether_the_probe_repaired_a_loss() {
+        let end = SeqNumber(5_000);
+        assert_eq!(probed(false).on_ack(end, true, false, None), ProbeVerdict::NothingLost);
+        let mut again = probed(true);
+        assert_eq!(again.on_ack(SeqNumber(4_000), true, false, None), ProbeVerdict::Nothing);
+        // TLP.end_seq itself: the original may have arrived; the ACK of the copy decides.
+        assert_eq!(again.on_ack(end, true, false, None), ProbeVerdict::Nothing);
+        assert_eq!(again.on_ack(end + 1, true, false, None), ProbeVerdict::Repaired);
+        let duplicate = Some((SeqNumber(4_000), end));
+        assert_eq!(probed(true).on_ack(end, false, true, duplicate), ProbeVerdict::NothingLost);
+        assert_eq!(probed(true).on_ack(end, false, false, None), ProbeVerdict::NothingLost);
+    }
+
+    // RFC 8985, 7.3: "the sender has obtained an RTT measurement since the last loss probe".
+    #[test]
+    fn the_next_probe_waits_for_a_round_trip() {
+        let mut probe = probed(false);
+        probe.on_ack(SeqNumber(5_000), true, false, None);
+        assert!(!probe.may_probe());
+        probe.on_round_trip();
+        assert!(probe.may_probe());
+    }
+}

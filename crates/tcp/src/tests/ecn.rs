@@ -1,0 +1,206 @@
+//! Explicit congestion notification, against RFC 3168.
+
+use super::harness::*;
+use crate::{Config, Connection, EcnMode};
+use time::{Duration, Instant};
+use wire::{TcpFlags, TcpOptions};
+
+const ECE: TcpFlags = TcpFlags::ECE;
+const CWR: TcpFlags = TcpFlags::CWR;
+
+fn config(ecn: EcnMode) -> Config {
+    Config { ecn, ..plain_config() }
+}
+
+fn with_mss() -> TcpOptions {
+    TcpOptions { mss: Some(MSS as u16), ..TcpOptions::default() }
+}
+
+/// Actively opened; the SYN-ACK has `flags` besides its own.
+fn opened(ecn: EcnMode, flags: TcpFlags) -> Harness {
+    let mut harness = Harness::connect(config(ecn));
+    harness.expect_one();
+    harness.options = with_mss();
+    harness.receive(SYN | ACK | flags, 0, 1, b"");
+    harness.options = TcpOptions::default();
+    let ack = harness.expect_one();
+    assert_eq!((ack.header.flags, ack.ecn), (ACK, 0));
+    harness
+}
+
+/// Passively opened by a SYN with `flags`.
+fn accepted(ecn: EcnMode, flags: TcpFlags) -> Harness {
+    let now = Instant::from_millis(10_000);
+    let mut peer = Harness::connect(config(ecn));
+    peer.options = with_mss();
+    let syn = peer.header(SYN | flags, 0, 0);
+    Harness::wrap(Connection::accept(parameters(config(ecn)), now, &syn), now)
+}
+
+fn data_is_capable(harness: &mut Harness) -> bool {
+    harness.write(&stream(0..100));
+    let sent = harness.expect_one();
+    assert!(sent.ecn == 0 || sent.ecn == 0b10, "ECT(0) or nothing");
+    sent.ecn != 0
+}
+
+// RFC 3168, 6.1.1: an ECN-setup SYN has ECE and CWR set, an ECN-setup SYN-ACK ECE and not CWR; and
+// "a host MUST NOT set ECT on SYN or SYN-ACK packets".
+#[test]
+fn the_handshake_agrees_with_both_flags_and_then_one() {
+    let mut harness = Harness::connect(config(EcnMode::Request));
+    let syn = harness.expect_one();
+    assert_eq!((syn.header.flags, syn.ecn), (SYN | ECE | CWR, 0));
+    for (answer, agreed) in [(ECE, true), (TcpFlags::NONE, false), (ECE | CWR, false), (CWR, false)]
+    {
+        let mut harness = opened(EcnMode::Request, answer);
+        assert_eq!(data_is_capable(&mut harness), agreed, "{answer:?}");
+        assert_eq!(harness.connection.counters().ecn_connections, u64::from(agreed));
+    }
+    for mode in [EcnMode::Off, EcnMode::Accept] {
+        let mut harness = Harness::connect(config(mode));
+        assert_eq!(harness.expect_one().header.flags, SYN);
+        assert!(!data_is_capable(&mut opened(mode, ECE)), "it was not asked for");
+    }
+}
+
+#[test]
+fn a_listener_answers_an_ecn_setup_syn_unless_switched_off() {
+    for (mode, flags, agreed) in [
+        (EcnMode::Accept, ECE | CWR, true),
+        (EcnMode::Request, ECE | CWR, true),
+        (EcnMode::Off, ECE | CWR, false),
+        (EcnMode::Accept, ECE, false),
+        (EcnMode::Accept, TcpFlags::NONE, false),
+    ] {
+        let mut harness = accepted(mode, flags);
+        let reply = harness.expect_one();
+        let expected = if agreed { SYN | ACK | ECE } else { SYN | ACK };
+        assert_eq!((reply.header.flags, reply.ecn), (expected, 0), "{mode:?} {flags:?}");
+        harness.receive(ACK, 1, 1, b"");
+        assert_eq!(data_is_capable(&mut harness), agreed);
+    }
+}
+
+// RFC 3168, 6.1.1.1: a SYN that is sent again MAY be without ECE and CWR; 6.1.1: a host that has
+// sent such a SYN MUST NOT set ECT.
+#[test]
+fn a_syn_that_is_sent_again_does_not_ask() {
+    let mut harness = Harness::connect(config(EcnMode::Request));
+    assert_eq!(harness.expect_one().header.flags, SYN | ECE | CWR);
+    harness.pass_to_deadline();
+    assert_eq!(harness.expect_one().header.flags, SYN);
+    harness.options = with_mss();
+    harness.receive(SYN | ACK | ECE, 0, 1, b"");
+    harness.expect_one();
+    assert!(!data_is_capable(&mut harness));
+}
+
+// RFC 3168, 6.1.3: the receiver sets ECE in every ACK from the first mark on until CWR arrives.
+#[test]
+fn a_mark_is_echoed_until_the_peer_says_that_it_heard() {
+    let mut harness = opened(EcnMode::Request, ECE);
+    harness.receive(ACK, 1, 1, b"one");
+    assert!(harness.take().is_empty(), "delayed");
+    harness.marked = true;
+    harness.receive(ACK, 4, 1, b"two");
+    harness.marked = false;
+    let ack = harness.expect_one();
+    assert_eq!((ack.header.flags, ack.ecn), (ACK | ECE, 0), "at once");
+    harness.receive(ACK, 7, 1, b"three");
+    harness.write(b"data");
+    let data = harness.expect_one();
+    assert_eq!((data.header.flags, data.ecn), (ACK | PSH | ECE, 0b10), "on data as well");
+    harness.receive(ACK | CWR, 12, 5, b"four");
+    assert_eq!(harness.expect_one().header.flags, ACK, "heard");
+    // "The value of CE in the CWR packet": a mark on that very packet begins another echo.
+    harness.marked = true;
+    harness.receive(ACK | CWR, 16, 5, b"five");
+    assert_eq!(harness.expect_one().header.flags, ACK | ECE);
+    assert_eq!(harness.connection.counters().ecn_marks_received, 2);
+}
+
+// RFC 3168, 6.1.5: "the receiver ... ignore the CE codepoint on out-of-window packets".
+#[test]
+fn marks_on_what_is_not_new_and_without_agreement_are_ignored() {
+    let mut harness = opened(EcnMode::Request, ECE);
+    harness.receive(ACK, 1, 1, b"one");
+    harness.marked = true;
+    let _ = harness.try_receive(ACK, 1, 1, b"one");
+    assert_eq!(harness.expect_one().header.flags, ACK);
+    let _ = harness.try_receive(ACK, 100_000, 1, b"far");
+    assert_eq!(harness.expect_one().header.flags, ACK);
+    harness.receive(ACK, 4, 1, b"");
+    harness.expect_nothing();
+
+    let mut plain = opened(EcnMode::Accept, TcpFlags::NONE);
+    plain.marked = true;
+    plain.receive(ACK, 1, 1, b"one");
+    plain.receive(ACK, 4, 1, b"two");
+    assert_eq!(plain.expect_one().header.flags, ACK);
+}
+
+// RFC 3168, 6.1.2: the sender reacts once per window of data, as to a loss, and sets CWR in the
+// first new data after that; nothing is sent again.
+#[test]
+fn an_echo_reduces_the_window_once_and_is_answered_with_cwr() {
+    let mut harness = opened(EcnMode::Request, ECE);
+    harness.write(&stream(0..60_000));
+    let first = harness.take();
+    assert_eq!(first.len(), 10);
+    assert!(first.iter().all(|sent| sent.ecn == 0b10 && !sent.header.flags.intersects(CWR)));
+    let before = harness.connection.congestion_window();
+    harness.receive(ACK | ECE, 1, 1 + 2 * MSS as u32, b"");
+    let reduced = harness.connection.congestion_window();
+    assert!(reduced < before, "{reduced} {before}");
+    assert_eq!(reduced, 7_000, "0.7 of what was in flight");
+    for acked in 3..=10 {
+        harness.receive(ACK | ECE, 1, 1 + acked * MSS as u32, b"");
+    }
+    assert_eq!(harness.connection.congestion_window(), reduced, "once, and no growth");
+    let sent = harness.take();
+    assert!(sent[0].header.flags.contains(CWR), "{sent:?}");
+    assert!(sent[1..].iter().all(|sent| !sent.header.flags.intersects(CWR)));
+    assert_eq!(sent[0].run, sent[1].run, "an engine leaves CWR on the first of a run");
+    assert_eq!(harness.connection.counters().retransmitted_segments, 0);
+    // The next window of data: another echo is another reduction, and without one it grows.
+    harness.receive(ACK, 1, 1 + 12 * MSS as u32, b"");
+    assert!(harness.connection.congestion_window() >= reduced);
+    harness.receive(ACK | ECE, 1, 1 + 14 * MSS as u32, b"");
+    assert!(harness.connection.congestion_window() < reduced);
+    let counters = harness.connection.counters();
+    assert_eq!((counters.reductions_for_marks, counters.reductions_for_loss), (2, 0));
+}
+
+// RFC 3168, 6.1.2: CWR follows a reduction "for any reason"; 6.1.5: "TCP MUST NOT set ECT on
+// retransmitted data".
+#[test]
+fn what_is_sent_again_is_not_capable_and_a_loss_is_answered_with_cwr_on_new_data() {
+    let mut harness = opened(EcnMode::Request, ECE);
+    harness.write(&stream(0..60_000));
+    harness.take();
+    harness.pass_to_deadline();
+    let again = harness.expect_one();
+    assert_eq!((again.sequence(), again.ecn), (1, 0));
+    assert!(!again.header.flags.intersects(CWR));
+    harness.receive(ACK | ECE, 1, 1 + 10 * MSS as u32, b"");
+    let counters = harness.connection.counters();
+    assert_eq!((counters.reductions_for_marks, counters.reductions_for_timeout), (0, 1));
+    let sent = harness.take();
+    assert!(sent[0].header.flags.contains(CWR) && sent[0].ecn == 0b10);
+    assert!(sent[1..].iter().all(|sent| !sent.header.flags.intersects(CWR)));
+}
+
+// RFC 3168, 6.1.6: "the window probe data packet MUST NOT be ECN-capable".
+#[test]
+fn a_window_probe_is_not_capable() {
+    let mut harness = opened(EcnMode::Request, ECE);
+    harness.window = 0;
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(&stream(0..100));
+    harness.expect_nothing();
+    harness.pass_to_deadline();
+    let probe = harness.expect_one();
+    assert_eq!((probe.payload.len(), probe.ecn), (1, 0));
+    harness.pass(Duration::from_secs(1));
+}

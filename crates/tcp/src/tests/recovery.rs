@@ -1,0 +1,453 @@
+//! Loss recovery by time: RACK, tail loss probes, proportional rate reduction, and what takes a
+//! mistake back (RFC 8985, 9937, 3522, 3708, 5682, 2018, 2883, 3042).
+
+use super::harness::*;
+use crate::Config;
+use time::Duration;
+use wire::{SackBlocks, TcpOptions, TcpTimestamps};
+
+const RTT: Duration = Duration::from_millis(100);
+
+/// A connection over a path of 100 ms, which the handshake has measured.
+fn path(config: Config) -> Harness {
+    let timestamps = config.timestamps;
+    let mut harness = Harness::connect(config);
+    let syn = harness.expect_one();
+    harness.now += RTT;
+    let theirs = syn.header.options.timestamps;
+    harness.options = TcpOptions {
+        mss: Some(MSS as u16),
+        sack_permitted: syn.header.options.sack_permitted,
+        timestamps: theirs
+            .filter(|_| timestamps)
+            .map(|ours| TcpTimestamps { value: 7, echo: ours.value }),
+        ..TcpOptions::default()
+    };
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.options =
+        TcpOptions { timestamps: harness.options.timestamps, ..TcpOptions::default() };
+    harness.take();
+    harness
+}
+
+fn sack_config() -> Config {
+    let congestion = crate::congestion::CongestionConfig {
+        algorithm: crate::congestion::Algorithm::NewReno,
+        ..Config::default().congestion
+    };
+    let pacing = crate::Pacing::Off;
+    Config { nodelay: true, sack: true, congestion, pacing, ..plain_config() }
+}
+
+/// `segments` of 1,000 bytes are in flight and one more round trip has passed.
+fn in_flight(mut harness: Harness, segments: usize) -> Harness {
+    harness.write(&stream(0..1_000 * segments));
+    assert_eq!(harness.take().len(), segments);
+    harness.now += RTT;
+    harness
+}
+
+fn sack(harness: &mut Harness, ack: u32, blocks: &[(u32, u32)]) {
+    harness.options.sack = SackBlocks::NONE;
+    for (start, end) in blocks {
+        harness.options.sack.push(ISS + *start, ISS + *end);
+    }
+    harness.receive(ACK, 1, ack, b"");
+    harness.options.sack = SackBlocks::NONE;
+}
+
+fn echo(harness: &mut Harness, of: &Sent) {
+    let ours = of.header.options.timestamps.expect("timestamps");
+    harness.options.timestamps = Some(TcpTimestamps { value: 8, echo: ours.value });
+}
+
+// RFC 8985, 6.2, step 4: one segment above is no proof; a quarter of the least round trip is waited.
+#[test]
+fn the_reordering_timer_finds_a_loss_that_three_duplicates_would_not() {
+    let mut harness = in_flight(path(sack_config()), 3);
+    sack(&mut harness, 1, &[(1_001, 2_001)]);
+    harness.expect_nothing();
+    assert_eq!(harness.pass_to_deadline(), RTT / 4);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    assert_eq!(harness.connection.counters().reordering_timeouts, 1);
+    assert_eq!(harness.connection.counters().fast_recoveries, 1);
+}
+
+// RFC 8985, 6.2, step 4: "RACK.segs_sacked >= DupThresh": no wait.
+#[test]
+fn three_segments_above_begin_recovery_at_once() {
+    let mut harness = in_flight(path(sack_config()), 5);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+}
+
+// RFC 8985, 6.2, step 3 and 4: once segments were seen to overtake each other, the threshold of
+// three does not begin recovery any more.
+#[test]
+fn a_path_that_reorders_is_given_time() {
+    let mut harness = in_flight(path(sack_config()), 5);
+    sack(&mut harness, 1, &[(2_001, 3_001)]);
+    harness.expect_nothing();
+    harness.now += Duration::from_millis(5);
+    harness.receive(ACK, 1, 3_001, b"");
+    assert_eq!(harness.connection.counters().reordering_seen, 1);
+    harness.receive(ACK, 1, 5_001, b"");
+    let mut harness = in_flight(harness, 6);
+    sack(&mut harness, 5_001, &[(6_001, 11_001)]);
+    harness.expect_nothing();
+    assert_eq!(harness.pass_to_deadline(), RTT / 4);
+    assert_eq!(harness.take_ranges(), [(5_001, 1_000)]);
+}
+
+// RFC 8985, 3.2: lost retransmissions; what was sent later and arrives proves it.
+#[test]
+fn a_lost_retransmission_is_sent_again_without_a_timeout() {
+    let mut harness = in_flight(path(sack_config()), 8);
+    harness.write(&stream(0..20_000));
+    sack(&mut harness, 1, &[(1_001, 7_001)]);
+    let sent = harness.take_ranges();
+    assert_eq!(sent[0], (1, 1_000));
+    assert!(sent.len() > 1, "new data follows: {sent:?}");
+    harness.now += RTT;
+    // The new data arrives, the retransmission does not.
+    sack(&mut harness, 1, &[(1_001, 9_001)]);
+    assert_eq!(harness.take_ranges()[0], (1, 1_000));
+    let counters = harness.connection.counters();
+    assert_eq!((counters.retransmissions_lost, counters.retransmission_timeouts), (1, 0));
+}
+
+// RFC 8985, 3.2: the tail of a flight in recovery is found when the retransmission, which was sent
+// later, arrives.
+#[test]
+fn a_tail_lost_in_recovery_waits_for_no_timeout() {
+    let mut harness = in_flight(path(sack_config()), 8);
+    sack(&mut harness, 1, &[(1_001, 7_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.now += RTT;
+    harness.receive(ACK, 1, 7_001, b"");
+    assert_eq!(harness.take_ranges(), [(7_001, 1_000)]);
+}
+
+// RFC 8985, 7.2 and 7.3: two round trips of silence, then the last segment again.
+#[test]
+fn a_lost_tail_is_probed_and_repaired_before_the_timeout() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..3_000));
+    harness.take();
+    assert_eq!(harness.pass_to_deadline(), 2 * RTT + Duration::from_millis(2));
+    assert_eq!(harness.take_ranges(), [(2_001, 1_000)]);
+    harness.now += RTT;
+    sack(&mut harness, 1, &[(2_001, 3_001)]);
+    // RACK: both were sent before the probe that arrived, and longer ago than a round trip.
+    assert_eq!(harness.take_ranges()[0], (1, 1_000));
+    harness.now += RTT;
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    let counters = harness.connection.counters();
+    assert_eq!((counters.tail_loss_probes, counters.retransmission_timeouts), (1, 0));
+}
+
+// RFC 8985, 7.3: "If an unsent segment exists and the receive window allows": new data, beyond the
+// congestion window.
+#[test]
+fn a_probe_is_new_data_where_there_is_some() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..20_000));
+    assert_eq!(harness.take().len(), 10);
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(10_001, 1_000)]);
+    assert_eq!(harness.connection.counters().retransmitted_segments, 0);
+}
+
+// RFC 8985, 7.2: with one segment in flight the ACK may be delayed; the timer is never later than
+// the retransmission timer would be.
+#[test]
+fn a_single_segment_is_probed_when_the_retransmission_timer_would_go_off() {
+    let mut harness = path(sack_config());
+    let rto = harness.connection.rtt.rto();
+    harness.write(&stream(0..700));
+    harness.take();
+    assert_eq!(harness.pass_to_deadline(), (2 * RTT + Duration::from_millis(200)).min(rto));
+    assert_eq!(harness.take_ranges(), [(1, 700)]);
+    // "The sender MUST re-arm the RTO timer", and there is no second probe.
+    assert_eq!(harness.pass_to_deadline(), rto);
+    assert_eq!(harness.connection.counters().retransmission_timeouts, 1);
+}
+
+// RFC 8985, 7.4.2: a probe that repaired the only loss hides it; congestion control must hear of it.
+#[test]
+fn a_loss_repaired_by_a_probe_reduces_the_window() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..2_000));
+    harness.take();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    harness.write(&stream(2_000..3_000));
+    harness.take();
+    harness.now += RTT;
+    let before = harness.connection.congestion_window();
+    harness.receive(ACK, 1, 3_001, b"");
+    assert_eq!(harness.connection.counters().tail_loss_repairs, 1);
+    assert!(harness.connection.congestion_window() < before);
+}
+
+// RFC 8985, 7.4.2: TLP.end_seq stands until an ACK has told what became of the probe, though all may
+// be acknowledged in between.
+#[test]
+fn a_loss_repaired_by_a_probe_is_not_forgotten_when_all_is_acknowledged() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..2_000));
+    harness.take();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    harness.now += RTT;
+    harness.receive(ACK, 1, 2_001, b"");
+    assert_eq!(harness.connection.counters().tail_loss_repairs, 0, "it may yet have been needless");
+    harness.write(&stream(2_000..3_000));
+    harness.take();
+    harness.now += RTT;
+    harness.receive(ACK, 1, 3_001, b"");
+    assert_eq!(harness.connection.counters().tail_loss_repairs, 1);
+}
+
+// RFC 6298, 5.1: while data is outstanding the timer runs, also when a timeout is found out to be
+// spurious before the device has taken what it wanted to send again.
+#[test]
+fn the_timer_runs_behind_a_timeout_that_was_spurious() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..4_000));
+    harness.take();
+    harness.pass_to_deadline();
+    harness.take();
+    harness.pass_to_deadline();
+    assert_eq!(harness.connection.counters().retransmission_timeouts, 1);
+    sack(&mut harness, 1, &[(1_001, 2_001)]);
+    assert_eq!(harness.connection.counters().spurious_timeouts, 1);
+    assert!(harness.connection.send.flight() > 0);
+    assert!(harness.connection.timers.is_set(crate::timers::Timer::Retransmission));
+}
+
+// RFC 8985, 7.4.2: the receiver had both copies.
+#[test]
+fn a_needless_probe_changes_nothing() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..2_000));
+    harness.take();
+    harness.pass_to_deadline();
+    harness.take();
+    harness.now += RTT;
+    sack(&mut harness, 2_001, &[(1_001, 2_001)]);
+    harness.write(&stream(2_000..4_000));
+    harness.take();
+    let before = harness.connection.congestion_window();
+    harness.receive(ACK, 1, 4_001, b"");
+    assert!(harness.connection.congestion_window() >= before);
+    let counters = harness.connection.counters();
+    assert_eq!((counters.tail_loss_repairs, counters.duplicate_sacks_received), (0, 1));
+}
+
+// RFC 9937, 4: half a window less goes out over the whole round trip, not after half of it.
+#[test]
+fn recovery_sends_in_proportion_to_what_arrives() {
+    let mut harness = in_flight(path(sack_config()), 10);
+    harness.write(&stream(0..50_000));
+    let mut sent = Vec::new();
+    for arrived in 4..11 {
+        sack(&mut harness, 1, &[(1_001, 1_000 * arrived + 1)]);
+        sent.push(harness.take().len());
+    }
+    // The threshold is 5 segments: the retransmission, then one for about every second ACK.
+    assert_eq!(sent[0], 1);
+    assert!(sent.iter().all(|count| *count <= 1), "{sent:?}");
+    assert!((4..=5).contains(&sent.iter().sum::<usize>()), "{sent:?}");
+}
+
+// RFC 3042 with SACK (RFC 6675, 5): each of the first two duplicates lets a new segment go.
+#[test]
+fn limited_transmit_sends_new_data_for_the_first_two_reports() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..30_000));
+    assert_eq!(harness.take().len(), 10);
+    harness.now += RTT;
+    sack(&mut harness, 1, &[(1_001, 2_001)]);
+    assert_eq!(harness.take_ranges(), [(10_001, 1_000)]);
+    sack(&mut harness, 1, &[(1_001, 3_001)]);
+    assert_eq!(harness.take_ranges(), [(11_001, 1_000)]);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+}
+
+// RFC 3522, 3.2: the first acceptable ACK echoes a timestamp from before the retransmission.
+#[test]
+fn a_timestamp_from_before_the_retransmission_undoes_it() {
+    let mut harness = path(Config { timestamps: true, ..sack_config() });
+    harness.write(&stream(0..9_880));
+    let sent = harness.take();
+    assert_eq!(sent.len(), 10);
+    let before = harness.connection.congestion_window();
+    harness.now += RTT;
+    sack(&mut harness, 1, &[(989, 3_953)]);
+    assert_eq!(harness.take_ranges()[0], (1, 988));
+    assert!(harness.connection.congestion_window() < before);
+    // The original was only late.
+    harness.now += Duration::from_millis(10);
+    echo(&mut harness, &sent[0]);
+    harness.receive(ACK, 1, 3_953, b"");
+    assert!(harness.connection.congestion_window() >= before);
+    assert_eq!(harness.connection.counters().undone_by_timestamps, 1);
+    assert!(harness.connection.reordering() > 0);
+}
+
+// The same path, but the retransmission is what was answered.
+#[test]
+fn a_timestamp_of_the_retransmission_undoes_nothing() {
+    let mut harness = path(Config { timestamps: true, ..sack_config() });
+    harness.write(&stream(0..9_880));
+    assert_eq!(harness.take().len(), 10);
+    harness.now += RTT;
+    sack(&mut harness, 1, &[(989, 3_953)]);
+    let again = harness.take();
+    harness.now += RTT;
+    echo(&mut harness, &again[0]);
+    harness.receive(ACK, 1, 9_881, b"");
+    assert_eq!(harness.connection.counters().undone_by_timestamps, 0);
+}
+
+// RFC 3708, with RFC 2883: all that was sent again arrived twice, though recovery is over.
+#[test]
+fn reports_of_duplicates_for_all_retransmissions_undo_them() {
+    let mut harness = in_flight(path(sack_config()), 10);
+    let before = harness.connection.congestion_window();
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.receive(ACK, 1, 10_001, b"");
+    assert!(harness.connection.congestion_window() < before);
+    harness.write(&stream(0..1_000));
+    harness.take();
+    sack(&mut harness, 10_001, &[(1, 1_001)]);
+    assert!(harness.connection.congestion_window() >= before);
+    assert_eq!(harness.connection.counters().undone_by_duplicates, 1);
+}
+
+// RFC 3708, 2: a receiver that reports duplicates of what was never sent again gains nothing.
+#[test]
+fn reports_of_duplicates_are_believed_for_what_was_sent_again_only() {
+    let mut harness = in_flight(path(sack_config()), 10);
+    harness.write(&stream(0..50_000));
+    sack(&mut harness, 1, &[(4_001, 7_001)]);
+    let again = harness.take_ranges();
+    assert_eq!(again[0], (1, 1_000));
+    let reduced = harness.connection.congestion_window();
+    for _ in 0..1_000 {
+        // Duplicates of what was sent once.
+        sack(&mut harness, 1, &[(5_001, 6_001), (4_001, 7_001)]);
+    }
+    assert!(harness.connection.congestion_window() <= reduced.max(5_000));
+    assert_eq!(harness.connection.counters().duplicate_sacks_received, 1_000);
+}
+
+// RFC 5682, 3.1: step 2.b sends new data, step 3.b finds that the flight was only late.
+#[test]
+fn a_spurious_timeout_is_found_out_and_taken_back() {
+    let mut harness = path(Config { sack: false, ..sack_config() });
+    harness.write(&stream(0..30_000));
+    assert_eq!(harness.take().len(), 10);
+    let before = harness.connection.congestion_window();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    let backed_off = harness.connection.rtt.rto();
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.take_ranges(), [(10_001, 1_000), (11_001, 1_000)]);
+    harness.receive(ACK, 1, 3_001, b"");
+    assert!(harness.connection.congestion_window() >= before);
+    assert!(harness.connection.rtt.rto() < backed_off, "the back-off is taken back, too");
+    let sent = harness.take_ranges();
+    assert!(sent.iter().all(|(sequence, _)| *sequence > 10_000), "nothing more again: {sent:?}");
+    let counters = harness.connection.counters();
+    assert_eq!((counters.spurious_timeouts, counters.retransmitted_segments), (1, 1));
+}
+
+// RFC 3522 with RFC 6298: a timestamp needs one ACK to find a spurious timeout.
+#[test]
+fn a_timestamp_takes_a_timeout_back_at_once() {
+    let mut harness = path(Config { timestamps: true, sack: false, ..sack_config() });
+    harness.write(&stream(0..9_880));
+    let sent = harness.take();
+    let before = harness.connection.congestion_window();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1, 988)]);
+    harness.now += Duration::from_millis(5);
+    echo(&mut harness, &sent[0]);
+    harness.receive(ACK, 1, 989, b"");
+    assert!(harness.connection.congestion_window() >= before);
+    harness.expect_nothing();
+    assert_eq!(harness.connection.counters().undone_by_timestamps, 1);
+}
+
+// RFC 2018, 8: "the data receiver ... MUST NOT ... discard" is a SHOULD NOT for SACKed data; the
+// sender finds out when the cumulative ACK stops short.
+#[test]
+fn a_reneging_receiver_gets_its_data_again() {
+    let mut harness = in_flight(path(sack_config()), 6);
+    sack(&mut harness, 1, &[(1_001, 3_001)]);
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.connection.counters().sack_reneges, 1);
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    harness.now += RTT;
+    harness.receive(ACK, 1, 2_001, b"");
+    assert_eq!(harness.take_ranges()[0], (2_001, 1_000));
+}
+
+// RFC 2018, 8: "SHOULD turn off all of the SACKed bits" when the timer goes off; the second time in
+// a row nothing that was reported is relied on.
+#[test]
+fn two_timeouts_in_a_row_forget_what_was_reported() {
+    let mut harness = in_flight(path(sack_config()), 4);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    for _ in 0..2 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert_eq!(harness.connection.counters().retransmission_timeouts, 2);
+    // It had reneged, and acknowledges what comes, one by one.
+    harness.receive(ACK, 1, 1_001, b"");
+    let ranges = harness.take_ranges();
+    assert_eq!(ranges, [(1_001, 1_000), (2_001, 1_000)]);
+}
+
+// RFC 2018, 3: blocks about data that was never sent, or that make no sense, are ignored.
+#[test]
+fn reports_of_what_was_never_sent_are_counted_and_ignored() {
+    let mut harness = in_flight(path(sack_config()), 5);
+    sack(&mut harness, 1, &[(5_001, 9_001), (4_001, 2_001), (1, 1_001)]);
+    harness.expect_nothing();
+    assert_eq!(harness.connection.counters().sack_blocks_invalid, 3);
+    assert_eq!(harness.connection.counters().sacked_bytes, 0);
+}
+
+// RFC 5681, 13 (Savage et al.): splitting an ACK into many does not open the window faster.
+#[test]
+fn dividing_acknowledgments_gains_nothing() {
+    let window = |pieces: u32| {
+        let mut harness = in_flight(path(sack_config()), 10);
+        for piece in 1..=pieces {
+            harness.receive(ACK, 1, 1 + 10_000 * piece / pieces, b"");
+        }
+        harness.connection.congestion_window()
+    };
+    assert!(window(1_000) <= window(10));
+}
+
+// RFC 5681, 13: more duplicates than there are segments inflate nothing without SACK.
+#[test]
+fn a_flood_of_duplicate_acks_opens_no_window() {
+    let mut harness = path(Config { sack: false, ..sack_config() });
+    harness.write(&stream(0..59_000));
+    assert_eq!(harness.take().len(), 10);
+    for _ in 0..1_000 {
+        harness.receive(ACK, 1, 1, b"");
+    }
+    let sent = harness.take().len();
+    assert!(sent <= 12, "{sent} segments for 1,000 duplicates");
+}
