@@ -1,0 +1,388 @@
+//! Reading, writing, poll, epoll, pipes.
+
+use crate::calls::{address, address_bytes, enter, give_address};
+use crate::memory;
+use crate::session::Session;
+use libc::{epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, sockaddr, socklen_t, ssize_t};
+use posix::{Address, Call, EpollEvent, Errno, Output, PollEntry};
+use std::ffi::{c_int, c_uint, c_void};
+
+/// The most that one call moves.
+const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
+/// The most buffers of a vector (IOV_MAX).
+const VECTOR_MAX: usize = 1_024;
+
+/// What a read brought.
+struct Received {
+    value: i64,
+    bytes: Vec<u8>,
+    from: Option<Address>,
+    flags: i32,
+}
+
+fn receive(session: &Session, fd: c_int, len: usize, flags: c_int) -> Result<Received, Errno> {
+    let len = len.min(TRANSFER_BYTES_MAX);
+    let reply = session.call(Call::Receive { fd: session.fd(fd), len, flags })?;
+    let value = reply.value;
+    Ok(match reply.output {
+        Output::Received { bytes, from, flags } => Received { value, bytes, from, flags },
+        _ => Received { value, bytes: Vec::new(), from: None, flags: 0 },
+    })
+}
+
+/// Reads a vector of buffers.
+unsafe fn vector(vector: *const iovec, count: usize) -> Result<Vec<iovec>, Errno> {
+    if count > VECTOR_MAX {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: an iovec is plain data; see the module `calls` for the pointers.
+    (0..count).map(|index| unsafe { memory::read_value(vector.wrapping_add(index)) }).collect()
+}
+
+/// Spreads bytes over buffers.
+unsafe fn scatter(bytes: &[u8], buffers: &[iovec]) -> Result<(), Errno> {
+    let mut rest = bytes;
+    for buffer in buffers {
+        let (part, after) = rest.split_at(rest.len().min(buffer.iov_len));
+        // SAFETY: see the module `calls`.
+        unsafe { memory::write(buffer.iov_base, part)? };
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Joins what lies in buffers.
+unsafe fn gather(buffers: &[iovec]) -> Result<Vec<u8>, Errno> {
+    let mut bytes = Vec::new();
+    for buffer in buffers {
+        if bytes.len() + buffer.iov_len > TRANSFER_BYTES_MAX {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: see the module `calls`.
+        bytes.extend(unsafe { memory::read(buffer.iov_base, buffer.iov_len)? });
+    }
+    Ok(bytes)
+}
+
+fn len_of(buffers: &[iovec]) -> usize {
+    buffers.iter().fold(0, |len: usize, buffer| len.saturating_add(buffer.iov_len))
+}
+
+pub(crate) unsafe extern "C" fn read(
+    data: *mut c_void,
+    fd: c_int,
+    buffer: *mut c_void,
+    len: usize,
+) -> ssize_t {
+    // SAFETY: the same arguments, and no flags.
+    unsafe { recv(data, fd, buffer, len, 0) }
+}
+
+pub(crate) unsafe extern "C" fn readv(
+    data: *mut c_void,
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+) -> ssize_t {
+    let call = |session: &Session| {
+        let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: see the module `calls`.
+        let buffers = unsafe { vector(buffers, count)? };
+        let received = receive(session, fd, len_of(&buffers), 0)?;
+        // SAFETY: see the module `calls`.
+        unsafe { scatter(&received.bytes, &buffers)? };
+        Ok(received.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as ssize_t }
+}
+
+pub(crate) unsafe extern "C" fn recv(
+    data: *mut c_void,
+    fd: c_int,
+    buffer: *mut c_void,
+    len: usize,
+    flags: c_int,
+) -> ssize_t {
+    let none = core::ptr::null_mut();
+    // SAFETY: the same arguments, and no address asked for.
+    unsafe { recvfrom(data, fd, buffer, len, flags, none, core::ptr::null_mut()) }
+}
+
+pub(crate) unsafe extern "C" fn recvfrom(
+    data: *mut c_void,
+    fd: c_int,
+    buffer: *mut c_void,
+    len: usize,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> ssize_t {
+    let call = |session: &Session| {
+        let received = receive(session, fd, len, flags)?;
+        // SAFETY: see the module `calls`.
+        unsafe {
+            memory::write(buffer, &received.bytes)?;
+            give_address(received.from, from, from_len)?;
+        }
+        Ok(received.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as ssize_t }
+}
+
+pub(crate) unsafe extern "C" fn recvmsg(
+    data: *mut c_void,
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+) -> ssize_t {
+    let call = |session: &Session| {
+        // SAFETY: a message header is plain data; see the module `calls` for the pointers.
+        let mut header = unsafe { memory::read_value(message)? };
+        // SAFETY: see the module `calls`.
+        let buffers = unsafe { vector(header.msg_iov, header.msg_iovlen)? };
+        let received = receive(session, fd, len_of(&buffers), flags)?;
+        // SAFETY: see the module `calls`.
+        unsafe { scatter(&received.bytes, &buffers)? };
+        let bytes = received.from.map(address_bytes).unwrap_or_default();
+        if !header.msg_name.is_null() {
+            let room = bytes.len().min(header.msg_namelen as usize);
+            // SAFETY: see the module `calls`.
+            unsafe { memory::write(header.msg_name, &bytes[..room])? };
+        }
+        header.msg_namelen = bytes.len() as socklen_t;
+        header.msg_controllen = 0;
+        header.msg_flags = received.flags;
+        // SAFETY: see the module `calls`.
+        unsafe { memory::write_value(message, header)? };
+        Ok(received.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as ssize_t }
+}
+
+pub(crate) unsafe extern "C" fn write(
+    data: *mut c_void,
+    fd: c_int,
+    buffer: *const c_void,
+    len: usize,
+) -> ssize_t {
+    // SAFETY: the same arguments, and no flags.
+    unsafe { send(data, fd, buffer, len, 0) }
+}
+
+pub(crate) unsafe extern "C" fn writev(
+    data: *mut c_void,
+    fd: c_int,
+    buffers: *const iovec,
+    count: c_int,
+) -> ssize_t {
+    let call = |session: &Session| {
+        let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: see the module `calls`.
+        let bytes = unsafe { gather(&vector(buffers, count)?)? };
+        let fd = session.fd(fd);
+        session.call(Call::Send { fd, bytes, flags: 0, to: None }).map(|reply| reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as ssize_t }
+}
+
+pub(crate) unsafe extern "C" fn send(
+    data: *mut c_void,
+    fd: c_int,
+    buffer: *const c_void,
+    len: usize,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the same arguments, and no address.
+    unsafe { sendto(data, fd, buffer, len, flags, core::ptr::null(), 0) }
+}
+
+pub(crate) unsafe extern "C" fn sendto(
+    data: *mut c_void,
+    fd: c_int,
+    buffer: *const c_void,
+    len: usize,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> ssize_t {
+    let call = |session: &Session| {
+        if len > TRANSFER_BYTES_MAX {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: see the module `calls`.
+        let to = match to.is_null() || to_len == 0 {
+            true => None,
+            // SAFETY: see the module `calls`.
+            false => Some(unsafe { address(to, to_len)? }),
+        };
+        // SAFETY: see the module `calls`.
+        let bytes = unsafe { memory::read(buffer, len)? };
+        let call = Call::Send { fd: session.fd(fd), bytes, flags, to };
+        session.call(call).map(|reply| reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as ssize_t }
+}
+
+pub(crate) unsafe extern "C" fn sendmsg(
+    data: *mut c_void,
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
+    let call = |session: &Session| {
+        // SAFETY: a message header is plain data; see the module `calls` for the pointers.
+        let header = unsafe { memory::read_value(message)? };
+        // SAFETY: see the module `calls`.
+        let bytes = unsafe { gather(&vector(header.msg_iov, header.msg_iovlen)?)? };
+        let to = match header.msg_name.is_null() || header.msg_namelen == 0 {
+            true => None,
+            // SAFETY: see the module `calls`.
+            false => Some(unsafe { address(header.msg_name.cast(), header.msg_namelen)? }),
+        };
+        let call = Call::Send { fd: session.fd(fd), bytes, flags, to };
+        session.call(call).map(|reply| reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as ssize_t }
+}
+
+pub(crate) unsafe extern "C" fn poll(
+    data: *mut c_void,
+    files: *mut pollfd,
+    count: nfds_t,
+    timeout_ms: c_int,
+) -> c_int {
+    let call = |session: &Session| {
+        let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        if count > VECTOR_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut entries = Vec::new();
+        for index in 0..count {
+            // SAFETY: an entry is plain data; see the module `calls` for the pointers.
+            let file = unsafe { memory::read_value(files.wrapping_add(index))? };
+            let fd = match (file.fd, session.fd(file.fd)) {
+                (..0, _) => -1,
+                // Not open, which is told in its entry.
+                (_, ..0) => c_int::MAX,
+                (_, fd) => fd,
+            };
+            entries.push(PollEntry { fd, events: file.events, revents: 0 });
+        }
+        let reply = session.call(Call::Poll { entries, timeout_ms })?;
+        if let Output::Polled(entries) = &reply.output {
+            for (index, entry) in entries.iter().enumerate() {
+                let at = files.wrapping_add(index);
+                // SAFETY: see above.
+                unsafe {
+                    let file = memory::read_value(at)?;
+                    memory::write_value(at, pollfd { revents: entry.revents, ..file })?;
+                }
+            }
+        }
+        Ok(reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn epoll_create(data: *mut c_void, size: c_int) -> c_int {
+    let call = |session: &Session| {
+        let reply = session.call(Call::EpollCreate { size })?;
+        session.publish(reply.value as i32).map(i64::from)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn epoll_ctl(
+    data: *mut c_void,
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    let call = |session: &Session| {
+        let event = match operation {
+            posix::abi::EPOLL_CTL_DEL => EpollEvent::default(),
+            _ => {
+                // SAFETY: an event is plain data; see the module `calls` for the pointers.
+                let event = unsafe { memory::read_value(event)? };
+                EpollEvent { events: event.events, data: event.u64 }
+            }
+        };
+        let (epoll, fd) = (session.fd(epoll), session.fd(fd));
+        let call = Call::EpollControl { epoll, operation, fd, event };
+        session.call(call).map(|reply| reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn epoll_wait(
+    data: *mut c_void,
+    epoll: c_int,
+    events: *mut epoll_event,
+    events_max: c_int,
+    timeout_ms: c_int,
+) -> c_int {
+    let call = |session: &Session| {
+        let epoll = session.fd(epoll);
+        let reply = session.call(Call::EpollWait { epoll, events_max, timeout_ms })?;
+        if let Output::Epoll(found) = &reply.output {
+            for (index, event) in found.iter().enumerate() {
+                let value = epoll_event { events: event.events, u64: event.data };
+                // SAFETY: see the module `calls`.
+                unsafe { memory::write_value(events.wrapping_add(index), value)? };
+            }
+        }
+        Ok(reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn pipe(data: *mut c_void, ends: *mut c_int) -> c_int {
+    let call = |session: &Session| {
+        let reply = session.call(Call::Pipe)?;
+        if let Output::Pipe([read, write]) = reply.output {
+            let real = [session.publish(read)?, session.publish(write)?];
+            // SAFETY: see the module `calls`.
+            unsafe { memory::write_value(ends.cast::<[c_int; 2]>(), real)? };
+        }
+        Ok(reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn splice(
+    data: *mut c_void,
+    from: c_int,
+    from_at: *mut loff_t,
+    to: c_int,
+    to_at: *mut loff_t,
+    len: usize,
+    flags: c_uint,
+) -> ssize_t {
+    let call = |session: &Session| {
+        // packetdrill passes the address of an offset where a script has NULL: the offset is zero.
+        // SAFETY: see the module `calls`.
+        let given = |at: *mut loff_t| match at.is_null() {
+            true => Ok(false),
+            // SAFETY: see the module `calls`.
+            false => unsafe { memory::read_value(at) }.map(|offset| offset != 0),
+        };
+        let offsets = given(from_at)? || given(to_at)?;
+        let (from, to) = (session.fd(from), session.fd(to));
+        session.call(Call::Splice { from, to, offsets, len, flags }).map(|reply| reply.value)
+    };
+    // SAFETY: see `enter`.
+    unsafe { enter(data, call) as ssize_t }
+}

@@ -1,0 +1,257 @@
+//! The host, its clock, and the two threads that use them.
+//!
+//! The thread that made the session is packetdrill's main thread; only it lets time pass. Any other
+//! thread makes calls that block. A call that blocks is put aside ([`Waiting`]); whenever time
+//! passes or a packet arrives, the thread that did it attempts the calls put aside, and wakes the
+//! thread of one that has returned.
+
+use posix::{Call, Errno, Host, Reply, Task};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration as RealDuration;
+use time::{Duration, Instant};
+
+/// Real time that a thread whose call has returned gets to look at the clock.
+const SETTLE: RealDuration = RealDuration::from_millis(100);
+
+/// Real time without a call of the main thread after which it must be waiting for the other one:
+/// packetdrill does so at most for a second.
+const IDLE: RealDuration = RealDuration::from_millis(150);
+
+/// Virtual time in which a packet that is waited for must come.
+const PACKET_PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// What one look at the clock costs.
+const LOOK: Duration = Duration::from_micros(1);
+
+/// One run of packetdrill.
+pub(crate) struct Session {
+    main: ThreadId,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What the threads share.
+pub(crate) struct State {
+    pub(crate) host: Host,
+    /// Real descriptors and the host's.
+    fds: HashMap<c_int, posix::Fd>,
+    waiting: Option<Waiting>,
+    /// Counts what the main thread does.
+    activity: u64,
+    /// A thread that must look at the clock before time passes.
+    settling: Option<ThreadId>,
+}
+
+/// A call that blocks.
+struct Waiting {
+    thread: ThreadId,
+    task: Task,
+    returned: Option<Result<Reply, Errno>>,
+}
+
+impl Session {
+    pub(crate) fn new(settings: &str) -> Self {
+        let mut config = packetdrill::host_config();
+        config.adopts_addresses = true;
+        packetdrill::apply_linux_habits(&mut config);
+        if let Some(script) = script_of_this_run() {
+            packetdrill::apply_script_settings(&script, &mut config);
+        }
+        packetdrill::apply_settings(&settings.replace(',', " "), &mut config);
+        let state = State {
+            host: Host::new(config),
+            fds: HashMap::new(),
+            waiting: None,
+            activity: 0,
+            settling: None,
+        };
+        Self { main: thread::current().id(), state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a call and waits for its return: in the main thread by letting time pass, in another
+    /// by waiting for the main thread to do so.
+    pub(crate) fn call(&self, call: Call) -> Result<Reply, Errno> {
+        let mut state = self.lock();
+        let mut task = state.host.begin(call);
+        if thread::current().id() != self.main {
+            return self.call_beside(state, task);
+        }
+        state.activity += 1;
+        loop {
+            if let Some(returned) = state.host.attempt(&mut task) {
+                self.attempt_waiting(&mut state);
+                return returned;
+            }
+            let far = state.host.now() + PACKET_PATIENCE;
+            let Some(limit) = next_event(&state, far, task.deadline()) else {
+                // Nothing will ever happen that could end it.
+                return Err(Errno::EINTR);
+            };
+            state = self.settle(state);
+            self.step(&mut state, limit);
+        }
+    }
+
+    fn call_beside(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        mut task: Task,
+    ) -> Result<Reply, Errno> {
+        if let Some(returned) = state.host.attempt(&mut task) {
+            self.attempt_waiting(&mut state);
+            return returned;
+        }
+        let thread = thread::current().id();
+        state.waiting = Some(Waiting { thread, task, returned: None });
+        loop {
+            let activity = state.activity;
+            let waited = self.changed.wait_timeout(state, IDLE);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            if timeout.timed_out() && state.activity == activity {
+                // The main thread waits for this call, and lets no time pass while it does.
+                let far = state.host.now() + PACKET_PATIENCE;
+                if let Some(limit) = next_event(&state, far, None) {
+                    self.step(&mut state, limit);
+                }
+            }
+            match state.waiting.take() {
+                Some(Waiting { returned: Some(returned), .. }) => return returned,
+                waiting => state.waiting = waiting,
+            }
+        }
+    }
+
+    /// The call put aside may have been waiting for what just happened.
+    fn attempt_waiting(&self, state: &mut State) {
+        let Some(mut waiting) = state.waiting.take() else { return };
+        if waiting.returned.is_none() {
+            waiting.returned = state.host.attempt(&mut waiting.task);
+            if waiting.returned.is_some() {
+                state.settling = Some(waiting.thread);
+                self.changed.notify_all();
+            }
+        }
+        state.waiting = Some(waiting);
+    }
+
+    /// Waits until a thread whose call has returned has looked at the clock.
+    fn settle<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let started = std::time::Instant::now();
+        while state.settling.is_some() && started.elapsed() < SETTLE {
+            let waited = self.changed.wait_timeout(state, SETTLE);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.settling = None;
+        state
+    }
+
+    fn step(&self, state: &mut State, limit: Instant) {
+        state.host.step(limit);
+        self.attempt_waiting(state);
+    }
+
+    /// Lets time pass until `until` as seen from now.
+    pub(crate) fn sleep(&self, span: Duration) {
+        let mut state = self.settle(self.lock());
+        state.activity += 1;
+        let until = state.host.now() + span;
+        while state.host.now() < until {
+            let limit = next_event(&state, until, None).unwrap_or(until);
+            self.step(&mut state, limit);
+            state = self.settle(state);
+        }
+    }
+
+    /// The time; the main thread's looks let it pass.
+    pub(crate) fn look_at_clock(&self) -> Instant {
+        let thread = thread::current().id();
+        let mut state = self.lock();
+        state.activity += u64::from(thread == self.main);
+        if state.settling == Some(thread) {
+            state.settling = None;
+            self.changed.notify_all();
+        }
+        if thread == self.main {
+            state = self.settle(state);
+            let limit = state.host.now() + LOOK;
+            self.step(&mut state, limit);
+        }
+        state.host.now()
+    }
+
+    /// A packet arrives.
+    pub(crate) fn inject(&self, packet: &[u8]) {
+        let mut state = self.lock();
+        state.activity += 1;
+        state.host.inject(packet);
+        self.attempt_waiting(&mut state);
+    }
+
+    /// The next packet that was sent, and when; lets time pass until there is one. `None` where
+    /// there will be none.
+    pub(crate) fn next_packet(&self) -> Option<(Instant, Vec<u8>)> {
+        let mut state = self.settle(self.lock());
+        state.activity += 1;
+        let far = state.host.now() + PACKET_PATIENCE;
+        loop {
+            if let Some(packet) = state.host.take_packet() {
+                return Some(packet);
+            }
+            let limit = next_event(&state, far, None).filter(|_| state.host.now() < far)?;
+            self.step(&mut state, limit);
+            state = self.settle(state);
+        }
+    }
+
+    /// A real descriptor for one of the host's.
+    pub(crate) fn publish(&self, fd: posix::Fd) -> Result<c_int, Errno> {
+        // SAFETY: the string ends with a zero.
+        let real = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        if real < 0 {
+            return Err(Errno::EMFILE);
+        }
+        self.lock().fds.insert(real, fd);
+        Ok(real)
+    }
+
+    /// The host's descriptor; one that was never published names nothing.
+    pub(crate) fn fd(&self, real: c_int) -> posix::Fd {
+        self.lock().fds.get(&real).copied().unwrap_or(-1)
+    }
+
+    /// The descriptor is closed.
+    pub(crate) fn retire(&self, real: c_int) {
+        if self.lock().fds.remove(&real).is_some() {
+            // SAFETY: it was opened by `publish` and is known to nobody else any more.
+            unsafe { libc::close(real) };
+        }
+    }
+}
+
+/// How many sessions there were: packetdrill makes one for each script, in the order of its
+/// arguments.
+static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// The text of the script that is about to run. packetdrill does not tell the library, but a script
+/// sets sysctls of the kernel in commands, which here are settings of the stack.
+fn script_of_this_run() -> Option<String> {
+    let index = SESSIONS.fetch_add(1, Ordering::Relaxed);
+    let mut scripts = std::env::args().skip(1).filter(|argument| argument.ends_with(".pkt"));
+    std::fs::read_to_string(scripts.nth(index)?).ok()
+}
+
+/// When something will happen next, `limit` at most; `None` where nothing will.
+fn next_event(state: &State, limit: Instant, deadline: Option<Instant>) -> Option<Instant> {
+    let waiting = state.waiting.as_ref().and_then(|waiting| waiting.task.deadline());
+    let events = [state.host.poll_timeout(), waiting, deadline];
+    events.into_iter().flatten().min().map(|next| next.min(limit))
+}

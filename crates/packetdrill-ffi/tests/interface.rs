@@ -1,0 +1,256 @@
+//! The built library, loaded as packetdrill loads it, and driven through the C structure. With
+//! `--ignored`, the packetdrill binary that the environment variable `PACKETDRILL` names runs our
+//! scripts, too.
+
+use multidata_packetdrill::Interface;
+use std::ffi::{CString, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+type Init = unsafe extern "C" fn(*const c_char, *mut Interface);
+
+/// The library beside the test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let directory = test.parent().expect("a directory").to_owned();
+    let name = "libmultidata_packetdrill.so";
+    [directory.join(name), directory.join("..").join(name)]
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("cargo builds the library before its tests")
+}
+
+/// The structure as the library fills it in.
+fn load(flags: &str) -> Interface {
+    let path = CString::new(library().to_str().expect("a path of text")).expect("no zero");
+    let flags = CString::new(flags).expect("no zero");
+    // SAFETY: the library is ours and does nothing when it is loaded.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    assert!(!handle.is_null(), "the library can be loaded");
+    // SAFETY: the handle was just opened.
+    let symbol = unsafe { libc::dlsym(handle, c"packetdrill_interface_init".as_ptr()) };
+    assert!(!symbol.is_null(), "the library exports what packetdrill looks for");
+    // SAFETY: that is the type of the symbol.
+    let init: Init = unsafe { core::mem::transmute::<*mut c_void, Init>(symbol) };
+    let mut interface = core::mem::MaybeUninit::uninit();
+    // SAFETY: the flags end with a zero, and the function fills the structure in.
+    unsafe {
+        init(flags.as_ptr(), interface.as_mut_ptr());
+        interface.assume_init()
+    }
+}
+
+fn address(port: u16) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([192, 168, 44, 55]) },
+        sin_zero: [0; 8],
+    }
+}
+
+const ADDRESS_LEN: u32 = size_of::<libc::sockaddr_in>() as u32;
+
+/// An IPv4 packet with a TCP segment from 192.0.2.1:5555 to 192.168.44.55:8080.
+fn segment(flags: u8, sequence: u32, acknowledgment: u32) -> Vec<u8> {
+    let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 168, 44, 55];
+    let checksum = checksum(&ip, 0);
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let mut tcp = [5555_u16.to_be_bytes(), 8080_u16.to_be_bytes()].concat();
+    tcp.extend(sequence.to_be_bytes());
+    tcp.extend(acknowledgment.to_be_bytes());
+    tcp.extend([0x50, flags, 0x80, 0, 0, 0, 0, 0]);
+    let mut pseudo = ip[12..20].to_vec();
+    pseudo.extend([0, 6, 0, 20]);
+    pseudo.extend(&tcp);
+    let checksum = self::checksum(&pseudo, 0);
+    tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+    ip.extend(tcp);
+    ip
+}
+
+fn checksum(bytes: &[u8], start: u32) -> u16 {
+    let words = bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum = words.fold(start, |sum, word| sum + word);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !(((sum & 0xffff) + (sum >> 16)) as u16)
+}
+
+#[test]
+fn a_handshake_goes_through_the_structure() {
+    let interface = load("tcp_timestamps=0,tcp_sack=0");
+    let data = interface.userdata;
+    let local = address(8080);
+    let local = (&raw const local).cast::<libc::sockaddr>();
+    // SAFETY: what C code would do, with pointers to what lives as long as the calls.
+    unsafe {
+        let listener = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        assert!(listener >= 0);
+        assert_eq!((interface.bind)(data, listener, local, ADDRESS_LEN), 0);
+        assert_eq!((interface.listen)(data, listener, 1), 0);
+        let syn = segment(0x02, 100, 0);
+        assert_eq!((interface.netdev_send)(data, syn.as_ptr().cast(), syn.len()), 0);
+
+        let mut packet = [0_u8; 2_048];
+        let (mut len, mut time_us) = (packet.len(), 0);
+        let buffer = packet.as_mut_ptr().cast();
+        assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
+        // The settings left nothing but the MSS in the SYN-ACK.
+        assert_eq!((len, packet[33], &packet[40..44]), (44, 0x12, &[2, 4, 5, 180][..]));
+        let isn = u32::from_be_bytes([packet[24], packet[25], packet[26], packet[27]]);
+
+        let ack = segment(0x10, 101, isn.wrapping_add(1));
+        assert_eq!((interface.netdev_send)(data, ack.as_ptr().cast(), ack.len()), 0);
+        let (mut peer, mut peer_len) = (address(0), ADDRESS_LEN);
+        let peer = (&raw mut peer).cast::<libc::sockaddr>();
+        let accepted = (interface.accept)(data, listener, peer, &raw mut peer_len);
+        assert!(accepted > listener);
+        assert_eq!(
+            (peer_len, (*peer.cast::<libc::sockaddr_in>()).sin_port),
+            (16, 5555_u16.to_be())
+        );
+
+        assert_eq!((interface.write)(data, accepted, c"hello".as_ptr().cast(), 5), 5);
+        let mut len = packet.len();
+        assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
+        assert_eq!(&packet[40..len], b"hello");
+        assert_eq!((interface.close)(data, accepted), 0);
+        (interface.free)(data);
+    }
+}
+
+#[test]
+fn time_passes_where_packetdrill_lets_it() {
+    let interface = load("");
+    let now_us = || {
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let none = core::ptr::null_mut();
+        // SAFETY: the structure lives as long as the call.
+        let returned = unsafe { (interface.gettimeofday)(interface.userdata, &raw mut time, none) };
+        assert_eq!(returned, 0);
+        time.tv_sec * 1_000_000 + time.tv_usec
+    };
+    let before = now_us();
+    // SAFETY: no pointers but the session.
+    assert_eq!(unsafe { (interface.usleep)(interface.userdata, 250_000) }, 0);
+    let slept_us = now_us() - before;
+    assert!((250_000..250_010).contains(&slept_us), "{slept_us}");
+    // A look at the clock takes a microsecond, so that who waits for it in a loop gets on.
+    assert_eq!(now_us() - now_us(), -1);
+    // SAFETY: made by the library, freed once.
+    unsafe { (interface.free)(interface.userdata) };
+}
+
+#[test]
+fn bad_pointers_are_errors_as_from_the_kernel() {
+    let interface = load("");
+    let data = interface.userdata;
+    let errno = || std::io::Error::last_os_error().raw_os_error();
+    // SAFETY: the addresses are not to be read, which is what the calls must find out.
+    unsafe {
+        let fd = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        assert_eq!((interface.bind)(data, fd, core::ptr::null(), ADDRESS_LEN), -1);
+        assert_eq!(errno(), Some(libc::EFAULT));
+        assert_eq!((interface.setsockopt)(data, fd, 1, 2, core::ptr::null(), 4), -1);
+        assert_eq!(errno(), Some(libc::EFAULT));
+        assert_eq!((interface.listen)(data, 9_999, 1), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        (interface.free)(data);
+    }
+}
+
+#[test]
+fn a_call_that_blocks_returns_when_time_has_passed() {
+    struct Shared(Interface);
+    // SAFETY: packetdrill calls the functions of one structure from two threads.
+    unsafe impl Sync for Shared {}
+    let shared = Shared(load(""));
+    let shared = &shared;
+    let data = shared.0.userdata as usize;
+    let local = address(8080);
+    // SAFETY: what C code would do, with pointers to what lives as long as the calls.
+    let listener = unsafe {
+        let data = data as *mut c_void;
+        let fd = (shared.0.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        (shared.0.bind)(data, fd, (&raw const local).cast(), ADDRESS_LEN);
+        (shared.0.listen)(data, fd, 1);
+        fd
+    };
+    std::thread::scope(|scope| {
+        let poll = scope.spawn(move || {
+            let mut file = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let data = data as *mut c_void;
+            // SAFETY: as above.
+            unsafe {
+                let count = (shared.0.poll)(data, &raw mut file, 1, 300);
+                (shared.0.gettimeofday)(data, &raw mut time, core::ptr::null_mut());
+                (count, time.tv_sec * 1_000_000 + time.tv_usec)
+            }
+        });
+        // Real time for the other thread to begin its call; then a second of virtual time.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut before = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: as above.
+        unsafe {
+            let data = data as *mut c_void;
+            (shared.0.gettimeofday)(data, &raw mut before, core::ptr::null_mut());
+            (shared.0.usleep)(data, 1_000_000);
+        }
+        let (count, at_us) = poll.join().expect("no panic");
+        let took_us = at_us - (before.tv_sec * 1_000_000 + before.tv_usec);
+        // It returned in the midst of the second that the main thread slept.
+        assert_eq!(count, 0);
+        assert!((290_000..300_010).contains(&took_us), "{took_us}");
+    });
+    // SAFETY: made by the library, freed once.
+    unsafe { (shared.0.free)(data as *mut c_void) };
+}
+
+/// Scripts that packetdrill itself can run with a shared library: those without code blocks and
+/// without several connections, which only our runner has. Nobody is expected to have packetdrill, so
+/// this is ignored, not a test that could not run:
+/// `PACKETDRILL=... cargo test -p multidata-packetdrill-ffi -- --ignored`.
+#[test]
+#[ignore = "PACKETDRILL must name a packetdrill binary"]
+fn packetdrill_runs_our_scripts_through_the_library() {
+    let packetdrill = std::env::var_os("PACKETDRILL").expect("PACKETDRILL names a binary");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for directory in std::fs::read_dir(root).expect("scripts").flatten() {
+        let Ok(files) = std::fs::read_dir(directory.path()) else { continue };
+        for file in files.flatten().map(|file| file.path()) {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            let ports =
+                text.lines().any(|line| line.contains(" > 8080 ") || line.contains("8080 > "));
+            let marked = text.contains("// packetdrill: no");
+            let is_script = file.extension().is_some_and(|extension| extension == "pkt");
+            if !is_script || marked || text.contains("%{") || ports {
+                continue;
+            }
+            run += 1;
+            let version = match text.contains("--ip_version") {
+                true => "--verbose",
+                false => "--ip_version=ipv4",
+            };
+            let output = Command::new(&packetdrill)
+                .arg(version)
+                .arg(format!("--so_filename={}", library().display()))
+                .arg("--so_flags=quick_acks=8,quick_acks_each=0,push_bursts=0")
+                .arg(&file)
+                .output()
+                .expect("packetdrill runs");
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            // Our runner's language is a little wider: it pads options and wraps sequence numbers.
+            let is_ours =
+                ["semantic error", "unknown symbol", "Expected [<element>]", "unable to find fd"]
+                    .iter()
+                    .any(|wider| errors.contains(wider));
+            if !output.status.success() && !is_ours {
+                failures.push(format!("{}: {errors}", file.display()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
+}

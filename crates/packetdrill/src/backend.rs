@@ -1,0 +1,43 @@
+//! What a script is run against.
+
+pub(crate) mod linux;
+pub(crate) mod stack;
+
+use posix::{Call, Errno, Reply};
+
+/// What a call returned.
+pub(crate) type Returned = Result<Reply, Errno>;
+
+/// A host under test, its programs' system calls, its clock and its network. Times are in
+/// microseconds since the backend was made.
+pub(crate) trait Backend {
+    /// The clock begins: what the script does before its first event takes no time.
+    fn start(&mut self);
+
+    /// The time.
+    fn now_us(&mut self) -> u64;
+
+    /// Lets time pass.
+    fn wait_until(&mut self, at_us: u64);
+
+    /// A packet arrives at the host.
+    fn inject(&mut self, packet: &[u8]) -> Result<(), String>;
+
+    /// The next packet the host sent, and when; waits for it until `limit_us`.
+    fn next_packet(&mut self, limit_us: u64) -> Option<(u64, Vec<u8>)>;
+
+    /// Makes a call that is expected to return at once.
+    ///
+    /// # Errors
+    /// It does not.
+    fn call(&mut self, call: Call) -> Result<Returned, String>;
+
+    /// Begins a call that may block, of which there is one at a time.
+    fn begin(&mut self, call: Call);
+
+    /// What the call begun last returned, and when; `None` while it blocks.
+    fn finished(&mut self) -> Option<(u64, Returned)>;
+
+    /// Runs a shell command, or what of it has a meaning here.
+    fn command(&mut self, command: &str) -> Result<(), String>;
+}

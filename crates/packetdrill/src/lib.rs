@@ -1,0 +1,129 @@
+//! Segment scripts: packetdrill's language, run in virtual time against this stack or in real time
+//! against the Linux kernel.
+//!
+//! A script (`.pkt`) says which system calls a program makes, which packets arrive and which must
+//! be sent, and when. [`parse`] reads it; [`run_on_stack`] plays it. What a run is made of:
+//!
+//! * `parse/`, `script.rs`: text to events; `config.rs`, `settings.rs`: options and sysctls;
+//! * `run/`: the interpreter; `flow.rs`: the script's numbers and the live ones; `live.rs`: packets
+//!   as bytes, with an encoder of its own; `check.rs`, `notation.rs`: comparing and showing them;
+//! * `evaluate.rs`, `assertion.rs`: expressions, and assertions over `tcp_info`;
+//! * `backend.rs`: what a script is run against.
+
+mod assertion;
+mod backend;
+mod check;
+mod config;
+mod errnos;
+mod evaluate;
+mod flow;
+mod icmp;
+mod live;
+mod notation;
+mod parse;
+mod run;
+mod script;
+mod settings;
+mod symbols;
+
+pub use parse::{ParseError, parse};
+pub use run::Failure;
+pub use script::Script;
+
+use config::{Config, IpVersion};
+use core::net::IpAddr;
+use ip::Cidr;
+use posix::HostConfig;
+use std::path::Path;
+
+/// Runs a script against this stack, in virtual time. `text` is its text, for the settings in its
+/// comments.
+///
+/// # Errors
+/// The first thing that did not happen as the script says.
+pub fn run_on_stack(script: &Script, text: &str) -> Result<(), Failure> {
+    let whole = |message| Failure { line: 0, message };
+    let config = Config::of(script).map_err(whole)?;
+    let mut host = host_config();
+    let prefix_len = if config.ip == IpVersion::V6 { 48 } else { 16 };
+    let network = Cidr::new(config.local, prefix_len);
+    host.addresses = vec![network.ok_or_else(|| whole("no such network".to_owned()))?];
+    host.gateways.retain(|gateway| gateway.is_ipv4() == config.local.is_ipv4());
+    host.mtu_bytes = config.mtu_bytes;
+    settings::apply_comments(text, &mut host);
+    run::run(script, &mut backend::stack::StackBackend::new(host))
+}
+
+/// Runs a script against the Linux kernel, in real time, in a network namespace that this process
+/// enters for good; so it does so once, and before it starts a thread. Commands of the script run
+/// in `directory`.
+///
+/// # Errors
+/// What the machine does not grant (`Err(Ok(sentence))`), or the first thing that did not happen as
+/// the script says.
+pub fn run_on_linux(script: &Script, directory: &Path) -> Result<(), Result<String, Failure>> {
+    let config = Config::of(script).map_err(|message| Err(Failure { line: 0, message }))?;
+    let backend = backend::linux::LinuxBackend::new(&config, directory.to_owned());
+    let mut backend = backend.map_err(Ok)?;
+    run::run(script, &mut backend).map_err(Err)
+}
+
+/// A host as packetdrill's scripts expect it, with an address of each family: the sizes of its
+/// buffers are those of packetdrill's own `defaults.sh`, from which the window scale follows.
+///
+/// # Panics
+/// Never: the networks are constants.
+#[must_use]
+pub fn host_config() -> HostConfig {
+    let address = |text: &str| text.parse::<IpAddr>().expect("a constant address");
+    let network = |text: &str, prefix_len| Cidr::new(address(text), prefix_len);
+    let tcp = tcp::Config {
+        send_buffer_bytes: 4 << 20,
+        send_buffer_bytes_initial: 256 << 10,
+        receive_buffer_bytes: 15 << 20,
+        // Linux leaves half of what it calls the buffer to payload.
+        receive_buffer_bytes_initial: 270_000,
+        syn_retries: 5,
+        // Scripts are written for hosts whose interfaces have no scheduler that paces.
+        pacing: tcp::Pacing::Off,
+        // As Linux has it, whose behaviour scripts describe.
+        minshall: true,
+        ..tcp::Config::default()
+    };
+    HostConfig {
+        tcp,
+        listen: posix::ListenOptions::default(),
+        addresses: [network("192.168.0.1", 16), network("fd3d:fa7b:d17d::1", 48)]
+            .into_iter()
+            .flatten()
+            .collect(),
+        gateways: vec![address("192.168.255.254"), address("fd3d:fa7b:d17d:8888::1")],
+        mtu_bytes: 1_500,
+        secret: [7; 32],
+        first_fd: 3,
+        adopts_addresses: false,
+    }
+}
+
+/// The settings of [`apply_linux_habits`].
+pub const LINUX_HABITS: &str = "quick_acks=16 quick_acks_each=1 push_bursts=1";
+
+/// Makes choices that RFCs leave open as Linux makes them: each of the first segments is
+/// acknowledged on its own, and PSH stands at the end of each burst. For scripts that nobody here
+/// wrote.
+pub fn apply_linux_habits(config: &mut HostConfig) {
+    apply_settings(LINUX_HABITS, config);
+}
+
+/// Applies `name=value` settings, by the names of Linux's sysctls, found in `text`.
+pub fn apply_settings(text: &str, config: &mut HostConfig) {
+    settings::apply(text, config);
+}
+
+/// Applies what a script sets before its first event: in its first command, and in comments.
+pub fn apply_script_settings(text: &str, config: &mut HostConfig) {
+    settings::apply_comments(text, config);
+    if let Ok(Script { init: Some(init), .. }) = parse(text) {
+        settings::apply(&init, config);
+    }
+}

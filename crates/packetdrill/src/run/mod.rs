@@ -1,0 +1,203 @@
+//! The interpreter: events in order, each at its time.
+
+mod calls;
+mod packets;
+mod pending;
+
+use crate::assertion::Variables;
+use crate::backend::Backend;
+use crate::config::Config;
+use crate::flow::Flow;
+use crate::script::{Action, Direction, Event, Script, Transport, When};
+use posix::Fd;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+/// A script that did not go as it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Line in the script; zero where it concerns the whole.
+    pub line: usize,
+    /// What was expected and what happened, perhaps over several lines.
+    pub message: String,
+}
+
+/// When an event is due, in microseconds since the start; a range for some packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    first_us: u64,
+    last_us: u64,
+    is_any: bool,
+    is_range: bool,
+    /// What times of the event count from.
+    base_us: u64,
+}
+
+pub(crate) struct Runner<'a> {
+    config: Config,
+    backend: &'a mut dyn Backend,
+    flows: Vec<Flow>,
+    current: Option<usize>,
+    /// Packets of flows other than the one that was waited for.
+    unclaimed: VecDeque<(u64, Vec<u8>)>,
+    /// Script's to live descriptors.
+    fds: HashMap<i64, Fd>,
+    /// Files that open() made, by the script's descriptor.
+    files: HashMap<i64, Vec<u8>>,
+    variables: Variables,
+    pending: Option<pending::Pending>,
+    next_port: u16,
+    line: usize,
+    /// Time of the event before, and whether it was an inbound packet.
+    last: Option<(u64, bool)>,
+}
+
+/// Runs a script against a backend.
+pub(crate) fn run(script: &Script, backend: &mut dyn Backend) -> Result<(), Failure> {
+    let config = Config::of(script).map_err(|message| Failure { line: 0, message })?;
+    let mut runner = Runner {
+        config,
+        backend,
+        flows: Vec::new(),
+        current: None,
+        unclaimed: VecDeque::new(),
+        fds: HashMap::new(),
+        files: HashMap::new(),
+        variables: Variables::new(),
+        pending: None,
+        next_port: 41_000,
+        line: 0,
+        last: None,
+    };
+    let result = runner.script(script);
+    if let Some(cleanup) = &script.cleanup {
+        // Whatever became of the script, what it changed is put back.
+        let _ = runner.backend.command(cleanup);
+    }
+    result.map_err(|message| Failure { line: runner.line, message })
+}
+
+impl Runner<'_> {
+    fn script(&mut self, script: &Script) -> Result<(), String> {
+        if let Some(init) = &script.init {
+            self.backend.command(init)?;
+        }
+        self.backend.start();
+        for event in &script.events {
+            self.line = event.line;
+            self.event(event)?;
+        }
+        self.finish_pending(None)
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        let due = self.due(event);
+        match &event.action {
+            Action::Packet(packet) if packet.direction == Direction::Outbound => {
+                self.outbound(packet, due)?;
+            }
+            Action::Packet(packet) => {
+                self.wait_for(due)?;
+                self.inbound(packet)?;
+            }
+            Action::Call(call) => {
+                self.wait_for(due)?;
+                self.system_call(call, due)?;
+            }
+            Action::Command(command) => {
+                self.wait_for(due)?;
+                self.backend.command(command)?;
+            }
+            Action::Code(code) => {
+                self.wait_for(due)?;
+                let info = self.tcp_info()?;
+                crate::assertion::run(code, &info, &mut self.variables)?;
+            }
+        }
+        let is_inbound = is_inbound(&event.action);
+        let at_us = if is_inbound { due.first_us } else { self.backend.now_us() };
+        self.last = Some((at_us, is_inbound));
+        Ok(())
+    }
+
+    /// When an event is due. Relative times count from now, but packets that come in one after the
+    /// other from each other, so that delays of the runner do not add up.
+    fn due(&mut self, event: &Event) -> Due {
+        let base = match self.last {
+            Some((at_us, true)) if is_inbound(&event.action) => at_us,
+            _ => self.backend.now_us(),
+        };
+        let range = |first_us, last_us, base_us| Due {
+            first_us,
+            last_us,
+            is_any: false,
+            is_range: true,
+            base_us,
+        };
+        let one = |us, base_us| Due { is_range: false, ..range(us, us, base_us) };
+        match event.when {
+            When::Absolute(us) => one(us, 0),
+            When::Relative(us) => one(base + us, base),
+            When::Any => Due { is_any: true, ..one(base, base) },
+            When::AbsoluteRange(first, last) => range(first, last, 0),
+            When::RelativeRange(first, last) => range(base + first, base + last, base),
+        }
+    }
+
+    fn wait_for(&mut self, due: Due) -> Result<(), String> {
+        self.backend.wait_until(due.first_us);
+        self.check_pending()?;
+        let now_us = self.backend.now_us();
+        self.check_time("the event", due, now_us)
+    }
+
+    /// Whether something happened when it should have.
+    fn check_time(&self, what: &str, due: Due, at_us: u64) -> Result<(), String> {
+        if due.is_any {
+            return Ok(());
+        }
+        let since_last = self.last.map_or(0, |(last_us, _)| due.first_us.saturating_sub(last_us));
+        let percent = (since_last as f64 * self.config.tolerance_percent / 100.0) as u64;
+        let tolerance = self.config.tolerance_us.max(percent);
+        if at_us + tolerance >= due.first_us && at_us <= due.last_us + tolerance {
+            return Ok(());
+        }
+        let seconds = |us: u64| us as f64 / 1e6;
+        let expected = match due.is_range {
+            true => format!("{:.6}~{:.6}", seconds(due.first_us), seconds(due.last_us)),
+            false => format!("{:.6}", seconds(due.first_us)),
+        };
+        Err(format!(
+            "timing: {what} was expected at {expected} s and came at {:.6} s, {:.6} s from the event \
+             before (tolerance {:.6} s)",
+            seconds(at_us),
+            seconds(at_us.saturating_sub(self.last.map_or(0, |(last_us, _)| last_us))),
+            seconds(tolerance)
+        ))
+    }
+
+    /// `struct tcp_info` of the connection under test.
+    fn tcp_info(&mut self) -> Result<Vec<u8>, String> {
+        let flow = self.current.and_then(|index| self.flows.get(index));
+        let fd = flow.and_then(|flow| flow.fd).ok_or("no connection to ask for tcp_info")?;
+        let call = posix::Call::GetOption {
+            fd,
+            level: posix::abi::IPPROTO_TCP,
+            name: posix::abi::TCP_INFO,
+            len: 1_024,
+        };
+        match self.backend.call(call)? {
+            Ok(posix::Reply { output: posix::Output::Value(value), .. }) => Ok(value),
+            other => Err(format!("tcp_info was refused: {other:?}")),
+        }
+    }
+}
+
+fn is_inbound(action: &Action) -> bool {
+    matches!(action, Action::Packet(packet) if packet.direction == Direction::Inbound)
+}
+
+/// Whether a packet is TCP.
+fn is_tcp(transport: &Transport) -> bool {
+    matches!(transport, Transport::Tcp(_))
+}

@@ -1,0 +1,141 @@
+//! What scripts set before they begin, by the names of Linux's sysctls.
+//!
+//! A command in backticks is a shell command where a script runs against Linux. Against this stack
+//! every `net.ipv4.name=value` in it is looked up in the table here; names that are not in it
+//! concern nothing that this stack has, and are passed over. The lines of a command that are no
+//! assignments are not run. Settings that Linux does not have are written in a comment,
+//! `// stack: name=value`.
+
+use posix::{HostConfig, SynCookieMode};
+use tcp::congestion::{Algorithm, Idle};
+use tcp::{Config, EcnMode, Pacing, PathProbing};
+use time::Duration;
+
+type Apply = fn(&mut Config, i64);
+
+/// Settings that are one number.
+const NUMBERS: &[(&str, Apply)] = &[
+    ("tcp_sack", |config, value| config.sack = value != 0),
+    ("tcp_timestamps", |config, value| config.timestamps = value != 0),
+    ("tcp_window_scaling", |config, value| config.window_scaling = value != 0),
+    ("tcp_syn_retries", |config, value| config.syn_retries = value as u32),
+    ("tcp_retries2", |config, value| config.retries = value as u32),
+    ("tcp_synack_retries", |config, value| config.syn_ack_retries = value as u32),
+    ("tcp_orphan_retries", |config, value| config.orphan_retries = value as u32),
+    ("user_timeout_option", |config, value| config.user_timeout_option = value != 0),
+    ("tcp_fin_timeout", |config, value| config.fin_wait_2 = Duration::from_secs(value as u64)),
+    ("time_wait_ms", |config, value| config.time_wait = Duration::from_millis(value as u64)),
+    ("deferred_acks_max_local", |config, value| config.deferred_acks_max_local = value as u8),
+    ("deferred_acks_max_remote", |config, value| config.deferred_acks_max_remote = value as u8),
+    ("deferred_acks_interval_ms", |config, value| {
+        config.deferred_acks_interval = Duration::from_millis(value as u64);
+    }),
+    ("quick_acks", |config, value| config.quick_acks = value as u32),
+    ("send_buffer_bytes", |config, value| {
+        config.send_buffer_bytes = value as usize;
+        config.send_buffer_bytes_initial = value as usize;
+    }),
+    ("receive_buffer_bytes", |config, value| {
+        config.receive_buffer_bytes = value as usize;
+        config.receive_buffer_bytes_initial = value as usize;
+    }),
+    ("minshall", |config, value| config.minshall = value != 0),
+    ("nodelay", |config, value| config.nodelay = value != 0),
+    ("tcp_mtu_probing", |config, value| {
+        config.path_probing = match value {
+            0 => PathProbing::Off,
+            1 => PathProbing::OnBlackHole,
+            _ => PathProbing::Always,
+        };
+    }),
+    ("quick_acks_each", |config, value| config.quick_acks_each = value != 0),
+    ("push_bursts", |config, value| config.push_bursts = value != 0),
+    ("tcp_synack_retries", |config, value| config.syn_ack_retries = value as u32),
+    ("tcp_orphan_retries", |config, value| config.orphan_retries = value as u32),
+    ("user_timeout_option", |config, value| config.user_timeout_option = value != 0),
+    ("challenge_acks_per_second", |config, value| {
+        config.challenge_acks_per_second = value as u32;
+    }),
+    ("tcp_ecn", |config, value| {
+        config.ecn = match value {
+            0 => EcnMode::Off,
+            1 => EcnMode::Request,
+            _ => EcnMode::Accept,
+        };
+    }),
+    ("tcp_slow_start_after_idle", |config, value| {
+        config.congestion.idle = if value == 0 { Idle::Keep } else { Idle::Decay };
+    }),
+    ("hystart", |config, value| config.congestion.hystart = value != 0),
+    ("initial_window_segments", |config, value| {
+        config.congestion.initial_window_segments = value as u32;
+    }),
+    ("pacing", |config, value| {
+        config.pacing = if value == 0 { Pacing::Off } else { Pacing::On };
+    }),
+];
+
+/// Applies all settings found in a command or a comment.
+pub(crate) fn apply(text: &str, config: &mut HostConfig) {
+    let mut rest = text;
+    while let Some(equals) = rest.find('=') {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let before = &rest[..equals];
+        let name = &before[before.rfind(|c| !is_name(c)).map_or(0, |at| at + 1)..];
+        let after = &rest[equals + 1..];
+        let value = match after.strip_prefix(['"', '\'']) {
+            Some(quoted) => quoted.split(['"', '\'']).next().unwrap_or(""),
+            None => after.split(|c: char| c.is_whitespace() || c == ';').next().unwrap_or(""),
+        };
+        apply_one(name, value, config);
+        rest = after;
+    }
+}
+
+fn apply_one(name: &str, value: &str, config: &mut HostConfig) {
+    let number = value.trim().parse::<i64>().ok();
+    if let Some((_, apply)) = NUMBERS.iter().find(|(known, _)| *known == name)
+        && let Some(number) = number
+    {
+        apply(&mut config.tcp, number);
+    }
+    let sizes: Vec<usize> = value.split_whitespace().filter_map(|text| text.parse().ok()).collect();
+    let last = value.split_whitespace().last().and_then(|text| text.parse::<usize>().ok());
+    match (name, last) {
+        // The least, the default and the largest size: what can be announced follows the largest.
+        ("tcp_rmem", Some(bytes)) => {
+            config.tcp.receive_buffer_bytes = bytes;
+            // Half of what Linux calls the buffer is for payload.
+            let initial = sizes.get(1).map_or(bytes, |initial| initial / 2);
+            config.tcp.receive_buffer_bytes_initial = initial.min(bytes);
+        }
+        ("tcp_wmem", Some(bytes)) => {
+            config.tcp.send_buffer_bytes = bytes;
+            config.tcp.send_buffer_bytes_initial = *sizes.get(1).unwrap_or(&bytes);
+        }
+        ("tcp_max_syn_backlog", Some(count)) => config.listen.half_open_max = count,
+        ("tcp_syncookies", Some(0)) => config.listen.syn_cookies = SynCookieMode::Never,
+        ("tcp_syncookies", Some(1)) => config.listen.syn_cookies = SynCookieMode::WhenFull,
+        ("tcp_syncookies", Some(_)) => config.listen.syn_cookies = SynCookieMode::Always,
+        _ => {}
+    }
+    match (name, value.trim()) {
+        ("tcp_congestion_control", "reno") => {
+            config.tcp.congestion.algorithm = Algorithm::NewReno;
+        }
+        ("tcp_congestion_control", "cubic") => config.tcp.congestion.algorithm = Algorithm::Cubic,
+        ("tcp_congestion_control", "bbr") => config.tcp.congestion.algorithm = Algorithm::Bbr,
+        _ => {}
+    }
+}
+
+/// Settings in comments `// stack: name=value`.
+pub(crate) fn apply_comments(text: &str, config: &mut HostConfig) {
+    for line in text.lines() {
+        if let Some(settings) = line.trim().strip_prefix("//")
+            && let Some(settings) = settings.trim().strip_prefix("stack:")
+        {
+            apply(settings, config);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Every script of `conformance/`: in virtual time against this stack, and in real time against
+//! Linux where the script is not particular to this stack. What Linux does not do either is a
+//! mistake of the script. A script must say in its opening comment which sentence it checks:
+//! `RFC <number>, <section>`; one that checks a call of POSIX names the interface that it stands for
+//! (RFC 9293, 3.9.1).
+//!
+//! The output has the form of the standard harness, and a filter on the command line works as
+//! usual: `cargo test -p multidata-packetdrill --test conformance -- handshake`; the tests against
+//! Linux have names that begin with `linux/`. Each of those is a process in a network namespace of
+//! its own; what the machine does not grant is announced as `CANNOT RUN`. Several run at a time,
+//! because they mostly sleep, and one that fails is tried again: on a busy machine a script's times
+//! may be missed by no fault of its own.
+
+use packetdrill::{parse, run_on_stack};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Scripts against Linux at a time.
+const PARALLEL: usize = 8;
+
+/// Times a script is tried against Linux.
+const TRIES: usize = 4;
+
+/// Longest time of one try.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// The exit code of the runner where the machine does not grant what it takes.
+const CANNOT_RUN: i32 = 77;
+
+struct Test {
+    name: String,
+    file: PathBuf,
+    on_linux: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let mut tests = tests();
+    tests.retain(|test| filter.is_none_or(|filter| test.name.contains(filter.as_str())));
+    if arguments.iter().any(|argument| argument == "--list") {
+        tests.iter().for_each(|test| println!("{}: test", test.name));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", tests.len());
+    let started = Instant::now();
+    let failures = Mutex::new(Vec::new());
+    let report = |test: &Test, result: Result<(), String>| {
+        println!("test {} ... {}", test.name, if result.is_ok() { "ok" } else { "FAILED" });
+        if let Err(why) = result {
+            failures.lock().expect("no thread panics with it").push(why);
+        }
+    };
+    let (on_linux, on_stack): (Vec<&Test>, Vec<&Test>) =
+        tests.iter().partition(|test| test.on_linux);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL.min(on_linux.len()) {
+            scope.spawn(|| {
+                while let Some(test) = on_linux.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    report(test, against_linux(test));
+                }
+            });
+        }
+        for test in on_stack {
+            report(test, against_stack(test));
+        }
+    });
+    let mut failures = failures.into_inner().expect("no thread panics with it");
+    failures.sort();
+    if !failures.is_empty() {
+        println!("\nfailures:\n\n{}", failures.join("\n\n"));
+    }
+    let verdict = if failures.is_empty() { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {} passed; {} failed; 0 ignored; 0 measured; 0 filtered out; \
+         finished in {:.2}s\n",
+        tests.len() - failures.len(),
+        failures.len(),
+        started.elapsed().as_secs_f64()
+    );
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn tests() -> Vec<Test> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort();
+    let mut tests = Vec::new();
+    for file in files {
+        let relative = file.strip_prefix(&root).unwrap_or(&file).with_extension("");
+        let name = relative.to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&file).expect("a script");
+        // One that cannot be read fails below, once.
+        if parse(&text).is_ok_and(|script| script.not_on_linux.is_none()) {
+            let name = format!("linux/{name}");
+            tests.push(Test { name, file: file.clone(), on_linux: true });
+        }
+        tests.push(Test { name, file, on_linux: false });
+    }
+    tests
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    let entries = std::fs::read_dir(directory).expect("the directory of scripts");
+    for entry in entries.map(|entry| entry.expect("an entry of the directory")) {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "pkt") {
+            files.push(path);
+        }
+    }
+}
+
+fn against_stack(test: &Test) -> Result<(), String> {
+    let run = || {
+        let text = std::fs::read_to_string(&test.file).map_err(|error| error.to_string())?;
+        let at = |line: usize, message: String| format!("{}.pkt:{line}: {message}", test.name);
+        if !names_a_section(&text) {
+            return Err(at(
+                1,
+                "the opening comment names no \"RFC <number>, <section>\"".to_owned(),
+            ));
+        }
+        let script = parse(&text).map_err(|error| at(error.line, error.message))?;
+        run_on_stack(&script, &text).map_err(|failure| at(failure.line, failure.message))
+    };
+    let result = catch_unwind(AssertUnwindSafe(run));
+    result.unwrap_or_else(|_| Err(format!("{}.pkt: panicked", test.name)))
+}
+
+/// Whether the comment that a script opens with says `RFC <number>, <section>`; a section is a number,
+/// or the letter of an appendix and a number.
+fn names_a_section(text: &str) -> bool {
+    let comment = text.lines().map_while(|line| line.strip_prefix("//"));
+    let comment = comment.map(str::trim).collect::<Vec<_>>().join(" ");
+    let begins_with_digit = |text: &str| text.starts_with(|letter: char| letter.is_ascii_digit());
+    comment.split("RFC ").skip(1).any(|reference| {
+        let Some((number, rest)) = reference.split_once(", ") else { return false };
+        let appendix = rest.strip_prefix(|letter: char| letter.is_ascii_uppercase());
+        let section = appendix.and_then(|rest| rest.strip_prefix('.')).unwrap_or(rest);
+        number.parse::<u16>().is_ok() && begins_with_digit(section)
+    })
+}
+
+fn against_linux(test: &Test) -> Result<(), String> {
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        let child = Command::new(env!("CARGO_BIN_EXE_multidata-packetdrill"))
+            .arg("--linux")
+            .arg(&test.file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(|error| format!("{}: {error}", test.name))?;
+        let code = wait(&mut child);
+        let output = child.wait_with_output().map_err(|error| error.to_string())?;
+        let output = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        match code {
+            Some(0) => return Ok(()),
+            Some(CANNOT_RUN) => {
+                cannot_run(&test.name, &output);
+                return Ok(());
+            }
+            _ => why = output,
+        }
+    }
+    Err(format!("against Linux: {why}"))
+}
+
+/// Waits for a process; ends it where it takes too long.
+fn wait(child: &mut Child) -> Option<i32> {
+    let started = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.code(),
+            Ok(None) if started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            _ => {
+                // It may have ended by itself just now.
+                let _ = child.kill();
+                return None;
+            }
+        }
+    }
+}
+
+/// Says that a test could not run, for people and for `cargo xtask test`.
+fn cannot_run(test: &str, why: &str) {
+    eprintln!("CANNOT RUN: {test}: {why}");
+    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
+        let file = Path::new(&directory).join(test.replace('/', "-"));
+        std::fs::write(file, why).expect("the directory for tests that could not run");
+    }
+}

@@ -1,0 +1,102 @@
+//! connect(2), with the answers that Linux gives at each stage of it.
+
+use crate::call::{Fd, Reply};
+use crate::descriptors::File;
+use crate::host::{Attempt, Host, Stop, Task};
+use crate::stream::{Phase, is_open};
+use crate::{Address, Errno};
+use tcp::State;
+
+impl Host {
+    pub(crate) fn connect(&mut self, task: &mut Task, fd: Fd, address: Address) -> Attempt {
+        if matches!(self.files.get(fd)?, File::Datagram(_)) {
+            return self.connect_datagram(fd, address);
+        }
+        let now = self.now;
+        let stream = self.files.stream(fd)?;
+        if address == Address::Unspecified {
+            if let Some(id) = stream.connection() {
+                stream.phase = Phase::Idle;
+                self.shard().tcp_abort(now, id);
+                self.shard().close(now, id);
+            }
+            return Ok(Reply::value(0));
+        }
+        match stream.phase {
+            Phase::Listening(_) | Phase::Connected(_) => Err(Errno::EISCONN.into()),
+            Phase::Connecting(_) => self.go_on_connecting(task, fd),
+            Phase::Idle if stream.deferred.is_some() => Err(Errno::EISCONN.into()),
+            Phase::Idle if stream.options.fast_open_connect => {
+                let remote = address.for_domain(stream.domain)?;
+                if !self.shard().tcp_has_fast_open_cookie(now, remote.ip()) {
+                    self.open(fd, address)?;
+                    if let Some(id) = self.files.stream(fd)?.connection() {
+                        // The SYN asks for one.
+                        self.shard().tcp_offer_fast_open(now, id)?;
+                    }
+                    task.begun = true;
+                    return self.first_answer(task, fd);
+                }
+                self.files.stream(fd)?.deferred = Some(address);
+                Ok(Reply::value(0))
+            }
+            Phase::Idle => {
+                self.open(fd, address)?;
+                task.begun = true;
+                self.first_answer(task, fd)
+            }
+        }
+    }
+
+    /// What connect(2) says when it has just begun.
+    fn first_answer(&mut self, task: &Task, fd: Fd) -> Attempt {
+        self.flush();
+        self.go_on_connecting(task, fd).map_err(|stop| match stop {
+            Stop::Errno(Errno::EALREADY) => Stop::Errno(Errno::EINPROGRESS),
+            other => other,
+        })
+    }
+
+    /// Sends the SYN.
+    pub(crate) fn open(&mut self, fd: Fd, address: Address) -> Result<(), Errno> {
+        let now = self.now;
+        let stream = self.files.stream(fd)?;
+        let remote = address.for_domain(stream.domain)?;
+        let (local, options) = (stream.bound, stream.options.clone());
+        let config = options.config(&self.config.tcp);
+        let id = self.shard().tcp_connect_with(now, local, remote, config)?;
+        let stream = self.files.stream(fd)?;
+        stream.phase = Phase::Connecting(id);
+        stream.error_told = false;
+        stream.deferred = None;
+        (stream.read_shut, stream.write_shut) = (false, false);
+        self.apply_options(fd)
+    }
+
+    fn go_on_connecting(&mut self, task: &Task, fd: Fd) -> Attempt {
+        let now = self.now;
+        let Some((id, status)) = self.status(fd)? else {
+            self.files.stream(fd)?.phase = Phase::Idle;
+            return Err(Errno::ECONNABORTED.into());
+        };
+        if is_open(status.state) {
+            self.files.stream(fd)?.phase = Phase::Connected(id);
+            return Ok(Reply::value(0));
+        }
+        if status.state == State::Closed {
+            let error = self.take_error(fd)?.unwrap_or(Errno::ECONNABORTED);
+            self.files.stream(fd)?.phase = Phase::Idle;
+            self.shard().close(now, id);
+            return Err(error.into());
+        }
+        let stream = self.files.stream(fd)?;
+        if stream.nonblocking {
+            return Err(Errno::EALREADY.into());
+        }
+        let deadline = stream.options.send_timeout.map(|timeout| task.started + timeout);
+        match deadline {
+            Some(deadline) if now >= deadline => Err(Errno::EINPROGRESS.into()),
+            _ => Err(Stop::Wait(deadline)),
+        }
+    }
+}

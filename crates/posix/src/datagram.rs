@@ -1,0 +1,185 @@
+//! UDP sockets as programs see them.
+
+use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC};
+use crate::addresses::Domain;
+use crate::call::{Fd, Output, Reply};
+use crate::host::{Attempt, Host, Stop, Task};
+use crate::options::{Options, mtu_discovery};
+use crate::{Address, Errno};
+use batch::{Block, Chunk};
+use bytes::Bytes;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use stack::{BindOptions, SocketError, SocketId};
+use std::collections::VecDeque;
+
+/// A UDP socket.
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    pub(crate) domain: Domain,
+    pub(crate) options: Options,
+    /// Set once it is bound, by the program or by its first datagram.
+    pub(crate) id: Option<SocketId>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) nonblocking: bool,
+    pub(crate) changes: u64,
+    /// Datagrams taken from the stack to look at them.
+    held: VecDeque<(Vec<u8>, SocketAddr)>,
+    pub(crate) error: Option<Errno>,
+}
+
+impl Datagram {
+    pub(crate) fn new(domain: Domain, nonblocking: bool) -> Self {
+        Self {
+            domain,
+            options: Options::default(),
+            id: None,
+            peer: None,
+            nonblocking,
+            changes: 0,
+            held: VecDeque::new(),
+            error: None,
+        }
+    }
+}
+
+impl Host {
+    pub(crate) fn bind_datagram(&mut self, fd: Fd, local: SocketAddr) -> Attempt {
+        if self.files.datagram(fd)?.id.is_some() {
+            return Err(Errno::EINVAL.into());
+        }
+        self.make_datagram(fd, local)?;
+        Ok(Reply::value(0))
+    }
+
+    pub(crate) fn connect_datagram(&mut self, fd: Fd, address: Address) -> Attempt {
+        if address == Address::Unspecified {
+            self.files.datagram(fd)?.peer = None;
+            return Ok(Reply::value(0));
+        }
+        let peer = address.for_domain(self.files.datagram(fd)?.domain)?;
+        let id = self.datagram_id(fd)?;
+        self.shard().udp_connect(id, peer)?;
+        self.files.datagram(fd)?.peer = Some(peer);
+        Ok(Reply::value(0))
+    }
+
+    pub(crate) fn send_datagram(
+        &mut self,
+        task: &Task,
+        fd: Fd,
+        bytes: &[u8],
+        flags: i32,
+        to: Option<Address>,
+    ) -> Attempt {
+        let datagram = self.files.datagram(fd)?;
+        let to = to.map(|to| to.for_domain(datagram.domain)).transpose()?;
+        if to.or(datagram.peer).is_none() {
+            return Err(Errno::EDESTADDRREQ.into());
+        }
+        if let Some(error) = datagram.error.take() {
+            return Err(error.into());
+        }
+        let id = self.datagram_id(fd)?;
+        let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
+        match self.shard().udp_send(id, to, chunk) {
+            Ok(()) => Ok(Reply::value(bytes.len() as i64)),
+            Err(SocketError::WouldBlock) => {
+                let datagram = self.files.datagram(fd)?;
+                Err(wait(datagram, task, flags, datagram.options.send_timeout))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn receive_datagram(
+        &mut self,
+        task: &Task,
+        fd: Fd,
+        len: usize,
+        flags: i32,
+    ) -> Attempt {
+        if flags & MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN.into());
+        }
+        self.hold_next(fd)?;
+        let now = self.now;
+        let datagram = self.files.datagram(fd)?;
+        if let Some(error) = datagram.error.take() {
+            return Err(error.into());
+        }
+        let next = match flags & MSG_PEEK != 0 {
+            true => datagram.held.front().cloned(),
+            false => datagram.held.pop_front(),
+        };
+        let Some((mut bytes, from)) = next else {
+            return match wait(datagram, task, flags, datagram.options.receive_timeout) {
+                Stop::Wait(Some(until)) if now >= until => Err(Errno::EAGAIN.into()),
+                stop => Err(stop),
+            };
+        };
+        let whole = bytes.len();
+        let told = if whole > len { MSG_TRUNC } else { 0 };
+        bytes.truncate(len);
+        let value = if flags & MSG_TRUNC != 0 { whole } else { bytes.len() };
+        let from = Some(Address::seen_from(datagram.domain, from));
+        Ok(Reply { value: value as i64, output: Output::Received { bytes, from, flags: told } })
+    }
+
+    /// Whether a datagram or an error waits.
+    pub(crate) fn has_datagram(&mut self, fd: Fd) -> Result<bool, Errno> {
+        self.hold_next(fd)?;
+        let datagram = self.files.datagram(fd)?;
+        Ok(!datagram.held.is_empty() || datagram.error.is_some())
+    }
+
+    pub(crate) fn next_datagram_len(&mut self, fd: Fd) -> Result<usize, Errno> {
+        self.hold_next(fd)?;
+        Ok(self.files.datagram(fd)?.held.front().map_or(0, |(bytes, _)| bytes.len()))
+    }
+
+    /// Takes the next datagram from the stack, so that it can be looked at.
+    fn hold_next(&mut self, fd: Fd) -> Result<(), Errno> {
+        let datagram = self.files.datagram(fd)?;
+        let Some(id) = datagram.id.filter(|_| datagram.held.is_empty()) else { return Ok(()) };
+        match self.shard().udp_receive(id) {
+            Ok((payload, from)) => {
+                let bytes = payload.bytes().to_vec();
+                self.files.datagram(fd)?.held.push_back((bytes, from));
+            }
+            Err(SocketError::WouldBlock) => {}
+            Err(error) => self.files.datagram(fd)?.error = Some(error.into()),
+        }
+        Ok(())
+    }
+
+    /// The stack's socket, bound to any address where the program has not bound it.
+    fn datagram_id(&mut self, fd: Fd) -> Result<SocketId, Errno> {
+        let datagram = self.files.datagram(fd)?;
+        if let Some(id) = datagram.id {
+            return Ok(id);
+        }
+        let any = match datagram.domain {
+            Domain::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Domain::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        self.make_datagram(fd, SocketAddr::new(any, 0))
+    }
+
+    /// The stack's socket for a program's.
+    fn make_datagram(&mut self, fd: Fd, local: SocketAddr) -> Result<SocketId, Errno> {
+        let options = self.files.datagram(fd)?.options.clone();
+        let bind = BindOptions { shared: options.reuse_port, one_family: options.ipv6_only };
+        let id = self.shard().udp_bind_with(local, bind)?;
+        let mode = mtu_discovery(options.mtu_discovery)?;
+        self.shard().udp_set_mtu_discovery(id, mode)?;
+        self.files.datagram(fd)?.id = Some(id);
+        Ok(id)
+    }
+}
+
+fn wait(datagram: &Datagram, task: &Task, flags: i32, timeout: Option<time::Duration>) -> Stop {
+    match datagram.nonblocking || flags & MSG_DONTWAIT != 0 {
+        true => Stop::Errno(Errno::EAGAIN),
+        false => Stop::Wait(timeout.map(|timeout| task.started + timeout)),
+    }
+}

@@ -1,0 +1,82 @@
+//! Error numbers.
+
+use core::fmt;
+use stack::SocketError;
+
+/// An error number of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+#[allow(missing_docs, reason = "the names are the system's")]
+impl Errno {
+    pub const EPERM: Self = Self(1);
+    pub const ENOENT: Self = Self(2);
+    pub const EINTR: Self = Self(4);
+    pub const EIO: Self = Self(5);
+    pub const EBADF: Self = Self(9);
+    pub const EAGAIN: Self = Self(11);
+    pub const ENOMEM: Self = Self(12);
+    pub const EACCES: Self = Self(13);
+    pub const EFAULT: Self = Self(14);
+    pub const EEXIST: Self = Self(17);
+    pub const EINVAL: Self = Self(22);
+    pub const EMFILE: Self = Self(24);
+    pub const ENOTTY: Self = Self(25);
+    pub const ESPIPE: Self = Self(29);
+    pub const EPIPE: Self = Self(32);
+    pub const ENOSYS: Self = Self(38);
+    pub const ENOTSOCK: Self = Self(88);
+    pub const EDESTADDRREQ: Self = Self(89);
+    pub const EMSGSIZE: Self = Self(90);
+    pub const EPROTOTYPE: Self = Self(91);
+    pub const ENOPROTOOPT: Self = Self(92);
+    pub const EPROTONOSUPPORT: Self = Self(93);
+    pub const ESOCKTNOSUPPORT: Self = Self(94);
+    pub const EOPNOTSUPP: Self = Self(95);
+    pub const EAFNOSUPPORT: Self = Self(97);
+    pub const EADDRINUSE: Self = Self(98);
+    pub const EADDRNOTAVAIL: Self = Self(99);
+    pub const ENETDOWN: Self = Self(100);
+    pub const ENETUNREACH: Self = Self(101);
+    pub const ECONNABORTED: Self = Self(103);
+    pub const ECONNRESET: Self = Self(104);
+    pub const ENOBUFS: Self = Self(105);
+    pub const EISCONN: Self = Self(106);
+    pub const ENOTCONN: Self = Self(107);
+    pub const ETIMEDOUT: Self = Self(110);
+    pub const ECONNREFUSED: Self = Self(111);
+    pub const EHOSTUNREACH: Self = Self(113);
+    pub const EALREADY: Self = Self(114);
+    pub const EINPROGRESS: Self = Self(115);
+    pub const ELOOP: Self = Self(40);
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "errno {}", self.0)
+    }
+}
+
+impl From<SocketError> for Errno {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::WouldBlock => Self::EAGAIN,
+            SocketError::AddressInUse => Self::EADDRINUSE,
+            SocketError::AddressNotAvailable | SocketError::NoPortLeft => Self::EADDRNOTAVAIL,
+            SocketError::NoRoute => Self::ENETUNREACH,
+            SocketError::HostUnreachable => Self::EHOSTUNREACH,
+            SocketError::ConnectionRefused => Self::ECONNREFUSED,
+            SocketError::ConnectionReset => Self::ECONNRESET,
+            SocketError::ConnectionAborted | SocketError::AddressRemoved => Self::ECONNABORTED,
+            SocketError::TimedOut => Self::ETIMEDOUT,
+            SocketError::NotConnected => Self::ENOTCONN,
+            SocketError::BrokenPipe => Self::EPIPE,
+            SocketError::MessageTooLong => Self::EMSGSIZE,
+            SocketError::DestinationRequired => Self::EDESTADDRREQ,
+            SocketError::NoMemory => Self::ENOBUFS,
+            SocketError::InvalidSocket => Self::EBADF,
+            SocketError::TooManySockets => Self::EMFILE,
+            SocketError::InvalidArgument => Self::EINVAL,
+        }
+    }
+}

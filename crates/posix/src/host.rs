@@ -1,0 +1,407 @@
+//! The shard, its clock, its network, and the calls of its programs.
+
+use crate::call::{Call, Fd, Output, Reply};
+use crate::descriptors::{File, Files};
+use crate::{Address, Errno};
+use batch::{Block, BlockPool, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum};
+use bytes::Bytes;
+use core::net::IpAddr;
+use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
+use ip::Cidr;
+use stack::{
+    InterfaceConfig, InterfaceId, ListenOptions, Shard, ShardConfig, SocketError, SocketEvent,
+    SocketId,
+};
+use std::collections::VecDeque;
+use time::{Duration, Instant};
+
+/// Packets kept for whoever plays the network; more are not taken from the stack.
+const SENT_MAX: usize = 100_000;
+
+/// What a host is made from.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Settings of connections that do not ask for others.
+    pub tcp: tcp::Config,
+    /// What listeners are made with, where the program does not say.
+    pub listen: ListenOptions,
+    /// Its addresses.
+    pub addresses: Vec<Cidr>,
+    /// Routers to everywhere else.
+    pub gateways: Vec<IpAddr>,
+    /// Longest IP packet in bytes.
+    pub mtu_bytes: usize,
+    /// Unpredictable bytes for the shard.
+    pub secret: [u8; 32],
+    /// The lowest descriptor.
+    pub first_fd: Fd,
+    /// What a program binds to before anything else happened becomes an address of the host: for
+    /// programs that bring their own idea of it.
+    pub adopts_addresses: bool,
+}
+
+/// A host in virtual time.
+pub struct Host {
+    pub(crate) config: HostConfig,
+    network: Option<Network>,
+    pub(crate) now: Instant,
+    pub(crate) files: Files,
+    sent: VecDeque<(Instant, Vec<u8>)>,
+}
+
+struct Network {
+    shard: Shard,
+    interface: InterfaceId,
+}
+
+/// A system call under way.
+#[derive(Debug)]
+pub struct Task {
+    pub(crate) call: Call,
+    pub(crate) started: Instant,
+    /// Bytes read so far.
+    pub(crate) read: Vec<u8>,
+    /// Bytes written so far.
+    pub(crate) written: usize,
+    /// The first attempt has begun what the call asks for.
+    pub(crate) begun: bool,
+    /// A connection that close(2) lingers on.
+    pub(crate) lingering: Option<SocketId>,
+    deadline: Option<Instant>,
+}
+
+impl Task {
+    /// When the call gives up, where it does: a time at which it should be attempted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+/// Why a call has not returned a value.
+pub(crate) enum Stop {
+    Errno(Errno),
+    /// It blocks, until this instant at most.
+    Wait(Option<Instant>),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+impl From<SocketError> for Stop {
+    fn from(error: SocketError) -> Self {
+        Self::Errno(error.into())
+    }
+}
+
+pub(crate) type Attempt = Result<Reply, Stop>;
+
+impl Host {
+    /// A host that has sent nothing and opened nothing.
+    #[must_use]
+    pub fn new(config: HostConfig) -> Self {
+        let files = Files::new(config.first_fd);
+        // Not zero, so that nothing takes the origin for "never".
+        let now = Instant::from_millis(1_000);
+        Self { config, network: None, now, files, sent: VecDeque::new() }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// When something will happen by itself.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let shard = self.network.as_ref().and_then(|network| network.shard.poll_timeout());
+        shard.into_iter().chain(self.next_uncork()).min()
+    }
+
+    /// Goes on to the next thing that happens, at most to `limit`, and lets it happen. Calls under
+    /// way should be attempted after it. Says what time it is.
+    pub fn step(&mut self, limit: Instant) -> Instant {
+        let uncork = self.next_uncork();
+        let next = self.poll_timeout().into_iter().chain(uncork).fold(limit, Instant::min);
+        // A deadline that is due and does nothing must not hold time up.
+        self.now = next.max(self.now + Duration::from_micros(1)).min(limit.max(self.now));
+        self.uncork_due();
+        self.flush();
+        self.now
+    }
+
+    /// A packet arrives.
+    pub fn inject(&mut self, packet: &[u8]) {
+        let now = self.now;
+        if self.config.adopts_addresses && self.network.is_none() {
+            self.adopt(destination_of(packet));
+        }
+        let network = self.network();
+        let mut batch = ReceiveBatch::new();
+        let block = batch.add_block(Block::from(Bytes::copy_from_slice(packet)));
+        let len = packet.len() as u32;
+        let checksum = ReceivedChecksum::Unverified;
+        let taken = batch.push_frame(Frame { block, offset: 0, len, checksum, segmented: None });
+        debug_assert!(taken, "the block was just added");
+        network.shard.on_receive(now, network.interface, &mut batch);
+        self.flush();
+    }
+
+    /// The next packet that was sent, and when.
+    pub fn take_packet(&mut self) -> Option<(Instant, Vec<u8>)> {
+        self.sent.pop_front()
+    }
+
+    /// Whether a packet was sent that nobody has taken.
+    #[must_use]
+    pub fn has_packet(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// Begins a call.
+    #[must_use]
+    pub fn begin(&self, call: Call) -> Task {
+        Task {
+            call,
+            started: self.now,
+            read: Vec::new(),
+            written: 0,
+            begun: false,
+            lingering: None,
+            deadline: None,
+        }
+    }
+
+    /// Goes on with a call; `None` where it blocks.
+    pub fn attempt(&mut self, task: &mut Task) -> Option<Result<Reply, Errno>> {
+        let attempt = self.dispatch(task);
+        self.flush();
+        match attempt {
+            Ok(reply) => Some(Ok(reply)),
+            Err(Stop::Errno(errno)) => Some(Err(errno)),
+            Err(Stop::Wait(deadline)) => {
+                task.begun = true;
+                task.deadline = deadline;
+                None
+            }
+        }
+    }
+
+    fn dispatch(&mut self, task: &mut Task) -> Attempt {
+        match task.call.clone() {
+            Call::Socket { domain, kind, protocol } => self.socket(domain, kind, protocol),
+            Call::Bind { fd, address } => self.bind(fd, address),
+            Call::Listen { fd, backlog } => self.listen(fd, backlog),
+            Call::Accept { fd } => self.accept(task, fd),
+            Call::Connect { fd, address } => self.connect(task, fd, address),
+            Call::Receive { fd, len, flags } => self.receive(task, fd, len, flags),
+            Call::Send { fd, bytes, flags, to } => self.send(task, fd, &bytes, flags, to),
+            Call::Fcntl { fd, command, argument } => self.fcntl(fd, command, argument),
+            Call::Ioctl { fd, request, argument } => self.ioctl(fd, request, argument),
+            Call::Close { fd } => self.close(task, fd),
+            Call::Shutdown { fd, how } => self.shutdown(fd, how),
+            Call::GetOption { fd, level, name, len } => self.get_option(fd, level, name, len),
+            Call::SetOption { fd, level, name, value } => {
+                self.set_option(fd, level, name, &value).map_err(Stop::from)
+            }
+            Call::Poll { entries, timeout_ms } => self.poll(task, entries, timeout_ms),
+            Call::EpollCreate { size } => self.epoll_create(size),
+            Call::EpollControl { epoll, operation, fd, event } => {
+                self.epoll_control(epoll, operation, fd, event)
+            }
+            Call::EpollWait { epoll, events_max, timeout_ms } => {
+                self.epoll_wait(task, epoll, events_max, timeout_ms)
+            }
+            Call::Pipe => self.pipe(),
+            Call::Splice { from, to, offsets, len, flags } => {
+                self.splice(task, from, to, offsets, len, flags)
+            }
+        }
+    }
+
+    /// The shard, made when it is first needed, so that addresses can be adopted before.
+    fn network(&mut self) -> &mut Network {
+        let config = &self.config;
+        self.network.get_or_insert_with(|| {
+            let mut shard = Shard::new(ShardConfig {
+                tcp: config.tcp.clone(),
+                pool: BlockPool::new(PoolConfig::default()),
+                secret: config.secret,
+                sockets_max: 10_000,
+            });
+            let mut capabilities = Capabilities::plain(Medium::Ip, config.mtu_bytes);
+            capabilities.batch_packets_max = 64;
+            let interface = InterfaceConfig {
+                capabilities,
+                mode: TransmitMode::Multidata,
+                addresses: config.addresses.clone(),
+                gateways: config.gateways.clone(),
+            };
+            let interface = shard.add_interface(interface).expect("gateways on their networks");
+            Network { shard, interface }
+        })
+    }
+
+    pub(crate) fn shard(&mut self) -> &mut Shard {
+        &mut self.network().shard
+    }
+
+    pub(crate) fn has_network(&self) -> bool {
+        self.network.is_some()
+    }
+
+    /// Lets everything happen that happens now: timers, packets out, events.
+    pub(crate) fn flush(&mut self) {
+        let Some(network) = &mut self.network else { return };
+        let (shard, now) = (&mut network.shard, self.now);
+        // A bound against timers that are due for ever.
+        for _ in 0..SENT_MAX {
+            let due = shard.poll_timeout().is_some_and(|at| at <= now);
+            if due {
+                shard.on_timeout(now);
+            }
+            let mut batch = Multidata::default();
+            let built = shard.poll_transmit(now, network.interface, Room::UNBOUNDED, &mut batch);
+            if built == 0 {
+                if due && shard.poll_timeout().is_some_and(|at| at <= now) {
+                    continue;
+                }
+                break;
+            }
+            let taken = built.min(SENT_MAX - self.sent.len());
+            let stopped = (taken < built).then_some(device::Stop::Full);
+            for packet in batch.packets().take(taken) {
+                let mut bytes = vec![0; packet.len()];
+                packet.copy_to(&mut bytes).expect("the buffer is as long as the packet");
+                self.sent.push_back((now, bytes));
+            }
+            shard.on_transmitted(now, network.interface, &Transmitted { taken, stopped });
+            if taken == 0 {
+                break;
+            }
+        }
+        while let Some(event) = network.shard.poll_event() {
+            on_event(&mut self.files, event);
+        }
+    }
+
+    fn fcntl(&mut self, fd: Fd, command: i32, argument: i64) -> Attempt {
+        use crate::abi::{F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_NONBLOCK, O_RDWR};
+        let file = self.files.get(fd)?;
+        let value = match command {
+            F_GETFD | F_SETFD => 0,
+            F_GETFL => O_RDWR | if file.is_nonblocking() { O_NONBLOCK } else { 0 },
+            F_SETFL => {
+                file.set_nonblocking(argument & i64::from(O_NONBLOCK) != 0);
+                0
+            }
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        Ok(Reply::value(value.into()))
+    }
+
+    fn bind(&mut self, fd: Fd, address: Address) -> Attempt {
+        let domain = match self.files.get(fd)? {
+            File::Stream(stream) => stream.domain,
+            File::Datagram(datagram) => datagram.domain,
+            _ => return Err(Errno::ENOTSOCK.into()),
+        };
+        let local = address.for_domain(domain)?;
+        let is_ours = self.config.addresses.iter().any(|cidr| cidr.address() == local.ip());
+        if !is_ours && !local.ip().is_unspecified() {
+            if !self.config.adopts_addresses || self.has_network() {
+                return Err(Errno::EADDRNOTAVAIL.into());
+            }
+            self.adopt(Some(local.ip()));
+        }
+        match self.files.get(fd)? {
+            File::Stream(_) => self.bind_stream(fd, local),
+            _ => self.bind_datagram(fd, local),
+        }
+    }
+
+    /// Takes an address for one of its own, before all others.
+    fn adopt(&mut self, address: Option<IpAddr>) {
+        let prefix_len = if address.is_some_and(|address| address.is_ipv4()) { 16 } else { 48 };
+        let known = |cidr: &Cidr| Some(cidr.address()) == address;
+        if let Some(cidr) = address.and_then(|address| Cidr::new(address, prefix_len))
+            && !self.config.addresses.iter().any(known)
+        {
+            self.config.addresses.insert(0, cidr);
+        }
+    }
+
+    fn close(&mut self, task: &mut Task, fd: Fd) -> Attempt {
+        if let Some(id) = task.lingering {
+            return self.linger(task, id);
+        }
+        let file = self.files.remove(fd).ok_or(Errno::EBADF)?;
+        self.forget_interest(fd);
+        match file {
+            File::Stream(stream) => return self.close_stream(task, &stream),
+            File::Datagram(datagram) => {
+                let now = self.now;
+                if let Some(id) = datagram.id {
+                    self.shard().close(now, id);
+                }
+            }
+            File::PipeRead(pipe) | File::PipeWrite(pipe) => pipe.close_end(),
+            File::Epoll(_) => {}
+        }
+        Ok(Reply::value(0))
+    }
+
+    fn ioctl(&mut self, fd: Fd, request: u64, argument: i32) -> Attempt {
+        use crate::abi::{FIONBIO, FIONREAD, SIOCATMARK, SIOCOUTQ, SIOCOUTQNSD};
+        let file = self.files.get(fd)?;
+        let value = match request {
+            FIONBIO => {
+                file.set_nonblocking(argument != 0);
+                return Ok(Reply::value(0));
+            }
+            FIONREAD => self.readable_bytes(fd)?,
+            SIOCOUTQ => self.unacknowledged_bytes(fd)?,
+            SIOCOUTQNSD => self.unsent_bytes(fd)?,
+            SIOCATMARK => usize::from(self.is_at_mark(fd)?),
+            _ => return Err(Errno::ENOTTY.into()),
+        };
+        let value = i32::try_from(value).unwrap_or(i32::MAX);
+        Ok(Reply { value: 0, output: Output::Integer(value) })
+    }
+}
+
+/// Where an IP packet goes.
+fn destination_of(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => packet.get(16..20)?.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        6 => packet.get(24..40)?.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        _ => None,
+    }
+}
+
+/// Tells the file behind a socket that something changed.
+fn on_event(files: &mut Files, event: SocketEvent) {
+    use stack::Readiness;
+    let more_to_read = Readiness::READABLE | Readiness::ACCEPTABLE | Readiness::CLOSED;
+    for file in files.iter_mut() {
+        match file {
+            File::Stream(stream) if stream.id() == Some(event.socket) => {
+                if event.readiness.intersects(more_to_read | Readiness::CONNECTED) {
+                    stream.changes += 1;
+                }
+                // Room is news only for a program that found none.
+                if event.readiness.intersects(Readiness::WRITABLE) && stream.lacks_space {
+                    stream.space_made = true;
+                }
+            }
+            File::Datagram(datagram) if datagram.id == Some(event.socket) => {
+                datagram.changes += 1;
+            }
+            _ => {}
+        }
+    }
+}

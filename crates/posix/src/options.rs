@@ -1,0 +1,502 @@
+//! Socket options: kept with the socket, and passed on to the stack where it has the setting.
+//!
+//! An option the stack does not have is refused with `ENOPROTOOPT`, not accepted in silence. A few
+//! are kept without effect, because they concern what this host does not have (sharing of
+//! addresses that linger, priorities of queues): they are marked.
+
+use crate::Errno;
+use crate::abi::*;
+use crate::call::{Fd, Output, Reply};
+use crate::descriptors::File;
+use crate::host::{Attempt, Host};
+use crate::stream::Phase;
+use stack::TcpOption;
+use std::sync::Arc;
+use tcp::congestion::Algorithm;
+use time::Duration;
+
+/// Buffers of sockets that do not ask for others, as Linux tells of them.
+const SEND_BUFFER_DEFAULT: usize = 16_384;
+const RECEIVE_BUFFER_DEFAULT: usize = 131_072;
+
+/// Length of the name of a congestion control (Linux: TCP_CA_NAME_MAX).
+const CONGESTION_NAME_LEN: usize = 16;
+
+/// Least sizes, doubled (Linux: SOCK_MIN_SNDBUF, SOCK_MIN_RCVBUF).
+const SEND_BUFFER_MIN: usize = 4_608;
+const RECEIVE_BUFFER_MIN: usize = 2_304;
+
+/// What was set on a socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) reuse_address: bool,
+    pub(crate) reuse_port: bool,
+    broadcast: bool,
+    out_of_band_inline: bool,
+    priority: i32,
+    /// Twice what was asked for, as Linux tells it.
+    send_buffer: Option<usize>,
+    receive_buffer: Option<usize>,
+    pub(crate) receive_low_water: usize,
+    pub(crate) receive_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) linger: Option<Duration>,
+    keepalive: bool,
+    keepalive_idle_s: i32,
+    keepalive_interval_s: i32,
+    keepalive_count: i32,
+    nodelay: bool,
+    congestion: Option<Algorithm>,
+    syn_count: i32,
+    user_timeout_ms: i32,
+    pub(crate) not_sent_low_water: Option<usize>,
+    pub(crate) cork: bool,
+    /// TCP_FASTOPEN_CONNECT: connect(2) waits for the first write.
+    pub(crate) fast_open_connect: bool,
+    mss_max: Option<u16>,
+    window_clamp: Option<usize>,
+    /// TCP_LINGER2, in seconds.
+    linger2_s: Option<i32>,
+    pub(crate) mtu_discovery: i32,
+    pub(crate) ipv6_only: bool,
+    pub(crate) fast_open_max: i32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            reuse_address: false,
+            reuse_port: false,
+            broadcast: false,
+            out_of_band_inline: false,
+            priority: 0,
+            send_buffer: None,
+            receive_buffer: None,
+            receive_low_water: 1,
+            receive_timeout: None,
+            send_timeout: None,
+            linger: None,
+            keepalive: false,
+            keepalive_idle_s: 7_200,
+            keepalive_interval_s: 75,
+            keepalive_count: 9,
+            nodelay: false,
+            congestion: None,
+            syn_count: 0,
+            user_timeout_ms: 0,
+            not_sent_low_water: None,
+            cork: false,
+            fast_open_connect: false,
+            mss_max: None,
+            window_clamp: None,
+            linger2_s: None,
+            mtu_discovery: IP_PMTUDISC_WANT,
+            ipv6_only: false,
+            fast_open_max: 0,
+        }
+    }
+}
+
+/// Linux's names of what both have.
+fn algorithm_of(name: &[u8]) -> Result<Algorithm, Errno> {
+    match name.split(|byte| *byte == 0).next().unwrap_or(&[]) {
+        b"reno" => Ok(Algorithm::NewReno),
+        b"cubic" => Ok(Algorithm::Cubic),
+        b"bbr" => Ok(Algorithm::Bbr),
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+fn name_of(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::NewReno => "reno",
+        Algorithm::Cubic => "cubic",
+        Algorithm::Bbr => "bbr",
+    }
+}
+
+impl Options {
+    /// Bytes the send queue holds.
+    pub(crate) fn send_buffer_bytes(&self) -> usize {
+        self.send_buffer.unwrap_or(SEND_BUFFER_DEFAULT)
+    }
+
+    /// What the receive window may be, where the program says so: half of the buffer that Linux
+    /// tells of is for payload.
+    fn window_bytes(&self) -> Option<usize> {
+        let buffer = self.receive_buffer.map(|bytes| bytes / 2);
+        buffer.into_iter().chain(self.window_clamp).min()
+    }
+
+    fn keepalive(&self) -> Option<tcp::Keepalive> {
+        let seconds = |value: i32| Duration::from_secs(value.max(0) as u64);
+        self.keepalive.then(|| tcp::Keepalive {
+            idle: seconds(self.keepalive_idle_s),
+            interval: seconds(self.keepalive_interval_s),
+            count: self.keepalive_count.max(0) as u32,
+        })
+    }
+
+    /// Settings of a connection that is made with these options.
+    pub(crate) fn config(&self, base: &tcp::Config) -> Arc<tcp::Config> {
+        let mut config = base.clone();
+        config.nodelay = self.nodelay;
+        config.keepalive = self.keepalive();
+        if let Some(algorithm) = self.congestion {
+            config.congestion.algorithm = algorithm;
+        }
+        if let Some(bytes) = self.send_buffer {
+            config.send_buffer_bytes = bytes;
+        }
+        if let Some(bytes) = self.window_bytes() {
+            config.receive_buffer_bytes = bytes;
+        }
+        // A size that was asked for is not tuned; the window of the handshake follows it, too.
+        if let Some(bytes) = self.send_buffer {
+            config.send_buffer_bytes_initial = bytes;
+        }
+        if let Some(bytes) = self.window_bytes() {
+            config.receive_buffer_bytes_initial = bytes;
+        }
+        config.mss_max = self.mss_max;
+        if let Some(seconds @ 1..) = self.linger2_s {
+            config.fin_wait_2 = Duration::from_secs(seconds as u64);
+        }
+        if self.syn_count > 0 {
+            config.syn_retries = self.syn_count as u32;
+        }
+        if self.user_timeout_ms > 0 {
+            config.user_timeout = Some(Duration::from_millis(self.user_timeout_ms as u64));
+        }
+        Arc::new(config)
+    }
+}
+
+impl Host {
+    fn options(&mut self, fd: Fd) -> Result<&mut Options, Errno> {
+        match self.files.get(fd)? {
+            File::Stream(stream) => Ok(&mut stream.options),
+            File::Datagram(datagram) => Ok(&mut datagram.options),
+            _ => Err(Errno::ENOTSOCK),
+        }
+    }
+
+    fn is_stream(&mut self, fd: Fd) -> bool {
+        matches!(self.files.get(fd), Ok(File::Stream(_)))
+    }
+
+    pub(crate) fn set_option(
+        &mut self,
+        fd: Fd,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<Reply, Errno> {
+        self.options(fd)?;
+        match (level, name) {
+            (SOL_SOCKET, SO_LINGER | SO_RCVTIMEO | SO_SNDTIMEO) => {
+                let (first, second) = pair(name, value)?;
+                let options = self.options(fd)?;
+                if name == SO_LINGER {
+                    options.linger =
+                        (first != 0).then(|| Duration::from_secs(second.max(0) as u64));
+                } else {
+                    if !(0..1_000_000).contains(&second) {
+                        // Linux: EDOM.
+                        return Err(Errno(33));
+                    }
+                    let timeout = Duration::from_secs(first.max(0) as u64)
+                        + Duration::from_micros(second as u64);
+                    let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
+                    match name {
+                        SO_RCVTIMEO => options.receive_timeout = timeout,
+                        _ => options.send_timeout = timeout,
+                    }
+                }
+            }
+            (SOL_SOCKET, _) => self.set_socket_option(fd, name, integer(value)?)?,
+            (IPPROTO_TCP, _) if self.is_stream(fd) => self.set_tcp_option(fd, name, value)?,
+            (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
+                if !self.is_stream(fd) =>
+            {
+                self.set_mtu_discovery(fd, integer(value)?)?;
+            }
+            (IPPROTO_IPV6, IPV6_V6ONLY) => self.options(fd)?.ipv6_only = integer(value)? != 0,
+            _ => return Err(Errno::ENOPROTOOPT),
+        }
+        if self.is_stream(fd) {
+            self.apply_options(fd)?;
+        }
+        Ok(Reply::value(0))
+    }
+
+    fn set_socket_option(&mut self, fd: Fd, name: i32, value: i32) -> Result<(), Errno> {
+        let options = self.options(fd)?;
+        let on = value != 0;
+        let bytes = usize::try_from(value).unwrap_or(0);
+        match name {
+            SO_REUSEADDR => options.reuse_address = on,
+            SO_REUSEPORT => options.reuse_port = on,
+            // Kept without effect: see above.
+            SO_BROADCAST => options.broadcast = on,
+            SO_PRIORITY => options.priority = value,
+            SO_OOBINLINE => options.out_of_band_inline = on,
+            SO_KEEPALIVE => options.keepalive = on,
+            SO_SNDBUF => options.send_buffer = Some((bytes * 2).max(SEND_BUFFER_MIN)),
+            SO_RCVBUF => options.receive_buffer = Some((bytes * 2).max(RECEIVE_BUFFER_MIN)),
+            SO_RCVLOWAT => options.receive_low_water = bytes.max(1),
+            SO_TYPE | SO_ERROR | SO_ACCEPTCONN | SO_DOMAIN | SO_PROTOCOL | SO_SNDLOWAT => {
+                return Err(Errno::ENOPROTOOPT);
+            }
+            _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    fn set_tcp_option(&mut self, fd: Fd, name: i32, bytes: &[u8]) -> Result<(), Errno> {
+        if name == TCP_CONGESTION {
+            self.options(fd)?.congestion = Some(algorithm_of(bytes)?);
+            return Ok(());
+        }
+        let value = integer(bytes)?;
+        let options = self.options(fd)?;
+        let within = |range: core::ops::RangeInclusive<i32>| match range.contains(&value) {
+            true => Ok(value),
+            false => Err(Errno::EINVAL),
+        };
+        match name {
+            TCP_NODELAY => options.nodelay = value != 0,
+            TCP_KEEPIDLE => options.keepalive_idle_s = within(1..=32_767)?,
+            TCP_KEEPINTVL => options.keepalive_interval_s = within(1..=32_767)?,
+            TCP_KEEPCNT => options.keepalive_count = within(1..=127)?,
+            TCP_SYNCNT => options.syn_count = within(1..=127)?,
+            TCP_USER_TIMEOUT => options.user_timeout_ms = within(0..=i32::MAX)?,
+            TCP_FASTOPEN => options.fast_open_max = within(0..=i32::MAX)?,
+            TCP_NOTSENT_LOWAT => {
+                options.not_sent_low_water = usize::try_from(value).ok().filter(|bytes| *bytes > 0);
+            }
+            TCP_CORK => {
+                options.cork = value != 0;
+                return self.set_cork(fd);
+            }
+            TCP_FASTOPEN_CONNECT => options.fast_open_connect = within(0..=1)? != 0,
+            // Linux: TCP_MIN_MSS to MAX_TCP_WINDOW, and zero for none.
+            TCP_MAXSEG if value == 0 => options.mss_max = None,
+            TCP_MAXSEG => options.mss_max = Some(within(88..=32_767)? as u16),
+            TCP_WINDOW_CLAMP => {
+                options.window_clamp = usize::try_from(value).ok().filter(|bytes| *bytes > 0);
+            }
+            TCP_LINGER2 => options.linger2_s = Some(value),
+            _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    fn set_mtu_discovery(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
+        let mode = mtu_discovery(value)?;
+        self.options(fd)?.mtu_discovery = value;
+        if let Some(id) = self.files.datagram(fd)?.id {
+            self.shard().udp_set_mtu_discovery(id, mode)?;
+        }
+        Ok(())
+    }
+
+    /// Passes on to a connection what can change while it is open.
+    pub(crate) fn apply_options(&mut self, fd: Fd) -> Result<(), Errno> {
+        let now = self.now;
+        let stream = self.files.stream(fd)?;
+        let Some(id) = stream.connection() else { return Ok(()) };
+        let options = stream.options.clone();
+        let mut settings =
+            vec![TcpOption::NoDelay(options.nodelay), TcpOption::Keepalive(options.keepalive())];
+        settings.extend(options.congestion.map(TcpOption::Congestion));
+        settings.extend(options.send_buffer.map(TcpOption::SendBuffer));
+        settings.extend(options.window_bytes().map(TcpOption::ReceiveBuffer));
+        let timeout = u64::try_from(options.user_timeout_ms).ok().filter(|timeout| *timeout > 0);
+        settings.push(TcpOption::UserTimeout(timeout.map(Duration::from_millis)));
+        for setting in settings {
+            // A connection that is gone has no settings.
+            let _ = self.shard().tcp_set_option(now, id, setting);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get_option(&mut self, fd: Fd, level: i32, name: i32, len: usize) -> Attempt {
+        self.options(fd)?;
+        let mut value = match (level, name) {
+            (SOL_SOCKET, SO_ERROR) => self.error_value(fd)?.to_ne_bytes().to_vec(),
+            (SOL_SOCKET, _) => self.socket_option(fd, name)?,
+            (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
+                if !self.is_stream(fd) =>
+            {
+                self.options(fd)?.mtu_discovery.to_ne_bytes().to_vec()
+            }
+            (IPPROTO_TCP, TCP_INFO) if self.is_stream(fd) => self.tcp_info(fd)?,
+            (IPPROTO_TCP, TCP_CONGESTION) if self.is_stream(fd) => {
+                let set = self.options(fd)?.congestion;
+                let algorithm = set.unwrap_or(self.config.tcp.congestion.algorithm);
+                let mut name = name_of(algorithm).as_bytes().to_vec();
+                name.resize(CONGESTION_NAME_LEN, 0);
+                name
+            }
+            (IPPROTO_TCP, _) if self.is_stream(fd) => {
+                self.tcp_option(fd, name)?.to_ne_bytes().to_vec()
+            }
+            (IPPROTO_IPV6, IPV6_V6ONLY) => {
+                i32::from(self.options(fd)?.ipv6_only).to_ne_bytes().to_vec()
+            }
+            (IPPROTO_IP, IP_MTU) | (IPPROTO_IPV6, IPV6_MTU) => {
+                self.path_mtu(fd)?.to_ne_bytes().to_vec()
+            }
+            _ => return Err(Errno::ENOPROTOOPT.into()),
+        };
+        value.truncate(len);
+        Ok(Reply { value: 0, output: Output::Value(value) })
+    }
+
+    /// What is believed of the path to the peer of a connected socket (ip(7), IP_MTU).
+    fn path_mtu(&mut self, fd: Fd) -> Result<i32, Errno> {
+        let peer = match self.files.get(fd)? {
+            File::Datagram(datagram) => datagram.peer,
+            File::Stream(stream) => match stream.connection() {
+                Some(id) => Some(self.shard().tcp_status(id)?.remote),
+                None => None,
+            },
+            _ => None,
+        };
+        let peer = peer.ok_or(Errno::ENOTCONN)?;
+        Ok(i32::try_from(self.shard().path_mtu(peer.ip())?).unwrap_or(i32::MAX))
+    }
+
+    fn error_value(&mut self, fd: Fd) -> Result<i32, Errno> {
+        if let File::Datagram(_) = self.files.get(fd)? {
+            self.has_datagram(fd)?;
+            return Ok(self.files.datagram(fd)?.error.take().map_or(0, |error| error.0));
+        }
+        Ok(self.take_error(fd)?.map_or(0, |error| error.0))
+    }
+
+    fn socket_option(&mut self, fd: Fd, name: i32) -> Result<Vec<u8>, Errno> {
+        use crate::addresses::Domain;
+        let is_stream = self.is_stream(fd);
+        let (listens, domain) = match self.files.get(fd)? {
+            File::Stream(stream) => (matches!(stream.phase, Phase::Listening(_)), stream.domain),
+            File::Datagram(datagram) => (false, datagram.domain),
+            _ => return Err(Errno::ENOTSOCK),
+        };
+        let options = self.options(fd)?;
+        let pair = |first: i64, second: i64| {
+            let mut bytes = first.to_ne_bytes().to_vec();
+            bytes.extend(second.to_ne_bytes());
+            bytes
+        };
+        let time = |timeout: Option<Duration>| {
+            let timeout = timeout.unwrap_or_default();
+            pair(timeout.as_secs() as i64, timeout.subsec_micros().into())
+        };
+        let value = match name {
+            SO_RCVTIMEO => return Ok(time(options.receive_timeout)),
+            SO_SNDTIMEO => return Ok(time(options.send_timeout)),
+            SO_LINGER => {
+                let seconds = options.linger.map_or(0, |span| span.as_secs() as i32);
+                let mut bytes = i32::from(options.linger.is_some()).to_ne_bytes().to_vec();
+                bytes.extend(seconds.to_ne_bytes());
+                return Ok(bytes);
+            }
+            SO_REUSEADDR => options.reuse_address.into(),
+            SO_REUSEPORT => options.reuse_port.into(),
+            SO_BROADCAST => options.broadcast.into(),
+            SO_OOBINLINE => options.out_of_band_inline.into(),
+            SO_PRIORITY => options.priority,
+            SO_KEEPALIVE => options.keepalive.into(),
+            SO_SNDBUF => options.send_buffer_bytes() as i32,
+            SO_RCVBUF => options.receive_buffer.unwrap_or(RECEIVE_BUFFER_DEFAULT) as i32,
+            SO_RCVLOWAT => options.receive_low_water as i32,
+            SO_SNDLOWAT => 1,
+            SO_TYPE => {
+                if is_stream {
+                    SOCK_STREAM
+                } else {
+                    SOCK_DGRAM
+                }
+            }
+            SO_PROTOCOL => {
+                if is_stream {
+                    IPPROTO_TCP
+                } else {
+                    IPPROTO_UDP
+                }
+            }
+            SO_DOMAIN => i32::from(if domain == Domain::Inet { AF_INET } else { AF_INET6 }),
+            SO_ACCEPTCONN => listens.into(),
+            _ => return Err(Errno::ENOPROTOOPT),
+        };
+        Ok(value.to_ne_bytes().to_vec())
+    }
+
+    fn tcp_option(&mut self, fd: Fd, name: i32) -> Result<i32, Errno> {
+        if name == TCP_MAXSEG {
+            return self.segment_size(fd);
+        }
+        let options = self.options(fd)?;
+        Ok(match name {
+            TCP_NODELAY => options.nodelay.into(),
+            TCP_KEEPIDLE => options.keepalive_idle_s,
+            TCP_KEEPINTVL => options.keepalive_interval_s,
+            TCP_KEEPCNT => options.keepalive_count,
+            TCP_SYNCNT if options.syn_count == 0 => self.config.tcp.syn_retries as i32,
+            TCP_SYNCNT => options.syn_count,
+            TCP_USER_TIMEOUT => options.user_timeout_ms,
+            TCP_CORK => options.cork.into(),
+            TCP_FASTOPEN => options.fast_open_max,
+            TCP_FASTOPEN_CONNECT => options.fast_open_connect.into(),
+            TCP_WINDOW_CLAMP => options.window_clamp.unwrap_or(0) as i32,
+            TCP_LINGER2 => options.linger2_s.unwrap_or(self.config.tcp.fin_wait_2.as_secs() as i32),
+            TCP_NOTSENT_LOWAT => {
+                options.not_sent_low_water.map_or(0, |bytes| i32::try_from(bytes).unwrap_or(-1))
+            }
+            _ => return Err(Errno::ENOPROTOOPT),
+        })
+    }
+}
+
+impl Host {
+    /// TCP_MAXSEG: of a connection what it sends, before that what was asked for.
+    fn segment_size(&mut self, fd: Fd) -> Result<i32, Errno> {
+        let now = self.now;
+        let id = self.files.stream(fd)?.connection();
+        if let Some(info) = id.and_then(|id| self.shard().tcp_info(now, id).ok()) {
+            return Ok(info.send_mss_bytes as i32);
+        }
+        Ok(self.options(fd)?.mss_max.unwrap_or(tcp::MSS_DEFAULT_IPV4).into())
+    }
+}
+
+/// IP_PMTUDISC_WANT
+const IP_PMTUDISC_WANT: i32 = 1;
+
+pub(crate) fn mtu_discovery(value: i32) -> Result<stack::MtuDiscovery, Errno> {
+    Ok(match value {
+        0 => stack::MtuDiscovery::Dont,
+        1 => stack::MtuDiscovery::Want,
+        2 => stack::MtuDiscovery::Do,
+        3 => stack::MtuDiscovery::Probe,
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+fn integer(value: &[u8]) -> Result<i32, Errno> {
+    let bytes = value.first_chunk().ok_or(Errno::EINVAL)?;
+    Ok(i32::from_ne_bytes(*bytes))
+}
+
+/// The two numbers of a `struct linger` or a `struct timeval`.
+fn pair(name: i32, value: &[u8]) -> Result<(i64, i64), Errno> {
+    if name == SO_LINGER {
+        let second = value.get(4..).ok_or(Errno::EINVAL)?;
+        return Ok((integer(value)?.into(), integer(second)?.into()));
+    }
+    let first = value.first_chunk().ok_or(Errno::EINVAL)?;
+    let second = value.get(8..).and_then(|rest| rest.first_chunk()).ok_or(Errno::EINVAL)?;
+    Ok((i64::from_ne_bytes(*first), i64::from_ne_bytes(*second)))
+}

@@ -1,0 +1,161 @@
+//! Pipes, and splicing between them and sockets.
+
+use crate::Errno;
+use crate::abi::SPLICE_F_NONBLOCK;
+use crate::call::{Fd, Output, Reply};
+use crate::descriptors::File;
+use crate::host::{Attempt, Host, Stop, Task};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes a pipe holds (pipe(7)).
+const PIPE_BYTES: usize = 65_536;
+
+/// What both ends of a pipe share. A lock, though one thread uses it at a time, because the host
+/// may move between threads.
+#[derive(Debug, Default)]
+struct Shared {
+    bytes: VecDeque<u8>,
+    ends_closed: u8,
+}
+
+/// One end of a pipe.
+#[derive(Debug, Clone)]
+pub(crate) struct Pipe {
+    shared: Arc<Mutex<Shared>>,
+    pub(crate) nonblocking: bool,
+}
+
+impl Pipe {
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().bytes.len()
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        PIPE_BYTES - self.len()
+    }
+
+    pub(crate) fn is_other_end_closed(&self) -> bool {
+        self.lock().ends_closed > 0
+    }
+
+    pub(crate) fn close_end(&self) {
+        self.lock().ends_closed += 1;
+    }
+
+    pub(crate) fn read(&self, len: usize) -> Attempt {
+        if len > 0 && self.len() == 0 && !self.is_other_end_closed() {
+            return Err(match self.nonblocking {
+                true => Stop::Errno(Errno::EAGAIN),
+                false => Stop::Wait(None),
+            });
+        }
+        let bytes = self.take(len);
+        let value = bytes.len() as i64;
+        Ok(Reply { value, output: Output::Received { bytes, from: None, flags: 0 } })
+    }
+
+    fn take(&self, len: usize) -> Vec<u8> {
+        let mut shared = self.lock();
+        let count = len.min(shared.bytes.len());
+        shared.bytes.drain(..count).collect()
+    }
+
+    fn put(&self, bytes: &[u8]) {
+        self.lock().bytes.extend(bytes);
+    }
+
+    pub(crate) fn write(&self, task: &mut Task, bytes: &[u8]) -> Attempt {
+        if self.is_other_end_closed() {
+            return Err(Errno::EPIPE.into());
+        }
+        let count = self.room().min(bytes.len() - task.written);
+        self.put(&bytes[task.written..task.written + count]);
+        task.written += count;
+        match (task.written == bytes.len(), self.nonblocking, task.written) {
+            (true, ..) | (false, true, 1..) => Ok(Reply::value(task.written as i64)),
+            (false, true, 0) => Err(Errno::EAGAIN.into()),
+            (false, false, _) => Err(Stop::Wait(None)),
+        }
+    }
+}
+
+impl Host {
+    pub(crate) fn pipe(&mut self) -> Attempt {
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let end = Pipe { shared, nonblocking: false };
+        let read = self.files.insert(File::PipeRead(end.clone()))?;
+        let write = self.files.insert(File::PipeWrite(end))?;
+        Ok(Reply { value: 0, output: Output::Pipe([read, write]) })
+    }
+
+    /// splice(2): one of the two is a pipe, the other a stream.
+    pub(crate) fn splice(
+        &mut self,
+        task: &mut Task,
+        from: Fd,
+        to: Fd,
+        offsets: bool,
+        len: usize,
+        flags: u32,
+    ) -> Attempt {
+        if offsets {
+            return Err(Errno::ESPIPE.into());
+        }
+        let may_not_wait = flags & SPLICE_F_NONBLOCK != 0;
+        let source = match self.files.get(from)? {
+            File::PipeRead(pipe) => Some(pipe.clone()),
+            File::Stream(_) => None,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        let sink = match self.files.get(to)? {
+            File::PipeWrite(pipe) => Some(pipe.clone()),
+            File::Stream(_) => None,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        match (source, sink) {
+            (None, Some(pipe)) => {
+                if pipe.is_other_end_closed() {
+                    return Err(Errno::EPIPE.into());
+                }
+                let room = pipe.room().min(len);
+                if room == 0 && len > 0 {
+                    return Err(stop(may_not_wait || pipe.nonblocking));
+                }
+                let reply = self.receive(task, from, room, dont_wait(may_not_wait))?;
+                if let Output::Received { bytes, .. } = &reply.output {
+                    pipe.put(bytes);
+                }
+                Ok(Reply::value(reply.value))
+            }
+            (Some(pipe), None) => {
+                if pipe.len() == 0 && len > 0 && !pipe.is_other_end_closed() {
+                    return Err(stop(may_not_wait || pipe.nonblocking));
+                }
+                // What was taken from the pipe stays with the call until the socket has room.
+                if task.read.is_empty() {
+                    task.read = pipe.take(len);
+                }
+                let bytes = task.read.clone();
+                let reply = self.send(task, to, &bytes, dont_wait(may_not_wait), None)?;
+                let written = usize::try_from(reply.value).unwrap_or(0);
+                let mut shared = pipe.lock();
+                bytes[written..].iter().rev().for_each(|byte| shared.bytes.push_front(*byte));
+                Ok(reply)
+            }
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+}
+
+fn stop(may_not_wait: bool) -> Stop {
+    if may_not_wait { Stop::Errno(Errno::EAGAIN) } else { Stop::Wait(None) }
+}
+
+fn dont_wait(may_not_wait: bool) -> i32 {
+    if may_not_wait { crate::abi::MSG_DONTWAIT } else { 0 }
+}

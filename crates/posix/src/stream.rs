@@ -1,0 +1,290 @@
+//! TCP sockets as programs see them: what they are, binding, listening, accepting, ending.
+//! Opening is in `connecting.rs`, reading and writing in `transfer.rs`.
+
+use crate::abi::{
+    AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, SHUT_RD, SHUT_RDWR, SHUT_WR, SOCK_CLOEXEC,
+    SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM,
+};
+use crate::addresses::Domain;
+use crate::call::{Fd, Output, Reply};
+use crate::datagram::Datagram;
+use crate::descriptors::File;
+use crate::host::{Attempt, Host, Stop, Task};
+use crate::options::Options;
+use crate::{Address, Errno};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use stack::{BindOptions, ListenOptions, SocketError, SocketId, TcpStatus};
+use tcp::State;
+use time::{Duration, Instant};
+
+/// A TCP socket.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) domain: Domain,
+    pub(crate) options: Options,
+    pub(crate) bound: Option<SocketAddr>,
+    pub(crate) phase: Phase,
+    pub(crate) nonblocking: bool,
+    /// Where a connection that waits for its first write (TCP_FASTOPEN_CONNECT) will go.
+    pub(crate) deferred: Option<Address>,
+    /// shutdown(SHUT_RD) was called.
+    pub(crate) read_shut: bool,
+    /// shutdown(SHUT_WR) was called.
+    pub(crate) write_shut: bool,
+    /// The error was told to the program; from then on the stream has merely ended.
+    pub(crate) error_told: bool,
+    /// A write found no room, or too little.
+    pub(crate) lacks_space: bool,
+    /// Room was made since.
+    pub(crate) space_made: bool,
+    /// A write with MSG_MORE was the last.
+    pub(crate) more_follows: bool,
+    /// When what is held back for more is sent all the same.
+    pub(crate) cork_ends: Option<Instant>,
+    /// Counts what edge-triggered epoll reports.
+    pub(crate) changes: u64,
+}
+
+/// Where in its life a TCP socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Neither listens nor is connected.
+    Idle,
+    Listening(SocketId),
+    /// connect(2) was called and has not told of success or failure.
+    Connecting(SocketId),
+    Connected(SocketId),
+}
+
+impl Stream {
+    pub(crate) fn new(domain: Domain, nonblocking: bool) -> Self {
+        Self {
+            domain,
+            options: Options::default(),
+            bound: None,
+            phase: Phase::Idle,
+            nonblocking,
+            deferred: None,
+            read_shut: false,
+            write_shut: false,
+            error_told: false,
+            lacks_space: false,
+            space_made: false,
+            more_follows: false,
+            cork_ends: None,
+            changes: 0,
+        }
+    }
+
+    pub(crate) fn id(&self) -> Option<SocketId> {
+        match self.phase {
+            Phase::Idle => None,
+            Phase::Listening(id) | Phase::Connecting(id) | Phase::Connected(id) => Some(id),
+        }
+    }
+
+    /// The connection, whether open yet or not.
+    pub(crate) fn connection(&self) -> Option<SocketId> {
+        match self.phase {
+            Phase::Connecting(id) | Phase::Connected(id) => Some(id),
+            Phase::Idle | Phase::Listening(_) => None,
+        }
+    }
+
+    /// When a call that waits since `started` gives up; an error where it must not wait at all.
+    pub(crate) fn wait(&self, task: &Task, timeout: Option<Duration>, flags: i32) -> Stop {
+        if self.nonblocking || flags & crate::abi::MSG_DONTWAIT != 0 {
+            return Stop::Errno(Errno::EAGAIN);
+        }
+        Stop::Wait(timeout.map(|timeout| task.started + timeout))
+    }
+}
+
+/// Whether the handshake is over.
+pub(crate) fn is_open(state: State) -> bool {
+    !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
+}
+
+impl Host {
+    pub(crate) fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Attempt {
+        let family = match u16::try_from(domain) {
+            Ok(AF_INET) => Domain::Inet,
+            Ok(AF_INET6) => Domain::Inet6,
+            _ => return Err(Errno::EAFNOSUPPORT.into()),
+        };
+        let nonblocking = kind & SOCK_NONBLOCK != 0;
+        let file = match (kind & !(SOCK_NONBLOCK | SOCK_CLOEXEC), protocol) {
+            (SOCK_STREAM, 0 | IPPROTO_TCP) => {
+                File::Stream(Box::new(Stream::new(family, nonblocking)))
+            }
+            (SOCK_DGRAM, 0 | IPPROTO_UDP) => {
+                File::Datagram(Box::new(Datagram::new(family, nonblocking)))
+            }
+            (SOCK_STREAM | SOCK_DGRAM, _) => return Err(Errno::EPROTONOSUPPORT.into()),
+            _ => return Err(Errno::ESOCKTNOSUPPORT.into()),
+        };
+        Ok(Reply::value(self.files.insert(file)?.into()))
+    }
+
+    pub(crate) fn bind_stream(&mut self, fd: Fd, local: SocketAddr) -> Attempt {
+        let ours = self.files.stream(fd)?;
+        if ours.bound.is_some() || ours.phase != Phase::Idle {
+            return Err(Errno::EINVAL.into());
+        }
+        let (reuses, shares) = (ours.options.reuse_address, ours.options.reuse_port);
+        let meets = |other: SocketAddr| {
+            let any = other.ip().is_unspecified() || local.ip().is_unspecified();
+            other.port() == local.port() && (any || other.ip() == local.ip())
+        };
+        let in_the_way = self.files.streams().any(|(other_fd, other)| {
+            let listens = matches!(other.phase, Phase::Listening(_));
+            let both_reuse = reuses && other.options.reuse_address && !listens;
+            let both_share = shares && other.options.reuse_port;
+            other_fd != fd && other.bound.is_some_and(meets) && !both_reuse && !both_share
+        });
+        if local.port() != 0 && in_the_way {
+            return Err(Errno::EADDRINUSE.into());
+        }
+        self.files.stream(fd)?.bound = Some(local);
+        Ok(Reply::value(0))
+    }
+
+    pub(crate) fn listen(&mut self, fd: Fd, backlog: i32) -> Attempt {
+        let stream = self.files.stream(fd)?;
+        match stream.phase {
+            Phase::Idle => {}
+            Phase::Listening(_) => return Ok(Reply::value(0)),
+            Phase::Connecting(_) | Phase::Connected(_) => return Err(Errno::EINVAL.into()),
+        }
+        let any = match stream.domain {
+            Domain::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Domain::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let local = stream.bound.unwrap_or(SocketAddr::new(any, 0));
+        let options = stream.options.clone();
+        // Linux keeps one more than asked for; a negative number means as many as it allows.
+        let backlog = usize::try_from(backlog).unwrap_or(4_096).min(4_096) + 1;
+        let config = Some(options.config(&self.config.tcp));
+        let bind = BindOptions { shared: options.reuse_port, one_family: options.ipv6_only };
+        let fast_open_max = options.fast_open_max.max(0) as usize;
+        let defaults = self.config.listen.clone();
+        let options = ListenOptions { config, backlog, bind, fast_open_max, ..defaults };
+        let id = self.shard().tcp_listen_with(local, options)?;
+        let local = self.shard().local_address(id)?;
+        let stream = self.files.stream(fd)?;
+        stream.bound = Some(local);
+        stream.phase = Phase::Listening(id);
+        Ok(Reply::value(0))
+    }
+
+    pub(crate) fn accept(&mut self, task: &Task, fd: Fd) -> Attempt {
+        let stream = self.files.stream(fd)?;
+        let Phase::Listening(listener) = stream.phase else { return Err(Errno::EINVAL.into()) };
+        let (domain, options) = (stream.domain, stream.options.clone());
+        let wait = stream.wait(task, stream.options.receive_timeout, 0);
+        let id = match self.shard().tcp_accept(listener) {
+            Ok(id) => id,
+            Err(SocketError::WouldBlock) => return Err(wait),
+            Err(error) => return Err(error.into()),
+        };
+        let status = self.shard().tcp_status(id)?;
+        let mut accepted = Stream::new(domain, false);
+        accepted.options = options;
+        accepted.bound = Some(status.local);
+        accepted.phase = Phase::Connected(id);
+        let fd = self.files.insert(File::Stream(Box::new(accepted)))?;
+        self.apply_options(fd)?;
+        let output = Output::Address(Address::seen_from(domain, status.remote));
+        Ok(Reply { value: fd.into(), output })
+    }
+
+    pub(crate) fn shutdown(&mut self, fd: Fd, how: i32) -> Attempt {
+        if !(SHUT_RD..=SHUT_RDWR).contains(&how) {
+            return Err(Errno::EINVAL.into());
+        }
+        let now = self.now;
+        if let File::Datagram(datagram) = self.files.get(fd)? {
+            return match datagram.peer {
+                Some(_) => Ok(Reply::value(0)),
+                None => Err(Errno::ENOTCONN.into()),
+            };
+        }
+        let phase = self.files.stream(fd)?.phase;
+        match phase {
+            Phase::Idle => return Err(Errno::ENOTCONN.into()),
+            Phase::Listening(id) => {
+                if how != SHUT_WR {
+                    self.shard().close(now, id);
+                    self.files.stream(fd)?.phase = Phase::Idle;
+                }
+                return Ok(Reply::value(0));
+            }
+            Phase::Connecting(_) | Phase::Connected(_) => {}
+        }
+        let Some((id, status)) = self.status(fd)? else { return Err(Errno::ENOTCONN.into()) };
+        match status.state {
+            State::Closed | State::Listen => return Err(Errno::ENOTCONN.into()),
+            State::SynSent => {
+                // As Linux: an open that is under way is given up.
+                self.shard().tcp_abort(now, id);
+                return Ok(Reply::value(0));
+            }
+            _ => {}
+        }
+        if how != SHUT_RD {
+            self.shard().tcp_shutdown_write(now, id)?;
+        }
+        let stream = self.files.stream(fd)?;
+        stream.read_shut |= how != SHUT_WR;
+        stream.write_shut |= how != SHUT_RD;
+        stream.changes += 1;
+        Ok(Reply::value(0))
+    }
+
+    pub(crate) fn close_stream(&mut self, task: &mut Task, stream: &Stream) -> Attempt {
+        let now = self.now;
+        let Some(id) = stream.id() else { return Ok(Reply::value(0)) };
+        let linger = stream.options.linger;
+        if linger == Some(Duration::ZERO) && stream.connection().is_some() {
+            self.shard().tcp_abort(now, id);
+        }
+        self.shard().close(now, id);
+        match linger {
+            Some(span) if span > Duration::ZERO && stream.connection().is_some() => {
+                task.lingering = Some(id);
+                task.started = now + span;
+                self.linger(task, id)
+            }
+            _ => Ok(Reply::value(0)),
+        }
+    }
+
+    /// close(2) with SO_LINGER: waits until everything was acknowledged, or for the time set.
+    pub(crate) fn linger(&mut self, task: &Task, id: SocketId) -> Attempt {
+        let until: Instant = task.started;
+        let is_done = self.shard().tcp_status(id).map_or(true, |status| {
+            matches!(status.state, State::FinWait2 | State::TimeWait | State::Closed)
+        });
+        match is_done || self.now >= until {
+            true => Ok(Reply::value(0)),
+            false => Err(Stop::Wait(Some(until))),
+        }
+    }
+
+    /// The connection behind a stream and how it stands; `None` where there is none (any more).
+    pub(crate) fn status(&mut self, fd: Fd) -> Result<Option<(SocketId, TcpStatus)>, Errno> {
+        let Some(id) = self.files.stream(fd)?.connection() else { return Ok(None) };
+        Ok(self.shard().tcp_status(id).ok().map(|status| (id, status)))
+    }
+
+    /// The error of a connection, told once.
+    pub(crate) fn take_error(&mut self, fd: Fd) -> Result<Option<Errno>, Errno> {
+        let error = self.status(fd)?.and_then(|(_, status)| status.error);
+        let stream = self.files.stream(fd)?;
+        if stream.error_told || error.is_none() {
+            return Ok(None);
+        }
+        stream.error_told = true;
+        Ok(error.map(Errno::from))
+    }
+}

@@ -1,0 +1,262 @@
+//! Programs on two hosts that face each other: calls, and what they return. What segments come of
+//! calls is the business of the scripts in `conformance/`.
+
+use super::abi::*;
+use super::*;
+
+/// Two hosts, 10.0.0.1 and 10.0.0.2, on a network without delay.
+struct Pair {
+    hosts: [Host; 2],
+}
+
+fn host(address: &str) -> Host {
+    Host::new(HostConfig {
+        tcp: tcp::Config::default(),
+        listen: ListenOptions::default(),
+        addresses: vec![address.parse().expect("an address and a prefix")],
+        gateways: Vec::new(),
+        mtu_bytes: 1_500,
+        secret: [7; 32],
+        first_fd: 3,
+        adopts_addresses: false,
+    })
+}
+
+fn address(text: &str) -> Address {
+    Address::Inet(text.parse().expect("an address and a port"))
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self { hosts: [host("10.0.0.1/24"), host("10.0.0.2/24")] }
+    }
+
+    /// Carries packets until there are none.
+    fn carry(&mut self) {
+        let [left, right] = &mut self.hosts;
+        while left.has_packet() || right.has_packet() {
+            while let Some((_, packet)) = left.take_packet() {
+                right.inject(&packet);
+            }
+            while let Some((_, packet)) = right.take_packet() {
+                left.inject(&packet);
+            }
+        }
+    }
+
+    /// A call that returns at once or not at all.
+    fn try_call(&mut self, at: usize, call: Call) -> Option<Result<Reply, Errno>> {
+        let mut task = self.hosts[at].begin(call);
+        let result = self.hosts[at].attempt(&mut task);
+        self.carry();
+        result.or_else(|| self.hosts[at].attempt(&mut task))
+    }
+
+    #[track_caller]
+    fn call(&mut self, at: usize, call: Call) -> Reply {
+        self.try_call(at, call).expect("it does not block").expect("it succeeds")
+    }
+
+    #[track_caller]
+    fn refused(&mut self, at: usize, call: Call) -> Errno {
+        self.try_call(at, call).expect("it does not block").expect_err("it fails")
+    }
+
+    fn socket(&mut self, at: usize, kind: i32) -> Fd {
+        let domain = i32::from(AF_INET);
+        self.call(at, Call::Socket { domain, kind, protocol: 0 }).value as Fd
+    }
+
+    /// A connection: the listener and the accepted end on host 1, the other end on host 0.
+    fn connected(&mut self) -> (Fd, Fd, Fd) {
+        let listener = self.socket(1, SOCK_STREAM);
+        self.call(1, Call::Bind { fd: listener, address: address("10.0.0.2:80") });
+        self.call(1, Call::Listen { fd: listener, backlog: 4 });
+        let client = self.socket(0, SOCK_STREAM);
+        self.call(0, Call::Connect { fd: client, address: address("10.0.0.2:80") });
+        let server = self.call(1, Call::Accept { fd: listener }).value as Fd;
+        (listener, server, client)
+    }
+}
+
+fn send(fd: Fd, bytes: &[u8]) -> Call {
+    Call::Send { fd, bytes: bytes.to_vec(), flags: 0, to: None }
+}
+
+fn receive(fd: Fd, flags: i32) -> Call {
+    Call::Receive { fd, len: 100, flags }
+}
+
+#[test]
+fn what_one_end_writes_the_other_reads() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    assert_eq!(pair.call(0, send(client, b"hello")).value, 5);
+    let reply = pair.call(1, receive(server, 0));
+    assert_eq!(reply.value, 5);
+    assert!(matches!(reply.output, Output::Received { bytes, .. } if bytes == b"hello"));
+    pair.call(0, Call::Close { fd: client });
+    assert_eq!(pair.call(1, receive(server, 0)).value, 0, "the end of the stream");
+}
+
+#[test]
+fn a_closed_descriptor_is_bad_for_every_call_and_is_given_out_again() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    pair.call(0, Call::Close { fd: client });
+    let option = (SOL_SOCKET, SO_ERROR);
+    let calls = [
+        Call::Close { fd: client },
+        send(client, b"x"),
+        receive(client, 0),
+        Call::Shutdown { fd: client, how: SHUT_WR },
+        Call::Fcntl { fd: client, command: F_GETFL, argument: 0 },
+        Call::Ioctl { fd: client, request: FIONREAD, argument: 0 },
+        Call::Listen { fd: client, backlog: 1 },
+        Call::Connect { fd: client, address: address("10.0.0.2:80") },
+        Call::GetOption { fd: client, level: option.0, name: option.1, len: 4 },
+        Call::SetOption {
+            fd: client,
+            level: option.0,
+            name: SO_KEEPALIVE,
+            value: vec![1, 0, 0, 0],
+        },
+    ];
+    for call in calls {
+        assert_eq!(pair.refused(0, call.clone()), Errno::EBADF, "{call:?}");
+    }
+    assert_eq!(pair.socket(0, SOCK_DGRAM), client, "the lowest that is free");
+    // A descriptor of another host is another descriptor.
+    assert_eq!(pair.call(1, receive(server, 0)).value, 0);
+}
+
+#[test]
+fn a_call_that_would_block_waits_or_says_so() {
+    let mut pair = Pair::new();
+    let (listener, server, _) = pair.connected();
+    assert_eq!(pair.try_call(1, receive(server, 0)), None, "it waits");
+    assert_eq!(pair.refused(1, receive(server, MSG_DONTWAIT)), Errno::EAGAIN);
+    let argument = i64::from(O_NONBLOCK);
+    for fd in [server, listener] {
+        pair.call(1, Call::Fcntl { fd, command: F_SETFL, argument });
+        let flags = pair.call(1, Call::Fcntl { fd, command: F_GETFL, argument: 0 }).value;
+        assert_eq!(flags, i64::from(O_RDWR | O_NONBLOCK));
+    }
+    assert_eq!(pair.refused(1, receive(server, 0)), Errno::EAGAIN);
+    assert_eq!(pair.refused(1, Call::Accept { fd: listener }), Errno::EAGAIN);
+    let client = pair.socket(0, SOCK_STREAM | SOCK_NONBLOCK);
+    let connect = Call::Connect { fd: client, address: address("10.0.0.2:80") };
+    assert_eq!(pair.refused(0, connect), Errno::EINPROGRESS);
+}
+
+#[test]
+fn epoll_reports_levels_always_and_edges_once() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    // Time stands still, and so would an ACK that is held back.
+    let (level, name, value) = (IPPROTO_TCP, TCP_NODELAY, vec![1, 0, 0, 0]);
+    pair.call(0, Call::SetOption { fd: client, level, name, value });
+    let readable = POLLIN as u32;
+    for (mask, again) in [(readable, 1), (readable | EPOLLET, 0), (readable | EPOLLONESHOT, 0)] {
+        let epoll = pair.call(1, Call::EpollCreate { size: 1 }).value as Fd;
+        let event = EpollEvent { events: mask, data: 42 };
+        let operation = EPOLL_CTL_ADD;
+        let add = Call::EpollControl { epoll, operation, fd: server, event };
+        pair.call(1, add.clone());
+        assert_eq!(pair.refused(1, add), Errno::EEXIST);
+        let wait = Call::EpollWait { epoll, events_max: 8, timeout_ms: 0 };
+        assert_eq!(pair.call(1, wait.clone()).value, 0, "nothing has arrived");
+        pair.call(0, send(client, b"word"));
+        let reported = pair.call(1, wait.clone()).output;
+        let told = EpollEvent { events: readable, data: 42 };
+        assert_eq!(reported, Output::Epoll(vec![told]));
+        assert_eq!(pair.call(1, wait.clone()).value, again, "with {mask:#x}");
+        pair.call(1, receive(server, 0));
+        assert_eq!(pair.call(1, wait.clone()).value, 0, "it was read");
+        pair.call(0, send(client, b"word"));
+        let news = i64::from(mask & EPOLLONESHOT == 0);
+        assert_eq!(pair.call(1, wait).value, news, "with {mask:#x}");
+        pair.call(1, receive(server, 0));
+        pair.call(1, Call::Close { fd: epoll });
+    }
+}
+
+#[test]
+fn an_epoll_forgets_a_closed_file_and_waits_no_longer_than_told() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    let epoll = pair.call(1, Call::EpollCreate { size: 1 }).value as Fd;
+    let event = EpollEvent { events: POLLIN as u32, data: 1 };
+    let control = |operation| Call::EpollControl { epoll, operation, fd: server, event };
+    assert_eq!(pair.refused(1, control(EPOLL_CTL_DEL)), Errno::ENOENT);
+    pair.call(1, control(EPOLL_CTL_ADD));
+    let host = &mut pair.hosts[1];
+    let mut task = host.begin(Call::EpollWait { epoll, events_max: 8, timeout_ms: 30 });
+    assert_eq!(host.attempt(&mut task), None);
+    let deadline = task.deadline().expect("it gives up");
+    while host.now() < deadline {
+        host.step(deadline);
+    }
+    assert_eq!(
+        host.attempt(&mut task),
+        Some(Ok(Reply { value: 0, output: Output::Epoll(vec![]) }))
+    );
+    pair.call(0, send(client, b"word"));
+    pair.call(1, Call::Close { fd: server });
+    let wait = Call::EpollWait { epoll, events_max: 8, timeout_ms: 0 };
+    assert_eq!(pair.call(1, wait).value, 0);
+    assert_eq!(pair.refused(1, control(EPOLL_CTL_DEL)), Errno::EBADF);
+}
+
+#[test]
+fn options_are_read_back_as_they_were_set() {
+    let mut pair = Pair::new();
+    let fresh = pair.socket(0, SOCK_STREAM);
+    let (_, _, connected) = pair.connected();
+    let options = [
+        (SOL_SOCKET, SO_KEEPALIVE, 1),
+        (SOL_SOCKET, SO_REUSEADDR, 1),
+        (SOL_SOCKET, SO_REUSEPORT, 1),
+        (SOL_SOCKET, SO_PRIORITY, 5),
+        (SOL_SOCKET, SO_RCVLOWAT, 300),
+        (IPPROTO_TCP, TCP_NODELAY, 1),
+        (IPPROTO_TCP, TCP_KEEPIDLE, 60),
+        (IPPROTO_TCP, TCP_KEEPINTVL, 7),
+        (IPPROTO_TCP, TCP_KEEPCNT, 3),
+        (IPPROTO_TCP, TCP_SYNCNT, 4),
+        (IPPROTO_TCP, TCP_USER_TIMEOUT, 9_000),
+        (IPPROTO_TCP, TCP_NOTSENT_LOWAT, 4_096),
+    ];
+    for fd in [fresh, connected] {
+        for (level, name, value) in options {
+            let before = pair.call(0, Call::GetOption { fd, level, name, len: 4 }).output;
+            let set = Output::Value(i32::to_ne_bytes(value).to_vec());
+            assert_ne!(before, set, "{level} {name}: the test sets something else");
+            let value = i32::to_ne_bytes(value).to_vec();
+            pair.call(0, Call::SetOption { fd, level, name, value });
+            let after = pair.call(0, Call::GetOption { fd, level, name, len: 4 }).output;
+            assert_eq!(after, set, "{level} {name}");
+        }
+        // socket(7): the kernel doubles what is asked for.
+        for name in [SO_SNDBUF, SO_RCVBUF] {
+            let value = i32::to_ne_bytes(50_000).to_vec();
+            pair.call(0, Call::SetOption { fd, level: SOL_SOCKET, name, value });
+            let get = Call::GetOption { fd, level: SOL_SOCKET, name, len: 4 };
+            let doubled = Output::Value(i32::to_ne_bytes(100_000).to_vec());
+            assert_eq!(pair.call(0, get).output, doubled);
+        }
+        let name = TCP_CONGESTION;
+        let set = |value: &[u8]| {
+            let value = value.to_vec();
+            Call::SetOption { fd, level: IPPROTO_TCP, name, value }
+        };
+        pair.call(0, set(b"bbr"));
+        assert_eq!(pair.refused(0, set(b"unheard")), Errno::ENOENT);
+        let get = Call::GetOption { fd, level: IPPROTO_TCP, name, len: 16 };
+        let told = pair.call(0, get).output;
+        assert!(matches!(told, Output::Value(name) if name.starts_with(b"bbr\0")));
+    }
+    let value = vec![1, 0, 0, 0];
+    let unknown = Call::SetOption { fd: fresh, level: IPPROTO_TCP, name: 9_999, value };
+    assert_eq!(pair.refused(0, unknown), Errno::ENOPROTOOPT);
+}

@@ -1,0 +1,296 @@
+//! Reading and writing, on sockets of both kinds and pipes.
+
+use crate::abi::{
+    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
+};
+use crate::call::{Fd, Output, Reply};
+use crate::descriptors::File;
+use crate::host::{Attempt, Host, Stop, Task};
+use crate::stream::{Phase, is_open};
+use crate::{Address, Errno};
+use batch::{Block, Chunk};
+use bytes::Bytes;
+use stack::{SocketError, SocketId};
+use tcp::State;
+
+/// The longest single read or write (Linux: `MAX_RW_COUNT`).
+const TRANSFER_BYTES_MAX: usize = 0x7fff_f000;
+
+impl Host {
+    pub(crate) fn receive(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
+        let len = len.min(TRANSFER_BYTES_MAX);
+        match self.files.get(fd)? {
+            File::Stream(_) => self.receive_stream(task, fd, len, flags),
+            File::Datagram(_) => self.receive_datagram(task, fd, len, flags),
+            File::PipeRead(pipe) => pipe.read(len),
+            File::PipeWrite(_) => Err(Errno::EBADF.into()),
+            File::Epoll(_) => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn receive_stream(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
+        if flags & MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN.into());
+        }
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let Some(id) = self.files.stream(fd)?.connection() else {
+            return Err(Errno::ENOTCONN.into());
+        };
+        let peeks = flags & MSG_PEEK != 0;
+        let mut end = None;
+        while task.read.len() < len {
+            match self.read_some(id, len - task.read.len(), peeks) {
+                Ok(bytes) if bytes.is_empty() => {
+                    end = Some(Ok(()));
+                    break;
+                }
+                Ok(bytes) => {
+                    task.read.extend(bytes);
+                    if self.is_at_mark(fd)? {
+                        // A read stops before the last urgent byte.
+                        end = Some(Ok(()));
+                        break;
+                    }
+                }
+                Err(error) => {
+                    end = Some(Err(error));
+                    break;
+                }
+            }
+            if peeks {
+                break;
+            }
+        }
+        let stream = self.files.stream(fd)?;
+        let least = match flags & MSG_WAITALL != 0 {
+            true => len,
+            false => stream.options.receive_low_water.clamp(1, len.max(1)),
+        };
+        if len == 0 || task.read.len() >= least.min(len) {
+            return Ok(received(task, flags));
+        }
+        match end {
+            Some(Err(SocketError::WouldBlock)) | None if !stream.read_shut => {
+                let timeout = stream.options.receive_timeout;
+                let wait = stream.wait(task, timeout, flags);
+                let expired = matches!(&wait, Stop::Wait(Some(at)) if self.now >= *at);
+                match wait {
+                    Stop::Wait(_) if expired && task.read.is_empty() => Err(Errno::EAGAIN.into()),
+                    Stop::Wait(_) if !expired => Err(wait),
+                    _ if !task.read.is_empty() => Ok(received(task, flags)),
+                    other => Err(other),
+                }
+            }
+            Some(Err(error)) if error != SocketError::WouldBlock && task.read.is_empty() => {
+                // Told once; after that the stream has merely ended.
+                match self.take_error(fd)? {
+                    Some(error) => Err(error.into()),
+                    None => Ok(received(task, flags)),
+                }
+            }
+            _ => Ok(received(task, flags)),
+        }
+    }
+
+    /// Bytes that are there; none at the end of the stream.
+    fn read_some(&mut self, id: SocketId, len: usize, peeks: bool) -> Result<Vec<u8>, SocketError> {
+        let now = self.now;
+        let readable = self.shard().tcp_status(id)?.readable_bytes;
+        let mut buffer = vec![0; len.min(readable.max(1))];
+        let count = match peeks {
+            true => self.shard().tcp_peek(id, &mut buffer)?,
+            false => self.shard().tcp_read(now, id, &mut buffer)?,
+        };
+        buffer.truncate(count);
+        Ok(buffer)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        task: &mut Task,
+        fd: Fd,
+        bytes: &[u8],
+        flags: i32,
+        to: Option<Address>,
+    ) -> Attempt {
+        match self.files.get(fd)? {
+            File::Stream(_) => self.send_stream(task, fd, bytes, flags, to),
+            File::Datagram(_) => self.send_datagram(task, fd, bytes, flags, to),
+            File::PipeWrite(pipe) => pipe.write(task, bytes),
+            File::PipeRead(_) => Err(Errno::EBADF.into()),
+            File::Epoll(_) => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn send_stream(
+        &mut self,
+        task: &mut Task,
+        fd: Fd,
+        bytes: &[u8],
+        flags: i32,
+        to: Option<Address>,
+    ) -> Attempt {
+        let stream = self.files.stream(fd)?;
+        let phase = stream.phase;
+        let to = to.filter(|_| flags & MSG_FASTOPEN != 0).or(stream.deferred);
+        let id = match phase {
+            Phase::Idle if to.is_some() || flags & MSG_FASTOPEN != 0 => {
+                return self.send_fast(task, fd, bytes, flags, to);
+            }
+            Phase::Idle | Phase::Listening(_) => return Err(Errno::EPIPE.into()),
+            Phase::Connecting(id) | Phase::Connected(id) => id,
+        };
+        let state = self.shard().tcp_status(id)?.state;
+        if matches!(phase, Phase::Connecting(_))
+            && matches!(state, State::SynSent | State::SynReceived)
+        {
+            return self.wait_to_send(task, fd, flags);
+        }
+        if is_open(state) {
+            self.files.stream(fd)?.phase = Phase::Connected(id);
+        }
+        if task.written == 0 {
+            self.files.stream(fd)?.more_follows = flags & MSG_MORE != 0;
+            self.set_cork(fd)?;
+        }
+        while task.written < bytes.len() {
+            match self.append(fd, id, &bytes[task.written..], flags & MSG_OOB != 0) {
+                Ok(0) => {
+                    self.files.stream(fd)?.lacks_space = true;
+                    return self.wait_to_send(task, fd, flags);
+                }
+                Ok(count) => task.written += count,
+                Err(_) if task.written > 0 => break,
+                Err(_) => {
+                    let error = self.take_error(fd)?;
+                    return Err(error.unwrap_or(Errno::EPIPE).into());
+                }
+            }
+        }
+        Ok(Reply::value(task.written as i64))
+    }
+
+    /// RFC 7413: asks for a cookie, or where there is one queues data to go with the SYN, and says how
+    /// much.
+    fn send_with_syn(&mut self, fd: Fd, bytes: &[u8]) -> Result<Option<usize>, Errno> {
+        let now = self.now;
+        let Some(id) = self.files.stream(fd)?.connection() else { return Ok(None) };
+        if !self.shard().tcp_offer_fast_open(now, id)? {
+            return Ok(None);
+        }
+        Ok(Some(self.append(fd, id, bytes, false)?))
+    }
+
+    /// Queues what there is room for. Once a program has found no room, there is none for it
+    /// before a third of the buffer is free, as Linux has it.
+    fn append(
+        &mut self,
+        fd: Fd,
+        id: SocketId,
+        bytes: &[u8],
+        is_urgent: bool,
+    ) -> Result<usize, SocketError> {
+        let now = self.now;
+        let room = self.shard().tcp_send_room(id)?;
+        let Ok(stream) = self.files.stream(fd) else { return Ok(0) };
+        let least = match stream.lacks_space {
+            true => stream.options.send_buffer_bytes() / 3,
+            false => 1,
+        };
+        if room < least {
+            return Ok(0);
+        }
+        stream.lacks_space = false;
+        let count = room.min(bytes.len());
+        let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(&bytes[..count])));
+        match is_urgent {
+            true => self.shard().tcp_append_urgent(now, id, chunk)?,
+            false => self.shard().tcp_append(now, id, chunk)?,
+        }
+        Ok(count)
+    }
+
+    fn wait_to_send(&mut self, task: &Task, fd: Fd, flags: i32) -> Attempt {
+        let stream = self.files.stream(fd)?;
+        let deadline = stream.options.send_timeout.map(|timeout| task.started + timeout);
+        let gives_up = stream.nonblocking
+            || flags & MSG_DONTWAIT != 0
+            || deadline.is_some_and(|deadline| self.now >= deadline);
+        match (gives_up, task.written) {
+            (false, _) => Err(Stop::Wait(deadline)),
+            (true, 0) => Err(Errno::EAGAIN.into()),
+            (true, written) => Ok(Reply::value(written as i64)),
+        }
+    }
+
+    /// Opens with data in the SYN where a cookie is known (RFC 7413); else asks for one, and the data
+    /// follows the handshake.
+    fn send_fast(
+        &mut self,
+        task: &mut Task,
+        fd: Fd,
+        bytes: &[u8],
+        flags: i32,
+        to: Option<Address>,
+    ) -> Attempt {
+        self.open(fd, to.ok_or(Errno::EDESTADDRREQ)?)?;
+        if let Some(count) = self.send_with_syn(fd, bytes)? {
+            return Ok(Reply::value(count as i64));
+        }
+        self.wait_to_send(task, fd, flags).map_err(|stop| match stop {
+            Stop::Errno(Errno::EAGAIN) => Stop::Errno(Errno::EINPROGRESS),
+            other => other,
+        })
+    }
+
+    /// Whether everything before an urgent byte was read.
+    pub(crate) fn is_at_mark(&mut self, fd: Fd) -> Result<bool, Errno> {
+        Ok(self.status(fd)?.is_some_and(|(_, status)| status.urgent_mark == Some(0)))
+    }
+
+    pub(crate) fn readable_bytes(&mut self, fd: Fd) -> Result<usize, Errno> {
+        match self.files.get(fd)? {
+            File::Stream(stream) if matches!(stream.phase, Phase::Listening(_)) => {
+                Err(Errno::EINVAL)
+            }
+            File::Stream(_) => Ok(self.status(fd)?.map_or(0, |(_, status)| status.readable_bytes)),
+            File::Datagram(_) => self.next_datagram_len(fd),
+            File::PipeRead(pipe) | File::PipeWrite(pipe) => Ok(pipe.len()),
+            File::Epoll(_) => Err(Errno::ENOTTY),
+        }
+    }
+
+    pub(crate) fn unacknowledged_bytes(&mut self, fd: Fd) -> Result<usize, Errno> {
+        match self.files.get(fd)? {
+            File::Datagram(_) => Ok(0),
+            File::Stream(stream) if matches!(stream.phase, Phase::Listening(_)) => {
+                Err(Errno::EINVAL)
+            }
+            File::Stream(_) => {
+                Ok(self.status(fd)?.map_or(0, |(_, status)| status.unacknowledged_bytes))
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+impl Host {
+    pub(crate) fn unsent_bytes(&mut self, fd: Fd) -> Result<usize, Errno> {
+        match self.files.get(fd)? {
+            File::Stream(stream) if !matches!(stream.phase, Phase::Listening(_)) => {
+                Ok(self.status(fd)?.map_or(0, |(_, status)| status.unsent_bytes))
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+fn received(task: &mut Task, flags: i32) -> Reply {
+    let bytes = core::mem::take(&mut task.read);
+    let value = bytes.len() as i64;
+    // RFC 9293 has no messages; with MSG_TRUNC Linux throws away what it counts.
+    let bytes = if flags & MSG_TRUNC != 0 { Vec::new() } else { bytes };
+    Reply { value, output: Output::Received { bytes, from: None, flags: 0 } }
+}
