@@ -1,0 +1,359 @@
+//! What applications do: how much they say, how fast they read, how they part.
+//!
+//! An [`Endpoint`] is one end of a connection and the application that has it. It acts when its
+//! socket says that something became possible and when a time of its own has come, at no other
+//! moment: an event that the stack forgets leaves it waiting, and the world finds it there.
+
+use crate::host::Host;
+use crate::random::Random;
+use crate::stream;
+use batch::Chunk;
+use stack::{SocketError, SocketId};
+use time::{Duration, Instant};
+
+/// How an application parts from its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It says that it is done, reads to the end, and closes.
+    Orderly,
+    /// It closes as soon as it has said all, whatever the peer may still say.
+    CloseAtOnce,
+    /// It aborts after so many bytes, read and written.
+    Abort {
+        /// Bytes.
+        after: u64,
+    },
+    /// It says all and then neither closes nor speaks, until everything ends.
+    Stay,
+}
+
+/// What an application does.
+#[derive(Clone, Debug)]
+pub struct Behaviour {
+    /// Bytes that it sends.
+    pub stream_len: u64,
+    /// Bytes it writes at a time.
+    pub write_max: usize,
+    /// It rests this long after a write.
+    pub write_pause: Duration,
+    /// It speaks only when the peer has said all.
+    pub answers: bool,
+    /// Bytes it reads at a time.
+    pub read_max: usize,
+    /// It rests this long after a read.
+    pub read_pause: Duration,
+    /// At the beginning it does not read for this long.
+    pub deaf: Duration,
+    /// How it parts.
+    pub ending: Ending,
+}
+
+impl Behaviour {
+    /// What one end does, where streams are up to `stream_max` bytes.
+    pub fn draw(random: &mut Random, stream_max: u64) -> Self {
+        let stream_len = match random.within(0, 9) {
+            0 => 0,
+            1..=3 => random.magnitude(stream::NAME_LEN, 1_000),
+            _ => random.magnitude(stream::NAME_LEN, stream_max.max(stream::NAME_LEN)),
+        };
+        // A pause after each write must not make a stream last for hours.
+        let write_max = random.pick(&[1, 100, 1_460, 8_192, 65_536, 65_536]);
+        let write_max = write_max.max(stream_len as usize / 200);
+        let read_max = random.pick(&[1_000, 8_192, 65_536, 65_536]).max(stream_max as usize / 200);
+        let pause = |random: &mut Random| match random.chance(0.25) {
+            true => Duration::from_micros(random.magnitude(50, 200_000)),
+            false => Duration::ZERO,
+        };
+        Self {
+            stream_len,
+            write_max,
+            write_pause: pause(random),
+            answers: random.chance(0.3),
+            read_max,
+            read_pause: pause(random),
+            deaf: match random.chance(0.15) {
+                true => Duration::from_millis(random.magnitude(10, 20_000)),
+                false => Duration::ZERO,
+            },
+            ending: match random.within(0, 19) {
+                0 => Ending::CloseAtOnce,
+                1 => Ending::Abort { after: random.magnitude(1, stream_max.max(2)) },
+                2 => Ending::Stay,
+                _ => Ending::Orderly,
+            },
+        }
+    }
+
+    /// From now on without pauses and to an orderly end.
+    pub fn hurry(&mut self) {
+        self.write_pause = Duration::ZERO;
+        self.read_pause = Duration::ZERO;
+        self.deaf = Duration::ZERO;
+        self.answers = false;
+        self.ending = Ending::Orderly;
+        self.write_max = 65_536;
+    }
+}
+
+/// How an endpoint ended, once it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It read to the end and closed.
+    InOrder,
+    /// It closed or aborted of its own will.
+    ByWill,
+    /// The stack told it of an error.
+    By(SocketError),
+    /// Its host restarted.
+    WithHost,
+}
+
+/// What the world must know of an endpoint's doings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// The first bytes of the peer's stream name it.
+    Named(u64),
+    /// The peer's stream is at its end.
+    AtEnd,
+    /// The endpoint broke off, so the peer may see an error.
+    BrokeOff,
+    /// The stack told of an error.
+    Failed(SocketError),
+    /// The bytes that arrived are not those that were sent.
+    Differs {
+        /// Where.
+        offset: u64,
+    },
+    /// The stack kept something from the application that it promised.
+    Absurd(&'static str),
+}
+
+/// One end of a connection and its application.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// On which host.
+    pub host: usize,
+    /// Its socket.
+    pub socket: SocketId,
+    /// What it does.
+    pub behaviour: Behaviour,
+    /// The pair it belongs to, where that is known.
+    pub pair: Option<usize>,
+    /// What its stream is called.
+    pub name: u64,
+    /// The handshake is complete.
+    pub connected: bool,
+    /// Bytes given to the stack.
+    pub sent: u64,
+    /// Bytes read.
+    pub received: u64,
+    /// What the peer's stream is called.
+    pub peer_name: Option<u64>,
+    /// It has said all and told the stack so; the stream is `sent` bytes long.
+    pub is_shut: bool,
+    /// It has read to the end.
+    pub at_end: bool,
+    /// How it ended.
+    pub ended: Option<Ended>,
+    /// When it wants to act again without being asked.
+    pub wake_at: Option<Instant>,
+    read_at: Instant,
+    write_at: Instant,
+    /// The first bytes of the peer's stream, until there are enough of them.
+    head: Vec<u8>,
+}
+
+impl Endpoint {
+    /// An endpoint that begins at `now`.
+    #[must_use]
+    pub fn new(
+        now: Instant,
+        host: usize,
+        socket: SocketId,
+        name: u64,
+        behaviour: Behaviour,
+    ) -> Self {
+        let read_at = now + behaviour.deaf;
+        Self {
+            host,
+            socket,
+            behaviour,
+            pair: None,
+            name,
+            connected: false,
+            sent: 0,
+            received: 0,
+            peer_name: None,
+            is_shut: false,
+            at_end: false,
+            ended: None,
+            wake_at: None,
+            read_at,
+            write_at: now,
+            head: Vec::new(),
+        }
+    }
+
+    /// No more pauses.
+    pub fn hurry(&mut self, now: Instant) {
+        self.behaviour.hurry();
+        self.read_at = now;
+        self.write_at = now;
+    }
+
+    /// Does whatever it can do now. `buffer` is lent to read into.
+    pub fn act(&mut self, now: Instant, host: &mut Host, buffer: &mut [u8]) -> Vec<Doing> {
+        let mut doings = Vec::new();
+        self.wake_at = None;
+        self.read(now, host, buffer, &mut doings);
+        self.write(now, host, &mut doings);
+        self.part(now, host, &mut doings);
+        doings
+    }
+
+    fn wake(&mut self, at: Instant) {
+        self.wake_at = Some(self.wake_at.map_or(at, |before| before.min(at)));
+    }
+
+    fn read(&mut self, now: Instant, host: &mut Host, buffer: &mut [u8], doings: &mut Vec<Doing>) {
+        if self.ended.is_some() || self.at_end || !self.connected {
+            return;
+        }
+        if now < self.read_at {
+            return self.wake(self.read_at);
+        }
+        loop {
+            let limit = self.behaviour.read_max.min(buffer.len());
+            match host.shard.tcp_read(now, self.socket, &mut buffer[..limit]) {
+                Ok(0) => {
+                    self.at_end = true;
+                    return doings.push(Doing::AtEnd);
+                }
+                Ok(count) => self.check(&buffer[..count], doings),
+                Err(SocketError::WouldBlock) => return,
+                Err(error) => return self.fail(now, host, error, doings),
+            }
+            if self.ended.is_some() || self.wants_abort() {
+                return;
+            }
+            if !self.behaviour.read_pause.is_zero() {
+                self.read_at = now + self.behaviour.read_pause;
+                return self.wake(self.read_at);
+            }
+        }
+    }
+
+    /// Compares what was read with what the peer sends.
+    fn check(&mut self, bytes: &[u8], doings: &mut Vec<Doing>) {
+        let mut rest = bytes;
+        if self.peer_name.is_none() {
+            let missing = stream::NAME_LEN as usize - self.head.len();
+            let (head, behind) = bytes.split_at(missing.min(bytes.len()));
+            self.head.extend_from_slice(head);
+            self.received += head.len() as u64;
+            rest = behind;
+            let Ok(name) = <[u8; 8]>::try_from(self.head.as_slice()) else { return };
+            let name = u64::from_le_bytes(name);
+            self.peer_name = Some(name);
+            doings.push(Doing::Named(name));
+        }
+        let name = self.peer_name.unwrap_or(0);
+        if let Some(offset) = stream::first_difference(name, self.received, rest) {
+            doings.push(Doing::Differs { offset });
+        }
+        self.received += rest.len() as u64;
+    }
+
+    fn write(&mut self, now: Instant, host: &mut Host, doings: &mut Vec<Doing>) {
+        let waits_for_peer = self.behaviour.answers && !self.at_end;
+        if self.ended.is_some() || self.is_shut || !self.connected || waits_for_peer {
+            return;
+        }
+        while self.sent < self.behaviour.stream_len && !self.wants_abort() {
+            if now < self.write_at {
+                return self.wake(self.write_at);
+            }
+            let room = match host.shard.tcp_send_room(self.socket) {
+                Ok(0) => return,
+                Ok(room) => room as u64,
+                Err(error) => return self.fail(now, host, error, doings),
+            };
+            let rest = self.behaviour.stream_len - self.sent;
+            let count = room.min(rest).min(self.behaviour.write_max as u64) as usize;
+            let Ok(mut block) = host.pool.allocate(count) else {
+                self.write_at = now + Duration::from_millis(50);
+                return self.wake(self.write_at);
+            };
+            stream::fill(self.name, self.sent, &mut block.bytes_mut()[..count]);
+            let chunk = Chunk::new(block.freeze(), 0..count);
+            match host.shard.tcp_append(now, self.socket, chunk) {
+                Ok(()) => self.sent += count as u64,
+                Err(SocketError::WouldBlock) => {
+                    return doings.push(Doing::Absurd("there was room, and then there was none"));
+                }
+                Err(error) => return self.fail(now, host, error, doings),
+            }
+            if !self.behaviour.write_pause.is_zero() {
+                self.write_at = now + self.behaviour.write_pause;
+            }
+        }
+    }
+
+    fn part(&mut self, now: Instant, host: &mut Host, doings: &mut Vec<Doing>) {
+        if self.ended.is_some() {
+            return;
+        }
+        if self.wants_abort() {
+            host.shard.tcp_abort(now, self.socket);
+            doings.push(Doing::BrokeOff);
+            return self.end(now, host, Ended::ByWill);
+        }
+        let said_all = self.connected && self.sent == self.behaviour.stream_len;
+        let may_speak = !self.behaviour.answers || self.at_end;
+        if said_all && !self.is_shut && may_speak {
+            match self.behaviour.ending {
+                Ending::Orderly => {
+                    if let Err(error) = host.shard.tcp_shutdown_write(now, self.socket) {
+                        return self.fail(now, host, error, doings);
+                    }
+                    self.is_shut = true;
+                }
+                Ending::CloseAtOnce => {
+                    self.is_shut = true;
+                    if !self.at_end {
+                        doings.push(Doing::BrokeOff);
+                    }
+                    return self.end(now, host, Ended::ByWill);
+                }
+                Ending::Abort { .. } | Ending::Stay => {}
+            }
+        }
+        if self.is_shut && self.at_end {
+            self.end(now, host, Ended::InOrder);
+        }
+    }
+
+    fn wants_abort(&self) -> bool {
+        let done = self.sent + self.received;
+        self.connected && matches!(self.behaviour.ending, Ending::Abort { after } if done >= after)
+    }
+
+    /// The stack told of an error.
+    pub fn fail(
+        &mut self,
+        now: Instant,
+        host: &mut Host,
+        error: SocketError,
+        doings: &mut Vec<Doing>,
+    ) {
+        doings.push(Doing::Failed(error));
+        self.end(now, host, Ended::By(error));
+    }
+
+    fn end(&mut self, now: Instant, host: &mut Host, ended: Ended) {
+        self.ended = Some(ended);
+        self.wake_at = None;
+        host.shard.close(now, self.socket);
+        host.owners.remove(&self.socket);
+    }
+}

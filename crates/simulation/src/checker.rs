@@ -1,0 +1,379 @@
+//! The wire checker: whether what a stack sends is what RFCs let it send.
+//!
+//! It stands where a capture would: it sees every frame that a host's device took
+//! ([`Checker::on_sent`]) and every frame that was handed to the host's shard
+//! ([`Checker::on_arrived`]), and nothing of what is inside the stack. What arrived bounds what may
+//! be sent: acknowledgments of what arrived only, data within the window that arrived only.
+//! A frame counts as arrived where it is intact; whether the stack could keep it is the stack's own
+//! affair, so every bound is on the safe side and a finding is a mistake, of the stack or of the
+//! checker.
+//!
+//! Here are the rules of link and network; those of TCP are in `flow.rs`. Each finding names its
+//! rule by RFC and section.
+
+mod flow;
+mod ranges;
+#[cfg(test)]
+mod tests;
+
+use crate::packet::{self, Body, Ip, Segment, Transport, flag};
+use core::net::{IpAddr, SocketAddr};
+use flow::Flow;
+use std::collections::{BTreeMap, BTreeSet};
+use time::{Duration, Instant};
+
+/// A rule was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// When.
+    pub at: Instant,
+    /// By which host.
+    pub host: usize,
+    /// Which rule, with the RFC and section it stands in.
+    pub rule: &'static str,
+    /// The facts.
+    pub what: String,
+    /// The connection, seen from the host: its own end first.
+    pub flow: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// What a connection has in flight with the new data that it has just sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// The connection, the sender's end first.
+    pub ends: (SocketAddr, SocketAddr),
+    /// Sent and not acknowledged.
+    pub bytes: u64,
+}
+
+/// A rule that a segment broke, and the facts.
+pub(crate) type Broken = (&'static str, String);
+
+/// SYNs remembered for one pair of ends.
+const SYNS_MAX: usize = 16;
+
+/// Findings kept; the first is what matters.
+const FINDINGS_MAX: usize = 16;
+
+/// RFC 1122, 2.3.2.1: requests for one address at most once per second; with room for a clock that
+/// was not asked at the exact moment.
+const REQUEST_INTERVAL_MIN: Duration = Duration::from_millis(900);
+
+/// How long a SYN-ACK may wait in its host before it is sent.
+const MTU_GRACE: Duration = Duration::from_secs(5);
+
+/// A SYN that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Syn {
+    pub(crate) sequence: u32,
+    pub(crate) options: packet::Options,
+    pub(crate) window: u16,
+    pub(crate) payload_len: u32,
+}
+
+/// What the checker knows of a host.
+#[derive(Debug)]
+struct Watched {
+    addresses: Vec<IpAddr>,
+    ethernet: bool,
+    mtu: usize,
+    mtu_before: usize,
+    mtu_changed_at: Instant,
+    /// RFC 4987, 3.6: an ACK alone may begin a connection, also one that has been.
+    cookies: bool,
+    flows: BTreeMap<(SocketAddr, SocketAddr), Flow>,
+    /// Other SYN-ACKs than the last one, which a cookie may bring back.
+    answers: BTreeMap<(SocketAddr, SocketAddr), Vec<Flow>>,
+    syns: BTreeMap<(SocketAddr, SocketAddr), Vec<Syn>>,
+    asked_at: BTreeMap<IpAddr, Instant>,
+    /// Neighbours that were asked for twice in a row: what goes to them may be given up unsent.
+    silent: BTreeSet<IpAddr>,
+}
+
+/// Watches the wire of all hosts of a world.
+#[derive(Debug, Default)]
+pub struct Checker {
+    hosts: Vec<Watched>,
+    findings: Vec<Finding>,
+    segments: u64,
+}
+
+impl Checker {
+    /// A host with these addresses; hosts are counted in the order of these calls.
+    /// `cookies` says that it may answer SYNs without remembering them.
+    pub fn add_host(&mut self, addresses: Vec<IpAddr>, ethernet: bool, mtu: usize, cookies: bool) {
+        self.hosts.push(Watched {
+            addresses,
+            ethernet,
+            mtu,
+            mtu_before: mtu,
+            mtu_changed_at: Instant::ZERO,
+            cookies,
+            flows: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            syns: BTreeMap::new(),
+            asked_at: BTreeMap::new(),
+            silent: BTreeSet::new(),
+        });
+    }
+
+    /// The host begins anew and knows nothing of its past.
+    pub fn on_restart(&mut self, host: usize) {
+        let watched = &mut self.hosts[host];
+        watched.flows.clear();
+        watched.answers.clear();
+        watched.syns.clear();
+        watched.asked_at.clear();
+        watched.silent.clear();
+    }
+
+    /// The host's interface takes packets up to this length now.
+    pub fn set_mtu(&mut self, now: Instant, host: usize, mtu: usize) {
+        let watched = &mut self.hosts[host];
+        (watched.mtu_before, watched.mtu_changed_at) = (watched.mtu, now);
+        watched.mtu = mtu;
+    }
+
+    /// What was found, the first of it.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// How many TCP segments were judged.
+    #[must_use]
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// A device took this frame from its host. Where it carries new data, whose and how much is in
+    /// flight with it.
+    pub fn on_sent(&mut self, now: Instant, host: usize, frame: &[u8]) -> Option<InFlight> {
+        let watched = &mut self.hosts[host];
+        let mut flow = None;
+        let judged = match packet::read(frame, watched.ethernet) {
+            Err(error) => Err(("RFC 1122, 3.2.1: a frame that is sound", error)),
+            Ok(packet) => match &packet.body {
+                Body::Arp(arp) => watched.judge_arp(now, arp),
+                Body::Ip(ip) => watched.judge_ip(now, ip).and_then(|()| match &ip.transport {
+                    Transport::Tcp(segment) => {
+                        self.segments += 1;
+                        flow = Some((segment.source, segment.destination));
+                        watched.judge_segment(now, segment, ip.ecn)
+                    }
+                    _ => Ok(()),
+                }),
+            },
+        };
+        if let Err((rule, what)) = judged {
+            self.report(Finding { at: now, host, rule, what, flow });
+        }
+        let ends = flow?;
+        let bytes = watched_flight(&self.hosts[host], ends)?;
+        Some(InFlight { ends, bytes })
+    }
+
+    /// This frame was handed to the host's shard.
+    pub fn on_arrived(&mut self, now: Instant, host: usize, frame: &[u8]) {
+        let watched = &mut self.hosts[host];
+        let Ok(packet) = packet::read(frame, watched.ethernet) else { return };
+        let Body::Ip(ip) = &packet.body else { return };
+        let Transport::Tcp(segment) = &ip.transport else { return };
+        if watched.addresses.contains(&ip.destination) {
+            watched.take_segment(now, segment);
+        }
+    }
+
+    /// Adds a finding of somebody else.
+    pub fn report(&mut self, finding: Finding) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+fn watched_flight(watched: &Watched, ends: (SocketAddr, SocketAddr)) -> Option<u64> {
+    watched.flows.get(&ends).and_then(Flow::new_flight)
+}
+
+impl Watched {
+    fn judge_arp(&mut self, now: Instant, arp: &packet::Arp) -> Result<(), Broken> {
+        let announces = arp.sender == arp.target || arp.sender.is_unspecified();
+        if !announces && !self.addresses.contains(&arp.sender) {
+            return Err(("RFC 826: the sender's address is its own", arp.sender.to_string()));
+        }
+        match arp.operation == 1 && !announces {
+            true => self.judge_request(now, arp.target),
+            false => Ok(()),
+        }
+    }
+
+    fn judge_request(&mut self, now: Instant, target: IpAddr) -> Result<(), Broken> {
+        let before = self.asked_at.insert(target, now);
+        if before.is_some_and(|before| now.since(before) < 2 * REQUEST_INTERVAL_MIN) {
+            self.silent.insert(target);
+        }
+        match before {
+            Some(before) if now.since(before) < REQUEST_INTERVAL_MIN => Err((
+                "RFC 1122, 2.3.2.1 and RFC 4861, 7.2.2: one request per second for an address",
+                format!("{target} is asked for again after {:?}", now.since(before)),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_ip(&mut self, now: Instant, ip: &Ip<'_>) -> Result<(), Broken> {
+        let unspecified = ip.source.is_unspecified();
+        if !self.addresses.contains(&ip.source) && !unspecified {
+            return Err(("RFC 1122, 3.2.1.3: the source is one of ours", ip.source.to_string()));
+        }
+        if ip.len > self.mtu {
+            let what = format!("{} bytes, the MTU is {}", ip.len, self.mtu);
+            return Err(("RFC 1122, 3.3.2: no packet is longer than the MTU", what));
+        }
+        if ip.trailer_len > 0 {
+            let what = format!("{} bytes behind the packet", ip.trailer_len);
+            return Err(("RFC 894: the frame ends with the packet", what));
+        }
+        if ip.hop_limit == 0 {
+            return Err(("RFC 1122, 3.2.1.7: a TTL above zero", "TTL 0".to_owned()));
+        }
+        match &ip.transport {
+            Transport::Tcp(_) if !ip.dont_fragment => {
+                Err(("RFC 1191, 3: segments forbid fragmenting", "DF is clear".to_owned()))
+            }
+            Transport::Icmp { kind: 133..=136, .. }
+                if ip.source.is_ipv6() && ip.hop_limit != 255 =>
+            {
+                Err(("RFC 4861, 4: a hop limit of 255", ip.hop_limit.to_string()))
+            }
+            Transport::Icmp { kind: 135, rest, .. } if ip.source.is_ipv6() && !unspecified => {
+                let target = rest.get(4..20).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+                target.map_or(Ok(()), |target| self.judge_request(now, IpAddr::from(target)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_segment(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        ecn: u8,
+    ) -> Result<(), Broken> {
+        let ends = (segment.source, segment.destination);
+        flow::judge_alone(segment, ecn)?;
+        if segment.has(flag::RST) {
+            return match self.flows.get_mut(&ends) {
+                Some(flow) => flow.on_reset_sent(segment),
+                None => Ok(()),
+            };
+        }
+        if segment.has(flag::SYN) {
+            return self.judge_syn(now, segment);
+        }
+        if self.cookies {
+            self.bring_back(segment);
+        }
+        match self.flows.get_mut(&ends) {
+            Some(flow) => {
+                let may_skip = self.silent.contains(&segment.destination.ip());
+                flow.judge(now, segment, ecn, may_skip)
+            }
+            None => Err((
+                "RFC 9293, 3.10.7.1: a connection that does not exist sends resets only",
+                segment.to_string(),
+            )),
+        }
+    }
+
+    /// A cookie came back: the segment belongs to a SYN-ACK that is not the last, or whose
+    /// connection has been and is over.
+    fn bring_back(&mut self, segment: &Segment<'_>) {
+        let ends = (segment.source, segment.destination);
+        let Some(flow) = self.flows.get_mut(&ends) else { return };
+        if flow.begins_again(segment) {
+            return flow.begin_again();
+        }
+        let is_first = |answer: &Flow| segment.sequence == answer.iss().wrapping_add(1);
+        if (flow.is_unanswered() || flow.is_beyond(segment))
+            && !is_first(flow)
+            && let Some(answers) = self.answers.get_mut(&ends)
+            && let Some(answer) = answers.iter_mut().find(|answer| is_first(answer))
+        {
+            core::mem::swap(flow, answer);
+        }
+    }
+
+    /// A SYN goes out: of a new connection, or again.
+    fn judge_syn(&mut self, now: Instant, segment: &Segment<'_>) -> Result<(), Broken> {
+        let ends = (segment.source, segment.destination);
+        let is_new = self.flows.get(&ends).is_none_or(|flow| flow.iss() != segment.sequence);
+        if is_new {
+            let before = self.flows.insert(ends, Flow::new(segment));
+            if let Some(before) = before.filter(|_| self.cookies && segment.has(flag::ACK)) {
+                let answers = self.answers.entry(ends).or_default();
+                if answers.len() == SYNS_MAX {
+                    answers.remove(0);
+                }
+                answers.push(before);
+            }
+        }
+        let Some(flow) = self.flows.get_mut(&ends) else { return Ok(()) };
+        // A SYN-ACK that waits for its neighbour is as long as the link was.
+        let mtu = match now.since(self.mtu_changed_at) < MTU_GRACE {
+            true => self.mtu.max(self.mtu_before),
+            false => self.mtu,
+        };
+        flow.on_syn_sent(now, segment, is_new, mtu)?;
+        if !segment.has(flag::ACK) {
+            return Ok(());
+        }
+        let answers = |syn: &&Syn| {
+            let beyond = segment.acknowledgment.wrapping_sub(syn.sequence.wrapping_add(1));
+            beyond <= syn.payload_len
+        };
+        let syns = self.syns.get(&ends).map_or(&[][..], Vec::as_slice);
+        match syns.iter().rev().find(answers) {
+            Some(syn) => flow.on_answer_sent(segment, syn),
+            None => Err((
+                "RFC 9293, 3.10.7.2: a SYN-ACK acknowledges a SYN that arrived",
+                segment.to_string(),
+            )),
+        }
+    }
+
+    fn take_segment(&mut self, now: Instant, segment: &Segment<'_>) {
+        let ends = (segment.destination, segment.source);
+        if segment.has(flag::SYN) && !segment.has(flag::ACK) {
+            let syns = self.syns.entry(ends).or_default();
+            if syns.len() == SYNS_MAX {
+                syns.remove(0);
+            }
+            syns.push(Syn {
+                sequence: segment.sequence,
+                options: segment.options,
+                window: segment.window,
+                payload_len: segment.payload.len() as u32,
+            });
+        }
+        if self.cookies
+            && segment.has(flag::ACK)
+            && let Some(flow) = self.flows.get_mut(&ends)
+        {
+            // Which of several SYN-ACKs the peer believes.
+            let believes = |answer: &Flow| segment.acknowledgment == answer.iss().wrapping_add(1);
+            if flow.is_unanswered()
+                && !believes(flow)
+                && let Some(answers) = self.answers.get_mut(&ends)
+                && let Some(answer) = answers.iter_mut().find(|answer| believes(answer))
+            {
+                core::mem::swap(flow, answer);
+            }
+        }
+        let answers = self.answers.get_mut(&ends).into_iter().flatten();
+        for flow in self.flows.get_mut(&ends).into_iter().chain(answers) {
+            flow.on_arrived(now, segment);
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! The rules of TCP for one connection as one end sends it.
+//!
+//! Positions count from the initial sequence number: the SYN is at zero, the first byte at one.
+//! Streams of a simulation are far shorter than 2 GiB, so a position is the plain difference of two
+//! sequence numbers.
+
+use super::ranges::Ranges;
+use super::{Broken, Syn};
+use crate::packet::{Options, Segment, flag};
+use std::collections::VecDeque;
+use time::{Duration, Instant};
+
+/// Differences from here on are backwards.
+const HALF: u32 = 1 << 31;
+
+/// RFC 6298, 2.5: a bound on the RTO of at least 60 s; gaps near it need not double any more.
+const BACKOFF_ENDS: Duration = Duration::from_secs(50);
+
+/// Gaps shorter than this are not those of a timer.
+const TIMER_MIN: Duration = Duration::from_millis(5);
+
+/// Repetitions of the same first position without anything having arrived in between.
+#[derive(Clone, Debug)]
+struct Repeats {
+    position: u64,
+    len: u32,
+    last_at: Instant,
+    /// The two gaps before, the older first.
+    gaps: [Option<Duration>; 2],
+}
+
+/// One end of a connection as the wire shows it.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    iss: u32,
+    irs: Option<u32>,
+    ours: Options,
+    theirs: Options,
+    is_ipv6: bool,
+    /// One past the last position sent.
+    end: u64,
+    /// One past the last position sent as data; the byte of a window probe is not.
+    data_end: u64,
+    /// The position of the FIN.
+    fin: Option<u64>,
+    /// What was sent and is not acknowledged, from `bytes_from` on.
+    bytes: VecDeque<u8>,
+    bytes_from: u64,
+    /// The highest acknowledgment that arrived.
+    acked: u64,
+    /// The highest right edge of the peer's window that arrived.
+    edge_arrived: u64,
+    /// What arrived of the peer's stream.
+    arrived: Ranges,
+    /// The highest acknowledgment sent, and the highest right edge announced.
+    ack_sent: u64,
+    edge_sent: u64,
+    value_sent: Option<u32>,
+    value_arrived: Option<u32>,
+    /// Another SYN-ACK than the first, while none was answered: the first may have come to nobody.
+    other_answer: Option<(u32, Options)>,
+    has_answered: bool,
+    reset_sent: bool,
+    reset_arrived: bool,
+    is_passive: bool,
+    /// Up to here positions may be left out.
+    skips_to: u64,
+    repeats: Option<Repeats>,
+    /// The last segment carried data that was never sent before.
+    sent_new: bool,
+}
+
+/// What needs no knowledge of the connection. `ecn` is the two bits of the network header.
+pub(crate) fn judge_alone(segment: &Segment<'_>, ecn: u8) -> Result<(), Broken> {
+    let options = &segment.options;
+    let text = || segment.to_string();
+    if segment.has(flag::SYN) && (segment.has(flag::FIN) || segment.has(flag::RST)) {
+        return Err(("RFC 9293, 3.5: a SYN is neither FIN nor RST", text()));
+    }
+    if !segment.has(flag::ACK) && !segment.has(flag::SYN) && !segment.has(flag::RST) {
+        return Err(("RFC 9293, 3.1: an established connection always sends ACK", text()));
+    }
+    if segment.has(flag::RST) && !segment.payload.is_empty() {
+        return Err(("RFC 9293, 3.5.2: resets of this stack carry nothing", text()));
+    }
+    let only_in_syn =
+        options.mss.is_some() || options.window_scale.is_some() || options.sack_permitted;
+    if only_in_syn && !segment.has(flag::SYN) {
+        return Err(("RFC 9293, 3.7.1, RFC 7323, 2.2, RFC 2018, 2: options of SYNs only", text()));
+    }
+    if options.window_scale.is_some_and(|shift| shift > 14) {
+        return Err(("RFC 7323, 2.3: a shift of 14 at most", text()));
+    }
+    if segment.has(flag::SYN) && options.sack.iter().any(Option::is_some) {
+        return Err(("RFC 2018, 3: no SACK blocks in a SYN", text()));
+    }
+    if ecn != 0 && (segment.has(flag::SYN) || segment.has(flag::RST)) {
+        return Err(("RFC 3168, 6.1.1: SYNs and resets are not ECN-capable", text()));
+    }
+    if ecn != 0 && segment.payload.is_empty() {
+        return Err(("RFC 3168, 6.1.4: segments without data are not ECN-capable", text()));
+    }
+    Ok(())
+}
+
+impl Flow {
+    /// A connection whose first SYN this is.
+    pub(crate) fn new(syn: &Segment<'_>) -> Self {
+        Self {
+            iss: syn.sequence,
+            irs: None,
+            ours: syn.options,
+            theirs: Options::default(),
+            is_ipv6: syn.source.is_ipv6(),
+            end: 0,
+            data_end: 0,
+            fin: None,
+            bytes: VecDeque::new(),
+            bytes_from: 1,
+            acked: 0,
+            edge_arrived: 0,
+            arrived: Ranges::default(),
+            ack_sent: 0,
+            edge_sent: 0,
+            value_sent: None,
+            value_arrived: None,
+            other_answer: None,
+            has_answered: false,
+            reset_sent: false,
+            reset_arrived: false,
+            is_passive: syn.has(flag::ACK),
+            skips_to: 0,
+            repeats: None,
+            sent_new: false,
+        }
+    }
+
+    /// What is in flight, where the last segment carried new data.
+    pub(crate) fn new_flight(&self) -> Option<u64> {
+        (self.sent_new && self.skips_to == 0).then(|| self.end - self.acked)
+    }
+
+    /// Whether nothing of ours was acknowledged.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.acked == 0
+    }
+
+    /// Whether the segment is of no place in what was sent.
+    pub(crate) fn is_beyond(&self, segment: &Segment<'_>) -> bool {
+        self.position(segment.sequence) > self.end
+    }
+
+    /// Whether the segment is the first of a connection that begins anew with the SYN-ACK of one
+    /// that has been.
+    pub(crate) fn begins_again(&self, segment: &Segment<'_>) -> bool {
+        let ack = self.peer_position(segment.acknowledgment);
+        self.irs.is_some()
+            && self.position(segment.sequence) <= 1
+            && self.is_passive
+            && (self.reset_sent
+                || self.reset_arrived
+                || ack < self.ack_sent
+                || self.fin.is_some_and(|fin| self.acked > fin)
+                // A keepalive probe stands one before what was acknowledged.
+                || self.acked > 2
+                || (self.acked > 1 && !segment.is_empty()))
+    }
+
+    pub(crate) fn begin_again(&mut self) {
+        // It may after all be the same connection, which repeats what was acknowledged.
+        self.skips_to = self.end;
+        self.end = 1;
+        self.data_end = 0;
+        self.fin = None;
+        self.bytes.clear();
+        self.bytes_from = 1;
+        self.acked = 1;
+        self.ack_sent = 0;
+        self.edge_sent = 0;
+        self.reset_sent = false;
+        self.reset_arrived = false;
+        self.repeats = None;
+    }
+
+    pub(crate) fn iss(&self) -> u32 {
+        self.iss
+    }
+
+    /// A SYN goes out, perhaps with data (RFC 7413).
+    pub(crate) fn on_syn_sent(
+        &mut self,
+        now: Instant,
+        syn: &Segment<'_>,
+        is_new: bool,
+        mtu: usize,
+    ) -> Result<(), Broken> {
+        let headers = if self.is_ipv6 { 60 } else { 40 };
+        match syn.options.mss {
+            // A SYN that is sent again may be from before the link took less.
+            Some(mss) if usize::from(mss) + headers <= mtu || !is_new => {}
+            mss => {
+                let what = format!("{mss:?} over an MTU of {mtu}");
+                return Err(("RFC 9293, 3.7.1, MUST-14 and MUST-16: an MSS that fits", what));
+            }
+        }
+        if !is_new {
+            self.judge_backoff(now, 0, 1)?;
+        } else {
+            self.repeats = Some(Repeats { position: 0, len: 1, last_at: now, gaps: [None, None] });
+        }
+        self.ours = syn.options;
+        self.value_sent = syn.options.timestamps.map(|(value, _)| value).or(self.value_sent);
+        self.end = self.end.max(1 + syn.payload.len() as u64);
+        if self.bytes.is_empty() {
+            self.bytes.extend(syn.payload);
+        }
+        Ok(())
+    }
+
+    /// A SYN-ACK goes out in answer to `syn`.
+    pub(crate) fn on_answer_sent(
+        &mut self,
+        segment: &Segment<'_>,
+        syn: &Syn,
+    ) -> Result<(), Broken> {
+        let (ours, theirs) = (&segment.options, &syn.options);
+        let unasked = (ours.window_scale.is_some() && theirs.window_scale.is_none())
+            || (ours.timestamps.is_some() && theirs.timestamps.is_none())
+            || (ours.sack_permitted && !theirs.sack_permitted);
+        if unasked {
+            return Err((
+                "RFC 7323, 1.3 and RFC 2018, 2: a SYN-ACK offers only what the SYN did",
+                segment.to_string(),
+            ));
+        }
+        if self.irs != Some(syn.sequence) {
+            self.on_peer_known(syn.sequence, syn.options);
+            self.arrived.add(1, 1 + u64::from(syn.payload_len));
+            self.edge_arrived = self.edge_arrived.max(1 + u64::from(syn.window));
+        }
+        self.ack_sent = self.ack_sent.max(self.peer_position(segment.acknowledgment));
+        self.edge_sent = self.edge_sent.max(self.ack_sent + u64::from(segment.window));
+        Ok(())
+    }
+
+    /// A reset goes out.
+    pub(crate) fn on_reset_sent(&mut self, _segment: &Segment<'_>) -> Result<(), Broken> {
+        // Before the peer has acknowledged our SYN a reset may refuse its segment and leave the
+        // connection as it is (RFC 9293, 3.10.7.4, SYN-RECEIVED).
+        self.reset_sent |= self.acked >= 1;
+        Ok(())
+    }
+
+    /// A segment that is neither SYN nor RST goes out.
+    /// Where the neighbour did not answer, segments may have been given up before the device saw
+    /// them, as if they had been lost behind it: then `may_skip` says so.
+    pub(crate) fn judge(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        ecn: u8,
+        may_skip: bool,
+    ) -> Result<(), Broken> {
+        let position = self.position(segment.sequence);
+        let may_skip = may_skip || position <= self.skips_to;
+        if may_skip && position > self.end && position < u64::from(HALF) {
+            self.bytes.clear();
+            self.bytes_from = position;
+            self.end = position;
+        }
+        if self.reset_sent || self.irs.is_none() {
+            return Err((
+                "RFC 9293, 3.10.7.1: nothing but resets after a reset, or before the peer's SYN",
+                segment.to_string(),
+            ));
+        }
+        if !self.has_answered
+            && let Some((irs, options)) = self.other_answer.take()
+            && segment.acknowledgment == irs.wrapping_add(1)
+        {
+            self.on_peer_known(irs, options);
+        }
+        self.has_answered = true;
+        self.judge_acknowledgment(segment)?;
+        self.judge_options(segment)?;
+        self.judge_sequence(segment)?;
+        self.judge_data(now, segment)?;
+        self.judge_ecn(segment, ecn)
+    }
+
+    fn judge_acknowledgment(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
+        let ack = self.peer_position(segment.acknowledgment);
+        let text = |more: &str| format!("{segment}: {more}");
+        if ack > self.arrived.contiguous() {
+            let what = text(&format!("{ack} of {}", self.arrived.contiguous()));
+            return Err(("RFC 9293, 3.4: only what arrived is acknowledged", what));
+        }
+        if ack < self.ack_sent {
+            let what = text(&format!("{ack} after {}", self.ack_sent));
+            return Err(("RFC 9293, 3.4: an acknowledgment never goes back", what));
+        }
+        self.ack_sent = ack;
+        // What a shift cannot say is cut off (RFC 7323, 2.3).
+        let shift = self.shifts().0;
+        let edge = ack + (u64::from(segment.window) << shift);
+        if edge + (1 << shift) <= self.edge_sent {
+            let what = text(&format!("edge {edge} after {}", self.edge_sent));
+            return Err(("RFC 9293, 3.8.6: the window's right edge does not shrink", what));
+        }
+        self.edge_sent = self.edge_sent.max(edge);
+        Ok(())
+    }
+
+    fn judge_options(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
+        let agreed = self.ours.timestamps.is_some() && self.theirs.timestamps.is_some();
+        if agreed != segment.options.timestamps.is_some() {
+            let rule = "RFC 7323, 3.2: timestamps in every segment once agreed on, else in none";
+            return Err((rule, segment.to_string()));
+        }
+        if let Some((value, echo)) = segment.options.timestamps {
+            if self.value_sent.is_some_and(|before| value.wrapping_sub(before) >= HALF) {
+                let what = format!("{segment}: after {:?}", self.value_sent);
+                return Err(("RFC 7323, 5.4: the timestamp clock does not go back", what));
+            }
+            self.value_sent = Some(value);
+            if self.value_arrived.is_none_or(|latest| latest.wrapping_sub(echo) >= HALF) {
+                let what = format!("{segment}: {:?} arrived", self.value_arrived);
+                return Err(("RFC 7323, 3.2: an echo is of a timestamp that arrived", what));
+            }
+        }
+        self.judge_sack(segment)
+    }
+
+    fn judge_sack(&self, segment: &Segment<'_>) -> Result<(), Broken> {
+        let blocks: Vec<_> = segment
+            .options
+            .sack
+            .iter()
+            .flatten()
+            .map(|(start, end)| (self.peer_position(*start), self.peer_position(*end)))
+            .collect();
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        if !(self.ours.sack_permitted && self.theirs.sack_permitted) {
+            return Err((
+                "RFC 2018, 4: SACK only where the peer permitted it",
+                segment.to_string(),
+            ));
+        }
+        let ack = self.peer_position(segment.acknowledgment);
+        for (index, (start, end)) in blocks.iter().copied().enumerate() {
+            // RFC 2883, 4: the first block may tell of a duplicate, below the acknowledgment or
+            // within the second block.
+            let within = |other: &(u64, u64)| other.0 <= start && end <= other.1;
+            let is_duplicate = index == 0 && (end <= ack || blocks.get(1).is_some_and(within));
+            let known = start < end && self.arrived.contains(start, end);
+            if !known || (start <= ack && !is_duplicate) {
+                let what = format!("{segment}: block {start}..{end}, ack {ack}");
+                return Err(("RFC 2018, 3 and 4: SACK blocks are of what arrived and waits", what));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_sequence(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
+        let position = self.position(segment.sequence);
+        let end = position + u64::from(segment.len());
+        let text = |more: &str| format!("{segment}: {more}");
+        if position > self.end {
+            let what = text(&format!("at {position}, sent up to {}", self.end));
+            return Err(("RFC 9293, 3.4: sequence numbers leave nothing out", what));
+        }
+        if self.fin.is_some_and(|fin| end > fin + 1) {
+            let what = text(&format!("FIN was at {:?}", self.fin));
+            return Err(("RFC 9293, 3.6: nothing is sent behind a FIN", what));
+        }
+        if segment.has(flag::FIN) {
+            if self.fin.is_none() && end < self.end {
+                return Err(("RFC 9293, 3.6: a FIN stands behind all data", text("it moved")));
+            }
+            if self.fin.is_some_and(|fin| fin + 1 != end) {
+                return Err(("RFC 9293, 3.6: a FIN keeps its place", text("it moved")));
+            }
+        }
+        // RFC 9293, 3.8.6.1: a probe of a closed window is one byte.
+        if !segment.is_empty() && end > self.edge_arrived + 1 {
+            let what = text(&format!("ends at {end}, the window at {}", self.edge_arrived));
+            return Err(("RFC 9293, 3.8.6: nothing beyond the offered window", what));
+        }
+        let default = if self.is_ipv6 { 1_220 } else { 536 };
+        let mss = usize::from(self.theirs.mss.unwrap_or(default)).max(64);
+        let options_len = segment.header_len - 20;
+        if segment.payload.len() + options_len > mss.max(options_len + 1) {
+            let what = text(&format!("{options_len} bytes of options, the MSS is {mss}"));
+            return Err(("RFC 6691, 2: payload and options fit the peer's MSS", what));
+        }
+        Ok(())
+    }
+
+    fn judge_ecn(&mut self, segment: &Segment<'_>, ecn: u8) -> Result<(), Broken> {
+        let position = self.position(segment.sequence);
+        if ecn != 0 && position < self.data_end {
+            let what = format!("{segment}: ECN bits {ecn}, sent up to {}", self.data_end);
+            return Err(("RFC 3168, 6.1.5: what is sent again is not ECN-capable", what));
+        }
+        // A single byte that is not ECN-capable may be a window probe (6.1.6), which is not yet
+        // the sending of that byte.
+        if ecn != 0 || segment.payload.len() > 1 {
+            self.data_end = self.data_end.max(position + segment.payload.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn judge_data(&mut self, now: Instant, segment: &Segment<'_>) -> Result<(), Broken> {
+        let position = self.position(segment.sequence);
+        let end = position + u64::from(segment.len());
+        if !segment.is_empty() {
+            self.judge_backoff(now, position, segment.len())?;
+        }
+        let payload_end = position + segment.payload.len() as u64;
+        let held_end = self.bytes_from + self.bytes.len() as u64;
+        for at in position.max(self.bytes_from)..payload_end.min(held_end) {
+            let sent = self.bytes[(at - self.bytes_from) as usize];
+            if sent != segment.payload[(at - position) as usize] {
+                let what = format!("{segment}: differs at {at}");
+                return Err(("RFC 9293, 3.4: a retransmission carries the same bytes", what));
+            }
+        }
+        if payload_end > held_end {
+            let skip = held_end.saturating_sub(position) as usize;
+            self.bytes.extend(&segment.payload[skip.min(segment.payload.len())..]);
+        }
+        if segment.has(flag::FIN) {
+            self.fin = Some(end - 1);
+        }
+        self.sent_new = !segment.payload.is_empty() && end > self.end;
+        self.end = self.end.max(end);
+        Ok(())
+    }
+
+    /// RFC 6298, 5.5 and RFC 9293, 3.8.6.1: the timer backs off. A gap is compared with the one
+    /// before the last, because the last may lack a repetition that never reached the device.
+    fn judge_backoff(&mut self, now: Instant, position: u64, len: u32) -> Result<(), Broken> {
+        let is_new = position >= self.end;
+        let fresh = Some(Repeats { position, len, last_at: now, gaps: [None, None] });
+        let Some(repeats) = &mut self.repeats else {
+            self.repeats = fresh;
+            return Ok(());
+        };
+        if is_new {
+            return Ok(());
+        }
+        // A shorter one is sent at once where the path is found to take less (RFC 1191, 6.4).
+        if repeats.position != position || len < repeats.len {
+            if position <= repeats.position {
+                self.repeats = fresh;
+            }
+            return Ok(());
+        }
+        let gap = now.since(repeats.last_at);
+        let [older, old] = repeats.gaps;
+        let backs_off =
+            |older: Duration| gap >= older.mul_f64(1.5) || gap >= BACKOFF_ENDS || older < TIMER_MIN;
+        *repeats = Repeats { position, len, last_at: now, gaps: [old, Some(gap)] };
+        match older {
+            Some(older) if !backs_off(older) => Err((
+                "RFC 6298, 5.5 and RFC 9293, 3.8.6.1: repetitions back off",
+                format!("position {position} again after {gap:?}, before that {old:?}, {older:?}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A segment of the peer arrived intact.
+    pub(crate) fn on_arrived(&mut self, _now: Instant, segment: &Segment<'_>) {
+        self.repeats = None;
+        if segment.has(flag::RST) {
+            self.reset_arrived = true;
+            return;
+        }
+        if segment.has(flag::SYN | flag::ACK)
+            && self.irs.is_none()
+            && self.position(segment.acknowledgment) >= 1
+            && self.position(segment.acknowledgment) <= self.end
+        {
+            self.on_peer_known(segment.sequence, segment.options);
+        }
+        let is_other = self.irs.is_some_and(|irs| irs != segment.sequence);
+        if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_answered && !self.is_passive
+        {
+            self.other_answer = Some((segment.sequence, segment.options));
+            self.edge_arrived = self.edge_arrived.max(1 + u64::from(segment.window));
+        }
+        let Some(irs) = self.irs else { return };
+        let is_syn = segment.has(flag::SYN);
+        if is_syn && segment.sequence != irs {
+            return;
+        }
+        if let Some((value, _)) = segment.options.timestamps
+            && self.value_arrived.is_none_or(|latest| value.wrapping_sub(latest) < HALF)
+        {
+            self.value_arrived = Some(value);
+        }
+        let start = self.peer_position(segment.sequence);
+        if start < u64::from(HALF) {
+            self.arrived.add(start, start + u64::from(segment.len()));
+        }
+        if segment.has(flag::ACK) {
+            let ack = self.position(segment.acknowledgment);
+            if ack <= self.end.max(self.skips_to) {
+                let shift = if is_syn { 0 } else { self.shifts().1 };
+                let edge = ack + (u64::from(segment.window) << shift);
+                self.edge_arrived = self.edge_arrived.max(edge);
+                self.on_acknowledged(ack);
+            }
+        }
+    }
+
+    fn on_acknowledged(&mut self, ack: u64) {
+        self.acked = self.acked.max(ack);
+        let gone = self.acked.saturating_sub(self.bytes_from).min(self.bytes.len() as u64);
+        self.bytes.drain(..gone as usize);
+        self.bytes_from += gone;
+    }
+
+    fn on_peer_known(&mut self, irs: u32, options: Options) {
+        self.irs = Some(irs);
+        self.theirs = options;
+        self.arrived = Ranges::default();
+        self.arrived.add(0, 1);
+        self.value_arrived = options.timestamps.map(|(value, _)| value);
+    }
+
+    /// Shifts of our window and of the peer's (RFC 7323, 2.2: both or none).
+    fn shifts(&self) -> (u8, u8) {
+        match (self.ours.window_scale, self.theirs.window_scale) {
+            (Some(ours), Some(theirs)) => (ours.min(14), theirs.min(14)),
+            _ => (0, 0),
+        }
+    }
+
+    fn position(&self, sequence: u32) -> u64 {
+        u64::from(sequence.wrapping_sub(self.iss))
+    }
+
+    fn peer_position(&self, sequence: u32) -> u64 {
+        u64::from(sequence.wrapping_sub(self.irs.unwrap_or(sequence)))
+    }
+}

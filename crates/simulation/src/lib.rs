@@ -1,0 +1,39 @@
+//! Stacks in virtual time, over links that lose, shuffle, double and damage, with a checker that
+//! watches the wire.
+//!
+//! A run is a world of a few hosts ([`stack::Shard`]s with a device, a pool and applications),
+//! joined by a switch. A seed says everything: which links, which faults, which settings, who opens
+//! a connection when, what is said, read, closed, aborted, which host restarts. The same seed gives
+//! the same run to the last bit, so a failing seed is the whole bug report.
+//!
+//! ```text
+//!   scenario   what a seed fixes beforehand         application  what the ends of a connection do
+//!   host       shard + device + pool                link         loss, delay, order, damage
+//!   world      time, events, phases, what must hold checker      what RFCs let a stack send
+//!   packet     frames read with foreign parsers     stream       bytes that say whose they are
+//! ```
+//!
+//! What must hold:
+//! * every stream arrives as it was sent, or the application is told of an error that has a cause;
+//! * once the links are good everybody makes progress and every connection ends;
+//! * nothing is left at the end: no block, socket, timer;
+//! * no segment is sent that an RFC forbids ([`checker`]);
+//! * a run repeats: [`Report::hash`] is the same for the same seed.
+//!
+//! Nothing here reads a clock, starts a thread or prints; `examples/simulate` does.
+
+pub mod application;
+pub mod checker;
+pub mod frame;
+pub mod host;
+pub mod link;
+pub mod packet;
+pub mod random;
+mod report;
+pub mod scenario;
+pub mod stream;
+pub mod trace;
+mod world;
+
+pub use report::{Failure, Report, RunCounters};
+pub use world::{Keep, World, run};

@@ -1,0 +1,90 @@
+//! What a run brought: figures of one that held, and the facts of one that did not.
+
+use crate::link::LinkCounters;
+use core::fmt;
+use core::net::SocketAddr;
+use time::{Duration, Instant};
+
+counters::counters! {
+    /// What happened in a run.
+    pub struct RunCounters {
+        /// Connections that were to be opened.
+        connections,
+        /// Of these, opened from both sides.
+        established,
+        /// Ends that read to the end of the stream and closed.
+        ended_in_order,
+        /// Ends that closed early or aborted of their own will.
+        ended_by_will,
+        /// Ends that were told of an error, which had a cause.
+        ended_by_error,
+        /// Ends that were gone with their host.
+        ended_with_host,
+        /// Connections that the own side refused to open (no port, address in use).
+        not_opened,
+        /// Bytes that arrived as they were sent.
+        bytes_read,
+        /// Datagrams sent.
+        datagrams,
+        /// Datagrams that came to the other host or back, as they were sent.
+        datagrams_received,
+        /// Hosts that restarted.
+        restarts,
+        /// TCP segments that the checker judged.
+        segments_checked,
+        /// Frames sent and received.
+        frames,
+    }
+}
+
+/// A run in which everything held.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What happened.
+    pub counters: RunCounters,
+    /// What the links did.
+    pub links: LinkCounters,
+    /// Virtual time that went by.
+    pub span: Duration,
+    /// A number that is another if a single bit of a frame, or its time, was.
+    pub hash: u64,
+}
+
+/// A run in which something did not hold.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed that replays it.
+    pub seed: u64,
+    /// When.
+    pub at: Instant,
+    /// What did not hold: a sentence, or an RFC's.
+    pub property: String,
+    /// The facts.
+    pub what: String,
+    /// On which host.
+    pub host: Option<usize>,
+    /// The connection, the end on that host first.
+    pub flow: Option<(SocketAddr, SocketAddr)>,
+    /// The last frames of the connection, or of all.
+    pub frames: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.at.as_nanos() as f64 / 1e9;
+        writeln!(out, "seed {} at {seconds:.6} s: {}", self.seed, self.property)?;
+        writeln!(out, "  {}", self.what)?;
+        if let Some(host) = self.host {
+            writeln!(out, "  on host {host}")?;
+        }
+        if let Some((local, remote)) = self.flow {
+            writeln!(out, "  connection {local} - {remote}")?;
+        }
+        for frame in &self.frames {
+            writeln!(out, "  {frame}")?;
+        }
+        Ok(())
+    }
+}

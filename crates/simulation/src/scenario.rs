@@ -1,0 +1,314 @@
+//! What a seed means: hosts, links, disturbances and how many connections, before anything runs.
+//!
+//! A scenario is a value that can be printed. What connections do is drawn while the world runs,
+//! from streams of the same seed ([`crate::behaviour`]).
+
+use crate::link::LinkPlan;
+use crate::random::Random;
+use device::TransmitMode;
+use stack::SynCookieMode;
+use tcp::congestion::Idle;
+use tcp::{Config, EcnMode, Keepalive, Pacing};
+use time::{Duration, Instant};
+
+/// When the first connection is opened.
+pub const START: Instant = Instant::from_millis(10_000);
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// How batches reach its device.
+    pub mode: TransmitMode,
+    /// The device completes checksums (and splits super-frames in `Lso`).
+    pub offload: bool,
+    /// Settings of its connections.
+    pub tcp: Config,
+    /// Bytes of its block pool.
+    pub pool_bytes: usize,
+    /// Frames wait this long for others before the shard is called.
+    pub coalescing: Duration,
+    /// How often the device takes a part of a batch only.
+    pub partly_taken: f64,
+    /// Connections that may wait to be accepted.
+    pub backlog: usize,
+    /// Connections whose handshake may be under way.
+    pub half_open_max: usize,
+    /// When SYNs are answered with cookies.
+    pub syn_cookies: SynCookieMode,
+    /// Longest IP packet that the way from the switch to the host takes, where a router there
+    /// reports longer ones (RFC 1191, RFC 8201).
+    pub path_mtu: Option<usize>,
+    /// The host's way to the switch.
+    pub up: LinkPlan,
+    /// The way from the switch to the host.
+    pub down: LinkPlan,
+}
+
+/// Something that happens to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// Nothing passes between a host and the switch for a while.
+    Blackout {
+        /// Which host.
+        host: usize,
+        /// For how long.
+        span: Duration,
+    },
+    /// A host loses all its state and begins anew with the same addresses.
+    Restart {
+        /// Which host.
+        host: usize,
+    },
+    /// A host's network card is exchanged: another hardware address.
+    CardChange {
+        /// Which host.
+        host: usize,
+    },
+    /// All links and interfaces take packets of this length from now on.
+    MtuChange {
+        /// Bytes of an IP packet.
+        mtu: usize,
+    },
+}
+
+/// All that a seed fixes beforehand.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// The hosts, two at least.
+    pub hosts: Vec<HostPlan>,
+    /// Bare IP between two hosts, without Ethernet.
+    pub bare_ip: bool,
+    /// Longest IP packet.
+    pub mtu: usize,
+    /// Connections to open.
+    pub connections: usize,
+    /// Datagrams to send.
+    pub datagrams: usize,
+    /// Over which time both happens.
+    pub spread: Duration,
+    /// Bytes that a connection carries one way at most.
+    pub stream_max: u64,
+    /// What happens when.
+    pub disturbances: Vec<(Instant, Disturbance)>,
+    /// When the links turn good and applications finish what they do.
+    pub calm_at: Instant,
+}
+
+impl Scenario {
+    /// The scenario of `seed`.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let bare_ip = random.chance(0.2);
+        let count = if bare_ip { 2 } else { random.pick(&[2, 2, 3, 4]) };
+        let mtu = random.pick(&[1_500, 1_500, 1_500, 1_280, 1_400, 9_000]);
+        let weather = random.pick(&Weather::ALL);
+        let hosts = (0..count).map(|_| draw_host(&mut random, weather, mtu)).collect::<Vec<_>>();
+        // Many small connections, or few large ones: about the same work.
+        let connections = random.magnitude(30, 400) as usize;
+        let stream_max = random.pick(&[200, 20_000, 20_000, 100_000, 400_000, 2_000_000]);
+        let connections = match stream_max {
+            0..=20_000 => connections,
+            20_001..=400_000 => connections.min(80),
+            _ => connections.min(12),
+        };
+        let spread = Duration::from_millis(random.magnitude(100, 30_000));
+        let calm_at = START + spread + Duration::from_millis(random.within(500, 60_000));
+        let disturbances = draw_disturbances(&mut random, count, mtu, calm_at);
+        let datagrams = random.pick(&[0, 10, 60]);
+        Self {
+            seed,
+            hosts,
+            bare_ip,
+            mtu,
+            connections,
+            datagrams,
+            spread,
+            stream_max,
+            disturbances,
+            calm_at,
+        }
+    }
+
+    /// Whether the network is so bad that connections may fail for no other reason.
+    #[must_use]
+    pub fn is_severe(&self) -> bool {
+        let damage: f64 = self.hosts.iter().map(|host| host.up.damage() + host.down.damage()).sum();
+        let dark = |disturbance: &Disturbance| match disturbance {
+            Disturbance::Blackout { span, .. } => *span > Duration::from_secs(2),
+            _ => true,
+        };
+        damage > 0.04
+            || self.disturbances.iter().any(|(_, disturbance)| dark(disturbance))
+            || self.hosts.iter().any(|host| host.pool_bytes < 8 << 20)
+    }
+
+    /// How long after the calm everything must be over. Retransmission and persist timers have
+    /// backed off to two minutes at most by then (RFC 9293, 3.8.6.1), a neighbour may have to be
+    /// found again, a peer that keeps nothing out of order costs a timeout for every few segments, and
+    /// the slowest link has to carry what is left.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        let slowest = self.hosts.iter().flat_map(|host| [host.up.rate, host.down.rate]).min();
+        let bytes = 4 * self.stream_max * self.connections as u64;
+        Duration::from_secs(3_600) + Duration::from_secs(bytes / slowest.unwrap_or(1).max(1))
+    }
+}
+
+/// The kind of faults that a scenario has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weather {
+    Clear,
+    Lossy,
+    Bursty,
+    Shuffled,
+    Noisy,
+    Narrow,
+    Storm,
+}
+
+impl Weather {
+    const ALL: [Self; 7] = [
+        Self::Clear,
+        Self::Lossy,
+        Self::Bursty,
+        Self::Shuffled,
+        Self::Noisy,
+        Self::Narrow,
+        Self::Storm,
+    ];
+}
+
+fn draw_link(random: &mut Random, weather: Weather) -> LinkPlan {
+    let mut plan = LinkPlan {
+        rate: random.magnitude(1_000_000, 1_250_000_000),
+        queue_bytes: random.magnitude(30_000, 4_000_000),
+        delay: Duration::from_micros(random.magnitude(5, 100_000)),
+        marks: random.chance(0.3),
+        ..LinkPlan::clean()
+    };
+    let all = weather == Weather::Storm;
+    if all || weather == Weather::Lossy {
+        plan.loss = random.pick(&[0.001, 0.01, 0.03, 0.08]);
+    }
+    if all || weather == Weather::Bursty {
+        plan.turns_bad = random.pick(&[0.0005, 0.002, 0.01]);
+        plan.turns_good = random.pick(&[0.05, 0.2, 0.5]);
+        plan.loss_bad = random.pick(&[0.3, 0.7, 1.0]);
+    }
+    if all || weather == Weather::Shuffled {
+        plan.reorder = random.pick(&[0.005, 0.03, 0.2]);
+        plan.hold = Duration::from_micros(random.magnitude(20, 50_000));
+        plan.jitter = Duration::from_micros(random.magnitude(1, 5_000));
+        plan.overtaking = random.chance(0.5);
+    }
+    if all || weather == Weather::Noisy {
+        plan.duplicate = random.pick(&[0.0, 0.01, 0.1]);
+        plan.corrupt = random.pick(&[0.001, 0.01, 0.05]);
+    }
+    if weather == Weather::Narrow {
+        plan.rate = random.magnitude(50_000, 1_000_000);
+        plan.queue_bytes = random.magnitude(5_000, 200_000);
+    }
+    plan
+}
+
+fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
+    let mode = random.pick(&TransmitMode::ALL);
+    let small = random.chance(0.15);
+    HostPlan {
+        mode,
+        offload: mode == TransmitMode::Lso || random.chance(0.3),
+        tcp: draw_settings(random),
+        pool_bytes: if small { random.magnitude(512 << 10, 4 << 20) as usize } else { 64 << 20 },
+        coalescing: Duration::from_micros(random.pick(&[0, 0, 20, 100, 1_000])),
+        partly_taken: random.pick(&[0.0, 0.0, 0.05, 0.4]),
+        backlog: random.pick(&[1, 4, 64, 1_024]),
+        half_open_max: random.pick(&[1, 8, 1_024, 1_024, 1_024, 1_024]),
+        syn_cookies: random.pick(&[
+            SynCookieMode::Never,
+            SynCookieMode::WhenFull,
+            SynCookieMode::WhenFull,
+            SynCookieMode::WhenFull,
+            SynCookieMode::Always,
+        ]),
+        path_mtu: random.chance(0.2).then(|| random.within(1_280, mtu as u64) as usize),
+        up: draw_link(random, weather),
+        down: if mtu == 9_000 { LinkPlan::clean() } else { draw_link(random, weather) },
+    }
+}
+
+fn draw_settings(random: &mut Random) -> Config {
+    let send_buffer_bytes = random.magnitude(2_048, 4 << 20) as usize;
+    let receive_buffer_bytes = random.magnitude(512, 4 << 20) as usize;
+    let mut config = Config {
+        send_buffer_bytes,
+        send_buffer_bytes_initial: random.magnitude(2_048, 4 << 20) as usize,
+        receive_buffer_bytes,
+        receive_buffer_bytes_initial: random.magnitude(512, 4 << 20) as usize,
+        ecn: random.pick(&[EcnMode::Off, EcnMode::Accept, EcnMode::Request, EcnMode::Request]),
+        quick_acks: random.pick(&[0, 2, 8, 8]),
+        nodelay: random.chance(0.3),
+        timestamps: random.chance(0.8),
+        sack: random.chance(0.8),
+        window_scaling: random.chance(0.8),
+        deferred_acks_max_local: random.pick(&[1, 2, 8, 8, 16]),
+        deferred_acks_max_remote: random.pick(&[1, 2, 2, 8]),
+        deferred_acks_interval: Duration::from_millis(random.pick(&[1, 40, 40, 200])),
+        time_wait: Duration::from_millis(random.pick(&[1_000, 60_000, 60_000])),
+        ..Config::default()
+    };
+    if random.chance(0.2) {
+        config.keepalive = Some(Keepalive {
+            idle: Duration::from_secs(random.within(1, 60)),
+            interval: Duration::from_secs(random.within(1, 20)),
+            count: 9,
+        });
+    }
+    if random.chance(0.2) {
+        config.assembler.pieces_max = random.magnitude(4, 64) as usize;
+        config.assembler.bytes_max = random.magnitude(20_000, 200_000) as usize;
+    }
+    config.congestion.initial_window_segments = random.pick(&[1, 2, 10, 10, 10, 64]);
+    config.congestion.hystart = random.chance(0.7);
+    config.congestion.algorithm = random.pick(&[
+        tcp::congestion::Algorithm::Cubic,
+        tcp::congestion::Algorithm::Cubic,
+        tcp::congestion::Algorithm::NewReno,
+        tcp::congestion::Algorithm::NewReno,
+    ]);
+    config.congestion.idle = random.pick(&[Idle::Decay, Idle::Decay, Idle::Restart, Idle::Keep]);
+    config.pacing = random.pick(&[Pacing::Auto, Pacing::Auto, Pacing::On, Pacing::Off]);
+    config
+}
+
+fn draw_disturbances(
+    random: &mut Random,
+    hosts: usize,
+    mtu: usize,
+    calm_at: Instant,
+) -> Vec<(Instant, Disturbance)> {
+    let count = random.pick(&[0, 0, 0, 1, 1, 2, 4]);
+    let mut disturbances: Vec<_> = (0..count)
+        .map(|_| {
+            let span_ms = calm_at.since(START).as_millis() as u64;
+            let at = START + Duration::from_millis(random.within(0, span_ms));
+            let host = random.within(0, hosts as u64 - 1) as usize;
+            let span = Duration::from_millis(random.magnitude(10, 40_000));
+            let mtu = random.pick(&[mtu, mtu.min(1_400), mtu.min(1_280)]);
+            let blackout = Disturbance::Blackout { host, span };
+            let kinds = [
+                blackout,
+                blackout,
+                Disturbance::Restart { host },
+                Disturbance::CardChange { host },
+                Disturbance::MtuChange { mtu },
+            ];
+            (at, random.pick(&kinds))
+        })
+        .collect();
+    disturbances.sort_by_key(|(at, _)| *at);
+    disturbances
+}

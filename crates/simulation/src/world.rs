@@ -1,0 +1,417 @@
+//! The world: virtual time, what is to happen when, and what must hold.
+//!
+//! ```text
+//!   busy: connections open, links misbehave, hosts restart     until Scenario::calm_at
+//!   calm: links are good, applications finish without pauses   until every endpoint has ended
+//!   closing: listeners are closed                              until no shard has a socket
+//!   quiet: nothing is left that could happen                   then the books are audited
+//! ```
+//!
+//! Everything is drawn from the seed, and events of one moment have an order, so a run repeats to
+//! the bit. `traffic.rs` is what applications and sockets do to each other, `audit.rs` what must
+//! hold at the end of a phase.
+
+mod audit;
+mod datagrams;
+mod event;
+mod traffic;
+
+use crate::application::Endpoint;
+use crate::checker::{Checker, InFlight};
+use crate::host::Host;
+use crate::link::Arrival;
+use crate::random::Random;
+use crate::report::{Failure, Report, RunCounters};
+use crate::scenario::{Disturbance, START, Scenario};
+use crate::trace::{Trace, Way};
+use core::net::SocketAddr;
+use datagrams::Datagram;
+use event::{Event, Events};
+use stack::SynCookieMode;
+use std::collections::BTreeMap;
+use time::{Duration, Instant};
+
+/// Turns that a host may take in one moment before it is taken to run in circles.
+const TURNS_MAX: usize = 2_000;
+
+/// Frames after which a run is taken to go on for ever; the busiest has a tenth of it.
+const FRAMES_MAX: u64 = 5_000_000;
+
+/// How long everything stays quiet before the books are audited: longer than a neighbour's entry
+/// takes to be probed and given up, and than a path's MTU is remembered (RFC 1191, 6.3: ten minutes).
+const QUIET: Duration = Duration::from_secs(700);
+
+/// What of a run is kept to look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// The last frames, as text, for a failure.
+    pub last_frames: bool,
+    /// All frames, for a capture file.
+    pub capture: bool,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Busy,
+    Calm,
+    Closing,
+    Quiet,
+    Over,
+}
+
+/// Two ends of a connection.
+#[derive(Debug)]
+struct Pair {
+    hosts: [usize; 2],
+    /// The accepting endpoint, once there is one.
+    server: Option<usize>,
+    /// Something happened that lets either end see an error.
+    disturbed: bool,
+}
+
+/// See the module documentation.
+pub struct World {
+    scenario: Scenario,
+    keep: Keep,
+    now: Instant,
+    events: Events,
+    phase: Phase,
+    hosts: Vec<Host>,
+    endpoints: Vec<Endpoint>,
+    /// Ends of each endpoint's connection, its own first.
+    ends: Vec<(SocketAddr, SocketAddr)>,
+    /// Endpoints that have not ended.
+    live: usize,
+    pairs: Vec<Pair>,
+    /// The pair that was opened last between a client's and a server's address.
+    flows: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// Whose stream it is.
+    names: BTreeMap<u64, usize>,
+    /// Who reads the stream of an endpoint.
+    readers: BTreeMap<usize, usize>,
+    datagrams: Vec<Datagram>,
+    /// The endpoint that has a connection, by its ends.
+    by_ends: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// What is in flight after the batch that goes out now.
+    flights: Vec<InFlight>,
+    checker: Checker,
+    trace: Trace,
+    random: Random,
+    counters: RunCounters,
+    failure: Option<Box<Failure>>,
+    buffer: Vec<u8>,
+}
+
+/// Runs the scenario of `seed`.
+///
+/// # Errors
+/// What did not hold, first.
+pub fn run(seed: u64, keep: Keep) -> Result<Report, Box<Failure>> {
+    World::new(Scenario::draw(seed), keep).run()
+}
+
+impl World {
+    /// A world in which nothing has happened yet.
+    #[must_use]
+    pub fn new(scenario: Scenario, keep: Keep) -> Self {
+        let mut random = Random::new(scenario.seed ^ 0x5eed);
+        let mut checker = Checker::default();
+        let hosts: Vec<_> =
+            (0..scenario.hosts.len()).map(|n| Host::new(n, &scenario, &mut random)).collect();
+        for host in &hosts {
+            let cookies = host.plan.syn_cookies != SynCookieMode::Never;
+            checker.add_host(host.addresses(), !scenario.bare_ip, scenario.mtu, cookies);
+        }
+        let mut events = Events::default();
+        let mut openings = random.fork(7);
+        for index in 0..scenario.connections {
+            let span_us = scenario.spread.as_micros() as u64;
+            let at = START + Duration::from_micros(openings.within(0, span_us));
+            events.add(at, Event::Open { index });
+        }
+        for index in 0..scenario.datagrams {
+            let span_us = scenario.spread.as_micros() as u64;
+            let at = START + Duration::from_micros(openings.within(0, span_us));
+            events.add(at, Event::Datagram { index });
+        }
+        for (at, disturbance) in &scenario.disturbances {
+            events.add(*at, Event::Disturb(*disturbance));
+        }
+        events.add(scenario.calm_at, Event::Calm);
+        Self {
+            keep,
+            now: START,
+            events,
+            phase: Phase::Busy,
+            hosts,
+            endpoints: Vec::new(),
+            ends: Vec::new(),
+            live: 0,
+            pairs: Vec::new(),
+            flows: BTreeMap::new(),
+            names: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            datagrams: Vec::new(),
+            by_ends: BTreeMap::new(),
+            flights: Vec::new(),
+            checker,
+            trace: Trace::new(keep.last_frames, keep.capture),
+            random: random.fork(9),
+            counters: RunCounters::default(),
+            failure: None,
+            buffer: vec![0; 65_536],
+            scenario,
+        }
+    }
+
+    /// Lets everything happen.
+    ///
+    /// # Errors
+    /// What did not hold, first.
+    pub fn run(mut self) -> Result<Report, Box<Failure>> {
+        self.play();
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => Ok(self.report()),
+        }
+    }
+
+    /// Lets everything happen and gives all frames as well.
+    pub fn run_captured(mut self) -> (Result<Report, Box<Failure>>, Trace) {
+        self.play();
+        let report = self.report();
+        (self.failure.map_or(Ok(report), Err), self.trace)
+    }
+
+    fn play(&mut self) {
+        while self.phase != Phase::Over && self.failure.is_none() {
+            let Some((at, event)) = self.events.next() else {
+                self.fail("something is always to happen until the end", String::new());
+                break;
+            };
+            self.now = self.now.max(at);
+            self.handle(event);
+            if self.trace.frames() > FRAMES_MAX {
+                self.fail("a run comes to an end", format!("{FRAMES_MAX} frames went by"));
+            }
+            if let Some(finding) = self.checker.findings().first() {
+                let (property, what) = (finding.rule.to_owned(), finding.what.clone());
+                let (host, flow) = (finding.host, finding.flow);
+                self.fail_with(property, what, Some(host), flow);
+            }
+            self.advance_phase();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Open { index } => self.open(index),
+            Event::Datagram { index } => self.send_datagram(index),
+            Event::AtSwitch { from, frame, damaged } => self.switch(from, frame, damaged),
+            Event::AtHost { host, frame } => {
+                if self.hosts[host].on_frame(frame) {
+                    let at = self.now + self.hosts[host].plan.coalescing;
+                    self.events.add(at, Event::Interrupt { host });
+                }
+            }
+            Event::Interrupt { host } => {
+                let (checker, trace, now) = (&mut self.checker, &mut self.trace, self.now);
+                let ethernet = !self.scenario.bare_ip;
+                self.hosts[host].deliver(now, |frame| {
+                    trace.add(now, host, Way::In, frame, ethernet);
+                    checker.on_arrived(now, host, frame);
+                });
+                self.serve(host);
+            }
+            Event::Timer { host } => {
+                if self.hosts[host].timer_at == Some(self.now) {
+                    self.hosts[host].timer_at = None;
+                    self.serve(host);
+                }
+            }
+            Event::Retry { host } => self.serve(host),
+            Event::Act { endpoint } => {
+                if self.endpoints[endpoint].wake_at == Some(self.now) {
+                    self.act(endpoint);
+                    self.serve(self.endpoints[endpoint].host);
+                }
+            }
+            Event::Accept { host, listener } => {
+                self.accept(host, listener);
+                self.serve(host);
+            }
+            Event::Disturb(disturbance) => self.disturb(disturbance),
+            Event::Calm => self.calm(),
+            Event::GiveUp => self.give_up(),
+            Event::Deadline(phase) => self.on_deadline(phase),
+        }
+    }
+
+    /// Lets a host do everything it can do now, and notes when it wants to be called next.
+    fn serve(&mut self, host: usize) {
+        for turn in 0.. {
+            if turn > TURNS_MAX {
+                return self.fail("a host comes to rest", format!("host {host} runs in circles"));
+            }
+            let shard = &mut self.hosts[host].shard;
+            if shard.poll_timeout().is_some_and(|due| due <= self.now) {
+                shard.on_timeout(self.now);
+            }
+            self.take_events(host);
+            let Some(sent) = self.hosts[host].send(self.now) else {
+                // Looking for something to send may have ended a connection.
+                if self.take_events(host) {
+                    continue;
+                }
+                break;
+            };
+            if sent.lowered_wrongly {
+                self.fail("super-frames expand to the packets they are made of", String::new());
+            }
+            for frame in sent.frames {
+                self.put_on_wire(host, frame);
+            }
+            self.judge_flights(host);
+            if sent.stopped {
+                let pause = Duration::from_micros(self.random.within(1, 300));
+                self.events.add(self.now + pause, Event::Retry { host });
+                break;
+            }
+        }
+        let Some(due) = self.hosts[host].shard.poll_timeout() else { return };
+        if due <= self.now {
+            return self.fail("what is due is done", format!("host {host}: due at {due:?}"));
+        }
+        if self.hosts[host].timer_at.is_none_or(|at| due < at || at <= self.now) {
+            self.hosts[host].timer_at = Some(due);
+            self.events.add(due, Event::Timer { host });
+        }
+    }
+
+    fn put_on_wire(&mut self, host: usize, frame: Vec<u8>) {
+        self.trace.add(self.now, host, Way::Out, &frame, !self.scenario.bare_ip);
+        if let Some(flight) = self.checker.on_sent(self.now, host, &frame) {
+            self.flights.push(flight);
+        }
+        let arrivals = self.hosts[host].up.carry(self.now, frame.len());
+        for (arrival, frame) in arrived(arrivals, frame, self.scenario.bare_ip, false) {
+            let damaged = arrival.flipped_bit.is_some();
+            self.events.add(arrival.at, Event::AtSwitch { from: host, frame, damaged });
+        }
+    }
+
+    /// The switch passes a frame on: to the station it is for, or to all others.
+    fn switch(&mut self, from: usize, frame: Vec<u8>, damaged: bool) {
+        let destination = frame.get(..6);
+        let known = self.hosts.iter().position(|host| destination == Some(&host.station[..]));
+        let known = known.filter(|_| !self.scenario.bare_ip);
+        for host in (0..self.hosts.len()).filter(|host| *host != from) {
+            if known.is_none_or(|known| known == host) {
+                if let Some(report) = self.too_long_for(host, &frame) {
+                    self.events.add(self.now, Event::AtHost { host: from, frame: report });
+                    continue;
+                }
+                let arrivals = self.hosts[host].down.carry(self.now, frame.len());
+                let frame = frame.clone();
+                for (arrival, frame) in arrived(arrivals, frame, self.scenario.bare_ip, damaged) {
+                    self.events.add(arrival.at, Event::AtHost { host, frame });
+                }
+            }
+        }
+    }
+
+    /// A router before the host takes packets of its path's length only: what it says of others.
+    fn too_long_for(&self, host: usize, frame: &[u8]) -> Option<Vec<u8>> {
+        let mtu = self.hosts[host].plan.path_mtu?;
+        crate::frame::too_long(frame, self.scenario.bare_ip, mtu)
+    }
+
+    fn disturb(&mut self, disturbance: Disturbance) {
+        match disturbance {
+            Disturbance::Blackout { host, span } => {
+                let until = self.now + span;
+                self.hosts[host].up.darken(until);
+                self.hosts[host].down.darken(until);
+            }
+            Disturbance::Restart { host } => self.restart(host),
+            Disturbance::CardChange { host } => {
+                if !self.scenario.bare_ip {
+                    self.hosts[host].change_card();
+                    self.serve(host);
+                }
+            }
+            Disturbance::MtuChange { mtu } => {
+                for host in 0..self.hosts.len() {
+                    self.hosts[host].set_mtu(mtu);
+                    self.checker.set_mtu(self.now, host, mtu);
+                    self.serve(host);
+                }
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        let mut links = crate::link::LinkCounters::default();
+        for host in &self.hosts {
+            links.merge(&host.up.counters());
+            links.merge(&host.down.counters());
+        }
+        let mut counters = self.counters;
+        counters.segments_checked = self.checker.segments();
+        counters.frames = self.trace.frames();
+        let span = self.now.since(START);
+        Report { seed: self.scenario.seed, counters, links, span, hash: self.trace.hash() }
+    }
+
+    /// Something that must hold does not.
+    fn fail(&mut self, property: &str, what: String) {
+        self.fail_with(property.to_owned(), what, None, None);
+    }
+
+    fn fail_with(
+        &mut self,
+        property: String,
+        what: String,
+        host: Option<usize>,
+        flow: Option<(SocketAddr, SocketAddr)>,
+    ) {
+        if self.failure.is_some() {
+            return;
+        }
+        let frames = if self.keep.last_frames { self.trace.lines(flow, 40) } else { Vec::new() };
+        let seed = self.scenario.seed;
+        let at = self.now;
+        self.failure = Some(Box::new(Failure { seed, at, property, what, host, flow, frames }));
+    }
+}
+
+/// The frames of these arrivals. A frame is damaged once at most: two flipped bits can make up for
+/// each other in a sum, and then no checksum of TCP would show them; of a datagram in fragments only
+/// the first is. What may not be damaged is lost instead. That goes for ARP messages, too, because
+/// nothing but the link's own checksum would show the damage.
+fn arrived(
+    arrivals: [Option<Arrival>; 2],
+    frame: Vec<u8>,
+    bare_ip: bool,
+    damaged: bool,
+) -> impl Iterator<Item = (Arrival, Vec<u8>)> {
+    let is_spared = crate::frame::has_no_checksum_of_its_own(&frame, bare_ip);
+    let [first, second] = arrivals;
+    let doubled = second.map(|arrival| (arrival, frame.clone()));
+    let both = first.map(|arrival| (arrival, frame)).into_iter().chain(doubled);
+    both.filter_map(move |(arrival, mut frame)| {
+        if let Some(bit) = arrival.flipped_bit.filter(|_| !damaged) {
+            if is_spared {
+                return None;
+            }
+            if let Some(byte) = frame.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+        if arrival.marked && !damaged {
+            crate::frame::mark_congestion(&mut frame, bare_ip);
+        }
+        Some((arrival, frame))
+    })
+}

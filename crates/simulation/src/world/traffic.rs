@@ -1,0 +1,366 @@
+//! What applications and sockets do to each other: opening, accepting, acting, and what an
+//! application may be told.
+
+use super::{Event, Pair, Phase, World};
+use crate::application::{Behaviour, Doing, Ended, Endpoint};
+use crate::checker::InFlight;
+use crate::host::{self, PORTS};
+use crate::random::scatter;
+use core::net::SocketAddr;
+use stack::{Readiness, SocketError, SocketId, SynCookieMode};
+use time::Duration;
+
+/// The dynamic ports (RFC 6056, 3.2).
+const PORT_FIRST: u16 = 49_152;
+
+/// Ports of clients that use the same ones again and again.
+const PORTS_WORN: u64 = 4;
+
+impl World {
+    /// A client opens a connection.
+    pub(super) fn open(&mut self, index: usize) {
+        self.counters.connections += 1;
+        let mut random = self.random.fork(index as u64);
+        let count = self.hosts.len() as u64;
+        let client = random.within(0, count - 1) as usize;
+        let server = (client + random.within(1, count - 1) as usize) % self.hosts.len();
+        let ipv6 = random.chance(0.5);
+        let remote = SocketAddr::new(host::address(server, ipv6), random.pick(&PORTS));
+        let local = host::address(client, ipv6);
+        let behaviour = Behaviour::draw(&mut random, self.scenario.stream_max);
+        let port = match random.within(0, 19) {
+            0 | 1 => Some(PORT_FIRST + random.within(0, PORTS_WORN - 1) as u16),
+            2 => Some(self.port_that_wraps(client, server, local, remote, random.chance(0.5))),
+            _ => None,
+        };
+        let local = port.map(|port| SocketAddr::new(local, port));
+        let shard = &mut self.hosts[client].shard;
+        let socket = match shard.tcp_connect(self.now, local, remote) {
+            Ok(socket) => socket,
+            Err(SocketError::AddressInUse | SocketError::TooManySockets) => {
+                self.counters.not_opened += 1;
+                return;
+            }
+            Err(error) => return self.fail("a connection can be opened", error.to_string()),
+        };
+        let Ok(local) = shard.local_address(socket) else {
+            return self.fail("an open socket has an address", String::new());
+        };
+        let pair = self.pairs.len();
+        self.pairs.push(Pair { hosts: [client, server], server: None, disturbed: false });
+        self.flows.insert((local, remote), pair);
+        self.add_endpoint(client, socket, (local, remote), behaviour, Some(pair));
+        self.serve(client);
+    }
+
+    /// The port from which a connection's sequence numbers, the client's or the server's, wrap
+    /// soonest.
+    fn port_that_wraps(
+        &self,
+        client: usize,
+        server: usize,
+        local: core::net::IpAddr,
+        remote: SocketAddr,
+        of_client: bool,
+    ) -> u16 {
+        let distance = |port: &u16| {
+            let local = SocketAddr::new(local, *port);
+            let isn = match of_client {
+                true => self.hosts[client].isn.initial_sequence(self.now, local, remote),
+                false => self.hosts[server].isn.initial_sequence(self.now, remote, local),
+            };
+            // The server's clock goes on until the SYN arrives.
+            u32::MAX - isn.0.wrapping_add(if of_client { 0 } else { 30_000 })
+        };
+        (PORT_FIRST..=u16::MAX).min_by_key(distance).unwrap_or(PORT_FIRST)
+    }
+
+    fn add_endpoint(
+        &mut self,
+        host: usize,
+        socket: SocketId,
+        ends: (SocketAddr, SocketAddr),
+        behaviour: Behaviour,
+        pair: Option<usize>,
+    ) -> usize {
+        let index = self.endpoints.len();
+        let name = scatter(self.scenario.seed ^ scatter(index as u64 + 1));
+        let mut endpoint = Endpoint::new(self.now, host, socket, name, behaviour);
+        endpoint.pair = pair;
+        if self.phase > Phase::Busy {
+            endpoint.hurry(self.now);
+        }
+        self.endpoints.push(endpoint);
+        self.ends.push(ends);
+        self.by_ends.insert(ends, index);
+        self.names.insert(name, index);
+        self.hosts[host].owners.insert(socket, index);
+        self.live += 1;
+        index
+    }
+
+    /// Passes on what a host's shard has to tell, and says whether that was anything.
+    pub(super) fn take_events(&mut self, host: usize) -> bool {
+        let mut any = false;
+        while let Some(event) = self.hosts[host].shard.poll_event() {
+            let socket = event.socket;
+            any = true;
+            if self.hosts[host].listeners.contains(&socket) {
+                let busy = self.phase == Phase::Busy && self.random.chance(0.1);
+                if busy {
+                    let at = self.now + Duration::from_millis(self.random.magnitude(1, 3_000));
+                    self.events.add(at, Event::Accept { host, listener: socket });
+                } else {
+                    self.accept(host, socket);
+                }
+                continue;
+            }
+            if self.hosts[host].datagrams == Some(socket) {
+                self.receive_datagrams(host);
+                continue;
+            }
+            let Some(index) = self.hosts[host].owners.get(&socket).copied() else { continue };
+            if event.readiness.intersects(Readiness::CONNECTED) {
+                self.endpoints[index].connected = true;
+            }
+            if event.readiness.intersects(Readiness::CLOSED) {
+                self.on_closed(index);
+            }
+            self.act(index);
+        }
+        any
+    }
+
+    /// Whatever waits for this listener is accepted.
+    pub(super) fn accept(&mut self, host: usize, listener: SocketId) {
+        loop {
+            let socket = match self.hosts[host].shard.tcp_accept(listener) {
+                Ok(socket) => socket,
+                // The listener may be one of before a restart.
+                Err(SocketError::WouldBlock | SocketError::InvalidSocket) => return,
+                Err(error) => return self.fail("accepting works", error.to_string()),
+            };
+            let Ok(status) = self.hosts[host].shard.tcp_status(socket) else {
+                return self.fail("an accepted socket is open", String::new());
+            };
+            let mut random = self.random.fork(socket.index() as u64);
+            let behaviour = Behaviour::draw(&mut random, self.scenario.stream_max);
+            let pair = self.flows.get(&(status.remote, status.local)).copied();
+            let pair = pair.filter(|pair| self.pairs[*pair].server.is_none());
+            let ends = (status.local, status.remote);
+            let index = self.add_endpoint(host, socket, ends, behaviour, pair);
+            if let Some(pair) = pair {
+                self.pairs[pair].server = Some(index);
+                self.counters.established += 1;
+            }
+            self.endpoints[index].connected = true;
+            self.act(index);
+        }
+    }
+
+    /// The stack says that a connection is over: of an error the application hears.
+    fn on_closed(&mut self, index: usize) {
+        let endpoint = &mut self.endpoints[index];
+        if endpoint.connected || endpoint.ended.is_some() {
+            return;
+        }
+        let host = &mut self.hosts[endpoint.host];
+        let error = host.shard.tcp_status(endpoint.socket).ok().and_then(|status| status.error);
+        let mut doings = Vec::new();
+        match error {
+            Some(error) => endpoint.fail(self.now, host, error, &mut doings),
+            None => doings.push(Doing::Absurd("an open that failed has no error")),
+        }
+        self.live -= 1;
+        self.judge(index, doings);
+    }
+
+    /// Lets an application act.
+    pub(super) fn act(&mut self, index: usize) {
+        let endpoint = &mut self.endpoints[index];
+        if endpoint.ended.is_some() {
+            return;
+        }
+        let host = &mut self.hosts[endpoint.host];
+        let doings = endpoint.act(self.now, host, &mut self.buffer);
+        if let Some(at) = endpoint.wake_at {
+            self.events.add(at, Event::Act { endpoint: index });
+        }
+        if endpoint.ended.is_some() {
+            self.live -= 1;
+        }
+        self.judge(index, doings);
+        match self.endpoints[index].ended {
+            Some(Ended::InOrder) => self.counters.ended_in_order += 1,
+            Some(Ended::ByWill) => self.counters.ended_by_will += 1,
+            _ => {}
+        }
+    }
+
+    fn judge(&mut self, index: usize, doings: Vec<Doing>) {
+        for doing in doings {
+            let ends = self.ends[index];
+            let host = self.endpoints[index].host;
+            let verdict = match doing {
+                Doing::Named(name) => self.on_named(index, name),
+                Doing::AtEnd => self.on_end_of_stream(index),
+                Doing::BrokeOff => {
+                    self.set_disturbed(index);
+                    Ok(())
+                }
+                Doing::Failed(error) => self.on_failed(index, error),
+                Doing::Differs { offset } => {
+                    Err(("bytes arrive as they were sent", format!("differs at {offset}")))
+                }
+                Doing::Absurd(what) => Err(("the stack keeps its word", what.to_owned())),
+            };
+            if let Err((property, what)) = verdict {
+                self.fail_with(property.to_owned(), what, Some(host), Some(ends));
+            }
+        }
+    }
+
+    /// The first bytes say whose stream this is: it must be the other end's, and nobody else may
+    /// have read it.
+    fn on_named(&mut self, index: usize, name: u64) -> Result<(), (&'static str, String)> {
+        let property = "bytes arrive at the other end of their own connection";
+        let Some(peer) = self.names.get(&name).copied() else {
+            return Err((property, "the stream is nobody's".to_owned()));
+        };
+        let (local, remote) = self.ends[index];
+        if self.ends[peer] != (remote, local) {
+            let (from, to) = self.ends[peer];
+            return Err((property, format!("it is the stream from {from} to {to}")));
+        }
+        // RFC 4987, 3.6: behind a cookie nothing tells a repeated ACK from the first, so what the
+        // network doubled may begin a connection again that was over.
+        let host = self.endpoints[index].host;
+        let by_cookie = self.hosts[host].plan.syn_cookies != SynCookieMode::Never;
+        if let Some(other) = self.readers.insert(peer, index)
+            && !by_cookie
+        {
+            return Err((property, format!("endpoint {other} has read it already")));
+        }
+        if self.endpoints[index].pair.is_none() {
+            self.endpoints[index].pair = self.endpoints[peer].pair;
+        }
+        Ok(())
+    }
+
+    /// The end of a stream is told only where the peer said so, and then all of it was read.
+    fn on_end_of_stream(&mut self, index: usize) -> Result<(), (&'static str, String)> {
+        let property = "the end of the stream comes behind all of it";
+        let endpoint = &self.endpoints[index];
+        let received = endpoint.received;
+        self.counters.bytes_read += received;
+        let Some(name) = endpoint.peer_name else {
+            return match received {
+                0 => Ok(()),
+                _ => Err((property, format!("after {received} bytes, fewer than any stream has"))),
+            };
+        };
+        let Some(peer) = self.names.get(&name).map(|peer| &self.endpoints[*peer]) else {
+            return Err((property, "the stream is nobody's".to_owned()));
+        };
+        match peer.is_shut && peer.sent == received {
+            true => Ok(()),
+            false if peer.is_shut => Err((property, format!("{received} of {} bytes", peer.sent))),
+            false => Err((property, format!("after {received} bytes; the peer goes on"))),
+        }
+    }
+
+    /// An error needs a cause: the network, the peer, or a host.
+    fn on_failed(
+        &mut self,
+        index: usize,
+        error: SocketError,
+    ) -> Result<(), (&'static str, String)> {
+        self.counters.ended_by_error += 1;
+        let endpoint = &self.endpoints[index];
+        let excused = match endpoint.pair {
+            None => true,
+            Some(pair) => {
+                let pair = &self.pairs[pair];
+                // A small backlog may turn somebody away for longer than SYNs, or the SYN-ACKs of
+                // those whose last ACK found it full, are repeated.
+                let plan = &self.hosts[pair.hosts[1]].plan;
+                let small = plan.backlog < 64 || plan.half_open_max < 64;
+                let crowded = small && pair.server.is_none();
+                // RFC 4987, 3.6: the first segment that comes behind a cookie must be the first of the
+                // stream; another that overtook it is refused by a reset.
+                let by_cookie = match plan.syn_cookies {
+                    SynCookieMode::Never => false,
+                    SynCookieMode::WhenFull => plan.half_open_max < 64,
+                    SynCookieMode::Always => true,
+                };
+                pair.disturbed || crowded || by_cookie
+            }
+        };
+        let excused = excused || self.scenario.is_severe();
+        self.set_disturbed(index);
+        match excused {
+            true => Ok(()),
+            false => Err(("an application is told of no error without a cause", error.to_string())),
+        }
+    }
+
+    /// New data is sent within the congestion window only. Looked at for one connection of each
+    /// batch, behind its last segment.
+    pub(super) fn judge_flights(&mut self, host: usize) {
+        let last = self.flights.pop();
+        self.flights.clear();
+        let Some(InFlight { ends, bytes }) = last else { return };
+        let Some(index) = self.by_ends.get(&ends).copied() else { return };
+        let endpoint = &self.endpoints[index];
+        if endpoint.ended.is_some() || endpoint.host != host {
+            return;
+        }
+        let Ok(info) = self.hosts[host].shard.tcp_info(self.now, endpoint.socket) else { return };
+        // RFC 3168, 6.1.2: after a mark the window shrinks at once and the flight with ACKs.
+        let shrinks = info.ecn && info.slow_start_threshold_bytes >= info.congestion_window_bytes;
+        if info.recovery != tcp::RecoveryState::Open || info.sacked_bytes > 0 || shrinks {
+            return;
+        }
+        // RFC 8985, 7.3: where nothing came for two round trips, what is sent is a tail loss probe, one
+        // segment beyond whatever an undone reduction had left in flight.
+        if info.rtt.is_some_and(|rtt| info.since_received >= rtt * 2) {
+            return;
+        }
+        // RFC 3042: two segments in answer to duplicates; RFC 8985, 7.3: a probe is one more.
+        let slack = 3 * u64::from(info.send_mss_bytes);
+        if bytes > u64::from(info.congestion_window_bytes) + slack {
+            let what = format!("{bytes} bytes in flight: {info:?}");
+            let rule = "RFC 5681, 3.1: new data is sent within the congestion window";
+            self.fail_with(rule.to_owned(), what, Some(host), Some(ends));
+        }
+    }
+
+    pub(super) fn set_disturbed(&mut self, index: usize) {
+        if let Some(pair) = self.endpoints[index].pair {
+            self.pairs[pair].disturbed = true;
+        }
+    }
+
+    /// A host loses everything.
+    pub(super) fn restart(&mut self, host: usize) {
+        self.counters.restarts += 1;
+        for index in 0..self.endpoints.len() {
+            let endpoint = &mut self.endpoints[index];
+            if endpoint.host == host && endpoint.ended.is_none() {
+                endpoint.ended = Some(Ended::WithHost);
+                endpoint.wake_at = None;
+                self.live -= 1;
+                self.counters.ended_with_host += 1;
+            }
+        }
+        for pair in &mut self.pairs {
+            pair.disturbed |= pair.hosts.contains(&host);
+        }
+        let held = self.hosts[host].restart();
+        self.checker.on_restart(host);
+        if held > 0 {
+            self.fail("a shard that is gone holds no block", format!("{held} bytes"));
+        }
+        self.serve(host);
+    }
+}

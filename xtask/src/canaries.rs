@@ -1,0 +1,160 @@
+//! `cargo xtask canaries`: mistakes planted on purpose, to see that they are found.
+//!
+//! In: the list in `planted.rs`. For each mistake a copy of the tree below `target/canaries/` gets
+//! one text replaced and is built as the simulator is (profile `checked`); then whoever must find it
+//! runs for a bounded time. Out: a table. A mistake that survives, that does not build, or whose
+//! text no longer stands in its file exactly once, fails the verb: a list that has rotted says
+//! nothing.
+
+mod planted;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use cargo_metadata::MetadataCommand;
+
+use crate::Failure;
+use planted::{Finder, PLANTED, Planted};
+
+/// How many of the list are the sample.
+const SAMPLE: usize = 2;
+
+/// What became of a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Found,
+    Survived,
+    DoesNotBuild,
+    TextIsGone,
+}
+
+/// Plants the mistakes whose name contains `only`, or a sample of them, and says whether all were
+/// found.
+///
+/// # Errors
+/// When the tree cannot be copied or cargo cannot be run.
+pub(crate) fn run(root: &Path, only: Option<&str>, sample: bool) -> Result<bool, Failure> {
+    let target = MetadataCommand::new().current_dir(root).no_deps().exec()?.target_directory;
+    let place = PathBuf::from(target.join("canaries"));
+    let chosen = PLANTED.iter().take(if sample { SAMPLE } else { PLANTED.len() });
+    let chosen = chosen.filter(|planted| only.is_none_or(|only| planted.name.contains(only)));
+    let mut rows = Vec::new();
+    for planted in chosen {
+        let started = Instant::now();
+        let outcome = try_out(root, &place, planted)?;
+        let row = format!(
+            "{outcome:<14?} {:6.1} s  {:<36} {:?}",
+            started.elapsed().as_secs_f64(),
+            planted.name,
+            planted.finder
+        );
+        println!("{row}");
+        rows.push((outcome, row));
+    }
+    let found = rows.iter().filter(|(outcome, _)| *outcome == Outcome::Found).count();
+    println!("{found} of {} planted mistakes found", rows.len());
+    Ok(found == rows.len() && !rows.is_empty())
+}
+
+fn try_out(root: &Path, place: &Path, planted: &Planted) -> Result<Outcome, Failure> {
+    let tree = place.join("tree");
+    copy_tree(root, &tree)?;
+    let path = tree.join(planted.file);
+    let text = std::fs::read_to_string(&path)?;
+    if text.matches(planted.original).count() != 1 {
+        return Ok(Outcome::TextIsGone);
+    }
+    std::fs::write(&path, text.replace(planted.original, planted.mistake))?;
+    let mut build = cargo(&tree, place, planted, true);
+    if !build.status()?.success() {
+        return Ok(Outcome::DoesNotBuild);
+    }
+    let mut hunt = cargo(&tree, place, planted, false);
+    hunt.stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(if hunt.status()?.success() { Outcome::Survived } else { Outcome::Found })
+}
+
+/// The command that builds the finder, or runs it.
+fn cargo(tree: &Path, place: &Path, planted: &Planted, build_only: bool) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(tree).env("CARGO_TARGET_DIR", place.join("target"));
+    command.env("RUSTFLAGS", "--cap-lints allow");
+    let verb = match (planted.finder, build_only) {
+        (Finder::Simulator, true) => "build",
+        (Finder::Simulator, false) => "run",
+        _ => "test",
+    };
+    command.args([verb, "--quiet", "--profile", "checked"]);
+    match planted.finder {
+        Finder::Simulator => {
+            command.args(["--package", "multidata-simulation", "--example", "simulate"]);
+        }
+        Finder::Fuzzer(target) => {
+            command.args(["--package", "multidata-fuzzing", "--test", "corpora"]);
+            command.env("MULTIDATA_FUZZ_TARGET", target).env("MULTIDATA_FUZZ_SECONDS", "30");
+        }
+        Finder::Unit(package, _) => {
+            command.args(["--package", package]);
+        }
+    }
+    match (planted.finder, build_only) {
+        (Finder::Simulator, false) => {
+            command.args(["--", "--count", "100000", "--seconds", "60", "--failures", "1"]);
+        }
+        (Finder::Unit(_, filter), false) => {
+            command.args(["--", filter]);
+        }
+        (Finder::Fuzzer(_) | Finder::Unit(..), true) => {
+            command.arg("--no-run");
+        }
+        _ => {}
+    }
+    command
+}
+
+/// Brings the copy up to the tree; files that did not change keep their time, so that little is
+/// built again.
+fn copy_tree(root: &Path, tree: &Path) -> Result<(), Failure> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()?;
+    for name in String::from_utf8(listed.stdout)?.split_terminator('\0') {
+        let (from, to) = (root.join(name), tree.join(name));
+        let Ok(bytes) = std::fs::read(&from) else { continue };
+        if std::fs::read(&to).is_ok_and(|before| before == bytes) {
+            continue;
+        }
+        std::fs::create_dir_all(to.parent().unwrap_or(tree))?;
+        std::fs::write(&to, bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The list keeps up with the code: each text stands in its file once.
+    #[test]
+    fn every_mistake_can_still_be_planted() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root");
+        for planted in PLANTED {
+            let text = std::fs::read_to_string(root.join(planted.file)).expect(planted.file);
+            assert_eq!(text.matches(planted.original).count(), 1, "{}", planted.name);
+            assert_ne!(planted.original, planted.mistake, "{}", planted.name);
+        }
+    }
+
+    #[test]
+    fn names_differ_and_everybody_has_something_to_find() {
+        let names: BTreeSet<_> = PLANTED.iter().map(|planted| planted.name).collect();
+        assert_eq!(names.len(), PLANTED.len());
+        assert!(PLANTED.iter().any(|planted| planted.finder == Finder::Simulator));
+        assert!(PLANTED.iter().any(|planted| matches!(planted.finder, Finder::Fuzzer(_))));
+        let sample = PLANTED.iter().take(SAMPLE);
+        assert!(sample.map(|planted| planted.finder).any(|it| it != Finder::Simulator));
+    }
+}

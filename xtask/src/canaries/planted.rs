@@ -1,0 +1,131 @@
+//! The mistakes that are planted, one at a time, and who must find each.
+
+/// Who must find a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finder {
+    /// The simulator, within some thousand seeds.
+    Simulator,
+    /// The fuzz body of this name, over its corpus and mutations.
+    Fuzzer(&'static str),
+    /// Unit tests: a package and a filter.
+    Unit(&'static str, &'static str),
+}
+
+/// A mistake.
+pub(super) struct Planted {
+    pub(super) name: &'static str,
+    pub(super) file: &'static str,
+    /// Stands in the file exactly once.
+    pub(super) original: &'static str,
+    pub(super) mistake: &'static str,
+    pub(super) finder: Finder,
+}
+
+/// All of them; the first ones are the sample that `cargo xtask test` takes.
+pub(super) const PLANTED: &[Planted] = &[
+    Planted {
+        name: "checksum-not-verified",
+        file: "crates/stack/src/ingress.rs",
+        original: "if ip::transport_checksum_ok(&self.info, bytes) { Ok(()) } else { Err(wrong) }",
+        mistake: "if ip::transport_checksum_ok(&self.info, bytes) || bytes.len() > 60 { Ok(()) } else { Err(wrong) }",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "parser-length-unchecked",
+        file: "crates/wire/src/tcp.rs",
+        original: "let options = rest.get(..options_len).ok_or(Malformed::Truncated)?;",
+        mistake: "let options = &rest[..options_len];",
+        finder: Finder::Fuzzer("transport"),
+    },
+    Planted {
+        name: "window-off-by-a-few",
+        file: "crates/tcp/src/send_sequence.rs",
+        original: "u32::try_from((self.una + self.window).distance(nxt)).unwrap_or(0)",
+        mistake: "u32::try_from((self.una + self.window + 2).distance(nxt)).unwrap_or(0)",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "window-by-the-letter",
+        file: "crates/tcp/src/send_sequence.rs",
+        original: "self.wl2.is_before(ack) || (self.wl2 == ack && self.wl1.is_at_or_before(sequence));",
+        mistake: "self.wl1.is_before(sequence) || (self.wl1 == sequence && self.wl2.is_at_or_before(ack));",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "acknowledgment-of-what-was-not-sent",
+        file: "crates/tcp/src/input/acknowledgment.rs",
+        original: "if too_old || ack.is_after(self.send.max) {",
+        mistake: "if too_old {",
+        finder: Finder::Fuzzer("segments"),
+    },
+    Planted {
+        name: "retransmission-of-the-wrong-byte",
+        file: "crates/tcp/src/send_queue.rs",
+        original: "let position = self.base + ahead;",
+        mistake: "let position = self.base + ahead + u64::from(ahead > 0 && ahead.is_multiple_of(7));",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "fin-not-sent-again",
+        file: "crates/tcp/src/output/plan.rs",
+        original: "Planned { kind, sequence: again.sequence, len, fin: len < again.len }",
+        mistake: "Planned { kind, sequence: again.sequence, len, fin: false }",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "no-persist-timer",
+        file: "crates/tcp/src/timeouts.rs",
+        original: "        if !waits {\n            return;\n        }\n        self.chronograph.enter(now, Waits::PeerWindow);",
+        mistake: "        if waits || !waits {\n            return;\n        }\n        self.chronograph.enter(now, Waits::PeerWindow);",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "block-leaked",
+        file: "crates/stack/src/ingress.rs",
+        original: "        batch.clear();",
+        mistake: "        core::mem::forget(core::mem::take(batch));",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "writable-not-told",
+        file: "crates/tcp/src/input/acknowledgment.rs",
+        original: "            self.events.insert(Events::WRITABLE);",
+        mistake: "",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "sequence-numbers-without-wrap",
+        file: "crates/wire/src/seq.rs",
+        original: "        self.distance(other) < 0\n",
+        mistake: "        self.0 < other.0\n",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "timeout-does-not-back-off",
+        file: "crates/tcp/src/rtt.rs",
+        original: "let factor = 1_u32.checked_shl(self.backoff_count).unwrap_or(u32::MAX);",
+        mistake: "let factor = 1_u32;",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "syn-cookies-are-neighbours",
+        file: "crates/tcp/src/syn_cookie.rs",
+        original: "const INDEX_SHIFT: u32 = 21;",
+        mistake: "const INDEX_SHIFT: u32 = 0;",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "half-open-window-not-scaled",
+        file: "crates/tcp/src/half_open.rs",
+        original: "window: syn_ack.window >> shift,",
+        mistake: "window: syn_ack.window | u16::from(shift > 20),",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "overlapping-fragments-taken",
+        file: "crates/ip/src/reassembly/datagram.rs",
+        original: "if overlaps || contradicts { Place::Taken } else { Place::Free }",
+        mistake: "if (overlaps && false) || contradicts { Place::Taken } else { Place::Free }",
+        finder: Finder::Unit("multidata-ip", "reassembly"),
+    },
+];

@@ -1,0 +1,65 @@
+//! A minute of simulation: as many seeds as fit into it, and figures that say what was in them.
+
+use std::path::Path;
+
+use super::Course;
+use crate::{Failure, simulate};
+
+/// How long seeds are begun.
+const SECONDS: &str = "55";
+
+/// Connections that must have been opened in that time. On two idle cores it is thirty times this.
+const CONNECTIONS_MIN: u64 = 10_000;
+
+/// Builds the simulator, so that the minute is the simulation's own.
+pub(super) fn build(course: &mut Course) -> Result<bool, Failure> {
+    Ok(simulate::cargo(&course.root, "build").status()?.success())
+}
+
+/// Runs seeds from the first on, on all cores, and looks at the figures.
+pub(super) fn run(course: &mut Course, results: &Path) -> Result<bool, Failure> {
+    std::fs::create_dir_all(results)?;
+    let path = results.join("simulate.json");
+    let mut command = simulate::cargo(&course.root, "run");
+    command.args(["--", "--seed", "1", "--count", "1000000000", "--seconds", SECONDS, "--json"]);
+    if !command.arg(&path).status()?.success() {
+        return Ok(false);
+    }
+    let figures: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    Ok(is_enough(&figures))
+}
+
+/// Whether so much happened that the run says something.
+fn is_enough(figures: &serde_json::Value) -> bool {
+    let figure = |name: &str| figures.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    let faults = ["link_lost", "link_held", "link_doubled", "link_corrupted", "link_dark"];
+    let missing: Vec<_> = faults.into_iter().filter(|name| figure(name) == 0).collect();
+    let connections = figure("established");
+    if connections < CONNECTIONS_MIN {
+        println!("only {connections} connections, {CONNECTIONS_MIN} are expected");
+    }
+    if !missing.is_empty() {
+        println!("faults that never happened: {missing:?}");
+    }
+    connections >= CONNECTIONS_MIN && missing.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn too_few_connections_or_no_faults_are_not_enough() {
+        let mut figures = json!({
+            "established": 20_000, "link_lost": 5, "link_held": 5, "link_doubled": 5,
+            "link_corrupted": 5, "link_dark": 5,
+        });
+        assert!(is_enough(&figures));
+        figures["link_held"] = json!(0);
+        assert!(!is_enough(&figures));
+        figures["link_held"] = json!(5);
+        figures["established"] = json!(9_999);
+        assert!(!is_enough(&figures));
+    }
+}
