@@ -23,6 +23,7 @@ mod failure;
 
 pub mod host;
 pub mod job;
+pub mod loss;
 pub mod measure;
 pub mod peer;
 pub mod place;

@@ -7,6 +7,7 @@
 use core::fmt;
 use device::TransmitMode;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What the two ends are joined by.
@@ -161,6 +162,8 @@ pub struct Scenario {
     pub ipv6: bool,
     /// Keep this stack on the first CPU and the kernel's end on the second.
     pub pin: bool,
+    /// Packets of this stack are written to this file, a section for each run.
+    pub capture: Option<PathBuf>,
 }
 
 /// The least IP packet that the ends can use, RFC 791 and RFC 8200.
@@ -191,6 +194,7 @@ impl Scenario {
             receive_buffer_bytes: None,
             ipv6: false,
             pin: false,
+            capture: None,
         }
     }
 

@@ -13,7 +13,7 @@ use device::{
 };
 use ip::Cidr;
 use linux::{Napi, TapConfig, TapDevice, TapKind};
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub struct Station {
     stack: Stack,
     address: IpAddr,
     about: String,
+    /// What the stack sends and receives goes here; it ends behind the stack.
+    _capture: Option<CaptureFile>,
     /// Held open: the TAP lives as long as its descriptor.
     _device: Option<TapDevice>,
 }
@@ -69,8 +71,10 @@ impl Station {
             return Err(Failure::new(format!("this kernel does not do all of it: {about}")));
         }
         let queue = device.queue(0).attempt(refused)?;
+        let (queue, capture) = captured(scenario, Box::new(queue))?;
         let stack = build(scenario, queue, addresses.near, addresses.prefix_len)?;
-        Ok(Self { stack, address: addresses.near, about, _device: Some(device) })
+        let address = addresses.near;
+        Ok(Self { stack, address, about, _capture: capture, _device: Some(device) })
     }
 
     /// Two stacks, one at each end of a wire: this one and the other one.
@@ -81,10 +85,18 @@ impl Station {
         let addresses = Addresses::of(scenario);
         let (near, far) = wire_queues(scenario);
         let about = "wire in this process, loss-free and bounded".to_owned();
-        let station = |stack, address| Self { stack, address, about: about.clone(), _device: None };
+        let station = |stack, address, capture| Self {
+            stack,
+            address,
+            about: about.clone(),
+            _capture: capture,
+            _device: None,
+        };
+        // One end sees everything.
+        let (near, capture) = captured(scenario, Box::new(near))?;
         let near = build(scenario, near, addresses.near, addresses.prefix_len)?;
-        let far = build(scenario, far, addresses.far, addresses.prefix_len)?;
-        Ok((station(near, addresses.near), station(far, addresses.far)))
+        let far = build(scenario, Box::new(far), addresses.far, addresses.prefix_len)?;
+        Ok((station(near, addresses.near, capture), station(far, addresses.far, None)))
     }
 
     /// What the device said is on.
@@ -174,9 +186,20 @@ fn wire_queues(scenario: &Scenario) -> (WireQueue, WireQueue) {
     wire(WireConfig { mtu_bytes: scenario.mtu_bytes, ..WireConfig::new(end(2), end(1)) })
 }
 
+/// The queue, with what passes it captured where the scenario says so.
+fn captured(
+    scenario: &Scenario,
+    queue: Box<dyn Queue>,
+) -> Result<(Box<dyn Queue>, Option<CaptureFile>), Failure> {
+    let Some(path) = &scenario.capture else { return Ok((queue, None)) };
+    let refused = || format!("cannot capture into {}", path.display());
+    let capture = CaptureFile::append(path).attempt(refused)?;
+    Ok((capture.wrap(queue).attempt(refused)?, Some(capture)))
+}
+
 fn build(
     scenario: &Scenario,
-    queue: impl Queue + 'static,
+    queue: Box<dyn Queue>,
     address: IpAddr,
     prefix_len: u8,
 ) -> Result<Stack, Failure> {
@@ -192,7 +215,7 @@ fn build(
     let config = InterfaceConfig::new(cidr).mode(scenario.mode);
     let queue: Box<dyn Queue> = match scenario.mode {
         TransmitMode::Single => Box::new(FrameByFrame { queue }),
-        TransmitMode::Multidata | TransmitMode::Lso => Box::new(queue),
+        TransmitMode::Multidata | TransmitMode::Lso => queue,
     };
     Stack::builder()
         .tcp(tcp)
@@ -202,11 +225,11 @@ fn build(
 }
 
 /// A queue that hands up one frame at a time, as a stack without receive batches would take them.
-struct FrameByFrame<Q> {
-    queue: Q,
+struct FrameByFrame {
+    queue: Box<dyn Queue>,
 }
 
-impl<Q: Queue> Queue for FrameByFrame<Q> {
+impl Queue for FrameByFrame {
     fn capabilities(&self) -> Capabilities {
         self.queue.capabilities()
     }

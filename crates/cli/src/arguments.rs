@@ -3,10 +3,14 @@
 //! Everything is parsed here, once, into values the rest of the program can use without looking
 //! again; contradictions between options are found here too and end the program with exit code 2.
 
+mod address;
+
+pub(crate) use address::AddressArgument;
 use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
 use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use device::TransmitMode;
+use multidata::tcp::congestion::Algorithm;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,6 +81,8 @@ pub(crate) enum BenchVerb {
     /// Requests and responses, one transaction after the other
     #[command(name = "rr", after_help = SIZES)]
     RequestResponse(RequestResponseArguments),
+    /// Goodput over a bad path, this stack as sender beside Linux as sender
+    Loss(LossArguments),
 }
 
 /// What joins the two ends.
@@ -103,6 +109,9 @@ pub(crate) struct PathArguments {
     /// Keep this stack on the first CPU and the kernel's end on the second
     #[arg(long)]
     pin: bool,
+    /// Write every packet of this stack to this pcapng file, a section for each run
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -155,6 +164,59 @@ pub(crate) struct RequestResponseArguments {
     seconds: Duration,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LossArguments {
+    /// Frames lost each way, in percent; every value with every round-trip time
+    #[arg(long, value_name = "PERCENT,..", value_delimiter = ',', default_value = "0,0.1,1,5",
+          value_parser = parse_percent)]
+    pub(crate) loss: Vec<f64>,
+    /// Round-trip times of the path, in milliseconds
+    #[arg(long, value_name = "MS,..", value_delimiter = ',', default_value = "1,10,20,100",
+          value_parser = clap::value_parser!(u64).range(0..=1_000))]
+    pub(crate) rtt: Vec<u64>,
+    /// Frames reordered each way, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = parse_percent)]
+    pub(crate) reorder: f64,
+    /// Frames corrupted each way, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = parse_percent)]
+    pub(crate) corrupt: f64,
+    /// Rate of the path, in Mbit/s
+    #[arg(long, value_name = "MBIT/S", default_value_t = 1_000,
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) rate: u64,
+    /// Congestion control of both senders
+    #[arg(long, value_enum, default_value_t = CongestionArgument::Cubic)]
+    pub(crate) congestion: CongestionArgument,
+    /// How long each run receives
+    #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "4")]
+    pub(crate) seconds: Duration,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// Congestion controls that both ends have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CongestionArgument {
+    Cubic,
+    Newreno,
+}
+
+impl From<CongestionArgument> for Algorithm {
+    fn from(argument: CongestionArgument) -> Self {
+        match argument {
+            CongestionArgument::Cubic => Self::Cubic,
+            CongestionArgument::Newreno => Self::NewReno,
+        }
+    }
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("give a percentage from 0 to 100".to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -224,6 +286,7 @@ impl BenchArguments {
             },
             Some(BenchVerb::Stream(arguments)) => arguments.job()?,
             Some(BenchVerb::RequestResponse(arguments)) => arguments.job()?,
+            Some(BenchVerb::Loss(_)) => return Err("a comparison is no list of scenarios".into()),
         };
         job.scenarios.iter().try_for_each(Scenario::check)?;
         Ok(job)
@@ -289,6 +352,7 @@ impl PathArguments {
                 mtu_bytes: self.mtu,
                 ipv6: self.ipv6,
                 pin: self.pin,
+                capture: self.capture.clone(),
                 ..Scenario::stream(device, Direction::Send, mode)
             })
             .collect())
@@ -354,12 +418,15 @@ pub(crate) struct LinkArguments {
     /// The TAP device; it must exist, with the kernel's address on it, and be up
     #[arg(long, value_name = "TAP")]
     pub(crate) device: String,
-    /// This stack's address and prefix length, such as 10.0.0.2/24
+    /// This stack's address and prefix length, such as 10.0.0.2/24; or dhcp or slaac, to get one
     #[arg(long, value_name = "ADDRESS/LEN")]
-    pub(crate) address: ip::Cidr,
+    pub(crate) address: AddressArgument,
     /// Where to send what is not on the device's own subnet
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) gateway: Option<IpAddr>,
+    /// Write every packet to this pcapng file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
     /// How batches reach the device
     #[arg(long, value_enum, default_value_t = ModeArgument::Multidata)]
     pub(crate) mode: ModeArgument,
@@ -376,15 +443,23 @@ impl LinkArguments {
                         super-frame"
                 .to_owned());
         }
-        let address = self.address.address();
-        if !is_host(address) || self.address.broadcast().is_some_and(|all| all == address) {
-            return Err(format!("--address {} is not the address of one host", self.address));
+        let Some(cidr) = self.address.fixed() else {
+            return match self.gateway {
+                Some(_) => Err(format!(
+                    "--gateway goes with a fixed --address: {} brings its own",
+                    self.address
+                )),
+                None => Ok(()),
+            };
+        };
+        let address = cidr.address();
+        if !is_host(address) || cidr.broadcast().is_some_and(|all| all == address) {
+            return Err(format!("--address {cidr} is not the address of one host"));
         }
         match self.gateway {
-            Some(gateway) if !self.address.contains(gateway) => Err(format!(
-                "--gateway {gateway} is not on the network of --address {}",
-                self.address
-            )),
+            Some(gateway) if !cidr.contains(gateway) => {
+                Err(format!("--gateway {gateway} is not on the network of --address {cidr}"))
+            }
             _ => Ok(()),
         }
     }
@@ -402,11 +477,12 @@ impl SendArguments {
     /// A sentence that names what cannot stand together, or cannot be connected to.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Self { to, link, .. } = self;
-        let is_broadcast = link.address.broadcast().is_some_and(|all| all == to.ip());
+        let broadcast = link.address.fixed().and_then(|cidr| cidr.broadcast());
+        let is_broadcast = broadcast.is_some_and(|all| all == to.ip());
         if to.port() == 0 || !is_host(to.ip()) || is_broadcast {
             return Err(format!("{to} cannot be connected to: name a host and a port above 0"));
         }
-        if to.is_ipv4() != link.address.address().is_ipv4() {
+        if to.is_ipv4() != link.address.is_ipv4() {
             return Err(format!("{to} and --address {} are of two IP versions", link.address));
         }
         link.check()
@@ -423,9 +499,9 @@ impl ReceiveArguments {
         if at.port() == 0 {
             return Err(format!("{at} is nowhere to connect to: name a port above 0"));
         }
-        let own = link.address.address();
-        let is_any = at.ip().is_unspecified() && at.is_ipv4() == own.is_ipv4();
-        if at.ip() != own && !is_any {
+        let own = link.address.fixed().map(|cidr| cidr.address());
+        let is_any = at.ip().is_unspecified() && at.is_ipv4() == link.address.is_ipv4();
+        if own != Some(at.ip()) && !is_any {
             return Err(format!("{at} is not at this stack's --address {}", link.address));
         }
         link.check()

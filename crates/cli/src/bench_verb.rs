@@ -5,7 +5,7 @@ use crate::output::{complain, print};
 use bench::place::Place;
 use bench::results::Results;
 use bench::whole_file::{self, WholeFile};
-use bench::{Failure, Scenario, job, plan, table};
+use bench::{Attempt, Failure, Scenario, job, plan, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -18,6 +18,11 @@ pub(crate) fn run(job: &Job) -> Result<(), Failure> {
     let scenarios = possible(job)?;
     if let Some(file) = &job.output.json {
         try_place(file)?;
+    }
+    // Every run adds a section of its own.
+    if let Some(file) = scenarios.iter().find_map(|scenario| scenario.capture.as_ref()) {
+        let name = file.display();
+        std::fs::File::create(file).attempt(|| format!("cannot capture into {name}"))?;
     }
     if cfg!(debug_assertions) {
         complain("this is a debug build: its figures say nothing; use cargo run --release");
@@ -71,7 +76,7 @@ fn without_refused(
 }
 
 /// A place that cannot be written should be known before the measuring, not after it.
-fn try_place(file: &Path) -> Result<(), Failure> {
+pub(crate) fn try_place(file: &Path) -> Result<(), Failure> {
     WholeFile::begin(file).map(drop)
 }
 

@@ -5,16 +5,20 @@
 
 mod arguments;
 mod bench_verb;
+mod loss_verb;
 mod output;
 mod transfer;
 
-use arguments::{CommandLine, Verb};
+use arguments::{BenchArguments, BenchVerb, CommandLine, Verb};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let outcome = match CommandLine::parse().verb {
         Verb::KernelEnd => return bench::peer::kernel::serve(),
+        Verb::Bench(BenchArguments { workload: Some(BenchVerb::Loss(arguments)), .. }) => {
+            loss_verb::run(&arguments)
+        }
         Verb::Bench(arguments) => bench_verb::run(&sound(arguments.job())),
         Verb::Send(arguments) => {
             sound(arguments.check());

@@ -4,13 +4,14 @@
 //! subnet, with the address it is given, and answers ARP, neighbour solicitations and ping as long
 //! as the program runs.
 
-use crate::arguments::{LinkArguments, ReceiveArguments, SendArguments, Switch};
+use crate::arguments::{AddressArgument, LinkArguments, ReceiveArguments, SendArguments, Switch};
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
-use device::Device;
+use device::{Device, Queue};
 use linux::{Interface, Napi, TapConfig, TapDevice};
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use multidata::dhcp::ClientConfig;
+use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -23,6 +24,9 @@ const PIECE_LEN_BYTES: usize = 256 << 10;
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long a DHCP server or a router may take to answer.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the last ACKs may take once the application is done.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +42,7 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     if about.is_dir() {
         return Err(Failure::new(format!("cannot read {name}: it is a directory")));
     }
-    let stack = open(&arguments.link)?;
+    let (stack, capture) = open(&arguments.link)?;
     let to = arguments.to;
     let mut stream = TcpStream::connect_timeout(&stack, &to, CONNECT_TIMEOUT)
         .map_err(|error| match error.kind() {
@@ -73,7 +77,8 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
         }
     }
     drop(stream);
-    flush(stack)
+    flush(stack)?;
+    finish(capture)
 }
 
 /// `multidata receive ADDR:PORT FILE`: listens, accepts one connection, writes what comes.
@@ -84,7 +89,7 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
     let (at, name) = (arguments.at, arguments.file.display());
     let mut file = WholeFile::begin(&arguments.file)?;
     remove_when_interrupted(file.temporary_path().map(PathBuf::from))?;
-    let stack = open(&arguments.link)?;
+    let (stack, capture) = open(&arguments.link)?;
     let listener = TcpListener::bind(&stack, at).attempt(|| format!("cannot listen on {at}"))?;
     let (mut stream, from) = listener.accept().attempt(|| "cannot accept a connection")?;
     // One connection was asked for; whoever else comes is refused.
@@ -104,11 +109,12 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
     // Only what is durable is acknowledged by our end of the stream.
     file.finish()?;
     drop(stream);
-    flush(stack)
+    flush(stack)?;
+    finish(capture)
 }
 
 /// This stack on the device that the user names.
-fn open(link: &LinkArguments) -> Result<Stack, Failure> {
+fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
     let name = &link.device;
     let interface = Interface::named(name).map_err(|error| {
         Failure::new(format!(
@@ -116,8 +122,10 @@ fn open(link: &LinkArguments) -> Result<Stack, Failure> {
              10.0.0.1/24 dev {name} && ip link set {name} up"
         ))
     })?;
-    let address = link.address.address();
-    if let Some(owner) = kernel_interface_of(address)? {
+    let fixed = link.address.fixed();
+    if let Some(address) = fixed.map(|cidr| cidr.address())
+        && let Some(owner) = kernel_interface_of(address)?
+    {
         return Err(Failure::new(format!(
             "the address {address} is in use: it is the kernel's on {owner}; give this stack \
              another one of the same subnet"
@@ -140,11 +148,44 @@ fn open(link: &LinkArguments) -> Result<Stack, Failure> {
         crate::output::complain(&device.negotiated());
     }
     let queue = device.queue(0).attempt(|| format!("cannot use {name}"))?;
-    let mut config = InterfaceConfig::new(link.address).mode(link.mode.into());
+    let config = match link.address {
+        AddressArgument::Fixed(cidr) => InterfaceConfig::new(cidr),
+        AddressArgument::Dhcp => InterfaceConfig::default().dhcp(ClientConfig::default()),
+        AddressArgument::Slaac => InterfaceConfig::default().slaac(),
+    };
+    let mut config = config.mode(link.mode.into());
     if let Some(gateway) = link.gateway {
         config = config.gateway(gateway);
     }
-    Stack::builder().interface(queue, config).build().attempt(|| "cannot start the stack")
+    let mut queue: Box<dyn Queue> = Box::new(queue);
+    let mut capture = None;
+    if let Some(path) = &link.capture {
+        let refused = || format!("cannot capture into {}", path.display());
+        let file = CaptureFile::create(path).attempt(refused)?;
+        queue = file.wrap(queue).attempt(refused)?;
+        capture = Some(file);
+    }
+    let stack = Stack::builder().boxed_interface(queue, config).build();
+    let stack = stack.attempt(|| "cannot start the stack")?;
+    if fixed.is_none() {
+        let is_ipv4 = link.address.is_ipv4();
+        let got = stack
+            .wait_for_address(0, |address| address.is_ipv4() == is_ipv4, ADDRESS_TIMEOUT)
+            .attempt(|| format!("no address by {} on {name}", link.address))?;
+        crate::output::complain(&format!("this stack has the address {got}"));
+    }
+    Ok((stack, capture))
+}
+
+/// Completes the capture, and says so where it is not whole.
+fn finish(capture: Option<CaptureFile>) -> Result<(), Failure> {
+    let Some(capture) = capture else { return Ok(()) };
+    let counters = capture.finish().attempt(|| "the capture is not complete")?;
+    if counters.capture_lost > 0 {
+        let sentence = format!("{} packets are missing from the capture", counters.capture_lost);
+        crate::output::complain(&sentence);
+    }
+    Ok(())
 }
 
 /// The kernel's interface that has this address: two hosts with one address talk to nobody.

@@ -48,6 +48,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         receive_buffer_bytes: Some(2 << 20),
         ipv6: true,
         pin: true,
+        capture: None,
     };
     let multidata = Scenario { mode: TransmitMode::Multidata, ..lso.clone() };
     assert_eq!(job.scenarios, [lso, multidata]);
@@ -127,6 +128,8 @@ fn addresses_that_cannot_stand_together_are_named() {
     assert_eq!(complaint(&format!("send f 8.8.8.8:7 {over} --gateway 10.0.0.1")), "");
     assert_eq!(complaint(&format!("receive 0.0.0.0:7 f {over}")), "");
     assert_eq!(complaint("send f 10.0.0.2:7 --device t --address 10.0.0.3/31"), "");
+    assert_eq!(complaint("send f 10.0.0.2:7 --device t --address dhcp"), "");
+    assert_eq!(complaint("receive [::]:7 f --device t --address slaac"), "");
     for (words, part) in [
         ("send f 10.0.0.1:0 OVER", "port above 0"),
         ("send f 0.0.0.0:7 OVER", "cannot be connected to"),
@@ -138,6 +141,10 @@ fn addresses_that_cannot_stand_together_are_named() {
         ("send f 10.0.0.1:7 OVER --mode lso", "--offload on"),
         ("send f 10.0.0.1:7 --device tap0 --address 0.0.0.0/0", "one host"),
         ("send f 10.0.0.1:7 --device tap0 --address 10.0.0.255/24", "one host"),
+        ("send f [fd00::1]:7 --device t --address dhcp", "two IP versions"),
+        ("send f 10.0.0.1:7 --device t --address slaac", "two IP versions"),
+        ("send f 8.8.8.8:7 --device t --address dhcp --gateway 10.0.0.1", "brings its own"),
+        ("receive 10.0.0.3:7 f --device t --address dhcp", "not at this stack's"),
         ("receive 10.0.0.2:0 f OVER", "port above 0"),
         ("receive 10.0.0.3:7 f OVER", "not at this stack's --address 10.0.0.2/24"),
         ("receive [::]:7 f OVER", "not at this stack's"),

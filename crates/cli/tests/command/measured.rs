@@ -76,7 +76,8 @@ fn single_means_batches_of_one_and_multidata_more() {
         let [packets, batches] =
             ["packets", "batches"].map(|name| run[name].as_f64().expect("a number"));
         match run["mode"].as_str() {
-            Some("single") => assert_eq!(packets, batches, "{run}"),
+            // A batch of one that found the device full is offered again.
+            Some("single") => assert!(packets <= batches, "{run}"),
             _ => assert!(packets / batches > 2.0, "{run}"),
         }
     }

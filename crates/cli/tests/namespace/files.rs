@@ -54,6 +54,17 @@ pub(crate) fn goes_to_a_kernel_socket() {
     }
 }
 
+pub(crate) fn capture_holds_what_was_sent() {
+    let directory = tempdir().expect("a temporary directory");
+    let capture = directory.path().join("packets.pcapng");
+    let content = contents(300_000);
+    assert!(sent(0, &content, &format!("--capture {}", capture.display())) == content);
+    let bytes = std::fs::read(&capture).expect("the file is there");
+    assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a section header");
+    let piece = &content[100_000..100_500];
+    assert!(bytes.windows(piece.len()).any(|window| window == piece));
+}
+
 /// Lets the kernel send these bytes and returns the file that the stack wrote.
 fn received(version: usize, content: &[u8], port: u16) -> Vec<u8> {
     let directory = tempdir().expect("a temporary directory");

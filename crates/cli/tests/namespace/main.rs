@@ -20,6 +20,7 @@ const TESTS: &[Test] = &[
     ("a_file_goes_to_a_kernel_socket", files::goes_to_a_kernel_socket),
     ("a_file_comes_from_a_kernel_socket", files::comes_from_a_kernel_socket),
     ("an_empty_file_travels_too", files::empty_travels_too),
+    ("a_capture_holds_what_was_sent", files::capture_holds_what_was_sent),
     ("a_ping_is_answered_while_receiving", files::ping_is_answered),
     ("a_refused_connection_is_told", files::refused_connection),
     ("a_reset_leaves_no_file", files::reset_leaves_no_file),

@@ -1,0 +1,65 @@
+//! `multidata bench loss`: this stack and Linux as senders over the same bad paths.
+
+use crate::arguments::LossArguments;
+use crate::bench_verb::try_place;
+use crate::output::{complain, print};
+use bench::loss::{Cell, run};
+use bench::{Attempt, Failure, whole_file};
+use linux::Sandbox;
+use std::time::Duration;
+
+/// Runs the comparison.
+///
+/// # Errors
+/// A sentence: no namespace or device, a failed run, data that is not what was sent, no place for
+/// the results.
+pub(crate) fn run(arguments: &LossArguments) -> Result<(), Failure> {
+    // Before anything starts a thread: namespaces belong to threads.
+    let sandbox = Sandbox::enter().attempt(|| "no network to run in can be had")?;
+    if let Some(file) = &arguments.output.json {
+        try_place(file)?;
+    }
+    if cfg!(debug_assertions) {
+        complain("this is a debug build: its figures say nothing; use cargo run --release");
+    }
+    let comparison = run::Comparison {
+        cells: cells(arguments),
+        algorithm: arguments.congestion.into(),
+        time: arguments.seconds,
+        rounds: usize::try_from(arguments.output.runs).unwrap_or(usize::MAX),
+    };
+    let line: Vec<String> = std::env::args().skip(1).collect();
+    let results = run::compare(&comparison, sandbox, &line)?;
+    if let Some(file) = &arguments.output.json {
+        whole_file::write_whole(file, results.to_json()?.as_bytes())?;
+    }
+    print(&format!(
+        "{} ({}), {}, {} CPUs, {}\nGoodput of {} to a Linux receiver, {} Mbit/s, every byte \
+         verified; medians of {} alternating runs of {} s:\n{}\n",
+        results.host.program,
+        results.host.date,
+        results.host.kernel,
+        results.host.cpus,
+        results.host.cpu,
+        results.congestion,
+        arguments.rate,
+        comparison.rounds,
+        comparison.time.as_secs_f64(),
+        results.table(),
+    ))
+}
+
+/// Every loss with every round-trip time.
+fn cells(arguments: &LossArguments) -> Vec<Cell> {
+    let times = arguments.rtt.iter().map(|millis| Duration::from_millis(*millis));
+    times
+        .flat_map(|round_trip| {
+            arguments.loss.iter().map(move |loss| Cell {
+                reorder_percent: arguments.reorder,
+                corrupt_percent: arguments.corrupt,
+                rate_bits_per_s: arguments.rate * 1_000_000,
+                ..Cell::new(*loss, round_trip)
+            })
+        })
+        .collect()
+}
