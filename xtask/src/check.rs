@@ -10,6 +10,7 @@
 //! by testing less.
 
 mod ground;
+mod simulation;
 mod smoke;
 mod tally;
 mod withheld;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use cargo_metadata::MetadataCommand;
 
-use crate::{Failure, tidy};
+use crate::{Failure, canaries, tidy};
 use ground::Ground;
 pub(crate) use ground::probe_namespace;
 use tally::Tally;
@@ -43,15 +44,24 @@ pub(crate) fn run(root: &Path, quick: bool) -> Result<bool, Failure> {
     let ground = course.prepare(quick);
     course.cargo("fmt", &["fmt", "--all", "--check"]);
     course.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    // Events for those who watch are compiled by this feature only.
+    let traced = ["--package", "multidata", "--package", "multidata-stack"];
+    let lint = ["clippy", "--features", "tracing", "--all-targets", "--", "-D", "warnings"];
+    course.cargo("clippy with events", &[&lint[..1], &traced, &lint[1..]].concat());
     course.step("tidy", |_| tidy::run(root));
     course.tests("test", &["test", "--workspace", "--no-fail-fast"]);
+    let events = ["test", "--package", "multidata-stack", "--features", "tracing"];
+    course.tests("test of events", &[&events[..], &["--test", "tracing"]].concat());
     if !quick {
         for package in RELEASE_TESTS {
             let arguments = ["test", "--release", "--package", package, "--no-fail-fast"];
             course.tests(&format!("test --release {package}"), &arguments);
         }
-        course.step("build --release", smoke::build);
         let results_dir = PathBuf::from(target_dir.join("smoke"));
+        course.step("build simulation", simulation::build);
+        course.step("simulate", |course| simulation::run(course, &results_dir));
+        course.step("canaries --sample", |_| canaries::run(root, None, true));
+        course.step("build --release", smoke::build);
         for bench in smoke::BENCHES {
             if bench.needs_device && ground.device.is_err() {
                 course.withheld.push(&bench.name(), "no TUN device or network namespace");

@@ -33,6 +33,25 @@ pub(super) const BENCHES: &[Bench] = &[
         needs_device: true,
     },
     Bench { arguments: &["bench", "rr", "--seconds", "0.2", "--runs", "1"], needs_device: true },
+    Bench {
+        arguments: &[
+            "bench",
+            "loss",
+            "--loss",
+            "1",
+            "--rtt",
+            "2",
+            "--reorder",
+            "1",
+            "--corrupt",
+            "1",
+            "--seconds",
+            "0.5",
+            "--runs",
+            "1",
+        ],
+        needs_device: true,
+    },
 ];
 
 impl Bench {

@@ -34,6 +34,8 @@ const DIRECTORIES: &[(&str, &[&str])] = &[
     (".cargo/", &["config.toml"]),
     (".ci/", &["run"]),
     ("crates/", &[".rs", "Cargo.toml", ".md", ".txt", ".pkt"]),
+    ("conformance/", &[".pkt", "README.md"]),
+    ("fuzz/", &[".rs", "Cargo.toml", "Cargo.lock", ".bin"]),
     ("docs/", &[".md", ".svg", ".png"]),
     ("xtask/", &[".rs", "Cargo.toml", ".md"]),
 ];
