@@ -92,19 +92,31 @@ impl Acknowledging {
     }
 
     /// In-order data arrived, `pushed` by the peer. After a silence of `pause` the peer starts slowly
-    /// again.
-    pub(crate) fn on_data(&mut self, now: Instant, segments: u32, pushed: bool, pause: Duration) {
-        if now - self.last_segment_at > pause {
-            self.quick = self.quick_initial;
-            self.bearable = u32::MAX;
+    /// again; that is asked for once in a batch, and is dear enough for that.
+    #[inline]
+    pub(crate) fn on_data(
+        &mut self,
+        now: Instant,
+        segments: u32,
+        pushed: bool,
+        pause: impl FnOnce() -> Duration,
+    ) {
+        if now != self.last_segment_at {
+            if now - self.last_segment_at > pause() {
+                self.quick = self.quick_initial;
+                self.bearable = u32::MAX;
+            }
+            self.last_segment_at = now;
         }
-        self.last_segment_at = now;
         self.arrived = self.arrived.saturating_add(segments);
         // RCV.NXT moves: the next ACK is no duplicate.
         self.repeats = 0;
         self.segments = self.segments.saturating_add(segments);
+        // Before `pushed`, its neighbour: a load that spans a byte just written has to wait for it.
+        if self.owed == Owed::Nothing {
+            self.owed = Owed::Later;
+        }
         self.pushed = pushed;
-        self.owed = self.owed.max(Owed::Later);
     }
 
     /// Loss showed: a gap opened or filled, or something arrived twice. RFC 5681, 4.2: an ACK
@@ -215,7 +227,7 @@ mod tests {
     fn acks_for(policy: &mut Acknowledging, segments: u32, now: Instant) -> u32 {
         let mut acks = 0;
         for _ in 0..segments {
-            policy.on_data(now, 1, false, PAUSE);
+            policy.on_data(now, 1, false, || PAUSE);
             policy.on_batch_end(now, PAUSE);
             if policy.owed() == Owed::Now {
                 policy.on_sent();
@@ -238,9 +250,9 @@ mod tests {
     #[test]
     fn a_push_at_the_end_of_a_batch_settles_two_segments_but_not_one() {
         let mut policy = Acknowledging::new(8, 0, 10);
-        policy.on_data(Instant::ZERO, 1, true, PAUSE);
+        policy.on_data(Instant::ZERO, 1, true, || PAUSE);
         assert!(policy.on_batch_end(Instant::ZERO, PAUSE));
-        policy.on_data(Instant::ZERO, 1, true, PAUSE);
+        policy.on_data(Instant::ZERO, 1, true, || PAUSE);
         assert!(!policy.on_batch_end(Instant::ZERO, PAUSE));
         assert_eq!(policy.owed(), Owed::Now);
     }
@@ -267,7 +279,7 @@ mod tests {
             for _ in 0..50 {
                 let mut acks = 0;
                 for _ in 0..window {
-                    policy.on_data(now, 1, false, PAUSE);
+                    policy.on_data(now, 1, false, || PAUSE);
                     policy.on_batch_end(now, rtt);
                     if policy.owed() == Owed::Now {
                         policy.on_sent();
@@ -289,7 +301,7 @@ mod tests {
         assert_eq!(acks_for(&mut policy, 64, now), 10, "a few more at first");
         policy.on_sent();
         let arrive = |policy: &mut Acknowledging| {
-            policy.on_data(now, 1, false, PAUSE);
+            policy.on_data(now, 1, false, || PAUSE);
             policy.on_batch_end(now, rtt)
         };
         for _ in 0..5 {

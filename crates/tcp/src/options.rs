@@ -51,10 +51,15 @@ impl Timestamps {
         SeqNumber(echo).is_before(SeqNumber(self.value(sent_at)))
     }
 
-    /// The round-trip time that an echo of our clock tells, unless it is nonsense.
-    pub(crate) fn round_trip(&self, now: Instant, echo: u32) -> Option<Duration> {
+    /// How many ticks ago our clock showed what is echoed, unless it is nonsense.
+    pub(crate) fn age(&self, now: Instant, echo: u32) -> Option<Duration> {
         let elapsed_ms = self.value(now).wrapping_sub(echo);
-        (echo != 0 && elapsed_ms < 1 << 30).then(|| Duration::from_millis(elapsed_ms.max(1).into()))
+        (echo != 0 && elapsed_ms < 1 << 30).then(|| Duration::from_millis(elapsed_ms.into()))
+    }
+
+    /// The round-trip time that an echo of our clock tells, a tick at least.
+    pub(crate) fn round_trip(&self, now: Instant, echo: u32) -> Option<Duration> {
+        Some(self.age(now, echo)?.max(Duration::from_millis(1)))
     }
 }
 

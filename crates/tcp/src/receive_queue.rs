@@ -334,7 +334,7 @@ impl ReceiveQueue {
         if !sparse && chunk.len() > COPY_LEN_BYTES_MAX && pinned_bytes <= self.pinned_bytes_max() {
             self.len += chunk.len();
             self.tail_is_ours = false;
-            self.keep(chunk);
+            self.keep_pinning(chunk, pinned_bytes);
             return true;
         }
         let bytes = chunk.bytes();
@@ -443,7 +443,14 @@ impl ReceiveQueue {
 
     /// Puts a chunk last.
     fn keep(&mut self, chunk: Chunk) {
-        self.pinned_bytes += pins(self.chunks.back(), &chunk);
+        let pinned_bytes = self.pinned_bytes + pins(self.chunks.back(), &chunk);
+        self.keep_pinning(chunk, pinned_bytes);
+    }
+
+    /// Puts a chunk last; `pinned_bytes` are held with it.
+    #[inline]
+    fn keep_pinning(&mut self, chunk: Chunk, pinned_bytes: usize) {
+        self.pinned_bytes = pinned_bytes;
         make_room(&mut self.chunks);
         self.chunks.push_back(chunk);
     }

@@ -20,7 +20,7 @@
 //! The round trip is that of the receiver: how old the timestamp is that the newest data echoes, the
 //! least of a round, because a sender with nothing to send lets echoes grow old. Our clock ticks in
 //! milliseconds; below that, and without timestamps, it is what our own segments measured (the
-//! handshake at least) or how long a whole window takes to arrive, whichever is less.
+//! handshake at least) or how long a whole window takes to turn over, whichever is less.
 
 use time::{Duration, Instant};
 use wire::SeqNumber;
@@ -37,12 +37,19 @@ const NEAR: Duration = Duration::from_millis(1);
 /// The most that a buffer grows to on a near path.
 const NEAR_BYTES_MAX: usize = 1 << 20;
 
+/// Whether a path with this least round trip is a near one.
+fn is_near(rtt_min: Option<Duration>) -> bool {
+    rtt_min.is_some_and(|rtt| rtt < NEAR)
+}
+
+/// How far a buffer may grow towards its limit on a near path, or on another.
+fn bound(limit_bytes: usize, is_near: bool) -> usize {
+    if is_near { limit_bytes.min(NEAR_BYTES_MAX) } else { limit_bytes }
+}
+
 /// How far a buffer may grow towards its limit on a path with this least round trip.
 pub(crate) fn growth_max(limit_bytes: usize, rtt_min: Option<Duration>) -> usize {
-    match rtt_min.is_some_and(|rtt| rtt < NEAR) {
-        true => limit_bytes.min(NEAR_BYTES_MAX),
-        false => limit_bytes,
-    }
+    bound(limit_bytes, is_near(rtt_min))
 }
 
 /// A tick of the clock of our timestamps.
@@ -56,7 +63,8 @@ pub(crate) struct Observed {
     pub(crate) next: SeqNumber,
     /// RCV.NXT + RCV.WND.
     pub(crate) edge: SeqNumber,
-    /// The age of the timestamp that the newest data echoed, if it did for the first time.
+    /// The age of the timestamp that the newest data echoed, if it did for the first time: zero
+    /// within the tick.
     pub(crate) echo: Option<Duration>,
     /// What our own segments measured, and the least of it.
     pub(crate) own_rtt: Option<Duration>,
@@ -80,9 +88,13 @@ pub(crate) struct WindowTuning {
     /// The newest timestamp echoed, and whether it was looked at.
     echoed: u32,
     is_echo_new: bool,
-    /// When all that was offered at the beginning of this turn has come, a window has turned over.
+    /// When more has come than was offered at the beginning of this turn, a window has turned over.
     turn: Option<(SeqNumber, Instant)>,
     turn_us: u32,
+    /// A window has turned over in less than [`NEAR`], or an echo came within the tick in which its
+    /// timestamp went out. Both take a round trip at least, so the path is a near one, even where
+    /// the handshake, the only segments a receiver can measure, was slow.
+    was_near: bool,
 }
 
 const UNKNOWN: u32 = u32::MAX;
@@ -100,6 +112,7 @@ impl WindowTuning {
             is_echo_new: false,
             turn: None,
             turn_us: UNKNOWN,
+            was_near: false,
         }
     }
 
@@ -170,20 +183,26 @@ impl WindowTuning {
         let twice = 2 * read + u64::from(SPARE_SEGMENTS * mss);
         // What was read grew: it will have grown again before a larger window takes effect.
         let ahead = 2 * (twice * (read - before) / before);
-        let limit_bytes = growth_max(self.limit_bytes as usize, observed.own_rtt_min);
+        let is_near = self.was_near || is_near(observed.own_rtt_min);
+        let limit_bytes = bound(self.limit_bytes as usize, is_near);
         let wanted = (twice + ahead).min(limit_bytes as u64) as usize;
         (wanted > capacity_bytes).then_some(wanted)
     }
 
     fn measure(&mut self, observed: &Observed) {
         if let Some(echo) = observed.echo {
-            self.echo_us = self.echo_us.min(to_us(echo));
+            self.was_near |= echo < NEAR;
+            self.echo_us = self.echo_us.min(to_us(echo).max(TICK_US));
         }
         let now = observed.now;
         match self.turn {
-            Some((end, _)) if observed.next.is_before(end) => return,
+            // What lies beyond was sent by who had heard of more than this, and so after a round
+            // trip; what lies within may have been under way when the turn began.
+            Some((end, _)) if !observed.next.is_after(end) => return,
             Some((_, started_at)) => {
-                let sample_us = to_us(now - started_at).max(1);
+                let took = now - started_at;
+                self.was_near |= took < NEAR;
+                let sample_us = to_us(took).max(1);
                 // The least counts, for a sender may pause; but paths become longer, too.
                 let most_us = self.turn_us.saturating_add(self.turn_us / 8);
                 self.turn_us = sample_us.min(most_us);
@@ -247,6 +266,39 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_turns_over_at_once_shows_a_near_path() {
+        let mut tuning = WindowTuning::new(Instant::ZERO, 6 << 20);
+        let at = |now_us, next, edge| Observed {
+            now: Instant::from_micros(now_us),
+            next: SeqNumber(next),
+            edge: SeqNumber(edge),
+            own_rtt: Some(Duration::from_millis(30)),
+            own_rtt_min: Some(Duration::from_millis(30)),
+            ..observed(0, None)
+        };
+        tuning.on_batch_end(&at(10, 0, 100_000), 100_000);
+        tuning.on_read(3 << 20);
+        assert_eq!(
+            tuning.on_batch_end(&at(60_000, 100_000, 100_000), 100_000),
+            Some(6 << 20),
+            "to the edge: it may have been under way"
+        );
+        tuning.on_batch_end(&at(60_100, 100_001, 200_000), 100_000);
+        tuning.on_batch_end(&at(60_900, 200_001, 300_000), 100_000);
+        tuning.on_read(4 << 20);
+        assert_eq!(tuning.on_batch_end(&at(99_000, 200_002, 300_000), 100_000), Some(1 << 20));
+    }
+
+    #[test]
+    fn an_echo_within_its_tick_shows_a_near_path() {
+        for (echo_ms, wanted) in [(0, 1 << 20), (1, 6 << 20)] {
+            let mut tuning = WindowTuning::new(Instant::ZERO, 6 << 20);
+            tuning.on_read(3 << 20);
+            assert_eq!(tuning.on_batch_end(&observed(5, Some(echo_ms)), 100_000), Some(wanted));
+        }
+    }
+
+    #[test]
     fn a_fixed_size_stays() {
         let mut tuning = WindowTuning::new(Instant::ZERO, 1_000_000);
         tuning.turn_off();
@@ -281,11 +333,11 @@ mod tests {
             ..observed(now_ms, None)
         };
         tuning.on_batch_end(&at(10, 0), 0);
-        tuning.on_batch_end(&at(30, 999), 0);
+        tuning.on_batch_end(&at(30, 1_000), 0);
         assert_eq!(tuning.rtt(None), None);
-        tuning.on_batch_end(&at(40, 1_000), 0);
+        tuning.on_batch_end(&at(40, 1_001), 0);
         assert_eq!(tuning.rtt(None), Some(Duration::from_millis(30)));
-        tuning.on_batch_end(&at(9_000, 2_000), 0);
+        tuning.on_batch_end(&at(9_000, 2_002), 0);
         assert_eq!(tuning.rtt(None), Some(Duration::from_micros(33_750)), "a pause is no path");
     }
 }

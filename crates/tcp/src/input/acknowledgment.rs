@@ -31,23 +31,19 @@ impl Connection {
             self.unanswered.timeouts = 0;
         }
         let flight_before = self.send.flight();
-        let is_current = ack.is_at_or_after(self.send.una);
         let advanced = ack.is_after(self.send.una);
+        let reports = !header.options.sack.is_empty() || self.recovery.probe.is_outstanding();
+        if flight_before == 0 && !advanced && !reports {
+            // The peer sends and we do not: there is nothing that the ACK could be about.
+            self.take_window(header);
+            self.on_echo(now, header, 0);
+            return Ok(());
+        }
+        let is_current = ack.is_at_or_after(self.send.una);
         let acked = if advanced { self.send.on_ack(ack) } else { 0 };
         let mut facts = AckFacts { advanced, acked, flight_before, ..AckFacts::default() };
         self.take_deliveries(now, header, &mut facts);
-        // RFC 7323, 2.2: the window of a SYN is never scaled (a SYN-ACK in a simultaneous open).
-        let is_scaled = !header.flags.contains(TcpFlags::SYN);
-        let shift = if is_scaled { self.negotiated.send_shift } else { 0 };
-        let window = u32::from(header.window) << shift;
-        let same_window = window == self.send.window;
-        if self.send.on_window(header.sequence, ack, window) && window > 0 {
-            self.unanswered.persist_backoff = 0;
-            if self.send.flight() == 0 {
-                self.timers.stop(Timer::Persist);
-                self.owing.window_probe = false;
-            }
-        }
+        let same_window = self.take_window(header);
         if advanced {
             self.on_new_ack(now, header, &mut facts);
         } else if is_current && flight_before > 0 {
@@ -59,6 +55,25 @@ impl Connection {
         }
         self.on_echo(now, header, flight_before);
         Ok(())
+    }
+
+    /// SND.WND (RFC 9293, 3.10.7.4, fifth). Says whether the segment announces the window that was
+    /// known already.
+    #[inline]
+    fn take_window(&mut self, header: &TcpHeader) -> bool {
+        // RFC 7323, 2.2: the window of a SYN is never scaled (a SYN-ACK in a simultaneous open).
+        let is_scaled = !header.flags.contains(TcpFlags::SYN);
+        let shift = if is_scaled { self.negotiated.send_shift } else { 0 };
+        let window = u32::from(header.window) << shift;
+        let same_window = window == self.send.window;
+        if self.send.on_window(header.sequence, header.acknowledgment, window) && window > 0 {
+            self.unanswered.persist_backoff = 0;
+            if self.send.flight() == 0 {
+                self.timers.stop(Timer::Persist);
+                self.owing.window_probe = false;
+            }
+        }
+        same_window
     }
 
     /// RFC 5961, 5.2: acceptable is SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT; everything else

@@ -81,7 +81,8 @@ impl Connection {
                 self.totals.data_segments_received += u64::from(incoming.segments);
                 self.events.insert(Events::READABLE);
                 let pushed = incoming.flags.contains(TcpFlags::PSH);
-                self.acks.on_data(now, incoming.segments, pushed, self.rtt.rto());
+                let rtt = &self.rtt;
+                self.acks.on_data(now, incoming.segments, pushed, || rtt.rto());
                 if arrival == Arrival::FilledGap {
                     self.acks.on_retransmission();
                 } else if self.receive.has_gap() {

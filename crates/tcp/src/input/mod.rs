@@ -120,7 +120,7 @@ impl Connection {
             now,
             next: self.receive.next(),
             edge: self.receive.edge(),
-            echo: timestamps.zip(echo).and_then(|(ours, echo)| ours.round_trip(now, echo)),
+            echo: timestamps.zip(echo).and_then(|(ours, echo)| ours.age(now, echo)),
             own_rtt: self.rtt.smoothed(),
             own_rtt_min: self.rtt.min_rtt(),
             mss: self.negotiated.payload_max_receive(),

@@ -42,6 +42,11 @@ impl TailProbe {
         self.outstanding.is_none() && !self.owed && self.measured
     }
 
+    /// Whether a probe was sent whose acknowledgment has not come.
+    pub(crate) fn is_outstanding(&self) -> bool {
+        self.outstanding.is_some()
+    }
+
     pub(crate) fn on_round_trip(&mut self) {
         self.measured = true;
     }
