@@ -430,6 +430,7 @@ impl<'a> PacketView<'a> {
 
     /// Copies the whole packet to the front of `out` and says how long it is; `None` where `out`
     /// is too short.
+    #[inline]
     pub fn copy_to(&self, out: &mut [u8]) -> Option<usize> {
         let (mut at, len) = (self.header().len(), self.len());
         let out = out.get_mut(..len)?;

@@ -71,6 +71,7 @@ impl PacketInfo {
 /// * [`DropReason::BadSource`]: a multicast, broadcast or unspecified source.
 /// * [`DropReason::Fragment`]: part of a datagram only, which is for
 ///   [`parse_fragment`](crate::parse_fragment) to read.
+#[inline]
 pub fn parse(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     match version(packet)? {
         4 => parse_ipv4(packet),
@@ -161,8 +162,9 @@ fn parse_ipv4(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     Ok(info_ipv4(&view))
 }
 
-/// A header that may be believed, be it of a fragment or of a whole datagram.
-#[inline]
+/// A header that may be believed, be it of a fragment or of a whole datagram. Each packet pays for
+/// it, so it is part of both callers.
+#[inline(always)]
 pub(crate) fn checked_ipv4(packet: &[u8]) -> Result<Ipv4View<'_>, DropReason> {
     let view = Ipv4View::parse(packet).map_err(reason)?;
     // RFC 1122, 3.2.1.2: a host MUST verify the checksum of every datagram and silently discard

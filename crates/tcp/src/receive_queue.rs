@@ -337,7 +337,12 @@ impl ReceiveQueue {
             self.keep_pinning(chunk, pinned_bytes);
             return true;
         }
-        let bytes = chunk.bytes();
+        self.push_copied(chunk.bytes(), pool)
+    }
+
+    /// Queues a copy of the next bytes.
+    #[inline(never)]
+    fn push_copied(&mut self, bytes: &[u8], pool: &BlockPool) -> bool {
         let mut done = 0;
         if self.tail_is_ours
             && let Some(tail) = self.chunks.back_mut()
