@@ -28,10 +28,10 @@ impl Shard {
     ) -> Result<(), DropReason> {
         let bytes = incoming.transport_bytes();
         self.counters.checksummed_receive_bytes += bytes.len() as u64;
-        match ip::parse_icmp(&incoming.info, bytes)? {
+        match ip::parse_icmp(incoming.info, bytes)? {
             IcmpIncoming::EchoRequest(request) => {
-                let info = &incoming.info;
-                if !ip::may_answer_echo(info, self.arrival(&incoming.origin, &incoming.info)) {
+                let info = incoming.info;
+                if !ip::may_answer_echo(info, self.arrival(&incoming.origin, incoming.info)) {
                     return Err(DropReason::BadSource);
                 }
                 let data = incoming.payload(request.data.start).ok_or(DropReason::MalformedIcmp)?;
@@ -39,7 +39,7 @@ impl Shard {
                 self.counters.echo_replies += 1;
                 self.answer(
                     &incoming.origin,
-                    &incoming.info,
+                    incoming.info,
                     Message::EchoReply { to: info.source, request, data },
                 );
                 Ok(())
@@ -125,7 +125,7 @@ impl Shard {
         kind: IcmpErrorKind,
     ) {
         let Some(packet) = incoming.packet_chunk() else { return };
-        self.send_error_about(now, &incoming.origin, &incoming.info, packet, kind);
+        self.send_error_about(now, &incoming.origin, incoming.info, packet, kind);
     }
 
     /// As [`Shard::send_error`], about a packet of which `info` is known and little else.
@@ -172,7 +172,7 @@ impl Shard {
     /// Sends a bare TCP header back to where a segment came from.
     pub(crate) fn answer_segment(&mut self, incoming: &Incoming<'_>, header: TcpHeader) {
         let message = Message::Segment(header);
-        let packet = self.answer_to(&incoming.origin, &incoming.info, message);
+        let packet = self.answer_to(&incoming.origin, incoming.info, message);
         self.send_answer(incoming.origin.interface, packet);
     }
 

@@ -70,7 +70,7 @@ impl Shard {
         match ip::parse(packet.bytes()) {
             Ok(mut info) => {
                 info.fragmented = true;
-                self.on_packet(now, origin, &batch, 0, 0, info)
+                self.on_packet(now, origin, &batch, 0, 0, &info)
             }
             // Fragments of fragments: RFC 8200, 4.5 has one fragment header in a packet.
             Err(DropReason::Fragment) => Err(DropReason::MalformedIp),

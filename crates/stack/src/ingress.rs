@@ -38,7 +38,7 @@ pub(crate) struct Origin {
 /// A packet on its way up, with the frame it came in.
 pub(crate) struct Incoming<'a> {
     pub(crate) origin: Origin,
-    pub(crate) info: PacketInfo,
+    pub(crate) info: &'a PacketInfo,
     pub(crate) batch: &'a ReceiveBatch,
     /// The frame's index in the batch.
     pub(crate) index: usize,
@@ -71,7 +71,7 @@ impl Incoming<'_> {
         }
         let bytes = self.transport_bytes();
         *summed_bytes += bytes.len() as u64;
-        if ip::transport_checksum_ok(&self.info, bytes) { Ok(()) } else { Err(wrong) }
+        if ip::transport_checksum_ok(self.info, bytes) { Ok(()) } else { Err(wrong) }
     }
 }
 
@@ -134,12 +134,14 @@ impl Shard {
             }
         };
         let origin = Origin { interface: id, station, link_multicast };
-        match ip::parse(bytes.get(network..).unwrap_or(&[])) {
+        // What was read is passed by reference all the way up: moving a structure right after it was
+        // written makes the processor wait for its parts.
+        match &ip::parse(bytes.get(network..).unwrap_or(&[])) {
             Ok(info) => self.on_packet(now, origin, batch, index, network, info),
             Err(DropReason::Fragment) => self.on_fragment(now, origin, batch, index, network),
             Err(reason) => {
                 self.on_unreadable(now, origin, batch, index, network);
-                Err(reason)
+                Err(*reason)
             }
         }
     }
@@ -153,16 +155,18 @@ impl Shard {
         batch: &ReceiveBatch,
         index: usize,
         network: usize,
-        info: PacketInfo,
+        info: &PacketInfo,
     ) -> Result<(), DropReason> {
         // Of a train of segments the first is looked at; nothing but TCP is that uniform.
-        let pair = (info.source, info.destination);
-        let is_checked = info.protocol == protocol::TCP
+        let is_tcp = info.protocol == protocol::TCP;
+        let is_checked = is_tcp
             && !origin.link_multicast
-            && self.checked_addresses == Some(pair);
+            && self.checked_addresses.as_ref().is_some_and(|(source, destination)| {
+                *source == info.source && *destination == info.destination
+            });
         if !is_checked {
-            check_addresses(&self.interfaces[origin.interface.0 as usize], &origin, &info)?;
-            self.checked_addresses = (info.protocol == protocol::TCP).then_some(pair);
+            check_addresses(&self.interfaces[origin.interface.0 as usize], &origin, info)?;
+            self.checked_addresses = is_tcp.then_some((info.source, info.destination));
         }
         let frame = batch.frame(index).ok_or(DropReason::Truncated)?;
         let (transport, end) = (network + info.header_len, network + info.total_len);
@@ -185,20 +189,18 @@ impl Shard {
     fn on_tcp(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
         incoming.verify(DropReason::TcpChecksum, &mut self.counters.checksummed_receive_bytes)?;
         let bytes = incoming.transport_bytes();
-        let (header, header_len) = TcpHeader::parse_counted(bytes, &mut self.tcp_options)
-            .map_err(|_| DropReason::MalformedTcp)?;
-        let flow = Flow {
-            local: SocketAddr::new(incoming.info.destination, header.destination_port),
-            remote: SocketAddr::new(incoming.info.source, header.source_port),
-        };
-        let index = match self.connection_for(now, &flow, &header) {
+        let parsed = TcpHeader::parse_counted(bytes, &mut self.tcp_options);
+        let Ok((header, header_len)) = &parsed else { return Err(DropReason::MalformedTcp) };
+        let index = match self.connection_for(now, incoming.info, header) {
             Ok(index) => index,
             Err(isn_min) => {
-                let segment = Unclaimed { flow, header, header_len, isn_min };
+                let flow = flow_of(incoming.info, header);
+                let segment =
+                    Unclaimed { flow, header: *header, header_len: *header_len, isn_min };
                 return self.on_segment_without_connection(now, incoming, segment);
             }
         };
-        let segment = as_tcp_segment(incoming, &header, header_len);
+        let segment = as_tcp_segment(incoming, header, *header_len);
         self.touch(index);
         let Some(socket) = self.sockets.tcp(index) else { return Err(DropReason::NoConnection) };
         let (connection, pool) = (&mut socket.connection, &self.pool);
@@ -222,28 +224,28 @@ impl Shard {
     fn connection_for(
         &mut self,
         now: Instant,
-        flow: &Flow,
+        info: &PacketInfo,
         header: &TcpHeader,
     ) -> Result<u32, Option<SeqNumber>> {
-        let index = match self.flow_cache {
-            Some((cached, index)) if cached == *flow => {
-                self.counters.flow_cache_hits += 1;
-                index
-            }
-            _ => {
-                self.counters.flow_lookups += 1;
-                self.sockets.by_flow(flow).ok_or(None)?
-            }
-        };
+        if let Some((cached, index)) = &self.flow_cache
+            && is_of(cached, info, header)
+            && !is_syn_only(header)
+        {
+            self.counters.flow_cache_hits += 1;
+            return Ok(*index);
+        }
+        self.counters.flow_lookups += 1;
+        let flow = flow_of(info, header);
+        let index = self.sockets.by_flow(&flow).ok_or(None)?;
         if is_syn_only(header) {
             let connection = &self.sockets.tcp(index).ok_or(None)?.connection;
             if connection.may_be_replaced_by(now, header) {
                 let isn_min = connection.next_isn_min();
-                self.remove_flow(flow, index);
+                self.remove_flow(&flow, index);
                 return Err(Some(isn_min));
             }
         }
-        self.flow_cache = Some((*flow, index));
+        self.flow_cache = Some((flow, index));
         Ok(index)
     }
 
@@ -304,6 +306,23 @@ impl Unclaimed {
     pub(crate) fn as_tcp_segment<'a>(&'a self, incoming: &Incoming<'_>) -> tcp::Segment<'a> {
         as_tcp_segment(incoming, &self.header, self.header_len)
     }
+}
+
+/// The flow of a segment, as the table of flows knows it.
+fn flow_of(info: &PacketInfo, header: &TcpHeader) -> Flow {
+    Flow {
+        local: SocketAddr::new(info.destination, header.destination_port),
+        remote: SocketAddr::new(info.source, header.source_port),
+    }
+}
+
+/// Whether a segment is of this flow.
+#[inline]
+fn is_of(flow: &Flow, info: &PacketInfo, header: &TcpHeader) -> bool {
+    flow.remote.port() == header.source_port
+        && flow.local.port() == header.destination_port
+        && flow.remote.ip() == info.source
+        && flow.local.ip() == info.destination
 }
 
 #[inline]

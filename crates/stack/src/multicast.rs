@@ -302,7 +302,7 @@ impl Shard {
         now: Instant,
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
-        let message = GroupMessage::parse(&incoming.info, incoming.transport_bytes())?;
+        let message = GroupMessage::parse(incoming.info, incoming.transport_bytes())?;
         let interface = &mut self.interfaces[incoming.origin.interface.0 as usize];
         let membership = interface.groups.membership(incoming.info.source.is_ipv4());
         match message {

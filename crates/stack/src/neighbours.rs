@@ -122,7 +122,7 @@ impl Shard {
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
         let malformed = |_| DropReason::MalformedNeighbour;
-        let info = &incoming.info;
+        let info = incoming.info;
         let (IpAddr::V6(source), IpAddr::V6(destination)) = (info.source, info.destination) else {
             return Err(DropReason::MalformedNeighbour);
         };
