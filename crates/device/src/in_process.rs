@@ -454,6 +454,10 @@ impl Waiter for WireWaiter {
         self.doorbell.wait(timeout, || self.incoming.packets() > 0);
     }
 
+    fn is_ready(&self) -> Option<bool> {
+        Some(self.incoming.packets() > 0)
+    }
+
     fn wake(&self) {
         self.doorbell.ring();
     }

@@ -107,6 +107,11 @@ pub trait Waiter: Send + Sync {
 
     /// Makes the current or the next [`Waiter::wait`] return at once.
     fn wake(&self);
+
+    /// Whether a frame can be received now; `None` where only a system call could tell.
+    fn is_ready(&self) -> Option<bool> {
+        None
+    }
 }
 
 /// One transmit and receive pair of a device; owned by one shard.

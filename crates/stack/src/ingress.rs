@@ -195,8 +195,7 @@ impl Shard {
             Ok(index) => index,
             Err(isn_min) => {
                 let flow = flow_of(incoming.info, header);
-                let segment =
-                    Unclaimed { flow, header: *header, header_len: *header_len, isn_min };
+                let segment = Unclaimed { flow, header: *header, header_len: *header_len, isn_min };
                 return self.on_segment_without_connection(now, incoming, segment);
             }
         };
