@@ -18,6 +18,32 @@ const IFF_RUNNING: i16 = 0x40;
 /// How long the kernel is given for what it does a moment later: its link watch runs once a second.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What an interface may do for the kernel's TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Feature {
+    /// Completing checksums of packets on their way out. Where a device hands up frames and says
+    /// nothing of their checksums (AF_XDP), its peer on a virtual cable must not leave them out.
+    TransmitChecksum,
+    /// Splitting super-frames on their way out.
+    Segmentation,
+    /// Splitting super-frames in software just before they go out.
+    SoftwareSegmentation,
+    /// Coalescing segments on their way in (GRO).
+    Coalescing,
+}
+
+impl Feature {
+    /// The command of linux/ethtool.h, and what `ethtool -K` calls it.
+    const fn command(self) -> (u32, &'static str) {
+        match self {
+            Self::TransmitChecksum => (0x17, "tx"),
+            Self::Segmentation => (0x1f, "tso"),
+            Self::SoftwareSegmentation => (0x24, "gso"),
+            Self::Coalescing => (0x2c, "gro"),
+        }
+    }
+}
+
 /// An interface of the network namespace in which this value was made.
 ///
 /// Changing it needs CAP_NET_ADMIN there, as [`Sandbox`](crate::Sandbox) gives it. Addresses,
@@ -213,6 +239,28 @@ impl Interface {
     pub fn set_threaded_napi(&self, on: bool) -> Result<(), SystemError> {
         let path = format!("/sys/class/net/{}/threaded", self.name);
         fs::write(&path, if on { "1" } else { "0" })
+            .map_err(|error| SystemError::new(format!("{path} could not be written: {error}")))
+    }
+
+    /// Switches a feature on or off, as `ethtool -K` does.
+    ///
+    /// # Errors
+    /// Where the system refuses, or the interface cannot do it.
+    pub fn set_feature(&self, feature: Feature, on: bool) -> Result<(), SystemError> {
+        let (command, word) = feature.command();
+        ioctl::set_feature(&self.socket, &self.name, command, on).map_err(|errno| {
+            let state = if on { "on" } else { "off" };
+            self.refused(format_args!("have {word} switched {state}"), errno)
+        })
+    }
+
+    /// Keeps the kernel from speaking IPv6 on it: no link-local address, no router solicitations.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn disable_ipv6(&self) -> Result<(), SystemError> {
+        let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.name);
+        fs::write(&path, "1")
             .map_err(|error| SystemError::new(format!("{path} could not be written: {error}")))
     }
 

@@ -29,6 +29,7 @@ const SIOCSIFHWADDR: Opcode = 0x8924;
 const SIOCGIFHWADDR: Opcode = 0x8927;
 const SIOCGIFINDEX: Opcode = 0x8933;
 const SIOCGIFTXQLEN: Opcode = 0x8942;
+const SIOCETHTOOL: Opcode = 0x8946;
 
 /// `struct ifreq`.
 #[repr(C, align(8))]
@@ -156,6 +157,24 @@ pub(crate) fn set_hardware_address(
     update::<SIOCSIFHWADDR>(socket, &mut request)
 }
 
+/// Switches a feature of an interface by one of the ETHTOOL_S* commands (linux/ethtool.h) that take
+/// a `struct ethtool_value`.
+pub(crate) fn set_feature(socket: impl AsFd, name: &str, command: u32, on: bool) -> Result<()> {
+    /// `struct ethtool_value`.
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    let mut value = Value { command, data: u32::from(on) };
+    let mut request = Request::new(name);
+    let address = (&raw mut value).expose_provenance();
+    request.value[..size_of::<usize>()].copy_from_slice(&address.to_ne_bytes());
+    // The union holds the address of `value`, which lives until the call returns; of the commands
+    // in question the kernel reads two words there.
+    update::<SIOCETHTOOL>(socket, &mut request)
+}
+
 fn query<const OPCODE: Opcode>(socket: impl AsFd, name: &str) -> Result<Request> {
     let mut request = Request::new(name);
     update::<OPCODE>(socket, &mut request)?;
@@ -167,5 +186,7 @@ fn query<const OPCODE: Opcode>(socket: impl AsFd, name: &str) -> Result<Request>
 fn update<const OPCODE: Opcode>(file: impl AsFd, request: &mut Request) -> Result<()> {
     // SAFETY: every opcode used with this function reads and writes a `struct ifreq`, which is
     // not longer than a Request; all bytes of a Request are initialised and any value is valid.
+    // The one opcode that follows an address in the request, SIOCETHTOOL, is used by `set_feature`
+    // alone, with the address of a value of its own.
     unsafe { rustix::ioctl::ioctl(file, Updater::<OPCODE, Request>::new(request)) }
 }

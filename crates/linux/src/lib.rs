@@ -5,6 +5,7 @@
 //!   refuses is switched off and reported.
 //! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
 //!   root and leave no trace.
+//! * [`VethPair`]: two interfaces joined by a cable, for devices that take over an interface.
 //! * [`Interface`]: the kernel's side of a device: up, MTU, addresses, neighbours, without any tool.
 //! * [`TunFile`] and [`raw_calls`]: for playing the network in front of the kernel, and asking it
 //!   what it says to any socket call.
@@ -24,9 +25,12 @@ pub mod raw_calls;
 mod system_error;
 mod tap;
 mod tun_file;
+mod veth;
+mod waiter;
 
-pub use interface::Interface;
+pub use interface::{Feature, Interface};
 pub use namespace::Sandbox;
 pub use system_error::SystemError;
 pub use tap::{Napi, TapConfig, TapDevice, TapKind, TapQueue};
 pub use tun_file::TunFile;
+pub use veth::VethPair;

@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{recv, send, socket_with};
 
 const NLMSG_ERROR: u16 = 2;
+const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_SETLINK: u16 = 19;
 const RTM_NEWADDR: u16 = 20;
@@ -42,6 +43,11 @@ impl Message {
         bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
         bytes.extend_from_slice(body);
         Self { bytes }
+    }
+
+    /// What stands in an attribute that holds attributes, behind `body`.
+    fn nested(body: &[u8]) -> Self {
+        Self { bytes: body.to_vec() }
     }
 
     /// Appends an attribute; all lengths here are short.
@@ -88,6 +94,27 @@ fn interface_body(index: u32) -> Vec<u8> {
     body.extend_from_slice(&index.to_ne_bytes());
     body.extend_from_slice(&[0; 8]);
     body
+}
+
+/// Makes two Ethernet interfaces that are the two ends of one cable.
+pub(crate) fn add_veth_pair(near: &str, far: &str) -> Result<(), Errno> {
+    const IFLA_IFNAME: u16 = 3;
+    const IFLA_LINKINFO: u16 = 18;
+    const IFLA_INFO_KIND: u16 = 1;
+    const IFLA_INFO_DATA: u16 = 2;
+    const VETH_INFO_PEER: u16 = 1;
+    let named = |attributes: Message, name: &str| {
+        let name: Vec<u8> = name.bytes().chain([0]).collect();
+        attributes.attribute(IFLA_IFNAME, &name)
+    };
+    let peer = named(Message::nested(&interface_body(0)), far);
+    let data = Message::nested(&[]).attribute(VETH_INFO_PEER, &peer.bytes);
+    let info = Message::nested(&[])
+        .attribute(IFLA_INFO_KIND, b"veth")
+        .attribute(IFLA_INFO_DATA, &data.bytes);
+    named(Message::new(RTM_NEWLINK, &interface_body(0)), near)
+        .attribute(IFLA_LINKINFO, &info.bytes)
+        .execute()
 }
 
 /// Deletes interface `index`.

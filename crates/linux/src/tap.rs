@@ -12,13 +12,13 @@
 mod queue;
 mod receive;
 mod vnet;
-mod waiter;
 
 pub use queue::TapQueue;
 
 use crate::interface::Interface;
 use crate::ioctl;
 use crate::system_error::{SystemError, said};
+use crate::waiter::FileWaiter;
 use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium, Segmentation};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -26,7 +26,6 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::Arc;
 use vnet::VNET_HEADER_LEN;
-use waiter::TapWaiter;
 
 const TUN_FILE: &str = "/dev/net/tun";
 
@@ -111,7 +110,7 @@ impl Default for TapConfig {
 #[derive(Debug)]
 pub struct TapDevice {
     file: Arc<OwnedFd>,
-    waiter: Arc<TapWaiter>,
+    waiter: Arc<FileWaiter>,
     name: String,
     vnet: bool,
     capabilities: Capabilities,
@@ -166,7 +165,7 @@ impl TapDevice {
             ..Capabilities::plain(medium, mtu_bytes)
         };
         let file = Arc::new(file);
-        let waiter = TapWaiter::new(Arc::clone(&file))
+        let waiter = FileWaiter::new(Arc::clone(&file))
             .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
         let waiter = Arc::new(waiter);
         Ok(Self { file, waiter, name, vnet, capabilities, on, refused, queue_taken: false })

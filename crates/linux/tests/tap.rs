@@ -58,6 +58,7 @@ fn tests() -> Vec<Test> {
         ("errors_name_what_is_wrong".into(), Box::new(errors::names_are_taken_and_refused)),
         ("a_device_that_goes_down_or_away".into(), Box::new(errors::down_and_gone)),
         ("a_full_queue_has_room_again".into(), Box::new(errors::full_and_emptied)),
+        ("a_veth_pair_comes_and_goes".into(), Box::new(errors::a_veth_pair_comes_and_goes)),
         ("settings_reach_the_kernel".into(), Box::new(errors::settings_reach_the_kernel)),
     ];
     for ground in Ground::all() {

@@ -10,9 +10,9 @@
 
 use super::receive::Receiver;
 use super::vnet::{VNET_HEADER_LEN, VnetHeader};
-use super::waiter::TapWaiter;
 use crate::interface::Interface;
 use crate::system_error::said;
+use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use device::lowering::{
     HEADER_LEN_MAX, NetworkVersion, SuperFrame, complete_checksum, super_frames,
@@ -46,7 +46,7 @@ const BATCH_SUPER_FRAMES: usize = 4;
 #[derive(Debug)]
 pub struct TapQueue {
     file: Arc<OwnedFd>,
-    waiter: Arc<TapWaiter>,
+    waiter: Arc<FileWaiter>,
     /// To ask whether the interface is up; absent only in tests.
     interface: Option<Interface>,
     /// Whether a virtio-net header stands in front of every frame.
@@ -62,7 +62,7 @@ pub struct TapQueue {
 impl TapQueue {
     pub(super) fn new(
         file: Arc<OwnedFd>,
-        waiter: Arc<TapWaiter>,
+        waiter: Arc<FileWaiter>,
         interface: Option<Interface>,
         vnet: bool,
         capabilities: Capabilities,

@@ -4,7 +4,7 @@ use super::packets::{Station, UDP};
 use crate::Ground;
 use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use device::{Device, HardwareAddress, Medium, Queue, Stop};
-use linux::{Napi, TapConfig, TapDevice, TapKind};
+use linux::{Feature, Interface, Napi, TapConfig, TapDevice, TapKind, VethPair};
 use std::time::{Duration, Instant};
 
 fn named(name: &str) -> TapConfig {
@@ -138,4 +138,27 @@ pub(crate) fn settings_reach_the_kernel() {
         .expect("an MTU that is refused is no reason to fail");
     assert_eq!(error.capabilities().mtu_bytes, 1_500);
     assert!(error.refused()[0].contains("MTU of 1048576"), "{}", error.negotiated());
+}
+
+pub(crate) fn a_veth_pair_comes_and_goes() {
+    let pair = VethPair::new("near0", "far0").expect("root of the namespace");
+    let taken = VethPair::new("near0", "far1").expect_err("near0 is taken");
+    assert!(taken.message.contains("near0"), "{taken}");
+    pair.set_mtu_bytes(9_000).expect("veth takes it");
+    assert_eq!(pair.far().mtu_bytes(), Ok(9_000));
+    pair.set_up().expect("root of the namespace");
+    let features = [
+        Feature::TransmitChecksum,
+        Feature::Segmentation,
+        Feature::SoftwareSegmentation,
+        Feature::Coalescing,
+    ];
+    for feature in features {
+        for on in [false, true] {
+            pair.far().set_feature(feature, on).expect("veth has all of them");
+        }
+    }
+    assert!(Interface::named("lo").expect("always").set_feature(features[2], false).is_ok());
+    drop(pair);
+    assert!(Interface::named("near0").is_err() && Interface::named("far0").is_err());
 }

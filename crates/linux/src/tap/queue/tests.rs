@@ -15,7 +15,7 @@ const PLAIN: bool = false;
 
 fn queue_on(file: impl Into<OwnedFd>, offload: bool) -> TapQueue {
     let file = Arc::new(file.into());
-    let waiter = Arc::new(TapWaiter::new(Arc::clone(&file)).expect("an eventfd"));
+    let waiter = Arc::new(FileWaiter::new(Arc::clone(&file)).expect("an eventfd"));
     let segmentation =
         Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: usize::from(u16::MAX) };
     let capabilities = Capabilities {

@@ -1,4 +1,4 @@
-//! Waiting for a TUN file.
+//! Waiting for a file that frames come from.
 //!
 //! One thread waits in poll(2) on the file and on an eventfd; anybody may wake it. Waking writes
 //! the eventfd, a system call, only when somebody waits: `woken` is set first and `waiters` read
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct TapWaiter {
+pub(crate) struct FileWaiter {
     file: Arc<OwnedFd>,
     event: OwnedFd,
     waiters: AtomicUsize,
@@ -36,10 +36,10 @@ pub(super) struct TapWaiter {
 /// How long frames that could not be received for want of memory wait in the kernel.
 const STARVED: Duration = Duration::from_millis(1);
 
-impl TapWaiter {
+impl FileWaiter {
     /// # Errors
     /// Where the process has no descriptor left.
-    pub(super) fn new(file: Arc<OwnedFd>) -> rustix::io::Result<Self> {
+    pub(crate) fn new(file: Arc<OwnedFd>) -> rustix::io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             file,
@@ -54,23 +54,23 @@ impl TapWaiter {
     }
 
     /// From now on, waiting also ends when the device has room.
-    pub(super) fn want_room(&self) {
+    pub(crate) fn want_room(&self) {
         self.wants_room.store(true, Ordering::Relaxed);
     }
 
     /// How the last receive ended, which decides whether frames are waited for.
-    pub(super) fn on_receive(&self, starved: bool, failed: bool) {
+    pub(crate) fn on_receive(&self, starved: bool, failed: bool) {
         self.is_starved.store(starved, Ordering::Relaxed);
         self.is_failed.store(failed, Ordering::Relaxed);
     }
 
     /// The device failed: until a receive succeeds, waiting ends when woken only.
-    pub(super) fn on_failure(&self) {
+    pub(crate) fn on_failure(&self) {
         self.is_failed.store(true, Ordering::Relaxed);
     }
 
     /// How many system calls waiting and waking took.
-    pub(super) fn syscalls(&self) -> u64 {
+    pub(crate) fn syscalls(&self) -> u64 {
         self.syscalls.load(Ordering::Relaxed)
     }
 
@@ -107,7 +107,7 @@ impl TapWaiter {
     }
 }
 
-impl Waiter for TapWaiter {
+impl Waiter for FileWaiter {
     fn wait(&self, timeout: Option<Duration>) {
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let mut by_event = false;
@@ -138,9 +138,9 @@ mod tests {
     use std::time::Instant;
 
     /// A file on which nothing ever arrives.
-    fn quiet() -> TapWaiter {
+    fn quiet() -> FileWaiter {
         let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
-        TapWaiter::new(Arc::new(file)).expect("another one")
+        FileWaiter::new(Arc::new(file)).expect("another one")
     }
 
     #[test]
