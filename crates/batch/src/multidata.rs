@@ -16,6 +16,7 @@
 //!   without allocation.
 
 use crate::block::Block;
+use bytes::Bytes;
 use core::ops::Range;
 
 /// How a header slot is divided.
@@ -121,6 +122,10 @@ pub struct Multidata {
     blocks: Vec<Block>,
     payload_bytes: usize,
     run_next: u32,
+    /// The longest block that may be referred to.
+    block_bytes_max: usize,
+    /// Bytes copied since the batch was emptied, because their block was longer than that.
+    copied_bytes: usize,
 }
 
 impl Default for Multidata {
@@ -142,7 +147,22 @@ impl Multidata {
             blocks: Vec::with_capacity(limits.blocks),
             payload_bytes: 0,
             run_next: 0,
+            block_bytes_max: usize::MAX,
+            copied_bytes: 0,
         }
+    }
+
+    /// Sets the longest block in bytes, at least one, that packets pushed from now on may refer to:
+    /// what lies in longer ones is copied into blocks of their own, so that a device that cannot be
+    /// shown a long block sends what is in it all the same.
+    pub fn set_block_bytes_max(&mut self, block_bytes_max: usize) {
+        self.block_bytes_max = block_bytes_max.max(1);
+    }
+
+    /// Payload bytes copied since the batch was emptied, because their blocks were too long.
+    #[must_use]
+    pub fn copied_bytes(&self) -> usize {
+        self.copied_bytes
     }
 
     /// How large the batch may grow.
@@ -167,6 +187,7 @@ impl Multidata {
         self.blocks.clear();
         self.payload_bytes = 0;
         self.run_next = 0;
+        self.copied_bytes = 0;
     }
 
     /// How many packets the batch holds.
@@ -232,6 +253,9 @@ impl Multidata {
     /// Says whether there was room for them in the batch; where not, nothing has changed.
     #[must_use]
     pub fn append_span(&mut self, block: &Block, offset: usize, len: usize) -> bool {
+        if block.len() > self.block_bytes_max {
+            return self.append_copy(block, offset, len);
+        }
         let (Some(packet), Some(end)) = (self.packets.last_mut(), offset.checked_add(len)) else {
             return false;
         };
@@ -253,6 +277,22 @@ impl Multidata {
         packet.payload_len += len as u32;
         self.payload_bytes += len;
         true
+    }
+
+    /// As [`Multidata::append_span`], of a block that is too long to be referred to.
+    #[cold]
+    fn append_copy(&mut self, block: &Block, offset: usize, len: usize) -> bool {
+        let range = offset..offset.saturating_add(len);
+        let Some(bytes) = block.bytes().get(range) else { return false };
+        let blocks = len.div_ceil(self.block_bytes_max);
+        let has_room = len <= self.room_bytes()
+            && blocks <= self.limits.blocks.saturating_sub(self.blocks.len())
+            && !self.packets.is_empty();
+        self.copied_bytes += if has_room { len } else { 0 };
+        has_room
+            && bytes.chunks(self.block_bytes_max).all(|piece| {
+                self.append_span(&Block::from(Bytes::copy_from_slice(piece)), 0, piece.len())
+            })
     }
 
     /// Forgets all packets from index `len` on: what was built and not taken is built afresh.
@@ -463,4 +503,29 @@ impl<'a> Iterator for Payload<'a> {
 fn payload<'a>(spans: &'a [Span], blocks: &'a [Block], packet: &Packet) -> Payload<'a> {
     let first = packet.span_first as usize;
     Payload { spans: spans[first..first + packet.span_count as usize].iter(), blocks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_block_that_is_too_long_is_copied_and_stays_the_same() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let block = Block::from(Bytes::from(bytes.clone()));
+        let limits = Limits { packets: 4, blocks: 3, payload_bytes: 1_000 };
+        let mut batch = Multidata::new(HeaderLayout::default(), limits);
+        batch.set_block_bytes_max(100);
+        batch.push_packet(20, Attributes::default()).expect("room");
+        assert!(batch.append_span(&block, 10, 150));
+        let payload = batch.packet(0).expect("a packet").payload().collect::<Vec<_>>();
+        assert!(payload.iter().all(|piece| piece.len() <= 100), "no longer than may be shown");
+        assert_eq!(payload.concat(), &bytes[10..160]);
+        assert_eq!((batch.copied_bytes(), batch.payload_bytes()), (150, 150));
+        assert!(!batch.append_span(&block, 0, 101), "two more blocks are too many");
+        assert_eq!((batch.copied_bytes(), batch.payload_bytes()), (150, 150), "nothing changed");
+        assert!(!batch.append_span(&block, 200, 57), "beyond the block");
+        batch.clear();
+        assert_eq!(batch.copied_bytes(), 0);
+    }
 }

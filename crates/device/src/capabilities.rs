@@ -58,23 +58,72 @@ pub struct Segmentation {
     pub len_bytes_max: usize,
 }
 
-/// What a device can do. Found when it is opened; may shrink while it runs.
+/// The version of the contract between stack and device that this crate is: what a batch holds,
+/// what its attributes say, and what a device answers (seed 000, 4.4.1: a stack that does not know
+/// a device's version uses no Multidata on it).
+pub const MULTIDATA_VERSION: u16 = 1;
+
+/// The transport checksums that a device completes, where [`Capabilities::checksum_transmit`] says
+/// that it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChecksumKinds {
+    /// TCP over IPv4.
+    pub tcp_ipv4: bool,
+    /// TCP over IPv6.
+    pub tcp_ipv6: bool,
+    /// UDP over IPv4.
+    pub udp_ipv4: bool,
+    /// UDP over IPv6.
+    pub udp_ipv6: bool,
+}
+
+impl ChecksumKinds {
+    /// All of them: a device that is told where to sum and where to put the sum, as virtio-net is.
+    pub const ALL: Self = Self { tcp_ipv4: true, tcp_ipv6: true, udp_ipv4: true, udp_ipv6: true };
+}
+
+/// How a device divides one contiguous block into frames (seed 003).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FragmentSplitting {
+    /// Into pieces of one size, the last of them shorter.
+    pub by_size: bool,
+    /// Into pieces of given lengths.
+    pub by_length: bool,
+}
+
+/// What a device can do. Found when it is opened; may change while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
+    /// The contract the device was written for ([`MULTIDATA_VERSION`]).
+    pub version: u16,
     /// What lies around the packets.
     pub medium: Medium,
     /// Longest IP packet in bytes, IP header included.
     pub mtu_bytes: usize,
     /// Packets the device takes in one call at most.
     pub batch_packets_max: usize,
-    /// The device fills in TCP and UDP checksums left as `Partial`.
+    /// Payload blocks that one batch may refer to at most.
+    pub batch_blocks_max: usize,
+    /// Payload bytes that one batch may hold at most.
+    pub batch_bytes_max: usize,
+    /// The longest payload block, in bytes, that the device can be shown. What lies in longer ones
+    /// is copied for it.
+    pub block_bytes_max: usize,
+    /// The device fills in checksums left as `Partial`, of the kinds below.
     pub checksum_transmit: bool,
+    /// Which ones.
+    pub checksum_kinds: ChecksumKinds,
     /// The device hands up frames whose checksum is verified or need not be.
     pub checksum_receive: bool,
     /// The device splits super-frames on the way out.
     pub segmentation: Option<Segmentation>,
+    /// How the device divides contiguous blocks on the way out.
+    pub fragment_splitting: FragmentSplitting,
     /// The device hands up super-frames on the way in.
     pub receive_super_frames: bool,
+    /// Frames the device hands up in one call at most (seed 003's coalescing); one for a device
+    /// that delivers frame by frame.
+    pub coalesced_frames_max: usize,
     /// Queue pairs.
     pub queues: usize,
 }
@@ -85,14 +134,41 @@ impl Capabilities {
     pub fn plain(medium: Medium, mtu_bytes: usize) -> Self {
         Self {
             medium,
+            version: MULTIDATA_VERSION,
             mtu_bytes,
             batch_packets_max: 64,
+            batch_blocks_max: usize::MAX,
+            batch_bytes_max: usize::MAX,
+            block_bytes_max: usize::MAX,
             checksum_transmit: false,
+            checksum_kinds: ChecksumKinds::ALL,
             checksum_receive: false,
             segmentation: None,
+            fragment_splitting: FragmentSplitting::default(),
             receive_super_frames: false,
+            coalesced_frames_max: usize::MAX,
             queues: 1,
         }
+    }
+
+    /// Whether the device completes the transport checksum of packets of this IP protocol.
+    #[must_use]
+    pub fn completes_checksum(&self, is_ipv4: bool, protocol: u8) -> bool {
+        let kinds = &self.checksum_kinds;
+        self.checksum_transmit
+            && match (protocol, is_ipv4) {
+                (wire::protocol::TCP, true) => kinds.tcp_ipv4,
+                (wire::protocol::TCP, false) => kinds.tcp_ipv6,
+                (wire::protocol::UDP, true) => kinds.udp_ipv4,
+                (wire::protocol::UDP, false) => kinds.udp_ipv6,
+                _ => false,
+            }
+    }
+
+    /// Whether the device was written for batches as this stack makes them.
+    #[must_use]
+    pub fn takes_multidata(&self) -> bool {
+        self.version == MULTIDATA_VERSION
     }
 
     /// Whether a batch can be sent in this mode.

@@ -161,14 +161,14 @@ impl WireQueue {
         };
         Self {
             capabilities: Capabilities {
-                medium: end.medium,
-                mtu_bytes: config.mtu_bytes,
                 batch_packets_max: end.batch_packets_max.min(config.capacity_packets).max(1),
                 checksum_transmit: end.checksum_transmit,
                 checksum_receive: peer.checksum_transmit,
                 segmentation: end.segmentation,
                 receive_super_frames: peer.segmentation.is_some(),
-                queues: 1,
+                batch_bytes_max: config.capacity_bytes,
+                coalesced_frames_max: end.receive_frames_max.max(1),
+                ..Capabilities::plain(end.medium, config.mtu_bytes)
             },
             capacity: Room {
                 packets: config.capacity_packets.max(1),

@@ -19,7 +19,10 @@ pub mod in_process;
 pub mod lowering;
 mod queue;
 
-pub use capabilities::{Capabilities, HardwareAddress, Medium, Segmentation, TransmitMode};
+pub use capabilities::{
+    Capabilities, ChecksumKinds, FragmentSplitting, HardwareAddress, MULTIDATA_VERSION, Medium,
+    Segmentation, TransmitMode,
+};
 pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
 pub use in_process::{WireConfig, WireEnd, WireQueue, wire};

@@ -17,6 +17,8 @@ counters::counters! {
         transmit_packets,
         /// Packets built that the device did not take and that were forgotten.
         transmit_not_taken,
+        /// Payload bytes copied because their blocks were longer than the device can be shown.
+        transmit_copied_bytes,
         /// Header runs stamped: one route and neighbour look-up each.
         transmit_runs,
         /// Bytes of payload and header summed in software for checksums on the way in.

@@ -63,6 +63,7 @@ impl Shard {
         self.planned.clear();
         let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return 0 };
         out.set_limits(interface.limits(room));
+        out.set_block_bytes_max(interface.capabilities.block_bytes_max);
         self.poll_neighbours(now, id);
         self.emit_outbox(now, id, out);
         for _ in 0..self.interfaces[id.0 as usize].ready.len() {
@@ -81,6 +82,7 @@ impl Shard {
         } else {
             self.counters.transmit_batches += 1;
             self.counters.transmit_packets += out.len() as u64;
+            self.counters.transmit_copied_bytes += out.copied_bytes() as u64;
         }
         out.len()
     }
@@ -218,7 +220,8 @@ impl Shard {
             return self.settle(now, index);
         }
         let payload_bytes = out.payload_bytes() - payload_before;
-        if !interface.capabilities.checksum_transmit {
+        let is_ipv4 = socket.path.network.is_ipv4();
+        if !interface.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP) {
             self.counters.checksummed_transmit_bytes += payload_bytes as u64;
         }
         stamp(interface, out, first..first + built, &socket.path.network, destination);
@@ -236,7 +239,8 @@ fn stamp(
     destination: Destination,
 ) {
     if let Network::Ip(template) = network {
-        let offload = interface.capabilities.checksum_transmit;
+        let is_ipv4 = template.source().is_ipv4();
+        let offload = interface.capabilities.completes_checksum(is_ipv4, template.protocol());
         ip::stamp(out, range.clone(), template, &mut interface.identification, offload);
     }
     stamp_link(interface, out, range, network, destination);

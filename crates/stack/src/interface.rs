@@ -119,7 +119,13 @@ impl Interface {
             TransmitMode::Lso => LSO_PACKETS_MAX,
         };
         let packets = packets.min(room.packets);
-        Limits { packets, payload_bytes: room.bytes, ..Limits::default() }
+        let Capabilities { batch_blocks_max, batch_bytes_max, mtu_bytes, .. } = self.capabilities;
+        Limits {
+            packets,
+            blocks: Limits::default().blocks.min(batch_blocks_max.max(1)),
+            // A packet fits whatever a device says of its batches.
+            payload_bytes: room.bytes.min(batch_bytes_max.max(mtu_bytes)),
+        }
     }
 
     pub(crate) fn hardware_address(&self) -> Option<HardwareAddress> {
