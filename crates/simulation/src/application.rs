@@ -5,6 +5,7 @@
 //! moment: an event that the stack forgets leaves it waiting, and the world finds it there.
 
 use crate::host::Host;
+use crate::marks::Marks;
 use crate::random::Random;
 use crate::stream;
 use batch::Chunk;
@@ -36,6 +37,8 @@ pub struct Behaviour {
     pub write_max: usize,
     /// It rests this long after a write.
     pub write_pause: Duration,
+    /// The share of its writes that are urgent.
+    pub urgent: f64,
     /// It speaks only when the peer has said all.
     pub answers: bool,
     /// Bytes it reads at a time.
@@ -68,6 +71,10 @@ impl Behaviour {
             stream_len,
             write_max,
             write_pause: pause(random),
+            urgent: match random.chance(0.12) {
+                true => random.pick(&[0.02, 0.2, 1.0]),
+                false => 0.0,
+            },
             answers: random.chance(0.3),
             read_max,
             read_pause: pause(random),
@@ -157,6 +164,8 @@ pub struct Endpoint {
     pub ended: Option<Ended>,
     /// When it wants to act again without being asked.
     pub wake_at: Option<Instant>,
+    /// Urgent marks, its own and the peer's.
+    pub marks: Marks,
     read_at: Instant,
     write_at: Instant,
     /// The first bytes of the peer's stream, until there are enough of them.
@@ -188,6 +197,7 @@ impl Endpoint {
             at_end: false,
             ended: None,
             wake_at: None,
+            marks: Marks::default(),
             read_at,
             write_at: now,
             head: Vec::new(),
@@ -224,10 +234,14 @@ impl Endpoint {
         }
         loop {
             let limit = self.behaviour.read_max.min(buffer.len());
+            let mark = self.look_for_mark(host, doings);
             match host.shard.tcp_read(now, self.socket, &mut buffer[..limit]) {
                 Ok(0) => {
                     self.at_end = true;
                     return doings.push(Doing::AtEnd);
+                }
+                Ok(count) if mark.is_some_and(|before| before > 0 && count > before) => {
+                    return doings.push(Doing::Absurd("a read went across an urgent mark"));
                 }
                 Ok(count) => self.check(&buffer[..count], doings),
                 Err(SocketError::WouldBlock) => return,
@@ -241,6 +255,15 @@ impl Endpoint {
                 return self.wake(self.read_at);
             }
         }
+    }
+
+    /// How many bytes can be read before the last urgent one, if one is ahead.
+    fn look_for_mark(&mut self, host: &mut Host, doings: &mut Vec<Doing>) -> Option<usize> {
+        let before = host.shard.tcp_status(self.socket).ok()?.urgent_mark?;
+        if let Err(what) = self.marks.on_seen(self.received, before as u64) {
+            doings.push(Doing::Absurd(what));
+        }
+        Some(before)
     }
 
     /// Compares what was read with what the peer sends.
@@ -286,8 +309,18 @@ impl Endpoint {
             };
             stream::fill(self.name, self.sent, &mut block.bytes_mut()[..count]);
             let chunk = Chunk::new(block.freeze(), 0..count);
-            match host.shard.tcp_append(now, self.socket, chunk) {
-                Ok(()) => self.sent += count as u64,
+            let is_urgent = Marks::wants(self.behaviour.urgent, self.name, self.sent);
+            let appended = match is_urgent {
+                true => host.shard.tcp_append_urgent(now, self.socket, chunk),
+                false => host.shard.tcp_append(now, self.socket, chunk),
+            };
+            match appended {
+                Ok(()) => {
+                    self.sent += count as u64;
+                    if is_urgent {
+                        self.marks.on_sent(self.sent);
+                    }
+                }
                 Err(SocketError::WouldBlock) => {
                     return doings.push(Doing::Absurd("there was room, and then there was none"));
                 }

@@ -11,10 +11,12 @@
 //!   host       shard + device + pool                link         loss, delay, order, damage
 //!   world      time, events, phases, what must hold checker      what RFCs let a stack send
 //!   packet     frames read with foreign parsers     stream       bytes that say whose they are
+//!                                                   marks        urgent marks in them
 //! ```
 //!
 //! What must hold:
 //! * every stream arrives as it was sent, or the application is told of an error that has a cause;
+//! * urgent marks arrive where they were set;
 //! * once the links are good everybody makes progress and every connection ends;
 //! * nothing is left at the end: no block, socket, timer;
 //! * no segment is sent that an RFC forbids ([`checker`]);
@@ -27,6 +29,7 @@ pub mod checker;
 pub mod frame;
 pub mod host;
 pub mod link;
+pub mod marks;
 pub mod packet;
 pub mod random;
 mod report;

@@ -108,6 +108,8 @@ pub struct Segment<'a> {
     pub window: u16,
     /// Header in bytes.
     pub header_len: usize,
+    /// The urgent pointer.
+    pub urgent: u16,
     /// Options.
     pub options: Options,
     /// Payload.
@@ -124,6 +126,8 @@ pub mod flag {
     pub const RST: u8 = 4;
     /// The acknowledgment field is significant.
     pub const ACK: u8 = 16;
+    /// The urgent pointer is significant.
+    pub const URG: u8 = 32;
 }
 
 /// TCP options; unknown ones are counted.
@@ -321,6 +325,7 @@ fn read_tcp<'a>(tcp: &TcpSlice<'a>, addresses: (IpAddr, IpAddr)) -> Result<Trans
         acknowledgment: tcp.acknowledgment_number(),
         flags: header.get(13).copied().unwrap_or(0),
         window: tcp.window_size(),
+        urgent: tcp.urgent_pointer(),
         header_len: header.len(),
         options,
         payload: tcp.payload(),
@@ -370,6 +375,9 @@ impl fmt::Display for Segment<'_> {
             self.acknowledgment,
             self.window
         )?;
+        if self.has(flag::URG) {
+            write!(out, " urg {}", self.urgent)?;
+        }
         let options = &self.options;
         if let Some(mss) = options.mss {
             write!(out, " mss {mss}")?;

@@ -24,6 +24,8 @@ counters::counters! {
         not_opened,
         /// Bytes that arrived as they were sent.
         bytes_read,
+        /// Urgent marks that readers came upon.
+        urgent_marks,
         /// Datagrams sent.
         datagrams,
         /// Datagrams that came to the other host or back, as they were sent.

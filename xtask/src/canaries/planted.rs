@@ -122,6 +122,14 @@ pub(super) const PLANTED: &[Planted] = &[
         finder: Finder::Simulator,
     },
     Planted {
+        // What RFC 793 said in one of two places, and 4.2BSD did (RFC 6093, 2.2 and 3.1).
+        name: "urgent-pointer-names-the-last-byte",
+        file: "crates/tcp/src/urgent.rs",
+        original: "self.urgent.sent = Some(self.send_queue.end_sequence());",
+        mistake: "self.urgent.sent = Some(self.send_queue.end_sequence() - 1);",
+        finder: Finder::Simulator,
+    },
+    Planted {
         name: "overlapping-fragments-taken",
         file: "crates/ip/src/reassembly/datagram.rs",
         original: "if overlaps || contradicts { Place::Taken } else { Place::Free }",

@@ -46,6 +46,8 @@ pub(crate) struct Flow {
     /// What was sent and is not acknowledged, from `bytes_from` on.
     bytes: VecDeque<u8>,
     bytes_from: u64,
+    /// SND.UP as the segments say it: one past the last urgent position, or where nothing was urgent 0.
+    urgent_end: u64,
     /// The highest acknowledgment that arrived.
     acked: u64,
     /// The highest right edge of the peer's window that arrived.
@@ -117,6 +119,7 @@ impl Flow {
             fin: None,
             bytes: VecDeque::new(),
             bytes_from: 1,
+            urgent_end: 0,
             acked: 0,
             edge_arrived: 0,
             arrived: Ranges::default(),
@@ -174,6 +177,7 @@ impl Flow {
         self.fin = None;
         self.bytes.clear();
         self.bytes_from = 1;
+        self.urgent_end = 0;
         self.acked = 1;
         self.ack_sent = 0;
         self.edge_sent = 0;
@@ -284,6 +288,7 @@ impl Flow {
         self.judge_acknowledgment(segment)?;
         self.judge_options(segment)?;
         self.judge_sequence(segment)?;
+        self.judge_urgent(segment)?;
         self.judge_data(now, segment)?;
         self.judge_ecn(segment, ecn)
     }
@@ -395,6 +400,33 @@ impl Flow {
             let what = text(&format!("{options_len} bytes of options, the MSS is {mss}"));
             return Err(("RFC 6691, 2: payload and options fit the peer's MSS", what));
         }
+        Ok(())
+    }
+
+    fn judge_urgent(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
+        let position = self.position(segment.sequence);
+        let text = |more: &str| format!("{segment}: {more}");
+        if !segment.has(flag::URG) {
+            let is_before = position < self.urgent_end && self.acked < self.urgent_end;
+            return match is_before && !segment.payload.is_empty() {
+                true => Err((
+                    "RFC 9293, 3.10.4: segments say what is urgent until it is acknowledged",
+                    text(&format!("urgent up to {}", self.urgent_end)),
+                )),
+                false => Ok(()),
+            };
+        }
+        let end = position + u64::from(segment.urgent);
+        if segment.urgent == 0 || self.fin.is_some_and(|fin| end > fin) {
+            let rule = "RFC 9293, 3.8.5, MUST-62: the pointer names the byte behind urgent data";
+            return Err((rule, text(&format!("FIN was at {:?}", self.fin))));
+        }
+        // MUST-31: what a pointer cannot reach is pointed towards.
+        if end < self.urgent_end && segment.urgent < u16::MAX {
+            let rule = "RFC 9293, 3.8.5: what was urgent stays urgent until it is acknowledged";
+            return Err((rule, text(&format!("urgent up to {}", self.urgent_end))));
+        }
+        self.urgent_end = self.urgent_end.max(end);
         Ok(())
     }
 

@@ -295,6 +295,33 @@ fn rules_of_options_and_flags_are_noticed() {
 }
 
 #[test]
+fn rules_of_urgent_data_are_noticed() {
+    let recorded = recorded();
+    let unmarked = || {
+        let mut third = later();
+        move |segment: &Segment<'_>| third(segment) && !segment.has(flag::URG)
+    };
+    let nothing = |_: &mut Ipv4Header, tcp: &mut TcpHeader, _: &mut Vec<u8>| tcp.urg = true;
+    assert_rule(verdict_on(&recorded, unmarked(), nothing), "RFC 9293, 3.8.5, MUST-62");
+    // The segment, and once more with a pointer that is nearer, or with none.
+    let then = |second: Option<u16>| {
+        let mut wanted = unmarked();
+        verdict(&recorded, |frame| {
+            with_segment(frame, &mut wanted)?;
+            let marked = |pointer: Option<u16>| {
+                let change = move |_: &mut Ipv4Header, tcp: &mut TcpHeader, _: &mut Vec<u8>| {
+                    (tcp.urg, tcp.urgent_pointer) = (pointer.is_some(), pointer.unwrap_or(0));
+                };
+                Captured { bytes: rewritten(&frame.bytes, &change), ..frame.clone() }
+            };
+            Some(vec![marked(Some(2)), marked(second)])
+        })
+    };
+    assert_rule(then(Some(1)), "RFC 9293, 3.8.5: what was urgent");
+    assert_rule(then(None), "RFC 9293, 3.10.4: segments say");
+}
+
+#[test]
 fn rules_of_ecn_are_noticed() {
     let recorded = recorded();
     let capable = |ip: &mut Ipv4Header, _: &mut TcpHeader, _: &mut Vec<u8>| {

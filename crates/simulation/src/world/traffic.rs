@@ -123,6 +123,9 @@ impl World {
             if event.readiness.intersects(Readiness::CONNECTED) {
                 self.endpoints[index].connected = true;
             }
+            if event.readiness.intersects(Readiness::URGENT) {
+                self.endpoints[index].marks.on_told();
+            }
             if event.readiness.intersects(Readiness::CLOSED) {
                 self.on_closed(index);
             }
@@ -154,6 +157,8 @@ impl World {
                 self.counters.established += 1;
             }
             self.endpoints[index].connected = true;
+            // What came before it was accepted was told to nobody.
+            self.endpoints[index].marks.on_told();
             self.act(index);
         }
     }
@@ -263,10 +268,20 @@ impl World {
             return Err((property, "the stream is nobody's".to_owned()));
         };
         match peer.is_shut && peer.sent == received {
-            true => Ok(()),
+            true => self.judge_marks(index, true),
             false if peer.is_shut => Err((property, format!("{received} of {} bytes", peer.sent))),
             false => Err((property, format!("after {received} bytes; the peer goes on"))),
         }
+    }
+
+    /// RFC 6093: marks are where the peer set them.
+    fn judge_marks(&mut self, index: usize, is_whole: bool) -> Result<(), (&'static str, String)> {
+        let endpoint = &self.endpoints[index];
+        self.counters.urgent_marks += endpoint.marks.seen_count() as u64;
+        let peer = endpoint.peer_name.and_then(|name| self.names.get(&name));
+        let Some(peer) = peer.map(|peer| &self.endpoints[*peer]) else { return Ok(()) };
+        let checked = endpoint.marks.check(&peer.marks, is_whole);
+        checked.map_err(|what| ("urgent marks arrive where they were set", what))
     }
 
     /// An error needs a cause: the network, the peer, or a host.
@@ -299,7 +314,7 @@ impl World {
         let excused = excused || self.scenario.is_severe();
         self.set_disturbed(index);
         match excused {
-            true => Ok(()),
+            true => self.judge_marks(index, false),
             false => Err(("an application is told of no error without a cause", error.to_string())),
         }
     }
