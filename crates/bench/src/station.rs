@@ -259,6 +259,10 @@ impl Queue for FrameByFrame {
         self.queue.reclaim();
     }
 
+    fn trouble(&self) -> Option<DeviceError> {
+        self.queue.trouble()
+    }
+
     fn waiter(&self) -> Arc<dyn Waiter> {
         self.queue.waiter()
     }

@@ -201,6 +201,10 @@ impl Queue for CaptureQueue {
         self.inner.reclaim();
     }
 
+    fn trouble(&self) -> Option<DeviceError> {
+        self.inner.trouble()
+    }
+
     fn waiter(&self) -> Arc<dyn Waiter> {
         self.inner.waiter()
     }

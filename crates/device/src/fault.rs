@@ -490,6 +490,10 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         self.inner.reclaim();
     }
 
+    fn trouble(&self) -> Option<DeviceError> {
+        self.inner.trouble()
+    }
+
     fn waiter(&self) -> Arc<dyn Waiter> {
         Arc::new(FaultWaiter { inner: self.inner.waiter(), holding: self.holding.clone() })
     }

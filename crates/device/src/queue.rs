@@ -92,10 +92,17 @@ counters::counters! {
         receive_bytes,
         /// System calls made to receive.
         receive_syscalls,
+        /// Frames that were lost before they could be received: the device had no room for them,
+        /// or could not tell what they are.
+        receive_dropped,
         /// System calls made to wait.
         wait_syscalls,
         /// Capabilities that were taken back.
         capabilities_revoked,
+        /// Times the interface below went down or away.
+        links_lost,
+        /// Times it came back.
+        links_restored,
     }
 }
 
@@ -141,6 +148,12 @@ pub trait Queue: Send {
 
     /// Takes back what the device is done with (descriptors, buffers in flight).
     fn reclaim(&mut self) {}
+
+    /// What is wrong with the device at present and may pass, as an interface that is down: until
+    /// then it takes nothing ([`Stop::Full`]) and nothing comes.
+    fn trouble(&self) -> Option<DeviceError> {
+        None
+    }
 
     /// How to wait for this queue.
     fn waiter(&self) -> Arc<dyn Waiter>;

@@ -145,6 +145,15 @@ impl Interface {
             .map_err(|errno| self.refused("be asked for its hardware address", errno))
     }
 
+    /// Whether it carries Ethernet frames to and from other hosts.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn is_ethernet(&self) -> Result<bool, SystemError> {
+        ioctl::is_ethernet(&self.socket, &self.name)
+            .map_err(|errno| self.refused("be asked for its medium", errno))
+    }
+
     /// Sets the kernel's own hardware address on it.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ const SIOCGIFINDEX: Opcode = 0x8933;
 const SIOCGIFTXQLEN: Opcode = 0x8942;
 const SIOCETHTOOL: Opcode = 0x8946;
 
+const ARPHRD_ETHER: i16 = 1;
+
 /// `struct ifreq`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
@@ -151,10 +153,14 @@ pub(crate) fn set_hardware_address(
     name: &str,
     address: HardwareAddress,
 ) -> Result<()> {
-    const ARPHRD_ETHER: i16 = 1;
     let mut request = Request::new(name).with_i16(ARPHRD_ETHER);
     request.value[2..8].copy_from_slice(&address.0);
     update::<SIOCSIFHWADDR>(socket, &mut request)
+}
+
+/// Whether the medium is Ethernet.
+pub(crate) fn is_ethernet(socket: impl AsFd, name: &str) -> Result<bool> {
+    Ok(query::<SIOCGIFHWADDR>(socket, name)?.i16() == ARPHRD_ETHER)
 }
 
 /// Switches a feature of an interface by one of the ETHTOOL_S* commands (linux/ethtool.h) that take

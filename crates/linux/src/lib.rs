@@ -3,6 +3,8 @@
 //! * [`TapDevice`]: a TAP or TUN interface as a [`device::Device`]. Everything beyond the bare
 //!   frame (checksum offload, super-frames, NAPI) is negotiated at run time; what the kernel
 //!   refuses is switched off and reported.
+//! * [`PacketDevice`]: a packet socket (AF_PACKET) on an interface of the kernel's, as a
+//!   [`device::Device`].
 //! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
 //!   root and leave no trace.
 //! * [`VethPair`]: two interfaces joined by a cable, for devices that take over an interface.
@@ -12,7 +14,7 @@
 //! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
 //!
 //! This crate, the checksum kernels and `packetdrill-ffi` are the only homes of `unsafe`; here it is in
-//! `ioctl.rs`, `raw_calls.rs` and one call in `namespace.rs`. Every error is a sentence that says what was
+//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs` and one call in `namespace.rs`. Every error is a sentence that says what was
 //! attempted, what the system said and what to do.
 
 pub mod cpu;
@@ -21,15 +23,18 @@ mod ioctl;
 pub mod kernel_socket;
 mod namespace;
 mod netlink;
+mod packet;
 pub mod raw_calls;
 mod system_error;
 mod tap;
 mod tun_file;
 mod veth;
+mod vnet;
 mod waiter;
 
 pub use interface::{Feature, Interface};
 pub use namespace::Sandbox;
+pub use packet::{PacketAddress, PacketConfig, PacketDevice, PacketQueue};
 pub use system_error::SystemError;
 pub use tap::{Napi, TapConfig, TapDevice, TapKind, TapQueue};
 pub use tun_file::TunFile;

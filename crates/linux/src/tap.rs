@@ -11,13 +11,13 @@
 
 mod queue;
 mod receive;
-mod vnet;
 
 pub use queue::TapQueue;
 
 use crate::interface::Interface;
 use crate::ioctl;
 use crate::system_error::{SystemError, said};
+use crate::vnet::VNET_HEADER_LEN;
 use crate::waiter::FileWaiter;
 use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium, Segmentation};
 use rustix::fd::OwnedFd;
@@ -25,7 +25,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::Arc;
-use vnet::VNET_HEADER_LEN;
 
 const TUN_FILE: &str = "/dev/net/tun";
 
@@ -419,6 +418,11 @@ fn own_address(config: &TapConfig, interface: &Interface) -> Result<HardwareAddr
         }
         return Ok(address);
     }
+    Ok(random_address(kernel)?)
+}
+
+/// A random address of the locally administered, not the `kernel`'s.
+pub(crate) fn random_address(kernel: HardwareAddress) -> Result<HardwareAddress, SystemError> {
     let mut octets = [0; 6];
     getrandom(&mut octets, GetRandomFlags::empty())
         .map_err(|errno| SystemError::refused("no random address could be made", errno))?;

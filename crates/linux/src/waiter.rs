@@ -30,8 +30,13 @@ pub(crate) struct FileWaiter {
     is_starved: AtomicBool,
     /// The device failed: there is nothing to wait for but being woken.
     is_failed: AtomicBool,
+    /// The interface is away: there is nothing to wait for but looking again after [`LOST`].
+    is_lost: AtomicBool,
     syscalls: AtomicU64,
 }
+
+/// How long a wait for an interface that is away lasts, until it is looked for again.
+const LOST: Duration = Duration::from_millis(20);
 
 /// How long frames that could not be received for want of memory wait in the kernel.
 const STARVED: Duration = Duration::from_millis(1);
@@ -49,6 +54,7 @@ impl FileWaiter {
             wants_room: AtomicBool::new(false),
             is_starved: AtomicBool::new(false),
             is_failed: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             syscalls: AtomicU64::new(0),
         })
     }
@@ -69,6 +75,11 @@ impl FileWaiter {
         self.is_failed.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the interface is away, and may come back.
+    pub(crate) fn set_lost(&self, lost: bool) {
+        self.is_lost.store(lost, Ordering::Relaxed);
+    }
+
     /// How many system calls waiting and waking took.
     pub(crate) fn syscalls(&self) -> u64 {
         self.syscalls.load(Ordering::Relaxed)
@@ -84,9 +95,13 @@ impl FileWaiter {
         if self.wants_room.load(Ordering::Relaxed) {
             wanted |= PollFlags::OUT;
         }
+        let is_lost = self.is_lost.load(Ordering::Relaxed);
+        if is_lost {
+            timeout = Some(timeout.map_or(LOST, |timeout| timeout.min(LOST)));
+        }
         let mut files = [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&*self.file, wanted)];
         // The kernel tells of errors whether asked or not, so a failed file is left out.
-        let watched = if self.is_failed.load(Ordering::Relaxed) { 1 } else { 2 };
+        let watched = if is_lost || self.is_failed.load(Ordering::Relaxed) { 1 } else { 2 };
         // A timeout too long for the kernel is none.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         self.syscalls.fetch_add(1, Ordering::Relaxed);

@@ -306,6 +306,9 @@ pub struct InterfaceStatus {
     pub counters: DeviceCounters,
     /// Why its device failed, where it did.
     pub failed: Option<DeviceError>,
+    /// What is wrong with its device at present and may pass, as an interface that is down:
+    /// connections stand still until then.
+    pub trouble: Option<DeviceError>,
 }
 
 /// A TCP/IP stack over one or several device queues. Clones are handles of the same stack; sockets
@@ -343,6 +346,7 @@ impl Stack {
             mode: port.mode,
             counters: port.queue.counters(),
             failed: port.failed.clone(),
+            trouble: port.queue.trouble(),
         };
         self.squeue().look(|core| core.ports.iter().map(|port| status(&core.shard, port)).collect())
     }

@@ -9,9 +9,9 @@
 //! frame takes the capability back, and the caller builds the rest without it.
 
 use super::receive::Receiver;
-use super::vnet::{VNET_HEADER_LEN, VnetHeader};
 use crate::interface::Interface;
 use crate::system_error::said;
+use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use device::lowering::{
@@ -93,7 +93,7 @@ impl TapQueue {
         }
         let mut scratch = [0; HEADER_LEN_MAX];
         let header = frame.header(batch, &mut scratch).ok_or(Stop::Refused)?;
-        let vnet = vnet_header(&first, header, frame).emit();
+        let vnet = VnetHeader::of_frame(&first, header, frame).emit();
         let payload = batch.payload_of(frame.packets.clone());
 
         let completed_below = checksum == Checksum::Complete || self.capabilities.checksum_transmit;
@@ -283,22 +283,6 @@ fn single(batch: &Multidata, index: usize) -> Option<SuperFrame> {
         payload_len: packet.payload_len(),
         version: NetworkVersion::Ipv4,
     })
-}
-
-/// What the kernel is told of a frame.
-fn vnet_header(first: &PacketView<'_>, header: &[u8], frame: &SuperFrame) -> VnetHeader {
-    const TCP_FLAGS: usize = 13;
-    const CWR: u8 = 0x80;
-    let transport = first.transport_offset();
-    let Checksum::Partial { offset } = first.attributes().checksum else {
-        return VnetHeader::default();
-    };
-    let partial = VnetHeader::partial(transport, offset);
-    if !frame.is_merged() {
-        return partial;
-    }
-    let congestion = header.get(transport + TCP_FLAGS).is_some_and(|flags| flags & CWR != 0);
-    partial.segmented(frame.version, header.len(), frame.segment_len, congestion)
 }
 
 /// Lists the pieces of a frame; `None` where they are too many.

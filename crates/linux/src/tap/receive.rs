@@ -6,7 +6,7 @@
 //! what the last calls brought, so that a lone ACK does not pin 64 KiB; with super-frames a block
 //! holds one of the longest, or twice that where frames come many and short.
 
-use super::vnet::{VNET_HEADER_LEN, VnetHeader};
+use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
 use batch::{BlockMut, BlockPool, Frame, ReceiveBatch, ReceivedChecksum};
 use device::{DeviceCounters, Received};
 use rustix::fd::OwnedFd;

@@ -1,11 +1,11 @@
 //! The virtio-net header in front of a frame (Virtio 1.2, section 5.1.6), in the ten-byte form and
 //! the native byte order that the TUN driver uses unless told otherwise.
 
-use batch::{ReceivedChecksum, Segmented};
-use device::lowering::NetworkVersion;
+use batch::{Checksum, PacketView, ReceivedChecksum, Segmented};
+use device::lowering::{NetworkVersion, SuperFrame};
 
 /// Length in bytes: without `num_buffers`, which only merged receive buffers need.
-pub(super) const VNET_HEADER_LEN: usize = 10;
+pub(crate) const VNET_HEADER_LEN: usize = 10;
 
 const F_NEEDS_CSUM: u8 = 1;
 const F_DATA_VALID: u8 = 2;
@@ -18,7 +18,7 @@ const GSO_ECN: u8 = 0x80;
 
 /// `struct virtio_net_hdr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct VnetHeader {
+pub(crate) struct VnetHeader {
     flags: u8,
     gso_type: u8,
     header_len: u16,
@@ -30,7 +30,7 @@ pub(super) struct VnetHeader {
 impl VnetHeader {
     /// A frame whose checksum the device completes: the transport header begins at `start`, the
     /// field is `offset` bytes further on.
-    pub(super) fn partial(start: usize, offset: u8) -> Self {
+    pub(crate) fn partial(start: usize, offset: u8) -> Self {
         Self {
             flags: F_NEEDS_CSUM,
             checksum_start: start as u16,
@@ -41,7 +41,7 @@ impl VnetHeader {
 
     /// Makes it a super-frame of segments of `segment_len` bytes behind `header_len` bytes of
     /// headers. `congestion` says whether the first segment has CWR set.
-    pub(super) fn segmented(
+    pub(crate) fn segmented(
         self,
         version: NetworkVersion,
         header_len: usize,
@@ -60,7 +60,23 @@ impl VnetHeader {
         }
     }
 
-    pub(super) fn emit(self) -> [u8; VNET_HEADER_LEN] {
+    /// What the kernel is told of a frame that begins with the packet `first` and has this header.
+    pub(crate) fn of_frame(first: &PacketView<'_>, header: &[u8], frame: &SuperFrame) -> Self {
+        const TCP_FLAGS: usize = 13;
+        const CWR: u8 = 0x80;
+        let transport = first.transport_offset();
+        let Checksum::Partial { offset } = first.attributes().checksum else {
+            return Self::default();
+        };
+        let partial = Self::partial(transport, offset);
+        if !frame.is_merged() {
+            return partial;
+        }
+        let congestion = header.get(transport + TCP_FLAGS).is_some_and(|flags| flags & CWR != 0);
+        partial.segmented(frame.version, header.len(), frame.segment_len, congestion)
+    }
+
+    pub(crate) fn emit(self) -> [u8; VNET_HEADER_LEN] {
         let [header_low, header_high] = self.header_len.to_ne_bytes();
         let [size_low, size_high] = self.gso_size.to_ne_bytes();
         let [start_low, start_high] = self.checksum_start.to_ne_bytes();
@@ -79,7 +95,7 @@ impl VnetHeader {
         ]
     }
 
-    pub(super) fn parse(bytes: [u8; VNET_HEADER_LEN]) -> Self {
+    pub(crate) fn parse(bytes: [u8; VNET_HEADER_LEN]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         Self {
             flags: bytes[0],
@@ -93,7 +109,7 @@ impl VnetHeader {
 
     /// What the header says of a frame of `frame_len` bytes. A header that contradicts itself or
     /// the frame says nothing: the frame is then verified like any other.
-    pub(super) fn meaning(self, frame_len: usize) -> (ReceivedChecksum, Option<Segmented>) {
+    pub(crate) fn meaning(self, frame_len: usize) -> (ReceivedChecksum, Option<Segmented>) {
         let partial = self.flags & F_NEEDS_CSUM != 0;
         let field_end = self.checksum_start as usize + self.checksum_offset as usize + 2;
         if partial && (self.checksum_start == 0 || field_end > frame_len) {

@@ -1,0 +1,271 @@
+//! Packet sockets (AF_PACKET, packet(7)): one more host on an interface of the kernel's.
+//!
+//! The interface is the user's: an Ethernet card, one end of a veth pair, a bridge. The socket sends
+//! and receives Ethernet frames beside the kernel's own stack, with a hardware address of its own
+//! or with the interface's. A virtio-net header stands in front of every frame, both ways: it tells
+//! of checksums that are yet to be completed and of super-frames, which come from any interface
+//! that merges or segments (GRO, TSO of a veth peer), and it hands super-frames over to be split by
+//! the interface, or by the kernel in front of it.
+//!
+//! The kernel's own traffic over the interface is not seen, so the kernel of this very host cannot
+//! be talked to by the interface itself, as with a macvlan; by the other end of a veth pair it can.
+
+mod calls;
+mod link;
+mod queue;
+mod receive;
+
+pub use queue::PacketQueue;
+
+use crate::interface::Interface;
+use crate::system_error::{SystemError, said};
+use crate::tap::random_address;
+use crate::waiter::FileWaiter;
+use calls::{Membership, PacketOption};
+use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium, Segmentation};
+use link::Link;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// Whose hardware address the stack has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PacketAddress {
+    /// A random one, locally administered, which the interface is told to receive as well. The
+    /// kernel passes over frames to it early.
+    #[default]
+    Random,
+    /// This one, which the interface is told to receive as well.
+    Own(HardwareAddress),
+    /// The interface's, for networks that let a port have one address only (Wi-Fi, many clouds). The
+    /// kernel sees our frames, too, and drops them, unless it forwards packets: then do not use it.
+    Interface,
+}
+
+/// How to open a packet socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketConfig {
+    /// The interface's name.
+    pub interface: String,
+    /// Whose hardware address the stack has.
+    pub address: PacketAddress,
+    /// Have the interface receive every frame, where it does not take a second address otherwise.
+    /// Frames to others are dropped before they are copied, in any case.
+    pub promiscuous: bool,
+    /// Leave checksums and the splitting of super-frames to the interface, or to the kernel in
+    /// front of it. What comes in has them as the other end sends them, whatever is said here.
+    pub offload: bool,
+    /// Pass by the interface's queueing discipline (PACKET_QDISC_BYPASS): less work for a frame,
+    /// and no fairness with the kernel's own traffic.
+    pub bypass_queue: bool,
+    /// How many bytes of our frames wait in the kernel at most, with the kernel's overhead.
+    pub send_queue_bytes: usize,
+    /// How many bytes of frames wait to be received at most, with the kernel's overhead, which is
+    /// as much again for full frames of 1,500 bytes.
+    pub receive_queue_bytes: usize,
+}
+
+impl PacketConfig {
+    /// On this interface, with a random hardware address and all offloads.
+    #[must_use]
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self {
+            interface: interface.into(),
+            address: PacketAddress::Random,
+            promiscuous: false,
+            offload: true,
+            bypass_queue: false,
+            send_queue_bytes: 4 << 20,
+            receive_queue_bytes: 16 << 20,
+        }
+    }
+}
+
+/// An open packet socket. It has one queue.
+#[derive(Debug)]
+pub struct PacketDevice {
+    socket: Arc<OwnedFd>,
+    waiter: Arc<FileWaiter>,
+    /// Until the queue is taken.
+    link: Option<Link>,
+    name: String,
+    capabilities: Capabilities,
+    on: Vec<&'static str>,
+    refused: Vec<String>,
+}
+
+impl PacketDevice {
+    /// Opens a socket on an interface, which may be down.
+    ///
+    /// # Errors
+    /// Where there is no such interface, it is no Ethernet interface, or there is no permission.
+    pub fn open(config: &PacketConfig) -> Result<Self, DeviceError> {
+        let name = &config.interface;
+        let interface = Interface::named(name)?;
+        if !interface.is_ethernet()? {
+            return Err(DeviceError {
+                message: format!(
+                    "the interface {name} carries no Ethernet frames: open another one, or a TUN \
+                     device"
+                ),
+            });
+        }
+        let kernel = interface.hardware_address()?;
+        let address = own_address(config.address, kernel)?;
+        let socket = calls::open().map_err(|errno| open_error(name, errno))?;
+        let refuse = |what: &'static str| {
+            move |errno: Errno| SystemError::refused(format!("{what} was refused"), errno)
+        };
+        calls::enable(&socket, PacketOption::IgnoreOutgoing)
+            .map_err(refuse("PACKET_IGNORE_OUTGOING, which Linux has since 4.20,"))?;
+        calls::enable(&socket, PacketOption::VnetHeader)
+            .map_err(refuse("the virtio-net header"))?;
+        calls::attach_filter(&socket, address).map_err(refuse("the filter for our frames"))?;
+        let (mut on, mut refused) = (Vec::new(), Vec::new());
+        negotiate(&socket, config, &mut on, &mut refused);
+        let mut memberships = vec![Membership::AllMulticast];
+        if address != kernel {
+            memberships.push(Membership::Unicast(address));
+        }
+        if config.promiscuous {
+            memberships.push(Membership::Promiscuous);
+        }
+        let socket = Arc::new(socket);
+        let link = Link::bind(Arc::clone(&socket), name, memberships).map_err(|errno| {
+            SystemError::refused(format!("the interface {name} cannot be taken up"), errno)
+        })?;
+        let segmentation =
+            Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: usize::from(u16::MAX) };
+        let capabilities = Capabilities {
+            checksum_transmit: config.offload,
+            checksum_receive: true,
+            segmentation: config.offload.then_some(segmentation),
+            receive_super_frames: true,
+            ..Capabilities::plain(Medium::Ethernet(address), interface.mtu_bytes()?)
+        };
+        let waiter = FileWaiter::new(Arc::clone(&socket))
+            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
+        let (waiter, link, name) = (Arc::new(waiter), Some(link), name.clone());
+        Ok(Self { socket, waiter, link, name, capabilities, on, refused })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A sentence: what is on, and what was asked for and refused.
+    #[must_use]
+    pub fn negotiated(&self) -> String {
+        let on = if self.on.is_empty() { "nothing extra".to_owned() } else { self.on.join(", ") };
+        let refused = if self.refused.is_empty() {
+            "nothing was refused".to_owned()
+        } else {
+            format!("refused: {}", self.refused.join("; "))
+        };
+        let (name, mtu_bytes) = (&self.name, self.capabilities.mtu_bytes);
+        format!("packet socket on {name}, MTU {mtu_bytes}, with {on}; {refused}")
+    }
+
+    /// What was asked for and refused, with the reason; empty where all was granted.
+    #[must_use]
+    pub fn refused(&self) -> &[String] {
+        &self.refused
+    }
+}
+
+impl Device for PacketDevice {
+    type Queue = PacketQueue;
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn queue(&mut self, index: usize) -> Result<PacketQueue, DeviceError> {
+        let link = if index == 0 { self.link.take() } else { None };
+        let Some(link) = link else {
+            let why = if index == 0 { "is taken" } else { "does not exist: it has one queue" };
+            return Err(DeviceError {
+                message: format!("queue {index} of the packet socket on {} {why}", self.name),
+            });
+        };
+        let (socket, waiter) = (Arc::clone(&self.socket), Arc::clone(&self.waiter));
+        Ok(PacketQueue::new(socket, waiter, link, self.capabilities.clone()))
+    }
+}
+
+/// Asks for what is good to have.
+fn negotiate(
+    socket: &OwnedFd,
+    config: &PacketConfig,
+    on: &mut Vec<&'static str>,
+    refused: &mut Vec<String>,
+) {
+    if config.offload {
+        on.push("checksum offload and super-frames");
+    }
+    let bypass = if config.bypass_queue {
+        calls::enable(socket, PacketOption::BypassQueue).map(|()| on.push("the queue passed by"))
+    } else {
+        Ok(())
+    };
+    let asked = [
+        ("passing by the queue", bypass),
+        ("the length of the send queue", calls::set_send_buffer(socket, config.send_queue_bytes)),
+        (
+            "the length of the receive queue",
+            calls::set_receive_buffer(socket, config.receive_queue_bytes),
+        ),
+    ];
+    for (what, outcome) in asked {
+        if let Err(errno) = outcome {
+            refused.push(format!("{what} ({})", said(errno)));
+        }
+    }
+}
+
+fn own_address(
+    wanted: PacketAddress,
+    kernel: HardwareAddress,
+) -> Result<HardwareAddress, DeviceError> {
+    match wanted {
+        PacketAddress::Interface => Ok(kernel),
+        PacketAddress::Own(address) if address.is_multicast() => Err(DeviceError {
+            message: format!("the address {address} cannot be ours: it is a multicast address"),
+        }),
+        PacketAddress::Own(address) => Ok(address),
+        PacketAddress::Random => Ok(random_address(kernel)?),
+    }
+}
+
+/// Why there is no packet socket, and what to do.
+fn open_error(name: &str, errno: Errno) -> DeviceError {
+    let what = match errno {
+        Errno::PERM | Errno::ACCESS => {
+            "permission was denied: run as root, with CAP_NET_RAW, or in a user namespace of your own"
+        }
+        Errno::AFNOSUPPORT => "the kernel has no packet sockets: load them (`modprobe af_packet`)",
+        _ => "the system refused",
+    };
+    DeviceError {
+        message: format!("no packet socket on {name} to be had: {what}: {}", said(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let error = open_error("eth0", Errno::PERM);
+        assert!(error.message.contains("CAP_NET_RAW"), "{error}");
+        let error = PacketDevice::open(&PacketConfig::new("no-such-if0")).expect_err("none");
+        assert!(error.message.contains("no-such-if0"), "{error}");
+        let error = PacketDevice::open(&PacketConfig::new("lo")).expect_err("no Ethernet");
+        assert!(error.message.contains("no Ethernet"), "{error}");
+        let group = PacketAddress::Own(HardwareAddress([1, 0, 0, 0, 0, 0]));
+        assert!(own_address(group, HardwareAddress([2, 0, 0, 0, 0, 1])).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! The interface below a packet socket: whether it is there, and up, and how it comes back.
+//!
+//! The kernel tells of a change by an error of the next call: ENETDOWN when the interface went
+//! down, ENXIO or ENODEV when it was deleted. An interface that comes up again delivers to the
+//! socket as before; one that is made anew is another interface of the same name, and the socket
+//! is bound to it. Meanwhile nothing is taken, so nothing is lost that a connection owes.
+
+use super::calls::{self, Membership};
+use crate::ioctl;
+use crate::system_error::said;
+use device::DeviceError;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const IFF_UP: i16 = 0x1;
+
+/// How often an interface that is lost is looked for, at most.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: Arc<OwnedFd>,
+    name: String,
+    /// Told to the interface whenever the socket is bound.
+    memberships: Vec<Membership>,
+    index: u32,
+    /// Why the interface is of no use now, and when that was last looked at.
+    lost: Option<(DeviceError, Instant)>,
+    /// The interface that the socket is bound to was deleted.
+    is_unbound: bool,
+}
+
+impl Link {
+    /// Binds `socket` to the interface `name`, which may be down.
+    ///
+    /// # Errors
+    /// Where there is no such interface, or a membership is refused.
+    pub(super) fn bind(
+        socket: Arc<OwnedFd>,
+        name: &str,
+        memberships: Vec<Membership>,
+    ) -> Result<Self, Errno> {
+        let mut link = Self {
+            socket,
+            name: name.to_owned(),
+            memberships,
+            index: 0,
+            lost: None,
+            is_unbound: true,
+        };
+        link.attach()?;
+        Ok(link)
+    }
+
+    /// A link that stands on no interface, for tests of what passes the socket.
+    #[cfg(test)]
+    pub(super) fn of_socket(socket: Arc<OwnedFd>) -> Self {
+        let (name, memberships) = ("no-such-if0".to_owned(), Vec::new());
+        Self { socket, name, memberships, index: 0, lost: None, is_unbound: false }
+    }
+
+    fn attach(&mut self) -> Result<(), Errno> {
+        let index = ioctl::index(&self.socket, &self.name)?;
+        calls::bind(&self.socket, index)?;
+        for membership in &self.memberships {
+            calls::join(&self.socket, index, *membership)?;
+        }
+        (self.index, self.is_unbound) = (index, false);
+        Ok(())
+    }
+
+    /// The interface's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its MTU now, where it can be asked.
+    pub(super) fn mtu_bytes(&self) -> Option<usize> {
+        ioctl::mtu(&self.socket, &self.name).ok()
+    }
+
+    /// Why the interface is of no use now.
+    pub(super) fn trouble(&self) -> Option<&DeviceError> {
+        self.lost.as_ref().map(|(error, _)| error)
+    }
+
+    /// Whether the interface is lost for now, so far as is known.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// Takes an error of a call. `true` where it says that the interface is lost.
+    pub(super) fn on_error(&mut self, errno: Errno) -> bool {
+        let is_lost = matches!(errno, Errno::NETDOWN | Errno::NXIO | Errno::NODEV);
+        if is_lost {
+            self.is_unbound |= errno != Errno::NETDOWN;
+            self.lost = Some((self.sentence(), Instant::now()));
+        }
+        is_lost
+    }
+
+    /// Looks for a lost interface, unless that was just done, and takes it up again. `true` where
+    /// it is back.
+    pub(super) fn is_restored(&mut self) -> bool {
+        let Some((_, looked)) = &self.lost else { return false };
+        if looked.elapsed() < LOOK_INTERVAL {
+            return false;
+        }
+        if self.take_up().is_ok() {
+            self.lost = None;
+            return true;
+        }
+        self.lost = Some((self.sentence(), Instant::now()));
+        false
+    }
+
+    fn take_up(&mut self) -> Result<(), Errno> {
+        let index = ioctl::index(&self.socket, &self.name)?;
+        self.is_unbound |= index != self.index;
+        if ioctl::flags(&self.socket, &self.name)? & IFF_UP == 0 {
+            return Err(Errno::NETDOWN);
+        }
+        if self.is_unbound {
+            self.attach()?;
+        }
+        Ok(())
+    }
+
+    /// What is wrong, and what to do.
+    fn sentence(&self) -> DeviceError {
+        let name = &self.name;
+        let message = match ioctl::flags(&self.socket, name) {
+            Ok(flags) if flags & IFF_UP == 0 => {
+                format!("the interface {name} is down: bring it up (`ip link set {name} up`)")
+            }
+            Ok(_) => format!("the interface {name} was away and is taken up again"),
+            Err(errno) => format!(
+                "the interface {name} is gone ({}): it was deleted; it is used again when one of \
+                 this name is made",
+                said(errno)
+            ),
+        };
+        DeviceError { message }
+    }
+}

@@ -1,0 +1,378 @@
+//! The queue of a packet socket: a batch a system call.
+//!
+//! A batch is staged first: for each frame the virtio-net header and the packet's headers end to end
+//! in one area, in [`TransmitMode::Lso`] those of super-frames. Then one sendmmsg(2) sends all of
+//! them, each gathered by the kernel from its front and from where its payload lies. A frame of
+//! more than [`PIECES_MAX`] pieces, or one whose checksum nobody below would complete, is laid end
+//! to end in the area as a whole.
+//!
+//! The call says how many frames were taken; what comes after them was not sent. An interface that
+//! is down or gone takes nothing and says so ([`Queue::trouble`]); the queue is full until it is
+//! back.
+
+use super::calls;
+use super::link::Link;
+use super::receive::Receiver;
+use crate::system_error::said;
+use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
+use crate::waiter::FileWaiter;
+use batch::{BlockPool, Checksum, Multidata, ReceiveBatch};
+use core::cell::Cell;
+use core::ops::Range;
+use device::lowering::{
+    HEADER_LEN_MAX, NetworkVersion, SuperFrame, complete_checksum, super_frames,
+};
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
+    Transmitted, Waiter,
+};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Payload pieces of a frame that are gathered.
+const PIECES_MAX: usize = 64;
+
+/// Packets in one call at most, where each goes out by itself: their headers fit the L1 cache.
+const BATCH_PACKETS: usize = 64;
+
+/// Super-frames in one call, when packets have the length of the MTU.
+const BATCH_SUPER_FRAMES: usize = 4;
+
+/// The transmit and receive pair of a [`PacketDevice`](crate::PacketDevice).
+#[derive(Debug)]
+pub struct PacketQueue {
+    socket: Arc<OwnedFd>,
+    waiter: Arc<FileWaiter>,
+    link: Link,
+    capabilities: Capabilities,
+    mode: TransmitMode,
+    receiver: Receiver,
+    /// Frames that are about to be sent.
+    staged: Vec<Staged>,
+    /// Their fronts: virtio-net header and headers, or all of the frame.
+    fronts: Vec<u8>,
+    /// The interface came back with a shorter MTU: the next batch must be built afresh.
+    is_revoked: bool,
+    counters: DeviceCounters,
+    /// Frames that the kernel had no room for. It forgets the number when it is asked.
+    dropped: Cell<u64>,
+}
+
+/// A frame that is about to be sent.
+#[derive(Clone, Debug)]
+struct Staged {
+    /// Which packets of the batch it is.
+    packets: Range<usize>,
+    /// Where its front lies in [`PacketQueue::fronts`].
+    front: Range<usize>,
+    /// The payload is gathered from the batch; otherwise the front is all of it.
+    is_gathered: bool,
+    /// The kernel is to split it.
+    is_merged: bool,
+    /// The kernel is to complete its checksum.
+    is_partial: bool,
+    /// The bytes of its packets.
+    len_bytes: usize,
+}
+
+impl PacketQueue {
+    pub(super) fn new(
+        socket: Arc<OwnedFd>,
+        waiter: Arc<FileWaiter>,
+        link: Link,
+        capabilities: Capabilities,
+    ) -> Self {
+        let receiver = Receiver::new(capabilities.mtu_bytes);
+        Self {
+            socket,
+            waiter,
+            link,
+            capabilities,
+            mode: TransmitMode::Multidata,
+            receiver,
+            staged: Vec::new(),
+            fronts: Vec::new(),
+            is_revoked: false,
+            counters: DeviceCounters::default(),
+            dropped: Cell::new(0),
+        }
+    }
+
+    /// Stages the frames of `batch` in order; what cannot be sent ends it.
+    fn stage(&mut self, batch: &Multidata) -> Option<Stop> {
+        self.staged.clear();
+        self.fronts.clear();
+        let segmentation = self.capabilities.segmentation;
+        match segmentation.filter(|_| self.mode == TransmitMode::Lso) {
+            Some(limits) => super_frames(batch, 0, limits)
+                .find_map(|frame| self.stage_frame(batch, &frame).is_none().then_some(())),
+            None => (0..batch.len()).find_map(|index| {
+                let frame = single(batch, index);
+                frame.and_then(|frame| self.stage_frame(batch, &frame)).is_none().then_some(())
+            }),
+        }
+        .map(|()| Stop::Refused)
+    }
+
+    /// Stages one frame; `None` where it can never be sent.
+    fn stage_frame(&mut self, batch: &Multidata, frame: &SuperFrame) -> Option<()> {
+        let first = batch.packet(frame.packets.start)?;
+        let checksum = first.attributes().checksum;
+        let is_too_long = first.len() - first.link_header_len() > self.capabilities.mtu_bytes;
+        if is_too_long || matches!(checksum, Checksum::Missing { .. }) {
+            return None;
+        }
+        let mut scratch = [0; HEADER_LEN_MAX];
+        let header = frame.header(batch, &mut scratch)?;
+        let payload = batch.payload_of(frame.packets.clone());
+        let is_partial = matches!(checksum, Checksum::Partial { .. });
+        let is_completed_below = self.capabilities.checksum_transmit;
+        let vnet = match is_partial && is_completed_below {
+            true => VnetHeader::of_frame(&first, header, frame),
+            false => VnetHeader::default(),
+        };
+        let start = self.fronts.len();
+        self.fronts.extend_from_slice(&vnet.emit());
+        self.fronts.extend_from_slice(header);
+        let completes_here = is_partial && !is_completed_below;
+        let is_gathered = !completes_here && payload.clone().count() <= PIECES_MAX;
+        if !is_gathered {
+            payload.for_each(|piece| self.fronts.extend_from_slice(piece));
+        }
+        if let (true, Checksum::Partial { offset }) = (completes_here, checksum) {
+            let packet = self.fronts.get_mut(start + VNET_HEADER_LEN..)?;
+            complete_checksum(packet, first.transport_offset(), offset)?;
+        }
+        self.staged.push(Staged {
+            packets: frame.packets.clone(),
+            front: start..self.fronts.len(),
+            is_gathered,
+            is_merged: frame.is_merged(),
+            is_partial: is_partial && is_completed_below,
+            len_bytes: frame.packets.len() * header.len() + frame.payload_len,
+        });
+        Some(())
+    }
+
+    /// Sends what is staged, and returns how many frames were taken and what the first of the others
+    /// was refused with.
+    fn send(&mut self, batch: &Multidata) -> (usize, Option<Errno>) {
+        let mut pieces = Vec::with_capacity(self.staged.len() * 3);
+        let mut ends = Vec::with_capacity(self.staged.len());
+        for frame in &self.staged {
+            pieces.push(IoSlice::new(self.fronts.get(frame.front.clone()).unwrap_or_default()));
+            if frame.is_gathered {
+                pieces.extend(batch.payload_of(frame.packets.clone()).map(IoSlice::new));
+            }
+            ends.push(pieces.len());
+        }
+        let mut taken = 0;
+        while taken < ends.len() {
+            self.counters.transmit_syscalls += 1;
+            // Part of the frames taken: the reason comes with the next call.
+            match calls::send_many(&self.socket, &pieces, &ends, taken) {
+                Ok(count) => taken += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return (taken, Some(errno)),
+            }
+        }
+        (taken, None)
+    }
+
+    /// What it means that frame `index` was refused.
+    fn on_send_error(&mut self, errno: Errno, index: usize) -> Stop {
+        let (is_merged, is_partial) = self
+            .staged
+            .get(index)
+            .map_or((false, false), |frame| (frame.is_merged, frame.is_partial));
+        if self.note_loss(errno) {
+            self.counters.transmit_full += 1;
+            return Stop::Full;
+        }
+        match errno {
+            Errno::AGAIN => {
+                self.waiter.want_room();
+                self.counters.transmit_full += 1;
+                Stop::Full
+            }
+            // The interface's queue is full, not the socket: poll(2) would call it writable.
+            Errno::NOBUFS | Errno::NOMEM => {
+                self.counters.transmit_full += 1;
+                Stop::Full
+            }
+            Errno::MSGSIZE if self.has_shorter_mtu() => Stop::Revoked,
+            Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE
+                if is_merged || is_partial =>
+            {
+                self.capabilities.segmentation = None;
+                if !is_merged {
+                    self.capabilities.checksum_transmit = false;
+                }
+                if self.mode == TransmitMode::Lso {
+                    self.mode = TransmitMode::Multidata;
+                }
+                self.counters.capabilities_revoked += 1;
+                Stop::Revoked
+            }
+            Errno::INVAL | Errno::MSGSIZE => Stop::Refused,
+            _ => Stop::Failed(self.failure(errno)),
+        }
+    }
+
+    /// Whether the interface's MTU has become shorter; then capabilities say so.
+    fn has_shorter_mtu(&mut self) -> bool {
+        match self.link.mtu_bytes() {
+            Some(mtu_bytes) if mtu_bytes < self.capabilities.mtu_bytes => {
+                self.capabilities.mtu_bytes = mtu_bytes;
+                self.counters.capabilities_revoked += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes an error that may mean that the interface is lost, and says whether it does.
+    fn note_loss(&mut self, errno: Errno) -> bool {
+        let was_lost = self.link.is_lost();
+        let is_lost = self.link.on_error(errno);
+        self.counters.links_lost += u64::from(is_lost && !was_lost);
+        if is_lost {
+            self.waiter.set_lost(true);
+        }
+        is_lost
+    }
+
+    /// Whether the interface can be used, which it can again once it is back.
+    fn is_usable(&mut self) -> bool {
+        if !self.link.is_lost() {
+            return true;
+        }
+        if !self.link.is_restored() {
+            return false;
+        }
+        self.waiter.set_lost(false);
+        self.counters.links_restored += 1;
+        self.is_revoked |= self.has_shorter_mtu();
+        true
+    }
+
+    /// A sentence about a device that is of no use any more.
+    fn failure(&self, errno: Errno) -> DeviceError {
+        self.waiter.on_failure();
+        DeviceError {
+            message: format!("the interface {} failed: {}", self.link.name(), said(errno)),
+        }
+    }
+}
+
+impl Queue for PacketQueue {
+    fn capabilities(&self) -> Capabilities {
+        let batch_packets_max = if self.mode == TransmitMode::Single {
+            1
+        } else if self.mode == TransmitMode::Lso {
+            // 52 is an IP and a TCP header with timestamps: 45 packets of MTU 1,500 fit.
+            let segment_len = self.capabilities.mtu_bytes.saturating_sub(52).max(1);
+            (BATCH_SUPER_FRAMES * (65_483 / segment_len)).clamp(BATCH_PACKETS, 256)
+        } else {
+            BATCH_PACKETS
+        };
+        Capabilities { batch_packets_max, ..self.capabilities.clone() }
+    }
+
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
+        if !self.capabilities.supports(mode) {
+            return Err(DeviceError {
+                message: format!(
+                    "the interface {} takes no super-frames, so it cannot work in mode {mode}: \
+                     open it with offload, or use mode {}",
+                    self.link.name(),
+                    TransmitMode::Multidata
+                ),
+            });
+        }
+        self.mode = mode;
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        if batch.is_empty() {
+            return Transmitted { taken: 0, stopped: None };
+        }
+        self.counters.transmit_batches += 1;
+        if !self.is_usable() {
+            self.counters.transmit_full += 1;
+            return Transmitted { taken: 0, stopped: Some(Stop::Full) };
+        }
+        if core::mem::take(&mut self.is_revoked) {
+            return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
+        }
+        let mut stopped = self.stage(batch);
+        let (frames, refused) = self.send(batch);
+        if let Some(errno) = refused {
+            stopped = Some(self.on_send_error(errno, frames));
+        }
+        let mut taken = 0;
+        for frame in self.staged.get(..frames).unwrap_or_default() {
+            taken = frame.packets.end;
+            self.counters.transmit_bytes += frame.len_bytes as u64;
+        }
+        self.counters.transmit_packets += taken as u64;
+        self.counters.transmit_frames += frames as u64;
+        Transmitted { taken, stopped }
+    }
+
+    fn receive(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> Received {
+        // A lost interface may have left frames behind, so it is asked all the same.
+        let _ = self.is_usable();
+        let (mut received, failed) =
+            self.receiver.receive(&self.socket, pool, batch, frames_max, &mut self.counters);
+        if let Some(errno) = failed
+            && !self.note_loss(errno)
+        {
+            received.failed = Some(self.failure(errno));
+        }
+        self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
+        received
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.waiter) as Arc<dyn Waiter>
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        self.dropped.set(self.dropped.get() + calls::take_drops(&self.socket).unwrap_or(0));
+        DeviceCounters {
+            wait_syscalls: self.waiter.syscalls(),
+            receive_dropped: self.counters.receive_dropped + self.dropped.get(),
+            ..self.counters
+        }
+    }
+
+    fn trouble(&self) -> Option<DeviceError> {
+        self.link.trouble().cloned()
+    }
+}
+
+/// Packet `index` as a frame of its own.
+fn single(batch: &Multidata, index: usize) -> Option<SuperFrame> {
+    Some(SuperFrame {
+        packets: index..index + 1,
+        segment_len: 0,
+        payload_len: batch.packet(index)?.payload_len(),
+        version: NetworkVersion::Ipv4,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The queue on a pair of datagram sockets, which behave like a packet socket without needing
+//! privilege: one message, one frame, and no more of them than the receiver's queue holds.
+
+use super::*;
+use batch::{Attributes, Block};
+use bytes::Bytes;
+use device::{HardwareAddress, Medium};
+use std::os::unix::net::UnixDatagram;
+
+fn pair() -> (PacketQueue, UnixDatagram) {
+    let (ours, theirs) = UnixDatagram::pair().expect("a pair of sockets");
+    ours.set_nonblocking(true).expect("an option of sockets");
+    theirs.set_nonblocking(true).expect("an option of sockets");
+    let socket = Arc::new(OwnedFd::from(ours));
+    let waiter = Arc::new(FileWaiter::new(Arc::clone(&socket)).expect("an eventfd"));
+    let medium = Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, 1]));
+    let capabilities = Capabilities::plain(medium, 1_500);
+    let link = Link::of_socket(Arc::clone(&socket));
+    (PacketQueue::new(socket, waiter, link, capabilities), theirs)
+}
+
+/// Packets of a header of 40 bytes, and payload in so many pieces.
+fn batch_of(count: usize, payload_len: usize, pieces: usize) -> Multidata {
+    let mut batch = Multidata::default();
+    let bytes: Vec<u8> = (0..count * payload_len).map(|at| (at % 251) as u8).collect();
+    let blocks: Vec<Block> = (0..pieces).map(|_| Block::from(Bytes::from(bytes.clone()))).collect();
+    for index in 0..count {
+        let header = batch.push_packet(40, Attributes::default()).expect("room");
+        header.fill(index as u8);
+        let step = payload_len / pieces;
+        for (piece, block) in blocks.iter().enumerate() {
+            assert!(batch.append_span(block, index * payload_len + piece * step, step));
+        }
+    }
+    batch
+}
+
+/// The packets of a batch as they lie there, from `first` on.
+fn packets(batch: &Multidata, first: usize) -> Vec<Vec<u8>> {
+    let copy = |packet: batch::PacketView<'_>| {
+        let mut bytes = vec![0; packet.len()];
+        packet.copy_to(&mut bytes).expect("room for the packet");
+        bytes
+    };
+    batch.packets().skip(first).map(copy).collect()
+}
+
+/// What arrived at the other end, behind empty virtio-net headers.
+fn frames_at(peer: &UnixDatagram) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; 70_000];
+    let next = || {
+        let len = peer.recv(&mut buffer).ok()?;
+        assert_eq!(buffer[..VNET_HEADER_LEN], [0; VNET_HEADER_LEN]);
+        Some(buffer[VNET_HEADER_LEN..len].to_vec())
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn a_batch_is_one_system_call() {
+    let (mut queue, peer) = pair();
+    let batch = batch_of(8, 1_000, 2);
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 8, stopped: None });
+    assert_eq!(frames_at(&peer), packets(&batch, 0));
+    let counters = queue.counters();
+    assert_eq!((counters.transmit_packets, counters.transmit_frames), (8, 8));
+    assert_eq!((counters.transmit_syscalls, counters.transmit_bytes), (1, 8 * 1_040));
+    assert_eq!(queue.transmit(&Multidata::default()), Transmitted { taken: 0, stopped: None });
+}
+
+#[test]
+fn a_full_device_takes_what_fits_and_the_rest_later() {
+    let (mut queue, peer) = pair();
+    // Such a socket queues some ten messages, or a few hundred where the system was told so.
+    let batch = batch_of(60, 1_000, 1);
+    let (mut sent, mut expected) = (0, Vec::new());
+    let stopped = loop {
+        let Transmitted { taken, stopped } = queue.transmit(&batch);
+        expected.extend_from_slice(&packets(&batch, 0)[..taken]);
+        sent += taken;
+        assert!(sent < 100_000, "the device never gets full");
+        if stopped.is_some() {
+            break stopped;
+        }
+    };
+    assert_eq!(stopped, Some(Stop::Full));
+    assert_eq!(frames_at(&peer), expected);
+    assert_eq!(queue.counters().transmit_packets, sent as u64);
+    assert_eq!(queue.counters().transmit_full, 1);
+    let again = queue.transmit(&batch_of(2, 100, 1));
+    assert_eq!(again, Transmitted { taken: 2, stopped: None });
+}
+
+#[test]
+fn a_packet_that_can_never_go_ends_the_batch_behind_those_before_it() {
+    let (mut queue, peer) = pair();
+    let mut batch = batch_of(3, 100, 1);
+    let long = Block::from(Bytes::from(vec![7; 2_000]));
+    batch.push_packet(40, Attributes::default()).expect("room").fill(9);
+    assert!(batch.append_span(&long, 0, 2_000));
+    batch.push_packet(40, Attributes::default()).expect("room").fill(9);
+    let expected = Transmitted { taken: 3, stopped: Some(Stop::Refused) };
+    assert_eq!(queue.transmit(&batch), expected);
+    assert_eq!(frames_at(&peer), packets(&batch, 0)[..3]);
+}
+
+#[test]
+fn a_frame_of_too_many_pieces_is_laid_end_to_end() {
+    let (mut queue, peer) = pair();
+    let block = Block::from(Bytes::from((0..200).collect::<Vec<u8>>()));
+    let mut batch = Multidata::default();
+    batch.push_packet(40, Attributes::default()).expect("room").fill(1);
+    // Backwards, so that no two pieces follow each other.
+    (0..100).rev().for_each(|at| assert!(batch.append_span(&block, at * 2, 2)));
+    assert_eq!(queue.transmit(&batch).taken, 1);
+    assert_eq!(frames_at(&peer), packets(&batch, 0));
+}
+
+/// Sends a frame of this length as the kernel would, and returns it.
+fn deliver(peer: &UnixDatagram, len: usize, seed: u8) -> Vec<u8> {
+    let frame: Vec<u8> = (0..len).map(|at| (at as u8).wrapping_mul(7) ^ seed).collect();
+    peer.send(&[vec![0; VNET_HEADER_LEN], frame.clone()].concat()).expect("room in the queue");
+    frame
+}
+
+#[test]
+fn frames_of_every_length_come_up_in_order_whatever_the_shape_of_the_call() {
+    let (mut queue, peer) = pair();
+    let pool = BlockPool::new(batch::PoolConfig::default());
+    let mut received = ReceiveBatch::new();
+    // The first long frame meets a narrow call, the later ones wide calls.
+    for round in 0..40 {
+        let lens = match round {
+            0..10 => [60, 65_000, 61, 1_514, 9_000, 62],
+            _ => [60, 1_514, 61, 1_514, 60, 62],
+        };
+        let sent: Vec<_> =
+            lens.iter().enumerate().map(|(at, len)| deliver(&peer, *len, at as u8)).collect();
+        received.clear();
+        let outcome = queue.receive(&pool, &mut received, 256);
+        assert_eq!((outcome.frames, outcome.failed), (lens.len(), None));
+        for (index, frame) in sent.iter().enumerate() {
+            assert_eq!(received.bytes(index), frame, "frame {index} of round {round}");
+        }
+    }
+    let counters = queue.counters();
+    assert_eq!((counters.receive_frames, counters.receive_dropped), (240, 0));
+    // Narrow again at the end: two calls a round, of which one finds nothing or is cut short.
+    let before = counters.receive_syscalls;
+    (0..4).for_each(|at| drop(deliver(&peer, 60, at)));
+    received.clear();
+    assert_eq!(queue.receive(&pool, &mut received, 256).frames, 4);
+    assert!(queue.counters().receive_syscalls - before <= 2);
+}
+
+#[test]
+fn the_bound_of_a_call_leaves_frames_for_the_next() {
+    let (mut queue, peer) = pair();
+    let pool = BlockPool::new(batch::PoolConfig::default());
+    let mut received = ReceiveBatch::new();
+    let sent: Vec<_> = (0..9).map(|at| deliver(&peer, 100, at)).collect();
+    let outcome = queue.receive(&pool, &mut received, 5);
+    assert_eq!((outcome.frames, outcome.more), (5, true));
+    let outcome = queue.receive(&pool, &mut received, 5);
+    assert_eq!((outcome.frames, outcome.more), (4, false));
+    for (index, frame) in sent.iter().enumerate() {
+        assert_eq!(received.bytes(index), frame);
+    }
+}
+
+#[test]
+fn an_interface_that_is_lost_makes_the_queue_full_and_says_why() {
+    let (mut queue, peer) = pair();
+    assert_eq!(queue.trouble(), None);
+    // As sendmmsg would say it of an interface that was deleted.
+    assert_eq!(queue.on_send_error(Errno::NXIO, 0), Stop::Full);
+    let trouble = queue.trouble().expect("it is away");
+    assert!(trouble.message.contains("no-such-if0 is gone"), "{trouble}");
+    let refused = queue.transmit(&batch_of(1, 100, 1));
+    assert_eq!(refused, Transmitted { taken: 0, stopped: Some(Stop::Full) });
+    assert!(frames_at(&peer).is_empty());
+    assert_eq!(queue.counters().links_lost, 1);
+}

@@ -1,0 +1,338 @@
+//! The stack on a packet socket (AF_PACKET) at one end of a veth pair, the kernel's TCP at the other,
+//! in a network of the test's own.
+//!
+//! There is no test harness, because namespaces must be entered before any thread starts. The
+//! output has the harness's form, and a filter on the command line works as usual. What the
+//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
+
+use device::{Device, TransmitMode};
+use linux::{Feature, PacketAddress, PacketConfig, PacketDevice, Sandbox, VethPair};
+use multidata::{InterfaceConfig, Stack, TcpStream};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("streams_over_packet_sockets_offloaded", || streams(true)),
+    ("streams_over_packet_sockets_plain", || streams(false)),
+    ("streams_over_packet_sockets_with_the_interfaces_address", interface_address),
+    ("streams_over_packet_sockets_that_bypass_the_queue", bypassed),
+    ("an_interface_that_goes_down_in_the_middle_loses_nothing", down_and_up),
+    ("an_interface_that_is_made_anew_is_taken_up_again", gone_and_back),
+    ("an_mtu_that_shrinks_in_the_middle_loses_nothing", mtu_shrinks),
+    ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
+];
+
+/// Longest time any step may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const NEAR: &str = "pkt0";
+const FAR: &str = "pkt1";
+
+fn address(ipv6: bool, host: u8) -> IpAddr {
+    let text = if ipv6 { format!("fd51::{host}") } else { format!("10.51.0.{host}") };
+    text.parse().expect("an address")
+}
+
+/// A cable whose far end is the kernel's, at `.1`. Without offload the kernel sends real frames with
+/// complete checksums.
+fn cable(mtu_bytes: usize, offload: bool) -> VethPair {
+    let pair = VethPair::new(NEAR, FAR).expect("root of the namespace");
+    pair.set_mtu_bytes(mtu_bytes).expect("root of the namespace");
+    if !offload {
+        for end in [pair.near(), pair.far()] {
+            for feature in
+                [Feature::Segmentation, Feature::SoftwareSegmentation, Feature::TransmitChecksum]
+            {
+                end.set_feature(feature, false).expect("veth has these");
+            }
+        }
+    }
+    give_addresses(&pair);
+    pair
+}
+
+fn give_addresses(pair: &VethPair) {
+    pair.set_up().expect("root of the namespace");
+    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
+        pair.far().add_address(address(ipv6, 1), prefix_len).expect("root of the namespace");
+    }
+}
+
+/// A stack at `.2` on the near end.
+fn stack(config: &PacketConfig, mode: TransmitMode) -> Stack {
+    let mut device = PacketDevice::open(config).expect("root of the namespace");
+    assert_eq!(device.refused(), &[] as &[String], "{}", device.negotiated());
+    let queue = device.queue(0).expect("it has one");
+    let ours = |ipv6, len| ip::Cidr::new(address(ipv6, 2), len).expect("a network");
+    let interface = InterfaceConfig::new(ours(false, 24)).address(ours(true, 64)).mode(mode);
+    Stack::builder().interface(queue, interface).build().expect("a stack")
+}
+
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| ((at + seed).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// A connection that the kernel accepted.
+fn connected(stack: &Stack, ipv6: bool) -> (TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind((address(ipv6, 1), 0)).expect("its own address");
+    let to = listener.local_addr().expect("bound");
+    let ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("the kernel answers");
+    let (kernel, _) = listener.accept().expect("connected");
+    kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    kernel.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    ours.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    (ours, kernel)
+}
+
+/// Sends `len` bytes each way, one after the other, and checks every one of them.
+fn both_ways(stack: &Stack, ipv6: bool, len: usize) {
+    let (mut ours, mut kernel) = connected(stack, ipv6);
+    let (sent, back) = (pattern(1, len), pattern(2, len));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut received = Vec::new();
+            kernel.read_to_end(&mut received).expect("it arrives");
+            assert!(received == pattern(1, len), "other bytes arrived");
+            kernel.write_all(&back).expect("it is taken");
+            kernel.shutdown(Shutdown::Write).expect("open");
+        });
+        ours.write_all(&sent).expect("it is taken");
+        ours.shutdown(Shutdown::Write).expect("open");
+        let mut received = Vec::new();
+        ours.read_to_end(&mut received).expect("it arrives");
+        assert!(received == pattern(2, len), "other bytes came back");
+        reader.join().expect("the kernel's end");
+    });
+}
+
+fn streams(offload: bool) {
+    let modes: &[TransmitMode] = match offload {
+        true => &[TransmitMode::Single, TransmitMode::Multidata, TransmitMode::Lso],
+        false => &[TransmitMode::Single, TransmitMode::Multidata],
+    };
+    for mtu_bytes in [1_500, 9_000] {
+        let _pair = cable(mtu_bytes, offload);
+        for mode in modes {
+            let config = PacketConfig { offload, ..PacketConfig::new(NEAR) };
+            let stack = stack(&config, *mode);
+            assert_eq!(stack.interfaces()[0].mode, *mode);
+            for ipv6 in [false, true] {
+                both_ways(&stack, ipv6, 2_000_000);
+            }
+            let counters = stack.counters();
+            let (device, what) = (counters.device, format!("{mode}, MTU {mtu_bytes}"));
+            let (calls, frames) = (device.transmit_syscalls, device.transmit_frames);
+            match *mode {
+                TransmitMode::Single => assert!(calls >= frames, "{what}: {calls}, {frames}"),
+                TransmitMode::Lso => {
+                    assert!(device.transmit_packets > 2 * frames, "{what}: {frames} frames");
+                }
+                _ => assert!(calls < frames, "{what}: {calls}, {frames}"),
+            }
+            assert_eq!(device.receive_dropped, 0, "{what}");
+            assert_eq!(counters.stack.tcp.retransmission_timeouts, 0, "{what}");
+        }
+    }
+}
+
+fn interface_address() {
+    let pair = cable(1_500, true);
+    let config = PacketConfig { address: PacketAddress::Interface, ..PacketConfig::new(NEAR) };
+    let stack = stack(&config, TransmitMode::Lso);
+    let ours = stack.interfaces()[0].capabilities.medium;
+    let kernels = pair.near().hardware_address().expect("it has one");
+    assert_eq!(ours, device::Medium::Ethernet(kernels));
+    both_ways(&stack, false, 1_000_000);
+}
+
+fn bypassed() {
+    let _pair = cable(1_500, false);
+    let config = PacketConfig { bypass_queue: true, promiscuous: true, ..PacketConfig::new(NEAR) };
+    both_ways(&stack(&config, TransmitMode::Multidata), false, 1_000_000);
+}
+
+/// Sends and receives at once while `disturb` runs, `len` bytes each way.
+fn through(stack: &Stack, len: usize, disturb: impl FnOnce()) {
+    let (ours, kernel) = connected(stack, false);
+    let (sent, back) = (pattern(3, len), pattern(4, len));
+    // The first third goes undisturbed, so that something is in flight.
+    let third = len / 3;
+    std::thread::scope(|scope| {
+        let write = |mut to: &std::net::TcpStream, bytes: &[u8]| {
+            to.write_all(bytes).expect("it is taken");
+        };
+        let kernel = &kernel;
+        scope.spawn(move || {
+            write(kernel, &back);
+            kernel.shutdown(Shutdown::Write).expect("open");
+        });
+        let kernel_reader = scope.spawn(move || {
+            let (mut received, mut from) = (Vec::new(), kernel);
+            from.read_to_end(&mut received).expect("it arrives");
+            received
+        });
+        let ours = &ours;
+        let reader = scope.spawn(move || {
+            let (mut received, mut from) = (Vec::new(), ours);
+            from.read_to_end(&mut received).expect("it arrives");
+            received
+        });
+        let mut to = ours;
+        to.write_all(&sent[..third]).expect("it is taken");
+        let writer = scope.spawn(move || {
+            let mut to = ours;
+            to.write_all(&sent[third..]).expect("it is taken");
+            to.shutdown(Shutdown::Write).expect("open");
+        });
+        disturb();
+        writer.join().expect("it is taken");
+        assert!(kernel_reader.join().expect("it arrives") == pattern(3, len), "other bytes");
+        assert!(reader.join().expect("it arrives") == pattern(4, len), "other bytes came back");
+    });
+}
+
+/// Waits until the stack says of its interface what holds `what`, or nothing at all.
+fn wait_for_trouble(stack: &Stack, what: Option<&str>) {
+    let started = Instant::now();
+    loop {
+        let trouble = stack.interfaces()[0].trouble.clone().map(|error| error.message);
+        match (&trouble, what) {
+            (None, None) => return,
+            (Some(said), Some(what)) if said.contains(what) => return,
+            _ => {}
+        }
+        assert!(started.elapsed() < PATIENCE, "{trouble:?} is said instead of {what:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn down_and_up() {
+    for mode in [TransmitMode::Multidata, TransmitMode::Lso] {
+        let pair = cable(1_500, true);
+        let stack = stack(&PacketConfig::new(NEAR), mode);
+        through(&stack, 30_000_000, || {
+            pair.near().set_down().expect("root of the namespace");
+            wait_for_trouble(&stack, Some("ip link set pkt0 up"));
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(stack.interfaces()[0].failed, None);
+            pair.near().set_up().expect("root of the namespace");
+            wait_for_trouble(&stack, None);
+        });
+        let device = stack.counters().device;
+        assert_eq!((device.links_lost, device.links_restored), (1, 1), "{mode}");
+        both_ways(&stack, false, 100_000);
+    }
+}
+
+fn gone_and_back() {
+    let pair = cable(1_500, true);
+    let kernels = pair.far().hardware_address().expect("it has one");
+    let stack = stack(&PacketConfig::new(NEAR), TransmitMode::Multidata);
+    both_ways(&stack, false, 100_000);
+    let mut made_anew = None;
+    through(&stack, 30_000_000, || {
+        drop(pair);
+        wait_for_trouble(&stack, Some("the interface pkt0 is gone"));
+        let pair = VethPair::new(NEAR, FAR).expect("the names are free again");
+        // So that nobody's neighbour becomes another one.
+        pair.far().set_hardware_address(kernels).expect("root of the namespace");
+        give_addresses(&pair);
+        wait_for_trouble(&stack, None);
+        made_anew = Some(pair);
+    });
+    let device = stack.counters().device;
+    assert_eq!((device.links_lost, device.links_restored), (1, 1));
+}
+
+fn mtu_shrinks() {
+    let pair = cable(9_000, false);
+    let config = PacketConfig { offload: false, ..PacketConfig::new(NEAR) };
+    let stack = stack(&config, TransmitMode::Multidata);
+    through(&stack, 20_000_000, || {
+        // Of the kernel's end, too: what it sends is too long for the other one otherwise.
+        pair.set_mtu_bytes(1_400).expect("root of the namespace");
+    });
+    let interface = &stack.interfaces()[0];
+    assert_eq!(interface.capabilities.mtu_bytes, 1_400);
+    assert_eq!(interface.counters.capabilities_revoked, 1);
+}
+
+/// Datagrams that nobody fetches, into a receive queue for a few of them.
+fn overrun() {
+    let _pair = cable(1_500, true);
+    let config = PacketConfig { receive_queue_bytes: 8_192, ..PacketConfig::new(NEAR) };
+    let mut device = PacketDevice::open(&config).expect("root of the namespace");
+    let queue = device.queue(0).expect("it has one");
+    let socket = std::net::UdpSocket::bind((address(false, 1), 0)).expect("its own address");
+    socket.set_broadcast(true).expect("an option of sockets");
+    let to = SocketAddr::new("10.51.0.255".parse().expect("an address"), 9);
+    (0..100).for_each(|_| {
+        socket.send_to(&[0; 1_000], to).expect("a route");
+    });
+    let dropped = device::Queue::counters(&queue).receive_dropped;
+    assert!((50..=100).contains(&dropped), "{dropped} of 100 dropped");
+    // They are not counted twice, although the kernel forgets them when asked.
+    assert_eq!(device::Queue::counters(&queue).receive_dropped, dropped);
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let tests: Vec<&Test> = TESTS
+        .iter()
+        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
+        .collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        tests.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", tests.len());
+    let started = Instant::now();
+    let ready = enter();
+    let mut failed = 0;
+    for (name, test) in &tests {
+        let passed = match &ready {
+            Err(why) => {
+                cannot_run(name, why);
+                true
+            }
+            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
+        };
+        failed += usize::from(!passed);
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+    }
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
+         0 filtered out; finished in {:.2}s\n",
+        tests.len() - failed,
+        started.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Enters a network of our own and tries whether it has veth pairs and packet sockets.
+fn enter() -> Result<(), String> {
+    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
+    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
+    // The kernel resolves no neighbour while it still looks whether its own address is another's.
+    let detection = "/proc/sys/net/ipv6/conf/default/accept_dad";
+    std::fs::write(detection, "0").map_err(|error| format!("{detection}: {error}"))?;
+    let _pair = VethPair::new(NEAR, FAR).map_err(|error| error.message)?;
+    PacketDevice::open(&PacketConfig::new(NEAR)).map(drop).map_err(|error| error.message)
+}
+
+/// Says that a test could not run, for people and for `cargo xtask test`.
+fn cannot_run(test: &str, why: &str) {
+    eprintln!("CANNOT RUN: {test}: {why}");
+    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
+        let file = std::path::Path::new(&directory).join(test);
+        std::fs::write(file, why).expect("the directory for tests that could not run");
+    }
+}
