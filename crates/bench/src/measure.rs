@@ -7,7 +7,7 @@
 //! kernel's end and its threads too, and whatever else ran meanwhile.
 
 use crate::Failure;
-use linux::cpu::{SystemSample, process_time};
+use linux::cpu::{SystemSample, process_kernel_time, process_time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     process: Duration,
+    kernel: Duration,
     system: SystemSample,
 }
 
@@ -23,6 +24,8 @@ pub struct Clocks {
 pub struct Spent {
     /// By this process.
     pub process_cpu_s: f64,
+    /// The part of it that was spent in the kernel.
+    pub kernel_cpu_s: f64,
     /// By the machine.
     pub system_cpu_s: f64,
 }
@@ -34,7 +37,7 @@ impl Clocks {
     /// A sentence, where the system does not tell.
     pub fn read() -> Result<Self, Failure> {
         let system = SystemSample::take().map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Self { process: process_time(), system })
+        Ok(Self { process: process_time(), kernel: process_kernel_time(), system })
     }
 
     /// What was spent since `self` was read.
@@ -45,6 +48,7 @@ impl Clocks {
         let now = Self::read()?;
         Ok(Spent {
             process_cpu_s: now.process.saturating_sub(self.process).as_secs_f64(),
+            kernel_cpu_s: now.kernel.saturating_sub(self.kernel).as_secs_f64(),
             system_cpu_s: now.system.since(&self.system).busy_by_ticks.as_secs_f64(),
         })
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The name of this layout.
-pub const SCHEMA: &str = "multidata-bench/1";
+pub const SCHEMA: &str = "multidata-bench/2";
 
 /// What a job measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,10 @@ pub struct Run {
     pub direction: String,
     /// `single`, `multidata` or `lso`.
     pub mode: String,
+    /// What the application wrote in one call, in bytes.
+    pub write_len_bytes: usize,
+    /// Whether it wrote its own memory, without a copy.
+    pub zero_copy: bool,
     /// Connections at the same time.
     pub connections: usize,
     /// Longest IP packet, in bytes.
@@ -80,6 +84,8 @@ pub struct Run {
     /// CPU seconds of the process that holds this stack, for each 10^9 bytes. With peer `self`
     /// that is both stacks.
     pub stack_cpu_s_per_gb: f64,
+    /// The part of it that the kernel took for the system calls of this process.
+    pub stack_kernel_cpu_s_per_gb: f64,
     /// CPU seconds of the whole machine, for each 10^9 bytes.
     pub system_cpu_s_per_gb: f64,
     /// Packets of this stack in the direction of the bytes.
@@ -107,12 +113,15 @@ impl Run {
             peer: scenario.peer().name().to_owned(),
             direction: scenario.direction.name().to_owned(),
             mode: scenario.mode.name().to_owned(),
+            write_len_bytes: scenario.write_len_bytes,
+            zero_copy: scenario.zero_copy,
             connections: scenario.connections,
             mtu: scenario.mtu_bytes,
             bytes: 0,
             seconds: 0.0,
             throughput_gbps: 0.0,
             stack_cpu_s_per_gb: 0.0,
+            stack_kernel_cpu_s_per_gb: 0.0,
             system_cpu_s_per_gb: 0.0,
             packets: 0,
             batches: 0,
@@ -160,6 +169,8 @@ pub struct Summary {
     pub throughput_gbps: f64,
     /// Median CPU of this stack's process, in seconds for each 10^9 bytes.
     pub stack_cpu_s_per_gb: f64,
+    /// Median of the kernel's part of it.
+    pub stack_kernel_cpu_s_per_gb: f64,
     /// Median CPU of the machine, in seconds for each 10^9 bytes.
     pub system_cpu_s_per_gb: f64,
     /// Median packets.
@@ -192,6 +203,8 @@ impl Summary {
             runs: runs.len(),
             throughput_gbps: median(&|run| Some(run.throughput_gbps)).unwrap_or(0.0),
             stack_cpu_s_per_gb: median(&|run| Some(run.stack_cpu_s_per_gb)).unwrap_or(0.0),
+            stack_kernel_cpu_s_per_gb: median(&|run| Some(run.stack_kernel_cpu_s_per_gb))
+                .unwrap_or(0.0),
             system_cpu_s_per_gb: median(&|run| Some(run.system_cpu_s_per_gb)).unwrap_or(0.0),
             packets: median(&|run| Some(run.packets as f64)).unwrap_or(0.0),
             packets_per_batch: median(&|run| ratio(run.packets, run.batches)).unwrap_or(0.0),
@@ -224,6 +237,7 @@ pub(crate) mod tests {
             seconds: 8.0 / throughput_gbps,
             throughput_gbps,
             stack_cpu_s_per_gb: 1.0 / throughput_gbps,
+            stack_kernel_cpu_s_per_gb: 0.5 / throughput_gbps,
             system_cpu_s_per_gb: 2.0 / throughput_gbps,
             packets: 1_000,
             batches: if mode == TransmitMode::Single { 1_000 } else { 25 },
@@ -247,7 +261,7 @@ pub(crate) mod tests {
             names
         };
         assert_eq!(names(&value), ["host", "runs", "schema"]);
-        assert_eq!(value["schema"], "multidata-bench/1");
+        assert_eq!(value["schema"], "multidata-bench/2");
         let mut expected = [
             "scenario",
             "device",
@@ -256,12 +270,15 @@ pub(crate) mod tests {
             "peer",
             "direction",
             "mode",
+            "write_len_bytes",
+            "zero_copy",
             "connections",
             "mtu",
             "bytes",
             "seconds",
             "throughput_gbps",
             "stack_cpu_s_per_gb",
+            "stack_kernel_cpu_s_per_gb",
             "system_cpu_s_per_gb",
             "packets",
             "batches",

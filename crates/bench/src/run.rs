@@ -260,6 +260,7 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
         seconds,
         throughput_gbps: crate::statistics::ratio(gb * 8.0, seconds).unwrap_or(0.0),
         stack_cpu_s_per_gb: each_gb(measured.spent.process_cpu_s),
+        stack_kernel_cpu_s_per_gb: each_gb(measured.spent.kernel_cpu_s),
         system_cpu_s_per_gb: each_gb(measured.spent.system_cpu_s),
         packets,
         batches,

@@ -166,6 +166,9 @@ pub struct Scenario {
     pub capture: Option<PathBuf>,
 }
 
+/// What the application usually writes in one call.
+const WRITE_LEN_BYTES: usize = 64 << 10;
+
 /// The least IP packet that the ends can use, RFC 791 and RFC 8200.
 const MTU_MIN_IPV4: usize = 576;
 const MTU_MIN_IPV6: usize = 1_280;
@@ -188,7 +191,7 @@ impl Scenario {
             connections: 1,
             mtu_bytes: 1_500,
             amount: Amount::Time(Duration::from_secs(1)),
-            write_len_bytes: 64 << 10,
+            write_len_bytes: WRITE_LEN_BYTES,
             zero_copy: false,
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
@@ -204,10 +207,12 @@ impl Scenario {
         self.device.peer()
     }
 
-    /// A name that tells this scenario from the others of a job: what joins the ends, the way
-    /// and the mode.
+    /// A name that tells this scenario from the others of a job: what joins the ends, the way, the
+    /// length of a write and the number of connections where they are not the usual ones, and the
+    /// mode.
     #[must_use]
     pub fn name(&self) -> String {
+        let (write, connections);
         let mut words = vec![self.device.name()];
         if self.ipv6 {
             words.push("ipv6");
@@ -224,6 +229,14 @@ impl Scenario {
         }
         if self.zero_copy {
             words.push("zero-copy");
+        }
+        if self.workload == Workload::Stream && self.write_len_bytes != WRITE_LEN_BYTES {
+            write = crate::sizes::format_size(self.write_len_bytes as u64);
+            words.push(&write);
+        }
+        if self.connections > 1 {
+            connections = format!("x{}", self.connections);
+            words.push(&connections);
         }
         words.push(self.mode.name());
         words.join(" ")

@@ -4,6 +4,7 @@
 //! again; contradictions between options are found here too and end the program with exit code 2.
 
 mod address;
+mod transmit;
 
 pub(crate) use address::AddressArgument;
 use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
@@ -14,6 +15,7 @@ use multidata::tcp::congestion::Algorithm;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+pub(crate) use transmit::TransmitArguments;
 
 const SIZES: &str = "Sizes are bytes, or a number with K, M, G or T, which are powers of 1024.";
 
@@ -83,6 +85,9 @@ pub(crate) enum BenchVerb {
     RequestResponse(RequestResponseArguments),
     /// Goodput over a bad path, this stack as sender beside Linux as sender
     Loss(LossArguments),
+    /// Every transmit scheme on every device, by length of a write and number of connections
+    #[command(after_help = SIZES)]
+    Transmit(TransmitArguments),
 }
 
 /// What joins the two ends.
@@ -232,6 +237,16 @@ enum DeviceArgument {
     Wire,
 }
 
+impl From<DeviceArgument> for DeviceKind {
+    fn from(device: DeviceArgument) -> Self {
+        match device {
+            DeviceArgument::Tap => Self::Tap,
+            DeviceArgument::Tun => Self::Tun,
+            DeviceArgument::Wire => Self::Wire,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PeerArgument {
     Kernel,
@@ -273,6 +288,14 @@ pub(crate) struct Job {
 }
 
 impl BenchArguments {
+    /// The directory of the report, where one was asked for.
+    pub(crate) fn report(&self) -> Option<PathBuf> {
+        match &self.workload {
+            Some(BenchVerb::Transmit(arguments)) => arguments.report.clone(),
+            _ => None,
+        }
+    }
+
     /// The job.
     ///
     /// # Errors
@@ -286,6 +309,7 @@ impl BenchArguments {
             },
             Some(BenchVerb::Stream(arguments)) => arguments.job()?,
             Some(BenchVerb::RequestResponse(arguments)) => arguments.job()?,
+            Some(BenchVerb::Transmit(arguments)) => arguments.job()?,
             Some(BenchVerb::Loss(_)) => return Err("a comparison is no list of scenarios".into()),
         };
         job.scenarios.iter().try_for_each(Scenario::check)?;
@@ -296,9 +320,9 @@ impl BenchArguments {
 impl PathArguments {
     fn device(&self) -> Result<DeviceKind, String> {
         let device = match (self.device, self.peer) {
-            (None, Some(PeerArgument::Own)) | (Some(DeviceArgument::Wire), _) => DeviceKind::Wire,
-            (None, _) | (Some(DeviceArgument::Tap), _) => DeviceKind::Tap,
-            (Some(DeviceArgument::Tun), _) => DeviceKind::Tun,
+            (Some(device), _) => device.into(),
+            (None, Some(PeerArgument::Own)) => DeviceKind::Wire,
+            (None, _) => DeviceKind::Tap,
         };
         match (self.peer, device.peer()) {
             (Some(PeerArgument::Kernel), PeerKind::Own) => {

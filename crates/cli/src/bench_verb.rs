@@ -13,11 +13,16 @@ use std::path::Path;
 ///
 /// # Errors
 /// A sentence: no device, a failed run, data that is not what was sent, no place for the results.
-pub(crate) fn run(job: &Job) -> Result<(), Failure> {
+pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
     let scenarios = possible(job)?;
     if let Some(file) = &job.output.json {
         try_place(file)?;
+    }
+    if let Some(directory) = directory {
+        std::fs::create_dir_all(directory)
+            .attempt(|| format!("cannot make the directory {}", directory.display()))?;
+        try_place(&directory.join("index.html"))?;
     }
     // Every run adds a section of its own.
     if let Some(file) = scenarios.iter().find_map(|scenario| scenario.capture.as_ref()) {
@@ -33,7 +38,12 @@ pub(crate) fn run(job: &Job) -> Result<(), Failure> {
     if let Some(file) = &job.output.json {
         whole_file::write_whole(file, results.to_json()?.as_bytes())?;
     }
-    print(&report(&results))
+    print(&report(&results))?;
+    if let Some(directory) = directory {
+        let page = bench::report::write(directory, &results)?;
+        print(&format!("Plots: {}\n", page.display()))?;
+    }
+    Ok(())
 }
 
 /// The scenarios that can run here. Where the device was left to us, what cannot be had is said and

@@ -19,7 +19,10 @@ fn main() -> ExitCode {
         Verb::Bench(BenchArguments { workload: Some(BenchVerb::Loss(arguments)), .. }) => {
             loss_verb::run(&arguments)
         }
-        Verb::Bench(arguments) => bench_verb::run(&sound(arguments.job())),
+        Verb::Bench(arguments) => {
+            let report = arguments.report();
+            bench_verb::run(&sound(arguments.job()), report.as_deref())
+        }
         Verb::Send(arguments) => {
             sound(arguments.check());
             transfer::send(&arguments)

@@ -48,8 +48,11 @@ struct World<'a> {
     station: Station,
     listener: SocketId,
     known: BTreeMap<u16, Known>,
-    /// Accepted sockets with the peer's port and how much was read.
-    sockets: Vec<(SocketId, u16, u32)>,
+    /// Where streams may begin, by port: behind every SYN that was answered.
+    starts: BTreeMap<u16, Vec<u32>>,
+    /// Accepted sockets with the peer's port, and the numbers that the next byte may have: a port
+    /// that asked for connections with several SYNs has as many, until what is read tells.
+    sockets: Vec<(SocketId, u16, Vec<u32>)>,
 }
 
 /// Runs one input.
@@ -77,8 +80,8 @@ pub fn run(bytes: &[u8]) {
     let local = SocketAddr::new(address(1), PORT);
     let listener = station.shard.tcp_listen_with(local, options).expect("a free port");
     let now = Instant::from_millis(1_000);
-    let (known, sockets) = (BTreeMap::new(), Vec::new());
-    let mut world = World { input, now, station, listener, known, sockets };
+    let (known, starts, sockets) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let mut world = World { input, now, station, listener, known, starts, sockets };
     for port in [1_000, 1_001] {
         world.open(port);
     }
@@ -210,6 +213,13 @@ impl World<'_> {
             let Body::Ip(ip) = packet.body else { continue };
             let Transport::Tcp(segment) = ip.transport else { continue };
             let known = self.known.entry(segment.destination.port()).or_default();
+            if segment.has(flag::SYN) {
+                let starts: &mut Vec<u32> =
+                    self.starts.entry(segment.destination.port()).or_default();
+                if !starts.contains(&segment.acknowledgment) {
+                    starts.push(segment.acknowledgment);
+                }
+            }
             known.sent = segment.sequence.wrapping_add(segment.len());
             if segment.has(flag::ACK) {
                 known.acknowledged = segment.acknowledgment;
@@ -222,7 +232,8 @@ impl World<'_> {
         while self.station.shard.poll_event().is_some() {}
         while let Ok(socket) = self.station.shard.tcp_accept(self.listener) {
             let remote = self.station.shard.tcp_status(socket).expect("accepted").remote;
-            self.sockets.push((socket, remote.port(), 0));
+            let starts = self.starts.get(&remote.port()).cloned().unwrap_or_default();
+            self.sockets.push((socket, remote.port(), starts));
         }
     }
 
@@ -230,15 +241,16 @@ impl World<'_> {
     fn read(&mut self) {
         let limit = usize::from(self.input.byte()) * 40 + 1;
         let mut buffer = vec![0; limit];
-        for (socket, port, read) in &mut self.sockets {
+        for (socket, port, nexts) in &mut self.sockets {
             let Ok(count) = self.station.shard.tcp_read(self.now, *socket, &mut buffer) else {
                 continue;
             };
-            for byte in &buffer[..count] {
-                let expected = content(*port, ISS.wrapping_add(1).wrapping_add(*read));
-                assert_eq!(*byte, expected, "byte {read} of the stream from port {port}");
-                *read += 1;
-            }
+            nexts.retain(|next| {
+                let bytes = buffer[..count].iter().zip(0_u32..);
+                bytes.into_iter().all(|(byte, at)| *byte == content(*port, next.wrapping_add(at)))
+            });
+            assert!(!nexts.is_empty(), "no SYN from port {port} begins a stream of these bytes");
+            nexts.iter_mut().for_each(|next| *next = next.wrapping_add(count as u32));
         }
     }
 

@@ -21,6 +21,21 @@ pub fn process_time() -> Duration {
     duration(clock_gettime(ClockId::ProcessCPUTime))
 }
 
+/// The part of [`process_time`] that was spent in the kernel, on system calls of this process. Exact
+/// where the kernel accounts by time, else in ticks.
+#[must_use]
+#[allow(unsafe_code)]
+pub fn process_kernel_time() -> Duration {
+    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `rusage` where it is told to; zeroes are a valid one.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = Duration::from_secs(usage.ru_stime.tv_sec.unsigned_abs());
+    seconds + Duration::from_micros(usage.ru_stime.tv_usec.unsigned_abs())
+}
+
 fn duration(time: Timespec) -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }

@@ -26,8 +26,8 @@ pub(super) const PLANTED: &[Planted] = &[
     Planted {
         name: "checksum-not-verified",
         file: "crates/stack/src/ingress.rs",
-        original: "if ip::transport_checksum_ok(&self.info, bytes) { Ok(()) } else { Err(wrong) }",
-        mistake: "if ip::transport_checksum_ok(&self.info, bytes) || bytes.len() > 60 { Ok(()) } else { Err(wrong) }",
+        original: "if ip::transport_checksum_ok(self.info, bytes) { Ok(()) } else { Err(wrong) }",
+        mistake: "if ip::transport_checksum_ok(self.info, bytes) || bytes.len() > 60 { Ok(()) } else { Err(wrong) }",
         finder: Finder::Simulator,
     },
     Planted {

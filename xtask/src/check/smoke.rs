@@ -36,6 +36,21 @@ pub(super) const BENCHES: &[Bench] = &[
     Bench {
         arguments: &[
             "bench",
+            "transmit",
+            "--write-size",
+            "64K",
+            "--connections",
+            "1",
+            "--seconds",
+            "0.1",
+            "--runs",
+            "1",
+        ],
+        needs_device: true,
+    },
+    Bench {
+        arguments: &[
+            "bench",
             "loss",
             "--loss",
             "1",

@@ -49,7 +49,7 @@ fn moves(arguments: &str, run_count: usize, bytes: u64) {
 #[test]
 fn the_json_of_a_wire_run_has_every_field_of_the_schema() {
     let results = measure("bench stream --device wire --mode single,multidata --bytes 1M --runs 2");
-    assert_eq!(results["schema"], "multidata-bench/1");
+    assert_eq!(results["schema"], "multidata-bench/2");
     for field in ["date", "kernel", "cpu", "cpus", "program", "profile", "arguments"] {
         assert!(!results["host"][field].is_null(), "{field}: {}", results["host"]);
     }

@@ -1,0 +1,132 @@
+//! What is drawn: figures of panels of series of points.
+
+use crate::results::Summary;
+use crate::sizes::format_size;
+
+/// One figure: everything about one way of sending over one device.
+pub(super) struct Figure {
+    pub(super) title: String,
+    /// Lengths of a write, as they are written: the marks of the horizontal axis.
+    pub(super) marks: Vec<String>,
+    pub(super) panels: Vec<Panel>,
+    /// The same numbers, as a table: a row for each scheme and length.
+    pub(super) rows: Vec<Row>,
+}
+
+/// One plot.
+pub(super) struct Panel {
+    pub(super) title: &'static str,
+    pub(super) unit: &'static str,
+    /// By scheme: its name, and a figure at each mark where one was measured.
+    pub(super) series: Vec<(String, Vec<Option<f64>>)>,
+}
+
+/// One line of the table.
+pub(super) struct Row {
+    pub(super) mode: String,
+    pub(super) write: String,
+    pub(super) figures: Vec<String>,
+}
+
+/// The columns of [`Row::figures`].
+pub(super) const COLUMNS: [&str; 9] = [
+    "Gbit/s",
+    "stack CPU s/GB",
+    "of it in the kernel",
+    "system CPU s/GB",
+    "packets/batch",
+    "system calls/packet",
+    "bytes copied/byte",
+    "bytes summed/byte",
+    "blocks/MB",
+];
+
+type Read = fn(&Summary) -> f64;
+
+/// What the panels show.
+const PANELS: [(&str, &str, Read); 4] = [
+    ("Throughput", "Gbit/s", |row| row.throughput_gbps),
+    ("CPU of the stack's process", "s/GB", |row| row.stack_cpu_s_per_gb),
+    ("Packets in a batch", "packets", |row| row.packets_per_batch),
+    ("System calls", "calls/packet", |row| row.syscalls_per_packet),
+];
+
+/// The figures of all that was measured, in the order in which it first ran.
+pub(super) fn figures(rows: &[Summary]) -> Vec<Figure> {
+    let mut titles: Vec<String> = Vec::new();
+    for row in rows.iter().map(title) {
+        if !titles.contains(&row) {
+            titles.push(row);
+        }
+    }
+    let of = |wanted: &String| -> Vec<&Summary> {
+        rows.iter().filter(|row| title(row) == *wanted).collect()
+    };
+    titles.iter().map(|title| figure(title, &of(title))).collect()
+}
+
+fn title(row: &Summary) -> String {
+    let run = &row.first;
+    let napi = if run.napi { ", threaded NAPI" } else { "" };
+    let copy = if run.zero_copy { "lent memory" } else { "copied" };
+    let connections = match run.connections {
+        1 => "1 connection".to_owned(),
+        count => format!("{count} connections"),
+    };
+    format!("{}{napi}: {copy}, {connections}, MTU {}", run.device, run.mtu)
+}
+
+fn figure(title: &str, rows: &[&Summary]) -> Figure {
+    let mut lengths: Vec<usize> = rows.iter().map(|row| row.first.write_len_bytes).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    let mut modes: Vec<&str> = Vec::new();
+    for row in rows {
+        if !modes.contains(&row.first.mode.as_str()) {
+            modes.push(&row.first.mode);
+        }
+    }
+    let at = |mode: &str, length: usize| {
+        rows.iter().find(|row| row.first.mode == mode && row.first.write_len_bytes == length)
+    };
+    let panel = |(title, unit, read): (&'static str, &'static str, Read)| Panel {
+        title,
+        unit,
+        series: modes
+            .iter()
+            .map(|mode| {
+                let points = lengths.iter().map(|length| at(mode, *length).map(|row| read(row)));
+                ((*mode).to_owned(), points.collect())
+            })
+            .collect(),
+    };
+    Figure {
+        title: title.to_owned(),
+        marks: lengths.iter().map(|length| format_size(*length as u64)).collect(),
+        panels: PANELS.into_iter().map(panel).collect(),
+        rows: rows.iter().map(|row| table_row(row)).collect(),
+    }
+}
+
+fn table_row(row: &Summary) -> Row {
+    let run = &row.first;
+    let each_byte = |name: &str| {
+        let count = run.counters.get(name).copied().unwrap_or(0) as f64;
+        crate::statistics::ratio(count, run.bytes as f64).unwrap_or(0.0)
+    };
+    Row {
+        mode: run.mode.clone(),
+        write: format_size(run.write_len_bytes as u64),
+        figures: vec![
+            format!("{:.2}", row.throughput_gbps),
+            format!("{:.3}", row.stack_cpu_s_per_gb),
+            format!("{:.3}", row.stack_kernel_cpu_s_per_gb),
+            format!("{:.3}", row.system_cpu_s_per_gb),
+            format!("{:.1}", row.packets_per_batch),
+            format!("{:.3}", row.syscalls_per_packet),
+            format!("{:.2}", each_byte("runtime.bytes_copied_in")),
+            format!("{:.2}", each_byte("stack.checksummed_transmit_bytes")),
+            format!("{:.1}", each_byte("pool.allocations") * 1e6),
+        ],
+    }
+}

@@ -1,0 +1,83 @@
+//! One panel as SVG.
+
+use super::figure::Panel;
+use crate::{Attempt, Failure};
+use plotters::prelude::*;
+
+const WIDTH: u32 = 430;
+const HEIGHT: u32 = 300;
+
+/// A colour for each scheme, told apart also by who sees few colours (Okabe and Ito's palette).
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
+
+/// Draws a panel over these marks.
+pub(super) fn svg(panel: &Panel, marks: &[String]) -> Result<String, Failure> {
+    let mut text = String::new();
+    draw(panel, marks, &mut text).attempt(|| format!("cannot draw \"{}\"", panel.title))?;
+    Ok(text)
+}
+
+fn draw(
+    panel: &Panel,
+    marks: &[String],
+    text: &mut String,
+) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
+    let area = SVGBackend::with_string(text, (WIDTH, HEIGHT)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let largest = panel.series.iter().flat_map(|(_, points)| points.iter().flatten());
+    let top = largest.fold(0.0_f64, |top, value| top.max(*value)).max(f64::MIN_POSITIVE) * 1.15;
+    let right = marks.len().saturating_sub(1) as f64 + 0.35;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(format!("{} ({})", panel.title, panel.unit), ("sans-serif", 15))
+        .margin(8)
+        .x_label_area_size(34)
+        .y_label_area_size(52)
+        .build_cartesian_2d(-0.35..right, 0.0..top)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(2 * marks.len() + 1)
+        .x_label_formatter(&|at| mark_at(marks, *at))
+        .x_desc("length of a write")
+        .y_labels(6)
+        .light_line_style(TRANSPARENT)
+        .label_style(("sans-serif", 12))
+        .draw()?;
+    for (index, (name, points)) in panel.series.iter().enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        let points: Vec<(f64, f64)> = points
+            .iter()
+            .enumerate()
+            .filter_map(|(at, value)| Some((at as f64, (*value)?)))
+            .collect();
+        chart
+            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
+            .label(name.as_str())
+            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+        chart.draw_series(points.iter().map(|point| Circle::new(*point, 4, colour.filled())))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.2))
+        .label_font(("sans-serif", 12))
+        .draw()?;
+    area.present()
+}
+
+/// The mark that stands at a place of the axis, if one does.
+fn mark_at(marks: &[String], at: f64) -> String {
+    let nearest = at.round();
+    match (at - nearest).abs() < 0.01 && nearest >= 0.0 {
+        true => marks.get(nearest as usize).cloned().unwrap_or_default(),
+        false => String::new(),
+    }
+}

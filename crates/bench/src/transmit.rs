@@ -1,0 +1,95 @@
+//! `multidata bench transmit`: every transmit scheme on every device, side by side.
+//!
+//! The axes are those of seed 000, section 6: the length of a write, one connection or several, and
+//! the scheme; to which come the device, and whether the application's memory is copied (as by
+//! netperf there) or lent (as by knetperf, whose sender sits in the kernel). A combination that a
+//! device cannot do - super-frames without offload - is left out, not failed.
+
+use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
+use device::TransmitMode;
+use std::time::Duration;
+
+/// The axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axes {
+    /// Devices.
+    pub devices: Vec<DeviceKind>,
+    /// Schemes.
+    pub modes: Vec<TransmitMode>,
+    /// Lengths of one write, in bytes.
+    pub write_len_bytes: Vec<usize>,
+    /// Numbers of connections.
+    pub connections: Vec<usize>,
+    /// Whether the application's memory is lent.
+    pub zero_copy: Vec<bool>,
+    /// Whether the kernel polls a TAP in a thread of its own.
+    pub napi: Vec<bool>,
+}
+
+impl Axes {
+    /// Every sound combination, each run for this long. Neighbours differ in the scheme only, so that
+    /// what is compared runs side by side.
+    #[must_use]
+    pub fn scenarios(&self, time: Duration, common: &Scenario) -> Vec<Scenario> {
+        let mut scenarios = Vec::new();
+        for &device in &self.devices {
+            for &napi in &self.napi {
+                for &zero_copy in &self.zero_copy {
+                    for &connections in &self.connections {
+                        for &write_len_bytes in &self.write_len_bytes {
+                            scenarios.extend(self.modes.iter().map(|&mode| Scenario {
+                                device,
+                                mode,
+                                offload: mode == TransmitMode::Lso,
+                                napi,
+                                zero_copy,
+                                connections,
+                                write_len_bytes,
+                                direction: Direction::Send,
+                                amount: Amount::Time(time),
+                                ..common.clone()
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        scenarios.retain(|scenario| scenario.check().is_ok() && is_worth_running(scenario));
+        scenarios
+    }
+}
+
+/// Threaded NAPI is for frames that the kernel is to coalesce; super-frames pass it by.
+fn is_worth_running(scenario: &Scenario) -> bool {
+    !(scenario.napi && scenario.mode == TransmitMode::Lso)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes() -> Axes {
+        Axes {
+            devices: vec![DeviceKind::Wire, DeviceKind::Tap],
+            modes: vec![TransmitMode::Single, TransmitMode::Multidata, TransmitMode::Lso],
+            write_len_bytes: vec![16 << 10, 64 << 10],
+            connections: vec![1, 10],
+            zero_copy: vec![false, true],
+            napi: vec![false, true],
+        }
+    }
+
+    #[test]
+    fn every_combination_is_sound_and_has_a_name_of_its_own() {
+        let common = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let scenarios = axes().scenarios(Duration::from_millis(10), &common);
+        // Two lengths, two numbers of connections, lent or not: 8 places. The wire takes all three
+        // schemes there; the TAP three, and with NAPI two.
+        assert_eq!(scenarios.len(), 8 * (3 + 3 + 2));
+        assert!(scenarios.iter().all(|scenario| scenario.check().is_ok()));
+        let mut names: Vec<String> = scenarios.iter().map(Scenario::name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), scenarios.len());
+    }
+}
