@@ -1,8 +1,10 @@
 //! Results for a person: a table of medians, and sentences about what batching brought.
 
 use crate::results::{Results, Run, Summary};
+use crate::scenario::{DeviceKind, Direction, Scenario};
 use crate::statistics::ratio;
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use device::TransmitMode;
 
 /// The medians of every scenario, one row each; streams first, then transactions.
 #[must_use]
@@ -119,6 +121,7 @@ fn differs_in_mode(single: &Run, other: &Run) -> bool {
     let same_place = (&single.device, single.napi, &single.peer, &single.direction)
         == (&other.device, other.napi, &other.peer, &other.direction)
         && (single.connections, single.mtu) == (other.connections, other.mtu)
+        && (single.write_len_bytes, single.zero_copy) == (other.write_len_bytes, other.zero_copy)
         && single.counters.contains_key(crate::results::TRANSACTIONS)
             == other.counters.contains_key(crate::results::TRANSACTIONS);
     match other.mode.as_str() {
@@ -176,14 +179,27 @@ fn place(run: &Run) -> String {
         (name, false, true) => format!("over a {} with offload", name.to_uppercase()),
         (name, false, false) => format!("over a plain {}", name.to_uppercase()),
     };
-    format!("{verb} {device}")
+    let usual = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+    let mut how = Vec::new();
+    if run.write_len_bytes != usual.write_len_bytes {
+        how.push(format!("{} a write", crate::sizes::format_size(run.write_len_bytes as u64)));
+    }
+    if run.zero_copy {
+        how.push("lent memory".to_owned());
+    }
+    if run.connections > 1 {
+        how.push(format!("{} connections", run.connections));
+    }
+    match how.is_empty() {
+        true => format!("{verb} {device}"),
+        false => format!("{verb} {device} ({})", how.join(", ")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::results::tests::{results, run};
-    use device::TransmitMode;
 
     #[test]
     fn the_table_shows_the_medians() {
@@ -203,6 +219,21 @@ mod tests {
         assert!(sentences[0].contains("1.50 times"), "{}", sentences[0]);
         assert!(sentences[0].contains("batches of 40.0 packets"), "{}", sentences[0]);
         assert!(sentences[0].contains("0.67 of the stack's CPU"), "{}", sentences[0]);
+    }
+
+    #[test]
+    fn only_the_mode_differs_in_what_is_compared() {
+        let long = |run: Run| Run {
+            write_len_bytes: 1 << 20,
+            zero_copy: true,
+            scenario: format!("{} long", run.scenario),
+            ..run
+        };
+        let modes = [TransmitMode::Single, TransmitMode::Multidata].map(|mode| run(mode, 8.0));
+        let runs = modes.iter().cloned().chain(modes.iter().cloned().map(long)).collect();
+        let sentences = findings(&results(runs));
+        assert_eq!(sentences.len(), 2, "{sentences:?}");
+        assert!(sentences[1].contains("(1M a write, lent memory)"), "{}", sentences[1]);
     }
 
     #[test]

@@ -40,9 +40,10 @@ pub(super) fn render(results: &Results, figures: &[Figure]) -> Result<String, Fa
     for (index, figure) in figures.iter().enumerate() {
         let _ = write!(
             page,
-            "<h2>Figure {}. {}</h2><div class=\"plots\">",
+            "<h2>Figure {}. {}</h2><p>{}</p><div class=\"plots\">",
             index + 1,
-            escape(&figure.title)
+            escape(&figure.title),
+            legend(figure)
         );
         for panel in &figure.panels {
             page += &plot::svg(panel, &figure.marks)?;
@@ -50,10 +51,10 @@ pub(super) fn render(results: &Results, figures: &[Figure]) -> Result<String, Fa
         page += "</div>";
         page += &numbers(figure);
     }
-    let _ = write!(
+    let _ = writeln!(
         page,
         "<footer>Made by <code>multidata {}</code>. The same results, run by run: results.json beside \
-         this page.</footer></body></html>\n",
+         this page.</footer></body></html>",
         escape(&results.host.arguments.join(" "))
     );
     Ok(page)
@@ -64,6 +65,16 @@ fn host(host: &Host) -> String {
         "{} ({}), {}, {} CPUs, {}; {} build",
         host.program, host.date, host.kernel, host.cpus, host.cpu, host.profile
     ))
+}
+
+/// Which colour is which scheme; the same in all panels.
+fn legend(figure: &Figure) -> String {
+    let series = figure.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
+    let keys = series.iter().enumerate().map(|(index, (name, _))| {
+        let colour = plot::colour(index);
+        format!("<span style=\"color:{colour}\">&#9679;</span> {}", escape(name))
+    });
+    keys.collect::<Vec<_>>().join(" &nbsp; ")
 }
 
 fn numbers(figure: &Figure) -> String {

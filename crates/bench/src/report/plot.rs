@@ -17,6 +17,12 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
+/// The colour of the series at `index`, as CSS writes it.
+pub(super) fn colour(index: usize) -> String {
+    let RGBColor(red, green, blue) = COLOURS[index % COLOURS.len()];
+    format!("rgb({red},{green},{blue})")
+}
+
 /// Draws a panel over these marks.
 pub(super) fn svg(panel: &Panel, marks: &[String]) -> Result<String, Failure> {
     let mut text = String::new();
@@ -32,7 +38,7 @@ fn draw(
     let area = SVGBackend::with_string(text, (WIDTH, HEIGHT)).into_drawing_area();
     area.fill(&WHITE)?;
     let largest = panel.series.iter().flat_map(|(_, points)| points.iter().flatten());
-    let top = largest.fold(0.0_f64, |top, value| top.max(*value)).max(f64::MIN_POSITIVE) * 1.15;
+    let top = largest.fold(0.0_f64, |top, value| top.max(*value)).max(f64::MIN_POSITIVE) * 1.1;
     let right = marks.len().saturating_sub(1) as f64 + 0.35;
     let mut chart = ChartBuilder::on(&area)
         .caption(format!("{} ({})", panel.title, panel.unit), ("sans-serif", 15))
@@ -50,26 +56,16 @@ fn draw(
         .light_line_style(TRANSPARENT)
         .label_style(("sans-serif", 12))
         .draw()?;
-    for (index, (name, points)) in panel.series.iter().enumerate() {
+    for (index, (_, points)) in panel.series.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let points: Vec<(f64, f64)> = points
             .iter()
             .enumerate()
             .filter_map(|(at, value)| Some((at as f64, (*value)?)))
             .collect();
-        chart
-            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
-            .label(name.as_str())
-            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+        chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 4, colour.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.2))
-        .label_font(("sans-serif", 12))
-        .draw()?;
     area.present()
 }
 
