@@ -3,7 +3,7 @@
 use crate::harness::{has_tap, measure, run};
 use serde_json::Value;
 
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 22] = [
     "batches",
     "bytes",
     "connections",
@@ -19,10 +19,13 @@ const FIELDS: [&str; 19] = [
     "scenario",
     "seconds",
     "stack_cpu_s_per_gb",
+    "stack_kernel_cpu_s_per_gb",
     "syscalls",
     "system_cpu_s_per_gb",
     "throughput_gbps",
     "verified",
+    "write_len_bytes",
+    "zero_copy",
 ];
 
 fn runs(results: &Value) -> &Vec<Value> {
@@ -162,4 +165,18 @@ fn the_main_job_prints_a_table_and_what_batching_brought() {
     }
     assert!(ran.stdout.contains("Sending over a plain TAP, batches of"), "{}", ran.stdout);
     assert!(ran.stdout.contains("times"), "{}", ran.stdout);
+}
+
+#[test]
+fn transmit_schemes_are_compared_and_drawn() {
+    let directory = std::env::temp_dir().join(format!("transmit-{}", std::process::id()));
+    let place = directory.display();
+    let results = measure(&format!(
+        "bench transmit --device wire --mode single,multidata --write-size 4K,64K --connections 1 \
+         --zero-copy off,on --seconds 0.02 --runs 1 --report {place}"
+    ));
+    assert_eq!(runs(&results).len(), 8);
+    let page = std::fs::read_to_string(directory.join("index.html")).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 8, "four plots for memory copied and lent");
+    std::fs::remove_dir_all(&directory).expect("it was ours");
 }
