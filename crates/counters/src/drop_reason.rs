@@ -125,6 +125,12 @@ drop_reasons! {
     NoMemory => "drop_no_memory",
     /// The device refused this packet for good.
     DeviceRefused => "drop_device_refused",
+    /// A datagram that the tunnel's peer did not seal, or that was changed on its way.
+    TunnelForged => "drop_tunnel_forged",
+    /// A datagram of the tunnel that came before, or is far too old.
+    TunnelReplayed => "drop_tunnel_replayed",
+    /// A datagram from an address that is not the tunnel's peer.
+    TunnelForeign => "drop_tunnel_foreign",
     /// Lost on purpose by a fault wrapper.
     FaultInjected => "drop_fault_injected",
 }

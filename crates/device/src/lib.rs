@@ -9,6 +9,8 @@
 //! Capabilities are found when the device is opened and can be taken back while it runs
 //! ([`Stop::Revoked`]); whoever drives the queue then asks for [`Queue::capabilities`] again.
 //!
+//! A device that changes every packet on its way (a tunnel) does so by a [`Transform`].
+//!
 //! Waiting is a contract of its own ([`Waiter`]), because the thread that waits for a device does
 //! not own its queue meanwhile.
 
@@ -18,6 +20,7 @@ pub mod fault;
 pub mod in_process;
 pub mod lowering;
 mod queue;
+pub mod transform;
 
 pub use capabilities::{
     Capabilities, ChecksumKinds, FragmentSplitting, HardwareAddress, MULTIDATA_VERSION, Medium,
@@ -29,3 +32,4 @@ pub use in_process::{WireConfig, WireEnd, WireQueue, wire};
 pub use queue::{
     Device, DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter,
 };
+pub use transform::Transform;

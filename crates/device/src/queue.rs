@@ -103,6 +103,19 @@ counters::counters! {
         links_lost,
         /// Times it came back.
         links_restored,
+        /// Reports that nobody listens at the other end of a tunnel, or that no way leads there:
+        /// something sent before was lost.
+        transmit_unreachable,
+        /// Frames that came up merged with others and were split here, in the tunnel.
+        receive_coalesced,
+        /// Datagrams of a tunnel dropped because they were cut short or could hold no packet.
+        drop_tunnel_truncated,
+        /// Datagrams that the tunnel's peer did not seal, or that were changed on their way.
+        drop_tunnel_forged,
+        /// Datagrams of a tunnel that came before, or are far too old.
+        drop_tunnel_replayed,
+        /// Datagrams from an address that is not the tunnel's peer.
+        drop_tunnel_foreign,
     }
 }
 

@@ -5,6 +5,8 @@
 //!   refuses is switched off and reported.
 //! * [`PacketDevice`]: a packet socket (AF_PACKET) on an interface of the kernel's, as a
 //!   [`device::Device`].
+//! * [`TunnelDevice`]: packets as datagrams of a UDP flow, each sealed by a transform of the
+//!   caller's choice.
 //! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
 //!   root and leave no trace.
 //! * [`VethPair`]: two interfaces joined by a cable, for devices that take over an interface.
@@ -14,7 +16,8 @@
 //! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
 //!
 //! This crate, the checksum kernels and `packetdrill-ffi` are the only homes of `unsafe`; here it is in
-//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs` and one call in `namespace.rs`. Every error is a sentence that says what was
+//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs`, `tunnel/calls.rs` and one call in `namespace.rs`.
+//! Every error is a sentence that says what was
 //! attempted, what the system said and what to do.
 
 pub mod cpu;
@@ -28,6 +31,7 @@ pub mod raw_calls;
 mod system_error;
 mod tap;
 mod tun_file;
+mod tunnel;
 mod veth;
 mod vnet;
 mod waiter;
@@ -38,4 +42,7 @@ pub use packet::{PacketAddress, PacketConfig, PacketDevice, PacketQueue};
 pub use system_error::SystemError;
 pub use tap::{Napi, TapConfig, TapDevice, TapKind, TapQueue};
 pub use tun_file::TunFile;
+#[cfg(feature = "chacha20poly1305")]
+pub use tunnel::{ChaChaKeys, ChaChaPoly};
+pub use tunnel::{TunnelConfig, TunnelDevice, TunnelQueue};
 pub use veth::VethPair;

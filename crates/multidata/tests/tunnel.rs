@@ -1,0 +1,394 @@
+//! Two stacks at the ends of a UDP tunnel over the kernel's loopback, in a network of the test's own.
+//!
+//! There is no test harness, because namespaces must be entered before any thread starts. The
+//! output has the harness's form, and a filter on the command line works as usual. What the
+//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
+
+mod pair;
+mod tunnel_tests {
+    pub(crate) mod road;
+}
+
+use batch::BlockPool;
+use device::transform::Null;
+use device::{Device as _, DeviceCounters, Queue as _, Stop, Transform, TransmitMode};
+use linux::{ChaChaKeys, ChaChaPoly, Sandbox, TunnelConfig, TunnelDevice};
+use multidata::Stack;
+use nix::sys::socket::{setsockopt, sockopt};
+use pair::{LEFT, RIGHT, connected, exchange, interface};
+use std::net::{SocketAddr, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tunnel_tests::road::{Harm, Road};
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("streams_both_ways_arrive_equal", streams_both_ways),
+    ("what_is_tampered_replayed_or_truncated_is_dropped_and_counted", harmed_datagrams),
+    ("strangers_are_dropped_and_counted", strangers),
+    ("a_peer_that_vanishes_returns", vanishing_peer),
+    ("a_kernel_that_does_not_cut_messages_is_believed", revoked_segmentation),
+    ("a_path_that_shrinks_is_followed", shrinking_path),
+    ("contradictions_are_named", contradictions),
+];
+
+/// Longest time any step may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The transforms of two ends.
+fn ends(is_encrypted: bool) -> (Box<dyn Transform>, Box<dyn Transform>) {
+    if !is_encrypted {
+        return (Box::new(Null), Box::new(Null));
+    }
+    let keys = ChaChaKeys::generate().expect("random bytes");
+    (Box::new(ChaChaPoly::new(&keys)), Box::new(ChaChaPoly::new(&keys.swapped())))
+}
+
+fn bound(ip: &str) -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((ip, 0)).expect("loopback");
+    let address = socket.local_addr().expect("bound");
+    (socket, address)
+}
+
+/// An address that is free, and stays so in this network.
+fn free(ip: &str) -> SocketAddr {
+    bound(ip).1
+}
+
+/// A stack at one end.
+fn stack(
+    socket: UdpSocket,
+    peer: SocketAddr,
+    transform: Box<dyn Transform>,
+    config: &TunnelConfig,
+    (address, mode): (&str, TransmitMode),
+) -> Stack {
+    let mut device = TunnelDevice::over(socket, peer, transform, config.clone()).expect("a tunnel");
+    assert!(device.refused().is_empty(), "{}", device.negotiated());
+    let queue = device.queue(0).expect("it has one");
+    Stack::builder().interface(queue, interface(address).mode(mode)).build().expect("a stack")
+}
+
+/// Two stacks, one at each end.
+fn tunnel(
+    ip: &str,
+    is_encrypted: bool,
+    config: &TunnelConfig,
+    mode: TransmitMode,
+) -> (Stack, Stack) {
+    let ((near, left), (far, right)) = (bound(ip), bound(ip));
+    let (ours, theirs) = ends(is_encrypted);
+    let left_stack = stack(near, right, ours, config, (LEFT, mode));
+    (left_stack, stack(far, left, theirs, config, (RIGHT, mode)))
+}
+
+fn device_counters(stack: &Stack) -> DeviceCounters {
+    stack.counters().device
+}
+
+fn small() -> TunnelConfig {
+    TunnelConfig { mtu_bytes: Some(1_400), ..TunnelConfig::default() }
+}
+
+fn one_a_call() -> TunnelConfig {
+    TunnelConfig { segment: false, coalesce: false, messages_per_call: 1, ..small() }
+}
+
+fn streams_both_ways() {
+    let trusting = TunnelConfig { trust_checksums: true, ..small() };
+    for (ip, is_encrypted, config, mode) in [
+        ("127.0.0.1", false, small(), TransmitMode::Multidata),
+        ("::1", true, small(), TransmitMode::Multidata),
+        ("127.0.0.1", true, trusting, TransmitMode::Multidata),
+        ("127.0.0.1", true, small(), TransmitMode::Single),
+        ("127.0.0.1", false, one_a_call(), TransmitMode::Multidata),
+        ("127.0.0.1", true, TunnelConfig::default(), TransmitMode::Multidata),
+    ] {
+        let (left, right) = tunnel(ip, is_encrypted, &config, mode);
+        let (client, server) = connected(&left, &right);
+        exchange(&client, &server, 1, 12 << 20);
+        drop((client, server));
+        let (left, right) = (settled(&left, &right), settled(&right, &left));
+        let about = format!("{ip} {is_encrypted} {config:?} {mode}: {left:?} {right:?}");
+        let is_merging = config.segment && mode == TransmitMode::Multidata;
+        for (counted, theirs) in [(&left, &right), (&right, &left)] {
+            assert_eq!(counted.receive_frames, theirs.transmit_packets, "{about}");
+            // Each message but those of one datagram came up as it left.
+            let merged_min = theirs.transmit_packets - theirs.transmit_frames;
+            assert!(counted.receive_coalesced >= merged_min, "{about}");
+            if !config.segment {
+                assert_eq!(counted.transmit_frames, counted.transmit_packets, "{about}");
+                assert_eq!(counted.transmit_syscalls, counted.transmit_packets, "{about}");
+                assert_eq!(counted.receive_coalesced, 0, "{about}");
+            }
+            let drops = counted.drop_tunnel_forged + counted.drop_tunnel_replayed;
+            assert_eq!(drops + counted.drop_tunnel_truncated, 0, "{about}");
+        }
+        if is_merging && config.mtu_bytes.is_some() {
+            let packets = left.transmit_packets + right.transmit_packets;
+            assert!((left.transmit_frames + right.transmit_frames) * 2 < packets, "{about}");
+            assert!((left.receive_syscalls + right.receive_syscalls) < packets, "{about}");
+        }
+    }
+}
+
+/// What `stack` counted once all that `peer` sent has been received.
+fn settled(stack: &Stack, peer: &Stack) -> DeviceCounters {
+    let started = Instant::now();
+    loop {
+        let sent = device_counters(peer).transmit_packets;
+        let received = device_counters(stack).receive_frames;
+        std::thread::sleep(Duration::from_millis(20));
+        let is_quiet = sent == device_counters(peer).transmit_packets;
+        if is_quiet && received == sent || started.elapsed() > PATIENCE {
+            return device_counters(stack);
+        }
+    }
+}
+
+/// Two stacks with a road between them that harms datagrams.
+fn over_a_road(is_encrypted: bool, harm: Harm) -> (Stack, Stack, impl Fn(Harm) -> Road, Road) {
+    let ip = "127.0.0.1";
+    let ((near, left), (far, right)) = (bound(ip), bound(ip));
+    let (towards_left, towards_right) = (free(ip), free(ip));
+    let open = move |harm| Road::open((towards_left, left), (towards_right, right), harm);
+    let road = open(harm);
+    let (ours, theirs) = ends(is_encrypted);
+    let mode = TransmitMode::Multidata;
+    let left_stack = stack(near, towards_left, ours, &small(), (LEFT, mode));
+    let right_stack = stack(far, towards_right, theirs, &small(), (RIGHT, mode));
+    (left_stack, right_stack, open, road)
+}
+
+fn harmed_datagrams() {
+    let harm = Harm { tamper: 211, replay: 97, truncate: 307 };
+    let (left, right, _, road) = over_a_road(true, harm);
+    let (client, server) = connected(&left, &right);
+    exchange(&client, &server, 2, 4 << 20);
+    drop((client, server));
+    // What is still on its way is counted, too.
+    std::thread::sleep(Duration::from_millis(100));
+    let (left, right) = (device_counters(&left), device_counters(&right));
+    let done = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (tampered, truncated) = (done(&road.done.tampered), done(&road.done.truncated));
+    let replayed = done(&road.done.replayed);
+    assert!(tampered > 5 && truncated > 5 && replayed > 20, "the road did harm");
+    let forged = left.drop_tunnel_forged + right.drop_tunnel_forged;
+    let short = left.drop_tunnel_truncated + right.drop_tunnel_truncated;
+    let replays = left.drop_tunnel_replayed + right.drop_tunnel_replayed;
+    assert!(short > 0 && forged > 0 && replays > 0, "{left:?} {right:?}");
+    // A flipped bit of the counter may make a datagram look old; what is cut by one byte fails to
+    // authenticate. Nothing gets through, and nothing that was sound is dropped, unless the road's
+    // or the ends' sockets overflowed.
+    let all = forged + short + replays;
+    let harmed = tampered + truncated + replayed;
+    assert!(all <= harmed && all * 10 >= harmed * 9, "{all} of {harmed}");
+}
+
+fn strangers() {
+    let ip = "127.0.0.1";
+    let ((near, left), (far, right), (stranger, _)) = (bound(ip), bound(ip), bound(ip));
+    // Before the tunnel knows its peer, anybody can leave something in its socket.
+    for _ in 0..5 {
+        stranger.send_to(&[0x45; 100], left).expect("loopback");
+    }
+    let (ours, theirs) = ends(false);
+    let mode = TransmitMode::Multidata;
+    let left_stack = stack(near, right, ours, &small(), (LEFT, mode));
+    let right_stack = stack(far, left, theirs, &small(), (RIGHT, mode));
+    let (client, server) = connected(&left_stack, &right_stack);
+    // From now on the kernel refuses them, and says so.
+    stranger.connect(left).expect("loopback");
+    stranger.send(&[0x45; 100]).expect("nobody knows yet");
+    let refused = stranger.send(&[0x45; 100]).expect_err("the kernel has answered");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    exchange(&client, &server, 3, 1 << 20);
+    assert_eq!(device_counters(&left_stack).drop_tunnel_foreign, 5);
+    assert_eq!(device_counters(&right_stack).drop_tunnel_foreign, 0);
+}
+
+fn vanishing_peer() {
+    let (left, right, open, road) = over_a_road(true, Harm::default());
+    let (client, server) = connected(&left, &right);
+    drop(road);
+    let before = device_counters(&left).transmit_unreachable;
+    let sending = std::thread::spawn(move || {
+        exchange(&client, &server, 4, 2 << 20);
+    });
+    let started = Instant::now();
+    while device_counters(&left).transmit_unreachable == before {
+        assert!(started.elapsed() < PATIENCE, "nobody noticed that the peer is gone");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!sending.is_finished());
+    let _road = open(Harm::default());
+    sending.join().expect("the connection survives");
+}
+
+fn revoked_segmentation() {
+    let ip = "127.0.0.1";
+    let ((near, left), (far, right)) = (bound(ip), bound(ip));
+    // A socket that leaves checksums out is one of those that the kernel cuts no messages for; it
+    // says so only when something is sent.
+    linux::raw_calls::setsockopt(raw(&near), 1, 11, &1_i32.to_ne_bytes()).expect("SO_NO_CHECK");
+    let (ours, theirs) = ends(true);
+    let mode = TransmitMode::Multidata;
+    let left_stack = stack(near, right, ours, &small(), (LEFT, mode));
+    let right_stack = stack(far, left, theirs, &small(), (RIGHT, mode));
+    let (client, server) = connected(&left_stack, &right_stack);
+    exchange(&client, &server, 5, 4 << 20);
+    let (left, right) = (device_counters(&left_stack), device_counters(&right_stack));
+    assert_eq!(left.capabilities_revoked, 1, "once, and everything arrived");
+    assert_eq!(left.transmit_frames, left.transmit_packets);
+    assert_eq!(right.capabilities_revoked, 0);
+    assert!(right.transmit_frames < right.transmit_packets);
+    let mut refused = None;
+    left_stack.counters().for_each(&mut |name, value| {
+        if name.ends_with("drop_device_refused") {
+            refused = Some(value);
+        }
+    });
+    assert_eq!(refused, Some(0), "what was refused was built anew, not dropped");
+}
+
+fn shrinking_path() {
+    let ((near, left), (_far, right)) = (bound("127.0.0.1"), bound("127.0.0.1"));
+    let loopback = linux::Interface::named("lo").expect("it is there");
+    let mut device =
+        TunnelDevice::over(near, right, Box::new(Null), TunnelConfig::default()).expect("a tunnel");
+    let mut queue = device.queue(0).expect("one");
+    assert_eq!(queue.capabilities().mtu_bytes, 65_507);
+    loopback.set_mtu_bytes(1_500).expect("root of the namespace");
+    let long = packets(&[4_000]);
+    let transmitted = queue.transmit(&long);
+    let mtu_bytes = queue.capabilities().mtu_bytes;
+    let again = queue.transmit(&long);
+    let fitting = queue.transmit(&packets(&[1_472, 1_472, 90]));
+    loopback.set_mtu_bytes(65_536).expect("root of the namespace");
+    assert_eq!((transmitted.taken, transmitted.stopped), (0, Some(Stop::Revoked)));
+    assert_eq!(mtu_bytes, 1_472);
+    assert_eq!((again.taken, again.stopped), (0, Some(Stop::Refused)));
+    assert_eq!((fitting.taken, fitting.stopped), (3, None));
+    assert_eq!(queue.counters().capabilities_revoked, 1);
+    // The same under a connection: it cuts what it sends anew and goes on.
+    drop((queue, device));
+    let _ = left;
+    let config = TunnelConfig::default();
+    let (left, right) = tunnel("127.0.0.1", false, &config, TransmitMode::Multidata);
+    let (client, server) = connected(&left, &right);
+    loopback.set_mtu_bytes(1_500).expect("root of the namespace");
+    let outcome = catch_unwind(AssertUnwindSafe(|| exchange(&client, &server, 6, 4 << 20)));
+    let counted = device_counters(&left).capabilities_revoked;
+    loopback.set_mtu_bytes(65_536).expect("root of the namespace");
+    outcome.expect("everything arrives");
+    assert!(counted > 0);
+}
+
+/// A batch of packets of these lengths, which form a run.
+fn packets(lens: &[usize]) -> batch::Multidata {
+    let mut batch = batch::Multidata::default();
+    let block = batch::Block::from(bytes::Bytes::from(vec![7; 70_000]));
+    for len in lens {
+        batch.push_packet(20, batch::Attributes::default()).expect("room").fill(0x45);
+        assert!(batch.append_span(&block, 0, len - 20));
+    }
+    batch
+}
+
+fn contradictions() {
+    let (_peer, address) = bound("127.0.0.1");
+    let open = |config: TunnelConfig| {
+        let device = TunnelDevice::open(free("127.0.0.1"), address, Box::new(Null), config);
+        device.map(drop).map_err(|error| error.message)
+    };
+    assert_eq!(open(TunnelConfig::default()), Ok(()));
+    let trusting = TunnelConfig { trust_checksums: true, ..TunnelConfig::default() };
+    assert!(open(trusting).expect_err("nothing authenticates").contains("authenticates nothing"));
+    for mtu_bytes in [100, 65_508] {
+        let config = TunnelConfig { mtu_bytes: Some(mtu_bytes), ..TunnelConfig::default() };
+        assert!(open(config).expect_err("out of range").contains("MTU"), "{mtu_bytes}");
+    }
+    let taken = TunnelDevice::open(address, address, Box::new(Null), TunnelConfig::default());
+    assert!(taken.expect_err("it is bound").message.contains("no tunnel can begin"));
+    let mut device =
+        TunnelDevice::open(free("127.0.0.1"), address, Box::new(Null), TunnelConfig::default())
+            .expect("a tunnel");
+    let mut queue = device.queue(0).expect("one");
+    assert!(device.queue(0).expect_err("only one").message.contains("is taken"));
+    assert!(queue.set_mode(TransmitMode::Lso).is_err());
+    // Frames beyond what the caller has room for wait, and come in order.
+    let (peer, _) = (&_peer, ());
+    peer.connect(device.local_addr()).expect("loopback");
+    setsockopt(peer, sockopt::UdpGsoSegment, &100).expect("the kernel has it");
+    let sent: Vec<u8> = (0..10).flat_map(|index| [index; 100]).collect();
+    peer.send(&sent).expect("loopback");
+    let pool = BlockPool::new(batch::PoolConfig::default());
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let mut batch = batch::ReceiveBatch::new();
+        let received = queue.receive(&pool, &mut batch, 3);
+        assert_eq!(received.frames, batch.len());
+        assert!(received.frames <= 3);
+        seen.extend((0..batch.len()).flat_map(|index| batch.bytes(index).to_vec()));
+    }
+    assert_eq!(seen, sent);
+}
+
+fn raw(socket: &UdpSocket) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(socket)
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let tests: Vec<&Test> = TESTS
+        .iter()
+        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
+        .collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        tests.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", tests.len());
+    let started = Instant::now();
+    let ready = enter();
+    let mut failed = 0;
+    for (name, test) in &tests {
+        let passed = match &ready {
+            Err(why) => {
+                cannot_run(name, why);
+                true
+            }
+            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
+        };
+        failed += usize::from(!passed);
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+    }
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
+         0 filtered out; finished in {:.2}s\n",
+        tests.len() - failed,
+        started.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Enters a network of our own.
+fn enter() -> Result<(), String> {
+    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
+    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
+    Ok(())
+}
+
+/// Says that a test could not run, for people and for `cargo xtask test`.
+fn cannot_run(test: &str, why: &str) {
+    eprintln!("CANNOT RUN: {test}: {why}");
+    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
+        let file = std::path::Path::new(&directory).join(test);
+        std::fs::write(file, why).expect("the directory for tests that could not run");
+    }
+}
