@@ -113,6 +113,8 @@ drop_reasons! {
     SocketQueueFull => "drop_socket_queue_full",
     /// No route to the destination.
     NoRoute => "drop_no_route",
+    /// Queued for sending from an address that the interface has no more.
+    SourceRemoved => "drop_source_removed",
     /// The queue of packets that wait for a neighbour was full.
     NeighbourQueueFull => "drop_neighbour_queue_full",
     /// The neighbour did not answer.

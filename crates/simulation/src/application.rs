@@ -164,6 +164,8 @@ pub struct Endpoint {
     pub ended: Option<Ended>,
     /// When it wants to act again without being asked.
     pub wake_at: Option<Instant>,
+    /// Its local address was taken away while it was open.
+    pub has_lost_address: bool,
     /// Urgent marks, its own and the peer's.
     pub marks: Marks,
     read_at: Instant,
@@ -197,6 +199,7 @@ impl Endpoint {
             at_end: false,
             ended: None,
             wake_at: None,
+            has_lost_address: false,
             marks: Marks::default(),
             read_at,
             write_at: now,

@@ -117,9 +117,10 @@ impl Checker {
         });
     }
 
-    /// The host begins anew and knows nothing of its past.
-    pub fn on_restart(&mut self, host: usize) {
+    /// The host begins anew with these addresses and knows nothing of its past.
+    pub fn on_restart(&mut self, host: usize, addresses: Vec<IpAddr>) {
         let watched = &mut self.hosts[host];
+        watched.addresses = addresses;
         watched.flows.clear();
         watched.answers.clear();
         watched.syns.clear();
@@ -132,6 +133,20 @@ impl Checker {
         let watched = &mut self.hosts[host];
         (watched.mtu_before, watched.mtu_changed_at) = (watched.mtu, now);
         watched.mtu = mtu;
+    }
+
+    /// The host may use this address from now on.
+    pub fn add_address(&mut self, host: usize, address: IpAddr) {
+        self.hosts[host].addresses.push(address);
+    }
+
+    /// The host may not use this address any more.
+    pub fn remove_address(&mut self, host: usize, address: IpAddr) {
+        let watched = &mut self.hosts[host];
+        watched.addresses.retain(|other| *other != address);
+        for (_, flow) in watched.flows.iter_mut().filter(|((local, _), _)| local.ip() == address) {
+            flow.on_address_removed();
+        }
     }
 
     /// What was found, the first of it.

@@ -15,7 +15,10 @@ use device::{
     Capabilities, HardwareAddress, Medium, Room, Segmentation, Stop, TransmitMode, Transmitted,
     lowering,
 };
-use stack::{InterfaceConfig, InterfaceId, ListenOptions, Shard, ShardConfig, SocketId};
+use stack::{
+    AddressState, AddressingConfig, ClaimPolicy, InterfaceConfig, InterfaceId, ListenOptions,
+    Shard, ShardConfig, SocketId,
+};
 use std::collections::BTreeMap;
 use tcp::isn::IsnGenerator;
 use time::Instant;
@@ -61,6 +64,8 @@ pub struct Host {
     /// What the shard's initial sequence numbers are drawn from.
     pub isn: IsnGenerator,
     number: usize,
+    /// Which of its addresses it has now, or had last, in each family.
+    turns: [u8; 2],
     incarnation: u64,
     bare_ip: bool,
     mtu: usize,
@@ -81,19 +86,34 @@ pub struct Sent {
     pub lowered_wrongly: bool,
 }
 
-/// The address of a host.
-#[must_use]
-pub fn address(host: usize, ipv6: bool) -> IpAddr {
+/// Addresses that a host has in each family, one after the other; those of 14 hosts stay below the
+/// router's.
+const ADDRESSES: u8 = 16;
+
+/// One of the addresses of a host, `turn` of [`ADDRESSES`].
+fn address(host: usize, ipv6: bool, turn: u8) -> IpAddr {
+    let last = host as u8 * ADDRESSES + turn + 1;
     match ipv6 {
-        false => IpAddr::V4(Ipv4Addr::new(10, 0, 0, host as u8 + 1)),
-        true => IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host as u16 + 1)),
+        false => IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)),
+        true => IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into())),
     }
 }
 
+/// Whether this is one of the addresses that the host has at one time or another.
+#[must_use]
+pub fn is_of(host: usize, candidate: IpAddr) -> bool {
+    (0..ADDRESSES).any(|turn| address(host, candidate.is_ipv6(), turn) == candidate)
+}
+
+fn network(address: IpAddr) -> ip::Cidr {
+    let len = if address.is_ipv6() { 64 } else { 24 };
+    ip::Cidr::new(address, len).expect("the lengths are those of the families")
+}
+
 impl Host {
-    /// Host `number` of the scenario.
+    /// Host `number` of the scenario, from `now` on.
     #[must_use]
-    pub fn new(number: usize, scenario: &Scenario, random: &mut Random) -> Self {
+    pub fn new(now: Instant, number: usize, scenario: &Scenario, random: &mut Random) -> Self {
         let plan = scenario.hosts[number].clone();
         let mut random = random.fork(number as u64);
         let frame_len_max = scenario.mtu + 14;
@@ -102,7 +122,8 @@ impl Host {
         let station = [2, 0, 0, 0, 0, number as u8 + 1];
         let medium = medium(scenario.bare_ip, station);
         let capabilities = capabilities(&plan, medium, scenario.mtu, &mut random);
-        let made = Made::new(number, &plan, capabilities, &mut random);
+        let turns = [0, 0];
+        let made = Made::new(now, addresses(number, turns), &plan, capabilities, &mut random);
         Self {
             plan,
             shard: made.shard,
@@ -118,6 +139,7 @@ impl Host {
             interrupt_pending: false,
             isn: made.isn,
             number,
+            turns,
             incarnation: 0,
             bare_ip: scenario.bare_ip,
             mtu: scenario.mtu,
@@ -128,10 +150,44 @@ impl Host {
         }
     }
 
-    /// All its addresses.
+    /// The address it has in a family, or had last.
+    #[must_use]
+    pub fn address(&self, ipv6: bool) -> IpAddr {
+        address(self.number, ipv6, self.turns[usize::from(ipv6)])
+    }
+
+    /// [`Host::address`] with its network.
+    #[must_use]
+    pub fn cidr(&self, ipv6: bool) -> ip::Cidr {
+        network(self.address(ipv6))
+    }
+
+    /// The address it comes by now: the one it had, or the next.
+    pub fn next_cidr(&mut self, ipv6: bool, another: bool) -> ip::Cidr {
+        let turn = &mut self.turns[usize::from(ipv6)];
+        *turn = (*turn + u8::from(another)) % ADDRESSES;
+        self.cidr(ipv6)
+    }
+
+    /// What an address can be used for, where the shard knows it.
+    #[must_use]
+    pub fn address_state(&self, address: IpAddr) -> Option<AddressState> {
+        let all = self.shard.addresses(self.interface);
+        all.iter().find(|status| status.cidr.address() == address).map(|status| status.state)
+    }
+
+    /// Whether it can use its address of a family.
+    #[must_use]
+    pub fn has_address(&self, ipv6: bool) -> bool {
+        let state = self.address_state(self.address(ipv6));
+        state.is_some_and(|state| state != AddressState::Tentative)
+    }
+
+    /// All addresses that it can use.
     #[must_use]
     pub fn addresses(&self) -> Vec<IpAddr> {
-        let mut addresses = vec![address(self.number, false), address(self.number, true)];
+        let usable = [false, true].into_iter().filter(|ipv6| self.has_address(*ipv6));
+        let mut addresses: Vec<_> = usable.map(|ipv6| self.address(ipv6)).collect();
         // Every interface with IPv6 has a link-local address where the stack makes one.
         let [a, b, c, d, e, f] = self.station.map(u16::from);
         let interface = [((a ^ 2) << 8) | b, (c << 8) | 0xff, 0xfe00 | d, (e << 8) | f];
@@ -142,11 +198,12 @@ impl Host {
 
     /// All state is lost. Returns how many bytes of the pool were still held when the old shard was
     /// gone: nothing should be.
-    pub fn restart(&mut self) -> u64 {
+    pub fn restart(&mut self, now: Instant) -> u64 {
         self.incarnation += 1;
         let medium = medium(self.bare_ip, self.station);
         let capabilities = capabilities(&self.plan, medium, self.mtu, &mut self.random);
-        let made = Made::new(self.number, &self.plan, capabilities, &mut self.random);
+        let addresses = addresses(self.number, self.turns);
+        let made = Made::new(now, addresses, &self.plan, capabilities, &mut self.random);
         let pool = core::mem::replace(&mut self.pool, made.pool);
         self.shard = made.shard;
         self.interface = made.interface;
@@ -304,6 +361,11 @@ fn capabilities(plan: &HostPlan, medium: Medium, mtu: usize, random: &mut Random
     }
 }
 
+/// A host's addresses of both families.
+fn addresses(number: usize, turns: [u8; 2]) -> Vec<ip::Cidr> {
+    [false, true].map(|ipv6| network(address(number, ipv6, turns[usize::from(ipv6)]))).to_vec()
+}
+
 /// What a restart makes anew.
 struct Made {
     shard: Shard,
@@ -316,7 +378,8 @@ struct Made {
 
 impl Made {
     fn new(
-        number: usize,
+        now: Instant,
+        addresses: Vec<ip::Cidr>,
         plan: &HostPlan,
         capabilities: Capabilities,
         random: &mut Random,
@@ -338,15 +401,15 @@ impl Made {
             secret,
             sockets_max: SOCKETS_MAX,
         });
-        let network = |ipv6: bool, len: u8| ip::Cidr::new(address(number, ipv6), len);
-        let config = InterfaceConfig {
-            capabilities,
-            mode: plan.mode,
-            addresses: [network(false, 24), network(true, 64)].into_iter().flatten().collect(),
-            gateways: Vec::new(),
-        };
+        let config =
+            InterfaceConfig { capabilities, mode: plan.mode, addresses, gateways: Vec::new() };
         let interface = shard.add_interface(config);
         let interface = interface.expect("no gateway, so nothing can be refused");
+        if plan.claims != ClaimPolicy::Trust {
+            let (ipv4, ipv6) = (plan.claims, plan.claims);
+            let config = AddressingConfig { ipv4, ipv6, ..AddressingConfig::default() };
+            shard.start_addressing(now, interface, config);
+        }
         let listeners = PORTS
             .iter()
             .filter_map(|port| {

@@ -32,6 +32,14 @@ counters::counters! {
         datagrams_received,
         /// Hosts that restarted.
         restarts,
+        /// Addresses that hosts lost.
+        addresses_lost,
+        /// Addresses that hosts came by, at the beginning or later.
+        addresses_assigned,
+        /// Open connections whose local address was taken away.
+        connections_without_address,
+        /// Addresses that were not taken because a neighbour has them.
+        duplicates_found,
         /// TCP segments that the checker judged.
         segments_checked,
         /// Frames sent and received.

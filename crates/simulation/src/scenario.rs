@@ -6,10 +6,14 @@
 use crate::link::LinkPlan;
 use crate::random::Random;
 use device::TransmitMode;
-use stack::SynCookieMode;
+use stack::{ClaimPolicy, SynCookieMode};
 use tcp::congestion::Idle;
 use tcp::{Config, EcnMode, Keepalive, Pacing};
 use time::{Duration, Instant};
+
+/// When the hosts begin: early enough to have asked about their addresses when the first connection is
+/// opened (RFC 5227, 1.1: eight seconds).
+pub const BEGINNING: Instant = Instant::from_millis(1_000);
 
 /// When the first connection is opened.
 pub const START: Instant = Instant::from_millis(10_000);
@@ -35,6 +39,8 @@ pub struct HostPlan {
     pub half_open_max: usize,
     /// When SYNs are answered with cookies.
     pub syn_cookies: SynCookieMode,
+    /// What it does on the link for its addresses before and after it uses them.
+    pub claims: ClaimPolicy,
     /// Longest IP packet that the way from the switch to the host takes, where a router there
     /// reports longer ones (RFC 1191, RFC 8201).
     pub path_mtu: Option<usize>,
@@ -63,6 +69,17 @@ pub enum Disturbance {
     CardChange {
         /// Which host.
         host: usize,
+    },
+    /// A host loses its address in one family and gets it again, or another one.
+    AddressLoss {
+        /// Which host.
+        host: usize,
+        /// Which family.
+        ipv6: bool,
+        /// For how long it has none.
+        absence: Duration,
+        /// Whether it gets another one.
+        another: bool,
     },
     /// All links and interfaces take packets of this length from now on.
     MtuChange {
@@ -234,6 +251,7 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
             SynCookieMode::WhenFull,
             SynCookieMode::Always,
         ]),
+        claims: random.pick(&[ClaimPolicy::Trust, ClaimPolicy::Optimistic, ClaimPolicy::Probe]),
         path_mtu: random.chance(0.2).then(|| random.within(1_280, mtu as u64) as usize),
         up: draw_link(random, weather),
         down: if mtu == 9_000 { LinkPlan::clean() } else { draw_link(random, weather) },
@@ -290,7 +308,7 @@ fn draw_disturbances(
     mtu: usize,
     calm_at: Instant,
 ) -> Vec<(Instant, Disturbance)> {
-    let count = random.pick(&[0, 0, 0, 1, 1, 2, 4]);
+    let count = random.pick(&[0, 0, 0, 1, 1, 2, 5]);
     let mut disturbances: Vec<_> = (0..count)
         .map(|_| {
             let span_ms = calm_at.since(START).as_millis() as u64;
@@ -299,9 +317,17 @@ fn draw_disturbances(
             let span = Duration::from_millis(random.magnitude(10, 40_000));
             let mtu = random.pick(&[mtu, mtu.min(1_400), mtu.min(1_280)]);
             let blackout = Disturbance::Blackout { host, span };
+            let absence = match random.chance(0.4) {
+                true => Duration::ZERO,
+                false => Duration::from_millis(random.magnitude(1, 60_000)),
+            };
+            let (ipv6, another) = (random.chance(0.5), random.chance(0.5));
+            let loss = Disturbance::AddressLoss { host, ipv6, absence, another };
             let kinds = [
                 blackout,
                 blackout,
+                loss,
+                loss,
                 Disturbance::Restart { host },
                 Disturbance::CardChange { host },
                 Disturbance::MtuChange { mtu },

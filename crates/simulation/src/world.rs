@@ -9,8 +9,9 @@
 //!
 //! Everything is drawn from the seed, and events of one moment have an order, so a run repeats to
 //! the bit. `traffic.rs` is what applications and sockets do to each other, `audit.rs` what must
-//! hold at the end of a phase.
+//! hold at the end of a phase, `addresses.rs` how hosts come by addresses and lose them.
 
+mod addresses;
 mod audit;
 mod datagrams;
 mod event;
@@ -22,13 +23,13 @@ use crate::host::Host;
 use crate::link::Arrival;
 use crate::random::Random;
 use crate::report::{Failure, Report, RunCounters};
-use crate::scenario::{Disturbance, START, Scenario};
+use crate::scenario::{BEGINNING, Disturbance, START, Scenario};
 use crate::trace::{Trace, Way};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use datagrams::Datagram;
 use event::{Event, Events};
 use stack::SynCookieMode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, Instant};
 
 /// Turns that a host may take in one moment before it is taken to run in circles.
@@ -93,6 +94,10 @@ pub struct World {
     datagrams: Vec<Datagram>,
     /// The endpoint that has a connection, by its ends.
     by_ends: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// Hosts and the addresses they lost at some time.
+    lost_addresses: BTreeSet<(usize, IpAddr)>,
+    /// Hosts and addresses that they are given though a neighbour has them.
+    taken_claims: BTreeSet<(usize, IpAddr)>,
     /// What is in flight after the batch that goes out now.
     flights: Vec<InFlight>,
     checker: Checker,
@@ -117,13 +122,17 @@ impl World {
     pub fn new(scenario: Scenario, keep: Keep) -> Self {
         let mut random = Random::new(scenario.seed ^ 0x5eed);
         let mut checker = Checker::default();
-        let hosts: Vec<_> =
-            (0..scenario.hosts.len()).map(|n| Host::new(n, &scenario, &mut random)).collect();
+        let hosts: Vec<_> = (0..scenario.hosts.len())
+            .map(|number| Host::new(BEGINNING, number, &scenario, &mut random))
+            .collect();
         for host in &hosts {
             let cookies = host.plan.syn_cookies != SynCookieMode::Never;
             checker.add_host(host.addresses(), !scenario.bare_ip, scenario.mtu, cookies);
         }
         let mut events = Events::default();
+        for host in 0..hosts.len() {
+            events.add(BEGINNING, Event::Retry { host });
+        }
         let mut openings = random.fork(7);
         for index in 0..scenario.connections {
             let span_us = scenario.spread.as_micros() as u64;
@@ -141,7 +150,7 @@ impl World {
         events.add(scenario.calm_at, Event::Calm);
         Self {
             keep,
-            now: START,
+            now: BEGINNING,
             events,
             phase: Phase::Busy,
             hosts,
@@ -154,6 +163,8 @@ impl World {
             readers: BTreeMap::new(),
             datagrams: Vec::new(),
             by_ends: BTreeMap::new(),
+            lost_addresses: BTreeSet::new(),
+            taken_claims: BTreeSet::new(),
             flights: Vec::new(),
             checker,
             trace: Trace::new(keep.last_frames, keep.capture),
@@ -242,6 +253,7 @@ impl World {
                 self.serve(host);
             }
             Event::Disturb(disturbance) => self.disturb(disturbance),
+            Event::Regain { host, ipv6, another } => self.regain_address(host, ipv6, another),
             Event::Calm => self.calm(),
             Event::GiveUp => self.give_up(),
             Event::Deadline(phase) => self.on_deadline(phase),
@@ -259,6 +271,7 @@ impl World {
                 shard.on_timeout(self.now);
             }
             self.take_events(host);
+            self.take_address_events(host);
             let Some(sent) = self.hosts[host].send(self.now) else {
                 // Looking for something to send may have ended a connection.
                 if self.take_events(host) {
@@ -335,6 +348,9 @@ impl World {
                 self.hosts[host].down.darken(until);
             }
             Disturbance::Restart { host } => self.restart(host),
+            Disturbance::AddressLoss { host, ipv6, absence, another } => {
+                self.lose_address(host, ipv6, absence, another);
+            }
             Disturbance::CardChange { host } => {
                 if !self.scenario.bare_ip {
                     self.hosts[host].change_card();

@@ -404,7 +404,10 @@ impl Shard {
     pub(crate) fn on_backlog_timeout(&mut self, now: Instant) {
         while let Some((flow, mut waiting)) = self.half_open.pop_due(now) {
             waiting.kept.on_timeout();
-            let config = self.listener_config(waiting.listener);
+            // Whoever asked may ask again when the address is back; until then nobody may answer.
+            let interface = self.interfaces.get(waiting.interface.0 as usize);
+            let is_ours = interface.is_some_and(|interface| interface.is_ours(flow.local.ip()));
+            let config = self.listener_config(waiting.listener).filter(|_| is_ours);
             let config = config.filter(|it| waiting.kept.timeouts() <= it.syn_ack_retries);
             let Some(config) = config else {
                 self.counters.half_open_timeouts += 1;

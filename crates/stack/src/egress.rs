@@ -139,6 +139,11 @@ impl Shard {
         let first = out.len();
         while interface.offered.len() < OUTBOX_SHARE_MAX && out.room_packets() > 0 {
             let Some(mut packet) = interface.outbox.pop() else { break };
+            // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.
+            if !interface.may_send_from(packet.network.addresses().0) {
+                self.drops.add(DropReason::SourceRemoved);
+                continue;
+            }
             match interface.resolve(now, packet.next_hop) {
                 Destination::Pending => {
                     let NextHop::Neighbour(address) = packet.next_hop else { continue };

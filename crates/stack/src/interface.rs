@@ -139,6 +139,11 @@ impl Interface {
         self.addresses.iter().any(|cidr| cidr.address() == address)
     }
 
+    /// Whether a packet may have this source: one of ours, or none, as while we ask for one.
+    pub(crate) fn may_send_from(&self, source: IpAddr) -> bool {
+        source.is_unspecified() || self.is_ours(source)
+    }
+
     /// Whether `address` is on a network of ours.
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|cidr| cidr.contains(address))

@@ -350,6 +350,45 @@ fn a_removed_address_takes_its_connections_its_route_and_its_packets_with_it() {
     assert_eq!(twice, Err(SocketError::AddressNotAvailable));
 }
 
+/// Who sent IPv4 packets from `source`, of all that is on the wire.
+fn senders_from(net: &Net, source: Ipv4Addr) -> usize {
+    let is_from = |frame: &[u8]| frame[12..14] == [8, 0] && frame[26..30] == source.octets();
+    net.wire.iter().filter(|(from, frame)| *from == 0 && is_from(frame)).count()
+}
+
+// RFC 1122, 3.2.1.3: no packet has a source that is not ours; found by simulation (seeds 21 and 82).
+#[test]
+fn what_waits_to_be_sent_from_a_removed_address_is_not_sent() {
+    let mut net = net(ClaimPolicy::Announce);
+    add(&mut net, 0, "10.9.0.1/16");
+    add(&mut net, 1, "10.9.0.2/16");
+    let local: SocketAddr = "10.9.0.1:80".parse().expect("an address");
+    net.hosts[0].shard.tcp_listen(local, 4).expect("a free port");
+    let datagrams = net.hosts[0].shard.udp_bind("10.9.0.1:5000".parse().expect("one"));
+    let datagrams = datagrams.expect("a free port");
+    net.run(Duration::from_millis(50));
+    // A SYN-ACK that nobody hears is repeated after a second; a datagram waits for the device.
+    net.fate = Box::new(|from, frame| match from == 0 && frame[12..14] == [8, 0] {
+        true => harness::Fate::Lose,
+        false => harness::Fate::Deliver,
+    });
+    let now = net.now;
+    net.hosts[1].shard.tcp_connect(now, None, local).expect("a route");
+    net.run(Duration::from_millis(50));
+    assert_eq!(net.hosts[0].shard.half_open_count(), 1);
+    let chunk = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"x")));
+    let there = SocketAddr::new(address("10.9.0.2/16"), 9);
+    net.hosts[0].shard.udp_send(datagrams, Some(there), chunk).expect("a route");
+    net.wire.clear();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.remove_address(now, id, address("10.9.0.1/16")).expect("ours");
+    net.run(Duration::from_secs(10));
+    assert_eq!(senders_from(&net, ipv4("10.9.0.1/16")), 0);
+    assert_eq!(net.hosts[0].shard.half_open_count(), 0, "it is given up");
+    let drops = net.hosts[0].shard.counters().drops;
+    assert_eq!(drops.count(counters::DropReason::SourceRemoved), 1, "the datagram");
+}
+
 #[test]
 fn addresses_that_no_host_has_and_more_than_there_may_be_are_refused() {
     let mut net = net(ClaimPolicy::Announce);

@@ -130,6 +130,20 @@ pub(super) const PLANTED: &[Planted] = &[
         finder: Finder::Simulator,
     },
     Planted {
+        name: "connections-survive-their-address",
+        file: "crates/stack/src/addressing/mod.rs",
+        original: "socket.connection.on_address_removed();",
+        mistake: "let _ = socket;",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        name: "a-taken-address-is-kept",
+        file: "crates/link/src/claim.rs",
+        original: "        if self.is_probing() {\n            return Dispute::Lost;\n        }\n",
+        mistake: "",
+        finder: Finder::Simulator,
+    },
+    Planted {
         name: "overlapping-fragments-taken",
         file: "crates/ip/src/reassembly/datagram.rs",
         original: "if overlaps || contradicts { Place::Taken } else { Place::Free }",

@@ -32,7 +32,16 @@ pub(super) fn run(course: &mut Course, results: &Path) -> Result<bool, Failure> 
 /// Whether so much happened that the run says something.
 fn is_enough(figures: &serde_json::Value) -> bool {
     let figure = |name: &str| figures.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
-    let faults = ["link_lost", "link_held", "link_doubled", "link_corrupted", "link_dark"];
+    let faults = [
+        "link_lost",
+        "link_held",
+        "link_doubled",
+        "link_corrupted",
+        "link_dark",
+        "urgent_marks",
+        "connections_without_address",
+        "duplicates_found",
+    ];
     let missing: Vec<_> = faults.into_iter().filter(|name| figure(name) == 0).collect();
     let connections = figure("established");
     if connections < CONNECTIONS_MIN {
@@ -53,7 +62,8 @@ mod tests {
     fn too_few_connections_or_no_faults_are_not_enough() {
         let mut figures = json!({
             "established": 20_000, "link_lost": 5, "link_held": 5, "link_doubled": 5,
-            "link_corrupted": 5, "link_dark": 5,
+            "link_corrupted": 5, "link_dark": 5, "urgent_marks": 5,
+            "connections_without_address": 5, "duplicates_found": 5,
         });
         assert!(is_enough(&figures));
         figures["link_held"] = json!(0);

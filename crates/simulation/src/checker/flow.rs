@@ -64,6 +64,8 @@ pub(crate) struct Flow {
     has_answered: bool,
     reset_sent: bool,
     reset_arrived: bool,
+    /// Its address was taken away, and the connection ended without a word to the peer.
+    lost_address: bool,
     is_passive: bool,
     /// Up to here positions may be left out.
     skips_to: u64,
@@ -131,6 +133,7 @@ impl Flow {
             has_answered: false,
             reset_sent: false,
             reset_arrived: false,
+            lost_address: false,
             is_passive: syn.has(flag::ACK),
             skips_to: 0,
             repeats: None,
@@ -162,6 +165,7 @@ impl Flow {
             && self.is_passive
             && (self.reset_sent
                 || self.reset_arrived
+                || self.lost_address
                 || ack < self.ack_sent
                 || self.fin.is_some_and(|fin| self.acked > fin)
                 // A keepalive probe stands one before what was acknowledged.
@@ -183,7 +187,12 @@ impl Flow {
         self.edge_sent = 0;
         self.reset_sent = false;
         self.reset_arrived = false;
+        self.lost_address = false;
         self.repeats = None;
+    }
+
+    pub(crate) fn on_address_removed(&mut self) {
+        self.lost_address = true;
     }
 
     pub(crate) fn iss(&self) -> u32 {

@@ -5,7 +5,7 @@
 
 use super::Checker;
 use crate::packet::{self, Body, Packet, Segment, Transport, flag};
-use crate::scenario::Scenario;
+use crate::scenario::{START, Scenario};
 use crate::trace::{Captured, Way};
 use crate::{Keep, World};
 use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement};
@@ -26,6 +26,7 @@ fn recorded() -> Recorded {
         let quiet = scenario.disturbances.is_empty();
         !scenario.bare_ip
             && quiet
+            && scenario.stream_max >= 100_000
             && scenario.hosts.iter().all(|host| clean(&host.tcp))
             && scenario.hosts.iter().any(|host| host.up.damage() > 0.005)
     });
@@ -40,8 +41,11 @@ fn checker(scenario: &Scenario) -> Checker {
     let mut checker = Checker::default();
     let mut random = crate::random::Random::new(1);
     for number in 0..scenario.hosts.len() {
-        let host = crate::host::Host::new(number, scenario, &mut random);
-        checker.add_host(host.addresses(), true, scenario.mtu, true);
+        let host = crate::host::Host::new(START, number, scenario, &mut random);
+        // Those that it is to ask about it has when the first segment is sent.
+        let mut addresses = host.addresses();
+        addresses.extend([false, true].map(|ipv6| host.address(ipv6)));
+        checker.add_host(addresses, true, scenario.mtu, true);
     }
     checker
 }

@@ -72,6 +72,7 @@ impl World {
         {
             self.phase = Phase::Quiet;
             self.events.add(self.now + QUIET, Event::Deadline(Phase::Quiet));
+            self.claim_taken();
         }
     }
 
@@ -117,6 +118,7 @@ impl World {
     /// Nothing is left: no block, no deadline, nothing to send.
     fn audit(&mut self) {
         self.phase = Phase::Over;
+        self.audit_addresses();
         for number in 0..self.hosts.len() {
             let host = &mut self.hosts[number];
             let held_bytes = host.pool.counters().outstanding_bytes;

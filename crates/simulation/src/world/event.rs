@@ -30,6 +30,8 @@ pub(super) enum Event {
     Accept { host: usize, listener: SocketId },
     /// Something happens to the world.
     Disturb(Disturbance),
+    /// A host that lost its address gets it again, or another one.
+    Regain { host: usize, ipv6: bool, another: bool },
     /// The links turn good.
     Calm,
     /// Applications give up peers that may be gone.

@@ -4,7 +4,7 @@
 use super::{Event, Pair, Phase, World};
 use crate::application::{Behaviour, Doing, Ended, Endpoint};
 use crate::checker::InFlight;
-use crate::host::{self, PORTS};
+use crate::host::PORTS;
 use crate::random::scatter;
 use core::net::SocketAddr;
 use stack::{Readiness, SocketError, SocketId, SynCookieMode};
@@ -25,8 +25,9 @@ impl World {
         let client = random.within(0, count - 1) as usize;
         let server = (client + random.within(1, count - 1) as usize) % self.hosts.len();
         let ipv6 = random.chance(0.5);
-        let remote = SocketAddr::new(host::address(server, ipv6), random.pick(&PORTS));
-        let local = host::address(client, ipv6);
+        let remote = SocketAddr::new(self.hosts[server].address(ipv6), random.pick(&PORTS));
+        let local = self.hosts[client].address(ipv6);
+        let is_able = self.hosts[client].has_address(ipv6);
         let behaviour = Behaviour::draw(&mut random, self.scenario.stream_max);
         let port = match random.within(0, 19) {
             0 | 1 => Some(PORT_FIRST + random.within(0, PORTS_WORN - 1) as u16),
@@ -38,6 +39,10 @@ impl World {
         let socket = match shard.tcp_connect(self.now, local, remote) {
             Ok(socket) => socket,
             Err(SocketError::AddressInUse | SocketError::TooManySockets) => {
+                self.counters.not_opened += 1;
+                return;
+            }
+            Err(SocketError::NoRoute | SocketError::AddressNotAvailable) if !is_able => {
                 self.counters.not_opened += 1;
                 return;
             }
@@ -314,7 +319,10 @@ impl World {
         let excused = excused || self.scenario.is_severe();
         self.set_disturbed(index);
         match excused {
-            true => self.judge_marks(index, false),
+            true => {
+                self.judge_lost_address(index, error)?;
+                self.judge_marks(index, false)
+            }
             false => Err(("an application is told of no error without a cause", error.to_string())),
         }
     }
@@ -371,8 +379,9 @@ impl World {
         for pair in &mut self.pairs {
             pair.disturbed |= pair.hosts.contains(&host);
         }
-        let held = self.hosts[host].restart();
-        self.checker.on_restart(host);
+        let held = self.hosts[host].restart(self.now);
+        self.checker.on_restart(host, self.hosts[host].addresses());
+        while self.hosts[host].shard.poll_address_event().is_some() {}
         if held > 0 {
             self.fail("a shard that is gone holds no block", format!("{held} bytes"));
         }
