@@ -87,6 +87,12 @@ impl Interface {
         self.index
     }
 
+    /// Whether it is still there: not deleted, not another one of the same name.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        ioctl::index(&self.socket, &self.name) == Ok(self.index)
+    }
+
     /// Whether it is up.
     ///
     /// # Errors

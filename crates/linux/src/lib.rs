@@ -7,6 +7,7 @@
 //!   [`device::Device`].
 //! * [`TunnelDevice`]: packets as datagrams of a UDP flow, each sealed by a transform of the
 //!   caller's choice.
+//! * [`XdpDevice`]: an existing interface taken over by AF_XDP, frames in memory shared with the kernel.
 //! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
 //!   root and leave no trace.
 //! * [`VethPair`]: two interfaces joined by a cable, for devices that take over an interface.
@@ -16,8 +17,8 @@
 //! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
 //!
 //! This crate, the checksum kernels and `packetdrill-ffi` are the only homes of `unsafe`; here it is in
-//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs`, `tunnel/calls.rs` and one call in `namespace.rs`.
-//! Every error is a sentence that says what was
+//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs`, `tunnel/calls.rs`, `xdp/` and one call in
+//! `namespace.rs`. Every error is a sentence that says what was
 //! attempted, what the system said and what to do.
 
 pub mod cpu;
@@ -35,6 +36,7 @@ mod tunnel;
 mod veth;
 mod vnet;
 mod waiter;
+mod xdp;
 
 pub use interface::{Feature, Interface};
 pub use namespace::Sandbox;
@@ -46,3 +48,4 @@ pub use tun_file::TunFile;
 pub use tunnel::{ChaChaKeys, ChaChaPoly};
 pub use tunnel::{TunnelConfig, TunnelDevice, TunnelQueue};
 pub use veth::VethPair;
+pub use xdp::{XdpAttach, XdpConfig, XdpCopy, XdpDevice, XdpQueue};

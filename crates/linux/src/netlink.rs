@@ -7,8 +7,9 @@ use core::net::IpAddr;
 use device::HardwareAddress;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::net::{recv, send, socket_with};
+use rustix::net::{bind, recv, send, socket_with};
 
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
@@ -85,6 +86,16 @@ fn verdict(answer: &[u8]) -> Result<(), Errno> {
         (Some(NLMSG_ERROR), Some(error)) => Err(Errno::from_raw_os_error(error.wrapping_neg())),
         _ => Err(Errno::PROTO),
     }
+}
+
+/// A non-blocking socket that can be read whenever an interface of the network namespace changes,
+/// comes or goes.
+pub(crate) fn changes() -> Result<OwnedFd, Errno> {
+    const RTMGRP_LINK: u32 = 1;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, RTMGRP_LINK))?;
+    Ok(socket)
 }
 
 /// The fixed part of messages about interface `index` itself.

@@ -9,10 +9,14 @@
 //!
 //! A file that is readable is not always worth a return: with no memory to receive into, or after
 //! the device failed, waiting for it would be spinning.
+//!
+//! A device that cannot say that it has room again, or that its interface is gone, is helped: where
+//! it is stalled the wait is a short one, and a second file, a netlink socket, tells of changes.
 
 use device::Waiter;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -32,6 +36,12 @@ pub(crate) struct FileWaiter {
     is_failed: AtomicBool,
     /// The interface is away: there is nothing to wait for but looking again after [`LOST`].
     is_lost: AtomicBool,
+    /// The device has no room and will not say when it has: look again after [`STARVED`].
+    is_stalled: AtomicBool,
+    /// Where the kernel tells of changes of interfaces.
+    changes: Option<OwnedFd>,
+    /// It told of some since the last [`FileWaiter::take_changed`].
+    is_changed: AtomicBool,
     syscalls: AtomicU64,
 }
 
@@ -55,8 +65,30 @@ impl FileWaiter {
             is_starved: AtomicBool::new(false),
             is_failed: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
+            changes: None,
+            is_changed: AtomicBool::new(false),
             syscalls: AtomicU64::new(0),
         })
+    }
+
+    /// The same, which also returns when `changes`, a non-blocking netlink socket that is told of
+    /// interfaces, has something to say.
+    ///
+    /// # Errors
+    /// Where the process has no descriptor left.
+    pub(crate) fn with_changes(file: Arc<OwnedFd>, changes: OwnedFd) -> rustix::io::Result<Self> {
+        Ok(Self { changes: Some(changes), ..Self::new(file)? })
+    }
+
+    /// Whether something about interfaces has changed since the last call.
+    pub(crate) fn take_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed) && self.is_changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the device has no room and cannot say when it has: then waits are short.
+    pub(crate) fn on_stall(&self, stalled: bool) {
+        self.is_stalled.store(stalled, Ordering::Relaxed);
     }
 
     /// From now on, waiting also ends when the device has room.
@@ -92,6 +124,9 @@ impl FileWaiter {
             wanted = PollFlags::empty();
             timeout = Some(timeout.map_or(STARVED, |timeout| timeout.min(STARVED)));
         }
+        if self.is_stalled.load(Ordering::Relaxed) {
+            timeout = Some(timeout.map_or(STARVED, |timeout| timeout.min(STARVED)));
+        }
         if self.wants_room.load(Ordering::Relaxed) {
             wanted |= PollFlags::OUT;
         }
@@ -99,9 +134,18 @@ impl FileWaiter {
         if is_lost {
             timeout = Some(timeout.map_or(LOST, |timeout| timeout.min(LOST)));
         }
-        let mut files = [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&*self.file, wanted)];
+        let changes = self.changes.as_ref().unwrap_or(&self.event);
+        let mut files = [
+            PollFd::new(&self.event, PollFlags::IN),
+            PollFd::new(&*self.file, wanted),
+            PollFd::new(changes, PollFlags::IN),
+        ];
         // The kernel tells of errors whether asked or not, so a failed file is left out.
-        let watched = if is_lost || self.is_failed.load(Ordering::Relaxed) { 1 } else { 2 };
+        let watched = match (is_lost || self.is_failed.load(Ordering::Relaxed), &self.changes) {
+            (true, _) => 1,
+            (false, None) => 2,
+            (false, Some(_)) => 3,
+        };
         // A timeout too long for the kernel is none.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         self.syscalls.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +156,25 @@ impl FileWaiter {
         if files[1].revents().contains(PollFlags::OUT) {
             self.wants_room.store(false, Ordering::Relaxed);
         }
+        if watched == 3 && !files[2].revents().is_empty() {
+            self.read_changes();
+        }
         !files[0].revents().is_empty()
+    }
+
+    /// Reads what the netlink socket says; that it says something is enough.
+    fn read_changes(&self) {
+        let Some(changes) = &self.changes else { return };
+        self.is_changed.store(true, Ordering::Relaxed);
+        let mut message = [0_u8; 4_096];
+        loop {
+            self.syscalls.fetch_add(1, Ordering::Relaxed);
+            match rustix::io::read(changes, &mut message) {
+                // The kernel had more to say than it can hold: what it was is not asked anyway.
+                Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     fn empty_event(&self) {

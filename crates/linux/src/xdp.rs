@@ -1,0 +1,292 @@
+//! AF_XDP: an interface of the kernel's whose frames come and go through memory that we share with
+//! it.
+//!
+//! A program of five instructions in the driver hands the frames of a queue to our socket before
+//! the kernel has looked at them; what we send bypasses the kernel's protocols and queues. Frames
+//! lie in chunks of the *UMEM*, memory that is registered once for each queue. Four rings pass
+//! the chunks to and fro ([`ring`]). The only system calls are one *kick* for a batch and the
+//! waiting; what was received already needs none.
+//!
+//! ```text
+//!  Multidata --copy--> UMEM chunks -> tx ring --kick--> driver -> completion ring -> free chunks
+//!  pooled blocks <-copy-- UMEM chunks <- rx ring <- driver <- fill ring <- the same chunks
+//! ```
+//!
+//! *Both ways one copy, on purpose.* On the way out headers and payload are gathered into chunks just
+//! before the kick, from blocks that the checksum has just brought into the cache. Payload that is
+//! written to chunks by the socket, with gaps for headers, saves that copy and holds a chunk for every
+//! packet that is not acknowledged yet; headers and payload in descriptors of their own
+//! (`XDP_USE_SG`) cost the kernel more than the copy. On the way in frames are copied to pooled blocks,
+//! so that a reader who takes his time never keeps chunks from the driver.
+//!
+//! *Negotiation.* The program runs in the driver where it can and behind it where not (generic);
+//! zero-copy where the driver does it. [`XdpDevice::negotiated`] says what came out. The kernel's
+//! interface says nothing of checksums: every frame is verified here. On a virtual cable (veth)
+//! the far end must therefore complete its own
+//! ([`Feature::TransmitChecksum`](crate::Feature::TransmitChecksum) off there), or be trusted
+//! ([`XdpConfig::trusts_checksums`]).
+//!
+//! *Back-pressure.* Nothing is sent for which there is no free chunk. A chunk is free when the
+//! kernel says that its frame left; it says so in a ring and raises no event, so who waits for room
+//! looks again after a millisecond.
+
+mod memory;
+mod program;
+mod queue;
+mod receive;
+mod ring;
+mod socket;
+mod umem;
+
+pub use queue::XdpQueue;
+
+use crate::interface::Interface;
+use crate::system_error::SystemError;
+use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium};
+use program::{Program, Wanted};
+use socket::Rings;
+use std::sync::Arc;
+
+/// Where the program runs that hands frames over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum XdpAttach {
+    /// In the driver where it can, else behind it.
+    #[default]
+    Auto,
+    /// In the driver, before the kernel makes a packet of a frame.
+    Native,
+    /// Behind the driver, on any interface; slower.
+    Generic,
+}
+
+/// Who moves frames between the UMEM and the hardware.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum XdpCopy {
+    /// The hardware itself where the driver knows how, else the kernel by copying.
+    #[default]
+    Auto,
+    /// The kernel by copying.
+    Copy,
+    /// The hardware itself, or opening fails.
+    ZeroCopy,
+}
+
+/// How to take over an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpConfig {
+    /// The interface's name. It must exist; the kernel no longer sees frames of the queues that are
+    /// opened.
+    pub interface: String,
+    /// Where the program runs.
+    pub attach: XdpAttach,
+    /// Who moves frames.
+    pub copy: XdpCopy,
+    /// Take frames that are longer than a chunk in several. It is on by itself where the MTU needs it.
+    pub multi_buffer: bool,
+    /// Take transport checksums of received frames as verified. Only for a peer on the same machine
+    /// that leaves them out.
+    pub trusts_checksums: bool,
+    /// Chunks that wait to be received into; rounded up to a power of two, from 64 to 65,536.
+    pub receive_frames: u32,
+    /// Chunks for frames that were sent and have not left yet; rounded as above.
+    pub transmit_frames: u32,
+    /// Let a waiting thread poll the driver for this many microseconds before it sleeps
+    /// (SO_PREFER_BUSY_POLL, Linux 5.11).
+    pub busy_poll_us: Option<u32>,
+    /// Our address on the link; `None` takes the interface's. Another one needs an interface in
+    /// promiscuous mode.
+    pub hardware_address: Option<HardwareAddress>,
+}
+
+impl XdpConfig {
+    /// Takes over `interface` as well as it goes.
+    #[must_use]
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self {
+            interface: interface.into(),
+            attach: XdpAttach::default(),
+            copy: XdpCopy::default(),
+            multi_buffer: false,
+            trusts_checksums: false,
+            receive_frames: 2_048,
+            transmit_frames: 1_024,
+            busy_poll_us: None,
+            hardware_address: None,
+        }
+    }
+}
+
+/// What XDP keeps in front of a received frame in its chunk (`XDP_PACKET_HEADROOM`), in bytes.
+const HEADROOM: usize = 256;
+/// A page: the longest chunk that the kernel takes.
+const CHUNK_LEN_MAX: usize = 4_096;
+const CHUNK_LEN_SHORT: usize = 2_048;
+/// Ethernet header and one VLAN tag in bytes.
+const LINK_LEN_MAX: usize = 18;
+/// The kernel gathers a packet of at most so many chunks.
+const CHUNKS_PER_PACKET_MAX: usize = 16;
+/// Queues that are looked for at most.
+const QUEUES_MAX: usize = 64;
+
+/// An interface that was taken over. It has as many queues as the driver.
+///
+/// The program is detached when the device and all of its queues are gone; the kernel then has its
+/// frames again.
+#[derive(Debug)]
+pub struct XdpDevice {
+    config: XdpConfig,
+    program: Arc<Program>,
+    chunk_len: usize,
+    capabilities: Capabilities,
+    taken: Vec<bool>,
+    refused: Vec<String>,
+    /// How frames are moved, known with the first queue.
+    moves: Option<&'static str>,
+}
+
+impl XdpDevice {
+    /// Attaches the program to the interface.
+    ///
+    /// # Errors
+    /// Where there is no such interface, no permission, another program, or no AF_XDP in this kernel.
+    pub fn open(config: &XdpConfig) -> Result<Self, DeviceError> {
+        let interface = Interface::named(&config.interface)?;
+        let mtu_bytes = interface.mtu_bytes()?;
+        let address = match config.hardware_address {
+            Some(address) => address,
+            None => interface.hardware_address()?,
+        };
+        let frame_len_max = mtu_bytes + LINK_LEN_MAX;
+        let is_long = frame_len_max > CHUNK_LEN_MAX - HEADROOM;
+        let chunk_len = match frame_len_max <= CHUNK_LEN_SHORT - HEADROOM && !config.multi_buffer {
+            true => CHUNK_LEN_SHORT,
+            false => CHUNK_LEN_MAX,
+        };
+        let mut refused = Vec::new();
+        let queues = queue_count(&config.interface);
+        let wanted = Wanted {
+            interface_index: interface.index(),
+            queues: queues as u32,
+            attach: config.attach,
+            fragments: config.multi_buffer || is_long,
+        };
+        let program = Program::attach(wanted, &config.interface, &mut refused)?;
+        let mut capabilities = Capabilities {
+            queues,
+            checksum_receive: config.trusts_checksums,
+            ..Capabilities::plain(Medium::Ethernet(address), mtu_bytes)
+        };
+        let several = if program.takes_fragments() { CHUNKS_PER_PACKET_MAX } else { 1 };
+        let fits = several * (chunk_len - HEADROOM) - LINK_LEN_MAX;
+        if mtu_bytes > fits {
+            refused.push(format!("the MTU of {mtu_bytes} (no more than {fits} fit)"));
+            capabilities.mtu_bytes = fits;
+        }
+        Ok(Self {
+            config: config.clone(),
+            program: Arc::new(program),
+            chunk_len,
+            capabilities,
+            taken: vec![false; queues],
+            refused,
+            moves: None,
+        })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.interface
+    }
+
+    /// The kernel's side of the interface.
+    ///
+    /// # Errors
+    /// Where the interface is gone.
+    pub fn interface(&self) -> Result<Interface, SystemError> {
+        Interface::named(&self.config.interface)
+    }
+
+    /// A sentence: what is on, and what was asked for and refused. Who moves frames is known once
+    /// a queue is open.
+    #[must_use]
+    pub fn negotiated(&self) -> String {
+        let mut on = vec![if self.program.is_native() { "native XDP" } else { "generic XDP" }];
+        on.extend(self.moves);
+        if self.program.takes_fragments() {
+            on.push("several buffers for a frame");
+        }
+        let refused = match self.refused.as_slice() {
+            [] => "nothing was refused".to_owned(),
+            refused => format!("refused: {}", refused.join("; ")),
+        };
+        let (name, mtu_bytes) = (self.name(), self.capabilities.mtu_bytes);
+        format!("AF_XDP {name}, MTU {mtu_bytes}, with {}; {refused}", on.join(", "))
+    }
+
+    /// What was asked for and refused, with the reason; empty where all was granted.
+    #[must_use]
+    pub fn refused(&self) -> &[String] {
+        &self.refused
+    }
+}
+
+impl Device for XdpDevice {
+    type Queue = XdpQueue;
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn queue(&mut self, index: usize) -> Result<XdpQueue, DeviceError> {
+        let queues = self.taken.len();
+        match self.taken.get(index) {
+            Some(false) => {}
+            taken => {
+                let why = match taken {
+                    Some(_) => "is taken".to_owned(),
+                    None => format!("does not exist: it has {queues}"),
+                };
+                let name = self.name();
+                return Err(DeviceError {
+                    message: format!("queue {index} of the interface {name} {why}"),
+                });
+            }
+        }
+        let interface = self.interface()?;
+        let fragments = self.program.takes_fragments();
+        let rings = Rings::open(
+            &interface,
+            index as u32,
+            self.chunk_len,
+            fragments,
+            &self.config,
+            &mut self.refused,
+        )?;
+        self.moves = Some(if rings.is_zero_copy { "zero-copy" } else { "copies by the kernel" });
+        let queue = XdpQueue::new(
+            rings,
+            interface,
+            Arc::clone(&self.program),
+            self.capabilities.clone(),
+            fragments,
+            self.config.busy_poll_us.is_some(),
+        )?;
+        self.program.direct(index as u32, queue.socket()).map_err(|errno| {
+            let name = self.name();
+            SystemError::refused(format!("queue {index} of {name} could not be directed"), errno)
+        })?;
+        self.taken[index] = true;
+        Ok(queue)
+    }
+}
+
+/// How many receive queues the driver has; one where the system does not say.
+fn queue_count(name: &str) -> usize {
+    let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
+    let is_receiving = |entry: &std::fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.starts_with("rx-"))
+    };
+    let count = queues.map_or(1, |queues| queues.flatten().filter(is_receiving).count());
+    count.clamp(1, QUEUES_MAX)
+}

@@ -1,0 +1,301 @@
+//! The queue of an interface that was taken over: a batch into chunks, one kick.
+
+use super::program::Program;
+use super::receive::Receiver;
+use super::socket::{Rings, descriptor};
+use crate::interface::Interface;
+use crate::netlink;
+use crate::system_error::{SystemError, said};
+use crate::waiter::FileWaiter;
+use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
+use device::lowering::complete_checksum;
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
+    Transmitted, Waiter,
+};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use std::sync::Arc;
+
+/// Packets in one call at most: their headers fit the L1 cache.
+const BATCH_PACKETS: usize = 64;
+
+/// One transmit and receive pair of an [`XdpDevice`](crate::XdpDevice).
+///
+/// The kernel keeps the pages of the UMEM for as long as the socket is open, so a waiter may
+/// outlive its queue.
+#[derive(Debug)]
+pub struct XdpQueue {
+    rings: Rings,
+    waiter: Arc<FileWaiter>,
+    interface: Interface,
+    /// Held, not used: the program is detached with the last queue.
+    _program: Arc<Program>,
+    capabilities: Capabilities,
+    mode: TransmitMode,
+    /// Whether a packet may lie in several chunks.
+    fragments: bool,
+    receiver: Receiver,
+    /// Where packets are laid end to end that take several chunks. Empty until the first of them.
+    contiguous: Vec<u8>,
+    /// The last kick left something in the transmit ring.
+    is_stalled: bool,
+    /// What a kick outside of a transmit call met; the next call tells.
+    failed: Option<Errno>,
+    counters: DeviceCounters,
+}
+
+impl XdpQueue {
+    pub(super) fn new(
+        rings: Rings,
+        interface: Interface,
+        program: Arc<Program>,
+        capabilities: Capabilities,
+        fragments: bool,
+        polls: bool,
+    ) -> Result<Self, DeviceError> {
+        let changes = netlink::changes().map_err(|errno| {
+            SystemError::refused("changes of interfaces cannot be followed", errno)
+        })?;
+        let waiter = FileWaiter::with_changes(Arc::clone(&rings.socket), changes)
+            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
+        let receiver = Receiver::new(&capabilities, polls);
+        Ok(Self {
+            rings,
+            waiter: Arc::new(waiter),
+            interface,
+            _program: program,
+            capabilities,
+            mode: TransmitMode::Multidata,
+            fragments,
+            receiver,
+            contiguous: Vec::new(),
+            is_stalled: false,
+            failed: None,
+            counters: DeviceCounters::default(),
+        })
+    }
+
+    /// The socket, for the table of the program.
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.rings.socket
+    }
+
+    /// Copies a packet into chunks and writes their descriptors; the kernel is told later.
+    fn place(&mut self, packet: &PacketView<'_>) -> Result<(), Stop> {
+        let len = packet.len();
+        let chunk_len = self.rings.umem.chunk_len();
+        let needed = len.div_ceil(chunk_len);
+        if len - packet.link_header_len() > self.capabilities.mtu_bytes
+            || matches!(packet.attributes().checksum, Checksum::Missing { .. })
+            || (needed > 1 && !self.fragments)
+        {
+            return Err(Stop::Refused);
+        }
+        if self.rings.free.len() < needed {
+            self.take_back_sent();
+            if self.rings.free.len() < needed {
+                return Err(Stop::Full);
+            }
+        }
+        if needed > 1 {
+            self.place_long(packet)?;
+        } else if let Some(mut chunk) = self.rings.free.pop() {
+            let bytes = self.rings.umem.bytes_mut(&mut chunk);
+            if lay_out(packet, bytes).is_none() {
+                self.rings.free.push(chunk);
+                return Err(Stop::Refused);
+            }
+            let address = self.rings.umem.give(chunk);
+            self.push(descriptor(address, len, false));
+        }
+        self.counters.transmit_packets += 1;
+        self.counters.transmit_bytes += len as u64;
+        self.counters.transmit_frames += 1;
+        Ok(())
+    }
+
+    /// The same for a packet that takes several chunks, of which there are enough.
+    fn place_long(&mut self, packet: &PacketView<'_>) -> Result<(), Stop> {
+        let mut contiguous = core::mem::take(&mut self.contiguous);
+        contiguous.resize(packet.len(), 0);
+        let laid_out = lay_out(packet, &mut contiguous);
+        if laid_out.is_some() {
+            let mut parts = contiguous.chunks(self.rings.umem.chunk_len()).peekable();
+            while let Some(part) = parts.next() {
+                let Some(mut chunk) = self.rings.free.pop() else { break };
+                self.rings.umem.bytes_mut(&mut chunk)[..part.len()].copy_from_slice(part);
+                let address = self.rings.umem.give(chunk);
+                self.push(descriptor(address, part.len(), parts.peek().is_some()));
+            }
+        }
+        self.contiguous = contiguous;
+        laid_out.ok_or(Stop::Refused)
+    }
+
+    fn push(&mut self, descriptor: super::ring::Descriptor) {
+        // A descriptor holds a chunk, and the ring has an entry for each of them.
+        assert!(self.rings.transmit.push(descriptor), "more descriptors than chunks");
+    }
+
+    /// Takes the chunks back whose frames have left.
+    fn take_back_sent(&mut self) {
+        if self.rings.completion.look() == 0 {
+            return;
+        }
+        while let Some(address) = self.rings.completion.pop() {
+            self.rings.free.extend(self.rings.umem.take_back(address));
+        }
+        self.rings.completion.release();
+    }
+
+    /// Has the kernel send what stands in the ring. What it has no room for now stays there.
+    fn kick(&mut self) -> Result<(), Errno> {
+        self.is_stalled = false;
+        loop {
+            let before = self.rings.transmit.pending();
+            if before == 0 || (self.rings.is_zero_copy && !self.rings.transmit.needs_wakeup()) {
+                return Ok(());
+            }
+            self.counters.transmit_syscalls += 1;
+            match send(&self.rings.socket, &[], SendFlags::DONTWAIT) {
+                // Of these, the first says both that a kick's budget was used up and that there is
+                // no memory: whether it got on tells which.
+                Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            if self.rings.is_zero_copy {
+                return Ok(());
+            }
+            if self.rings.transmit.pending() == before {
+                self.is_stalled = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// A sentence about a device that is of no use any more.
+    fn failure(&self, errno: Errno) -> DeviceError {
+        self.waiter.on_failure();
+        let name = self.interface.name();
+        let message = match errno {
+            Errno::NETDOWN if !self.interface.is_up().unwrap_or(true) => {
+                format!("the interface {name} is down: bring it up (`ip link set {name} up`)")
+            }
+            Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::BADF => format!(
+                "the interface {name} is gone ({}): it was deleted, open it again",
+                said(errno)
+            ),
+            _ => format!("the interface {name} failed: {}", said(errno)),
+        };
+        DeviceError { message }
+    }
+}
+
+impl Queue for XdpQueue {
+    fn capabilities(&self) -> Capabilities {
+        let batch_packets_max = match self.mode {
+            TransmitMode::Single => 1,
+            _ => BATCH_PACKETS,
+        };
+        Capabilities { batch_packets_max, ..self.capabilities.clone() }
+    }
+
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
+        if !self.capabilities.supports(mode) {
+            let name = self.interface.name();
+            return Err(DeviceError {
+                message: format!(
+                    "AF_XDP on the interface {name} takes no super-frames, so it cannot work in \
+                     mode {mode}: use mode {}",
+                    TransmitMode::Multidata
+                ),
+            });
+        }
+        self.mode = mode;
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        let chunk_len = self.rings.umem.chunk_len();
+        let per_packet = (self.capabilities.mtu_bytes + super::LINK_LEN_MAX).div_ceil(chunk_len);
+        let chunks = self.rings.free.len();
+        Room { packets: chunks / per_packet, bytes: chunks * chunk_len }
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        let (mut taken, mut stopped) = (0, None);
+        if batch.is_empty() {
+            return Transmitted { taken, stopped };
+        }
+        if let Some(errno) = self.failed.take() {
+            return Transmitted { taken, stopped: Some(Stop::Failed(self.failure(errno))) };
+        }
+        self.counters.transmit_batches += 1;
+        for packet in batch.packets() {
+            match self.place(&packet) {
+                Ok(()) => taken += 1,
+                Err(stop) => {
+                    stopped = Some(stop);
+                    break;
+                }
+            }
+        }
+        self.rings.transmit.submit();
+        let kicked = self.kick();
+        if stopped == Some(Stop::Full) {
+            self.counters.transmit_full += 1;
+        }
+        self.waiter.on_stall(self.is_stalled || stopped == Some(Stop::Full));
+        if let Err(errno) = kicked {
+            // What stands in the ring is the kernel's, which sends it once the interface is up.
+            stopped = Some(Stop::Failed(self.failure(errno)));
+        }
+        Transmitted { taken, stopped }
+    }
+
+    fn receive(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> Received {
+        let mut received =
+            self.receiver.receive(&mut self.rings, pool, batch, frames_max, &mut self.counters);
+        // An interface that goes away takes no leave from the socket.
+        let is_gone = self.waiter.take_changed() && !self.interface.exists();
+        let failed = self.failed.take().or(is_gone.then_some(Errno::NODEV));
+        received.failed = failed.map(|errno| self.failure(errno));
+        self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
+        received
+    }
+
+    fn reclaim(&mut self) {
+        self.take_back_sent();
+        if self.is_stalled {
+            self.failed = self.kick().err();
+            self.waiter.on_stall(self.is_stalled);
+        }
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.waiter) as Arc<dyn Waiter>
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters { wait_syscalls: self.waiter.syscalls(), ..self.counters }
+    }
+}
+
+/// Lays a packet end to end at the front of `bytes` and completes its checksum. `None` where it does
+/// not fit, or where its checksum does not lie in it.
+fn lay_out(packet: &PacketView<'_>, bytes: &mut [u8]) -> Option<()> {
+    let len = packet.copy_to(bytes)?;
+    match packet.attributes().checksum {
+        Checksum::Partial { offset } => {
+            complete_checksum(&mut bytes[..len], packet.transport_offset(), offset)
+        }
+        Checksum::Complete | Checksum::Missing { .. } => Some(()),
+    }
+}

@@ -1,0 +1,311 @@
+//! AF_XDP on a virtual cable with the Linux kernel's TCP at its other end, in a network of the
+//! test's own.
+//!
+//! There is no test harness, because namespaces must be entered before any thread starts. The
+//! output has the harness's form, and a filter on the command line works as usual. What the
+//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
+
+mod pair;
+
+use device::{Device as _, TransmitMode};
+use linux::{Feature, Sandbox, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("xdp_streams_both_ways_in_the_driver", || streams(XdpAttach::Native)),
+    ("xdp_streams_both_ways_behind_the_driver", || streams(XdpAttach::Generic)),
+    ("xdp_streams_through_few_chunks", few_chunks),
+    ("xdp_takes_super_frames_in_fragments", super_frames),
+    ("xdp_readers_keep_no_chunks", slow_reader),
+    ("xdp_gives_the_interface_back", given_back),
+    ("xdp_tells_of_a_deleted_interface", deleted),
+    ("xdp_errors_say_what_is_wrong", errors),
+];
+
+/// Longest time any step may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const NEAR: &str = "near7";
+const FAR: &str = "far7";
+
+fn address(ipv6: bool, host: u8) -> IpAddr {
+    let text = if ipv6 { format!("fd43::{host}") } else { format!("10.43.0.{host}") };
+    text.parse().expect("an address")
+}
+
+/// A cable whose far end the kernel has, with addresses.
+fn cable(mtu_bytes: usize) -> VethPair {
+    let cable = VethPair::new(NEAR, FAR).expect("root of the namespace");
+    cable.set_mtu_bytes(mtu_bytes).expect("veth takes it");
+    // AF_XDP says nothing of checksums that are left out.
+    cable.far().set_feature(Feature::TransmitChecksum, false).expect("veth has it");
+    cable.set_up().expect("root of the namespace");
+    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
+        cable.far().add_address(address(ipv6, 1), prefix_len).expect("root of the namespace");
+    }
+    cable
+}
+
+/// A stack on the near end.
+fn stack(config: &XdpConfig, mode: TransmitMode) -> (Stack, XdpDevice) {
+    let mut device = XdpDevice::open(config).expect("the driver has XDP");
+    let queue = device.queue(0).expect("it has one");
+    let ours = |ipv6, len| ip::Cidr::new(address(ipv6, 2), len).expect("a network");
+    let config = InterfaceConfig::new(ours(false, 24)).address(ours(true, 64)).mode(mode);
+    let builder = Stack::builder().boxed_interface(Box::new(queue), config);
+    (builder.build().expect("a stack"), device)
+}
+
+/// Connections both ways, and data both ways on each.
+fn exchange(stack: &Stack, ipv6: bool, len: u64) {
+    let kernel = std::net::TcpListener::bind((address(ipv6, 1), 0)).expect("its address");
+    let to = kernel.local_addr().expect("bound");
+    let ours = TcpStream::connect(stack, to).expect("the kernel listens");
+    let (theirs, _) = kernel.accept().expect("connected");
+    both_ways(&ours, &theirs, 1, len);
+
+    let listener = TcpListener::bind(stack, (address(ipv6, 2), 0)).expect("a free port");
+    let theirs = std::net::TcpStream::connect(listener.local_addr().expect("bound"));
+    let theirs = theirs.expect("the stack listens");
+    let (ours, _) = listener.accept().expect("connected");
+    both_ways(&ours, &theirs, 2, len);
+}
+
+fn both_ways(ours: &TcpStream, mut theirs: &std::net::TcpStream, seed: u64, len: u64) {
+    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    ours.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    theirs.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    theirs.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    std::thread::scope(|scope| {
+        scope.spawn(|| pair::send_pattern(ours, seed, len));
+        scope.spawn(|| {
+            let (mut pattern, mut bytes) = (pair::Pattern::new(!seed), vec![0; len as usize]);
+            pattern.fill(&mut bytes);
+            (&*theirs).write_all(&bytes).expect("the stack reads");
+            theirs.shutdown(std::net::Shutdown::Write).expect("connected");
+        });
+        scope.spawn(|| pair::check_pattern(ours, !seed, len));
+        let mut received = Vec::new();
+        theirs.read_to_end(&mut received).expect("the stack writes");
+        pair::Pattern::new(seed).check(&received);
+        assert_eq!(received.len() as u64, len, "the stream ended early or late");
+    });
+}
+
+fn streams(attach: XdpAttach) {
+    for mtu_bytes in [1_500, 9_000] {
+        let config = XdpConfig { attach, ..XdpConfig::new(NEAR) };
+        for mode in [TransmitMode::Single, TransmitMode::Multidata] {
+            // A stack lingers until its connections have ended; the next one has its own cable.
+            let _cable = cable(mtu_bytes);
+            let (stack, device) = stack(&config, mode);
+            assert_eq!(device.refused(), [""; 0], "{}", device.negotiated());
+            assert_eq!(device.capabilities().mtu_bytes, mtu_bytes);
+            for ipv6 in [false, true] {
+                exchange(&stack, ipv6, 6_000_000);
+            }
+            let counters = stack.counters();
+            let device = counters.device;
+            assert!(device.transmit_packets > 24_000_000 / mtu_bytes as u64, "{device:?}");
+            if mode == TransmitMode::Multidata {
+                assert!(device.transmit_syscalls < device.transmit_packets, "{device:?}");
+            }
+            // Every checksum was looked at and none was wrong.
+            counters.stack.drops.for_each(&mut |reason, count| {
+                assert!(count == 0 || !reason.contains("checksum"), "{reason}: {count}");
+            });
+        }
+    }
+}
+
+/// The smallest rings: there is always something that does not fit, and everything arrives.
+fn few_chunks() {
+    let _cable = cable(1_500);
+    let config = XdpConfig { receive_frames: 64, transmit_frames: 64, ..XdpConfig::new(NEAR) };
+    let (stack, _device) = stack(&config, TransmitMode::Multidata);
+    exchange(&stack, false, 3_000_000);
+}
+
+/// What the kernel does not split arrives in chains of chunks, and checksums it left out are trusted.
+fn super_frames() {
+    let cable = cable(1_500);
+    cable.far().set_feature(Feature::TransmitChecksum, true).expect("veth has it");
+    cable.far().set_feature(Feature::Segmentation, true).expect("veth has it");
+    let config = XdpConfig {
+        attach: XdpAttach::Generic,
+        multi_buffer: true,
+        trusts_checksums: true,
+        ..XdpConfig::new(NEAR)
+    };
+    let (stack, device) = stack(&config, TransmitMode::Multidata);
+    assert!(device.negotiated().contains("several buffers"), "{}", device.negotiated());
+    for ipv6 in [false, true] {
+        exchange(&stack, ipv6, 8_000_000);
+    }
+    let counters = stack.counters().device;
+    let mean = counters.receive_bytes / counters.receive_frames;
+    assert!(mean > 1_514, "{mean} bytes a frame: nothing but single segments came");
+}
+
+/// One connection that nobody reads, with more in its buffers than there are chunks, and another
+/// one goes on all the same.
+fn slow_reader() {
+    let _cable = cable(1_500);
+    let config = XdpConfig { receive_frames: 64, ..XdpConfig::new(NEAR) };
+    let (stack, _device) = stack(&config, TransmitMode::Multidata);
+    let listener = TcpListener::bind(&stack, (address(false, 2), 0)).expect("a free port");
+    let mut theirs = std::net::TcpStream::connect(listener.local_addr().expect("bound"))
+        .expect("the stack listens");
+    let (unread, _) = listener.accept().expect("connected");
+    theirs.set_nonblocking(true).expect("a socket");
+    let mut waiting = 0;
+    let started = Instant::now();
+    while waiting < 64 * 2_048 && started.elapsed() < PATIENCE {
+        waiting += theirs.write(&[7; 8_192]).unwrap_or(0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(waiting >= 64 * 2_048, "the stack took {waiting} bytes only");
+    exchange(&stack, false, 1_000_000);
+    drop(unread);
+}
+
+/// With the device the program is gone, and the kernel has the frames again.
+fn given_back() {
+    let _cable = cable(1_500);
+    let (first, device) = stack(&XdpConfig::new(NEAR), TransmitMode::Multidata);
+    exchange(&first, false, 10_000);
+    let taken = XdpDevice::open(&XdpConfig::new(NEAR)).expect_err("a program is attached");
+    assert!(taken.message.contains("another XDP program"), "{taken}");
+    drop(device);
+    exchange(&first, false, 10_000);
+    drop(first);
+    // The stack's threads let go of the queue a moment later.
+    let started = Instant::now();
+    let (second, _device) = loop {
+        match XdpDevice::open(&XdpConfig::new(NEAR)) {
+            Ok(probe) => {
+                drop(probe);
+                // The queue of a closed socket is free a moment later, which opening waits for.
+                break stack(&XdpConfig::new(NEAR), TransmitMode::Multidata);
+            }
+            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    exchange(&second, false, 10_000);
+    // A panic takes the program along, too.
+    let probed = catch_unwind(AssertUnwindSafe(|| {
+        let _cable = VethPair::new("near8", "far8").expect("root of the namespace");
+        let _device = XdpDevice::open(&XdpConfig::new("near8")).expect("another interface");
+        std::panic::resume_unwind(Box::new(()));
+    }));
+    assert!(probed.is_err());
+    let cable = VethPair::new("near8", "far8").expect("the first one is gone");
+    XdpDevice::open(&XdpConfig::new("near8")).expect("nothing is attached");
+    drop(cable);
+}
+
+/// Somebody who waits for data is told that the interface is gone, without sending anything.
+fn deleted() {
+    let cable = cable(1_500);
+    let (stack, _device) = stack(&XdpConfig::new(NEAR), TransmitMode::Multidata);
+    let kernel = std::net::TcpListener::bind((address(false, 1), 0)).expect("its address");
+    let to = kernel.local_addr().expect("bound");
+    let mut ours = TcpStream::connect(&stack, to).expect("the kernel listens");
+    let _theirs = kernel.accept().expect("connected");
+    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(cable);
+        });
+        let error = ours.read(&mut [0; 10]).expect_err("nothing was sent");
+        assert!(error.to_string().contains("is gone"), "{error}");
+    });
+    let error = ours.write(&[1]).expect_err("the interface is gone");
+    assert!(error.to_string().contains("is gone"), "{error}");
+}
+
+fn errors() {
+    let says = |config: XdpConfig, what: &str| {
+        let error = XdpDevice::open(&config).and_then(|mut device| device.queue(0).map(drop));
+        let error = error.expect_err(what);
+        assert!(error.message.contains(what), "{what:?} is not in: {error}");
+    };
+    says(XdpConfig::new("no-such-if0"), "no-such-if0");
+    let _cable = cable(1_500);
+    // veth copies.
+    says(XdpConfig { copy: XdpCopy::ZeroCopy, ..XdpConfig::new(NEAR) }, "zero-copy");
+    let mut device = XdpDevice::open(&XdpConfig::new(NEAR)).expect("the driver has XDP");
+    assert!(device.queue(1_000).expect_err("too many").message.contains("does not exist"));
+    let queue = device.queue(0).expect("it has one");
+    assert!(device.queue(0).expect_err("taken").message.contains("is taken"));
+    let negotiated = device.negotiated();
+    assert!(negotiated.contains("native XDP, copies by the kernel"), "{negotiated}");
+    drop(queue);
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let tests: Vec<&Test> = TESTS
+        .iter()
+        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
+        .collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        tests.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", tests.len());
+    let started = Instant::now();
+    let ready = enter();
+    let mut failed = 0;
+    for (name, test) in &tests {
+        let passed = match &ready {
+            Err(why) => {
+                cannot_run(name, why);
+                true
+            }
+            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
+        };
+        failed += usize::from(!passed);
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+    }
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
+         0 filtered out; finished in {:.2}s\n",
+        tests.len() - failed,
+        started.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Enters a network of our own and tries whether an interface can be taken over there.
+fn enter() -> Result<(), String> {
+    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
+    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
+    // The kernel resolves no neighbour while it still looks whether its own address is another's.
+    let detection = "/proc/sys/net/ipv6/conf/default/accept_dad";
+    std::fs::write(detection, "0").map_err(|error| format!("{detection}: {error}"))?;
+    let cable = VethPair::new(NEAR, FAR).map_err(|error| error.message)?;
+    cable.set_up().map_err(|error| error.message)?;
+    let probe = XdpDevice::open(&XdpConfig::new(NEAR)).and_then(|mut device| device.queue(0));
+    probe.map(drop).map_err(|error| error.message)
+}
+
+/// Says that a test could not run, for people and for `cargo xtask test`.
+fn cannot_run(test: &str, why: &str) {
+    eprintln!("CANNOT RUN: {test}: {why}");
+    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
+        let file = std::path::Path::new(&directory).join(test);
+        std::fs::write(file, why).expect("the directory for tests that could not run");
+    }
+}
