@@ -26,6 +26,7 @@ const TESTS: &[Test] = &[
     ("xdp_readers_keep_no_chunks", slow_reader),
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
+    ("xdp_goes_on_when_the_interface_is_up_again", down_and_up),
     ("xdp_errors_say_what_is_wrong", errors),
 ];
 
@@ -231,6 +232,35 @@ fn deleted() {
     });
     let error = ours.write(&[1]).expect_err("the interface is gone");
     assert!(error.to_string().contains("is gone"), "{error}");
+}
+
+/// An interface that is down for a moment loses nothing, and the stack says what is wrong.
+fn down_and_up() {
+    let cable = cable(1_500);
+    let (stack, _device) = stack(&XdpConfig::new(NEAR), TransmitMode::Multidata);
+    let kernel = std::net::TcpListener::bind((address(false, 1), 0)).expect("its address");
+    let to = kernel.local_addr().expect("bound");
+    let ours = TcpStream::connect(&stack, to).expect("the kernel listens");
+    let (theirs, _) = kernel.accept().expect("connected");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(5));
+            cable.near().set_down().expect("root of the namespace");
+            let started = Instant::now();
+            while stack.counters().device.links_lost == 0 {
+                assert!(started.elapsed() < PATIENCE, "nobody noticed");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let trouble = stack.interfaces().first().and_then(|state| state.trouble.clone());
+            let trouble = trouble.expect("it is down").message;
+            assert!(trouble.contains("is down: bring it up"), "{trouble}");
+            std::thread::sleep(Duration::from_millis(50));
+            cable.near().set_up().expect("root of the namespace");
+        });
+        both_ways(&ours, &theirs, 3, 100_000_000);
+    });
+    let device = stack.counters().device;
+    assert_eq!((device.links_lost, device.links_restored), (1, 1));
 }
 
 fn errors() {

@@ -15,6 +15,7 @@ use device::{
 };
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use rustix::net::sockopt::xdp_statistics;
 use rustix::net::{SendFlags, send};
 use std::sync::Arc;
 
@@ -43,6 +44,10 @@ pub struct XdpQueue {
     is_stalled: bool,
     /// What a kick outside of a transmit call met; the next call tells.
     failed: Option<Errno>,
+    /// Why the interface is of no use for now.
+    trouble: Option<DeviceError>,
+    /// The MTU has become shorter, which was not told yet.
+    is_revoked: bool,
     counters: DeviceCounters,
 }
 
@@ -73,6 +78,8 @@ impl XdpQueue {
             contiguous: Vec::new(),
             is_stalled: false,
             failed: None,
+            trouble: None,
+            is_revoked: false,
             counters: DeviceCounters::default(),
         })
     }
@@ -175,14 +182,48 @@ impl XdpQueue {
         }
     }
 
+    /// Looks at the interface again, and says what is wrong with it where it will not come back.
+    fn look_at_interface(&mut self) -> Option<Errno> {
+        let mtu_bytes = self.interface.mtu_bytes().unwrap_or(usize::MAX);
+        if mtu_bytes < self.capabilities.mtu_bytes {
+            self.capabilities.mtu_bytes = mtu_bytes;
+            self.counters.capabilities_revoked += 1;
+            self.is_revoked = true;
+        }
+        let is_up = match self.interface.is_up() {
+            Ok(is_up) if self.interface.exists() => is_up,
+            _ => return Some(Errno::NODEV),
+        };
+        if is_up && self.trouble.take().is_some() {
+            self.counters.links_restored += 1;
+            self.waiter.set_lost(false);
+        }
+        if !is_up && self.trouble.is_none() {
+            let name = self.interface.name();
+            let message =
+                format!("the interface {name} is down: bring it up (`ip link set {name} up`)");
+            self.trouble = Some(DeviceError { message });
+            self.counters.links_lost += 1;
+            self.waiter.set_lost(true);
+        }
+        None
+    }
+
+    /// What an error of a kick means: what stands in the ring stays there while the interface is
+    /// down, and is lost where it is gone.
+    fn on_kick_error(&mut self, errno: Errno) -> Option<Errno> {
+        self.is_stalled = true;
+        match errno {
+            Errno::NETDOWN => self.look_at_interface(),
+            errno => Some(errno),
+        }
+    }
+
     /// A sentence about a device that is of no use any more.
     fn failure(&self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
         let name = self.interface.name();
         let message = match errno {
-            Errno::NETDOWN if !self.interface.is_up().unwrap_or(true) => {
-                format!("the interface {name} is down: bring it up (`ip link set {name} up`)")
-            }
             Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::BADF => format!(
                 "the interface {name} is gone ({}): it was deleted, open it again",
                 said(errno)
@@ -229,10 +270,21 @@ impl Queue for XdpQueue {
         if batch.is_empty() {
             return Transmitted { taken, stopped };
         }
-        if let Some(errno) = self.failed.take() {
+        self.counters.transmit_batches += 1;
+        let mut failed = self.failed.take();
+        if failed.is_none() && (self.trouble.is_some() || self.waiter.take_changed()) {
+            failed = self.look_at_interface();
+        }
+        if let Some(errno) = failed {
             return Transmitted { taken, stopped: Some(Stop::Failed(self.failure(errno))) };
         }
-        self.counters.transmit_batches += 1;
+        if self.trouble.is_some() {
+            self.counters.transmit_full += 1;
+            return Transmitted { taken, stopped: Some(Stop::Full) };
+        }
+        if core::mem::take(&mut self.is_revoked) {
+            return Transmitted { taken, stopped: Some(Stop::Revoked) };
+        }
         for packet in batch.packets() {
             match self.place(&packet) {
                 Ok(()) => taken += 1,
@@ -248,8 +300,9 @@ impl Queue for XdpQueue {
             self.counters.transmit_full += 1;
         }
         self.waiter.on_stall(self.is_stalled || stopped == Some(Stop::Full));
-        if let Err(errno) = kicked {
-            // What stands in the ring is the kernel's, which sends it once the interface is up.
+        if let Err(errno) = kicked
+            && let Some(errno) = self.on_kick_error(errno)
+        {
             stopped = Some(Stop::Failed(self.failure(errno)));
         }
         Transmitted { taken, stopped }
@@ -264,8 +317,10 @@ impl Queue for XdpQueue {
         let mut received =
             self.receiver.receive(&mut self.rings, pool, batch, frames_max, &mut self.counters);
         // An interface that goes away takes no leave from the socket.
-        let is_gone = self.waiter.take_changed() && !self.interface.exists();
-        let failed = self.failed.take().or(is_gone.then_some(Errno::NODEV));
+        let mut failed = self.failed.take();
+        if failed.is_none() && (self.trouble.is_some() || self.waiter.take_changed()) {
+            failed = self.look_at_interface();
+        }
         received.failed = failed.map(|errno| self.failure(errno));
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received
@@ -273,8 +328,10 @@ impl Queue for XdpQueue {
 
     fn reclaim(&mut self) {
         self.take_back_sent();
-        if self.is_stalled {
-            self.failed = self.kick().err();
+        if self.is_stalled && self.trouble.is_none() {
+            if let Err(errno) = self.kick() {
+                self.failed = self.on_kick_error(errno);
+            }
             self.waiter.on_stall(self.is_stalled);
         }
     }
@@ -284,7 +341,18 @@ impl Queue for XdpQueue {
     }
 
     fn counters(&self) -> DeviceCounters {
-        DeviceCounters { wait_syscalls: self.waiter.syscalls(), ..self.counters }
+        // Frames that found no chunk, no room in the ring, or were too long.
+        let dropped = xdp_statistics(&self.rings.socket)
+            .map_or(0, |kernel| kernel.rx_dropped + kernel.rx_ring_full.unwrap_or(0));
+        DeviceCounters {
+            wait_syscalls: self.waiter.syscalls(),
+            receive_dropped: dropped,
+            ..self.counters
+        }
+    }
+
+    fn trouble(&self) -> Option<DeviceError> {
+        self.trouble.clone()
     }
 }
 
