@@ -319,8 +319,13 @@ impl Multidata {
 
     /// The header of the last packet, to be changed.
     pub fn last_header_mut(&mut self) -> Option<&mut [u8]> {
-        let index = self.packets.len().checked_sub(1)?;
-        let packet = &self.packets[index];
+        self.header_mut(self.packets.len().checked_sub(1)?)
+    }
+
+    /// All headers of packet `index`, to be changed. Who changes more than a run's packets may differ
+    /// in must see to it that the packet is in none.
+    pub fn header_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        let packet = self.packets.get(index)?;
         let slot = index * self.layout.stride_bytes as usize;
         let range = slot + packet.header_start as usize..slot + packet.header_end as usize;
         self.headers.get_mut(range)

@@ -167,6 +167,12 @@ fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
     }
     let stack = Stack::builder().boxed_interface(queue, config).build();
     let stack = stack.attempt(|| "cannot start the stack")?;
+    for interface in stack.interfaces() {
+        // What was asked for and is not what came out is worth a line.
+        if interface.transmit.mode != interface.transmit.wanted {
+            crate::output::complain(&interface.transmit.to_string());
+        }
+    }
     if fixed.is_none() {
         let is_ipv4 = link.address.is_ipv4();
         let got = stack

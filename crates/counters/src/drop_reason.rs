@@ -133,6 +133,10 @@ drop_reasons! {
     TunnelReplayed => "drop_tunnel_replayed",
     /// A datagram from an address that is not the tunnel's peer.
     TunnelForeign => "drop_tunnel_foreign",
+    /// A packet filter of this stack said so.
+    Filtered => "drop_filtered",
+    /// It waited to be sent by an interface that was removed.
+    InterfaceRemoved => "drop_interface_removed",
     /// Lost on purpose by a fault wrapper.
     FaultInjected => "drop_fault_injected",
 }

@@ -6,9 +6,11 @@
 //! know when something happened uses [`trace!`].
 
 mod drop_reason;
+mod multidata_refusal;
 mod trace;
 
 pub use drop_reason::{DropCounters, DropReason};
+pub use multidata_refusal::{MultidataRefusal, RefusalCounters};
 #[cfg(feature = "tracing")]
 #[doc(hidden)]
 pub use tracing;

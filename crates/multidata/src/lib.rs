@@ -121,8 +121,9 @@ mod udp_socket;
 
 // The crates whose types stand in this one's signatures.
 pub use ::stack::{
-    AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy,
-    InterfaceId, ListenOptions, SynCookieMode,
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy, FilterFlow,
+    Handling, InterfaceEvent, InterfaceId, ListenOptions, MultidataProtocols, PacketFilter,
+    SynCookieMode, TransmitStatus, Verdict,
 };
 pub use {::batch, ::device, ::dhcp, ::ip, ::tcp};
 

@@ -17,8 +17,9 @@ use ip::Cidr;
 use ip::router::{IdentifierKey, RouterConfig};
 use stack::InterfaceId;
 use stack::{
-    AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig, ClaimPolicy, Shard,
-    ShardConfig, SocketError,
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig, ClaimPolicy,
+    InterfaceEvent, MultidataProtocols, PacketFilter, Shard, ShardConfig, SocketError,
+    TransmitStatus,
 };
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -250,6 +251,7 @@ fn add_port(
     let mode =
         if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
     queue.set_mode(mode).map_err(io::Error::other)?;
+    let wanted = config.mode;
     let frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
     let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, .. } = config;
     if let Some(key) = slaac {
@@ -257,12 +259,15 @@ fn add_port(
         getrandom::fill(&mut random.0).map_err(io::Error::other)?;
         addressing.routers = Some(RouterConfig::new(key.unwrap_or(random)));
     }
-    let config = stack::InterfaceConfig { capabilities, mode, addresses, gateways };
+    let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };
     let id = shard.add_interface(config).map_err(socket_error)?;
     shard.set_mss_clamp(id, mss_max);
     // The clock starts at zero, when the stack does.
     shard.start_addressing(Instant::ZERO, id, addressing);
-    Ok(Port { id, queue, mode, frame_len_max, failed: None })
+    let mut port = Port { id, queue, mode, frame_len_max, failed: None };
+    // The device may be one that the stack only hands single packets.
+    port.follow_mode(shard);
+    Ok(port)
 }
 
 fn usable(all: &[AddressStatus]) -> Vec<Cidr> {
@@ -302,6 +307,8 @@ pub struct InterfaceStatus {
     pub capabilities: Capabilities,
     /// How batches reach the device now.
     pub mode: TransmitMode,
+    /// What stack and device agreed on for the way out. Reads as a line.
+    pub transmit: TransmitStatus,
     /// What its device queue did so far.
     pub counters: DeviceCounters,
     /// Why its device failed, where it did.
@@ -338,17 +345,21 @@ impl Stack {
     /// Its interfaces, in the order in which they were added.
     #[must_use]
     pub fn interfaces(&self) -> Vec<InterfaceStatus> {
-        let status = |shard: &Shard, port: &Port| InterfaceStatus {
-            addresses: usable(&shard.addresses(port.id)),
-            address_status: shard.addresses(port.id),
-            name_servers: shard.name_servers(port.id),
-            capabilities: port.queue.capabilities(),
-            mode: port.mode,
-            counters: port.queue.counters(),
-            failed: port.failed.clone(),
-            trouble: port.queue.trouble(),
+        let status = |shard: &Shard, port: &Port| {
+            Some(InterfaceStatus {
+                transmit: shard.transmit_status(port.id)?,
+                addresses: usable(&shard.addresses(port.id)),
+                address_status: shard.addresses(port.id),
+                name_servers: shard.name_servers(port.id),
+                capabilities: port.queue.capabilities(),
+                mode: port.mode,
+                counters: port.queue.counters(),
+                failed: port.failed.clone(),
+                trouble: port.queue.trouble(),
+            })
         };
-        self.squeue().look(|core| core.ports.iter().map(|port| status(&core.shard, port)).collect())
+        self.squeue()
+            .look(|core| core.ports.iter().filter_map(|port| status(&core.shard, port)).collect())
     }
 
     /// Adds an address to interface `index`, with a route to its network.
@@ -433,9 +444,100 @@ impl Stack {
                 return Err(invalid("the interface's device cannot split super-frames"));
             }
             port.queue.set_mode(mode).map_err(io::Error::other)?;
-            port.mode = shard.set_mode(port.id, mode);
+            port.mode = mode;
+            shard.set_mode(port.id, mode);
+            port.follow_mode(shard);
             Ok(())
         })
+    }
+
+    /// Lets packets leave in batches, or one by one: by interface `index`, or where that is `None`
+    /// by any (seed 000's `ip_multidata_outbound`; both must be on). On from the start; what is
+    /// chosen holds from the next batch on, and [`InterfaceStatus::transmit`] shows it.
+    ///
+    /// # Errors
+    /// There is no such interface, or its device failed at it.
+    pub fn set_multidata_outbound(&self, index: Option<usize>, on: bool) -> io::Result<()> {
+        self.squeue().look(|core| {
+            let Core { shard, ports, .. } = core;
+            let id = match index.map(|index| ports.get(index)) {
+                Some(None) => return Err(socket_error(SocketError::InvalidArgument)),
+                Some(Some(port)) => Some(port.id),
+                None => None,
+            };
+            shard.set_multidata_outbound(id, on);
+            ports.iter_mut().for_each(|port| port.follow_mode(shard));
+            Ok(())
+        })
+    }
+
+    /// Chooses which protocols leave interface `index` in batches with others.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn set_multidata_protocols(
+        &self,
+        index: usize,
+        protocols: MultidataProtocols,
+    ) -> io::Result<()> {
+        self.with_interface(index, |shard, _, id| {
+            shard.set_multidata_protocols(id, protocols);
+            Ok(())
+        })
+    }
+
+    /// Puts a packet filter on the ways out and in of all interfaces, loopback included, in place of
+    /// any other; `None` takes it away. It is called with the stack's lock held and must not wait.
+    pub fn set_filter(&self, filter: Option<Box<dyn PacketFilter>>) {
+        self.squeue().look(|core| core.shard.set_filter(filter));
+    }
+
+    /// Adds a route to the network `destination` by interface `index`, by way of `gateway` or
+    /// directly. Connections that it concerns follow at once.
+    ///
+    /// # Errors
+    /// There is no such interface, or the families differ.
+    pub fn add_route(
+        &self,
+        destination: Cidr,
+        gateway: Option<IpAddr>,
+        index: usize,
+    ) -> io::Result<()> {
+        self.with_interface(index, |shard, now, id| shard.add_route(now, destination, gateway, id))
+    }
+
+    /// Removes the route to the network `destination` by interface `index`. Connections that it
+    /// concerns follow at once; those for which no route is left stay where they were.
+    ///
+    /// # Errors
+    /// There is no such route.
+    pub fn remove_route(&self, destination: Cidr, index: usize) -> io::Result<()> {
+        self.with_interface(index, |shard, now, id| shard.remove_route(now, destination, id))
+    }
+
+    /// Removes interface `index`: its addresses, its routes, and the use of its device. The indices of
+    /// the others stay. Connections by it move to another interface where a route leads there and
+    /// their own address is that one's, too; all others fail with an error that says so.
+    ///
+    /// # Errors
+    /// There is no such interface, or it was removed before.
+    pub fn remove_interface(&self, index: usize) -> io::Result<()> {
+        let removed = self.squeue().once(|core, now| {
+            let port = core.ports.get_mut(index).ok_or(SocketError::InvalidArgument)?;
+            core.shard.remove_interface(now, port.id)?;
+            let message = "the interface was removed; add another to a new stack".to_owned();
+            port.failed.get_or_insert(DeviceError { message });
+            Ok(())
+        });
+        removed.map_err(socket_error)
+    }
+
+    /// The next thing that happened to an interface, if any: negotiated anew, its device failed or
+    /// takes less, removed. Each reads as a sentence. At most 64 wait to be asked for; then the oldest
+    /// is forgotten.
+    #[must_use]
+    pub fn poll_interface_event(&self) -> Option<InterfaceEvent> {
+        self.squeue().look(|core| core.shard.poll_interface_event())
     }
 
     /// Sends no packets longer than this by interface `index` from now on; its device may take

@@ -178,7 +178,10 @@ impl Shard {
 
     /// Queues a segment of no connection; a full queue drops it, counted.
     pub(crate) fn send_answer(&mut self, id: InterfaceId, packet: Outgoing) {
-        if !self.interfaces[id.0 as usize].outbox.push_answer(packet) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        if interface.is_removed {
+            self.drops.add(DropReason::InterfaceRemoved);
+        } else if !interface.outbox.push_answer(packet) {
             self.drops.add(DropReason::TransmitQueueFull);
         }
     }

@@ -1,6 +1,6 @@
 //! What the shard counted.
 
-use counters::DropCounters;
+use counters::{DropCounters, RefusalCounters};
 use link::NeighbourCounters;
 use tcp::{Connection, TcpCounters};
 
@@ -19,6 +19,40 @@ counters::counters! {
         transmit_not_taken,
         /// Payload bytes copied because their blocks were longer than the device can be shown.
         transmit_copied_bytes,
+        /// Batches of which the device took some packets and not all.
+        device_took_part,
+        /// Batches of which the device took nothing.
+        device_took_nothing,
+        /// Batches that ended because the device was full.
+        device_full,
+        /// Batches that ended at a packet the device will never take.
+        device_refused,
+        /// Batches that ended because the device took a capability back.
+        device_revoked,
+        /// Batches that ended because the device failed.
+        device_failures,
+        /// Times a device began to take only shorter packets.
+        device_mtus_shrunk,
+        /// Times the way out of an interface was negotiated.
+        transmit_negotiations,
+        /// Times a connection that could leave in batches could no more.
+        multidata_flows_stopped,
+        /// Times such a connection could again.
+        multidata_flows_started,
+        /// Connections that another route led to another interface.
+        connections_rerouted,
+        /// Interfaces removed.
+        interfaces_removed,
+        /// Events of interfaces forgotten because nobody asked for them.
+        interface_events_forgotten,
+        /// Batches that this shard sent to itself.
+        loopback_batches,
+        /// Packets in them that arrived.
+        loopback_packets,
+        /// Calls of the packet filter.
+        filter_calls,
+        /// Received super-frames taken apart for it.
+        filter_expansions,
         /// Header runs stamped: one route and neighbour look-up each.
         transmit_runs,
         /// Bytes of payload and header summed in software for checksums on the way in.
@@ -144,6 +178,8 @@ pub struct StackCounters {
     pub dhcp: dhcp::DhcpCounters,
     /// Neighbour resolution on all interfaces.
     pub neighbours: NeighbourCounters,
+    /// Batches that were single packets, by reason.
+    pub refusals: RefusalCounters,
     /// Packets dropped, by reason.
     pub drops: DropCounters,
 }
@@ -157,6 +193,7 @@ impl StackCounters {
         self.routers.for_each(visit);
         self.dhcp.for_each(visit);
         self.neighbours.for_each(visit);
+        self.refusals.for_each(visit);
         self.drops.for_each(visit);
     }
 }

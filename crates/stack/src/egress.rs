@@ -9,17 +9,23 @@
 //!    as there is room                                           forget and rebuild the rest
 //! ```
 //!
+//! A flow that must go packet by packet (a filter, a policy, an option asks for it: `negotiation.rs`)
+//! has a batch of one to itself, built by the same calls. What was built as many and not taken is
+//! built afresh, so a flow that may no longer use Multidata is expanded by the next batch.
+//!
 //! There is no other way out. A retransmission, a pure ACK, a reset, an ARP request and a burst of
 //! sixty-four segments all pass through [`Shard::poll_transmit`]; the transmit mode only says how
 //! large the batch may grow. Nothing is committed before the device has taken it.
 
+use crate::filter::FilterFlow;
 use crate::interface::{Destination, Interface, InterfaceId};
 use crate::offered::Fit;
-use crate::outbox::{Network, NextHop};
+use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use batch::{Attributes, Limits, Multidata};
+use core::net::SocketAddr;
 use core::ops::Range;
-use counters::DropReason;
+use counters::{DropReason, MultidataRefusal};
 use device::{Room, Stop, Transmitted};
 use ip::HeaderTemplate;
 use tcp::ConnectionError;
@@ -45,6 +51,8 @@ pub(crate) struct Planned {
     owner: u32,
     /// Packets.
     built: usize,
+    /// Packets behind them that a filter dropped, and that are not in the batch.
+    dropped: usize,
     payload_bytes: usize,
 }
 
@@ -59,9 +67,29 @@ impl Shard {
         room: Room,
         out: &mut Multidata,
     ) -> usize {
+        self.run_loopback(now);
+        match self.loopback.id == Some(id) {
+            // It carries its packets itself.
+            true => out.clear(),
+            false => drop(self.fill(now, id, room, out)),
+        }
+        out.len()
+    }
+
+    /// As [`Shard::poll_transmit`], for every interface.
+    pub(crate) fn fill(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        room: Room,
+        out: &mut Multidata,
+    ) -> usize {
         out.clear();
         self.planned.clear();
         let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return 0 };
+        if interface.is_removed {
+            return 0;
+        }
         out.set_limits(interface.limits(room));
         out.set_block_bytes_max(interface.capabilities.block_bytes_max);
         self.poll_neighbours(now, id);
@@ -80,6 +108,9 @@ impl Shard {
             // What waited for a neighbour has left the outbox, too.
             self.wake_blocked(id);
         } else {
+            if let Some(refusal) = self.interfaces[id.0 as usize].agreement.refusal {
+                self.refusals.add(refusal);
+            }
             self.counters.transmit_batches += 1;
             self.counters.transmit_packets += out.len() as u64;
             self.counters.transmit_copied_bytes += out.copied_bytes() as u64;
@@ -90,6 +121,8 @@ impl Shard {
     /// What became of the batch that [`Shard::poll_transmit`] filled: the first `taken` packets are
     /// sent, all others never were and are built afresh when their turn comes.
     pub fn on_transmitted(&mut self, now: Instant, id: InterfaceId, transmitted: &Transmitted) {
+        let of = self.planned.iter().map(|planned| planned.built).sum();
+        self.note_transmitted(id, of, transmitted);
         let mut taken = transmitted.taken;
         if transmitted.stopped == Some(Stop::Refused) {
             // The device will never take this one: as if it had been lost on the wire.
@@ -97,7 +130,7 @@ impl Shard {
             taken += 1;
         }
         let mut planned = core::mem::take(&mut self.planned);
-        for Planned { owner, built, payload_bytes } in planned.drain(..) {
+        for Planned { owner, built, dropped, payload_bytes } in planned.drain(..) {
             let count = taken.min(built);
             taken -= count;
             self.counters.transmit_not_taken += (built - count) as u64;
@@ -107,7 +140,11 @@ impl Shard {
             }
             if let Some(socket) = self.sockets.tcp(owner) {
                 let connection = &mut socket.connection;
-                self.connection_counters.lend(connection, |it| it.on_transmitted(now, count));
+                // What a filter dropped behind the last packet taken is sent, as far as TCP knows.
+                let dropped = if count == built { dropped } else { 0 };
+                self.drops.add_many(DropReason::Filtered, dropped as u64);
+                self.connection_counters
+                    .lend(connection, |it| it.on_transmitted(now, count + dropped));
                 let sent_bytes = (payload_bytes / built.max(1) * count) as u32;
                 socket.allowance_bytes = match socket.allowance_bytes.saturating_sub(sent_bytes) {
                     // Not worth another segment: the turn is over.
@@ -135,14 +172,23 @@ impl Shard {
     // Not inlined: in most turns of a connection nothing waits.
     #[inline(never)]
     fn emit_waiting(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
-        let interface = &mut self.interfaces[id.0 as usize];
         let first = out.len();
-        while interface.offered.len() < OUTBOX_SHARE_MAX && out.room_packets() > 0 {
+        while self.interfaces[id.0 as usize].offered.len() < OUTBOX_SHARE_MAX
+            && out.room_packets() > 0
+        {
+            let interface = &mut self.interfaces[id.0 as usize];
             let Some(mut packet) = interface.outbox.pop() else { break };
             // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.
             if !interface.may_send_from(packet.network.addresses().0) {
                 self.drops.add(DropReason::SourceRemoved);
                 continue;
+            }
+            let refusal = self.small_refusal(id, &packet);
+            let interface = &mut self.interfaces[id.0 as usize];
+            if refusal.is_some() && !out.is_empty() {
+                interface.outbox.put_back(core::iter::once(packet));
+                close(out);
+                break;
             }
             match interface.resolve(now, packet.next_hop) {
                 Destination::Pending => {
@@ -175,49 +221,68 @@ impl Shard {
                         false => stamp(interface, out, range, &packet.network, destination),
                     }
                     self.counters.transmit_runs += 1;
+                    if !self.admit_small(now, id, out, built) {
+                        continue;
+                    }
+                    let interface = &mut self.interfaces[id.0 as usize];
                     interface.offered.push(packet, built, mtu_bytes);
+                    if let Some(refusal) = refusal {
+                        self.refusals.add(refusal);
+                        close(out);
+                    }
                 }
             }
         }
         if out.len() > first {
             let built = out.len() - first;
-            self.planned.push(Planned { owner: OUTBOX_OWNER, built, payload_bytes: 0 });
+            self.planned.push(Planned { owner: OUTBOX_OWNER, built, dropped: 0, payload_bytes: 0 });
         }
     }
 
     fn emit_connection(&mut self, now: Instant, id: InterfaceId, index: u32, out: &mut Multidata) {
-        let interface = &mut self.interfaces[id.0 as usize];
         let Some(socket) = self.sockets.tcp(index) else { return };
-        let destination = interface.resolve(now, NextHop::Neighbour(socket.path.next_hop));
-        if destination == Destination::Pending {
-            // It stays queued, in another list, so that it cannot wait there twice.
-            interface.waiting.push((socket.path.next_hop, index));
-            return;
-        }
         socket.queued = false;
         self.refresh_path(now, index);
         let interface = &mut self.interfaces[id.0 as usize];
         let Some(socket) = self.sockets.tcp(index) else { return };
+        if socket.path.interface != id {
+            // Its route leads elsewhere now.
+            return self.settle(now, index);
+        }
+        // What is refused to the whole interface is so by its limits.
+        let refusal = socket.path.refusal.filter(|_| interface.agreement.refusal.is_none());
+        if refusal.is_some() && !out.is_empty() {
+            interface.ready.add_first(index, &mut socket.queued);
+            return close(out);
+        }
+        let mut destination = interface.resolve(now, NextHop::Neighbour(socket.path.next_hop));
+        if destination == Destination::Pending {
+            // It counts as queued, in another list, so that it cannot wait there twice.
+            socket.queued = true;
+            interface.waiting.push((socket.path.next_hop, index));
+            return;
+        }
+        if socket.path.is_barred() {
+            destination = Destination::Unreachable;
+        }
         let (first, payload_before) = (out.len(), out.payload_bytes());
         let limits = out.limits();
+        let mut turn = limits;
         if interface.ready.len() > 0 {
             if socket.allowance_bytes == 0 {
                 socket.allowance_bytes = TURN_BYTES;
             }
             let payload_bytes = payload_before + socket.allowance_bytes as usize;
-            let payload_bytes = payload_bytes.min(limits.payload_bytes);
-            out.set_limits(Limits { payload_bytes, ..limits });
+            turn.payload_bytes = payload_bytes.min(limits.payload_bytes);
         }
+        if refusal.is_some() {
+            turn.packets = limits.packets.min(1);
+        }
+        out.set_limits(turn);
         let built = socket.connection.poll_transmit(now, index, id.0, out);
         out.set_limits(limits);
         if destination == Destination::Unreachable {
-            // Lost for want of a neighbour: TCP's own timers decide when that is final.
-            out.truncate(first);
-            self.drops.add(DropReason::NeighbourUnreachable);
-            socket.connection.on_transmitted(now, built);
-            let sequence = socket.connection.first_unacknowledged();
-            socket.connection.on_unreachable(ConnectionError::HostUnreachable, sequence);
-            return self.settle(now, index);
+            return self.lose(now, index, first, built, out);
         }
         if built == 0 {
             // It has nothing to send, or what it has did not fit: then it has its turn again.
@@ -225,14 +290,135 @@ impl Shard {
             return self.settle(now, index);
         }
         let payload_bytes = out.payload_bytes() - payload_before;
-        let is_ipv4 = socket.path.network.is_ipv4();
-        if !interface.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP) {
+        let network = &socket.path.network;
+        if !interface.capabilities.completes_checksum(network.is_ipv4(), wire::protocol::TCP) {
             self.counters.checksummed_transmit_bytes += payload_bytes as u64;
         }
-        stamp(interface, out, first..first + built, &socket.path.network, destination);
+        let held_back = || socket.connection.multidata_refusal();
+        let is_alone = built == 1 && limits.packets > 1;
+        if let Some(refusal) = refusal.or_else(|| if is_alone { held_back() } else { None }) {
+            self.refusals.add(refusal);
+        }
+        stamp(interface, out, first..first + built, network, destination);
         self.counters.transmit_runs += 1;
-        self.planned.push(Planned { owner: index, built, payload_bytes });
+        let mut planned = Planned { owner: index, built, dropped: 0, payload_bytes };
+        if self.filter.is_some() && !self.admit(now, id, out, first, &mut planned) {
+            return;
+        }
+        if refusal.is_some() {
+            close(out);
+        }
+        self.planned.push(planned);
     }
+
+    /// Takes the packets from `first` on out of the batch as if they had been lost for want of a
+    /// neighbour: TCP's own timers decide when that is final.
+    #[cold]
+    fn lose(&mut self, now: Instant, index: u32, first: usize, built: usize, out: &mut Multidata) {
+        out.truncate(first);
+        self.drops.add(DropReason::NeighbourUnreachable);
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        socket.connection.on_transmitted(now, built);
+        let sequence = socket.connection.first_unacknowledged();
+        socket.connection.on_unreachable(ConnectionError::HostUnreachable, sequence);
+        self.settle(now, index);
+    }
+
+    /// Has the filter look at a connection's packets, which are the last of the batch from `first`
+    /// on. Says whether any of them are left in it; where not, the connection has been seen to.
+    #[inline(never)]
+    fn admit(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        out: &mut Multidata,
+        first: usize,
+        planned: &mut Planned,
+    ) -> bool {
+        let index = planned.owner;
+        let payload_before = out.payload_bytes() - planned.payload_bytes;
+        let screened = self.screen(now, id, out, first..first + planned.built);
+        let Some(socket) = self.sockets.tcp(index) else { return false };
+        if screened.wants_single {
+            // Until the path is asked about again.
+            socket.path.refusal = Some(MultidataRefusal::QosMarking);
+            self.counters.multidata_flows_stopped += 1;
+            let interface = &mut self.interfaces[id.0 as usize];
+            interface.ready.add_first(index, &mut socket.queued);
+            return false;
+        }
+        (planned.built, planned.dropped) = (screened.passed, screened.dropped);
+        planned.payload_bytes = out.payload_bytes() - payload_before;
+        if screened.passed == 0 {
+            // As if they had been lost on the wire.
+            self.drops.add_many(DropReason::Filtered, screened.dropped as u64);
+            let connection = &mut socket.connection;
+            let dropped = screened.dropped;
+            self.connection_counters.lend(connection, |it| it.on_transmitted(now, dropped));
+            socket.allowance_bytes = 0;
+            self.settle(now, index);
+        }
+        screened.passed > 0
+    }
+
+    /// Has the filter look at a message of the outbox, the last `built` packets of the batch. Says
+    /// whether it stays; where one of its packets is dropped, all are.
+    fn admit_small(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        out: &mut Multidata,
+        built: usize,
+    ) -> bool {
+        let first = out.len() - built;
+        for at in 0..if self.filter.is_some() { built } else { 0 } {
+            // Each by itself: fragments have no run, and may be marked.
+            let screened = self.screen(now, id, out, first + at..first + at + 1);
+            if screened.dropped > 0 {
+                out.truncate(first);
+                self.drops.add(DropReason::Filtered);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Why a packet of the outbox must leave by itself, where others leave in batches.
+    fn small_refusal(&self, id: InterfaceId, packet: &Outgoing) -> Option<MultidataRefusal> {
+        let agreement = &self.interfaces[id.0 as usize].agreement;
+        if agreement.refusal.is_some() {
+            return None;
+        }
+        if matches!(packet.message, Message::Report { .. }) {
+            // A router alert (RFC 2113, RFC 2711).
+            return Some(MultidataRefusal::IpOptions);
+        }
+        let Network::Ip(template) = &packet.network else { return None };
+        let protocol = template.protocol();
+        let is_batched = match protocol {
+            wire::protocol::TCP => agreement.protocols.tcp,
+            wire::protocol::UDP => agreement.protocols.udp,
+            wire::protocol::ICMP | wire::protocol::ICMPV6 => agreement.protocols.icmp,
+            _ => false,
+        };
+        if !is_batched {
+            return Some(MultidataRefusal::Protocol);
+        }
+        self.filter.as_ref()?;
+        let (source_port, destination_port) = packet.message.ports();
+        self.filter_refusal(&FilterFlow {
+            interface: id,
+            protocol,
+            local: SocketAddr::new(template.source(), source_port),
+            remote: SocketAddr::new(template.destination(), destination_port),
+        })
+    }
+}
+
+/// Ends a batch where it stands.
+fn close(out: &mut Multidata) {
+    let limits = Limits { packets: out.len(), ..out.limits() };
+    out.set_limits(limits);
 }
 
 /// Puts the network and the link header on the packets `range`, which share both.

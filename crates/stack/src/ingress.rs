@@ -79,15 +79,18 @@ impl Shard {
     /// Takes in the frames that interface `id` received in one call. The batch's blocks are kept
     /// only as far as payload in them waits to be read.
     pub fn on_receive(&mut self, now: Instant, id: InterfaceId, batch: &mut ReceiveBatch) {
-        if batch.is_empty() || self.interfaces.get(id.0 as usize).is_none() {
-            return;
+        if batch.is_empty() || self.interfaces.get(id.0 as usize).is_none_or(|it| it.is_removed) {
+            return batch.clear();
         }
         self.counters.receive_batches += 1;
         self.counters.receive_frames += batch.len() as u64;
         // Another interface, or addresses that came or went.
         self.checked_addresses = None;
+        self.screen_received(now, id, batch);
         for index in 0..batch.len() {
-            if let Err(reason) = self.on_frame(now, id, batch, index) {
+            if self.is_admitted(index)
+                && let Err(reason) = self.on_frame(now, id, batch, index)
+            {
                 self.drops.add(reason);
             }
         }
@@ -255,7 +258,8 @@ impl Shard {
         mut segment: Unclaimed,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
-        if !self.interfaces[id.0 as usize].is_ours(segment.flow.local.ip()) {
+        let interface = &self.interfaces[id.0 as usize];
+        if !interface.is_loopback && !interface.is_ours(segment.flow.local.ip()) {
             // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
             return Err(DropReason::NoConnection);
         }
@@ -357,6 +361,10 @@ pub(crate) fn check_addresses(
     origin: &Origin,
     info: &PacketInfo,
 ) -> Result<(), DropReason> {
+    if interface.is_loopback {
+        // Nobody but this shard sends here, and it asked its routes.
+        return Ok(());
+    }
     let is_ours = interface.is_ours(info.destination);
     if !is_ours && !interface.accepts_for_all(info.destination) {
         return Err(DropReason::NotOurAddress);

@@ -3,6 +3,7 @@
 use crate::addressing::{AddressState, Addressing};
 use crate::error::SocketError;
 use crate::multicast::Groups;
+use crate::negotiation::Agreement;
 use crate::offered::Offered;
 use crate::outbox::{NextHop, Outbox, Outgoing};
 use crate::schedule::Ready;
@@ -39,7 +40,12 @@ const OUTBOX_PACKETS_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub(crate) capabilities: Capabilities,
-    pub(crate) mode: TransmitMode,
+    /// How batches leave, and why not otherwise.
+    pub(crate) agreement: Agreement,
+    /// It carries packets to our own addresses and has no device.
+    pub(crate) is_loopback: bool,
+    /// It was removed; its place is kept so that the ids of others stay.
+    pub(crate) is_removed: bool,
     /// The longest packet sent, where less than the device takes.
     pub(crate) mtu_max: Option<usize>,
     /// The longest segment of connections by it, where less than its MTU allows.
@@ -93,7 +99,9 @@ impl Interface {
         Self {
             addressing: Addressing::new(&config.addresses, seed),
             capabilities: config.capabilities,
-            mode: config.mode,
+            agreement: Agreement::new(config.mode),
+            is_loopback: false,
+            is_removed: false,
             mtu_max: None,
             mss_max: None,
             addresses: config.addresses,
@@ -113,7 +121,7 @@ impl Interface {
 
     /// How large a batch may grow: what the mode says, the device takes, and has room for.
     pub(crate) fn limits(&self, room: Room) -> Limits {
-        let packets = match self.mode {
+        let packets = match self.agreement.mode {
             TransmitMode::Single => 1,
             TransmitMode::Multidata => self.capabilities.batch_packets_max,
             TransmitMode::Lso => LSO_PACKETS_MAX,
@@ -137,16 +145,17 @@ impl Interface {
 
     pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|cidr| cidr.address() == address)
+            || (self.is_loopback && address.is_loopback())
     }
 
     /// Whether a packet may have this source: one of ours, or none, as while we ask for one.
     pub(crate) fn may_send_from(&self, source: IpAddr) -> bool {
-        source.is_unspecified() || self.is_ours(source)
+        source.is_unspecified() || self.is_loopback || self.is_ours(source)
     }
 
     /// Whether `address` is on a network of ours.
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
-        self.addresses.iter().any(|cidr| cidr.contains(address))
+        self.is_loopback || self.addresses.iter().any(|cidr| cidr.contains(address))
     }
 
     /// Whether `address` stands for every host of one of our networks.
@@ -175,6 +184,10 @@ impl Interface {
     /// The address to send from to `destination` (RFC 6724, 5). An optimistic one is treated as
     /// deprecated (RFC 4429, 3.1).
     pub(crate) fn source_for(&self, destination: IpAddr) -> Result<IpAddr, SocketError> {
+        if self.is_loopback && !destination.is_loopback() {
+            // To ourselves from ourselves.
+            return Ok(destination);
+        }
         let candidates = self.addresses.iter().map(|cidr| {
             let record = self.addressing.find(cidr.address());
             let is_preferred =

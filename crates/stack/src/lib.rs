@@ -12,6 +12,8 @@
 //! * `multicast.rs` knows who listens to which group, and tells routers.
 //! * `addressing/` is the life of the interfaces' own addresses.
 //! * `paths.rs` knows what the paths to peers take.
+//! * `negotiation.rs` is what interfaces and devices agree on, `filter.rs` where a filter looks at
+//!   packets, `loopback.rs` the way to our own addresses.
 //! * `schedule.rs` knows who has something to send and who wants to be called when (`wheel.rs`).
 //! * `fragments.rs` is the way of fragments until they are whole, `offered.rs` how what is too long
 //!   becomes fragments.
@@ -29,17 +31,21 @@ mod egress;
 mod error;
 mod event;
 mod fast_open;
+mod filter;
 mod flow_table;
 mod fragments;
 mod holdings;
 mod ingress;
 mod interface;
+mod loopback;
 mod multicast;
+mod negotiation;
 mod neighbours;
 mod offered;
 mod outbox;
 mod paths;
 mod ports;
+mod rerouting;
 mod schedule;
 mod shard;
 mod sockets;
@@ -55,9 +61,11 @@ pub use backlog::{ListenOptions, SynCookieMode};
 pub use counters::{ShardCounters, StackCounters};
 pub use error::SocketError;
 pub use event::{Readiness, SocketEvent};
+pub use filter::{FilterFlow, Handling, PacketFilter, Verdict};
 pub use holdings::Holdings;
 pub use interface::{InterfaceConfig, InterfaceId};
 pub use multicast::MulticastOptions;
+pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};
 pub use ports::BindOptions;
 pub use shard::{Shard, ShardConfig};
 pub use sockets::SocketId;

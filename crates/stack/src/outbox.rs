@@ -100,6 +100,17 @@ impl Message {
         }
     }
 
+    /// Source and destination port, zero where it has none.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        match self {
+            Self::Segment(header) => (header.source_port, header.destination_port),
+            Self::Datagram { source_port, destination_port, .. } => {
+                (*source_port, *destination_port)
+            }
+            _ => (0, 0),
+        }
+    }
+
     /// Length with the transport header in bytes of what can be fragmented, and whether it may be.
     pub(crate) fn fragmentable(&self) -> Option<(usize, bool)> {
         match self {

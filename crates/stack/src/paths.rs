@@ -71,15 +71,29 @@ impl Shard {
         }
     }
 
-    /// Lets a connection look again at what its path takes, where that may have changed.
+    /// Lets a connection look again at what its path is and takes, where that may have changed.
     #[inline]
     pub(crate) fn refresh_path(&mut self, now: Instant, index: u32) {
-        let generation = self.path_mtus.generation();
+        let generation = self.path_generation();
         let Some(socket) = self.sockets.tcp(index) else { return };
-        if socket.path.mtu_generation == generation {
-            return;
+        if socket.path.generation != generation {
+            socket.path.generation = generation;
+            self.renew_path(now, index);
         }
-        socket.path.mtu_generation = generation;
+    }
+
+    /// A number that changes whenever a route, an interface, a switch, a filter or what is known of
+    /// a path does: both of its parts only ever grow.
+    #[inline]
+    pub(crate) fn path_generation(&self) -> u32 {
+        self.path_mtus.generation().wrapping_add(self.routes.generation() as u32)
+    }
+
+    #[inline(never)]
+    fn renew_path(&mut self, now: Instant, index: u32) {
+        self.reroute(index);
+        self.refresh_multidata(index);
+        let Some(socket) = self.sockets.tcp(index) else { return };
         let (id, remote) = (socket.path.interface, socket.flow().remote.ip());
         let mss = self.path_mss(id, remote);
         if let Some(socket) = self.sockets.tcp(index) {

@@ -74,6 +74,11 @@ impl Ready {
         }
     }
 
+    /// Takes a socket out, wherever it stands.
+    pub(crate) fn remove(&mut self, index: u32) {
+        self.queue.retain(|other| *other != index);
+    }
+
     /// Gives memory back after a time of many sockets.
     pub(crate) fn shrink(&mut self) {
         self.queue.shrink_to_fit();

@@ -13,16 +13,18 @@ use crate::egress::Planned;
 use crate::error::SocketError;
 use crate::event::{Events, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
+use crate::filter::{PacketFilter, Verdict};
 use crate::flow_table::FlowTable;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
+use crate::loopback::Loopback;
+use crate::negotiation::InterfaceEvents;
 use crate::outbox::Outgoing;
 use crate::schedule::Deadlines;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
 use batch::BlockPool;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
-use counters::{DropCounters, DropReason};
-use device::{Capabilities, TransmitMode};
+use counters::{DropCounters, DropReason, RefusalCounters};
 use ip::{
     Cidr, Identifications, PathMtuConfig, PathMtus, RateLimiter, Reassembly, ReassemblyConfig,
     Route, RouteTable,
@@ -86,6 +88,13 @@ pub struct Shard {
     pub(crate) deadlines: Deadlines,
     pub(crate) events: Events,
     pub(crate) address_events: AddressEvents,
+    pub(crate) interface_events: InterfaceEvents,
+    /// `ip_multidata_outbound` of all interfaces together.
+    pub(crate) multidata_outbound: bool,
+    pub(crate) filter: Option<Box<dyn PacketFilter>>,
+    /// What the filter said of the packets it saw last.
+    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) loopback: Loopback,
     pub(crate) sequence_numbers: IsnGenerator,
     pub(crate) icmp_limit: RateLimiter,
     /// Of resets for segments without a connection.
@@ -97,6 +106,7 @@ pub struct Shard {
     pub(crate) path_mtus: PathMtus<Keys>,
     pub(crate) counters: ShardCounters,
     pub(crate) drops: DropCounters,
+    pub(crate) refusals: RefusalCounters,
     pub(crate) connection_counters: ConnectionCounters,
     pub(crate) tcp_options: wire::TcpOptionCounters,
     /// The flow of the last segment and its connection.
@@ -136,6 +146,11 @@ impl Shard {
             deadlines: Deadlines::default(),
             events: Events::default(),
             address_events: AddressEvents::default(),
+            interface_events: InterfaceEvents::default(),
+            multidata_outbound: true,
+            filter: None,
+            verdicts: Vec::new(),
+            loopback: Loopback::default(),
             seed: keys.hash_one("addressing"),
             sequence_numbers: IsnGenerator::new(sequence_key),
             reset_limit: RateLimiter::new(RESETS_PER_SECOND, RESETS_BURST, word(8).rotate_left(32)),
@@ -145,6 +160,7 @@ impl Shard {
             path_mtus: PathMtus::new(PathMtuConfig::default(), keys),
             counters: ShardCounters::default(),
             drops: DropCounters::default(),
+            refusals: RefusalCounters::default(),
             connection_counters: ConnectionCounters::default(),
             tcp_options: wire::TcpOptionCounters::default(),
             flow_cache: None,
@@ -177,43 +193,9 @@ impl Shard {
         let seed = self.seed.wrapping_add(u64::from(id));
         self.interfaces.push(Interface::new(config, id as u16, seed));
         let id = InterfaceId(id);
-        let mode = self.interfaces[id.0 as usize].mode;
-        self.set_mode(id, mode);
+        self.negotiate(id);
+        self.add_loopback();
         Ok(id)
-    }
-
-    /// Takes note of what the interface's device can do now, found anew after a capability was
-    /// taken back. A mode that is no longer possible falls back to `multidata`, and connections take
-    /// note of another MTU with the next batch they fill ([`Shard::set_mtu`] makes them do it now).
-    pub fn set_capabilities(&mut self, id: InterfaceId, capabilities: Capabilities) {
-        if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
-            let before = interface.hardware_address();
-            if interface.capabilities.mtu_bytes != capabilities.mtu_bytes {
-                self.path_mtus.invalidate();
-            }
-            interface.capabilities = capabilities;
-            let is_moved = interface.hardware_address() != before;
-            let mode = interface.mode;
-            self.set_mode(id, mode);
-            if is_moved {
-                self.on_hardware_address_changed(id);
-            }
-        }
-    }
-
-    /// Selects the transmit mode and returns the one that is now in force: the one asked for, or
-    /// `multidata` where the device cannot do it.
-    pub fn set_mode(&mut self, id: InterfaceId, mode: TransmitMode) -> TransmitMode {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return mode };
-        let supported = interface.capabilities.supports(mode);
-        interface.mode = if supported { mode } else { TransmitMode::Multidata };
-        interface.mode
-    }
-
-    /// The transmit mode in force.
-    #[must_use]
-    pub fn mode(&self, id: InterfaceId) -> Option<TransmitMode> {
-        self.interfaces.get(id.0 as usize).map(|interface| interface.mode)
     }
 
     /// When [`Shard::on_timeout`] wants to be called next.
@@ -289,9 +271,11 @@ impl Shard {
         let shard = ShardCounters {
             path_mtus_evicted: self.path_mtus.evicted(),
             address_events_forgotten: self.address_events.forgotten,
+            interface_events_forgotten: self.interface_events.forgotten,
             ..self.counters
         };
-        StackCounters { shard, tcp, tcp_options, routers, dhcp, neighbours, drops: self.drops }
+        let (refusals, drops) = (self.refusals, self.drops);
+        StackCounters { shard, tcp, tcp_options, routers, dhcp, neighbours, refusals, drops }
     }
 
     /// How many sockets are open, connections that only finish closing included.
@@ -375,9 +359,8 @@ impl Shard {
         if destination.is_unspecified() {
             return Err(SocketError::InvalidArgument);
         }
-        if self.interfaces.iter().any(|interface| interface.is_ours(destination)) {
-            // Loopback is not one of this stack's interfaces yet.
-            return Err(SocketError::NoRoute);
+        if self.is_own_address(destination) {
+            return Ok((self.loopback.id.ok_or(SocketError::NoRoute)?, destination));
         }
         let route = self.routes.lookup(destination).ok_or(SocketError::NoRoute)?;
         Ok((InterfaceId(route.interface), route.gateway.unwrap_or(destination)))
@@ -429,7 +412,7 @@ impl Shard {
 
     /// Whether a socket may be bound to `local`: the unspecified address or one of ours.
     pub(crate) fn check_local(&self, local: SocketAddr) -> Result<(), SocketError> {
-        let ours = self.interfaces.iter().any(|interface| interface.is_ours(local.ip()));
+        let ours = self.is_own_address(local.ip());
         match ours || local.ip().is_unspecified() {
             true => Ok(()),
             false => Err(SocketError::AddressNotAvailable),
@@ -439,6 +422,9 @@ impl Shard {
     /// Queues a small packet on interface `id`; a full queue drops it, counted.
     pub(crate) fn send_small(&mut self, id: InterfaceId, packet: Outgoing) {
         let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        if interface.is_removed {
+            return self.drops.add(DropReason::InterfaceRemoved);
+        }
         if !interface.outbox.push(packet) {
             self.drops.add(DropReason::TransmitQueueFull);
         }

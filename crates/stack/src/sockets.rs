@@ -207,6 +207,13 @@ impl Sockets {
         }
     }
 
+    pub(crate) fn tcp_ref(&self, index: u32) -> Option<&TcpSocket> {
+        match self.slots.get(index as usize)?.socket.as_ref()? {
+            Socket::Tcp(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
     pub(crate) fn listener(&mut self, index: u32) -> Option<&mut Listener> {
         match self.slots.get_mut(index as usize)?.socket.as_mut()? {
             Socket::Listener(socket) => Some(socket),

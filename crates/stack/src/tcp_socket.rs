@@ -9,6 +9,7 @@ use crate::shard::Shard;
 use crate::sockets::{Flow, Socket, SocketId, Sockets};
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
+use counters::MultidataRefusal;
 use ip::HeaderTemplate;
 use std::sync::Arc;
 use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
@@ -21,8 +22,23 @@ pub(crate) struct Path {
     pub(crate) interface: InterfaceId,
     pub(crate) next_hop: IpAddr,
     pub(crate) network: Network,
-    /// Moved on when the connection took note of what the path takes (`paths.rs`).
-    pub(crate) mtu_generation: u32,
+    /// Moved on when the connection took note of what the path is and takes (`paths.rs`).
+    pub(crate) generation: u32,
+    /// Why it leaves packet by packet, where the path or its own policy says so.
+    pub(crate) refusal: Option<MultidataRefusal>,
+    /// It came over this interface, and answers by it as long as that leads to the peer.
+    pub(crate) by_arrival: bool,
+    /// [`TcpOption::SinglePackets`].
+    pub(crate) single_packets: bool,
+    /// [`TcpOption::DontRoute`].
+    pub(crate) dont_route: bool,
+}
+
+impl Path {
+    /// Whether [`TcpOption::DontRoute`] forbids the way that leads to the peer.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.dont_route && self.next_hop != self.network.addresses().1
+    }
 }
 
 /// A connection and what the shard keeps beside it.
@@ -82,6 +98,11 @@ pub enum TcpOption {
     Cork(bool),
     /// How long what was sent may wait for its acknowledgment; `None`: as the retries say.
     UserTimeout(Option<Duration>),
+    /// Send packet by packet whatever the path can do: the connection's own policy.
+    SinglePackets(bool),
+    /// Reach the peer only as a neighbour, never by a gateway (SO_DONTROUTE). It takes the connection
+    /// off the fast path.
+    DontRoute(bool),
 }
 
 /// A connection as it stands.
@@ -151,6 +172,9 @@ impl Shard {
             return Err(SocketError::InvalidArgument);
         }
         self.check_local(SocketAddr::new(address, 0))?;
+        if address.is_loopback() && !self.interfaces[interface.0 as usize].is_loopback {
+            return Err(SocketError::InvalidArgument);
+        }
         let flow = |port| Flow { local: SocketAddr::new(address, port), remote };
         let port = match local.map(|local| local.port()) {
             Some(port) if port != 0 => port,
@@ -310,8 +334,11 @@ impl Shard {
         id: SocketId,
         option: TcpOption,
     ) -> Result<(), SocketError> {
-        let connection = &mut self.tcp_socket(id)?.connection;
+        let socket = self.tcp_socket(id)?;
+        let connection = &mut socket.connection;
         match option {
+            TcpOption::SinglePackets(on) => socket.path.single_packets = on,
+            TcpOption::DontRoute(on) => socket.path.dont_route = on,
             TcpOption::NoDelay(on) => connection.set_nodelay(on),
             TcpOption::SendBuffer(bytes) => connection.set_send_buffer(bytes),
             TcpOption::ReceiveBuffer(bytes) => connection.set_receive_buffer(bytes),
@@ -319,6 +346,9 @@ impl Shard {
             TcpOption::Cork(on) => connection.set_cork(on),
             TcpOption::UserTimeout(timeout) => connection.set_user_timeout(now, timeout),
             TcpOption::Congestion(algorithm) => connection.set_congestion(algorithm),
+        }
+        if matches!(option, TcpOption::SinglePackets(_) | TcpOption::DontRoute(_)) {
+            self.refresh_multidata(self.sockets.index(id)?);
         }
         self.settle_id(now, id);
         Ok(())
@@ -456,7 +486,11 @@ impl Shard {
                 interface,
                 next_hop,
                 network: Network::Ip(template),
-                mtu_generation: self.path_mtus.generation(),
+                generation: self.path_generation(),
+                refusal: None,
+                by_arrival: parent.is_some(),
+                single_packets: false,
+                dont_route: false,
             },
             parent,
             fast_open_listener: None,
@@ -472,6 +506,7 @@ impl Shard {
             self.sockets.remove(index);
             return Err(SocketError::AddressInUse);
         }
+        self.refresh_multidata(index);
         Ok(index)
     }
 

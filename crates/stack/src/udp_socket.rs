@@ -226,6 +226,9 @@ impl Shard {
             // It may have been removed since the socket was bound to it.
             false => self.check_local(SocketAddr::new(local, 0)).map(|()| local)?,
         };
+        if source.is_loopback() && !interface.is_loopback {
+            return Err(SocketError::InvalidArgument);
+        }
         let hop_limit = match to_group {
             true => multicast.hop_limit,
             false => interface.hop_limit(remote.is_ipv4()),

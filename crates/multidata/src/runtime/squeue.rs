@@ -143,6 +143,7 @@ impl Core {
                     Sending::Unfinished => has_more = true,
                 }
             }
+            has_more |= shard.is_loopback_pending();
             if !has_more {
                 self.is_unfinished = false;
                 break;
@@ -164,6 +165,7 @@ impl Core {
                 Sending::Unfinished => self.is_unfinished = true,
             }
         }
+        self.is_unfinished |= self.shard.is_loopback_pending();
         self.take_events();
     }
 
@@ -281,16 +283,23 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
 impl Port {
     /// The device took a capability back: what is left decides how batches are built from now on.
     fn on_revoked(&mut self, shard: &mut Shard) {
-        let capabilities = self.queue.capabilities();
-        if !capabilities.supports(self.mode) {
-            self.mode = TransmitMode::Multidata;
-            if let Err(error) = self.queue.set_mode(self.mode) {
+        shard.set_capabilities(self.id, self.queue.capabilities());
+        self.follow_mode(shard);
+    }
+
+    /// Brings the device queue to the mode that the shard has negotiated, and the shard what the
+    /// queue can do in it.
+    pub(crate) fn follow_mode(&mut self, shard: &mut Shard) {
+        let mode = shard.mode(self.id).unwrap_or(self.mode);
+        if mode != self.mode {
+            self.mode = mode;
+            if let Err(error) = self.queue.set_mode(mode) {
                 self.failed = Some(error);
             }
         }
+        let capabilities = self.queue.capabilities();
         self.frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
         shard.set_capabilities(self.id, capabilities);
-        shard.set_mode(self.id, self.mode);
     }
 }
 

@@ -4,12 +4,15 @@
 pub(crate) mod craft;
 
 use batch::{
-    Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
+    Block, BlockPool, Checksum, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
 };
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
-use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode, Transmitted};
+use device::{
+    Capabilities, HardwareAddress, Medium, Room, Stop, TransmitMode, Transmitted, lowering,
+};
 use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId};
+use std::collections::VecDeque;
 use time::{Duration, Instant};
 
 /// What a link does to one frame.
@@ -21,6 +24,15 @@ pub(crate) enum Fate {
 /// Decides on a frame, given its sender.
 pub(crate) type Decide = dyn FnMut(usize, &[u8]) -> Fate;
 
+/// What a device does with one batch instead of taking it.
+pub(crate) struct Turn {
+    /// Packets that it takes all the same.
+    pub(crate) take: usize,
+    pub(crate) stop: Stop,
+    /// What it can do from then on.
+    pub(crate) then: Option<Capabilities>,
+}
+
 /// A shard with one interface and the frames on their way to it.
 pub(crate) struct Host {
     pub(crate) shard: Shard,
@@ -29,6 +41,10 @@ pub(crate) struct Host {
     pub(crate) inbox: Vec<Vec<u8>>,
     /// How many of the packets of a batch the device takes; the rest was never sent.
     pub(crate) take: Box<dyn FnMut(usize) -> usize>,
+    /// What its device does with the next batches of several packets.
+    pub(crate) script: VecDeque<Turn>,
+    /// Interfaces beside the first, on the same link: what they send arrives at the other host.
+    pub(crate) more: Vec<InterfaceId>,
 }
 
 /// Two hosts and the time.
@@ -38,6 +54,8 @@ pub(crate) struct Net {
     pub(crate) fate: Box<Decide>,
     /// Every frame that was sent, with its sender.
     pub(crate) wire: Vec<(usize, Vec<u8>)>,
+    /// Every batch that was offered: its sender, the interface, and its packets.
+    pub(crate) batches: Vec<(usize, InterfaceId, usize)>,
 }
 
 pub(crate) fn address(host: usize, ipv6: bool) -> IpAddr {
@@ -67,7 +85,15 @@ fn host(index: usize, mode: TransmitMode, ethernet: bool, config: tcp::Config) -
     let capabilities = Capabilities::plain(medium, 1_500);
     let config = InterfaceConfig { capabilities, mode, addresses, gateways: Vec::new() };
     let interface = shard.add_interface(config).expect("a sound configuration");
-    Host { shard, interface, pool, inbox: Vec::new(), take: Box::new(|built| built) }
+    Host {
+        shard,
+        interface,
+        pool,
+        inbox: Vec::new(),
+        take: Box::new(|built| built),
+        script: VecDeque::new(),
+        more: Vec::new(),
+    }
 }
 
 impl Net {
@@ -81,6 +107,7 @@ impl Net {
             hosts: [host(0, mode, ethernet, config.clone()), host(1, mode, ethernet, config)],
             fate: Box::new(|_, _| Fate::Deliver),
             wire: Vec::new(),
+            batches: Vec::new(),
         }
     }
 
@@ -98,20 +125,34 @@ impl Net {
         sent || moved
     }
 
-    /// One batch of one host goes out.
+    /// One batch of each interface of one host goes out.
     fn send(&mut self, from: usize) -> bool {
+        let mut ids = vec![self.hosts[from].interface];
+        ids.extend(&self.hosts[from].more);
+        ids.into_iter().fold(false, |sent, id| self.send_by(from, id) | sent)
+    }
+
+    fn send_by(&mut self, from: usize, id: InterfaceId) -> bool {
         let mut batch = Multidata::default();
         let host = &mut self.hosts[from];
         if host.shard.poll_timeout().is_some_and(|due| due <= self.now) {
             host.shard.on_timeout(self.now);
         }
-        let built = host.shard.poll_transmit(self.now, host.interface, Room::UNBOUNDED, &mut batch);
+        let built = host.shard.poll_transmit(self.now, id, Room::UNBOUNDED, &mut batch);
         if built == 0 {
             return false;
         }
-        let taken = (host.take)(built).min(built);
-        let stopped = (taken < built).then_some(device::Stop::Full);
-        host.shard.on_transmitted(self.now, host.interface, &Transmitted { taken, stopped });
+        self.batches.push((from, id, built));
+        let mut taken = (host.take)(built).min(built);
+        let mut stopped = (taken < built).then_some(Stop::Full);
+        let turn = if built > 1 { host.script.pop_front() } else { None };
+        if let Some(turn) = &turn {
+            (taken, stopped) = (turn.take.min(built), Some(turn.stop.clone()));
+        }
+        host.shard.on_transmitted(self.now, id, &Transmitted { taken, stopped });
+        if let Some(capabilities) = turn.and_then(|turn| turn.then) {
+            host.shard.set_capabilities(id, capabilities);
+        }
         for packet in batch.packets().take(taken) {
             let frame = bytes_of(&packet);
             self.wire.push((from, frame.clone()));
@@ -224,6 +265,11 @@ impl Net {
 pub(crate) fn bytes_of(packet: &batch::PacketView<'_>) -> Vec<u8> {
     let mut bytes = vec![0; packet.len()];
     packet.copy_to(&mut bytes).expect("room");
+    if let Checksum::Partial { offset } = packet.attributes().checksum {
+        // As a device with the offload does it.
+        lowering::complete_checksum(&mut bytes, packet.transport_offset(), offset)
+            .expect("a field");
+    }
     bytes
 }
 

@@ -24,6 +24,7 @@ use crate::acknowledging::Owed;
 use crate::connection::Connection;
 use batch::{Attributes, Checksum, Multidata};
 use build::Builder;
+use counters::MultidataRefusal;
 use time::Instant;
 use wire::{SeqNumber, TCP_CHECKSUM_OFFSET, TcpFlags};
 
@@ -159,6 +160,22 @@ impl Connection {
         self.cwnd_limited = planner.is_cwnd_limited();
         self.plan.window_closed = planner.window_closed;
         self.plan.segments.len()
+    }
+
+    /// Why the connection has no more than one packet to send, by the conditions that seed 000, 4.4.3
+    /// has for Multidata; `None` where they hold, or nothing waits to be sent.
+    #[must_use]
+    pub fn multidata_refusal(&self) -> Option<MultidataRefusal> {
+        if !self.state.sends_data() {
+            return Some(MultidataRefusal::NotEstablished);
+        }
+        let mss = self.negotiated.payload_max();
+        match self.send_queue.len_from(self.send.nxt) {
+            0 => None,
+            _ if self.send.usable(self.send.nxt) < mss => Some(MultidataRefusal::SmallWindow),
+            unsent if unsent < mss => Some(MultidataRefusal::SmallData),
+            _ => None,
+        }
     }
 
     /// Sets PSH on the last of several segments of new data ([`crate::Config::push_bursts`]).

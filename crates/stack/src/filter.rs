@@ -1,0 +1,240 @@
+//! Where a packet filter looks at what leaves and what arrives.
+//!
+//! A filter that can take batches is handed the packets of a flow in one call, and says of each what
+//! is to become of it. One that cannot gets the same call with one packet each time: the stack
+//! builds batches of one for its flows and takes received super-frames apart for it. So a filter is
+//! never passed by, and never sees anything but packets as a peer would get them.
+//!
+//! ```text
+//!   out: stamped packets of one flow -> PacketFilter::transmit -> device
+//!   in:  frames of one receive batch -> PacketFilter::receive  -> link layer
+//! ```
+//!
+//! A packet that is built and not taken by the device is built again, and the filter asked again.
+//! What a filter drops on the way out is, for its sender, lost on the wire: TCP sends it again when
+//! it finds out.
+
+use crate::interface::InterfaceId;
+use crate::shard::Shard;
+use batch::{Block, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
+use bytes::Bytes;
+use core::net::SocketAddr;
+use core::ops::Range;
+use counters::DropReason;
+use device::{Medium, lowering};
+use time::Instant;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    #[default]
+    Pass,
+    /// It is dropped, and counted.
+    Drop,
+    /// It goes on with these six bits as its differentiated-services code point (RFC 2474). On the
+    /// way in as `Pass`.
+    Mark(u8),
+}
+
+/// How a filter wants the packets of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handling {
+    /// As they come, many in one call.
+    #[default]
+    Batches,
+    /// One in each call.
+    SinglePackets,
+    /// One in each call, because each may be marked.
+    Marking,
+}
+
+/// A flow as a filter is asked about it. Ports are zero where the protocol has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterFlow {
+    /// The interface it leaves by.
+    pub interface: InterfaceId,
+    /// The IP protocol number.
+    pub protocol: u8,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+}
+
+/// Looks at packets on their way out and in. Called with the shard's lock held: it must not wait.
+pub trait PacketFilter: Send {
+    /// How it wants the packets of a flow on the way out. Asked when a connection finds its path
+    /// and whenever that changes, and for every packet that is no connection's.
+    fn handling(&self, flow: &FilterFlow) -> Handling;
+
+    /// Decides on the packets `packets` of `batch`, which are of one flow and complete but for
+    /// checksums left to the device. `verdicts` has one place for each, all [`Verdict::Pass`].
+    fn transmit(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        batch: &Multidata,
+        packets: Range<usize>,
+        verdicts: &mut [Verdict],
+    );
+
+    /// Whether [`PacketFilter::receive`] takes several frames, and super-frames.
+    fn receives_batches(&self) -> bool {
+        true
+    }
+
+    /// Decides on the frames of `frames`, as the device gave them. `verdicts` has one place for each.
+    fn receive(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        frames: &ReceiveBatch,
+        verdicts: &mut [Verdict],
+    );
+}
+
+/// What a filter left of the packets of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Screened {
+    /// Packets from the front that go on.
+    pub(crate) passed: usize,
+    /// Those behind them that are dropped; what follows is to be built afresh.
+    pub(crate) dropped: usize,
+    /// A packet among several is to be marked: the flow must come one by one.
+    pub(crate) wants_single: bool,
+}
+
+impl Shard {
+    /// Puts a filter on the ways out and in, in place of any other; `None` takes it away.
+    pub fn set_filter(&mut self, filter: Option<Box<dyn PacketFilter>>) {
+        self.filter = filter;
+        self.path_mtus.invalidate();
+    }
+
+    /// Has the filter decide on the packets `packets`, and cuts `out` off behind those that go on,
+    /// where not all do.
+    pub(crate) fn screen(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        out: &mut Multidata,
+        packets: Range<usize>,
+    ) -> Screened {
+        let (first, count) = (packets.start, packets.len());
+        let whole = Screened { passed: count, dropped: 0, wants_single: false };
+        let Some(filter) = &mut self.filter else { return whole };
+        self.verdicts.clear();
+        self.verdicts.resize(count, Verdict::Pass);
+        filter.transmit(now, id, out, packets, &mut self.verdicts);
+        self.counters.filter_calls += 1;
+        let marks = self.verdicts.iter().any(|verdict| matches!(verdict, Verdict::Mark(_)));
+        if marks && count > 1 {
+            out.truncate(first);
+            return Screened { passed: 0, dropped: 0, wants_single: true };
+        }
+        let is_dropped = |verdict: &&Verdict| **verdict == Verdict::Drop;
+        let passed = self.verdicts.iter().take_while(|verdict| !is_dropped(verdict)).count();
+        let dropped = self.verdicts[passed..].iter().take_while(is_dropped).count();
+        if let (1, [Verdict::Mark(dscp)]) = (count, self.verdicts.as_slice()) {
+            mark(out, first, *dscp);
+        }
+        if passed < count {
+            out.truncate(first + passed);
+        }
+        Screened { passed, dropped, wants_single: false }
+    }
+
+    /// Has the filter decide on received frames; afterwards [`Shard::is_admitted`] knows.
+    pub(crate) fn screen_received(&mut self, now: Instant, id: InterfaceId, batch: &ReceiveBatch) {
+        let Some(filter) = &mut self.filter else { return };
+        self.verdicts.clear();
+        self.verdicts.resize(batch.len(), Verdict::Pass);
+        if filter.receives_batches() {
+            self.counters.filter_calls += 1;
+            return filter.receive(now, id, batch, &mut self.verdicts);
+        }
+        let network_offset = match self.interfaces[id.0 as usize].capabilities.medium {
+            Medium::Ethernet(_) => wire::EthernetRepr::LEN,
+            Medium::Ip => 0,
+        };
+        for index in 0..batch.len() {
+            // A super-frame of which the filter drops a packet is dropped whole: its other packets
+            // are sent again.
+            let passes = packets_of(batch, index, network_offset).is_some_and(|mut packets| {
+                packets.all(|packet| {
+                    let mut verdict = [Verdict::Pass];
+                    self.counters.filter_calls += 1;
+                    filter.receive(now, id, &packet, &mut verdict);
+                    verdict != [Verdict::Drop]
+                })
+            });
+            self.counters.filter_expansions +=
+                u64::from(batch.frame(index).is_some_and(|frame| frame.segmented.is_some()));
+            self.verdicts[index] = if passes { Verdict::Pass } else { Verdict::Drop };
+        }
+    }
+
+    /// Whether frame `index` of the batch that was screened last goes on.
+    #[inline]
+    pub(crate) fn is_admitted(&mut self, index: usize) -> bool {
+        if self.filter.is_none() || self.verdicts.get(index) != Some(&Verdict::Drop) {
+            return true;
+        }
+        self.drops.add(DropReason::Filtered);
+        false
+    }
+}
+
+/// The packets that a frame stands for, each as a batch of one.
+fn packets_of(
+    batch: &ReceiveBatch,
+    index: usize,
+    network_offset: usize,
+) -> Option<impl Iterator<Item = ReceiveBatch> + use<>> {
+    let frame = batch.frame(index)?;
+    let packets = match frame.segmented {
+        Some(run) => lowering::expand(batch.bytes(index), network_offset, run.segment_len)?,
+        None => vec![batch.bytes(index).to_vec()],
+    };
+    let checksum = match frame.segmented {
+        Some(_) => ReceivedChecksum::Unverified,
+        None => frame.checksum,
+    };
+    Some(packets.into_iter().map(move |packet| {
+        let mut one = ReceiveBatch::new();
+        let len = packet.len() as u32;
+        let block = one.add_block(Block::from(Bytes::from(packet)));
+        let fits = one.push_frame(Frame { block, offset: 0, len, checksum, segmented: None });
+        debug_assert!(fits, "the frame is its block");
+        one
+    }))
+}
+
+/// Writes the code point into the network header of packet `index`.
+fn mark(out: &mut Multidata, index: usize, dscp: u8) {
+    let Some(network) = out.packet(index).map(|packet| packet.link_header_len()) else { return };
+    let Some(header) = out.header_mut(index).and_then(|header| header.get_mut(network..)) else {
+        return;
+    };
+    let Some([first, second]) = header.first_chunk::<2>().copied() else {
+        return;
+    };
+    let dscp = dscp & 0x3f;
+    match first >> 4 {
+        4 => {
+            let word = [first, (dscp << 2) | (second & 0b11)];
+            let Some(sum) = header.get(10..12).and_then(<[u8]>::first_chunk).copied() else {
+                return;
+            };
+            let (old, new) = (u16::from_be_bytes([first, second]), u16::from_be_bytes(word));
+            let sum = checksum::update(u16::from_be_bytes(sum), old, new);
+            header[1] = word[1];
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        _ => {
+            header[0] = (first & 0xf0) | (dscp >> 2);
+            header[1] = (dscp << 6) | (second & 0x3f);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What an interface and its device agreed on, and what became of it (seed 000, 4.4.1 and 4.4.2).
+//!
+//! ```text
+//!   device: Capabilities ──┐
+//!   operator: mode wanted ─┼─> negotiate ─> mode in force, or why batches are single packets
+//!   ip_multidata_outbound ─┘       │
+//!                                  └─> connections ask again with their next batch
+//! ```
+//!
+//! It is done when an interface comes up and again whenever one of the three changes: the device took
+//! a capability back or has it again, or an operator chose a mode or flipped a switch. A batch that
+//! was built and not taken is forgotten and built afresh in any case, so nothing that was made under
+//! the old agreement reaches the device under the new one.
+//!
+//! What a user must hear of interfaces waits in a bounded list ([`InterfaceEvent`]).
+
+use crate::filter::{FilterFlow, Handling};
+use crate::interface::{Interface, InterfaceId};
+use crate::shard::Shard;
+use crate::tcp_socket::TcpSocket;
+use batch::Limits;
+use core::fmt;
+use counters::MultidataRefusal;
+use device::{Capabilities, Room, Stop, TransmitMode, Transmitted};
+use std::collections::VecDeque;
+
+/// What an interface and its device agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransmitStatus {
+    /// What the device said that it can do.
+    pub capabilities: Capabilities,
+    /// The mode that was asked for.
+    pub wanted: TransmitMode,
+    /// The mode in force.
+    pub mode: TransmitMode,
+    /// The interface's own switch (`ip_multidata_outbound`).
+    pub multidata_outbound: bool,
+    /// Why batches are single packets, where they are.
+    pub refusal: Option<MultidataRefusal>,
+    /// How large a batch may grow.
+    pub batch: Limits,
+    /// How often it was negotiated, the first time included.
+    pub negotiations: u32,
+}
+
+impl fmt::Display for TransmitStatus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { capabilities, wanted, mode, batch, .. } = self;
+        write!(
+            formatter,
+            "transmit {mode} (asked for {wanted}), contract {}, at most {} packets, {} blocks",
+            capabilities.version, batch.packets, batch.blocks
+        )?;
+        let has = |on: bool| if on { "yes" } else { "no" };
+        write!(
+            formatter,
+            "; checksums {}, super-frames {}, splitting {}, coalescing {}, queues {}",
+            has(capabilities.checksum_transmit),
+            has(capabilities.segmentation.is_some()),
+            has(capabilities.fragment_splitting != device::FragmentSplitting::default()),
+            has(capabilities.coalesced_frames_max > 1),
+            capabilities.queues
+        )?;
+        match self.refusal {
+            Some(refusal) => write!(formatter, "; single packets: {}", refusal.name()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Which protocols go in batches with others; everything else goes packet by packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultidataProtocols {
+    /// Segments of connections. Seed 000 has these only.
+    pub tcp: bool,
+    /// Datagrams.
+    pub udp: bool,
+    /// ICMP and what hosts say to find each other.
+    pub icmp: bool,
+}
+
+impl Default for MultidataProtocols {
+    fn default() -> Self {
+        Self { tcp: true, udp: true, icmp: true }
+    }
+}
+
+/// Something that happened to an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InterfaceEvent {
+    /// Its way out is another now.
+    Negotiated(InterfaceId, Box<TransmitStatus>),
+    /// Its device takes only packets up to this many bytes now.
+    MtuShrunk(InterfaceId, usize),
+    /// Its device took only some packets of a batch, or none, and failed: how many, and its sentence.
+    DeviceFailed(InterfaceId, usize, String),
+    /// It was removed, and so many connections ended with it.
+    Removed(InterfaceId, usize),
+}
+
+impl fmt::Display for InterfaceEvent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Negotiated(id, status) => write!(formatter, "interface {}: {status}", id.0),
+            Self::MtuShrunk(id, mtu_bytes) => write!(
+                formatter,
+                "interface {}: its device takes packets of {mtu_bytes} bytes at most now; what is \
+                 longer and outstanding is sent again in shorter ones",
+                id.0
+            ),
+            Self::DeviceFailed(id, taken, message) => write!(
+                formatter,
+                "interface {}: its device failed after {taken} packets of a batch: {message}",
+                id.0
+            ),
+            Self::Removed(id, ended) => {
+                write!(formatter, "interface {} was removed; {ended} connections ended", id.0)
+            }
+        }
+    }
+}
+
+/// Events that wait to be asked for; then the oldest is forgotten.
+const EVENTS_MAX: usize = 64;
+
+/// Events of interfaces that nobody has read yet.
+#[derive(Debug, Default)]
+pub(crate) struct InterfaceEvents {
+    queue: VecDeque<InterfaceEvent>,
+    pub(crate) forgotten: u64,
+}
+
+impl InterfaceEvents {
+    pub(crate) fn push(&mut self, event: InterfaceEvent) {
+        if self.queue.len() >= EVENTS_MAX {
+            self.queue.pop_front();
+            self.forgotten += 1;
+        }
+        self.queue.push_back(event);
+    }
+}
+
+/// What an interface was asked for, and what it agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreement {
+    wanted: TransmitMode,
+    outbound: bool,
+    pub(crate) protocols: MultidataProtocols,
+    pub(crate) mode: TransmitMode,
+    /// Why all of its batches are single packets.
+    pub(crate) refusal: Option<MultidataRefusal>,
+    negotiations: u32,
+}
+
+impl Agreement {
+    pub(crate) fn new(wanted: TransmitMode) -> Self {
+        let protocols = MultidataProtocols::default();
+        Self { wanted, outbound: true, protocols, mode: wanted, refusal: None, negotiations: 0 }
+    }
+}
+
+impl Interface {
+    fn transmit_status(&self) -> TransmitStatus {
+        TransmitStatus {
+            capabilities: self.capabilities.clone(),
+            wanted: self.agreement.wanted,
+            mode: self.agreement.mode,
+            multidata_outbound: self.agreement.outbound,
+            refusal: self.agreement.refusal,
+            batch: self.limits(Room::UNBOUNDED),
+            negotiations: self.agreement.negotiations,
+        }
+    }
+
+    /// Says whether anything is different from now on.
+    fn negotiate(&mut self, outbound: bool) -> bool {
+        let Agreement { wanted, mode, refusal, .. } = self.agreement;
+        let now = if !self.capabilities.takes_multidata() {
+            (TransmitMode::Single, Some(MultidataRefusal::NotCapable))
+        } else if !outbound || !self.agreement.outbound {
+            (TransmitMode::Single, Some(MultidataRefusal::NotEnabled))
+        } else if wanted == TransmitMode::Single {
+            (TransmitMode::Single, Some(MultidataRefusal::SingleMode))
+        } else if self.capabilities.supports(wanted) {
+            (wanted, None)
+        } else {
+            (TransmitMode::Multidata, None)
+        };
+        (self.agreement.mode, self.agreement.refusal) = now;
+        self.agreement.negotiations += 1;
+        now != (mode, refusal) || self.agreement.negotiations == 1
+    }
+}
+
+impl Shard {
+    /// Takes note of what the interface's device can do now, found anew after a capability was
+    /// taken back or came back, and negotiates. A mode that is not possible falls back to
+    /// `multidata`, until it is; connections take note of another MTU with the next batch they fill
+    /// ([`Shard::set_mtu`] makes them do it now).
+    pub fn set_capabilities(&mut self, id: InterfaceId, capabilities: Capabilities) {
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let before = interface.hardware_address();
+        let mtu_bytes = interface.capabilities.mtu_bytes;
+        if mtu_bytes != capabilities.mtu_bytes {
+            self.path_mtus.invalidate();
+        }
+        if mtu_bytes > capabilities.mtu_bytes {
+            self.counters.device_mtus_shrunk += 1;
+            let event = InterfaceEvent::MtuShrunk(id, capabilities.mtu_bytes);
+            self.interface_events.push(event);
+        }
+        interface.capabilities = capabilities;
+        let is_moved = interface.hardware_address() != before;
+        self.negotiate(id);
+        if is_moved {
+            self.on_hardware_address_changed(id);
+        }
+    }
+
+    /// Asks for a transmit mode and returns the one that is now in force: the one asked for, or
+    /// `multidata` where the device cannot do it, or `single` where batches are switched off.
+    pub fn set_mode(&mut self, id: InterfaceId, mode: TransmitMode) -> TransmitMode {
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return mode };
+        interface.agreement.wanted = mode;
+        self.negotiate(id);
+        self.mode(id).unwrap_or(mode)
+    }
+
+    /// The transmit mode in force.
+    #[must_use]
+    pub fn mode(&self, id: InterfaceId) -> Option<TransmitMode> {
+        self.interfaces.get(id.0 as usize).map(|interface| interface.agreement.mode)
+    }
+
+    /// Lets packets leave in batches, or one by one: by interface `id`, or where that is `None` by
+    /// any (`ip_multidata_outbound`; both must be on). On from the start.
+    pub fn set_multidata_outbound(&mut self, id: Option<InterfaceId>, on: bool) {
+        match id {
+            Some(InterfaceId(index)) => {
+                if let Some(interface) = self.interfaces.get_mut(index as usize) {
+                    interface.agreement.outbound = on;
+                    self.negotiate(InterfaceId(index));
+                }
+            }
+            None => {
+                self.multidata_outbound = on;
+                (0..self.interfaces.len()).for_each(|i| self.negotiate(InterfaceId(i as u32)));
+            }
+        }
+    }
+
+    /// Chooses which protocols leave interface `id` in batches with others.
+    pub fn set_multidata_protocols(&mut self, id: InterfaceId, protocols: MultidataProtocols) {
+        if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
+            interface.agreement.protocols = protocols;
+            self.path_mtus.invalidate();
+        }
+    }
+
+    /// What interface `id` and its device agreed on.
+    #[must_use]
+    pub fn transmit_status(&self, id: InterfaceId) -> Option<TransmitStatus> {
+        self.interfaces.get(id.0 as usize).map(Interface::transmit_status)
+    }
+
+    /// The next thing that happened to an interface. Events that nobody reads are bounded: the
+    /// oldest is forgotten, and counted.
+    pub fn poll_interface_event(&mut self) -> Option<InterfaceEvent> {
+        self.interface_events.queue.pop_front()
+    }
+
+    pub(crate) fn negotiate(&mut self, id: InterfaceId) {
+        let outbound = self.multidata_outbound;
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        self.counters.transmit_negotiations += 1;
+        if interface.negotiate(outbound) && !interface.is_loopback {
+            let status = Box::new(interface.transmit_status());
+            self.interface_events.push(InterfaceEvent::Negotiated(id, status));
+        }
+        // Connections ask again with their next batch.
+        self.path_mtus.invalidate();
+    }
+
+    /// Counts how a device met a batch of `of` packets, and tells of it where it failed.
+    pub(crate) fn note_transmitted(&mut self, id: InterfaceId, of: usize, outcome: &Transmitted) {
+        let counters = &mut self.counters;
+        match &outcome.stopped {
+            None => {}
+            Some(Stop::Full) => counters.device_full += 1,
+            Some(Stop::Refused) => counters.device_refused += 1,
+            Some(Stop::Revoked) => counters.device_revoked += 1,
+            Some(Stop::Failed(error)) => {
+                counters.device_failures += 1;
+                let message = error.message.clone();
+                let event = InterfaceEvent::DeviceFailed(id, outcome.taken, message);
+                self.interface_events.push(event);
+            }
+        }
+        counters.device_took_part += u64::from((1..of).contains(&outcome.taken));
+        counters.device_took_nothing += u64::from(of > 0 && outcome.taken == 0);
+    }
+
+    /// Whether a connection may leave in batches now: the answer of the network layer at bind and
+    /// connect, asked again when routes, interfaces, switches or filters change (seed 000, 4.4.2).
+    pub(crate) fn multidata_for(&self, socket: &TcpSocket) -> Option<MultidataRefusal> {
+        let id = socket.path.interface;
+        let agreement = self.interfaces[id.0 as usize].agreement;
+        if agreement.refusal.is_some() {
+            return agreement.refusal;
+        }
+        if !agreement.protocols.tcp {
+            return Some(MultidataRefusal::Protocol);
+        }
+        if socket.path.single_packets {
+            return Some(MultidataRefusal::FlowPolicy);
+        }
+        if socket.path.dont_route {
+            return Some(MultidataRefusal::SlowPathOption);
+        }
+        let flow = socket.flow();
+        let protocol = wire::protocol::TCP;
+        self.filter_refusal(&FilterFlow {
+            interface: id,
+            protocol,
+            local: flow.local,
+            remote: flow.remote,
+        })
+    }
+
+    /// What the filter wants of a flow.
+    pub(crate) fn filter_refusal(&self, flow: &FilterFlow) -> Option<MultidataRefusal> {
+        match self.filter.as_ref()?.handling(flow) {
+            Handling::Batches => None,
+            Handling::SinglePackets => Some(MultidataRefusal::FilterPolicy),
+            Handling::Marking => Some(MultidataRefusal::QosMarking),
+        }
+    }
+
+    /// Asks for a connection again; says so in the counters where it stops or starts batches.
+    pub(crate) fn refresh_multidata(&mut self, index: u32) {
+        let Some(socket) = self.sockets.tcp_ref(index) else { return };
+        let refusal = self.multidata_for(socket);
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        match (socket.path.refusal, refusal) {
+            (None, Some(_)) => self.counters.multidata_flows_stopped += 1,
+            (Some(_), None) => self.counters.multidata_flows_started += 1,
+            _ => {}
+        }
+        socket.path.refusal = refusal;
+    }
+}

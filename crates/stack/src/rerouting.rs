@@ -1,0 +1,160 @@
+//! What becomes of connections when routes change or an interface goes.
+//!
+//! A connection keeps the path it found when it was bound or connected and looks again when anything
+//! about paths has changed (`paths.rs`). Where its route now leads over another interface it moves
+//! there, with everything it has outstanding: what was built for the old one and not taken is
+//! forgotten, and what was taken and lost there is sent again by the new one. Whether it may use
+//! Multidata is asked for the new interface, so it stops and starts with the routes.
+//!
+//! A connection that a peer opened answers by the interface it came over, as long as a route of that
+//! interface leads to the peer (RFC 1122, 3.3.4.2).
+
+use crate::addressing::AddressEvent;
+use crate::error::SocketError;
+use crate::interface::{Interface, InterfaceConfig, InterfaceId};
+use crate::negotiation::InterfaceEvent;
+use crate::shard::Shard;
+use crate::sockets::Socket;
+use core::net::IpAddr;
+use counters::DropReason;
+use ip::{Cidr, Route};
+use time::Instant;
+
+impl Shard {
+    /// Adds a route to the network `destination` by interface `id`, by way of `gateway` or directly.
+    /// One to the same network by the same interface is replaced; of two by different interfaces the
+    /// older is used. Connections that it concerns follow at once.
+    ///
+    /// # Errors
+    /// [`SocketError::InvalidArgument`] where there is no such interface.
+    pub fn add_route(
+        &mut self,
+        now: Instant,
+        destination: Cidr,
+        gateway: Option<IpAddr>,
+        id: InterfaceId,
+    ) -> Result<(), SocketError> {
+        let interface = self.interfaces.get(id.0 as usize).ok_or(SocketError::InvalidArgument)?;
+        let families_differ =
+            gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4());
+        if interface.is_removed || interface.is_loopback || families_differ {
+            return Err(SocketError::InvalidArgument);
+        }
+        self.routes.insert(Route { destination, gateway, interface: id.0, mtu_bytes: None });
+        self.reroute_all(now);
+        Ok(())
+    }
+
+    /// Removes the route to the network `destination` by interface `id`. Connections that it concerns
+    /// follow at once; those for which no route is left stay where they were.
+    ///
+    /// # Errors
+    /// [`SocketError::NoRoute`] where there is no such route.
+    pub fn remove_route(
+        &mut self,
+        now: Instant,
+        destination: Cidr,
+        id: InterfaceId,
+    ) -> Result<(), SocketError> {
+        self.routes.remove_on(destination, id.0).ok_or(SocketError::NoRoute)?;
+        self.reroute_all(now);
+        Ok(())
+    }
+
+    /// Removes interface `id` with its addresses and routes; its id names nothing from now on.
+    /// Connections by it move to another interface where a route leads there and their own address is
+    /// that one's, too; all others fail with [`SocketError::AddressRemoved`]. Datagrams and answers
+    /// that waited for it are dropped, and counted.
+    ///
+    /// # Errors
+    /// [`SocketError::InvalidArgument`] where there is no such interface.
+    pub fn remove_interface(&mut self, now: Instant, id: InterfaceId) -> Result<(), SocketError> {
+        let interface = self.interfaces.get_mut(id.0 as usize);
+        let interface = interface.filter(|it| !it.is_removed && !it.is_loopback);
+        let interface = interface.ok_or(SocketError::InvalidArgument)?;
+        let waiting = core::iter::from_fn(|| interface.outbox.pop()).count();
+        let blocked = core::mem::take(&mut interface.blocked);
+        let addresses = core::mem::take(&mut interface.addresses);
+        let config = InterfaceConfig {
+            capabilities: interface.capabilities.clone(),
+            mode: interface.agreement.mode,
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+        };
+        *interface = Interface { is_removed: true, ..Interface::new(config, id.0 as u16, 0) };
+        self.drops.add_many(DropReason::InterfaceRemoved, waiting as u64);
+        self.counters.interfaces_removed += 1;
+        self.routes.remove_interface(id.0);
+        for index in blocked {
+            self.notify(index, crate::Readiness::WRITABLE);
+        }
+        for cidr in addresses {
+            self.address_events.push(AddressEvent::Removed(id, cidr));
+        }
+        for index in self.connections() {
+            if let Some(socket) = self.sockets.tcp(index)
+                && socket.path.interface == id
+            {
+                // It stood in lists that are gone.
+                socket.queued = false;
+            }
+        }
+        self.reroute_all(now);
+        let mut ended = 0;
+        for index in self.connections() {
+            let Some(socket) = self.sockets.tcp_ref(index) else { continue };
+            let is_homeless = !self.is_own_address(socket.flow().local.ip());
+            if (socket.path.interface == id || is_homeless)
+                && let Some(socket) = self.sockets.tcp(index)
+            {
+                ended += 1;
+                socket.connection.on_address_removed();
+                self.settle(now, index);
+            }
+        }
+        self.interface_events.push(InterfaceEvent::Removed(id, ended));
+        Ok(())
+    }
+
+    /// Has every connection look at its path again, at once: the interface that one waits for may
+    /// never have a turn again.
+    fn reroute_all(&mut self, now: Instant) {
+        for index in self.connections() {
+            self.refresh_path(now, index);
+            self.settle(now, index);
+        }
+    }
+
+    fn connections(&self) -> Vec<u32> {
+        let is_tcp = |socket: &Socket| matches!(socket, Socket::Tcp(_));
+        self.sockets.iter().filter(|(_, socket)| is_tcp(socket)).map(|(index, _)| index).collect()
+    }
+
+    /// Lets a connection take the way that leads to its peer now. [`Shard::settle`] must follow, so
+    /// that it stands in the right list.
+    pub(crate) fn reroute(&mut self, index: u32) {
+        let Some(socket) = self.sockets.tcp_ref(index) else { return };
+        let (old, flow) = (socket.path.interface, socket.flow());
+        let remote = flow.remote.ip();
+        let leads = |route: &Route| route.interface == old.0 && route.destination.contains(remote);
+        if socket.path.by_arrival && self.routes.routes().iter().any(leads) {
+            return;
+        }
+        let Ok((id, next_hop)) = self.route(remote) else { return };
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        let is_same = socket.path.interface == id && socket.path.next_hop == next_hop;
+        if is_same || (id == old && socket.path.by_arrival) {
+            return;
+        }
+        (socket.path.interface, socket.path.next_hop) = (id, next_hop);
+        if socket.queued {
+            socket.queued = false;
+            let interface = &mut self.interfaces[old.0 as usize];
+            interface.ready.remove(index);
+            interface.waiting.retain(|(_, waiting)| *waiting != index);
+        }
+        if id != old {
+            self.counters.connections_rerouted += 1;
+        }
+    }
+}
