@@ -406,7 +406,8 @@ impl Shard {
             waiting.kept.on_timeout();
             // Whoever asked may ask again when the address is back; until then nobody may answer.
             let interface = self.interfaces.get(waiting.interface.0 as usize);
-            let is_ours = interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()));
+            let is_ours =
+                interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()));
             let config = self.listener_config(waiting.listener).filter(|_| is_ours);
             let config = config.filter(|it| waiting.kept.timeouts() <= it.syn_ack_retries);
             let Some(config) = config else {
