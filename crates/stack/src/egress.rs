@@ -294,11 +294,9 @@ impl Shard {
         if !interface.capabilities.completes_checksum(network.is_ipv4(), wire::protocol::TCP) {
             self.counters.checksummed_transmit_bytes += payload_bytes as u64;
         }
-        let held_back = || socket.connection.multidata_refusal();
-        let is_alone = built == 1 && limits.packets > 1;
-        if let Some(refusal) = refusal.or_else(|| if is_alone { held_back() } else { None }) {
-            self.refusals.add(refusal);
-        }
+        let is_alone = refusal.is_none() && built == 1 && limits.packets > 1;
+        let held_back = if is_alone { socket.connection.multidata_refusal() } else { refusal };
+        held_back.into_iter().for_each(|refusal| self.refusals.add(refusal));
         stamp(interface, out, first..first + built, network, destination);
         self.counters.transmit_runs += 1;
         let mut planned = Planned { owner: index, built, dropped: 0, payload_bytes };
