@@ -1,5 +1,6 @@
 //! What a device can do, as found at run time.
 
+use crate::lowering::{BlockForm, Contiguous, FRAMES_MAX};
 use core::fmt;
 pub use wire::HardwareAddress;
 
@@ -18,6 +19,16 @@ pub enum Medium {
 pub enum TransmitMode {
     /// Batches of one packet (seed 000, the standard path).
     Single,
+    /// Many packets in one call, linked to a chain, each with buffers and a descriptor of its own
+    /// that the device handles one by one (seed 000, 3.1, "packet chaining"). It saves the calls
+    /// between the layers and from them to the device and nothing below, about a tenth there; the
+    /// mappings, locks and descriptors of `Single` remain, one for each packet.
+    Chain,
+    /// 1 to 43 frames in one block that is cut below (seed 003, 5.1, "packet fragmentation"). A
+    /// batch is one block, as long as it fits 64 KiB. It saves all mappings and descriptors but one
+    /// a block; the price is a copy of every frame into the block, on a device that would else
+    /// gather it from where it lies.
+    Contiguous(Contiguous),
     /// Header block, payload blocks and descriptors of many packets in one call (seed 000, 4).
     #[default]
     Multidata,
@@ -27,14 +38,37 @@ pub enum TransmitMode {
 }
 
 impl TransmitMode {
-    /// Every mode.
-    pub const ALL: [Self; 3] = [Self::Single, Self::Multidata, Self::Lso];
+    /// Every mode, with the longest blocks and both forms of them.
+    pub const ALL: [Self; 6] = [
+        Self::Single,
+        Self::Chain,
+        Self::Contiguous(Contiguous::FRAMES),
+        Self::Contiguous(Contiguous::PAYLOAD),
+        Self::Multidata,
+        Self::Lso,
+    ];
 
-    /// The mode's name on command lines and in reports.
+    /// Packets of one batch at most, of a device that takes `batch_packets_max` in one call.
+    #[must_use]
+    pub fn batch_packets_max(self, batch_packets_max: usize) -> usize {
+        match self {
+            Self::Single => 1,
+            Self::Contiguous(contiguous) => contiguous.frames_max().min(batch_packets_max),
+            Self::Chain | Self::Multidata | Self::Lso => batch_packets_max,
+        }
+    }
+
+    /// The mode's name on command lines and in reports; that of the payload form of `Contiguous` is
+    /// `replicated`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
+            Self::Chain => "chain",
+            Self::Contiguous(contiguous) => match contiguous.form() {
+                BlockForm::Frames => "contiguous",
+                BlockForm::Payload => "replicated",
+            },
             Self::Multidata => "multidata",
             Self::Lso => "lso",
         }
@@ -43,7 +77,13 @@ impl TransmitMode {
 
 impl fmt::Display for TransmitMode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
+        formatter.write_str(self.name())?;
+        match self {
+            Self::Contiguous(contiguous) if contiguous.frames_max() < FRAMES_MAX => {
+                write!(formatter, " of {}", contiguous.frames_max())
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -175,7 +215,10 @@ impl Capabilities {
     #[must_use]
     pub fn supports(&self, mode: TransmitMode) -> bool {
         match mode {
-            TransmitMode::Single | TransmitMode::Multidata => true,
+            TransmitMode::Single
+            | TransmitMode::Chain
+            | TransmitMode::Contiguous(_)
+            | TransmitMode::Multidata => true,
             TransmitMode::Lso => self.segmentation.is_some(),
         }
     }

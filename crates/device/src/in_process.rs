@@ -15,6 +15,14 @@
 //! blocks of the wire, end to end at multiples of 64 bytes. The receiver gets these blocks and
 //! keeps payload in them without another copy, as it does with the buffers of a network card.
 //!
+//! What crosses is the lowered form of the transmit mode, and what that form leaves to do is done
+//! on the far side, so that the modes cost here what they are:
+//! * `single`, `multidata`: blocks with many frames and a descriptor for each, hung in together;
+//! * `chain`: for each frame a block of its own, hung in by itself, and one wake-up for all;
+//! * `contiguous`: one block and how to cut it; the receiver cuts it. Of the payload form only the
+//!   payload is copied, to where it will lie, and the receiver writes the headers before it;
+//! * `lso`: super-frames, which the receiver takes as they are.
+//!
 //! What always holds:
 //! * a lane never holds more than [`WireConfig::capacity_packets`] packets or
 //!   [`WireConfig::capacity_bytes`] bytes, and what was taken arrives, once and in order;
@@ -29,17 +37,18 @@ mod lane;
 #[cfg(test)]
 mod tests;
 
-use crate::lowering::{self, HEADER_LEN_MAX, SuperFrame};
+use crate::lowering::{self, FrameBlock, HEADER_LEN_MAX, SuperFrame};
 use crate::{
-    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Segmentation, Stop,
-    TransmitMode, Transmitted, Waiter,
+    Capabilities, DeviceCounters, DeviceError, FragmentSplitting, Medium, Queue, Received, Room,
+    Segmentation, Stop, TransmitMode, Transmitted, Waiter,
 };
 use batch::{
     BlockMut, BlockPool, Checksum, Frame, Multidata, PacketView, PoolConfig, ReceiveBatch,
     ReceivedChecksum, Segmented,
 };
+use core::ops::Range;
 use core::time::Duration;
-use lane::{Doorbell, Lane, QueuedFrame, Staged};
+use lane::{Doorbell, Lane, Opened, QueuedFrame, Staged, Totals};
 use std::sync::Arc;
 
 /// Frames begin at multiples of this, a cache line.
@@ -141,6 +150,8 @@ pub struct WireQueue {
     /// What this transmit call takes.
     plan: Vec<SuperFrame>,
     staged: Staged,
+    /// The block whose frames are being handed up.
+    opened: Opened,
     counters: DeviceCounters,
 }
 
@@ -167,6 +178,7 @@ impl WireQueue {
                 segmentation: end.segmentation,
                 receive_super_frames: peer.segmentation.is_some(),
                 batch_bytes_max: config.capacity_bytes,
+                fragment_splitting: FragmentSplitting { by_size: true, by_length: true },
                 coalesced_frames_max: end.receive_frames_max.max(1),
                 ..Capabilities::plain(end.medium, config.mtu_bytes)
             },
@@ -182,16 +194,14 @@ impl WireQueue {
             pool: BlockPool::new(pool),
             plan: Vec::new(),
             staged: Staged::default(),
+            opened: Opened::default(),
             counters: DeviceCounters::default(),
         }
     }
 
     /// What one call takes at most, whatever room there is.
     fn call_packets_max(&self) -> usize {
-        match self.mode {
-            TransmitMode::Single => 1,
-            TransmitMode::Multidata | TransmitMode::Lso => self.capabilities.batch_packets_max,
-        }
+        self.mode.batch_packets_max(self.capabilities.batch_packets_max)
     }
 
     /// Decides what is taken, packet by packet or super-frame by super-frame, and why not more.
@@ -200,13 +210,8 @@ impl WireQueue {
         plan.clear();
         let segmentation =
             self.capabilities.segmentation.filter(|_| self.mode == TransmitMode::Lso);
-        let stop = match segmentation {
-            Some(limits) => lowering::super_frames(batch, 0, limits)
-                .try_for_each(|frame| self.plan_frame(batch, frame, &mut room, &mut plan)),
-            None => (0..batch.len())
-                .filter_map(|index| single_frame(batch, index))
-                .try_for_each(|frame| self.plan_frame(batch, frame, &mut room, &mut plan)),
-        };
+        let stop = lowering::frames(batch, 0, segmentation)
+            .try_for_each(|frame| self.plan_frame(batch, frame, &mut room, &mut plan));
         self.plan = plan;
         stop.err()
     }
@@ -226,7 +231,7 @@ impl WireQueue {
         if frame.is_merged() && (len > room.bytes || count > room.packets) {
             return frame
                 .packets
-                .filter_map(|index| single_frame(batch, index))
+                .filter_map(|index| SuperFrame::single(batch, index))
                 .try_for_each(|frame| self.plan_frame(batch, frame, room, plan));
         }
         if !self.can_carry(&head, len, frame.is_merged()) {
@@ -253,12 +258,45 @@ impl WireQueue {
         checksum_ok && fits && network_len > 0 && len <= self.capacity.bytes.min(FRAME_LEN_MAX)
     }
 
-    /// Copies the first frames of the plan, as many as there is memory for, and says how many.
-    fn stage(&mut self, batch: &Multidata) -> usize {
-        let lens = self.plan.iter().map(|frame| aligned(frame_len(batch, frame)));
+    /// Sends what is planned, in the form of the mode, as far as there is memory, and says how many
+    /// packets went.
+    fn carry(&mut self, batch: &Multidata) -> usize {
+        let packets = self.plan.last().map_or(0, |frame| frame.packets.end);
+        let before = self.counters.transmit_packets;
+        match self.mode {
+            TransmitMode::Chain => {
+                for index in 0..self.plan.len() {
+                    if self.stage(batch, index..index + 1) == 0 {
+                        break;
+                    }
+                    self.push();
+                }
+            }
+            TransmitMode::Contiguous(contiguous) => {
+                for block in lowering::blocks(batch, 0..packets, contiguous, 0) {
+                    if self.stage_block(batch, block).is_none() {
+                        break;
+                    }
+                }
+                self.push();
+            }
+            TransmitMode::Single | TransmitMode::Multidata | TransmitMode::Lso => {
+                self.stage(batch, 0..self.plan.len());
+                self.push();
+            }
+        }
+        self.outgoing.signal();
+        (self.counters.transmit_packets - before) as usize
+    }
+
+    /// Copies the frames `range` of the plan end to end into blocks, as many as there is memory
+    /// for, and says how many.
+    fn stage(&mut self, batch: &Multidata, range: Range<usize>) -> usize {
+        let plan = self.plan.get(range).unwrap_or(&[]);
+        let lens = plan.iter().map(|frame| aligned(frame_len(batch, frame)));
         let mut left_bytes: usize = lens.sum();
         let mut open: Option<(BlockMut, usize, usize)> = None;
-        for (index, frame) in self.plan.iter().enumerate() {
+        for (index, frame) in plan.iter().enumerate() {
             let len = frame_len(batch, frame);
             let fits = |(block, at, _): &(BlockMut, usize, usize)| at + len <= block.capacity();
             if !open.as_ref().is_some_and(fits) {
@@ -273,20 +311,30 @@ impl WireQueue {
                 close_block(&mut self.staged, open.take());
                 return index;
             }
-            self.staged.frames.push(queued_frame(batch, frame, *at, len));
+            self.staged.push_frame(queued_frame(batch, frame, *at, len));
             *at += aligned(len);
             *count += 1;
             left_bytes -= aligned(len);
         }
         close_block(&mut self.staged, open);
-        self.plan.len()
+        plan.len()
     }
 
-    fn count_transmitted(&mut self, packets: usize) {
+    /// Lays out a block that the receiver cuts; `None` where there is no memory.
+    fn stage_block(&mut self, batch: &Multidata, layout: FrameBlock) -> Option<()> {
+        let mut block = self.pool.allocate(layout.len_bytes).ok()?;
+        layout.lay_out(batch, block.bytes_mut())?;
+        self.staged.push_uncut(block, layout);
+        Some(())
+    }
+
+    /// Hangs what is staged into the lane and counts it.
+    fn push(&mut self) {
+        let Totals { packets, frames, bytes } = self.staged.totals;
         self.counters.transmit_packets += packets as u64;
-        self.counters.transmit_frames += self.staged.frames.len() as u64;
-        self.counters.transmit_bytes +=
-            self.staged.frames.iter().map(|queued| u64::from(queued.frame.len)).sum::<u64>();
+        self.counters.transmit_frames += frames as u64;
+        self.counters.transmit_bytes += bytes as u64;
+        self.outgoing.push(&mut self.staged);
     }
 }
 
@@ -295,16 +343,6 @@ const FRAME_LEN_MAX: usize = 65_535 + LINK_LEN_MAX;
 
 fn aligned(len: usize) -> usize {
     len.next_multiple_of(FRAME_ALIGN_BYTES)
-}
-
-/// A packet as it stands.
-fn single_frame(batch: &Multidata, index: usize) -> Option<SuperFrame> {
-    Some(SuperFrame {
-        packets: index..index + 1,
-        segment_len: 0,
-        payload_len: batch.packet(index)?.payload_len(),
-        version: lowering::NetworkVersion::Ipv4,
-    })
 }
 
 fn frame_len(batch: &Multidata, frame: &SuperFrame) -> usize {
@@ -344,7 +382,7 @@ fn queued_frame(batch: &Multidata, frame: &SuperFrame, at: usize, len: usize) ->
 
 fn close_block(staged: &mut Staged, open: Option<(BlockMut, usize, usize)>) {
     if let Some((block, _, count)) = open.filter(|(_, _, count)| *count > 0) {
-        staged.blocks.push((block.freeze(), count));
+        staged.push_block(block.freeze(), count);
     }
 }
 
@@ -388,13 +426,11 @@ impl Queue for WireQueue {
         let packets_before = self.outgoing.packets();
         let room = self.room();
         let mut stopped = self.make_plan(batch, room);
-        let frames = self.stage(batch);
-        if frames < self.plan.len() {
+        let planned = self.plan.last().map_or(0, |frame| frame.packets.end);
+        let taken = self.carry(batch);
+        if taken < planned {
             stopped = Some(Stop::Full);
         }
-        let taken = self.plan.iter().take(frames).map(|frame| frame.packets.len()).sum();
-        self.count_transmitted(taken);
-        self.outgoing.push(&mut self.staged);
         if stopped == Some(Stop::Full) {
             self.counters.transmit_full += 1;
             if taken >= self.call_packets_max() {
@@ -416,7 +452,7 @@ impl Queue for WireQueue {
         // Asked for first: what the other end sent before it went is still in the lane.
         let closed = self.incoming.is_closed();
         let frames_max = frames_max.min(self.receive_frames_max);
-        let (frames, bytes, more) = self.incoming.pop(batch, frames_max);
+        let (frames, bytes, more) = self.incoming.pop(&mut self.opened, batch, frames_max);
         if frames > 0 {
             self.counters.receive_batches += 1;
             self.counters.receive_frames += frames as u64;

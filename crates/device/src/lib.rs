@@ -29,6 +29,7 @@ pub use capabilities::{
 pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
 pub use in_process::{WireConfig, WireEnd, WireQueue, wire};
+pub use lowering::{BlockForm, Contiguous};
 pub use queue::{
     Device, DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter,
 };

@@ -1,12 +1,27 @@
-//! Lowering: runs of a Multidata become super-frames, for devices that split them again.
+//! Lowering: what of a Multidata crosses to the device, in each transmit mode.
 //!
-//! A Multidata holds real packets. A device that takes super-frames (a virtio-net header in front
+//! A Multidata holds real packets, and every mode sends these packets. What differs is how many
+//! of them lie in a batch and the form in which the device is handed them:
+//!
+//! | mode | lowered form | here |
+//! |---|---|---|
+//! | `single`, `chain`, `multidata` | each packet by itself, header and payload pieces | [`frames`] |
+//! | `contiguous` | 1 to 43 frames in one block, cut below | [`blocks`] |
+//! | `lso` | one header and one long payload, split below | [`frames`] with a [`Segmentation`] |
+//!
+//! Of the first three, `single` has one packet in a call. A `chain` has many in a call, but every
+//! one stands for itself: its own buffers are mapped or listed, its own descriptor is filled in and
+//! posted, as where packets are linked by `b_next` (seed 000, 3.1). A `multidata` is one thing to
+//! the device: what can be done once for all of its packets (memory, locks, descriptors) is.
+//!
+//! A device that takes super-frames (a virtio-net header in front
 //! of a TAP frame, a NIC with TSO) costs far less per byte when it gets one header and one long
-//! payload instead. [`super_frames`] says which neighbouring packets can go as one;
+//! payload instead. [`frames`] says which neighbouring packets can go as one;
 //! [`SuperFrame::header`] makes their common header and [`Multidata::payload_of`] gives their
 //! payload. [`expand`] is the way back, as a segmentation engine goes it.
 //!
-//! What always holds: a super-frame, split by a correct engine, yields exactly the packets it was
+//! What always holds: whatever is lowered in whatever mode expands to the packets of the batch,
+//! byte for byte. A super-frame, split by a correct engine, yields exactly the packets it was
 //! made of, byte for byte, checksums included (with IPv4 identifications that count up by one). So
 //! a super-frame ends behind a packet with PSH or FIN and behind one that is shorter than the
 //! first, and a packet with CWR begins a new one, because an engine leaves CWR on the first
@@ -14,6 +29,13 @@
 //!
 //! The rest is vouched for by the run (see [`batch::Multidata`]): sequence numbers follow each
 //! other and all other header fields agree. Debug builds check that too.
+
+mod contiguous;
+
+pub use contiguous::{
+    BLOCK_LEN_MAX, BlockForm, BlockFrame, Contiguous, FRAME_ALIGN_BYTES, FRAMES_MAX, FrameBlock,
+    FrameBlocks, FrameDescriptor, PartialChecksum, Split, blocks,
+};
 
 use crate::Segmentation;
 use batch::{Checksum, Multidata, PacketView};
@@ -66,6 +88,17 @@ pub struct SuperFrame {
 }
 
 impl SuperFrame {
+    /// Packet `index` of `batch` as a frame of its own; `None` where there is no such packet.
+    #[must_use]
+    pub fn single(batch: &Multidata, index: usize) -> Option<Self> {
+        Some(Self {
+            packets: index..index + 1,
+            segment_len: 0,
+            payload_len: batch.packet(index)?.payload_len(),
+            version: NetworkVersion::Ipv4,
+        })
+    }
+
     /// Whether several packets were merged, so that the device must split the frame.
     #[must_use]
     pub fn is_merged(&self) -> bool {
@@ -113,17 +146,27 @@ impl SuperFrame {
     }
 }
 
-/// The frames in which the packets of `batch` from index `first` on go to a device that splits
-/// what `limits` says. Together they cover every packet once, in order.
-pub fn super_frames(batch: &Multidata, first: usize, limits: Segmentation) -> SuperFrames<'_> {
-    SuperFrames { batch, limits, next: first, run_end: first }
+/// The frames in which the packets of `batch` from index `first` on go to a device: each by itself,
+/// or where `segmentation` says what the device splits, runs of them as super-frames. Together
+/// they cover every packet once, in order.
+pub fn frames(
+    batch: &Multidata,
+    first: usize,
+    segmentation: Option<Segmentation>,
+) -> SuperFrames<'_> {
+    SuperFrames { batch, segmentation, next: first, run_end: first }
 }
 
-/// Iterator of [`super_frames`].
+/// As [`frames`], for a device that splits what `limits` says.
+pub fn super_frames(batch: &Multidata, first: usize, limits: Segmentation) -> SuperFrames<'_> {
+    frames(batch, first, Some(limits))
+}
+
+/// Iterator of [`frames`].
 #[derive(Clone, Debug)]
 pub struct SuperFrames<'a> {
     batch: &'a Multidata,
-    limits: Segmentation,
+    segmentation: Option<Segmentation>,
     next: usize,
     run_end: usize,
 }
@@ -132,17 +175,9 @@ impl Iterator for SuperFrames<'_> {
     type Item = SuperFrame;
 
     fn next(&mut self) -> Option<SuperFrame> {
-        if self.next >= self.run_end {
-            self.run_end = self.batch.runs(self.next).next()?.end;
-        }
         let start = self.next;
-        let head = self.batch.packet(start)?;
-        let frame = self.merged(start, &head).unwrap_or(SuperFrame {
-            packets: start..start + 1,
-            segment_len: 0,
-            payload_len: head.payload_len(),
-            version: NetworkVersion::Ipv4,
-        });
+        let merged = self.segmentation.and_then(|limits| self.merged(start, limits));
+        let frame = merged.or_else(|| SuperFrame::single(self.batch, start))?;
         self.next = frame.packets.end;
         Some(frame)
     }
@@ -150,13 +185,17 @@ impl Iterator for SuperFrames<'_> {
 
 impl SuperFrames<'_> {
     /// As many packets from `start` on as go together; `None` where that is only one.
-    fn merged(&self, start: usize, head: &PacketView<'_>) -> Option<SuperFrame> {
+    fn merged(&mut self, start: usize, limits: Segmentation) -> Option<SuperFrame> {
+        if start >= self.run_end {
+            self.run_end = self.batch.runs(start).next()?.end;
+        }
         if self.run_end - start < 2 {
             return None;
         }
-        let version = mergeable_head(head, self.limits)?;
+        let head = &self.batch.packet(start)?;
+        let version = mergeable_head(head, limits)?;
         let segment_len = head.payload_len();
-        let len_max = self.limits.len_bytes_max.min(IP_LEN_MAX);
+        let len_max = limits.len_bytes_max.min(IP_LEN_MAX);
         let mut len = head.len() - head.link_header_len();
         let (mut end, mut payload_len) = (start + 1, segment_len);
         while end < self.run_end {

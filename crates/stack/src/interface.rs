@@ -121,12 +121,11 @@ impl Interface {
 
     /// How large a batch may grow: what the mode says, the device takes, and has room for.
     pub(crate) fn limits(&self, room: Room) -> Limits {
-        let packets = match self.agreement.mode {
-            TransmitMode::Single => 1,
-            TransmitMode::Multidata => self.capabilities.batch_packets_max,
+        let device_max = match self.agreement.mode {
             TransmitMode::Lso => LSO_PACKETS_MAX,
+            _ => self.capabilities.batch_packets_max,
         };
-        let packets = packets.min(room.packets);
+        let packets = self.agreement.mode.batch_packets_max(device_max).min(room.packets);
         let Capabilities { batch_blocks_max, batch_bytes_max, mtu_bytes, .. } = self.capabilities;
         Limits {
             packets,

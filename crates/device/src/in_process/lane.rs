@@ -1,15 +1,17 @@
 //! One direction of an in-process wire, and how its ends sleep and wake.
 //!
 //! A lane has one sender and one receiver. The sender copies frames into blocks on its own and
-//! takes the lock once per batch to hang them in; the receiver takes it once per call to take them
-//! out. How much lies in the lane is changed under the lock and read without it: whoever reads it
-//! errs only to the safe side, because the sender alone adds and the receiver alone removes.
+//! takes the lock once per batch to hang them in (a chain is no batch: once per packet); the
+//! receiver takes it once per call to take them out, or once for each block that it must cut
+//! itself. How much lies in the lane is read without the lock: whoever reads it errs only to the
+//! safe side, because the sender alone adds and the receiver alone removes.
 //!
 //! A [`Doorbell`] costs nothing but two atomic accesses while nobody sleeps: who has news looks
 //! whether anybody waits, and who waits says so before it looks for news. Both accesses are
 //! sequentially consistent, so at least one of the two sees the other.
 
-use batch::{Block, Frame, ReceiveBatch};
+use crate::lowering::{BlockFrame, FrameBlock};
+use batch::{Block, BlockMut, Frame, ReceiveBatch, ReceivedChecksum};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -78,19 +80,130 @@ pub(super) struct QueuedFrame {
     pub(super) packets: usize,
 }
 
-/// What a transmit call hangs into a lane: frames, and the blocks they lie in with the number of
-/// frames in each.
+/// A block on its way.
+#[derive(Debug)]
+pub(super) enum Parcel {
+    /// With so many of the queued frames still to be received.
+    Listed(Block, usize),
+    /// The receiver finds the frames in it, and inserts their headers where they are missing.
+    Uncut(BlockMut, FrameBlock),
+}
+
+/// What a transmit call hangs into a lane: blocks, and a descriptor for each frame but for those
+/// the receiver cuts.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
-    pub(super) frames: Vec<QueuedFrame>,
-    pub(super) blocks: Vec<(Block, usize)>,
+    frames: Vec<QueuedFrame>,
+    parcels: Vec<Parcel>,
+    pub(super) totals: Totals,
+}
+
+/// How much is staged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) packets: usize,
+    pub(super) frames: usize,
+    pub(super) bytes: usize,
+}
+
+impl Totals {
+    fn add(&mut self, packets: usize, frames: usize, bytes: usize) {
+        self.packets += packets;
+        self.frames += frames;
+        self.bytes += bytes;
+    }
+}
+
+impl Staged {
+    /// Adds a frame of the block that is to be added next.
+    pub(super) fn push_frame(&mut self, queued: QueuedFrame) {
+        self.totals.add(queued.packets, 1, queued.frame.len as usize);
+        self.frames.push(queued);
+    }
+
+    /// Adds the block of the last `count` frames.
+    pub(super) fn push_block(&mut self, block: Block, count: usize) {
+        self.parcels.push(Parcel::Listed(block, count));
+    }
+
+    /// Adds a block that the receiver cuts.
+    pub(super) fn push_uncut(&mut self, block: BlockMut, layout: FrameBlock) {
+        let bytes = layout.frames().map(|frame| frame.range.len()).sum();
+        self.totals.add(layout.packets.len(), layout.packets.len(), bytes);
+        self.parcels.push(Parcel::Uncut(block, layout));
+    }
 }
 
 #[derive(Debug, Default)]
 struct Contents {
     frames: VecDeque<QueuedFrame>,
-    /// With how many frames in each are still to be received.
-    blocks: VecDeque<(Block, usize)>,
+    parcels: VecDeque<Parcel>,
+}
+
+/// The block that the receiver is cutting, with the frames in it that it has not handed up.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    block: Option<Block>,
+    frames: VecDeque<Frame>,
+}
+
+impl Opened {
+    /// Cuts a block.
+    fn open(&mut self, mut block: BlockMut, layout: &FrameBlock) {
+        let inserted = layout.insert_headers(block.bytes_mut());
+        debug_assert!(inserted.is_some(), "the sender made the block as long as its frames");
+        self.frames.extend(layout.frames().map(|BlockFrame { range, checksum }| Frame {
+            block: 0,
+            offset: range.start as u32,
+            len: range.len() as u32,
+            checksum: match checksum {
+                Some(_) => ReceivedChecksum::Partial,
+                None => ReceivedChecksum::Unverified,
+            },
+            segmented: None,
+        }));
+        self.block = Some(block.freeze());
+    }
+
+    /// Hands up at most `frames_max` frames of the block, says how many and how many bytes they
+    /// have; `None` where no block is open.
+    fn take(&mut self, batch: &mut ReceiveBatch, frames_max: usize) -> Option<(usize, usize)> {
+        let block = self.block.take()?;
+        let count = self.frames.len().min(frames_max);
+        if count < self.frames.len() {
+            self.block = Some(block.clone());
+        }
+        let (index, mut bytes) = (batch.add_block(block), 0);
+        for frame in self.frames.drain(..count) {
+            bytes += frame.len as usize;
+            let fits = batch.push_frame(Frame { block: index, ..frame });
+            debug_assert!(fits, "the sender laid the frame into this block");
+        }
+        Some((count, bytes))
+    }
+}
+
+impl Contents {
+    /// Takes out frames up to the first block that must be cut.
+    fn pop_listed(&mut self, batch: &mut ReceiveBatch, frames_max: usize, taken: &mut Totals) {
+        while taken.frames < frames_max {
+            let Some(Parcel::Listed(block, left)) = self.parcels.front_mut() else { return };
+            let count = (*left).min(frames_max - taken.frames);
+            *left -= count;
+            let index = if *left > 0 {
+                batch.add_block(block.clone())
+            } else if let Some(Parcel::Listed(block, _)) = self.parcels.pop_front() {
+                batch.add_block(block)
+            } else {
+                return;
+            };
+            for queued in self.frames.drain(..count) {
+                taken.add(queued.packets, 1, queued.frame.len as usize);
+                let fits = batch.push_frame(Frame { block: index, ..queued.frame });
+                debug_assert!(fits, "the sender laid the frame into this block");
+            }
+        }
+    }
 }
 
 /// One direction of a wire.
@@ -145,57 +258,59 @@ impl Lane {
         self.receiver.ring();
     }
 
-    /// Hangs frames in, for the sender, and leaves `staged` empty with its memory.
+    /// Hangs frames in, for the sender, and leaves `staged` empty with its memory. The receiver is
+    /// told by [`Lane::signal`].
     pub(super) fn push(&self, staged: &mut Staged) {
-        if staged.frames.is_empty() {
+        let Totals { packets, bytes, .. } = core::mem::take(&mut staged.totals);
+        if staged.parcels.is_empty() {
             return;
         }
-        let packets: usize = staged.frames.iter().map(|queued| queued.packets).sum();
-        let bytes: usize = staged.frames.iter().map(|queued| queued.frame.len as usize).sum();
         let mut contents = self.lock();
         contents.frames.extend(staged.frames.drain(..));
-        contents.blocks.extend(staged.blocks.drain(..));
+        contents.parcels.extend(staged.parcels.drain(..));
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.packets.fetch_add(packets, Ordering::SeqCst);
-        drop(contents);
+    }
+
+    /// Wakes a receiver that sleeps, after the sender hung in what it had.
+    pub(super) fn signal(&self) {
         self.receiver.signal();
     }
 
     /// Takes out at most `frames_max` frames, for the receiver, and says how many there were, how
-    /// many bytes they have, and whether others are left.
-    pub(super) fn pop(&self, batch: &mut ReceiveBatch, frames_max: usize) -> (usize, usize, bool) {
-        if self.packets() == 0 {
-            return (0, 0, false);
-        }
-        let (mut frames, mut packets, mut bytes) = (0, 0, 0);
-        let mut contents = self.lock();
-        while frames < frames_max {
-            let Some((block, left)) = contents.blocks.front_mut() else { break };
-            let count = (*left).min(frames_max - frames);
-            *left -= count;
-            let index = if *left > 0 {
-                batch.add_block(block.clone())
-            } else if let Some((block, _)) = contents.blocks.pop_front() {
-                batch.add_block(block)
-            } else {
-                break;
-            };
-            for queued in contents.frames.drain(..count) {
-                bytes += queued.frame.len as usize;
-                packets += queued.packets;
-                let fits = batch.push_frame(Frame { block: index, ..queued.frame });
-                debug_assert!(fits, "the sender laid the frame into this block");
+    /// many bytes they have, and whether others are left. `opened` is the receiver's own.
+    pub(super) fn pop(
+        &self,
+        opened: &mut Opened,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> (usize, usize, bool) {
+        let mut taken = Totals::default();
+        while taken.frames < frames_max && self.packets() > taken.packets {
+            if let Some((frames, bytes)) = opened.take(batch, frames_max - taken.frames) {
+                taken.add(frames, frames, bytes);
+                continue;
             }
-            frames += count;
+            let mut contents = self.lock();
+            contents.pop_listed(batch, frames_max, &mut taken);
+            // Cut without the lock: the sender need not wait for that.
+            if taken.frames < frames_max {
+                let Some(Parcel::Uncut(block, layout)) = contents.parcels.pop_front() else {
+                    break;
+                };
+                drop(contents);
+                opened.open(block, &layout);
+            }
         }
-        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        self.packets.fetch_sub(packets, Ordering::SeqCst);
-        let more = !contents.frames.is_empty();
-        drop(contents);
+        if taken.frames == 0 {
+            return (0, 0, self.packets() > 0);
+        }
+        self.bytes.fetch_sub(taken.bytes, Ordering::SeqCst);
+        let before = self.packets.fetch_sub(taken.packets, Ordering::SeqCst);
         if self.blocked.load(Ordering::SeqCst) && self.blocked.swap(false, Ordering::SeqCst) {
             self.sender.ring();
         }
-        (frames, bytes, more)
+        (taken.frames, taken.bytes, before > taken.packets)
     }
 
     /// The sender found the lane full when `packets` lay in it: the receiver is to wake it. Where
@@ -211,7 +326,6 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use batch::ReceivedChecksum;
     use bytes::Bytes;
     use std::time::Instant;
 
@@ -222,10 +336,9 @@ mod tests {
     fn push(lane: &Lane, count: usize) {
         let checksum = ReceivedChecksum::Unverified;
         let frame = Frame { block: 0, offset: 0, len: 5, checksum, segmented: None };
-        let mut staged = Staged {
-            frames: vec![QueuedFrame { frame, packets: 1 }; count],
-            blocks: vec![(Block::from(Bytes::from_static(b"frame")), count)],
-        };
+        let mut staged = Staged::default();
+        (0..count).for_each(|_| staged.push_frame(QueuedFrame { frame, packets: 1 }));
+        staged.push_block(Block::from(Bytes::from_static(b"frame")), count);
         lane.push(&mut staged);
     }
 
@@ -234,7 +347,7 @@ mod tests {
         let lane = lane();
         push(&lane, 2);
         let found_full = lane.packets();
-        assert_eq!(lane.pop(&mut ReceiveBatch::new(), 9), (2, 10, false));
+        assert_eq!(lane.pop(&mut Opened::default(), &mut ReceiveBatch::new(), 9), (2, 10, false));
         lane.block_sender(found_full);
         let asked = Instant::now();
         lane.sender.wait(Some(Duration::from_secs(60)), || false);
@@ -246,10 +359,10 @@ mod tests {
     fn a_sender_that_is_not_blocked_is_left_alone() {
         let lane = lane();
         push(&lane, 2);
-        lane.pop(&mut ReceiveBatch::new(), 1);
+        lane.pop(&mut Opened::default(), &mut ReceiveBatch::new(), 1);
         assert!(!lane.sender.rung.load(Ordering::SeqCst));
         lane.block_sender(lane.packets());
-        lane.pop(&mut ReceiveBatch::new(), 1);
+        lane.pop(&mut Opened::default(), &mut ReceiveBatch::new(), 1);
         assert!(lane.sender.rung.load(Ordering::SeqCst));
     }
 }

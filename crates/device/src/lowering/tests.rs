@@ -5,6 +5,8 @@ use batch::{Attributes, Block, HeaderLayout, Limits};
 use bytes::Bytes;
 use proptest::prelude::*;
 
+mod blocks;
+
 const LIMITS: Segmentation =
     Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: IP_LEN_MAX };
 
@@ -12,6 +14,11 @@ const LIMITS: Segmentation =
 #[derive(Clone, Debug)]
 struct Flow {
     ipv6: bool,
+    udp: bool,
+    /// Checksums are complete, not left to the device.
+    complete: bool,
+    /// Packets that begin another run, for no reason that shows.
+    run_ends: Vec<usize>,
     /// Link header length in bytes.
     link_len: usize,
     /// TCP option words of four bytes.
@@ -30,6 +37,9 @@ impl Default for Flow {
     fn default() -> Self {
         Self {
             ipv6: false,
+            udp: false,
+            complete: false,
+            run_ends: Vec::new(),
             link_len: 14,
             option_words: 3,
             segment_len: 1_448,
@@ -42,6 +52,21 @@ impl Default for Flow {
     }
 }
 
+impl Flow {
+    fn header_len(&self) -> usize {
+        if self.udp { 8 } else { 20 + 4 * self.option_words }
+    }
+
+    fn protocol(&self) -> u8 {
+        if self.udp { 17 } else { PROTOCOL_TCP }
+    }
+
+    fn checksum_offset(&self) -> u8 {
+        if self.udp { UDP_CHECKSUM } else { TCP_CHECKSUM }
+    }
+}
+
+/// Flows of TCP as a stack with offload sends them.
 fn flows() -> impl Strategy<Value = Flow> {
     let flags = prop_oneof![Just(PSH), Just(FIN), Just(CWR), Just(URG), Just(PSH | FIN)];
     (
@@ -60,11 +85,34 @@ fn flows() -> impl Strategy<Value = Flow> {
             identification: rest.0,
             sequence: rest.1,
             flags: rest.2,
+            ..Flow::default()
         })
 }
 
-/// The transport header of packet `index` at payload offset `offset`.
-fn tcp_header(flow: &Flow, index: usize, offset: usize, out: &mut [u8]) {
+/// Flows of either protocol and in either checksum state, in runs that may end anywhere.
+fn any_flows() -> impl Strategy<Value = Flow> {
+    let run_ends = prop::collection::vec(0..60_usize, 0..4);
+    // Nothing to send, too little for a second packet, or what the flow says.
+    let payload_max = prop_oneof![Just(0_usize), Just(700), Just(usize::MAX)];
+    (flows(), any::<(bool, bool)>(), run_ends, payload_max).prop_map(
+        |(flow, (udp, complete), run_ends, payload_max)| Flow {
+            udp,
+            complete,
+            run_ends,
+            payload_len: flow.payload_len.min(payload_max).min(60 * flow.segment_len),
+            ..flow
+        },
+    )
+}
+
+/// The transport header of packet `index`, its payload `payload` of the flow's.
+fn transport_header(flow: &Flow, index: usize, payload: Range<usize>, out: &mut [u8]) {
+    let offset = payload.start;
+    if flow.udp {
+        out[..4].copy_from_slice(&[0x13, 0x89, 0, 53]);
+        out[4..6].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+        return out[6..].fill(0);
+    }
     out.fill(0x01);
     out[..2].copy_from_slice(&5_001_u16.to_be_bytes());
     out[2..4].copy_from_slice(&80_u16.to_be_bytes());
@@ -78,13 +126,13 @@ fn tcp_header(flow: &Flow, index: usize, offset: usize, out: &mut [u8]) {
 /// The IP header of a packet and the sum of its pseudo-header.
 fn network_header(flow: &Flow, index: usize, transport_len: usize, out: &mut [u8]) -> u16 {
     let mut pseudo = checksum::Accumulator::new();
-    pseudo.add_u16(u16::from(PROTOCOL_TCP));
+    pseudo.add_u16(u16::from(flow.protocol()));
     pseudo.add_u16(transport_len as u16);
     out.fill(0);
     if flow.ipv6 {
         out[0] = 0x60;
         out[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
-        out[6] = PROTOCOL_TCP;
+        out[6] = flow.protocol();
         out[7] = 64;
         out[8..40].copy_from_slice(&core::array::from_fn::<u8, 32, _>(|at| at as u8 * 7));
         pseudo.add(&out[8..40]);
@@ -95,7 +143,7 @@ fn network_header(flow: &Flow, index: usize, transport_len: usize, out: &mut [u8
         out[4..6].copy_from_slice(&identification.to_be_bytes());
         out[6] = 0x40;
         out[8] = 64;
-        out[9] = PROTOCOL_TCP;
+        out[9] = flow.protocol();
         out[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
         let checksum = !checksum::sum(out);
         out[10..12].copy_from_slice(&checksum.to_be_bytes());
@@ -104,25 +152,28 @@ fn network_header(flow: &Flow, index: usize, transport_len: usize, out: &mut [u8
     pseudo.sum()
 }
 
-/// Appends the flow as a run of partial packets.
+/// Appends the flow.
 fn build(batch: &mut Multidata, flow: &Flow) {
     let payload: Vec<u8> = (0..flow.payload_len).map(|at| (at * 31 + at / 257) as u8).collect();
     let blocks: Vec<Block> = payload
         .chunks(flow.block_len)
         .map(|part| Block::from(Bytes::copy_from_slice(part)))
         .collect();
-    let attributes = Attributes {
-        owner: 7,
-        run: batch.next_run(),
-        checksum: Checksum::Partial { offset: TCP_CHECKSUM },
-        ..Attributes::default()
+    let checksum = match flow.complete {
+        true => Checksum::Complete,
+        false => Checksum::Partial { offset: flow.checksum_offset() },
     };
-    let header_len = 20 + 4 * flow.option_words;
+    let run = batch.next_run();
+    let mut attributes = Attributes { owner: 7, run, checksum, ..Attributes::default() };
+    let (header_len, field) = (flow.header_len(), flow.checksum_offset() as usize);
     for index in 0..flow.payload_len.div_ceil(flow.segment_len).max(1) {
         let start = index * flow.segment_len;
         let end = flow.payload_len.min(start + flow.segment_len);
+        if flow.run_ends.contains(&index) {
+            attributes.run = batch.next_run();
+        }
         let header = batch.push_packet(header_len, attributes).expect("room");
-        tcp_header(flow, index, start, header);
+        transport_header(flow, index, start..end, header);
         let mut at = start;
         while at < end {
             let (block, offset) = (at / flow.block_len, at % flow.block_len);
@@ -132,10 +183,16 @@ fn build(batch: &mut Multidata, flow: &Flow) {
         }
         let packet = batch.len() - 1;
         let network_len = if flow.ipv6 { 40 } else { 20 };
-        let (headers, _) = batch.prepend_network(packet, network_len).expect("headroom");
+        let (headers, body) = batch.prepend_network(packet, network_len).expect("headroom");
         let transport_len = header_len + end - start;
         let sum = network_header(flow, index, transport_len, &mut headers[..network_len]);
-        headers[network_len + 16..network_len + 18].copy_from_slice(&sum.to_be_bytes());
+        let transport = &mut headers[network_len..];
+        transport[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+        if flow.complete {
+            let mut whole = [&*transport, &body.collect::<Vec<_>>().concat()].concat();
+            complete_checksum(&mut whole, 0, field as u8).expect("a field");
+            transport.copy_from_slice(&whole[..header_len]);
+        }
         batch.prepend(packet, flow.link_len).expect("headroom").fill(0xee);
     }
 }
@@ -156,25 +213,43 @@ fn sent_singly(batch: &Multidata) -> Vec<Vec<u8>> {
         .map(|view| {
             let mut packet = vec![0; view.len()];
             view.copy_to(&mut packet).expect("room for the packet");
-            complete_checksum(&mut packet, view.transport_offset(), TCP_CHECKSUM).expect("a field");
+            if let Checksum::Partial { offset } = view.attributes().checksum {
+                complete_checksum(&mut packet, view.transport_offset(), offset).expect("a field");
+            }
             packet
         })
         .collect()
 }
 
-/// The packets that come out of the engine behind a device that takes super-frames.
-fn sent_lowered(batch: &Multidata, limits: Segmentation) -> (Vec<Vec<u8>>, Vec<SuperFrame>) {
-    let frames: Vec<SuperFrame> = super_frames(batch, 0, limits).collect();
+/// The packets that come out of the engine behind a device that takes super-frames, or none.
+fn sent_lowered(
+    batch: &Multidata,
+    segmentation: Option<Segmentation>,
+) -> (Vec<Vec<u8>>, Vec<SuperFrame>) {
+    let frames: Vec<SuperFrame> = frames(batch, 0, segmentation).collect();
     let mut packets = Vec::new();
     for frame in &frames {
         let mut scratch = [0; HEADER_LEN_MAX];
         let mut bytes = frame.header(batch, &mut scratch).expect("a header").to_vec();
-        let network = batch.packet(frame.packets.start).expect("in the batch").link_header_len();
+        let head = batch.packet(frame.packets.start).expect("in the batch");
         for piece in batch.payload_of(frame.packets.clone()) {
             bytes.extend_from_slice(piece);
         }
-        assert!(bytes.len() - network <= limits.len_bytes_max || !frame.is_merged());
-        packets.extend(expand(&bytes, network, frame.segment_len).expect("a TCP frame"));
+        match head.attributes().checksum {
+            Checksum::Partial { offset: TCP_CHECKSUM } => {
+                let network = head.link_header_len();
+                let len_max = segmentation.map_or(0, |limits| limits.len_bytes_max);
+                assert!(bytes.len() - network <= len_max || !frame.is_merged());
+                packets.extend(expand(&bytes, network, frame.segment_len).expect("a TCP frame"));
+                continue;
+            }
+            Checksum::Partial { offset } => {
+                complete_checksum(&mut bytes, head.transport_offset(), offset).expect("a field");
+            }
+            _ => {}
+        }
+        assert!(!frame.is_merged(), "an engine knows TCP only, and makes its checksums");
+        packets.push(bytes);
     }
     (packets, frames)
 }
@@ -182,12 +257,13 @@ fn sent_lowered(batch: &Multidata, limits: Segmentation) -> (Vec<Vec<u8>>, Vec<S
 proptest! {
     #[test]
     fn the_lowered_form_expands_to_the_same_packets(
-        flows in prop::collection::vec(flows(), 1..4),
+        flows in prop::collection::vec(prop_oneof![flows(), any_flows()], 1..4),
         len_bytes_max in 1_000..70_000_usize,
+        splits in any::<bool>(),
     ) {
         let batch = batch_of(&flows);
         let limits = Segmentation { len_bytes_max, ..LIMITS };
-        let (lowered, frames) = sent_lowered(&batch, limits);
+        let (lowered, frames) = sent_lowered(&batch, splits.then_some(limits));
         prop_assert_eq!(lowered, sent_singly(&batch));
         let mut next = 0;
         for frame in frames {
@@ -198,14 +274,14 @@ proptest! {
     }
 
     #[test]
-    fn completed_checksums_are_those_that_a_receiver_accepts(flow in flows()) {
+    fn completed_checksums_are_those_that_a_receiver_accepts(flow in any_flows()) {
         let batch = batch_of(std::slice::from_ref(&flow));
         for packet in sent_singly(&batch) {
             let ip = &packet[flow.link_len..];
             let (addresses, header_len) = if flow.ipv6 { (8..40, 40) } else { (12..20, 20) };
             let mut all = checksum::Accumulator::new();
             all.add(&ip[addresses]);
-            all.add_u16(6);
+            all.add_u16(u16::from(flow.protocol()));
             all.add_u16((ip.len() - header_len) as u16);
             all.add(&ip[header_len..]);
             prop_assert_eq!(all.sum(), 0xffff);
