@@ -112,7 +112,7 @@ impl Run {
             napi: scenario.napi,
             peer: scenario.peer().name().to_owned(),
             direction: scenario.direction.name().to_owned(),
-            mode: scenario.mode.name().to_owned(),
+            mode: scenario.mode.to_string(),
             write_len_bytes: scenario.write_len_bytes,
             zero_copy: scenario.zero_copy,
             connections: scenario.connections,

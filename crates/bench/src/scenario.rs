@@ -213,6 +213,7 @@ impl Scenario {
     #[must_use]
     pub fn name(&self) -> String {
         let (write, connections);
+        let mode = self.mode.to_string();
         let mut words = vec![self.device.name()];
         if self.ipv6 {
             words.push("ipv6");
@@ -238,7 +239,7 @@ impl Scenario {
             connections = format!("x{}", self.connections);
             words.push(&connections);
         }
-        words.push(self.mode.name());
+        words.push(&mode);
         words.join(" ")
     }
 

@@ -215,7 +215,7 @@ fn build(
     let config = InterfaceConfig::new(cidr).mode(scenario.mode);
     let queue: Box<dyn Queue> = match scenario.mode {
         TransmitMode::Single => Box::new(FrameByFrame { queue }),
-        TransmitMode::Multidata | TransmitMode::Lso => queue,
+        _ => queue,
     };
     Stack::builder()
         .tcp(tcp)

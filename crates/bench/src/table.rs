@@ -125,9 +125,9 @@ fn differs_in_mode(single: &Run, other: &Run) -> bool {
         && single.counters.contains_key(crate::results::TRANSACTIONS)
             == other.counters.contains_key(crate::results::TRANSACTIONS);
     match other.mode.as_str() {
-        "multidata" => same_place && single.offload == other.offload,
+        "single" => false,
         "lso" => same_place,
-        _ => false,
+        _ => same_place && single.offload == other.offload,
     }
 }
 
@@ -154,7 +154,9 @@ fn compare(single: &Summary, other: &Summary) -> Option<String> {
     let cost = ratio(other.stack_cpu_s_per_gb, single.stack_cpu_s_per_gb)?;
     let what = match other.first.mode.as_str() {
         "lso" => "super-frames".to_owned(),
-        _ => format!("batches of {:.1} packets", other.packets_per_batch),
+        "multidata" => format!("batches of {:.1} packets", other.packets_per_batch),
+        "chain" => format!("chains of {:.1} packets", other.packets_per_batch),
+        mode => format!("{mode} blocks of {:.1} packets", other.packets_per_batch),
     };
     Some(format!(
         "{place}, {what} moved {:.2} Gbit/s where one packet at a time moved {:.2} ({speed:.2} \

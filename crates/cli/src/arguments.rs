@@ -126,9 +126,11 @@ pub(crate) struct StreamArguments {
     /// Which way the bytes flow, as seen from this stack; both: at once, over each connection
     #[arg(long, value_enum, default_value_t = DirectionArgument::Send)]
     direction: DirectionArgument,
-    /// Modes to measure, in alternation [default: single,multidata, or lso with --offload on]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODE,..")]
-    mode: Vec<ModeArgument>,
+    /// Modes to measure, in alternation: single, chain, contiguous, replicated, multidata, lso;
+    /// contiguous:N and replicated:N with at most N frames in a block, 1 to 43
+    /// [default: single,multidata, or lso with --offload on]
+    #[arg(long, value_delimiter = ',', value_name = "MODE,..")]
+    mode: Vec<TransmitMode>,
     /// Connections at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     connections: usize,
@@ -158,9 +160,9 @@ pub(crate) struct StreamArguments {
 pub(crate) struct RequestResponseArguments {
     #[command(flatten)]
     path: PathArguments,
-    /// Modes to measure, in alternation [default: multidata]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODE,..")]
-    mode: Vec<ModeArgument>,
+    /// Modes to measure, in alternation, as for stream [default: multidata]
+    #[arg(long, value_delimiter = ',', value_name = "MODE,..")]
+    mode: Vec<TransmitMode>,
     /// Length of a request and of its response
     #[arg(long, value_name = "B", default_value = "1", value_parser = parse_buffer_size)]
     size: usize,
@@ -261,23 +263,6 @@ enum DirectionArgument {
     Both,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModeArgument {
-    Single,
-    Multidata,
-    Lso,
-}
-
-impl From<ModeArgument> for TransmitMode {
-    fn from(mode: ModeArgument) -> Self {
-        match mode {
-            ModeArgument::Single => Self::Single,
-            ModeArgument::Multidata => Self::Multidata,
-            ModeArgument::Lso => Self::Lso,
-        }
-    }
-}
-
 /// A job as the command line asks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -340,9 +325,9 @@ impl PathArguments {
     }
 
     /// The modes and whether offload is on, each following from the other where not given.
-    fn modes(&self, given: &[ModeArgument], default: &[TransmitMode]) -> (Vec<TransmitMode>, bool) {
+    fn modes(&self, given: &[TransmitMode], default: &[TransmitMode]) -> (Vec<TransmitMode>, bool) {
         let mut modes: Vec<TransmitMode> = Vec::new();
-        for mode in given.iter().copied().map(TransmitMode::from) {
+        for mode in given.iter().copied() {
             if !modes.contains(&mode) {
                 modes.push(mode);
             }
@@ -362,7 +347,7 @@ impl PathArguments {
 
     fn scenarios(
         &self,
-        modes: &[ModeArgument],
+        modes: &[TransmitMode],
         default: &[TransmitMode],
     ) -> Result<Vec<Scenario>, String> {
         let device = self.device()?;
@@ -451,9 +436,9 @@ pub(crate) struct LinkArguments {
     /// Write every packet to this pcapng file
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// How batches reach the device
-    #[arg(long, value_enum, default_value_t = ModeArgument::Multidata)]
-    pub(crate) mode: ModeArgument,
+    /// How batches reach the device: single, chain, contiguous, replicated, multidata or lso
+    #[arg(long, value_name = "MODE", default_value_t = TransmitMode::Multidata)]
+    pub(crate) mode: TransmitMode,
     /// Checksum offload and super-frames, where the device takes them
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub(crate) offload: Switch,
@@ -462,7 +447,7 @@ pub(crate) struct LinkArguments {
 impl LinkArguments {
     /// Looks for contradictions.
     fn check(&self) -> Result<(), String> {
-        if self.mode == ModeArgument::Lso && self.offload == Switch::Off {
+        if self.mode == TransmitMode::Lso && self.offload == Switch::Off {
             return Err("--mode lso needs --offload on: without it the device takes no \
                         super-frame"
                 .to_owned());

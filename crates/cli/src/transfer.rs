@@ -153,7 +153,7 @@ fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
         AddressArgument::Dhcp => InterfaceConfig::default().dhcp(ClientConfig::default()),
         AddressArgument::Slaac => InterfaceConfig::default().slaac(),
     };
-    let mut config = config.mode(link.mode.into());
+    let mut config = config.mode(link.mode);
     if let Some(gateway) = link.gateway {
         config = config.gateway(gateway);
     }

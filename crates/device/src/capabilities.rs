@@ -2,6 +2,7 @@
 
 use crate::lowering::{BlockForm, Contiguous, FRAMES_MAX};
 use core::fmt;
+use core::str::FromStr;
 pub use wire::HardwareAddress;
 
 /// What lies around the packets of a device.
@@ -75,12 +76,41 @@ impl TransmitMode {
     }
 }
 
+impl FromStr for TransmitMode {
+    type Err = String;
+
+    /// A mode by its name; behind `contiguous` and `replicated` a colon and the frames of a block at
+    /// most may follow.
+    ///
+    /// # Errors
+    /// A sentence that says which modes there are.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, frames_max) = match text.split_once(':') {
+            Some((name, frames_max)) => (name, Some(frames_max)),
+            None => (text, None),
+        };
+        let names = Self::ALL.map(Self::name).join(", ");
+        let unknown = || format!("no such mode; the modes are {names}");
+        let mode = Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(unknown)?;
+        match (mode, frames_max) {
+            (mode, None) => Ok(mode),
+            (Self::Contiguous(contiguous), Some(frames_max)) => frames_max
+                .parse()
+                .ok()
+                .and_then(|frames_max| contiguous.with_frames_max(frames_max))
+                .map(Self::Contiguous)
+                .ok_or_else(|| format!("a block holds 1 to {FRAMES_MAX} frames")),
+            (mode, Some(_)) => Err(format!("{mode} has no blocks whose frames could be bounded")),
+        }
+    }
+}
+
 impl fmt::Display for TransmitMode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())?;
         match self {
             Self::Contiguous(contiguous) if contiguous.frames_max() < FRAMES_MAX => {
-                write!(formatter, " of {}", contiguous.frames_max())
+                write!(formatter, ":{}", contiguous.frames_max())
             }
             _ => Ok(()),
         }
@@ -220,6 +250,26 @@ impl Capabilities {
             | TransmitMode::Contiguous(_)
             | TransmitMode::Multidata => true,
             TransmitMode::Lso => self.segmentation.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_parsed_as_it_is_written() {
+        let seven = Contiguous::PAYLOAD.with_frames_max(7).expect("in range");
+        for mode in TransmitMode::ALL.into_iter().chain([TransmitMode::Contiguous(seven)]) {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        assert_eq!(TransmitMode::Contiguous(seven).to_string(), "replicated:7");
+        let refused = |text: &str| text.parse::<TransmitMode>().expect_err("refused");
+        assert!(refused("batch").contains("single, chain, contiguous"));
+        assert!(refused("chain:3").contains("no blocks"));
+        for text in ["contiguous:0", "contiguous:44", "contiguous:", "contiguous:-1"] {
+            assert!(refused(text).contains("1 to 43"), "{text}");
         }
     }
 }

@@ -60,7 +60,13 @@ fn offload_and_mode_follow_from_each_other() {
         let job = job(words).unwrap();
         job.scenarios.iter().map(|scenario| (scenario.mode, scenario.offload)).collect()
     };
-    use TransmitMode::{Lso, Multidata, Single};
+    use TransmitMode::{Chain, Contiguous, Lso, Multidata, Single};
+    let blocks = Contiguous(device::Contiguous::FRAMES);
+    let short = device::Contiguous::PAYLOAD.with_frames_max(9).unwrap();
+    assert_eq!(
+        modes("bench stream --mode single,chain,contiguous,replicated:9"),
+        [Single, Chain, blocks, Contiguous(short)].map(|mode| (mode, false))
+    );
     assert_eq!(modes("bench stream"), [(Single, false), (Multidata, false)]);
     assert_eq!(modes("bench stream --offload on"), [(Lso, true)]);
     assert_eq!(modes("bench stream --mode lso"), [(Lso, true)]);
@@ -83,7 +89,8 @@ fn the_other_end_and_the_device_agree() {
         ("bench stream --bytes 10MB", "not a unit"),
         ("bench stream --bytes 0", "moves nothing"),
         ("bench stream --seconds soon", "not a number of seconds"),
-        ("bench stream --mode chain", "invalid value"),
+        ("bench stream --mode train", "the modes are single, chain, contiguous"),
+        ("bench stream --mode contiguous:44", "1 to 43"),
         ("bench stream --runs 0", "not in"),
         ("bench --bytes 4", "unexpected argument"),
         ("nothing", "unrecognized subcommand"),

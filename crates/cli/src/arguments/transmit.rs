@@ -1,6 +1,6 @@
 //! The arguments of `bench transmit`.
 
-use super::{DeviceArgument, Job, ModeArgument, OutputArguments, Switch};
+use super::{DeviceArgument, Job, OutputArguments, Switch};
 use bench::scenario::{DeviceKind, Direction, Scenario};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use bench::transmit::Axes;
@@ -22,8 +22,8 @@ pub(crate) struct TransmitArguments {
     )]
     device: Vec<DeviceArgument>,
     /// Schemes; lso where the device takes super-frames [default: all]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODE,..")]
-    mode: Vec<ModeArgument>,
+    #[arg(long, value_delimiter = ',', value_name = "MODE,..")]
+    mode: Vec<TransmitMode>,
     /// What the application writes in one call
     #[arg(long, value_name = "B,..", value_delimiter = ',', default_value = "16K,64K,1M",
           value_parser = parse_buffer_size)]
@@ -67,7 +67,7 @@ impl TransmitArguments {
     pub(super) fn job(self) -> Result<Job, String> {
         let modes = match self.mode.is_empty() {
             true => TransmitMode::ALL.to_vec(),
-            false => self.mode.iter().copied().map(TransmitMode::from).collect(),
+            false => self.mode,
         };
         let is_on = |switches: &[Switch]| switches.iter().map(|it| *it == Switch::On).collect();
         let axes = Axes {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::HardwareAddress;
+use crate::{Contiguous, HardwareAddress};
 use batch::{Attributes, Block, HeaderLayout, Limits};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -51,7 +51,8 @@ fn receive(queue: &mut WireQueue, frames_max: usize) -> Vec<(u8, usize)> {
         .map(|index| {
             let bytes = batch.bytes(index);
             assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a frame is of one packet");
-            assert_eq!(batch.frame(index).expect("a frame").offset as usize % FRAME_ALIGN_BYTES, 0);
+            let offset = batch.frame(index).expect("a frame").offset as usize;
+            assert_eq!(offset % lowering::FRAME_ALIGN_BYTES, 0);
             (bytes[0], bytes.len() - 34)
         })
         .collect()
@@ -266,6 +267,58 @@ fn a_run_goes_as_one_super_frame_and_stands_for_its_packets() {
     assert_eq!((counters.transmit_packets, counters.transmit_frames), (40, 1));
 }
 
+/// Modes that take many packets in a call and hand each of them up.
+const BATCHED: [TransmitMode; 4] = [
+    TransmitMode::Multidata,
+    TransmitMode::Chain,
+    TransmitMode::Contiguous(Contiguous::FRAMES),
+    TransmitMode::Contiguous(Contiguous::PAYLOAD),
+];
+
+#[test]
+fn every_mode_hands_up_the_same_packets_in_blocks_of_its_own() {
+    let batch = run_of(40, 100);
+    for mode in BATCHED {
+        let (mut a, mut b) = offloading(64, 1 << 20);
+        a.set_mode(mode).expect("every device can");
+        assert_eq!(a.transmit(&batch), Transmitted { taken: 40, stopped: None });
+        assert_eq!(a.room().packets, 24);
+        let (mut received, mut got) = (ReceiveBatch::new(), Vec::new());
+        // In two calls: the first ends within a block.
+        assert_eq!(b.receive(&pool(), &mut received, 13).frames, 13);
+        assert_eq!(a.room().packets, 37, "room for what was handed up");
+        let rest = b.receive(&pool(), &mut received, 64);
+        assert_eq!(rest, Received { frames: 27, more: false, failed: None });
+        let mut blocks = Vec::new();
+        for index in 0..received.len() {
+            let frame = received.frame(index).expect("a frame");
+            assert_eq!((frame.checksum, frame.segmented), (ReceivedChecksum::Partial, None));
+            let mut bytes = received.bytes(index).to_vec();
+            lowering::complete_checksum(&mut bytes, 34, TCP_CHECKSUM);
+            got.push(bytes);
+            blocks.push(received.chunk(index, 0..1).expect("a byte").block().clone());
+        }
+        blocks.dedup_by(|a, b| a.is_same(b));
+        assert_eq!(blocks.len(), if mode == TransmitMode::Chain { 40 } else { 1 }, "{mode}");
+        assert_eq!(got, completed(&batch));
+        let counters = a.counters();
+        assert_eq!((counters.transmit_batches, counters.transmit_packets), (1, 40));
+        assert_eq!((counters.transmit_frames, counters.transmit_bytes), (40, 40 * 154));
+        assert_eq!(b.counters().receive_bytes, 40 * 154);
+    }
+}
+
+#[test]
+fn a_contiguous_call_takes_one_block_of_frames() {
+    let (mut a, mut b) = plain(64, 1 << 20);
+    let five = Contiguous::FRAMES.with_frames_max(5).expect("in range");
+    a.set_mode(TransmitMode::Contiguous(five)).expect("every device can");
+    assert_eq!(a.room().packets, 5);
+    let batch = batch_of(&[(1, 9), (2, 0), (3, 7), (4, 1_400), (5, 8), (6, 1)]);
+    assert_eq!(a.transmit(&batch), Transmitted { taken: 5, stopped: Some(Stop::Full) });
+    assert_eq!(receive(&mut b, 9), [(1, 9), (2, 0), (3, 7), (4, 1_400), (5, 8)]);
+}
+
 #[test]
 fn of_a_super_frame_that_does_not_fit_as_many_packets_go_as_do() {
     for (packets, bytes) in [(7, 1 << 20), (64, 7 * 154 + 153)] {
@@ -316,8 +369,13 @@ fn dropping_an_end_wakes_the_other() {
 /// can: it ends only if no wake-up is lost, and the blocks come back.
 #[test]
 fn two_threads_pass_a_stream_without_losing_a_wake_up() {
+    BATCHED.into_iter().for_each(pass_a_stream);
+}
+
+fn pass_a_stream(mode: TransmitMode) {
     const PACKETS: u32 = 20_000;
     let (mut a, mut b) = plain(7, 4_000);
+    a.set_mode(mode).expect("every device can");
     let sender = std::thread::spawn(move || {
         let waiter = a.waiter();
         let mut next = 0;
@@ -360,8 +418,10 @@ proptest! {
     #[test]
     fn what_was_taken_arrives(
         steps in prop::collection::vec((prop::collection::vec(0..1_400_usize, 0..9), 0..9_usize), 1..40),
+        modes in prop::collection::vec(prop::sample::select(&BATCHED[..]), 1..4),
     ) {
         let (mut a, mut b) = plain(10, 5_000);
+        let mut modes = modes.into_iter().cycle();
         let (mut number, mut wanted, mut got) = (0_u8, Vec::new(), Vec::new());
         for (lens, frames_max) in steps {
             let packets: Vec<(u8, usize)> = lens
@@ -371,6 +431,8 @@ proptest! {
                     (number, len)
                 })
                 .collect();
+            // A mode may be changed while frames of another are on their way.
+            a.set_mode(modes.next().expect("one at least")).expect("every device can");
             let room = a.room();
             let fitting = packets
                 .iter()
@@ -389,5 +451,6 @@ proptest! {
         got.extend(receive(&mut b, usize::MAX));
         prop_assert_eq!(got, wanted);
         prop_assert_eq!(a.room(), Room { packets: 10, bytes: 5_000 });
+        prop_assert_eq!(a.pool.counters().outstanding_bytes, 0);
     }
 }

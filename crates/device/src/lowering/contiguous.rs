@@ -166,7 +166,7 @@ pub struct FrameBlock {
     pub split: Split,
     /// Where the first frame begins: the prefix, rounded up.
     gap: usize,
-    replica: Option<Replica>,
+    replica: Option<Box<Replica>>,
 }
 
 /// A frame in a block.
@@ -297,14 +297,14 @@ struct Filling {
     last: FrameDescriptor,
     count: usize,
     payload_len: usize,
-    replica: Option<Replica>,
+    replica: Option<Box<Replica>>,
 }
 
 impl Filling {
     fn new(head: &PacketView<'_>, contiguous: Contiguous, gap: usize) -> Self {
         let replica = match contiguous.form() {
             BlockForm::Frames => None,
-            BlockForm::Payload => Replica::new(head),
+            BlockForm::Payload => Replica::new(head).map(Box::new),
         };
         let frame = descriptor(head);
         let payload_len = head.payload_len();

@@ -5,6 +5,11 @@
 //! [`PIECES_MAX`], or one whose checksum nobody below would complete is laid end to end here. In
 //! [`TransmitMode::Lso`] runs are lowered to super-frames first.
 //!
+//! The driver splits nothing but super-frames, so the other modes bring no fewer system calls here,
+//! one a frame: [`TransmitMode::Chain`] gathers every frame, also a short one, with a writev(2) of
+//! its own, and [`TransmitMode::Contiguous`] copies frames into one block and then writes each of
+//! them from there, its headers replicated before that in the payload form.
+//!
 //! Offloads can fail when they are used, although the driver accepted them: the first refused
 //! frame takes the capability back, and the caller builds the rest without it.
 
@@ -14,12 +19,13 @@ use crate::system_error::said;
 use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
+use core::ops::Range;
 use device::lowering::{
-    HEADER_LEN_MAX, NetworkVersion, SuperFrame, complete_checksum, super_frames,
+    FrameBlock, HEADER_LEN_MAX, PartialChecksum, SuperFrame, blocks, complete_checksum, frames,
 };
 use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
-    Transmitted, Waiter,
+    Capabilities, Contiguous, DeviceCounters, DeviceError, Queue, Received, Room, Stop,
+    TransmitMode, Transmitted, Waiter,
 };
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, write, writev};
@@ -54,7 +60,7 @@ pub struct TapQueue {
     capabilities: Capabilities,
     mode: TransmitMode,
     receiver: Receiver,
-    /// Where frames are laid end to end that cannot be gathered. Empty until the first of them.
+    /// Where frames are laid end to end that are not gathered. Empty until the first of them.
     contiguous: Vec<u8>,
     counters: DeviceCounters,
 }
@@ -86,9 +92,7 @@ impl TapQueue {
     fn send(&mut self, batch: &Multidata, frame: &SuperFrame) -> Result<(), Stop> {
         let first = batch.packet(frame.packets.start).ok_or(Stop::Refused)?;
         let checksum = first.attributes().checksum;
-        if first.len() - first.link_header_len() > self.capabilities.mtu_bytes
-            || matches!(checksum, Checksum::Missing { .. })
-        {
+        if !self.can_send(&first) {
             return Err(Stop::Refused);
         }
         let mut scratch = [0; HEADER_LEN_MAX];
@@ -97,7 +101,8 @@ impl TapQueue {
         let payload = batch.payload_of(frame.packets.clone());
 
         let completed_below = checksum == Checksum::Complete || self.capabilities.checksum_transmit;
-        let is_short = header.len() + frame.payload_len <= LAID_OUT_BYTES_MAX;
+        let is_short = header.len() + frame.payload_len <= LAID_OUT_BYTES_MAX
+            && self.mode != TransmitMode::Chain;
         let written = if completed_below && !is_short {
             let prefix: &[u8] = if self.vnet { &vnet } else { &[] };
             let mut few = [IoSlice::new(&[]); PIECES_FEW];
@@ -119,14 +124,96 @@ impl TapQueue {
         match written {
             Ok(()) => {
                 let packets = frame.packets.len();
-                self.counters.transmit_packets += packets as u64;
-                self.counters.transmit_bytes += (packets * header.len() + frame.payload_len) as u64;
-                self.counters.transmit_frames += 1;
+                self.count_frame(packets, packets * header.len() + frame.payload_len);
                 Ok(())
             }
             Err(errno) => {
                 let partial = checksum != Checksum::Complete && completed_below;
                 Err(self.on_write_error(errno, frame.is_merged(), partial))
+            }
+        }
+    }
+
+    /// Whether a frame that begins with this packet could ever be sent.
+    fn can_send(&self, first: &PacketView<'_>) -> bool {
+        first.len() - first.link_header_len() <= self.capabilities.mtu_bytes
+            && !matches!(first.attributes().checksum, Checksum::Missing { .. })
+    }
+
+    fn count_frame(&mut self, packets: usize, bytes: usize) {
+        self.counters.transmit_packets += packets as u64;
+        self.counters.transmit_bytes += bytes as u64;
+        self.counters.transmit_frames += 1;
+    }
+
+    /// Sends the batch in contiguous blocks, and each of their frames by itself.
+    fn transmit_blocks(&mut self, batch: &Multidata, contiguous: Contiguous) -> Transmitted {
+        let sendable = batch.packets().take_while(|packet| self.can_send(packet)).count();
+        let prefix_len = if self.vnet { VNET_HEADER_LEN } else { 0 };
+        let mut taken = 0;
+        for block in blocks(batch, 0..sendable, contiguous, prefix_len) {
+            if let Err(stop) = self.send_block(batch, &block, &mut taken) {
+                return Transmitted { taken, stopped: Some(stop) };
+            }
+        }
+        Transmitted { taken, stopped: (taken < batch.len()).then_some(Stop::Refused) }
+    }
+
+    /// Lays a block out and sends its frames; `taken` counts them.
+    fn send_block(
+        &mut self,
+        batch: &Multidata,
+        block: &FrameBlock,
+        taken: &mut usize,
+    ) -> Result<(), Stop> {
+        let mut bytes = core::mem::take(&mut self.contiguous);
+        if bytes.len() < block.len_bytes {
+            bytes.resize(block.len_bytes, 0);
+        }
+        let laid_out =
+            block.lay_out(batch, &mut bytes).and_then(|()| block.insert_headers(&mut bytes));
+        let mut outcome = laid_out.ok_or(Stop::Refused);
+        for frame in block.frames() {
+            if outcome.is_err() {
+                break;
+            }
+            outcome = self.send_from_block(&mut bytes, frame.range, frame.checksum);
+            *taken += usize::from(outcome.is_ok());
+        }
+        self.contiguous = bytes;
+        outcome
+    }
+
+    /// Sends the frame that lies at `range` of a block.
+    fn send_from_block(
+        &mut self,
+        block: &mut [u8],
+        range: Range<usize>,
+        checksum: Option<PartialChecksum>,
+    ) -> Result<(), Stop> {
+        let len = range.len();
+        let prefix_len = if self.vnet { VNET_HEADER_LEN } else { 0 };
+        let completed_below = checksum.is_none() || self.capabilities.checksum_transmit;
+        let whole = range.start.checked_sub(prefix_len).and_then(|at| block.get_mut(at..range.end));
+        let whole = whole.ok_or(Stop::Refused)?;
+        let (prefix, frame) = whole.split_at_mut(prefix_len);
+        let mut vnet = VnetHeader::default();
+        if let Some(PartialChecksum { transport_offset, field_offset }) = checksum {
+            let start = usize::from(transport_offset);
+            if completed_below {
+                vnet = VnetHeader::partial(start, field_offset);
+            } else {
+                complete_checksum(frame, start, field_offset).ok_or(Stop::Refused)?;
+            }
+        }
+        prefix.copy_from_slice(&vnet.emit()[..prefix_len]);
+        match write_frame(&self.file, &[IoSlice::new(whole)], &mut self.counters) {
+            Ok(()) => {
+                self.count_frame(1, len);
+                Ok(())
+            }
+            Err(errno) => {
+                Err(self.on_write_error(errno, false, checksum.is_some() && completed_below))
             }
         }
     }
@@ -198,8 +285,10 @@ impl TapQueue {
 impl Queue for TapQueue {
     fn capabilities(&self) -> Capabilities {
         let batch_packets_max = match self.mode {
-            TransmitMode::Single => 1,
-            TransmitMode::Multidata => BATCH_PACKETS,
+            mode @ (TransmitMode::Single
+            | TransmitMode::Chain
+            | TransmitMode::Contiguous(_)
+            | TransmitMode::Multidata) => mode.batch_packets_max(BATCH_PACKETS),
             TransmitMode::Lso => {
                 // 52 is an IP and a TCP header with timestamps: 45 packets of MTU 1,500 fit.
                 let segment_len = self.capabilities.mtu_bytes.saturating_sub(52).max(1);
@@ -234,22 +323,18 @@ impl Queue for TapQueue {
             return Transmitted { taken, stopped: None };
         }
         self.counters.transmit_batches += 1;
-        let lowered = match self.mode {
+        let segmentation = match self.mode {
+            TransmitMode::Contiguous(contiguous) => return self.transmit_blocks(batch, contiguous),
             TransmitMode::Lso => self.capabilities.segmentation,
-            TransmitMode::Single | TransmitMode::Multidata => None,
+            TransmitMode::Single | TransmitMode::Chain | TransmitMode::Multidata => None,
         };
-        let mut lowered = lowered.map(|limits| super_frames(batch, 0, limits));
-        loop {
-            let frame = match &mut lowered {
-                Some(frames) => frames.next(),
-                None => single(batch, taken),
-            };
-            let Some(frame) = frame else { return Transmitted { taken, stopped: None } };
+        for frame in frames(batch, 0, segmentation) {
             if let Err(stop) = self.send(batch, &frame) {
                 return Transmitted { taken, stopped: Some(stop) };
             }
             taken = frame.packets.end;
         }
+        Transmitted { taken, stopped: None }
     }
 
     fn receive(
@@ -272,17 +357,6 @@ impl Queue for TapQueue {
     fn counters(&self) -> DeviceCounters {
         DeviceCounters { wait_syscalls: self.waiter.syscalls(), ..self.counters }
     }
-}
-
-/// Packet `index` as a frame of its own.
-fn single(batch: &Multidata, index: usize) -> Option<SuperFrame> {
-    let packet = batch.packet(index)?;
-    Some(SuperFrame {
-        packets: index..index + 1,
-        segment_len: 0,
-        payload_len: packet.payload_len(),
-        version: NetworkVersion::Ipv4,
-    })
 }
 
 /// Lists the pieces of a frame; `None` where they are too many.

@@ -103,7 +103,9 @@ impl Flow {
         let frames = station.queue.counters().transmit_frames - before.transmit_frames;
         match mode {
             TransmitMode::Single => assert_eq!(frames, 0),
-            TransmitMode::Multidata => assert_eq!(frames, 41),
+            TransmitMode::Chain | TransmitMode::Contiguous(_) | TransmitMode::Multidata => {
+                assert_eq!(frames, 41, "{mode}");
+            }
             TransmitMode::Lso => assert_eq!(frames, 1, "one super-frame"),
         }
         let mut read = vec![0; STREAM_LEN];

@@ -4,6 +4,9 @@ use super::*;
 
 const GARBAGE: u8 = 0xa5;
 
+/// A frame and what the device is told of its checksum.
+type Told = (Vec<u8>, Option<PartialChecksum>);
+
 fn modes() -> impl Strategy<Value = Contiguous> {
     let forms = prop_oneof![Just(Contiguous::FRAMES), Just(Contiguous::PAYLOAD)];
     (forms, prop_oneof![1..=FRAMES_MAX, Just(FRAMES_MAX)])
@@ -11,7 +14,7 @@ fn modes() -> impl Strategy<Value = Contiguous> {
 }
 
 /// The packets as a device below gets them, before it completes checksums, with what it is told.
-fn uncompleted(batch: &Multidata) -> Vec<(Vec<u8>, Option<PartialChecksum>)> {
+fn uncompleted(batch: &Multidata) -> Vec<Told> {
     let packet = |view: PacketView<'_>| {
         let mut packet = vec![0; view.len()];
         view.copy_to(&mut packet).expect("room for the packet");
@@ -32,7 +35,7 @@ fn sent_in_blocks(
     batch: &Multidata,
     contiguous: Contiguous,
     prefix_len: usize,
-) -> (Vec<(Vec<u8>, Option<PartialChecksum>)>, Vec<FrameBlock>) {
+) -> (Vec<Told>, Vec<FrameBlock>) {
     let blocks: Vec<FrameBlock> = blocks(batch, 0..batch.len(), contiguous, prefix_len).collect();
     let (mut cut, mut next) = (Vec::new(), 0);
     for block in &blocks {
@@ -132,10 +135,8 @@ fn a_full_block_is_43_frames_of_a_bulk_flow_cut_by_one_length() {
     }
     let seven = Contiguous::FRAMES.with_frames_max(7).expect("in range");
     assert_eq!(blocks(&batch, 0..20, seven, 0).count(), 3);
-    assert_eq!(
-        blocks(&batch, 98..200, seven, 0).map(|block| block.packets).collect::<Vec<_>>(),
-        [98..100]
-    );
+    let mut last = blocks(&batch, 98..200, seven, 0).map(|block| block.packets);
+    assert_eq!((last.next(), last.next()), (Some(98..100), None));
     assert_eq!(blocks(&batch, 100..101, seven, 0).count(), 0);
 }
 

@@ -4,7 +4,7 @@
 use super::*;
 use batch::{Attributes, Block, ReceivedChecksum};
 use bytes::Bytes;
-use device::lowering::expand;
+use device::lowering::{NetworkVersion, expand};
 use device::{Medium, Segmentation};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use std::os::unix::net::UnixDatagram;
@@ -94,9 +94,18 @@ fn completed(batch: &Multidata) -> Vec<Vec<u8>> {
 
 const PARTIAL: Checksum = Checksum::Partial { offset: 16 };
 
+/// Modes in which every packet is a frame.
+const UNMERGED: [TransmitMode; 5] = [
+    TransmitMode::Single,
+    TransmitMode::Chain,
+    TransmitMode::Contiguous(Contiguous::FRAMES),
+    TransmitMode::Contiguous(Contiguous::PAYLOAD),
+    TransmitMode::Multidata,
+];
+
 #[test]
 fn every_packet_leaves_as_one_frame_and_is_counted() {
-    for mode in [TransmitMode::Single, TransmitMode::Multidata] {
+    for mode in UNMERGED {
         let (mut queue, peer) = pair(PLAIN);
         queue.set_mode(mode).expect("every device can");
         let batch = tcp_batch(5, 100, Checksum::Complete);
@@ -118,16 +127,31 @@ fn an_empty_batch_is_no_call() {
 
 #[test]
 fn partial_checksums_are_the_kernels_or_completed_here() {
-    let batch = tcp_batch(2, 100, PARTIAL);
-    let (mut queue, peer) = pair(OFFLOAD);
-    assert_eq!(queue.transmit(&batch).taken, 2);
-    for (frame, packet) in frames_at(&peer).iter().zip(packets(&batch)) {
-        assert_eq!(frame[..10], VnetHeader::partial(20, 16).emit());
-        assert_eq!(frame[10..], packet);
+    for (mode, len) in UNMERGED.into_iter().flat_map(|mode| [(mode, 101), (mode, 3_000)]) {
+        let batch = tcp_batch(2, len, PARTIAL);
+        let (mut queue, peer) = pair(OFFLOAD);
+        queue.capabilities.mtu_bytes = 4_000;
+        queue.set_mode(mode).expect("every device can");
+        assert_eq!(queue.transmit(&batch).taken, 2);
+        for (frame, packet) in frames_at(&peer).iter().zip(packets(&batch)) {
+            assert_eq!(frame[..10], VnetHeader::partial(20, 16).emit());
+            assert_eq!(frame[10..], packet, "{mode}");
+        }
+        let (mut queue, peer) = pair(PLAIN);
+        queue.capabilities.mtu_bytes = 4_000;
+        queue.set_mode(mode).expect("every device can");
+        assert_eq!(queue.transmit(&batch).taken, 2);
+        assert_eq!(frames_at(&peer), completed(&batch));
     }
-    let (mut queue, peer) = pair(PLAIN);
-    assert_eq!(queue.transmit(&batch).taken, 2);
-    assert_eq!(frames_at(&peer), completed(&batch));
+}
+
+#[test]
+fn a_batch_of_one_block_is_the_bound_of_the_contiguous_mode() {
+    let (mut queue, _peer) = pair(PLAIN);
+    assert_eq!(queue.capabilities().batch_packets_max, BATCH_PACKETS);
+    let nine = Contiguous::PAYLOAD.with_frames_max(9).expect("in range");
+    queue.set_mode(TransmitMode::Contiguous(nine)).expect("every device can");
+    assert_eq!(queue.capabilities().batch_packets_max, 9);
 }
 
 #[test]
@@ -162,12 +186,19 @@ fn a_frame_of_too_many_pieces_is_laid_end_to_end() {
 
 #[test]
 fn a_full_device_takes_the_front_of_a_batch_and_says_when_it_has_room() {
+    for mode in [TransmitMode::Multidata, TransmitMode::Contiguous(Contiguous::FRAMES)] {
+        fill_up(mode);
+    }
+}
+
+fn fill_up(mode: TransmitMode) {
     let batch = tcp_batch(64, 1_000, Checksum::Complete);
     let (ours, peer) = UnixDatagram::pair().expect("a pair of sockets");
     ours.set_nonblocking(true).expect("an option of sockets");
     peer.set_nonblocking(true).expect("an option of sockets");
     rustix::net::sockopt::set_socket_send_buffer_size(&ours, 16_384).expect("less than there is");
     let mut queue = queue_on(ours, PLAIN);
+    queue.set_mode(mode).expect("every device can");
     let mut all = packets(&batch);
     let first = queue.transmit(&batch);
     assert_eq!(first.stopped, Some(Stop::Full));
@@ -211,15 +242,18 @@ fn a_refused_offload_is_taken_back_one_step_at_a_time() {
 
 #[test]
 fn packets_that_can_never_be_sent_are_refused_one_by_one() {
-    let (mut queue, peer) = pair(PLAIN);
-    let too_long = tcp_batch(1, 1_461, Checksum::Complete);
-    let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
-    assert_eq!(queue.transmit(&too_long), refused);
-    let mut second = tcp_batch(3, 1_460, Checksum::Complete);
-    second.set_checksum(1, Checksum::Missing { offset: 16 });
-    let transmitted = queue.transmit(&second);
-    assert_eq!(transmitted, Transmitted { taken: 1, stopped: Some(Stop::Refused) });
-    assert_eq!(frames_at(&peer).len(), 1);
+    for mode in UNMERGED {
+        let (mut queue, peer) = pair(PLAIN);
+        queue.set_mode(mode).expect("every device can");
+        let too_long = tcp_batch(1, 1_461, Checksum::Complete);
+        let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
+        assert_eq!(queue.transmit(&too_long), refused);
+        let mut second = tcp_batch(3, 1_460, Checksum::Complete);
+        second.set_checksum(1, Checksum::Missing { offset: 16 });
+        let transmitted = queue.transmit(&second);
+        assert_eq!(transmitted, Transmitted { taken: 1, stopped: Some(Stop::Refused) });
+        assert_eq!(frames_at(&peer).len(), 1);
+    }
 }
 
 #[test]
