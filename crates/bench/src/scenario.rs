@@ -17,6 +17,8 @@ pub enum DeviceKind {
     Tap,
     /// A TUN device: IP packets to and from the kernel.
     Tun,
+    /// A packet socket at one end of a veth pair, the kernel at the other.
+    Packet,
     /// The in-process wire: two stacks in one process.
     Wire,
 }
@@ -28,6 +30,7 @@ impl DeviceKind {
         match self {
             Self::Tap => "tap",
             Self::Tun => "tun",
+            Self::Packet => "packet",
             Self::Wire => "wire",
         }
     }
@@ -36,7 +39,7 @@ impl DeviceKind {
     #[must_use]
     pub const fn peer(self) -> PeerKind {
         match self {
-            Self::Tap | Self::Tun => PeerKind::Kernel,
+            Self::Tap | Self::Tun | Self::Packet => PeerKind::Kernel,
             Self::Wire => PeerKind::Own,
         }
     }
@@ -138,7 +141,7 @@ pub struct Scenario {
     pub device: DeviceKind,
     /// The device completes checksums and takes and gives super-frames.
     pub offload: bool,
-    /// The kernel polls the TAP in a thread of its own and coalesces our frames.
+    /// The kernel polls its end in a thread of its own and coalesces our frames.
     pub napi: bool,
     /// Which way the bytes flow.
     pub direction: Direction,
@@ -259,6 +262,13 @@ impl Scenario {
                 "--napi on is for TAP and TUN devices: the wire has no kernel in it".to_owned()
             );
         }
+        if self.device == DeviceKind::Packet && self.napi && self.offload {
+            return Err(
+                "--napi on with --device packet needs --offload off: a veth interface polls \
+                        only for frames that are not split below"
+                    .to_owned(),
+            );
+        }
         let mtu_min = if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
         if !(mtu_min..=MTU_MAX).contains(&self.mtu_bytes) {
             return Err(format!(
@@ -302,6 +312,10 @@ mod tests {
         let broken = [
             (Scenario { mode: TransmitMode::Lso, offload: false, ..sound.clone() }, "--offload"),
             (Scenario { device: DeviceKind::Wire, napi: true, ..sound.clone() }, "--napi"),
+            (
+                Scenario { device: DeviceKind::Packet, napi: true, offload: true, ..sound.clone() },
+                "--offload off",
+            ),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),

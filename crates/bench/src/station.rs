@@ -12,7 +12,9 @@ use device::{
     Room, TransmitMode, Transmitted, Waiter, WireConfig, WireEnd, WireQueue, wire,
 };
 use ip::Cidr;
-use linux::{Napi, TapConfig, TapDevice, TapKind};
+use linux::{
+    Feature, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind, VethPair,
+};
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -25,6 +27,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the next connection may take to come: a little longer than the other end tries.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(12);
 
+/// The ends of the cable of a packet socket, ours and the kernel's.
+const VETH_NAMES: (&str, &str) = ("bench-near", "bench-far");
+
 /// A stack with one interface.
 #[derive(Debug)]
 pub struct Station {
@@ -33,48 +38,42 @@ pub struct Station {
     about: String,
     /// What the stack sends and receives goes here; it ends behind the stack.
     _capture: Option<CaptureFile>,
-    /// Held open: the TAP lives as long as its descriptor.
-    _device: Option<TapDevice>,
+    /// Held open: what the queue stands on lives as long as this.
+    _ground: Option<Ground>,
+}
+
+/// What a device's queue stands on.
+#[derive(Debug)]
+enum Ground {
+    /// A TAP lives as long as its descriptor.
+    Tap { _device: TapDevice },
+    /// One end of a cable.
+    Veth { _pair: VethPair },
+}
+
+/// A device with the kernel at its other end.
+struct Opened {
+    queue: Box<dyn Queue>,
+    about: String,
+    ground: Ground,
 }
 
 impl Station {
-    /// This stack at one end of a TAP or TUN device, the kernel at the other.
+    /// This stack at one end of a device, the kernel at the other.
     ///
     /// # Errors
     /// A sentence: the device cannot be had, or not as the scenario wants it.
     pub fn over_kernel_device(scenario: &Scenario) -> Result<Self, Failure> {
-        let kind = match scenario.device {
-            DeviceKind::Tun => TapKind::Tun,
-            DeviceKind::Tap | DeviceKind::Wire => TapKind::Tap,
+        let opened = match scenario.device {
+            DeviceKind::Packet => open_packet_socket(scenario)?,
+            DeviceKind::Tap | DeviceKind::Tun | DeviceKind::Wire => open_tap(scenario)?,
         };
-        let refused = || format!("cannot open a {} device", scenario.device.name().to_uppercase());
-        let mut device = TapDevice::open(&TapConfig {
-            kind,
-            offload: scenario.offload,
-            napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
-            mtu_bytes: Some(scenario.mtu_bytes),
-            ..TapConfig::default()
-        })
-        .attempt(refused)?;
+        let Opened { queue, about, ground } = opened;
         let addresses = Addresses::of(scenario);
-        device
-            .interface()
-            .and_then(|interface| {
-                interface.add_address(addresses.far, addresses.prefix_len)?;
-                interface.set_up()
-            })
-            .attempt(|| "cannot configure the kernel's side of the device")?;
-        let about = device.negotiated();
-        // Where the device does less than the scenario is about, its figures would be those of
-        // another scenario.
-        if !device.refused().is_empty() {
-            return Err(Failure::new(format!("this kernel does not do all of it: {about}")));
-        }
-        let queue = device.queue(0).attempt(refused)?;
-        let (queue, capture) = captured(scenario, Box::new(queue))?;
+        let (queue, capture) = captured(scenario, queue)?;
         let stack = build(scenario, queue, addresses.near, addresses.prefix_len)?;
         let address = addresses.near;
-        Ok(Self { stack, address, about, _capture: capture, _device: Some(device) })
+        Ok(Self { stack, address, about, _capture: capture, _ground: Some(ground) })
     }
 
     /// Two stacks, one at each end of a wire: this one and the other one.
@@ -90,7 +89,7 @@ impl Station {
             address,
             about: about.clone(),
             _capture: capture,
-            _device: None,
+            _ground: None,
         };
         // One end sees everything.
         let (near, capture) = captured(scenario, Box::new(near))?;
@@ -137,6 +136,73 @@ impl Station {
             })
             .collect()
     }
+}
+
+fn open_tap(scenario: &Scenario) -> Result<Opened, Failure> {
+    let kind = if scenario.device == DeviceKind::Tun { TapKind::Tun } else { TapKind::Tap };
+    let refused = || format!("cannot open a {} device", scenario.device.name().to_uppercase());
+    let mut device = TapDevice::open(&TapConfig {
+        kind,
+        offload: scenario.offload,
+        napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
+        mtu_bytes: Some(scenario.mtu_bytes),
+        ..TapConfig::default()
+    })
+    .attempt(refused)?;
+    let addresses = Addresses::of(scenario);
+    device
+        .interface()
+        .and_then(|interface| {
+            interface.add_address(addresses.far, addresses.prefix_len)?;
+            interface.set_up()
+        })
+        .attempt(|| "cannot configure the kernel's side of the device")?;
+    let about = complete(device.negotiated(), device.refused())?;
+    let queue = Box::new(device.queue(0).attempt(refused)?);
+    Ok(Opened { queue, about, ground: Ground::Tap { _device: device } })
+}
+
+/// The near end of a cable is ours and has no address of the kernel's, the far end is the kernel's.
+fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
+    let (near, far) = VETH_NAMES;
+    let pair = VethPair::new(near, far).attempt(|| "cannot make a pair of interfaces")?;
+    let addresses = Addresses::of(scenario);
+    configure(&pair, scenario)
+        .and_then(|()| pair.far().add_address(addresses.far, addresses.prefix_len))
+        .attempt(|| "cannot configure the pair of interfaces")?;
+    let refused = || format!("cannot open a packet socket on {near}");
+    let config = PacketConfig { offload: scenario.offload, ..PacketConfig::new(near) };
+    let mut device = PacketDevice::open(&config).attempt(refused)?;
+    let about = complete(device.negotiated(), device.refused())?;
+    let queue = Box::new(device.queue(0).attempt(refused)?);
+    Ok(Opened { queue, about, ground: Ground::Veth { _pair: pair } })
+}
+
+/// Without offload neither end splits, merges or leaves checksums out; with NAPI the far end merges
+/// what it polls.
+fn configure(pair: &VethPair, scenario: &Scenario) -> Result<(), SystemError> {
+    pair.set_mtu_bytes(scenario.mtu_bytes)?;
+    if !scenario.offload {
+        for end in [pair.near(), pair.far()] {
+            for feature in
+                [Feature::Segmentation, Feature::SoftwareSegmentation, Feature::TransmitChecksum]
+            {
+                end.set_feature(feature, false)?;
+            }
+        }
+    }
+    pair.far().set_feature(Feature::Coalescing, scenario.napi)?;
+    pair.set_up()?;
+    if scenario.napi { pair.far().set_threaded_napi(true) } else { Ok(()) }
+}
+
+/// Where a device does less than the scenario is about, its figures would be those of another
+/// scenario.
+fn complete(about: String, refused: &[String]) -> Result<String, Failure> {
+    if refused.is_empty() {
+        return Ok(about);
+    }
+    Err(Failure::new(format!("this kernel does not do all of it: {about}")))
 }
 
 /// Accepts so many connections. Where the next one does not come in time, the other end has failed.

@@ -236,6 +236,7 @@ pub(crate) enum Switch {
 enum DeviceArgument {
     Tap,
     Tun,
+    Packet,
     Wire,
 }
 
@@ -244,6 +245,7 @@ impl From<DeviceArgument> for DeviceKind {
         match device {
             DeviceArgument::Tap => Self::Tap,
             DeviceArgument::Tun => Self::Tun,
+            DeviceArgument::Packet => Self::Packet,
             DeviceArgument::Wire => Self::Wire,
         }
     }
@@ -311,10 +313,11 @@ impl PathArguments {
         };
         match (self.peer, device.peer()) {
             (Some(PeerArgument::Kernel), PeerKind::Own) => {
-                Err("--peer kernel needs --device tap or tun: a wire ends in this process".into())
+                Err("--peer kernel needs --device tap, tun or packet: a wire ends in this process"
+                    .into())
             }
             (Some(PeerArgument::Own), PeerKind::Kernel) => {
-                Err("--peer self needs --device wire: a TAP or TUN ends in the kernel".into())
+                Err("--peer self needs --device wire: all others end in the kernel".into())
             }
             _ => Ok(device),
         }
@@ -424,8 +427,9 @@ impl RequestResponseArguments {
 /// The device a file travels over, and this stack's address there.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkArguments {
-    /// The TAP device; it must exist, with the kernel's address on it, and be up
-    #[arg(long, value_name = "TAP")]
+    /// The interface, which must be up: a TAP with the kernel's address on it, or any other Ethernet
+    /// interface, on which a packet socket is opened
+    #[arg(long, value_name = "INTERFACE")]
     pub(crate) device: String,
     /// This stack's address and prefix length, such as 10.0.0.2/24; or dhcp or slaac, to get one
     #[arg(long, value_name = "ADDRESS/LEN")]

@@ -1,6 +1,6 @@
 //! `multidata send` and `multidata receive`: a file over one TCP connection of this stack.
 //!
-//! The TAP device and the kernel's side of it are the user's; this stack is one more host on its
+//! The device (a TAP, or any other Ethernet interface by a packet socket) is the user's; this stack is one more host on its
 //! subnet, with the address it is given, and answers ARP, neighbour solicitations and ping as long
 //! as the program runs.
 
@@ -8,8 +8,8 @@ use crate::arguments::{AddressArgument, LinkArguments, ReceiveArguments, SendArg
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
-use device::{Device, Queue};
-use linux::{Interface, Napi, TapConfig, TapDevice};
+use device::{Device, DeviceError, Queue};
+use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice};
 use multidata::dhcp::ClientConfig;
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
@@ -113,6 +113,26 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
     finish(capture)
 }
 
+/// A queue of the interface: of itself where it is a TAP, of a packet socket on any other.
+fn open_queue(interface: &Interface, offload: bool) -> Result<Box<dyn Queue>, DeviceError> {
+    let name = interface.name().to_owned();
+    let complain = |refused: &[String], negotiated: String| {
+        if !refused.is_empty() {
+            crate::output::complain(&negotiated);
+        }
+    };
+    if interface.is_tun() {
+        let name = Some(name);
+        let config = TapConfig { name, offload, napi: Napi::Off, ..TapConfig::default() };
+        let mut device = TapDevice::open(&config)?;
+        complain(device.refused(), device.negotiated());
+        return Ok(Box::new(device.queue(0)?));
+    }
+    let mut device = PacketDevice::open(&PacketConfig { offload, ..PacketConfig::new(name) })?;
+    complain(device.refused(), device.negotiated());
+    Ok(Box::new(device.queue(0)?))
+}
+
 /// This stack on the device that the user names.
 fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
     let name = &link.device;
@@ -132,22 +152,12 @@ fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
         )));
     }
     let offload = link.offload == Switch::On;
-    let mut device = TapDevice::open(&TapConfig {
-        name: Some(name.clone()),
-        offload,
-        napi: Napi::Off,
-        ..TapConfig::default()
-    })
-    .attempt(|| format!("cannot use {name}"))?;
+    let mut queue = open_queue(&interface, offload).attempt(|| format!("cannot use {name}"))?;
     if !interface.is_up().attempt(|| format!("cannot use {name}"))? {
         return Err(Failure::new(format!(
             "the interface {name} is down: bring it up with: ip link set {name} up"
         )));
     }
-    if !device.refused().is_empty() {
-        crate::output::complain(&device.negotiated());
-    }
-    let queue = device.queue(0).attempt(|| format!("cannot use {name}"))?;
     let config = match link.address {
         AddressArgument::Fixed(cidr) => InterfaceConfig::new(cidr),
         AddressArgument::Dhcp => InterfaceConfig::default().dhcp(ClientConfig::default()),
@@ -157,7 +167,6 @@ fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
     if let Some(gateway) = link.gateway {
         config = config.gateway(gateway);
     }
-    let mut queue: Box<dyn Queue> = Box::new(queue);
     let mut capture = None;
     if let Some(path) = &link.capture {
         let refused = || format!("cannot capture into {}", path.display());

@@ -160,6 +160,13 @@ impl Interface {
             .map_err(|errno| self.refused("be asked for its medium", errno))
     }
 
+    /// Whether it is a TAP or TUN interface, or may be one so far as /sys tells.
+    #[must_use]
+    pub fn is_tun(&self) -> bool {
+        let directory = std::path::Path::new("/sys/class/net").join(&self.name);
+        !directory.exists() || directory.join("tun_flags").exists()
+    }
+
     /// Sets the kernel's own hardware address on it.
     ///
     /// # Errors

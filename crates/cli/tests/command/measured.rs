@@ -124,6 +124,24 @@ fn over_a_tun_every_mode_and_direction_arrives() {
 }
 
 #[test]
+fn over_a_packet_socket_every_mode_and_direction_arrives() {
+    if !has_tap("over_a_packet_socket_every_mode_and_direction_arrives") {
+        return;
+    }
+    for direction in ["send", "receive"] {
+        let direction = format!("--device packet --direction {direction} --bytes 3M");
+        moves(&format!("{direction} --mode single,multidata"), 2, 3 << 20);
+        moves(
+            &format!("{direction} --offload on --mode single,multidata,lso --mtu 9000"),
+            3,
+            3 << 20,
+        );
+        moves(&format!("{direction} --napi on --ipv6"), 2, 3 << 20);
+    }
+    moves("--device packet --direction both --connections 4 --bytes 3M --zero-copy", 2, 6 << 20);
+}
+
+#[test]
 fn transactions_are_counted_and_timed() {
     let wire = measure("bench rr --device wire --seconds 0.1 --runs 1");
     let mut all = vec![wire];

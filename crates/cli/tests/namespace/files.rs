@@ -1,7 +1,7 @@
 //! Files to and from the kernel, and everything that can go wrong meanwhile.
 
 use crate::ground::{DEVICE, KERNEL, Running, STACK, cannot_run, connect, link, stack_at};
-use linux::Interface;
+use linux::{Interface, VethPair};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
@@ -88,6 +88,35 @@ pub(crate) fn comes_from_a_kernel_socket() {
     for version in [0, 1] {
         assert!(received(version, &content, 7_001) == content, "IPv{version}");
     }
+}
+
+/// The interface is no TAP, so the command opens a packet socket on it.
+pub(crate) fn over_a_packet_socket() {
+    let pair = VethPair::new("cable-near", "cable-far").expect("root of the namespace");
+    pair.set_up().expect("root of the namespace");
+    let kernel = "10.8.0.1".parse().expect("an address");
+    pair.far().add_address(kernel, 24).expect("root of the namespace");
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    let content = contents(5_000_001);
+    std::fs::write(&file, &content).expect("room for it");
+    let listener = TcpListener::bind((kernel, 0)).expect("the kernel's address");
+    let to = listener.local_addr().expect("it is bound");
+    let link = "--device cable-near --address 10.8.0.2/24";
+    for options in ["", "--offload on --mode lso"] {
+        let running = Running::start(&format!("send {} {to} {link} {options}", file.display()));
+        let (mut stream, from) = listener.accept().expect("the stack connects");
+        assert_eq!(from.ip().to_string(), "10.8.0.2");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).expect("the stack ends its stream");
+        drop(stream);
+        assert_eq!(running.end(), (Some(0), String::new()));
+        assert!(received == content, "{options}");
+    }
+    pair.near().set_down().expect("root of the namespace");
+    let (code, sentence) = Running::start(&format!("send {} {to} {link}", file.display())).end();
+    assert_eq!(code, Some(1));
+    assert!(sentence.contains("ip link set cable-near up"), "{sentence}");
 }
 
 pub(crate) fn empty_travels_too() {

@@ -19,6 +19,7 @@ type Test = (&'static str, fn());
 const TESTS: &[Test] = &[
     ("a_file_goes_to_a_kernel_socket", files::goes_to_a_kernel_socket),
     ("a_file_comes_from_a_kernel_socket", files::comes_from_a_kernel_socket),
+    ("a_file_goes_over_a_packet_socket", files::over_a_packet_socket),
     ("an_empty_file_travels_too", files::empty_travels_too),
     ("a_capture_holds_what_was_sent", files::capture_holds_what_was_sent),
     ("a_ping_is_answered_while_receiving", files::ping_is_answered),
