@@ -136,7 +136,7 @@ fn over_a_packet_socket_every_mode_and_direction_arrives() {
             3,
             3 << 20,
         );
-        moves(&format!("{direction} --napi on --ipv6"), 2, 3 << 20);
+        moves(&format!("{direction} --napi on --ipv6 --mode multidata"), 1, 3 << 20);
     }
     moves("--device packet --direction both --connections 4 --bytes 3M --zero-copy", 2, 6 << 20);
 }
