@@ -55,7 +55,7 @@ pub struct Host {
 pub struct Run {
     /// The scenario's name; equal names are runs of the same scenario.
     pub scenario: String,
-    /// `tap`, `tun`, `packet` or `wire`.
+    /// `tap`, `tun`, `packet`, `xdp` or `wire`.
     pub device: String,
     /// Whether checksum offload and super-frames were on.
     pub offload: bool,

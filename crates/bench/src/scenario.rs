@@ -19,6 +19,8 @@ pub enum DeviceKind {
     Tun,
     /// A packet socket at one end of a veth pair, the kernel at the other.
     Packet,
+    /// AF_XDP at one end of a veth pair, the kernel at the other.
+    Xdp,
     /// The in-process wire: two stacks in one process.
     Wire,
 }
@@ -31,6 +33,7 @@ impl DeviceKind {
             Self::Tap => "tap",
             Self::Tun => "tun",
             Self::Packet => "packet",
+            Self::Xdp => "xdp",
             Self::Wire => "wire",
         }
     }
@@ -39,7 +42,7 @@ impl DeviceKind {
     #[must_use]
     pub const fn peer(self) -> PeerKind {
         match self {
-            Self::Tap | Self::Tun | Self::Packet => PeerKind::Kernel,
+            Self::Tap | Self::Tun | Self::Packet | Self::Xdp => PeerKind::Kernel,
             Self::Wire => PeerKind::Own,
         }
     }
@@ -269,6 +272,13 @@ impl Scenario {
                     .to_owned(),
             );
         }
+        if self.device == DeviceKind::Xdp && self.offload {
+            return Err(
+                "--offload on is for other devices: AF_XDP takes neither super-frames nor unfinished \
+                 checksums"
+                    .to_owned(),
+            );
+        }
         let mtu_min = if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
         if !(mtu_min..=MTU_MAX).contains(&self.mtu_bytes) {
             return Err(format!(
@@ -316,6 +326,7 @@ mod tests {
                 Scenario { device: DeviceKind::Packet, napi: true, offload: true, ..sound.clone() },
                 "--offload off",
             ),
+            (Scenario { device: DeviceKind::Xdp, offload: true, ..sound.clone() }, "--offload on"),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),

@@ -13,7 +13,8 @@ use device::{
 };
 use ip::Cidr;
 use linux::{
-    Feature, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind, VethPair,
+    Feature, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
+    VethPair, XdpConfig, XdpDevice,
 };
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
@@ -66,6 +67,7 @@ impl Station {
     pub fn over_kernel_device(scenario: &Scenario) -> Result<Self, Failure> {
         let opened = match scenario.device {
             DeviceKind::Packet => open_packet_socket(scenario)?,
+            DeviceKind::Xdp => open_xdp(scenario)?,
             DeviceKind::Tap | DeviceKind::Tun | DeviceKind::Wire => open_tap(scenario)?,
         };
         let Opened { queue, about, ground } = opened;
@@ -163,13 +165,30 @@ fn open_tap(scenario: &Scenario) -> Result<Opened, Failure> {
 }
 
 /// The near end of a cable is ours and has no address of the kernel's, the far end is the kernel's.
-fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
+fn cable(scenario: &Scenario) -> Result<VethPair, Failure> {
     let (near, far) = VETH_NAMES;
     let pair = VethPair::new(near, far).attempt(|| "cannot make a pair of interfaces")?;
     let addresses = Addresses::of(scenario);
     configure(&pair, scenario)
         .and_then(|()| pair.far().add_address(addresses.far, addresses.prefix_len))
         .attempt(|| "cannot configure the pair of interfaces")?;
+    Ok(pair)
+}
+
+fn open_xdp(scenario: &Scenario) -> Result<Opened, Failure> {
+    let pair = cable(scenario)?;
+    let near = pair.near().name().to_owned();
+    let refused = || format!("cannot take {near} over by AF_XDP");
+    let mut device = XdpDevice::open(&XdpConfig::new(&*near)).attempt(refused)?;
+    let queue = Box::new(device.queue(0).attempt(refused)?);
+    // Who moves frames is known with the queue.
+    let about = complete(device.negotiated(), device.refused())?;
+    Ok(Opened { queue, about, ground: Ground::Veth { _pair: pair } })
+}
+
+fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
+    let pair = cable(scenario)?;
+    let near = pair.near().name();
     let refused = || format!("cannot open a packet socket on {near}");
     let config = PacketConfig { offload: scenario.offload, ..PacketConfig::new(near) };
     let mut device = PacketDevice::open(&config).attempt(refused)?;

@@ -237,6 +237,7 @@ enum DeviceArgument {
     Tap,
     Tun,
     Packet,
+    Xdp,
     Wire,
 }
 
@@ -246,6 +247,7 @@ impl From<DeviceArgument> for DeviceKind {
             DeviceArgument::Tap => Self::Tap,
             DeviceArgument::Tun => Self::Tun,
             DeviceArgument::Packet => Self::Packet,
+            DeviceArgument::Xdp => Self::Xdp,
             DeviceArgument::Wire => Self::Wire,
         }
     }
@@ -312,10 +314,10 @@ impl PathArguments {
             (None, _) => DeviceKind::Tap,
         };
         match (self.peer, device.peer()) {
-            (Some(PeerArgument::Kernel), PeerKind::Own) => {
-                Err("--peer kernel needs --device tap, tun or packet: a wire ends in this process"
-                    .into())
-            }
+            (Some(PeerArgument::Kernel), PeerKind::Own) => Err(
+                "--peer kernel needs --device tap, tun, packet or xdp: a wire ends in this process"
+                    .into(),
+            ),
             (Some(PeerArgument::Own), PeerKind::Kernel) => {
                 Err("--peer self needs --device wire: all others end in the kernel".into())
             }

@@ -100,6 +100,16 @@ pub(crate) fn has_tap(test: &str) -> bool {
     }
 }
 
+/// Whether interfaces can be taken over by AF_XDP here; announces the test where they cannot.
+pub(crate) fn has_xdp(test: &str) -> bool {
+    let ran = run("bench stream --device xdp --mode multidata --bytes 1 --runs 1");
+    if ran.code == Some(1) && ran.stderr.contains("no AF_XDP on") {
+        cannot_run(test, ran.stderr.trim());
+        return false;
+    }
+    true
+}
+
 /// Says that a test could not run, for people and for `cargo xtask test`.
 fn cannot_run(test: &str, why: &str) {
     eprintln!("CANNOT RUN: {test}: {why}");

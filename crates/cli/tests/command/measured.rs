@@ -1,6 +1,6 @@
 //! Short runs of every kind: what they report, and that every byte arrived.
 
-use crate::harness::{has_tap, measure, run};
+use crate::harness::{has_tap, has_xdp, measure, run};
 use serde_json::Value;
 
 const FIELDS: [&str; 22] = [
@@ -121,6 +121,21 @@ fn over_a_tun_every_mode_and_direction_arrives() {
     moves("--device tun --direction receive --bytes 3M --ipv6", 2, 3 << 20);
     moves("--device tun --direction both --bytes 3M --offload on --mode lso,multidata", 2, 6 << 20);
     moves("--device tun --direction send --bytes 3M --napi on --mode multidata", 1, 3 << 20);
+}
+
+#[test]
+fn over_xdp_every_mode_and_direction_arrives() {
+    let test = "over_xdp_every_mode_and_direction_arrives";
+    if !has_tap(test) || !has_xdp(test) {
+        return;
+    }
+    for direction in ["send", "receive", "both"] {
+        let moved = if direction == "both" { 6 << 20 } else { 3 << 20 };
+        let direction = format!("--device xdp --direction {direction} --bytes 3M");
+        moves(&format!("{direction} --mode single,multidata"), 2, moved);
+        moves(&format!("{direction} --mode multidata --mtu 9000 --ipv6"), 1, moved);
+    }
+    moves("--device xdp --direction send --bytes 3M --napi on --mode multidata", 1, 3 << 20);
 }
 
 #[test]
