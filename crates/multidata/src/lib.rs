@@ -138,6 +138,6 @@ pub use crate::stack::{
 };
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
 pub use crate::tcp_stream::TcpStream;
-pub use crate::udp_socket::UdpSocket;
+pub use crate::udp_socket::{Datagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
 pub use ::stack::MtuDiscovery;

@@ -1,5 +1,9 @@
 //! A UDP socket.
 
+mod send_many;
+
+pub use send_many::Datagram;
+
 use crate::Stack;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;

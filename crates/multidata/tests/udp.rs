@@ -2,7 +2,7 @@
 
 mod pair;
 
-use multidata::{MtuDiscovery, UdpSocket};
+use multidata::{Datagram, MtuDiscovery, UdpSocket};
 use pair::{pair, right};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -84,4 +84,55 @@ fn an_unreachable_port_is_reported_to_a_connected_socket() {
     socket.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
     let error = socket.recv(&mut [0]).expect_err("nobody is there");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn many_datagrams_go_in_one_call_to_several_peers() {
+    let (left, right_stack) = pair();
+    let servers = [61, 62].map(|port| UdpSocket::bind(&right_stack, right(port)).expect("free"));
+    let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    client.send_to(b"hello", right(61)).expect("a route");
+    let mut bytes = [0; 2_000];
+    servers[0].recv(&mut bytes).expect("the neighbour is known now");
+
+    // Of different lengths, more than one group, and more than the interface's queue holds.
+    let payloads: Vec<Vec<u8>> = (0..600_usize).map(|i| vec![i as u8; i * 7 % 150]).collect();
+    let datagrams: Vec<Datagram<'_>> = (payloads.iter().enumerate())
+        .map(|(i, payload)| Datagram { payload, to: Some(right(61 + i as u16 % 2)) })
+        .collect();
+    let before = left.counters().device;
+    assert_eq!(client.send_many(&datagrams).expect("a route"), 600);
+    for (i, payload) in payloads.iter().enumerate() {
+        let count = servers[i % 2].recv(&mut bytes).expect("sent");
+        assert_eq!(&bytes[..count], payload, "datagram {i}");
+    }
+    let after = left.counters().device;
+    let packets = after.transmit_packets - before.transmit_packets;
+    let batches = after.transmit_batches - before.transmit_batches;
+    assert!(packets >= 600 && packets / batches >= 30, "{packets} in {batches} batches");
+}
+
+#[test]
+fn of_many_datagrams_those_before_a_wrong_one_go() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, right(63)).expect("a free port");
+    let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    let to = Some(right(63));
+    let long = vec![0; 65_536];
+    let datagram = |payload| Datagram { payload, to };
+    let all = [datagram(b"one"), datagram(b"two"), datagram(&long), datagram(b"three")];
+    assert_eq!(client.send_many(&[]).expect("nothing to do"), 0);
+    assert_eq!(client.send_many(&all).expect("two can be sent"), 2);
+    let error = client.send_many(&all[2..]).expect_err("the first is too long");
+    assert_eq!(error.to_string(), "the datagram is longer than the path takes");
+    let lost = [datagram(b"four"), Datagram { payload: b"nowhere", to: None }];
+    assert_eq!(client.send_many(&lost).expect("one has a destination"), 1);
+    assert_eq!(client.send_many(&lost[1..]).expect_err("no peer").kind(), ErrorKind::InvalidInput);
+    client.connect(right(63)).expect("a route");
+    assert_eq!(client.send_many(&lost[1..]).expect("the peer"), 1);
+    let mut bytes = [0; 20];
+    for wanted in ["one", "two", "four", "nowhere"] {
+        let count = server.recv(&mut bytes).expect("sent");
+        assert_eq!(&bytes[..count], wanted.as_bytes());
+    }
 }

@@ -35,7 +35,8 @@ use wire::ether_type;
 /// The owner of packets that came from the outbox; connections are owners by their socket index.
 const OUTBOX_OWNER: u32 = u32::MAX;
 
-/// Small packets offered in one batch at most, so that connections get their share of it.
+/// Small packets offered in one batch at most while connections wait, so that these get their share
+/// of it.
 const OUTBOX_SHARE_MAX: usize = 32;
 
 /// What a connection may send in its turn while others wait for theirs (deficit round robin): one
@@ -173,9 +174,11 @@ impl Shard {
     #[inline(never)]
     fn emit_waiting(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
         let first = out.len();
-        while self.interfaces[id.0 as usize].offered.len() < OUTBOX_SHARE_MAX
-            && out.room_packets() > 0
-        {
+        let share_max = match self.interfaces[id.0 as usize].ready.len() {
+            0 => usize::MAX,
+            _ => OUTBOX_SHARE_MAX,
+        };
+        while self.interfaces[id.0 as usize].offered.len() < share_max && out.room_packets() > 0 {
             let interface = &mut self.interfaces[id.0 as usize];
             let Some(mut packet) = interface.outbox.pop() else { break };
             // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.

@@ -152,11 +152,48 @@ impl Shard {
         to: Option<SocketAddr>,
         payload: Chunk,
     ) -> Result<(), SocketError> {
+        self.udp_check(id)?;
+        self.queue_datagram(id, to, payload)
+    }
+
+    /// Queues datagrams, each with where it goes (`None`: to the peer), in order, and says how many:
+    /// all of them, or those before the first that cannot be queued. What is queued together leaves
+    /// in the same batches. An ICMP error that waits to be reported is left to
+    /// [`Shard::udp_check`].
+    ///
+    /// # Errors
+    /// That of the first datagram, as [`Shard::udp_send`] has them.
+    pub fn udp_send_many(
+        &mut self,
+        id: SocketId,
+        datagrams: &[(Option<SocketAddr>, Chunk)],
+    ) -> Result<usize, SocketError> {
+        for (count, (to, payload)) in datagrams.iter().enumerate() {
+            match self.queue_datagram(id, *to, payload.clone()) {
+                Ok(()) => {}
+                Err(error) if count == 0 => return Err(error),
+                Err(_) => return Ok(count),
+            }
+        }
+        Ok(datagrams.len())
+    }
+
+    /// Reports an ICMP error about what a connected socket sent, once.
+    ///
+    /// # Errors
+    /// That error; or there is no such socket.
+    pub fn udp_check(&mut self, id: SocketId) -> Result<(), SocketError> {
+        self.udp_socket(id)?.error.take().map_or(Ok(()), Err)
+    }
+
+    fn queue_datagram(
+        &mut self,
+        id: SocketId,
+        to: Option<SocketAddr>,
+        payload: Chunk,
+    ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.udp_socket(id)?;
-        if let Some(error) = socket.error.take() {
-            return Err(error);
-        }
         let (local, discovery, multicast) = (socket.local, socket.mtu_discovery, socket.multicast);
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         if remote.port() == 0 || !socket.speaks_to(remote) {
