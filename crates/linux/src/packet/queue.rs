@@ -4,7 +4,8 @@
 //! in one area, in [`TransmitMode::Lso`] those of super-frames. Then one sendmmsg(2) sends all of
 //! them, each gathered by the kernel from its front and from where its payload lies. A frame of
 //! more than [`PIECES_MAX`] pieces, or one whose checksum nobody below would complete, is laid end
-//! to end in the area as a whole.
+//! to end in the area as a whole; in [`TransmitMode::Contiguous`] all of them are, so that the area is
+//! the one block of a batch.
 //!
 //! The call says how many frames were taken; what comes after them was not sent. An interface that
 //! is down or gone takes nothing and says so ([`Queue::trouble`]); the queue is full until it is
@@ -19,9 +20,7 @@ use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, ReceiveBatch};
 use core::cell::Cell;
 use core::ops::Range;
-use device::lowering::{
-    HEADER_LEN_MAX, NetworkVersion, SuperFrame, complete_checksum, super_frames,
-};
+use device::lowering::{HEADER_LEN_MAX, SuperFrame, complete_checksum, frames};
 use device::{
     Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
     Transmitted, Waiter,
@@ -104,16 +103,11 @@ impl PacketQueue {
     fn stage(&mut self, batch: &Multidata) -> Option<Stop> {
         self.staged.clear();
         self.fronts.clear();
-        let segmentation = self.capabilities.segmentation;
-        match segmentation.filter(|_| self.mode == TransmitMode::Lso) {
-            Some(limits) => super_frames(batch, 0, limits)
-                .find_map(|frame| self.stage_frame(batch, &frame).is_none().then_some(())),
-            None => (0..batch.len()).find_map(|index| {
-                let frame = single(batch, index);
-                frame.and_then(|frame| self.stage_frame(batch, &frame)).is_none().then_some(())
-            }),
-        }
-        .map(|()| Stop::Refused)
+        let segmentation =
+            self.capabilities.segmentation.filter(|_| self.mode == TransmitMode::Lso);
+        let refused =
+            frames(batch, 0, segmentation).find(|frame| self.stage_frame(batch, frame).is_none());
+        refused.map(|_| Stop::Refused)
     }
 
     /// Stages one frame; `None` where it can never be sent.
@@ -137,7 +131,8 @@ impl PacketQueue {
         self.fronts.extend_from_slice(&vnet.emit());
         self.fronts.extend_from_slice(header);
         let completes_here = is_partial && !is_completed_below;
-        let is_gathered = !completes_here && payload.clone().count() <= PIECES_MAX;
+        let is_one_block = matches!(self.mode, TransmitMode::Contiguous(_));
+        let is_gathered = !completes_here && !is_one_block && payload.clone().count() <= PIECES_MAX;
         if !is_gathered {
             payload.for_each(|piece| self.fronts.extend_from_slice(piece));
         }
@@ -269,15 +264,15 @@ impl PacketQueue {
 
 impl Queue for PacketQueue {
     fn capabilities(&self) -> Capabilities {
-        let batch_packets_max = if self.mode == TransmitMode::Single {
-            1
-        } else if self.mode == TransmitMode::Lso {
-            // 52 is an IP and a TCP header with timestamps: 45 packets of MTU 1,500 fit.
-            let segment_len = self.capabilities.mtu_bytes.saturating_sub(52).max(1);
-            (BATCH_SUPER_FRAMES * (65_483 / segment_len)).clamp(BATCH_PACKETS, 256)
-        } else {
-            BATCH_PACKETS
+        // 52 is an IP and a TCP header with timestamps: 45 packets of MTU 1,500 fit.
+        let segment_len = self.capabilities.mtu_bytes.saturating_sub(52).max(1);
+        let packets_max = match self.mode {
+            TransmitMode::Lso => {
+                (BATCH_SUPER_FRAMES * (65_483 / segment_len)).clamp(BATCH_PACKETS, 256)
+            }
+            _ => BATCH_PACKETS,
         };
+        let batch_packets_max = self.mode.batch_packets_max(packets_max);
         Capabilities { batch_packets_max, ..self.capabilities.clone() }
     }
 
@@ -362,16 +357,6 @@ impl Queue for PacketQueue {
     fn trouble(&self) -> Option<DeviceError> {
         self.link.trouble().cloned()
     }
-}
-
-/// Packet `index` as a frame of its own.
-fn single(batch: &Multidata, index: usize) -> Option<SuperFrame> {
-    Some(SuperFrame {
-        packets: index..index + 1,
-        segment_len: 0,
-        payload_len: batch.packet(index)?.payload_len(),
-        version: NetworkVersion::Ipv4,
-    })
 }
 
 #[cfg(test)]
