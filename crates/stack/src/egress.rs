@@ -182,7 +182,9 @@ impl Shard {
             let interface = &mut self.interfaces[id.0 as usize];
             let Some(mut packet) = interface.outbox.pop() else { break };
             // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.
-            if !interface.may_send_from(packet.network.addresses().0) {
+            // But a lease is given back from its own address (RFC 2131, 4.4.6).
+            let source = packet.network.addresses().0;
+            if !interface.may_send_from(source) && !packet.message.is_to_dhcp_server() {
                 self.drops.add(DropReason::SourceRemoved);
                 continue;
             }

@@ -100,6 +100,11 @@ impl Message {
         }
     }
 
+    /// Whether it is what a DHCP client says to a server.
+    pub(crate) fn is_to_dhcp_server(&self) -> bool {
+        self.ports() == (dhcp::CLIENT_PORT, dhcp::SERVER_PORT)
+    }
+
     /// Source and destination port, zero where it has none.
     pub(crate) fn ports(&self) -> (u16, u16) {
         match self {
