@@ -50,6 +50,7 @@ pub(crate) fn churn(count: usize) -> Churn {
     open_and_close(&mut net, listeners[0], at(0));
     net.run(Duration::from_secs(130));
     (net.wire, net.hosts[0].inbox, net.hosts[1].inbox) = Default::default();
+    net.batches = Vec::new();
     let before_bytes = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();
     for group in 0..count / GROUP {
@@ -57,10 +58,12 @@ pub(crate) fn churn(count: usize) -> Churn {
         open_and_close(&mut net, listeners[port], at(port));
         net.run(500 * MS);
         net.wire.clear();
+        net.batches.clear();
     }
     let peak_bytes = ALLOCATED.peak_usage();
     net.run(Duration::from_secs(130));
     (net.wire, net.hosts[0].inbox, net.hosts[1].inbox) = Default::default();
+    net.batches = Vec::new();
     let of_both = |what: &dyn Fn(&harness::Host) -> u64| net.hosts.iter().map(what).sum::<u64>();
     Churn {
         opened: net.hosts[1].shard.counters().shard.connections_accepted - GROUP as u64,
