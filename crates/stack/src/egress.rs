@@ -182,9 +182,7 @@ impl Shard {
             let interface = &mut self.interfaces[id.0 as usize];
             let Some(mut packet) = interface.outbox.pop() else { break };
             // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.
-            // But a lease is given back from its own address (RFC 2131, 4.4.6).
-            let source = packet.network.addresses().0;
-            if !interface.may_send_from(source) && !packet.message.is_to_dhcp_server() {
+            if !may_leave(interface, &packet) {
                 self.drops.add(DropReason::SourceRemoved);
                 continue;
             }
@@ -416,6 +414,12 @@ impl Shard {
             remote: SocketAddr::new(template.destination(), destination_port),
         })
     }
+}
+
+/// Whether the packet's source is still ours; but a lease is given back from its own address
+/// (RFC 2131, 4.4.6).
+fn may_leave(interface: &Interface, packet: &Outgoing) -> bool {
+    interface.may_send_from(packet.network.addresses().0) || packet.message.is_to_dhcp_server()
 }
 
 /// Ends a batch where it stands.
