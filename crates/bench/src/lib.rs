@@ -21,6 +21,7 @@
 
 mod failure;
 
+pub mod cipher;
 pub mod host;
 pub mod job;
 pub mod loss;

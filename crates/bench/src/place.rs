@@ -64,6 +64,15 @@ impl Place {
         }
     }
 
+    /// Enters it for what needs no TAP device.
+    ///
+    /// # Errors
+    /// A sentence that says why there is none.
+    pub fn enter_without_devices() -> Result<Self, Failure> {
+        let sandbox = Sandbox::enter().attempt(|| "no network of its own can be had")?;
+        Ok(Self { sandbox })
+    }
+
     /// Why a scenario cannot run here, although TAP devices can be had: an offload or a thread for
     /// NAPI that this kernel, or this container, does not grant.
     #[must_use]

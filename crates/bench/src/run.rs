@@ -9,10 +9,11 @@
 
 use crate::measure::{self, Clocks, Counters, Spent};
 use crate::peer::kernel::{Done, KernelEnd, Meeting, Task, Work};
-use crate::peer::wire;
+use crate::peer::tunnel::TunnelEnd;
+use crate::peer::{tunnel, wire};
 use crate::place::{Addresses, pin_to_cpu};
 use crate::results::{Run, TRANSACTION_MEDIAN_NS, TRANSACTIONS};
-use crate::scenario::{Amount, Direction, PeerKind, Scenario, Workload};
+use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
 use crate::station::{self, Station};
 use crate::verify::TIMED_VERIFIED_LEN_BYTES;
 use crate::workload::request_response::{self, Asked};
@@ -70,6 +71,7 @@ pub fn run(scenario: &Scenario, pass: Pass) -> Result<Ran, Failure> {
     }
     let ran = match scenario.peer() {
         PeerKind::Kernel => against_kernel(scenario, bounds),
+        PeerKind::Own if scenario.device == DeviceKind::Tunnel => through_tunnel(scenario, bounds),
         PeerKind::Own => against_self(scenario, bounds),
     };
     ran.attempt(|| scenario.name())
@@ -124,6 +126,40 @@ fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
         let sockets = station::accept(&listener, scenario.connections);
         (kernel, sockets)
     };
+    against_process(scenario, bounds, connects, (&station, sockets, kernel))
+}
+
+/// Against a second stack of ours in another process.
+fn through_tunnel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
+    let socket = tunnel::socket()?;
+    let near = socket.local_addr().attempt(|| "a bound socket has no address")?;
+    let (far, transform) = TunnelEnd::of(scenario, near)?;
+    let task = Task {
+        meeting: Meeting::Tunnel(far),
+        connections: scenario.connections,
+        work: match scenario.workload {
+            Workload::Stream => Work::Stream(their_plan(scenario, bounds, true)),
+            Workload::RequestResponse { len_bytes } => {
+                Work::Ask { seed: SEED, amount: bounds.amount, len_bytes }
+            }
+        },
+        cpu: scenario.pin.then_some(KERNEL_CPU),
+    };
+    let process = KernelEnd::start(&task)?;
+    let device = tunnel::open(scenario, socket, process.listening()?, transform)?;
+    let station = Station::over_tunnel(scenario, device, true)?;
+    let at = SocketAddr::new(Addresses::of(scenario).far, tunnel::PORT);
+    let sockets = station.connect(at, scenario.connections);
+    against_process(scenario, bounds, true, (&station, sockets, process))
+}
+
+/// The work of this end and that of a process at the other end, with connections that exist.
+fn against_process(
+    scenario: &Scenario,
+    bounds: Bounds,
+    connects: bool,
+    (station, sockets, kernel): (&Station, Result<Vec<TcpStream>, Failure>, KernelEnd),
+) -> Result<Ran, Failure> {
     let sockets = match sockets {
         Ok(sockets) => sockets,
         Err(ours) => return Err(kernel.blame(ours)),

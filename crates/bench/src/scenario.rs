@@ -23,6 +23,8 @@ pub enum DeviceKind {
     Xdp,
     /// The in-process wire: two stacks in one process.
     Wire,
+    /// A UDP tunnel over the kernel's loopback: two stacks in two processes.
+    Tunnel,
 }
 
 impl DeviceKind {
@@ -35,6 +37,7 @@ impl DeviceKind {
             Self::Packet => "packet",
             Self::Xdp => "xdp",
             Self::Wire => "wire",
+            Self::Tunnel => "tunnel",
         }
     }
 
@@ -43,9 +46,19 @@ impl DeviceKind {
     pub const fn peer(self) -> PeerKind {
         match self {
             Self::Tap | Self::Tun | Self::Packet | Self::Xdp => PeerKind::Kernel,
-            Self::Wire => PeerKind::Own,
+            Self::Wire | Self::Tunnel => PeerKind::Own,
         }
     }
+}
+
+/// What a tunnel does to each packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TransformKind {
+    /// Nothing.
+    #[default]
+    Null,
+    /// ChaCha20-Poly1305 with fresh keys for each run.
+    ChaChaPoly,
 }
 
 /// What stands at the other end.
@@ -166,6 +179,11 @@ pub struct Scenario {
     pub receive_buffer_bytes: Option<usize>,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
+    /// What a tunnel does to each packet; without meaning elsewhere.
+    pub transform: TransformKind,
+    /// A tunnel sends and receives many datagrams by one call (UDP_SEGMENT, UDP_GRO); else one
+    /// datagram a call. Without meaning elsewhere.
+    pub udp_offload: bool,
     /// Keep this stack on the first CPU and the kernel's end on the second.
     pub pin: bool,
     /// Packets of this stack are written to this file, a section for each run.
@@ -202,6 +220,8 @@ impl Scenario {
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
             ipv6: false,
+            transform: TransformKind::Null,
+            udp_offload: true,
             pin: false,
             capture: None,
         }
@@ -221,6 +241,12 @@ impl Scenario {
         let (write, connections);
         let mode = self.mode.to_string();
         let mut words = vec![self.device.name()];
+        if self.device == DeviceKind::Tunnel && self.transform == TransformKind::ChaChaPoly {
+            words.push("chacha20poly1305");
+        }
+        if self.device == DeviceKind::Tunnel && !self.udp_offload {
+            words.push("one-a-call");
+        }
         if self.ipv6 {
             words.push("ipv6");
         }
@@ -260,9 +286,10 @@ impl Scenario {
                     .to_owned(),
             );
         }
-        if self.device == DeviceKind::Wire && self.napi {
+        if self.peer() == PeerKind::Own && self.napi {
             return Err(
-                "--napi on is for TAP and TUN devices: the wire has no kernel in it".to_owned()
+                "--napi on is for TAP and TUN devices: only there the kernel takes in frames"
+                    .to_owned(),
             );
         }
         if self.device == DeviceKind::Packet && self.napi && self.offload {
@@ -278,6 +305,18 @@ impl Scenario {
                  checksums"
                     .to_owned(),
             );
+        }
+        if self.device == DeviceKind::Tunnel && self.offload {
+            return Err(
+                "--offload on is not for tunnels, which transform every packet: they have \
+                        --udp-offload"
+                    .to_owned(),
+            );
+        }
+        if self.device != DeviceKind::Tunnel
+            && (self.transform != TransformKind::Null || !self.udp_offload)
+        {
+            return Err("--transform and --udp-offload need --device tunnel".to_owned());
         }
         let mtu_min = if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
         if !(mtu_min..=MTU_MAX).contains(&self.mtu_bytes) {
@@ -327,6 +366,9 @@ mod tests {
                 "--offload off",
             ),
             (Scenario { device: DeviceKind::Xdp, offload: true, ..sound.clone() }, "--offload on"),
+            (Scenario { device: DeviceKind::Tunnel, offload: true, ..sound.clone() }, "--offload"),
+            (Scenario { transform: TransformKind::ChaChaPoly, ..sound.clone() }, "--transform"),
+            (Scenario { udp_offload: false, ..sound.clone() }, "--udp-offload"),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),

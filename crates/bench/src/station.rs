@@ -14,7 +14,7 @@ use device::{
 use ip::Cidr;
 use linux::{
     Feature, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
-    VethPair, XdpConfig, XdpDevice,
+    TunnelDevice, VethPair, XdpConfig, XdpDevice,
 };
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
@@ -68,7 +68,9 @@ impl Station {
         let opened = match scenario.device {
             DeviceKind::Packet => open_packet_socket(scenario)?,
             DeviceKind::Xdp => open_xdp(scenario)?,
-            DeviceKind::Tap | DeviceKind::Tun | DeviceKind::Wire => open_tap(scenario)?,
+            DeviceKind::Tap | DeviceKind::Tun | DeviceKind::Wire | DeviceKind::Tunnel => {
+                open_tap(scenario)?
+            }
         };
         let Opened { queue, about, ground } = opened;
         let addresses = Addresses::of(scenario);
@@ -100,6 +102,25 @@ impl Station {
         Ok((station(near, addresses.near, capture), station(far, addresses.far, None)))
     }
 
+    /// This stack at one end of a tunnel whose device is open: the near end, which measures and
+    /// captures, or the far one.
+    ///
+    /// # Errors
+    /// A sentence, where the stack cannot be built.
+    pub fn over_tunnel(
+        scenario: &Scenario,
+        mut device: TunnelDevice,
+        is_near: bool,
+    ) -> Result<Self, Failure> {
+        let addresses = Addresses::of(scenario);
+        let address = if is_near { addresses.near } else { addresses.far };
+        let about = device.negotiated().to_owned();
+        let queue = device.queue(0).attempt(|| "cannot open the tunnel")?;
+        let (queue, capture) = captured(scenario, Box::new(queue))?;
+        let stack = build(scenario, queue, address, addresses.prefix_len)?;
+        Ok(Self { stack, address, about, _capture: capture, _ground: None })
+    }
+
     /// What the device said is on.
     #[must_use]
     pub fn about(&self) -> &str {
@@ -121,8 +142,16 @@ impl Station {
     /// # Errors
     /// A sentence.
     pub fn listen(&self, connections: usize) -> Result<TcpListener, Failure> {
-        TcpListener::bind_with_backlog(&self.stack, (self.address, 0), connections)
-            .attempt(|| format!("cannot listen on {}", self.address))
+        self.listen_on(0, connections)
+    }
+
+    /// As [`Station::listen`], on this port.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn listen_on(&self, port: u16, connections: usize) -> Result<TcpListener, Failure> {
+        TcpListener::bind_with_backlog(&self.stack, (self.address, port), connections)
+            .attempt(|| format!("cannot listen on port {port} of {}", self.address))
     }
 
     /// Connects as often as wanted.

@@ -7,7 +7,7 @@ mod address;
 mod transmit;
 
 pub(crate) use address::AddressArgument;
-use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
+use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, TransformKind, Workload};
 use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use device::TransmitMode;
@@ -85,6 +85,8 @@ pub(crate) enum BenchVerb {
     RequestResponse(RequestResponseArguments),
     /// Goodput over a bad path, this stack as sender beside Linux as sender
     Loss(LossArguments),
+    /// What a tunnel's cipher does alone, on one core
+    Cipher(CipherArguments),
     /// Every transmit scheme on every device, by length of a write and number of connections
     #[command(after_help = SIZES)]
     Transmit(TransmitArguments),
@@ -102,10 +104,16 @@ pub(crate) struct PathArguments {
     /// Threaded NAPI: the kernel coalesces our frames
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     napi: Switch,
+    /// What a tunnel does to each packet; several are measured in alternation
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,..", default_value = "null")]
+    transform: Vec<TransformArgument>,
+    /// Many datagrams of a tunnel by one call (UDP_SEGMENT, UDP_GRO); off: one datagram a call
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "on")]
+    udp_offload: Vec<Switch>,
     /// The other end; follows from the device
     #[arg(long, value_enum)]
     peer: Option<PeerArgument>,
-    /// Longest IP packet of the device
+    /// Longest IP packet of the device; in a tunnel, of the path that it takes
     #[arg(long, value_name = "N", default_value = "1500", value_parser = parse_buffer_size)]
     mtu: usize,
     /// IPv6 instead of IPv4
@@ -174,6 +182,22 @@ pub(crate) struct RequestResponseArguments {
 }
 
 #[derive(Clone, Debug, Args)]
+pub(crate) struct CipherArguments {
+    /// Length of a packet
+    #[arg(long, value_name = "B", default_value = "1448", value_parser = parse_buffer_size)]
+    pub(crate) size: usize,
+    /// How long each run takes
+    #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "1")]
+    pub(crate) seconds: Duration,
+    /// Rounds; the medians of as many runs are shown
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub(crate) runs: u64,
+    /// Stay on the first CPU
+    #[arg(long)]
+    pub(crate) pin: bool,
+}
+
+#[derive(Clone, Debug, Args)]
 pub(crate) struct LossArguments {
     /// Frames lost each way, in percent; every value with every round-trip time
     #[arg(long, value_name = "PERCENT,..", value_delimiter = ',', default_value = "0,0.1,1,5",
@@ -239,6 +263,23 @@ enum DeviceArgument {
     Packet,
     Xdp,
     Wire,
+    Tunnel,
+}
+
+/// What a tunnel does to each packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TransformArgument {
+    Null,
+    Chacha20poly1305,
+}
+
+impl From<TransformArgument> for TransformKind {
+    fn from(transform: TransformArgument) -> Self {
+        match transform {
+            TransformArgument::Null => Self::Null,
+            TransformArgument::Chacha20poly1305 => Self::ChaChaPoly,
+        }
+    }
 }
 
 impl From<DeviceArgument> for DeviceKind {
@@ -249,6 +290,7 @@ impl From<DeviceArgument> for DeviceKind {
             DeviceArgument::Packet => Self::Packet,
             DeviceArgument::Xdp => Self::Xdp,
             DeviceArgument::Wire => Self::Wire,
+            DeviceArgument::Tunnel => Self::Tunnel,
         }
     }
 }
@@ -299,7 +341,9 @@ impl BenchArguments {
             Some(BenchVerb::Stream(arguments)) => arguments.job()?,
             Some(BenchVerb::RequestResponse(arguments)) => arguments.job()?,
             Some(BenchVerb::Transmit(arguments)) => arguments.job()?,
-            Some(BenchVerb::Loss(_)) => return Err("a comparison is no list of scenarios".into()),
+            Some(BenchVerb::Loss(_) | BenchVerb::Cipher(_)) => {
+                return Err("a measurement of its own is no list of scenarios".into());
+            }
         };
         job.scenarios.iter().try_for_each(Scenario::check)?;
         Ok(job)
@@ -315,11 +359,13 @@ impl PathArguments {
         };
         match (self.peer, device.peer()) {
             (Some(PeerArgument::Kernel), PeerKind::Own) => Err(
-                "--peer kernel needs --device tap, tun, packet or xdp: a wire ends in this process"
+                "--peer kernel needs --device tap, tun, packet or xdp: wires and tunnels end in a \
+                 stack of ours"
                     .into(),
             ),
             (Some(PeerArgument::Own), PeerKind::Kernel) => {
-                Err("--peer self needs --device wire: all others end in the kernel".into())
+                Err("--peer self needs --device wire or tunnel: all others end in the kernel"
+                    .into())
             }
             _ => Ok(device),
         }
@@ -357,9 +403,16 @@ impl PathArguments {
     ) -> Result<Vec<Scenario>, String> {
         let device = self.device()?;
         let (modes, offload) = self.modes(modes, default);
-        Ok(modes
-            .into_iter()
-            .map(|mode| Scenario {
+        let each = modes.into_iter().flat_map(|mode| {
+            let switches =
+                move |transform| self.udp_offload.iter().map(move |udp| (transform, udp));
+            let ways = self.transform.iter().flat_map(switches);
+            ways.map(move |(transform, udp_offload)| (mode, *transform, *udp_offload))
+        });
+        Ok(each
+            .map(|(mode, transform, udp_offload)| Scenario {
+                transform: transform.into(),
+                udp_offload: udp_offload == Switch::On,
                 // Where offload was left open, it is on for the one mode that needs it.
                 offload: offload || (self.offload.is_none() && mode == TransmitMode::Lso),
                 napi: self.napi == Switch::On,

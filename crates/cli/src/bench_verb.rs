@@ -1,9 +1,10 @@
 //! `multidata bench`: run a job, print what it found, write it as JSON.
 
-use crate::arguments::Job;
+use crate::arguments::{CipherArguments, Job};
 use crate::output::{complain, print};
 use bench::place::Place;
 use bench::results::Results;
+use bench::scenario::DeviceKind;
 use bench::whole_file::{self, WholeFile};
 use bench::{Attempt, Failure, Scenario, job, plan, table};
 use std::collections::BTreeSet;
@@ -46,10 +47,33 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Measures what the transforms of a tunnel do alone.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn cipher(arguments: &CipherArguments) -> Result<(), Failure> {
+    if arguments.pin {
+        bench::place::pin_to_cpu(0)?;
+    }
+    let rounds = usize::try_from(arguments.runs).unwrap_or(usize::MAX);
+    for alone in bench::cipher::measure(arguments.size, arguments.seconds, rounds)? {
+        print(&format!(
+            "{}: packets of {} bytes, one core: sealed at {:.2} Gbit/s, opened at {:.2} Gbit/s\n",
+            alone.name, arguments.size, alone.seal_gbps, alone.open_gbps
+        ))?;
+    }
+    Ok(())
+}
+
 /// The scenarios that can run here. Where the device was left to us, what cannot be had is said and
 /// left out; where it was asked for, that is a failure.
 fn possible(job: &Job) -> Result<Vec<Scenario>, Failure> {
     if !plan::needs_kernel(&job.scenarios) {
+        let is_tunnel = |scenario: &Scenario| scenario.device == DeviceKind::Tunnel;
+        if job.scenarios.iter().any(is_tunnel) {
+            let place = Place::enter_without_devices()?;
+            place.shortcomings().iter().for_each(|sentence| complain(sentence));
+        }
         return Ok(job.scenarios.clone());
     }
     let place = match Place::enter() {

@@ -19,6 +19,9 @@ fn main() -> ExitCode {
         Verb::Bench(BenchArguments { workload: Some(BenchVerb::Loss(arguments)), .. }) => {
             loss_verb::run(&arguments)
         }
+        Verb::Bench(BenchArguments { workload: Some(BenchVerb::Cipher(arguments)), .. }) => {
+            bench_verb::cipher(&arguments)
+        }
         Verb::Bench(arguments) => {
             let report = arguments.report();
             bench_verb::run(&sound(arguments.job()), report.as_deref())

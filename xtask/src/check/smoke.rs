@@ -36,6 +36,23 @@ pub(super) const BENCHES: &[Bench] = &[
     Bench {
         arguments: &[
             "bench",
+            "stream",
+            "--device",
+            "tunnel",
+            "--transform",
+            "null,chacha20poly1305",
+            "--udp-offload",
+            "on,off",
+            "--seconds",
+            "0.2",
+            "--runs",
+            "1",
+        ],
+        needs_device: true,
+    },
+    Bench {
+        arguments: &[
+            "bench",
             "transmit",
             "--write-size",
             "64K",

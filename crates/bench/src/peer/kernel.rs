@@ -15,8 +15,9 @@
 //!
 //! The child ends when its standard input does, so it never outlives its parent.
 
+use crate::peer::tunnel::TunnelEnd;
 use crate::scenario::Amount;
-use crate::socket::retry_interrupted;
+use crate::socket::{Socket, retry_interrupted};
 use crate::verify::{Flow, Pattern};
 use crate::workload::request_response::{self, Asked, Asking};
 use crate::workload::stream::{self, Totals};
@@ -51,12 +52,14 @@ pub struct Task {
 }
 
 /// How the ends meet.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Meeting {
     /// The kernel listens here; port 0 lets it choose.
     Listen(SocketAddr),
     /// The kernel connects to this stack there.
     Connect(SocketAddr),
+    /// No kernel: a second stack of ours listens at the far end of a tunnel.
+    Tunnel(TunnelEnd),
 }
 
 /// What to do over the connections.
@@ -231,11 +234,24 @@ fn work(task: &Task) -> Result<Report, Failure> {
     if let Some(cpu) = task.cpu {
         crate::place::pin_to_cpu(cpu)?;
     }
-    let sockets = meet(task)?;
+    if let Meeting::Tunnel(end) = &task.meeting {
+        let said = |address| say(&Report::Listening(address));
+        let (_station, sockets) = end.meet(task.connections, said)?;
+        if let Work::Ask { .. } = task.work {
+            for socket in &sockets {
+                socket.set_nodelay(true).attempt(|| "cannot set a socket up")?;
+            }
+        }
+        return work_over(task, &sockets);
+    }
+    work_over(task, &meet(task)?)
+}
+
+fn work_over<S: Socket>(task: &Task, sockets: &[S]) -> Result<Report, Failure> {
     match (&task.work, sockets.first()) {
         (Work::Stream(plan), _) => {
-            let tasks = plan.tasks(&sockets)?;
-            stream::run_all(&sockets, &tasks).map(Report::Streamed)
+            let tasks = plan.tasks(sockets)?;
+            stream::run_all(sockets, &tasks).map(Report::Streamed)
         }
         (Work::Ask { seed, amount, len_bytes }, Some(socket)) => {
             let connected = matches!(task.meeting, Meeting::Connect(_));
@@ -264,6 +280,8 @@ fn meet(task: &Task) -> Result<Vec<TcpStream>, Failure> {
                 })
                 .collect()
         }
+        // That end has sockets of its own, see `work`.
+        Meeting::Tunnel(_) => return Err(Failure::new("a tunnel has no kernel at its end")),
         Meeting::Connect(address) => (0..task.connections)
             .map(|_| {
                 TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)

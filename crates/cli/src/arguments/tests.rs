@@ -33,6 +33,8 @@ fn every_option_of_a_stream_reaches_its_scenario() {
     assert_eq!(job.output.runs, 2);
     assert_eq!(job.output.json, Some(PathBuf::from("out.json")));
     let lso = Scenario {
+        transform: TransformKind::Null,
+        udp_offload: true,
         workload: Workload::Stream,
         device: DeviceKind::Tun,
         offload: true,
@@ -73,6 +75,12 @@ fn offload_and_mode_follow_from_each_other() {
     assert_eq!(modes("bench stream --mode single,lso"), [(Single, false), (Lso, true)]);
     assert_eq!(modes("bench stream --mode single,single --offload on"), [(Single, true)]);
     assert_eq!(modes("bench rr"), [(Multidata, false)]);
+    let tunnel =
+        "bench stream --device tunnel --transform null,chacha20poly1305 --udp-offload on,off";
+    let names: Vec<String> = job(tunnel).unwrap().scenarios.iter().map(Scenario::name).collect();
+    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names[3], "tunnel chacha20poly1305 one-a-call send single");
+    assert_eq!(names[4], "tunnel send multidata");
 }
 
 #[test]
@@ -82,6 +90,11 @@ fn the_other_end_and_the_device_agree() {
         ("bench stream --device wire --peer kernel", "--peer kernel needs"),
         ("bench stream --device tap --peer self", "--peer self needs"),
         ("bench stream --device wire --napi on", "--napi"),
+        ("bench stream --device tunnel --peer kernel", "--peer kernel needs"),
+        ("bench stream --device tunnel --offload on", "--offload"),
+        ("bench stream --device tunnel --mode lso", "--offload"),
+        ("bench stream --device tun --transform chacha20poly1305", "--device tunnel"),
+        ("bench stream --udp-offload off", "--device tunnel"),
         ("bench stream --mode lso --offload off", "--offload on"),
         ("bench stream --connections 0", "--connections"),
         ("bench stream --mtu 60", "--mtu"),

@@ -157,6 +157,27 @@ fn over_a_packet_socket_every_mode_and_direction_arrives() {
 }
 
 #[test]
+fn through_a_tunnel_every_transform_and_direction_arrives() {
+    if !has_tap("through_a_tunnel_every_transform_and_direction_arrives") {
+        return;
+    }
+    let both = "--device tunnel --transform null,chacha20poly1305 --bytes 3M";
+    moves(both, 4, 3 << 20);
+    moves(&format!("{both} --direction both --udp-offload on,off --mode multidata"), 4, 6 << 20);
+    moves(&format!("{both} --direction receive --ipv6 --mtu 9000 --connections 3"), 4, 3 << 20);
+    let results = measure("bench rr --device tunnel --seconds 0.1 --runs 1");
+    assert!(runs(&results)[0]["counters"]["transactions"].as_u64().expect("a number") > 0);
+}
+
+#[test]
+fn a_cipher_is_measured_alone() {
+    let outcome = run("bench cipher --seconds 0.01 --runs 1");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!((outcome.code, lines.len()), (Some(0), 2), "{lines:?}");
+    assert!(lines[1].starts_with("chacha20poly1305: packets of 1448 bytes"), "{lines:?}");
+}
+
+#[test]
 fn transactions_are_counted_and_timed() {
     let wire = measure("bench rr --device wire --seconds 0.1 --runs 1");
     let mut all = vec![wire];
