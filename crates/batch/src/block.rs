@@ -9,6 +9,7 @@
 //! back to the allocator instead of the pool, which costs one later allocation and nothing else.
 
 use crate::pool::{Depot, Slab};
+use crate::sums::Pieces;
 use bytes::Bytes;
 use core::ops::Range;
 use std::sync::Arc;
@@ -40,6 +41,19 @@ impl BlockMut {
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.slab.as_mut().and_then(Arc::get_mut).map_or(&mut [], Slab::bytes_mut)
+    }
+
+    /// Copies `source` to the buffer from byte `at` on. With `pieces` the Internet checksum of each
+    /// is made in the same pass and kept beside the buffer, for [`Block::sum`]; it describes the
+    /// last copy only.
+    ///
+    /// # Panics
+    /// Where the buffer is too short.
+    pub fn copy_in(&mut self, at: usize, source: &[u8], pieces: Option<Pieces>) {
+        match (pieces, self.slab.as_mut().and_then(Arc::get_mut)) {
+            (Some(pieces), Some(slab)) if !source.is_empty() => slab.copy_in(at, source, pieces),
+            _ => self.bytes_mut()[at..at + source.len()].copy_from_slice(source),
+        }
     }
 
     /// Ends the filling: from now on the buffer is shared and immutable.
@@ -110,9 +124,32 @@ impl Block {
 
     /// The whole buffer for writing, where nobody else holds it.
     pub fn try_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.try_tail_mut(0)
+    }
+
+    /// The buffer from byte `from` on for writing, where nobody else holds it.
+    fn try_tail_mut(&mut self, from: usize) -> Option<&mut [u8]> {
         match &mut self.storage {
-            Storage::Pooled(Some(slab)) => Arc::get_mut(slab).map(Slab::bytes_mut),
+            Storage::Pooled(Some(slab)) => Arc::get_mut(slab)?.tail_mut(from),
             _ => None,
+        }
+    }
+
+    /// The sum of the bytes `range` (folded, not inverted, as of bytes that begin a word), and how
+    /// many bytes had to be read for it: none where they are pieces of a copy that was summed
+    /// ([`BlockMut::copy_in`]), all where nothing is known of them.
+    ///
+    /// # Panics
+    /// Where the range is not within the block.
+    #[inline]
+    #[must_use]
+    pub fn sum(&self, range: Range<usize>) -> (u16, usize) {
+        match &self.storage {
+            Storage::Pooled(Some(slab)) => slab.sum(range),
+            Storage::Pooled(None) | Storage::Caller(_) => {
+                let bytes = &self.bytes()[range];
+                (checksum::sum(bytes), bytes.len())
+            }
         }
     }
 }
@@ -167,6 +204,13 @@ impl Chunk {
         &self.block.bytes()[start..start + self.len as usize]
     }
 
+    /// The sum of the bytes, and how many had to be read for it; see [`Block::sum`].
+    #[must_use]
+    pub fn sum(&self) -> (u16, usize) {
+        let start = self.offset as usize;
+        self.block.sum(start..start + self.len as usize)
+    }
+
     /// The block this is a part of.
     #[must_use]
     pub fn block(&self) -> &Block {
@@ -207,9 +251,9 @@ impl Chunk {
     /// has room left. Says how many bytes were taken; the rest needs another block.
     pub fn append_in_place(&mut self, bytes: &[u8]) -> usize {
         let end = (self.offset + self.len) as usize;
-        let Some(buffer) = self.block.try_bytes_mut() else { return 0 };
-        let taken = bytes.len().min(buffer.len() - end);
-        buffer[end..end + taken].copy_from_slice(&bytes[..taken]);
+        let Some(buffer) = self.block.try_tail_mut(end) else { return 0 };
+        let taken = bytes.len().min(buffer.len());
+        buffer[..taken].copy_from_slice(&bytes[..taken]);
         self.len += taken as u32;
         taken
     }

@@ -26,8 +26,10 @@ mod block;
 mod multidata;
 mod pool;
 mod receive;
+mod sums;
 
 pub use block::{Block, BlockMut, Chunk};
 pub use multidata::{Attributes, Checksum, HeaderLayout, Limits, Multidata, PacketView, Payload};
 pub use pool::{BlockPool, Exhausted, PoolConfig, PoolCounters};
 pub use receive::{Frame, ReceiveBatch, ReceivedChecksum, Segmented};
+pub use sums::Pieces;

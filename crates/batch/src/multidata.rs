@@ -17,6 +17,7 @@
 
 use crate::block::Block;
 use bytes::Bytes;
+use checksum::Accumulator;
 use core::ops::Range;
 
 /// How a header slot is divided.
@@ -121,6 +122,7 @@ pub struct Multidata {
     spans: Vec<Span>,
     blocks: Vec<Block>,
     payload_bytes: usize,
+    summed_bytes: u64,
     run_next: u32,
     /// The longest block that may be referred to.
     block_bytes_max: usize,
@@ -146,6 +148,7 @@ impl Multidata {
             spans: Vec::with_capacity(2 * limits.packets),
             blocks: Vec::with_capacity(limits.blocks),
             payload_bytes: 0,
+            summed_bytes: 0,
             run_next: 0,
             block_bytes_max: usize::MAX,
             copied_bytes: 0,
@@ -186,6 +189,7 @@ impl Multidata {
         self.spans.clear();
         self.blocks.clear();
         self.payload_bytes = 0;
+        self.summed_bytes = 0;
         self.run_next = 0;
         self.copied_bytes = 0;
     }
@@ -218,6 +222,18 @@ impl Multidata {
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         self.payload_bytes
+    }
+
+    /// Payload bytes that were read to make checksums since the batch was emptied, also for packets
+    /// that were forgotten.
+    #[must_use]
+    pub fn summed_bytes(&self) -> u64 {
+        self.summed_bytes
+    }
+
+    /// Counts `bytes` of payload that were read to make a checksum.
+    pub fn count_summed(&mut self, bytes: usize) {
+        self.summed_bytes += bytes as u64;
     }
 
     /// A run number that no packet of this batch has yet.
@@ -493,6 +509,23 @@ impl<'a> PacketView<'a> {
 pub struct Payload<'a> {
     spans: core::slice::Iter<'a, Span>,
     blocks: &'a [Block],
+}
+
+impl Payload<'_> {
+    /// Adds all pieces to `sum` and says how many bytes had to be read for it: those whose sums are
+    /// not known from the copy that brought them ([`Block::sum`]).
+    #[inline]
+    pub fn add_to(self, sum: &mut Accumulator) -> usize {
+        let mut read = 0;
+        for span in self.spans {
+            let Some(block) = self.blocks.get(span.block as usize) else { continue };
+            let start = span.offset as usize;
+            let (of_span, of_span_read) = block.sum(start..start + span.len as usize);
+            sum.add_sum(of_span, span.len as usize);
+            read += of_span_read;
+        }
+        read
+    }
 }
 
 impl<'a> Iterator for Payload<'a> {

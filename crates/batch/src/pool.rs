@@ -20,7 +20,9 @@
 //! uncontended lock (about 20 ns a pair) is a thousandth of the copy it serves.
 
 use crate::block::BlockMut;
+use crate::sums::{PieceSums, Pieces};
 use core::fmt;
+use core::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -180,6 +182,8 @@ pub(crate) struct Slab {
     class: Option<usize>,
     /// Empty while the slab lies in the depot, so that the depot does not keep itself alive.
     home: Weak<Depot>,
+    /// What is known of the bytes' checksums.
+    sums: PieceSums,
 }
 
 impl Slab {
@@ -188,7 +192,25 @@ impl Slab {
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.sums.clear();
         &mut self.bytes
+    }
+
+    /// The bytes from `from` on; what is known of those before stays known.
+    pub(crate) fn tail_mut(&mut self, from: usize) -> Option<&mut [u8]> {
+        if from < self.sums.end() {
+            self.sums.clear();
+        }
+        self.bytes.get_mut(from..)
+    }
+
+    pub(crate) fn copy_in(&mut self, at: usize, source: &[u8], pieces: Pieces) {
+        self.sums.copy(&mut self.bytes, at, source, pieces);
+    }
+
+    #[inline]
+    pub(crate) fn sum(&self, range: Range<usize>) -> (u16, usize) {
+        self.sums.sum(&self.bytes, range)
     }
 }
 
@@ -220,6 +242,7 @@ impl Depot {
                 self.cached_bytes.fetch_sub(size, Ordering::Relaxed);
                 if let Some(slab) = Arc::get_mut(&mut slab) {
                     slab.home = Arc::downgrade(self);
+                    slab.sums.clear();
                 }
                 slab
             }
@@ -229,7 +252,8 @@ impl Depot {
                     self.oversize.fetch_add(1, Ordering::Relaxed);
                 }
                 let bytes = vec![0; size].into_boxed_slice();
-                Arc::new(Slab { bytes, class, home: Arc::downgrade(self) })
+                let (home, sums) = (Arc::downgrade(self), PieceSums::default());
+                Arc::new(Slab { bytes, class, home, sums })
             }
         };
         Ok(BlockMut::new(slab))

@@ -52,7 +52,7 @@ impl Fragmenting {
             sum.add_u16((header.len() + payload.len()) as u16);
         }
         sum.add(&header);
-        sum.add(payload.bytes());
+        sum.add_sum(payload.sum().0, payload.len());
         let checksum = match sum.finish() {
             // RFC 768: a computed zero is transmitted as all ones.
             0 if template.protocol() == protocol::UDP => 0xffff,

@@ -78,8 +78,9 @@ fn stamp_ipv4(
     network[2..4].copy_from_slice(&total_len.to_be_bytes());
     network[4..6].copy_from_slice(&identification.to_be_bytes());
     network[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
-    let left = transport.fill(attributes.checksum, header, payload, transport_len as u16)?;
+    let (left, read) = transport.fill(attributes.checksum, header, payload, transport_len as u16)?;
     batch.set_checksum(index, left);
+    batch.count_summed(read);
     Some(())
 }
 
@@ -97,8 +98,9 @@ fn stamp_ipv6(
     *network = *template;
     network[1] |= (attributes.ecn & 0b11) << 4;
     network[4..6].copy_from_slice(&payload_len.to_be_bytes());
-    let left = transport.fill(attributes.checksum, header, payload, payload_len)?;
+    let (left, read) = transport.fill(attributes.checksum, header, payload, payload_len)?;
     batch.set_checksum(index, left);
+    batch.count_summed(read);
     Some(())
 }
 
@@ -124,32 +126,30 @@ impl Transport {
         }
     }
 
-    /// Fills in the checksum of one packet and says in which state it is left. `transport_len` is
-    /// that of header and payload.
+    /// Fills in the checksum of one packet and says in which state it is left, and how many bytes of
+    /// payload had to be read for it. `transport_len` is that of header and payload.
     fn fill(
         self,
         state: Checksum,
         header: &mut [u8],
         payload: Payload<'_>,
         transport_len: u16,
-    ) -> Option<Checksum> {
-        let Checksum::Missing { offset } = state else { return Some(state) };
+    ) -> Option<(Checksum, usize)> {
+        let Checksum::Missing { offset } = state else { return Some((state, 0)) };
         let mut sum = Accumulator::default();
         sum.add_u16(self.pseudo_sum);
         sum.add_u16(transport_len);
-        let (value, left) = if self.offload {
-            (sum.sum(), Checksum::Partial { offset })
+        let (value, left, read) = if self.offload {
+            (sum.sum(), Checksum::Partial { offset }, 0)
         } else {
             sum.add(header);
-            for piece in payload {
-                sum.add(piece);
-            }
+            let read = payload.add_to(&mut sum);
             let checksum = sum.finish();
-            (if checksum == 0 { self.zero } else { checksum }, Checksum::Complete)
+            (if checksum == 0 { self.zero } else { checksum }, Checksum::Complete, read)
         };
         let field = header.get_mut(usize::from(offset)..)?.first_chunk_mut()?;
         *field = value.to_be_bytes();
-        Some(left)
+        Some((left, read))
     }
 }
 
