@@ -221,7 +221,11 @@ mod tests {
         assert_eq!(block.sum(448..448 + 1_448).1, 0, "one piece");
         assert_eq!(block.sum(0..448 + 5 * 1_448).1, 0, "the first and five more");
         assert_eq!(block.sum(9_136..10_000).1, 0, "the last, which is short");
-        assert_eq!(block.sum(448..448 + 1_436).1, 12, "the last twelve bytes of a piece are missing");
+        assert_eq!(
+            block.sum(448..448 + 1_436).1,
+            12,
+            "the last twelve bytes of a piece are missing"
+        );
         assert_eq!(block.sum(448 + 1_436..448 + 1_448).1, 12, "and are little to read");
         assert_eq!(block.sum(0..10_000).0, checksum::sum(&content));
     }

@@ -18,6 +18,9 @@ mod kernel;
 /// Up to this length the scalar loop, inlined at the call, beats the call of a wider one.
 const SHORT_LEN_BYTES: usize = 128;
 
+/// How much is summed and then copied in one step. Steps of 4 KiB and more were a quarter slower.
+const COPY_STEP_LEN_BYTES: usize = 2_048;
+
 /// The sum of `bytes`: folded, not inverted.
 #[inline]
 #[must_use]
@@ -27,16 +30,25 @@ pub fn sum(bytes: &[u8]) -> u16 {
 
 /// Copies `source` to `destination` and returns the sum of what was copied: folded, not inverted.
 ///
+/// Each step is summed at its source and then copied, so that the first pass brings it into the
+/// cache for the second. Measured on a Zen over 64 KiB at a time, in seconds for each GB of a
+/// source that is hot, or cold: the copy alone 0.019 and 0.025, this 0.027 and 0.030, a copy of
+/// everything followed by the sums 0.037 and 0.046, one loop that adds up what it copies 0.037 and
+/// 0.039 (it cannot use the copy instructions that a processor has), the sum of each step's
+/// destination 0.035 and 0.046.
+///
 /// # Panics
 /// Where the two differ in length.
 #[inline]
 pub fn copy_and_sum(destination: &mut [u8], source: &[u8]) -> u16 {
     assert_eq!(destination.len(), source.len(), "a copy has the length of its source");
-    if source.len() <= SHORT_LEN_BYTES {
-        destination.copy_from_slice(source);
-        return kernel::fold(kernel::sum(source));
+    let mut sum = Accumulator::new();
+    let steps = destination.chunks_mut(COPY_STEP_LEN_BYTES).zip(source.chunks(COPY_STEP_LEN_BYTES));
+    for (to, from) in steps {
+        sum.add(from);
+        to.copy_from_slice(from);
     }
-    kernel::fold(dispatch::copy_and_sum(destination, source))
+    sum.sum()
 }
 
 /// The checksum after a 16-bit word of what it covers changed from `old` to `new`.

@@ -78,7 +78,8 @@ fn stamp_ipv4(
     network[2..4].copy_from_slice(&total_len.to_be_bytes());
     network[4..6].copy_from_slice(&identification.to_be_bytes());
     network[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
-    let (left, read) = transport.fill(attributes.checksum, header, payload, transport_len as u16)?;
+    let (left, read) =
+        transport.fill(attributes.checksum, header, payload, transport_len as u16)?;
     batch.set_checksum(index, left);
     batch.count_summed(read);
     Some(())

@@ -1,27 +1,173 @@
-//! Copy-in: the application's bytes become blocks.
+//! Copy-in: the application's bytes become blocks. This is the stream head of seed 000, section 2.1.
 //!
-//! All block space for a write is allocated first and then filled by one copy (seed 002's
-//! `m_uiotombuf`); allocating and copying in turn, a block at a time, is what that seed replaced.
-//! It happens outside the squeue's lock: a cold megabyte takes longer to copy than to send.
+//! ```text
+//!  write(bytes) -> message -> blocks -> send queue
+//!                  as much    [room|....|....]  allocated and filled in one of two orders;
+//!                  as is      [room|....|....]  a checksum for each future segment made in
+//!                  handed over at once          the copy, where the device makes none
+//! ```
+//!
+//! By default all block space for a write is allocated first and then filled by one copy (seed 002's
+//! `m_uiotombuf`), and one block holds as much as a device takes in one super-frame. Allocating and
+//! copying in turn, a block for each packet, handing over two packets at a time, is what those seeds
+//! replaced; [`CopyIn::legacy`] brings it back, because the difference is what there is to see.
+//! All of it happens outside the squeue's lock: a cold megabyte takes longer to copy than to send.
 
-use batch::{BlockMut, BlockPool, Chunk, Exhausted};
+use batch::{BlockMut, BlockPool, Chunk, Exhausted, Pieces};
+use stack::SendPlan;
 use std::collections::VecDeque;
 
-/// How a write is copied in.
+/// In which order blocks are allocated and filled (seed 002).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyOrder {
+    /// All blocks of a message first, then one copy over them: `m_uiotombuf`.
+    #[default]
+    AllocateFirst,
+    /// A block, then its copy, then the next: `sosend_copyin`.
+    Interleaved,
+}
+
+/// How long blocks are (seed 000's `sd_maxblk`); [`CopyIn::block_len_bytes_max`] bounds all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockSize {
+    /// As long as the message: INFPSZ.
+    #[default]
+    Whole,
+    /// A page of 4,096 bytes, as in seed 002.
+    Page,
+    /// One segment of the connection: one buffer for each packet. Datagrams are in one block.
+    Segment,
+}
+
+/// The page of [`BlockSize::Page`].
+const PAGE_LEN_BYTES: usize = 4_096;
+
+/// Most room in front of a block.
+const HEADER_ROOM_BYTES_MAX: usize = 4_096;
+
+/// How a write is copied in: the stream head's tunables.
+///
+/// The names in brackets are those of seeds 000 and 001. `tcp_xmit_hiwat`, how much may be queued at
+/// all, is [`tcp::Config::send_buffer_bytes`](tcp::Config); the largest block that is kept for reuse
+/// is [`PoolConfig::largest_cached_len_bytes`](batch::PoolConfig::largest_cached_len_bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyIn {
-    /// Longest block a write is cut into, in bytes (the seeds' `strmsgsz`). 64 KiB is one
-    /// allocation for as much as a device takes in one super-frame; small values bring the legacy
-    /// behaviour of one buffer per packet or two back.
-    pub block_len_bytes: usize,
-    /// A blocking write waits until so many bytes fit (or all of its own, or a quarter of the send
-    /// buffer where those are fewer), so that a full buffer is not topped up in crumbs.
+    /// The order of allocating and copying.
+    pub order: CopyOrder,
+    /// How long blocks are (`sd_maxblk`).
+    pub block: BlockSize,
+    /// Longest block, in bytes (`strmsgsz`), at least 1. 64 KiB is one allocation for as much as a
+    /// device takes in one super-frame.
+    pub block_len_bytes_max: usize,
+    /// How many segments' worth of bytes are copied and handed to TCP at once
+    /// (`tcp_maxpsz_multiplier`); `None` is all there is room for (INFPSZ).
+    pub hand_over_segments: Option<usize>,
+    /// Bytes left free in front of the bytes of each block (`sd_wroff`), 4,096 at most. Headers lie
+    /// in a block of their own here, so this stack needs none.
+    pub header_room_bytes: usize,
+    /// A blocking write waits until so many bytes fit (`tcp_xmit_lowat`), or all that it hands over
+    /// at once, or a quarter of the send buffer, whichever is least, so that a full buffer is not
+    /// topped up in crumbs.
     pub low_water_bytes: usize,
+    /// Make the checksum of each segment in the copy, where the device makes none; otherwise the
+    /// bytes are read again when the segment is sent.
+    pub fold_checksum: bool,
 }
 
 impl Default for CopyIn {
     fn default() -> Self {
-        Self { block_len_bytes: 65_536, low_water_bytes: 65_536 }
+        Self {
+            order: CopyOrder::AllocateFirst,
+            block: BlockSize::Whole,
+            block_len_bytes_max: 65_536,
+            hand_over_segments: None,
+            header_room_bytes: 0,
+            low_water_bytes: 65_536,
+            fold_checksum: true,
+        }
+    }
+}
+
+impl CopyIn {
+    /// The way of a stream head before Multidata (seed 000, section 2.1): a block for each segment
+    /// with room for its headers, allocated and filled in turn, two handed over at a time, and the
+    /// checksum made by a pass of its own.
+    #[must_use]
+    pub fn legacy() -> Self {
+        Self {
+            order: CopyOrder::Interleaved,
+            block: BlockSize::Segment,
+            hand_over_segments: Some(2),
+            header_room_bytes: 80,
+            fold_checksum: false,
+            ..Self::default()
+        }
+    }
+
+    /// How many bytes are handed to TCP at once, at least 1.
+    pub(crate) fn hand_over_bytes(&self, segment_len_bytes: usize) -> usize {
+        let segments = self.hand_over_segments.unwrap_or(usize::MAX);
+        segments.saturating_mul(segment_len_bytes).max(1)
+    }
+
+    /// The layout of a stream's blocks.
+    pub(crate) fn of_stream(&self, plan: &SendPlan) -> Layout {
+        let block_len = match self.block {
+            BlockSize::Whole => usize::MAX,
+            BlockSize::Page => PAGE_LEN_BYTES,
+            BlockSize::Segment => plan.segment_len_bytes,
+        };
+        let sums = self.fold_checksum && plan.needs_sums;
+        let pieces = sums.then(|| Pieces::new(plan.segment_len_bytes, plan.segment_done_bytes));
+        self.layout(block_len.min(self.block_len_bytes_max), pieces)
+    }
+
+    /// The layout of a datagram of `len` bytes: one block, one sum.
+    pub(crate) fn of_datagram(&self, len: usize, needs_sums: bool) -> Layout {
+        let pieces = (self.fold_checksum && needs_sums).then(|| Pieces::new(len, 0));
+        self.layout(len, pieces)
+    }
+
+    fn layout(&self, block_len_bytes: usize, pieces: Option<Pieces>) -> Layout {
+        Layout {
+            order: self.order,
+            block_len_bytes: block_len_bytes.max(1),
+            header_room_bytes: self.header_room_bytes.min(HEADER_ROOM_BYTES_MAX),
+            pieces,
+        }
+    }
+}
+
+/// How one message is laid into blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    order: CopyOrder,
+    block_len_bytes: usize,
+    header_room_bytes: usize,
+    /// Where the future segments lie, where their sums are wanted.
+    pieces: Option<Pieces>,
+}
+
+impl Layout {
+    /// How long the block is that the front of `len` bytes needs.
+    pub(crate) fn first_block_len(&self, len: usize) -> usize {
+        self.header_room_bytes + len.min(self.block_len_bytes)
+    }
+
+    /// Copies a message that must lie in one block.
+    ///
+    /// # Errors
+    /// The pool has none.
+    pub(crate) fn one_block(&self, pool: &BlockPool, bytes: &[u8]) -> Result<Chunk, Exhausted> {
+        let room = self.header_room_bytes;
+        let mut block = pool.allocate(room + bytes.len())?;
+        block.copy_in(room, bytes, self.pieces);
+        Ok(Chunk::new(block.freeze(), room..room + bytes.len()))
+    }
+
+    /// Whether sums are made in the copy.
+    pub(crate) fn makes_sums(&self) -> bool {
+        self.pieces.is_some()
     }
 }
 
@@ -41,29 +187,40 @@ impl Copied {
     pub(crate) fn fill(
         &mut self,
         pool: &BlockPool,
-        block_len_bytes: usize,
+        layout: &Layout,
         bytes: &[u8],
         mut first: Option<BlockMut>,
     ) -> Result<usize, Exhausted> {
         self.chunks.clear();
-        let mut allocated = 0;
-        while allocated < bytes.len() {
-            let len = (bytes.len() - allocated).min(block_len_bytes.max(1));
-            match first.take().map_or_else(|| pool.allocate(len), Ok) {
-                Ok(block) => self.blocks.push((block, len)),
-                Err(exhausted) if allocated == 0 => return Err(exhausted),
-                Err(_) => break,
+        let room = layout.header_room_bytes;
+        let mut pieces = layout.pieces;
+        let mut done = 0;
+        while done < bytes.len() {
+            // As many blocks as the order allows, then the copy over them.
+            let mut allocated = done;
+            while allocated < bytes.len() {
+                let len = (bytes.len() - allocated).min(layout.block_len_bytes);
+                match first.take().map_or_else(|| pool.allocate(room + len), Ok) {
+                    Ok(block) => self.blocks.push((block, len)),
+                    Err(exhausted) if allocated == 0 => return Err(exhausted),
+                    Err(_) => break,
+                }
+                allocated += len;
+                if layout.order == CopyOrder::Interleaved {
+                    break;
+                }
             }
-            allocated += len;
+            if self.blocks.is_empty() {
+                break;
+            }
+            for (mut block, len) in self.blocks.drain(..) {
+                block.copy_in(room, &bytes[done..done + len], pieces);
+                pieces = pieces.map(|pieces| pieces.after(len));
+                self.chunks.push_back(Chunk::new(block.freeze(), room..room + len));
+                done += len;
+            }
         }
-        let mut rest = bytes;
-        for (mut block, len) in self.blocks.drain(..) {
-            let (now, later) = rest.split_at(len);
-            block.bytes_mut()[..len].copy_from_slice(now);
-            self.chunks.push_back(Chunk::new(block.freeze(), 0..len));
-            rest = later;
-        }
-        Ok(allocated)
+        Ok(done)
     }
 }
 
@@ -71,17 +228,107 @@ impl Copied {
 mod tests {
     use super::*;
     use batch::PoolConfig;
+    use proptest::prelude::*;
+
+    fn plan() -> SendPlan {
+        SendPlan {
+            room_bytes: 1 << 20,
+            segment_len_bytes: 1_448,
+            segment_done_bytes: 1_000,
+            needs_sums: true,
+        }
+    }
+
+    fn layout(block: BlockSize) -> Layout {
+        CopyIn { block, ..CopyIn::default() }.of_stream(&plan())
+    }
+
+    proptest! {
+        #[test]
+        fn every_policy_hands_over_what_was_written_with_its_sums(
+            len in 1_usize..200_000,
+            is_interleaved in any::<bool>(),
+            block in prop_oneof![
+                Just(BlockSize::Whole), Just(BlockSize::Page), Just(BlockSize::Segment)
+            ],
+            block_len_bytes_max in 1_000_usize..300_000,
+            header_room_bytes in 0_usize..100,
+            fold_checksum in any::<bool>(),
+        ) {
+            let order = match is_interleaved {
+                true => CopyOrder::Interleaved,
+                false => CopyOrder::AllocateFirst,
+            };
+            let copy_in = CopyIn {
+                order,
+                block,
+                block_len_bytes_max,
+                header_room_bytes,
+                fold_checksum,
+                ..CopyIn::default()
+            };
+            let bytes: Vec<u8> = (0..len as u32).map(|i| ((i * 31) >> 3) as u8).collect();
+            let pool = BlockPool::new(PoolConfig::default());
+            let mut copied = Copied::default();
+            let filled = copied.fill(&pool, &copy_in.of_stream(&plan()), &bytes, None);
+            prop_assert_eq!(filled, Ok(len));
+            let all: Vec<u8> = copied.chunks.iter().flat_map(|it| it.bytes().to_vec()).collect();
+            prop_assert_eq!(all, bytes);
+            for chunk in &copied.chunks {
+                prop_assert!(chunk.len() <= block_len_bytes_max);
+                prop_assert_eq!(chunk.offset(), header_room_bytes);
+                let (sum, read) = chunk.sum();
+                prop_assert_eq!(sum, checksum_of(chunk.bytes()));
+                prop_assert_eq!(read, if fold_checksum { 0 } else { chunk.len() });
+            }
+        }
+    }
+
+    fn checksum_of(bytes: &[u8]) -> u16 {
+        let mut block = BlockPool::new(PoolConfig::default()).allocate(bytes.len()).expect("room");
+        block.copy_in(0, bytes, None);
+        block.freeze().sum(0..bytes.len()).0
+    }
 
     #[test]
-    fn a_write_is_cut_into_blocks_of_the_length_asked_for() {
+    fn a_message_is_cut_into_blocks_of_the_size_asked_for() {
         let pool = BlockPool::new(PoolConfig::default());
-        let bytes: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
         let mut copied = Copied::default();
-        assert_eq!(copied.fill(&pool, 4_096, &bytes, None), Ok(10_000));
-        let lens: Vec<usize> = copied.chunks.iter().map(Chunk::len).collect();
-        assert_eq!(lens, [4_096, 4_096, 1_808]);
-        let all: Vec<u8> = copied.chunks.iter().flat_map(|chunk| chunk.bytes().to_vec()).collect();
-        assert_eq!(all, bytes);
+        let mut lens = |layout: &Layout| -> Vec<usize> {
+            assert_eq!(copied.fill(&pool, layout, &[7; 10_000], None), Ok(10_000));
+            copied.chunks.iter().map(Chunk::len).collect()
+        };
+        assert_eq!(lens(&layout(BlockSize::Whole)), [10_000]);
+        assert_eq!(lens(&layout(BlockSize::Page)), [4_096, 4_096, 1_808]);
+        assert_eq!(
+            lens(&layout(BlockSize::Segment)),
+            [1_448, 1_448, 1_448, 1_448, 1_448, 1_448, 1_312]
+        );
+        let bounded = CopyIn { block_len_bytes_max: 6_000, ..CopyIn::default() };
+        assert_eq!(lens(&bounded.of_stream(&plan())), [6_000, 4_000]);
+        let nothing = CopyIn { block_len_bytes_max: 0, ..CopyIn::default() };
+        assert_eq!(lens(&nothing.of_stream(&plan())).len(), 10_000, "a bound of none is one of 1");
+    }
+
+    #[test]
+    fn the_old_order_takes_the_next_block_after_the_copy() {
+        // A pool of one block: what is interleaved gets as far, and no block is taken in vain.
+        let pool = || {
+            BlockPool::new(PoolConfig {
+                size_classes_bytes: vec![4_096],
+                largest_cached_len_bytes: 4_096,
+                limit_bytes: 2 * 4_096,
+                receive_reserve_bytes: 0,
+                cached_limit_bytes: 0,
+            })
+        };
+        for order in [CopyOrder::AllocateFirst, CopyOrder::Interleaved] {
+            let copy_in = CopyIn { order, block: BlockSize::Page, ..CopyIn::default() };
+            let (pool, mut copied) = (pool(), Copied::default());
+            let layout = copy_in.of_stream(&plan());
+            assert_eq!(copied.fill(&pool, &layout, &[1; 20_000], None), Ok(8_192));
+            assert_eq!(pool.counters().outstanding_bytes, 8_192);
+        }
     }
 
     #[test]
@@ -93,14 +340,27 @@ mod tests {
             receive_reserve_bytes: 0,
             cached_limit_bytes: 0,
         });
+        let small = CopyIn { block_len_bytes_max: 1_000, ..CopyIn::default() }.of_stream(&plan());
         let mut copied = Copied::default();
-        assert_eq!(copied.fill(&pool, 1_000, &[7; 5_000], None), Ok(2_000));
+        assert_eq!(copied.fill(&pool, &small, &[7; 5_000], None), Ok(2_000));
         assert_eq!(
-            copied.fill(&pool, 1_000, &[7; 5_000], None),
+            copied.fill(&pool, &small, &[7; 5_000], None),
             Ok(2_000),
             "the old chunks went first"
         );
         let mut other = Copied::default();
-        assert_eq!(other.fill(&pool, 1_000, &[7; 10], None), Err(Exhausted));
+        assert_eq!(other.fill(&pool, &small, &[7; 10], None), Err(Exhausted));
+    }
+
+    #[test]
+    fn sums_are_made_only_where_somebody_wants_them() {
+        let offloaded = SendPlan { needs_sums: false, ..plan() };
+        assert!(CopyIn::default().of_stream(&plan()).makes_sums());
+        assert!(!CopyIn::default().of_stream(&offloaded).makes_sums());
+        assert!(!CopyIn::legacy().of_stream(&plan()).makes_sums());
+        assert!(CopyIn::default().of_datagram(100, true).makes_sums());
+        assert!(!CopyIn::default().of_datagram(100, false).makes_sums());
+        assert_eq!(CopyIn::legacy().hand_over_bytes(1_448), 2_896);
+        assert_eq!(CopyIn::default().hand_over_bytes(1_448), usize::MAX);
     }
 }

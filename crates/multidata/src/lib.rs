@@ -128,7 +128,7 @@ pub use ::stack::{
 pub use {::batch, ::device, ::dhcp, ::ip, ::tcp};
 
 pub use crate::capture::CaptureFile;
-pub use crate::copy_in::CopyIn;
+pub use crate::copy_in::{BlockSize, CopyIn, CopyOrder};
 pub use crate::counters::Counters;
 pub use crate::error::socket_error;
 pub use crate::runtime::RuntimeCounters;

@@ -51,6 +51,8 @@ counters::counters! {
         worker_turns,
         /// Bytes copied from the application's buffers into blocks.
         bytes_copied_in,
+        /// Of these, bytes whose checksums were made in the copy.
+        bytes_summed_in_copy,
         /// Bytes queued in the application's own memory.
         bytes_lent,
         /// Bytes copied from blocks into the application's buffers.

@@ -14,7 +14,7 @@ use crate::{RuntimeCounters, Stack};
 use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
 use core::task::{Context, Poll, Waker};
-use stack::{SocketError, SocketId, TcpOption};
+use stack::{SendPlan, SocketError, SocketId, TcpOption};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -412,8 +412,12 @@ impl TcpStream {
     pub fn write_bytes(&self, mut bytes: Bytes) -> io::Result<()> {
         let mut copied = self.take_write_turn();
         while !bytes.is_empty() {
-            let room = self.wait_for_room(bytes.len(), bytes.len())?;
-            let piece = bytes.split_to(room.min(bytes.len()).min(LENT_LEN_BYTES_MAX));
+            let len = bytes.len();
+            let plan = self.wait_for_room(true, |_, is_blocking| match is_blocking {
+                true => len.min(self.low_water_bytes()),
+                false => len,
+            })?;
+            let piece = bytes.split_to(plan.room_bytes.min(bytes.len()).min(LENT_LEN_BYTES_MAX));
             let len = piece.len();
             copied.chunks.push_back(Chunk::whole(Block::from(piece)));
             self.append(&mut copied.chunks, |counters| counters.bytes_lent += len as u64)?;
@@ -510,25 +514,47 @@ impl TcpStream {
         })
     }
 
+    /// Copies in and hands over message by message (`tcp_maxpsz_multiplier`), by default all at
+    /// once. It waits for the first only; an error behind it shows in the next call.
     fn copy_and_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.is_empty() {
-            return Ok(0);
-        }
         let mut copied = self.take_write_turn();
-        let room = self.wait_for_room(bytes.len(), 1)?;
-        let bytes = &bytes[..room.min(bytes.len())];
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.copy_message(&mut copied, &bytes[written..], written == 0) {
+                Ok(count) => written += count,
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(written)
+    }
+
+    /// Copies the next message from the front of `bytes` and queues it; says how long it is.
+    fn copy_message(&self, copied: &mut Copied, bytes: &[u8], waits: bool) -> io::Result<usize> {
         let stack = &self.shared.socket.stack;
-        let block_len_bytes = stack.tunables().block_len_bytes;
-        let filled = match copied.fill(stack.pool(), block_len_bytes, bytes, None) {
+        let copy_in = stack.tunables();
+        let message_len =
+            |plan: &SendPlan| bytes.len().min(copy_in.hand_over_bytes(plan.segment_len_bytes));
+        let plan = self.wait_for_room(waits, |plan, is_blocking| match is_blocking {
+            true => message_len(plan).min(self.low_water_bytes()),
+            false => 1,
+        })?;
+        let hand_over = message_len(&plan);
+        let bytes = &bytes[..plan.room_bytes.min(hand_over)];
+        let layout = copy_in.of_stream(&plan);
+        let filled = match copied.fill(stack.pool(), &layout, bytes, None) {
             Ok(filled) => filled,
+            Err(_) if !waits => return Err(ErrorKind::WouldBlock.into()),
             Err(_) => {
-                let first = self.wait_for_block(bytes.len().min(block_len_bytes.max(1)))?;
-                let outcome = copied.fill(stack.pool(), block_len_bytes, bytes, Some(first));
+                let first = self.wait_for_block(layout.first_block_len(bytes.len()))?;
+                let outcome = copied.fill(stack.pool(), &layout, bytes, Some(first));
                 outcome.map_err(|_| socket_error(SocketError::NoMemory))?
             }
         };
-        let count = |counters: &mut RuntimeCounters| counters.bytes_copied_in += filled as u64;
-        self.append(&mut copied.chunks, count)?;
+        self.append(&mut copied.chunks, |counters| {
+            counters.bytes_copied_in += filled as u64;
+            counters.bytes_summed_in_copy += if layout.makes_sums() { filled as u64 } else { 0 };
+        })?;
         Ok(filled)
     }
 
@@ -537,23 +563,35 @@ impl TcpStream {
         self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a write of `len` bytes is worth while, and says how many fit. A socket that does
-    /// not block is content with room for `at_once` bytes.
-    fn wait_for_room(&self, len: usize, at_once: usize) -> io::Result<usize> {
+    /// How much room a blocking write waits for, at most.
+    fn low_water_bytes(&self) -> usize {
         let Shared { socket, send_buffer_bytes, .. } = &*self.shared;
-        let call = socket.call(Interest::Writable, After::Leave);
         let quarter = send_buffer_bytes.load(Ordering::Relaxed) / 4;
-        let low_water = socket.stack.tunables().low_water_bytes.min(quarter);
-        let wanted = if call.blocks { len.min(low_water).max(1) } else { at_once };
-        let ask = |core: &mut Core| match core.shard.tcp_send_room(socket.id) {
-            Ok(room) if room < wanted => Err(SocketError::WouldBlock),
-            outcome => outcome,
+        socket.stack.tunables().low_water_bytes.min(quarter)
+    }
+
+    /// Waits for as much room as is `wanted` (a byte at least), which may depend on how data will be
+    /// cut and on whether the socket blocks. Without `waits` it asks only once.
+    fn wait_for_room(
+        &self,
+        waits: bool,
+        wanted: impl Fn(&SendPlan, bool) -> usize,
+    ) -> io::Result<SendPlan> {
+        let socket = &self.shared.socket;
+        let call = socket.call(Interest::Writable, After::Leave);
+        let ask = |core: &mut Core| {
+            let plan = core.shard.tcp_send_plan(socket.id)?;
+            match plan.room_bytes < wanted(&plan, call.blocks).max(1) {
+                true => Err(SocketError::WouldBlock),
+                false => Ok(plan),
+            }
         };
         // Usually there is room, and neither clock nor device has to be asked.
-        if let Ok(room) = socket.stack.squeue().look(ask) {
-            return Ok(room);
+        match socket.stack.squeue().look(ask) {
+            Ok(plan) => Ok(plan),
+            Err(error) if !waits => Err(socket_error(error)),
+            Err(_) => socket.stack.squeue().operate(&call, |core, _| ask(core)),
         }
-        socket.stack.squeue().operate(&call, |core, _| ask(core))
     }
 
     /// Waits until the exhausted pool has a block again, and takes it before another writer does:

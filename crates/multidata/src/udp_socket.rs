@@ -4,18 +4,20 @@ mod send_many;
 
 pub use send_many::Datagram;
 
-use crate::Stack;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, each_address};
-use batch::Chunk;
+use crate::{RuntimeCounters, Stack};
+use batch::{Block, Chunk};
+use bytes::Bytes;
 use core::task::Waker;
 use stack::{BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, SocketError};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use time::Duration;
 
 /// A UDP socket; shaped like [`std::net::UdpSocket`].
@@ -26,6 +28,8 @@ use time::Duration;
 pub struct UdpSocket {
     socket: Arc<Socket>,
     local: SocketAddr,
+    /// Datagrams need sums of this stack, as far as is known since the last one.
+    needs_sums: AtomicBool,
 }
 
 impl UdpSocket {
@@ -48,14 +52,15 @@ impl UdpSocket {
         options: BindOptions,
     ) -> io::Result<Self> {
         each_address(address, |address| {
-            let (id, local) = stack
+            let (id, local, needs_sums) = stack
                 .squeue()
                 .once(|core, _| {
                     let id = core.shard.udp_bind_with(address, options)?;
-                    Ok((id, core.shard.local_address(id)?))
+                    Ok((id, core.shard.local_address(id)?, core.shard.datagrams_need_sums()))
                 })
                 .map_err(socket_error)?;
-            Ok(Self { socket: Arc::new(Socket::new(stack.clone(), id)), local })
+            let socket = Arc::new(Socket::new(stack.clone(), id));
+            Ok(Self { socket, local, needs_sums: AtomicBool::new(needs_sums) })
         })
     }
 
@@ -160,10 +165,24 @@ impl UdpSocket {
     /// # Errors
     /// No route, too long, the interface's queue stayed full for the write timeout.
     pub fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], address: A) -> io::Result<usize> {
-        let unresolved =
-            || io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
-        let address = address.to_socket_addrs()?.next().ok_or_else(unresolved)?;
-        self.send_chunk(bytes, Some(address))
+        self.send_copied(bytes, Some(first_of(address)?))
+    }
+
+    /// As [`UdpSocket::send_to`], from the caller's own memory, without a copy. It is held until the
+    /// device took the datagram.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`].
+    pub fn send_bytes_to<A: ToSocketAddrs>(&self, bytes: Bytes, address: A) -> io::Result<usize> {
+        self.send_lent(bytes, Some(first_of(address)?))
+    }
+
+    /// As [`UdpSocket::send`], from the caller's own memory, without a copy.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send`].
+    pub fn send_bytes(&self, bytes: Bytes) -> io::Result<usize> {
+        self.send_lent(bytes, None)
     }
 
     /// Sends one datagram to the peer and returns its length.
@@ -172,7 +191,7 @@ impl UdpSocket {
     /// As [`UdpSocket::send_to`], and where the socket has no peer. A connected socket also reports
     /// that the peer's host or port was found unreachable.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.send_chunk(bytes, None)
+        self.send_copied(bytes, None)
     }
 
     /// Waits for a datagram and copies it out, with its sender. What does not fit is lost.
@@ -222,7 +241,8 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: Arc::clone(&self.socket), local: self.local })
+        let needs_sums = AtomicBool::new(self.needs_sums.load(Ordering::Relaxed));
+        Ok(Self { socket: Arc::clone(&self.socket), local: self.local, needs_sums })
     }
 
     /// How long a receive waits; `None`, the default, is without end. An expired timeout is an
@@ -284,22 +304,51 @@ impl UdpSocket {
         self.socket.register_waker(interest, waker);
     }
 
-    fn send_chunk(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+    fn send_copied(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
         let stack = &self.socket.stack;
         if bytes.len() > usize::from(u16::MAX) {
             return Err(socket_error(SocketError::MessageTooLong));
         }
-        let block = stack.pool().allocate(bytes.len());
-        let mut block = block.map_err(|_| socket_error(SocketError::NoMemory))?;
-        block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        let chunk = Chunk::new(block.freeze(), 0..bytes.len());
-        let call = self.socket.call(Interest::Writable, After::Run);
-        stack.squeue().operate(&call, |core, _| {
-            core.shard.udp_send(self.socket.id, to, chunk.clone())?;
-            core.counters.bytes_copied_in += bytes.len() as u64;
-            Ok(bytes.len())
+        let layout =
+            stack.tunables().of_datagram(bytes.len(), self.needs_sums.load(Ordering::Relaxed));
+        let chunk = layout.one_block(stack.pool(), bytes);
+        let chunk = chunk.map_err(|_| socket_error(SocketError::NoMemory))?;
+        self.send_chunk(&chunk, to, |counters| {
+            counters.bytes_copied_in += bytes.len() as u64;
+            counters.bytes_summed_in_copy +=
+                if layout.makes_sums() { bytes.len() as u64 } else { 0 };
         })
     }
+
+    fn send_lent(&self, bytes: Bytes, to: Option<SocketAddr>) -> io::Result<usize> {
+        if bytes.len() > usize::from(u16::MAX) {
+            return Err(socket_error(SocketError::MessageTooLong));
+        }
+        let chunk = Chunk::whole(Block::from(bytes));
+        self.send_chunk(&chunk, to, |counters| counters.bytes_lent += chunk.len() as u64)
+    }
+
+    fn send_chunk(
+        &self,
+        chunk: &Chunk,
+        to: Option<SocketAddr>,
+        count: impl Fn(&mut RuntimeCounters),
+    ) -> io::Result<usize> {
+        let call = self.socket.call(Interest::Writable, After::Run);
+        self.socket.stack.squeue().operate(&call, |core, _| {
+            core.shard.udp_send(self.socket.id, to, chunk.clone())?;
+            // For the next one: asking before would take the lock twice.
+            self.needs_sums.store(core.shard.datagrams_need_sums(), Ordering::Relaxed);
+            count(&mut core.counters);
+            Ok(chunk.len())
+        })
+    }
+}
+
+fn first_of(address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
+    let unresolved =
+        || io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
+    address.to_socket_addrs()?.next().ok_or_else(unresolved)
 }
 
 fn interface_id(core: &Core, index: Option<usize>) -> Result<Option<InterfaceId>, SocketError> {

@@ -57,7 +57,9 @@ counters::counters! {
         transmit_runs,
         /// Bytes of payload and header summed in software for checksums on the way in.
         checksummed_receive_bytes,
-        /// Bytes of connections' payload summed in software for checksums on the way out.
+        /// Bytes of payload read for checksums on the way out: those whose sums were not made when
+        /// they were copied in (`bytes_summed_in_copy` of the runtime), or that were cut otherwise.
+        /// Datagrams that went out in fragments are not in it.
         checksummed_transmit_bytes,
         /// Segments that met the flow of the segment before them (no look-up).
         flow_cache_hits,

@@ -105,6 +105,7 @@ impl Shard {
         // What was just looked up and not found is asked for at once.
         self.poll_neighbours(now, id);
         self.emit_outbox(now, id, out);
+        self.counters.checksummed_transmit_bytes += out.summed_bytes();
         if out.is_empty() {
             // What waited for a neighbour has left the outbox, too.
             self.wake_blocked(id);
@@ -294,9 +295,6 @@ impl Shard {
         }
         let payload_bytes = out.payload_bytes() - payload_before;
         let network = &socket.path.network;
-        if !interface.capabilities.completes_checksum(network.is_ipv4(), wire::protocol::TCP) {
-            self.counters.checksummed_transmit_bytes += payload_bytes as u64;
-        }
         let is_alone = refusal.is_none() && built == 1 && limits.packets > 1;
         let held_back = if is_alone { socket.connection.multidata_refusal() } else { refusal };
         held_back.into_iter().for_each(|refusal| self.refusals.add(refusal));

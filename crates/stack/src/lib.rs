@@ -69,7 +69,7 @@ pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};
 pub use ports::BindOptions;
 pub use shard::{Shard, ShardConfig};
 pub use sockets::SocketId;
-pub use tcp_socket::{TcpOption, TcpStatus};
+pub use tcp_socket::{SendPlan, TcpOption, TcpStatus};
 pub use udp_socket::MtuDiscovery;
 
 /// Hop limit of what is sent (RFC 1700's recommendation).

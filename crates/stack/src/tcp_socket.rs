@@ -2,7 +2,7 @@
 
 use crate::error::SocketError;
 use crate::event::Readiness;
-use crate::interface::InterfaceId;
+use crate::interface::{Interface, InterfaceId};
 use crate::outbox::Network;
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
@@ -79,6 +79,20 @@ impl TcpSocket {
     pub(crate) fn is_over(&self) -> bool {
         self.detached && self.connection.is_finished()
     }
+}
+
+/// What a write should know before it copies its bytes into blocks. All but the room is a guess that
+/// nothing depends on but the cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendPlan {
+    /// Bytes the send queue has room for.
+    pub room_bytes: usize,
+    /// Payload of a full segment, in bytes; at least 1.
+    pub segment_len_bytes: usize,
+    /// Bytes queued already of the segment that the write begins in.
+    pub segment_done_bytes: usize,
+    /// The device completes no checksums: this stack will need the sum of each segment.
+    pub needs_sums: bool,
 }
 
 /// A setting of a connection that can change while it is open.
@@ -211,14 +225,31 @@ impl Shard {
     /// # Errors
     /// Why nothing can be sent (any more).
     pub fn tcp_send_room(&mut self, id: SocketId) -> Result<usize, SocketError> {
-        let connection = &self.tcp_socket(id)?.connection;
+        self.tcp_send_plan(id).map(|plan| plan.room_bytes)
+    }
+
+    /// What a write should know before it copies its bytes into blocks.
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_send_room`].
+    pub fn tcp_send_plan(&mut self, id: SocketId) -> Result<SendPlan, SocketError> {
+        let socket = self.tcp_socket(id)?;
+        let (connection, interface) = (&socket.connection, socket.path.interface);
+        let is_ipv4 = socket.path.network.is_ipv4();
         if let Some(error) = connection.error() {
             return Err(connection_error(error));
         }
         if !connection.state().accepts_data() {
             return Err(SocketError::BrokenPipe);
         }
-        Ok(connection.send_room())
+        let room_bytes = connection.send_room();
+        let (segment_len_bytes, segment_done_bytes) = connection.segmenting();
+        let interface = self.interfaces.get(interface.0 as usize);
+        let completes = |it: &Interface| {
+            it.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP)
+        };
+        let needs_sums = !interface.is_some_and(completes);
+        Ok(SendPlan { room_bytes, segment_len_bytes, segment_done_bytes, needs_sums })
     }
 
     /// Appends `chunk` to the send queue: it is the connection's until the peer acknowledged it.

@@ -3,7 +3,7 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
-use crate::interface::InterfaceId;
+use crate::interface::{Interface, InterfaceId};
 use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
@@ -243,6 +243,16 @@ impl Shard {
             }
         }
         Ok(())
+    }
+
+    /// Whether datagrams need sums of this stack: there is an interface whose device completes no
+    /// checksums.
+    #[must_use]
+    pub fn datagrams_need_sums(&self) -> bool {
+        let completes = |interface: &Interface, is_ipv4| {
+            interface.capabilities.completes_checksum(is_ipv4, wire::protocol::UDP)
+        };
+        self.interfaces.iter().any(|it| !completes(it, true) || !completes(it, false))
     }
 
     /// How a datagram from a socket bound to `local` leaves for `remote`.

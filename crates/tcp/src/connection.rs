@@ -425,6 +425,15 @@ impl Connection {
         if self.state.accepts_data() && !self.owing.fin { self.send_queue.room() } else { 0 }
     }
 
+    /// How data that is appended now will be cut: the payload of a full segment, at least 1, and how
+    /// much of the segment that it begins in is queued already. A guess: a window that ends, a push
+    /// or another option in the header cuts otherwise.
+    #[must_use]
+    pub fn segmenting(&self) -> (usize, usize) {
+        let full = self.payload_room().max(1) as usize;
+        (full, self.unsent_len() % full)
+    }
+
     /// Queues data to be sent. Small chunks are merged into the block before them.
     ///
     /// # Errors

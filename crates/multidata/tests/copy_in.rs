@@ -1,0 +1,202 @@
+//! What is written arrives whatever the policy of the copy, and the counters tell what it cost.
+
+mod pair;
+
+use bytes::Bytes;
+use multidata::{
+    BlockSize, CopyIn, CopyOrder, Counters, InterfaceConfig, Stack, TcpStream, UdpSocket,
+};
+use pair::{
+    LEFT, Pattern, RIGHT, check_pattern, connected, exchange, interface, offloading_ethernet, pair,
+    pair_with, right,
+};
+use std::io::{ErrorKind, Write};
+
+const LEN: usize = 8 << 20;
+
+fn policies() -> Vec<CopyIn> {
+    let mut policies = vec![CopyIn::default(), CopyIn::legacy()];
+    for order in [CopyOrder::AllocateFirst, CopyOrder::Interleaved] {
+        for block in [BlockSize::Whole, BlockSize::Page, BlockSize::Segment] {
+            for hand_over_segments in [None, Some(1), Some(10)] {
+                let header_room_bytes = 80 * usize::from(order == CopyOrder::Interleaved);
+                policies.push(CopyIn {
+                    order,
+                    block,
+                    hand_over_segments,
+                    header_room_bytes,
+                    ..CopyIn::default()
+                });
+            }
+        }
+    }
+    policies
+}
+
+/// Sends `LEN` bytes of a pattern in writes of `write_len_bytes` and lets the other end check them.
+fn send(client: &TcpStream, server: &TcpStream, write_len_bytes: usize) {
+    let mut bytes = vec![0; LEN];
+    Pattern::new(5).fill(&mut bytes);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for piece in bytes.chunks(write_len_bytes) {
+                (&*client).write_all(piece).expect("connected");
+            }
+            client.shutdown(std::net::Shutdown::Write).expect("connected");
+        });
+        check_pattern(server, 5, LEN as u64);
+    });
+}
+
+#[test]
+fn streams_arrive_unharmed_whatever_the_policy() {
+    for copy_in in policies() {
+        let (left, right_stack) = pair_with(|builder| builder.copy_in(copy_in));
+        let (client, server) = connected(&left, &right_stack);
+        exchange(&client, &server, 3, 2 << 20);
+        for stack in [&left, &right_stack] {
+            let Counters { runtime, stack, .. } = stack.counters();
+            assert_eq!(runtime.bytes_copied_in, 2 << 20, "{copy_in:?}");
+            let summed = if copy_in.fold_checksum { 2 << 20 } else { 0 };
+            assert_eq!(runtime.bytes_summed_in_copy, summed, "{copy_in:?}");
+            let wrong = stack.drops.count(counters::DropReason::TcpChecksum);
+            assert_eq!(wrong, 0, "{copy_in:?}");
+        }
+    }
+}
+
+#[test]
+fn segments_of_large_writes_are_not_read_a_second_time() {
+    let read_again = |fold_checksum| {
+        let copy_in = CopyIn { fold_checksum, ..CopyIn::default() };
+        let (left, right_stack) = pair_with(|builder| builder.copy_in(copy_in));
+        let (client, server) = connected(&left, &right_stack);
+        send(&client, &server, 64 << 10);
+        left.counters().stack.shard.checksummed_transmit_bytes
+    };
+    assert!(read_again(false) >= LEN as u64, "everything is read once more without the fold");
+    // Writes of 64 KiB end within a segment: that one is put together from two sums. What ends a
+    // window early may be cut otherwise.
+    let read = read_again(true);
+    assert!(read < LEN as u64 / 20, "{read} of {LEN} bytes were read once more");
+}
+
+/// Two stacks whose devices make checksums and take super-frames.
+fn offloading_pair() -> (Stack, Stack) {
+    let (left, right_end) = device::wire(offloading_ethernet());
+    let mode = device::TransmitMode::Lso;
+    let build = |queue, config: InterfaceConfig| {
+        Stack::builder().interface(queue, config.mode(mode)).build().expect("a stack")
+    };
+    (build(left, interface(LEFT)), build(right_end, interface(RIGHT)))
+}
+
+#[test]
+fn lent_memory_leaves_without_a_byte_of_it_touched_where_the_device_makes_checksums() {
+    let (left, right_stack) = offloading_pair();
+    let (client, server) = connected(&left, &right_stack);
+    let mut bytes = vec![0; LEN];
+    Pattern::new(6).fill(&mut bytes);
+    let lent = Bytes::from(bytes);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for at in (0..LEN).step_by(256 << 10) {
+                client.write_bytes(lent.slice(at..at + (256 << 10))).expect("connected");
+            }
+            client.shutdown(std::net::Shutdown::Write).expect("connected");
+        });
+        check_pattern(&server, 6, LEN as u64);
+    });
+    let Counters { runtime, stack, .. } = left.counters();
+    assert_eq!(runtime.bytes_lent, LEN as u64);
+    assert_eq!(runtime.bytes_copied_in, 0);
+    assert_eq!(runtime.bytes_summed_in_copy, 0);
+    assert_eq!(stack.shard.checksummed_transmit_bytes, 0);
+}
+
+#[test]
+fn nothing_is_summed_in_a_copy_for_a_device_that_makes_checksums() {
+    let (left, right_stack) = offloading_pair();
+    let (client, server) = connected(&left, &right_stack);
+    send(&client, &server, 64 << 10);
+    let Counters { runtime, stack, .. } = left.counters();
+    assert_eq!(runtime.bytes_copied_in, LEN as u64);
+    assert_eq!(runtime.bytes_summed_in_copy, 0);
+    assert_eq!(stack.shard.checksummed_transmit_bytes, 0);
+}
+
+#[test]
+fn lent_memory_is_read_once_where_the_device_makes_no_checksums() {
+    let (left, right_stack) = pair();
+    let (client, server) = connected(&left, &right_stack);
+    let lent = Bytes::from(vec![9; 100_000]);
+    client.write_bytes(lent.clone()).expect("connected");
+    client.shutdown(std::net::Shutdown::Write).expect("connected");
+    let mut received = Vec::new();
+    std::io::Read::read_to_end(&mut &server, &mut received).expect("sent");
+    assert_eq!(received, lent);
+    let Counters { runtime, stack, .. } = left.counters();
+    assert_eq!(runtime.bytes_summed_in_copy, 0);
+    assert!(stack.shard.checksummed_transmit_bytes >= 100_000);
+}
+
+#[test]
+fn a_write_that_does_not_block_hands_over_what_fits_and_no_more() {
+    for copy_in in policies() {
+        let (left, right_stack) = pair_with(|builder| builder.copy_in(copy_in));
+        let (client, server) = connected(&left, &right_stack);
+        client.set_nonblocking(true).expect("open");
+        let mut bytes = vec![0; LEN];
+        Pattern::new(7).fill(&mut bytes);
+        let mut written = 0;
+        loop {
+            match (&client).write(&bytes[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+            if written == LEN {
+                break;
+            }
+        }
+        assert!(written > 0, "{copy_in:?}");
+        client.shutdown(std::net::Shutdown::Write).expect("connected");
+        check_pattern(&server, 7, written as u64);
+    }
+}
+
+#[test]
+fn datagrams_are_summed_in_their_copy_or_not_copied_at_all() {
+    let mut policies = policies();
+    policies.truncate(2);
+    for copy_in in policies {
+        let (left, right_stack) = pair_with(|builder| builder.copy_in(copy_in));
+        let server = UdpSocket::bind(&right_stack, right(99)).expect("a free port");
+        let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+        client.connect(right(99)).expect("a route");
+        let mut bytes = vec![0; 70_000];
+        // The last ones go in fragments.
+        let mut copied = 0;
+        for len in [0, 1, 7, 1_000, 1_471, 1_472, 1_473, 30_001, 65_507] {
+            let mut sent = vec![0; len];
+            Pattern::new(len as u64).fill(&mut sent);
+            assert_eq!(client.send(&sent).expect("a route"), len);
+            assert_eq!(server.recv(&mut bytes).expect("sent"), len);
+            assert_eq!(bytes[..len], sent);
+            copied += len as u64;
+            assert_eq!(client.send_bytes_to(Bytes::from(sent.clone()), right(99)).unwrap(), len);
+            assert_eq!(server.recv(&mut bytes).expect("sent"), len);
+            assert_eq!(bytes[..len], sent);
+        }
+        let Counters { runtime, stack, .. } = left.counters();
+        assert_eq!((runtime.bytes_copied_in, runtime.bytes_lent), (copied, copied));
+        let folded = if copy_in.fold_checksum { copied } else { 0 };
+        assert_eq!(runtime.bytes_summed_in_copy, folded);
+        // Of the whole ones, what was lent is read; and what was copied without its sum.
+        let whole: u64 = [0, 1, 7, 1_000, 1_471, 1_472].iter().sum();
+        let read = if copy_in.fold_checksum { whole } else { 2 * whole };
+        assert_eq!(stack.shard.checksummed_transmit_bytes, read);
+        let error = client.send_bytes(Bytes::from(vec![0; 70_000])).expect_err("too long");
+        assert!(error.to_string().contains("long"), "{error}");
+    }
+}
