@@ -22,6 +22,7 @@
 mod failure;
 
 pub mod cipher;
+pub mod copy_in;
 pub mod host;
 pub mod job;
 pub mod loss;

@@ -7,6 +7,7 @@
 //!
 //! Everything is opened afresh, so a run owes nothing to the one before it.
 
+use crate::copy_in::{SENDER_CPU_NS, SENDER_WAITS};
 use crate::measure::{self, Clocks, Counters, Spent};
 use crate::peer::kernel::{Done, KernelEnd, Meeting, Task, Work};
 use crate::peer::tunnel::TunnelEnd;
@@ -264,6 +265,8 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
         WorkDone::Streamed { ours, theirs } => {
             agree("this stack sent", ours.sent_bytes, theirs.received_bytes)?;
             agree("the other end sent", theirs.sent_bytes, ours.received_bytes)?;
+            counters.insert(SENDER_CPU_NS.to_owned(), ours.sender.cpu_ns);
+            counters.insert(SENDER_WAITS.to_owned(), ours.sender.waits);
             (ours.sent_bytes + theirs.sent_bytes, ours.receiving_s.max(theirs.receiving_s))
         }
         WorkDone::Asked(asked) => {

@@ -6,6 +6,7 @@
 
 use core::fmt;
 use device::TransmitMode;
+use multidata::CopyIn;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -173,6 +174,13 @@ pub struct Scenario {
     pub write_len_bytes: usize,
     /// Write with `write_bytes`, which sends the caller's memory without a copy.
     pub zero_copy: bool,
+    /// How the stack copies in what is written otherwise.
+    pub copy_in: CopyIn,
+    /// Largest block that this stack's pool keeps for reuse, or the default.
+    pub largest_cached_len_bytes: Option<usize>,
+    /// Words that tell this scenario from others of its job that differ in what the rest of the name
+    /// does not say.
+    pub label: Option<String>,
     /// Send buffer of this stack's sockets, or the default.
     pub send_buffer_bytes: Option<usize>,
     /// Receive buffer of this stack's sockets, or the default.
@@ -217,6 +225,9 @@ impl Scenario {
             amount: Amount::Time(Duration::from_secs(1)),
             write_len_bytes: WRITE_LEN_BYTES,
             zero_copy: false,
+            copy_in: CopyIn::default(),
+            largest_cached_len_bytes: None,
+            label: None,
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
             ipv6: false,
@@ -260,7 +271,7 @@ impl Scenario {
             Workload::Stream => words.push(self.direction.name()),
             Workload::RequestResponse { .. } => words.push("request-response"),
         }
-        if self.zero_copy {
+        if self.zero_copy && self.label.is_none() {
             words.push("zero-copy");
         }
         if self.workload == Workload::Stream && self.write_len_bytes != WRITE_LEN_BYTES {
@@ -272,6 +283,7 @@ impl Scenario {
             words.push(&connections);
         }
         words.push(&mode);
+        words.extend(self.label.as_deref());
         words.join(" ")
     }
 

@@ -5,7 +5,7 @@ use crate::place::Addresses;
 use crate::scenario::{DeviceKind, Scenario};
 use crate::socket::{Socket, retry_interrupted};
 use crate::{Attempt, Failure};
-use batch::{BlockPool, Multidata, ReceiveBatch};
+use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use bytes::Bytes;
 use device::{
     Capabilities, Device, DeviceCounters, DeviceError, HardwareAddress, Medium, Queue, Received,
@@ -331,8 +331,14 @@ fn build(
         TransmitMode::Single => Box::new(FrameByFrame { queue }),
         _ => queue,
     };
+    let mut pool = PoolConfig::default();
+    if let Some(len_bytes) = scenario.largest_cached_len_bytes {
+        pool.largest_cached_len_bytes = len_bytes;
+    }
     Stack::builder()
         .tcp(tcp)
+        .copy_in(scenario.copy_in)
+        .pool(BlockPool::new(pool))
         .boxed_interface(queue, config)
         .build()
         .attempt(|| "cannot start the stack")

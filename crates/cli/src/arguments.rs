@@ -4,12 +4,14 @@
 //! again; contradictions between options are found here too and end the program with exit code 2.
 
 mod address;
+mod copy_in;
 mod transmit;
 
 pub(crate) use address::AddressArgument;
 use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, TransformKind, Workload};
 use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use copy_in::CopyInArguments;
 use device::TransmitMode;
 use multidata::tcp::congestion::Algorithm;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -83,6 +85,9 @@ pub(crate) enum BenchVerb {
     /// Requests and responses, one transaction after the other
     #[command(name = "rr", after_help = SIZES)]
     RequestResponse(RequestResponseArguments),
+    /// What copying a write in costs: order of allocation, block size, checksum in the copy, no copy
+    #[command(name = "copyin", after_help = SIZES)]
+    CopyIn(CopyInArguments),
     /// Goodput over a bad path, this stack as sender beside Linux as sender
     Loss(LossArguments),
     /// What a tunnel's cipher does alone, on one core
@@ -316,6 +321,16 @@ pub(crate) struct Job {
     /// The device was left to us: where there is no TAP, the wire will do.
     pub(crate) may_use_wire: bool,
     pub(crate) output: OutputArguments,
+    pub(crate) reading: Reading,
+}
+
+/// What the results of a job are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Modes of transmission.
+    Modes,
+    /// Policies of the copy-in.
+    CopyIn,
 }
 
 impl BenchArguments {
@@ -337,10 +352,12 @@ impl BenchArguments {
                 scenarios: bench::plan::default_job(self.job.seconds),
                 may_use_wire: true,
                 output: self.job.output,
+                reading: Reading::Modes,
             },
             Some(BenchVerb::Stream(arguments)) => arguments.job()?,
             Some(BenchVerb::RequestResponse(arguments)) => arguments.job()?,
             Some(BenchVerb::Transmit(arguments)) => arguments.job()?,
+            Some(BenchVerb::CopyIn(arguments)) => arguments.job()?,
             Some(BenchVerb::Loss(_) | BenchVerb::Cipher(_)) => {
                 return Err("a measurement of its own is no list of scenarios".into());
             }
@@ -456,6 +473,7 @@ impl StreamArguments {
                 .collect(),
             may_use_wire: self.path.may_use_wire(),
             output: self.output,
+            reading: Reading::Modes,
         })
     }
 }
@@ -475,6 +493,7 @@ impl RequestResponseArguments {
                 .collect(),
             may_use_wire: self.path.may_use_wire(),
             output: self.output,
+            reading: Reading::Modes,
         })
     }
 }

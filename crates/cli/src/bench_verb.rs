@@ -1,12 +1,12 @@
 //! `multidata bench`: run a job, print what it found, write it as JSON.
 
-use crate::arguments::{CipherArguments, Job};
+use crate::arguments::{CipherArguments, Job, Reading};
 use crate::output::{complain, print};
 use bench::place::Place;
 use bench::results::Results;
 use bench::scenario::DeviceKind;
 use bench::whole_file::{self, WholeFile};
-use bench::{Attempt, Failure, Scenario, job, plan, table};
+use bench::{Attempt, Failure, Scenario, copy_in, job, plan, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     if let Some(file) = &job.output.json {
         whole_file::write_whole(file, results.to_json()?.as_bytes())?;
     }
-    print(&report(&results))?;
+    print(&report(job.reading, &results))?;
     if let Some(directory) = directory {
         let page = bench::report::write(directory, &results)?;
         print(&format!("Plots: {}\n", page.display()))?;
@@ -114,7 +114,7 @@ pub(crate) fn try_place(file: &Path) -> Result<(), Failure> {
     WholeFile::begin(file).map(drop)
 }
 
-fn report(results: &Results) -> String {
+fn report(reading: Reading, results: &Results) -> String {
     let host = &results.host;
     let runs = results.by_scenario().first().map_or(0, |summary| summary.runs);
     let mut text = format!(
@@ -130,6 +130,15 @@ fn report(results: &Results) -> String {
          Medians of {runs} alternating run{}:\n",
         if runs == 1 { "" } else { "s" }
     );
+    if reading == Reading::CopyIn {
+        text += &copy_in::render(results);
+        text += "Sender CPU is that of the writing thread while it writes, the kernel's work inside its \
+                 system calls included.\nA pool miss is a block from the allocator; oversize: one \
+                 that is too long to be kept for reuse. KB and MB are 2^10 and 2^20 bytes.\n\n";
+        text += &copy_in::findings(results).join("\n");
+        text.push('\n');
+        return text;
+    }
     text += &table::render(results);
     text += "Stack CPU is this process, the kernel's work inside its system calls included; system \
              CPU is the whole machine.\nA received super-frame counts as one packet.\n\n";

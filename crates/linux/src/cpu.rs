@@ -15,6 +15,14 @@ pub fn thread_time() -> Duration {
     duration(clock_gettime(ClockId::ThreadCPUTime))
 }
 
+/// How often the calling thread has given up its CPU to wait for something; 0 where /proc does not
+/// tell.
+#[must_use]
+pub fn thread_waits() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    field(&status, "voluntary_ctxt_switches").and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// CPU time that all threads of this process have used, user and system.
 #[must_use]
 pub fn process_time() -> Duration {
@@ -215,6 +223,13 @@ mod tests {
         }
         assert!(process_time() - process >= Duration::from_millis(5));
         SystemSample::take().expect("/proc is mounted");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_has_waited() {
+        let before = thread_waits();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(thread_waits() > before);
     }
 
     #[test]

@@ -245,9 +245,8 @@ impl Shard {
         let room_bytes = connection.send_room();
         let (segment_len_bytes, segment_done_bytes) = connection.segmenting();
         let interface = self.interfaces.get(interface.0 as usize);
-        let completes = |it: &Interface| {
-            it.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP)
-        };
+        let completes =
+            |it: &Interface| it.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP);
         let needs_sums = !interface.is_some_and(completes);
         Ok(SendPlan { room_bytes, segment_len_bytes, segment_done_bytes, needs_sums })
     }

@@ -13,6 +13,7 @@ use crate::socket::Socket;
 use crate::verify::{Flow, Pattern};
 use crate::{Attempt, Failure};
 use bytes::Bytes;
+use linux::cpu::{thread_time, thread_waits};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -125,8 +126,36 @@ pub struct Outcome {
     pub sent_bytes: u64,
     /// Bytes read.
     pub received_bytes: u64,
+    /// What sending took of the thread that sent.
+    pub sender: Sender,
     /// When the first byte and the end of the stream arrived.
     pub received_between: Option<(Instant, Instant)>,
+}
+
+/// What threads that send take while they do: from the first write to the end of the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sender {
+    /// CPU time in nanoseconds, the kernel's work inside system calls included.
+    pub cpu_ns: u64,
+    /// Times they gave up the CPU to wait.
+    pub waits: u64,
+}
+
+impl Sender {
+    /// What the calling thread has taken so far.
+    fn of_this_thread() -> Self {
+        let cpu_ns = u64::try_from(thread_time().as_nanos()).unwrap_or(u64::MAX);
+        Self { cpu_ns, waits: thread_waits() }
+    }
+
+    fn since(self, before: Self) -> Self {
+        let cpu_ns = self.cpu_ns.saturating_sub(before.cpu_ns);
+        Self { cpu_ns, waits: self.waits.saturating_sub(before.waits) }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { cpu_ns: self.cpu_ns + other.cpu_ns, waits: self.waits + other.waits }
+    }
 }
 
 /// What all connections of one end did.
@@ -136,6 +165,8 @@ pub struct Totals {
     pub sent_bytes: u64,
     /// Bytes read.
     pub received_bytes: u64,
+    /// What sending took of the threads that sent.
+    pub sender: Sender,
     /// From the first byte of any connection to the last end of a stream.
     pub receiving_s: f64,
 }
@@ -149,6 +180,7 @@ impl Totals {
         Self {
             sent_bytes: outcomes.iter().map(|outcome| outcome.sent_bytes).sum(),
             received_bytes: outcomes.iter().map(|outcome| outcome.received_bytes).sum(),
+            sender: outcomes.iter().fold(Sender::default(), |sum, it| sum.plus(it.sender)),
             receiving_s: first
                 .zip(last)
                 .map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64()),
@@ -190,15 +222,16 @@ pub fn run(socket: &impl Socket, task: &Task) -> Result<Outcome, Failure> {
     match (&task.send, &task.receive) {
         (Some(sending), Some(receiving)) => std::thread::scope(|scope| {
             let receiver = scope.spawn(|| receive(socket, receiving));
-            let sent_bytes = send(socket, sending).and_then(|sent| finish(socket).map(|()| sent));
+            let sent = send(socket, sending).and_then(|sent| finish(socket).map(|()| sent));
             let received = joined(receiver);
-            Ok(Outcome { sent_bytes: sent_bytes?, ..received? })
+            let (sent_bytes, sender) = sent?;
+            Ok(Outcome { sent_bytes, sender, ..received? })
         }),
         (Some(sending), None) => {
-            let sent_bytes = send(socket, sending)?;
+            let (sent_bytes, sender) = send(socket, sending)?;
             finish(socket)?;
             wait_for_end(socket)?;
-            Ok(Outcome { sent_bytes, ..Outcome::default() })
+            Ok(Outcome { sent_bytes, sender, ..Outcome::default() })
         }
         (None, Some(receiving)) => {
             let outcome = receive(socket, receiving)?;
@@ -223,14 +256,15 @@ fn wait_for_end(socket: &impl Socket) -> Result<(), Failure> {
     }
 }
 
-fn send(socket: &impl Socket, sending: &Sending) -> Result<u64, Failure> {
+fn send(socket: &impl Socket, sending: &Sending) -> Result<(u64, Sender), Failure> {
     let (bytes_max, time) = match sending.amount {
         Amount::Bytes(bytes) => (bytes, Duration::MAX),
         Amount::Time(time) => (u64::MAX, time),
     };
-    let started = Instant::now();
     let mut block = Block::new(sending);
     let mut sent_bytes = 0;
+    let before = Sender::of_this_thread();
+    let started = Instant::now();
     while sent_bytes < bytes_max && started.elapsed() < time {
         let len = usize::try_from(bytes_max - sent_bytes)
             .map_or(sending.write_len_bytes, |left| left.min(sending.write_len_bytes));
@@ -240,7 +274,7 @@ fn send(socket: &impl Socket, sending: &Sending) -> Result<u64, Failure> {
             .attempt(|| format!("sending failed after {sent_bytes} bytes"))?;
         sent_bytes += len as u64;
     }
-    Ok(sent_bytes)
+    Ok((sent_bytes, Sender::of_this_thread().since(before)))
 }
 
 /// The application's memory: one block that is written over and over, or, where it is lent,

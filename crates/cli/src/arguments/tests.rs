@@ -46,6 +46,9 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         amount: Amount::Bytes(64 << 20),
         write_len_bytes: 8_192,
         zero_copy: true,
+        copy_in: multidata::CopyIn::default(),
+        largest_cached_len_bytes: None,
+        label: None,
         send_buffer_bytes: Some(1 << 20),
         receive_buffer_bytes: Some(2 << 20),
         ipv6: true,
@@ -171,5 +174,28 @@ fn addresses_that_cannot_stand_together_are_named() {
     ] {
         let sentence = complaint(&words.replace("OVER", over));
         assert!(sentence.contains(part), "{words}: {sentence}");
+    }
+}
+
+#[test]
+fn every_option_of_a_copy_in_reaches_its_scenarios() {
+    let all = job("bench copyin").unwrap();
+    assert!(all.may_use_wire);
+    assert_eq!(all.reading, Reading::CopyIn);
+    assert_eq!(all.scenarios.len(), 2 * 4 * 14);
+    let napi = job("bench copyin --napi on").unwrap();
+    assert!(napi.scenarios.iter().all(|it| it.napi == (it.device == DeviceKind::Tap)));
+    let job = job("bench copyin --device wire --write-size 48K --policy old,first-whole-folded \
+         --send-buffer 64K --largest-block 32K --low-water 8K --largest-cached 16K --seconds 2")
+    .unwrap();
+    assert_eq!(job.scenarios.len(), 2);
+    let Scenario { copy_in, .. } = &job.scenarios[1];
+    assert_eq!((copy_in.block_len_bytes_max, copy_in.low_water_bytes), (32 << 10, 8 << 10));
+    assert!(copy_in.fold_checksum && !job.scenarios[0].copy_in.fold_checksum);
+    for scenario in &job.scenarios {
+        assert_eq!(scenario.write_len_bytes, 48 << 10);
+        assert_eq!(scenario.largest_cached_len_bytes, Some(16 << 10));
+        assert_eq!(scenario.send_buffer_bytes, Some(64 << 10));
+        assert_eq!(scenario.amount, Amount::Time(Duration::from_secs(2)));
     }
 }

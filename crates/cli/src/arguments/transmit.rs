@@ -89,6 +89,7 @@ impl TransmitArguments {
                         offload, --napi on a TAP or TUN, --mtu 576 to 65521"
                 .to_owned());
         }
-        Ok(Job { scenarios, may_use_wire: false, output: self.output })
+        let reading = super::Reading::Modes;
+        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading })
     }
 }
