@@ -303,7 +303,11 @@ impl Connection {
     }
 
     fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        if !incoming.flags.contains(TcpFlags::RST) {
+        // RFC 5961, 3.2 drops a reset outside the window in silence. One at its right edge is what a
+        // peer sends that gives up with a window full of data under way (its SND.NXT), and lost in
+        // silence it would leave this end waiting for ever; so the peer is asked, as Linux does.
+        let is_at_edge = incoming.sequence == self.receive.edge();
+        if !incoming.flags.contains(TcpFlags::RST) || is_at_edge {
             self.challenge(now);
         }
         Err(DropReason::OutOfWindow)

@@ -22,6 +22,21 @@ fn only_an_exact_reset_is_obeyed() {
     assert_eq!(harness.connection.poll_timeout(), None);
 }
 
+// A peer that gives up with a full window under way resets with its SND.NXT.
+#[test]
+fn a_reset_at_the_right_edge_of_the_window_is_challenged() {
+    let mut harness = Harness::established(plain_config());
+    let edge = 1 + 20_000;
+    assert_eq!(harness.try_receive(RST, edge + 1, 0, b""), Err(DropReason::OutOfWindow));
+    harness.expect_nothing();
+    assert_eq!(harness.try_receive(RST, edge, 0, b""), Err(DropReason::OutOfWindow));
+    let challenge = harness.expect_one();
+    assert_eq!((challenge.header.flags, challenge.acknowledgment()), (ACK, 1));
+    // The peer has no connection any more, and answers with a reset that is exact.
+    harness.receive(RST, 1, 0, b"");
+    assert_eq!(harness.connection.error(), Some(ConnectionError::Reset));
+}
+
 // RFC 5961, 4.2.
 #[test]
 fn a_syn_in_the_window_is_challenged() {
