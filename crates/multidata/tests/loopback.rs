@@ -2,6 +2,7 @@
 
 mod pair;
 
+use counters::DropReason;
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
 use pair::pair;
 use std::io::{Read, Write};
@@ -29,7 +30,17 @@ fn two_threads_of_one_stack_exchange_mebibytes_over_loopback() {
     });
     let counted = stack.counters();
     assert!(counted.stack.shard.loopback_packets > counted.stack.shard.loopback_batches);
-    assert_eq!(counted.stack.drops.total(), 0);
+    // What is late on a busy machine may be repeated; the way itself refuses nothing.
+    let way = [
+        DropReason::NoRoute,
+        DropReason::NotOurAddress,
+        DropReason::BadSource,
+        DropReason::TcpChecksum,
+        DropReason::NoMemory,
+    ];
+    for reason in way {
+        assert_eq!(counted.stack.drops.count(reason), 0, "{reason:?}");
+    }
 }
 
 #[test]
