@@ -316,7 +316,12 @@ impl World {
                 pair.disturbed || crowded || by_cookie
             }
         };
-        let excused = excused || self.scenario.is_severe();
+        // RFC 4861, 7.3.3, and RFC 1122, 2.3.2.1: three requests a second apart, and on a link that loses
+        // bursts all of them may be lost, as the loss of the answers.
+        let plans = self.scenario.hosts.iter().flat_map(|host| [&host.up, &host.down]);
+        let loses = plans.into_iter().any(|link| link.loss > 0.0 || link.loss_bad > 0.0);
+        let unanswered = error == SocketError::HostUnreachable && loses;
+        let excused = excused || unanswered || self.scenario.is_severe();
         self.set_disturbed(index);
         match excused {
             true => {
