@@ -181,8 +181,8 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    /// Copies `bytes`, or as much of their front as the pool has blocks for, and says how much.
-    /// Where there is a `first` block already, it holds the front.
+    /// Copies `bytes`, or as much of their front as the pool has blocks for, behind what is there,
+    /// and says how much. Where there is a `first` block already, it holds the front.
     ///
     /// # Errors
     /// The pool has no block at all.
@@ -193,7 +193,6 @@ impl Copied {
         bytes: &[u8],
         mut first: Option<BlockMut>,
     ) -> Result<usize, Exhausted> {
-        self.chunks.clear();
         let room = layout.header_room_bytes;
         let mut pieces = layout.pieces;
         let mut done = 0;
@@ -301,6 +300,7 @@ mod tests {
         let pool = BlockPool::new(PoolConfig::default());
         let mut copied = Copied::default();
         let mut lens = |layout: &Layout| -> Vec<usize> {
+            copied.chunks.clear();
             assert_eq!(copied.fill(&pool, layout, &[7; 10_000], None), Ok(10_000));
             copied.chunks.iter().map(Chunk::len).collect()
         };
@@ -349,11 +349,9 @@ mod tests {
         let small = CopyIn { block_len_bytes_max: 1_000, ..CopyIn::default() }.of_stream(&plan());
         let mut copied = Copied::default();
         assert_eq!(copied.fill(&pool, &small, &[7; 5_000], None), Ok(2_000));
-        assert_eq!(
-            copied.fill(&pool, &small, &[7; 5_000], None),
-            Ok(2_000),
-            "the old chunks went first"
-        );
+        assert_eq!(copied.fill(&pool, &small, &[7; 10], None), Err(Exhausted));
+        copied.chunks.clear();
+        assert_eq!(copied.fill(&pool, &small, &[7; 5_000], None), Ok(2_000));
         let mut other = Copied::default();
         assert_eq!(other.fill(&pool, &small, &[7; 10], None), Err(Exhausted));
     }

@@ -96,9 +96,10 @@
 //!
 //! # Readiness
 //!
-//! Every socket can be set to not block and has `register_waker`; [`TcpStream::poll_readable`],
-//! [`TcpStream::poll_writable`] and [`TcpListener::poll_accept`] are what an executor's types can be
-//! built from. Tasks cannot wait for a device, so with tasks waiting it is the stack's own thread
+//! Every socket can be set to not block and has `register_waker`. The `poll_*` calls and
+//! [`Connecting`] are what an executor's types can be built from; the crate `multidata-tokio` has
+//! those of tokio. They try and enter the waker under one lock, so no event is missed and nobody is
+//! woken who does not wait. Tasks cannot wait for a device, so with tasks waiting it is the stack's own thread
 //! that does, at the price of a wake-up between threads.
 //!
 //! # Bounds
@@ -137,7 +138,7 @@ pub use crate::stack::{
     InterfaceConfig, InterfaceStatus, LINGER_ON_DROP, Stack, StackBuilder, StackConfig,
 };
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
-pub use crate::tcp_stream::TcpStream;
+pub use crate::tcp_stream::{Connecting, TcpStream};
 pub use crate::udp_socket::{Datagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
 pub use ::stack::MtuDiscovery;

@@ -1,14 +1,15 @@
 //! What all sockets share: the handle that closes on drop, blocking mode and timeouts.
 
 use crate::Stack;
+use crate::runtime::squeue::Core;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
-use core::task::Waker;
+use core::task::{Context, Poll, Waker};
 use stack::{SocketError, SocketId};
 use std::io::{self, Error, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use time::Duration;
+use time::{Duration, Instant};
 
 /// An open socket of a stack. Clones of the public types share one; the last closes it.
 #[derive(Debug)]
@@ -105,6 +106,17 @@ impl Socket {
             Interest::Readable => self.read_timeout.store(timeout),
             Interest::Writable => self.write_timeout.store(timeout),
         }
+    }
+
+    /// Does `attempt` for a task, which is woken by an event of `interest` where it would have to wait.
+    pub(crate) fn poll<T>(
+        &self,
+        interest: Interest,
+        after: After,
+        context: &Context<'_>,
+        attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
+    ) -> Poll<io::Result<T>> {
+        self.stack.squeue().poll(&self.call(interest, after), context, attempt)
     }
 
     pub(crate) fn register_waker(&self, interest: Interest, waker: &Waker) {

@@ -3,11 +3,12 @@
 use crate::Stack;
 use crate::TcpStream;
 use crate::error::socket_error;
-use crate::runtime::turn::{After, Call};
+use crate::runtime::squeue::Core;
+use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, each_address};
 use core::task::{Context, Poll, Waker};
-use stack::ListenOptions;
+use stack::{ListenOptions, SocketError, SocketId};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -74,18 +75,15 @@ impl TcpListener {
     /// # Errors
     /// `WouldBlock` where the listener does not block and there is none; the device failed.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        self.accept_by(&self.socket.call(Interest::Readable, After::Send))
+        let call = self.socket.call(Interest::Readable, After::Send);
+        let listener = self.socket.id;
+        let accepted = self.socket.stack.squeue().operate(&call, |core, _| take(core, listener))?;
+        Ok(self.stream(accepted))
     }
 
-    fn accept_by(&self, call: &Call) -> io::Result<(TcpStream, SocketAddr)> {
-        let listener = self.socket.id;
-        let (id, local, peer) = self.socket.stack.squeue().operate(call, |core, _| {
-            let id = core.shard.tcp_accept(listener)?;
-            let status = core.shard.tcp_status(id)?;
-            Ok((id, status.local, status.remote))
-        })?;
+    fn stream(&self, (id, local, peer): Accepted) -> (TcpStream, SocketAddr) {
         let socket = Socket::new(self.socket.stack.clone(), id);
-        Ok((TcpStream::new(socket, local, peer), peer))
+        (TcpStream::new(socket, local, peer), peer)
     }
 
     /// The connections as they come, without an end.
@@ -137,13 +135,22 @@ impl TcpListener {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        self.register_waker(context.waker());
-        let call = Call { blocks: false, ..self.socket.call(Interest::Readable, After::Send) };
-        match self.accept_by(&call) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-            outcome => Poll::Ready(outcome),
-        }
+        let listener = self.socket.id;
+        let accepted = self
+            .socket
+            .poll(Interest::Readable, After::Send, context, |core, _| take(core, listener));
+        accepted.map_ok(|accepted| self.stream(accepted))
     }
+}
+
+/// An accepted connection: the socket, our end, the peer's.
+type Accepted = (SocketId, SocketAddr, SocketAddr);
+
+/// Takes the connection that has waited longest.
+fn take(core: &mut Core, listener: SocketId) -> Result<Accepted, SocketError> {
+    let id = core.shard.tcp_accept(listener)?;
+    let status = core.shard.tcp_status(id)?;
+    Ok((id, status.local, status.remote))
 }
 
 /// The connections of a listener as they come; see [`TcpListener::incoming`].

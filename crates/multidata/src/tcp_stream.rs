@@ -4,6 +4,9 @@
 //! append and run under the lock again. Writers of one stream take turns, so the room asked for is
 //! still there, and the lock is held for a few hundred nanoseconds whatever the write's length.
 
+mod polling;
+
+pub use self::polling::Connecting;
 use crate::copy_in::Copied;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
@@ -13,14 +16,13 @@ use crate::socket::{Socket, check_timeout, each_address};
 use crate::{RuntimeCounters, Stack};
 use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
-use core::task::{Context, Poll, Waker};
+use core::task::Waker;
 use stack::{SendPlan, SocketError, SocketId, TcpOption};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tcp::State;
 use time::{Duration, Instant};
 
 /// How long a write waits for an exhausted block pool that brings no writer on.
@@ -175,14 +177,7 @@ impl TcpStream {
         let socket = Socket::new(stack.clone(), id);
         let call = socket.call(Interest::Writable, After::Leave);
         let call = Call { timeout, expired: ErrorKind::TimedOut, ..call };
-        let local = squeue.operate(&call, |core, _| {
-            let status = core.shard.tcp_status(socket.id)?;
-            match (status.error, status.state) {
-                (Some(error), _) => Err(error),
-                (None, State::SynSent | State::SynReceived) => Err(SocketError::WouldBlock),
-                (None, _) => Ok(status.local),
-            }
-        })?;
+        let local = squeue.operate(&call, |core, _| polling::opened(core, socket.id))?;
         Ok(Self::new(socket, local, remote))
     }
 
@@ -468,26 +463,6 @@ impl TcpStream {
         self.shared.socket.register_waker(interest, waker);
     }
 
-    /// Ready when a read would not wait; otherwise the task is woken when that may have changed.
-    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.register_waker(Interest::Readable, context.waker());
-        let status = self.status()?;
-        let is_ready = status.readable_bytes > 0
-            || status.at_end
-            || status.error.is_some()
-            || self.shared.is_read_shut.load(Ordering::Acquire);
-        if is_ready { Poll::Ready(Ok(())) } else { Poll::Pending }
-    }
-
-    /// Ready when a write would not wait; otherwise the task is woken when that may have changed.
-    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.register_waker(Interest::Writable, context.waker());
-        match self.squeue_look(stack::Shard::tcp_send_room) {
-            Ok(0) | Err(SocketError::WouldBlock) => Poll::Pending,
-            Ok(_) | Err(_) => Poll::Ready(Ok(())),
-        }
-    }
-
     fn read_into(&self, out: &mut [u8]) -> io::Result<usize> {
         if out.is_empty() {
             return Ok(0);
@@ -560,7 +535,10 @@ impl TcpStream {
 
     /// The turn among the writers of this stream.
     fn take_write_turn(&self) -> MutexGuard<'_, Copied> {
-        self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut copied = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that panicked in its turn may have left some.
+        copied.chunks.clear();
+        copied
     }
 
     /// How much room a blocking write waits for, at most.
@@ -634,18 +612,8 @@ impl TcpStream {
         let after = if len_bytes < POLLING_WRITE_LEN_BYTES { After::Send } else { After::Run };
         let call = Call { blocks: true, ..socket.call(Interest::Writable, after) };
         let outcome = socket.stack.squeue().operate(&call, |core, now| {
-            while let Some(front) = chunks.front_mut() {
-                let room = core.shard.tcp_send_room(socket.id)?;
-                if room == 0 {
-                    return Err(SocketError::WouldBlock);
-                }
-                let mut piece = front.clone();
-                piece.truncate(room);
-                front.trim_front(room);
-                if front.is_empty() {
-                    chunks.pop_front();
-                }
-                core.shard.tcp_append(now, socket.id, piece)?;
+            while !chunks.is_empty() {
+                polling::append_fitting(core, now, socket.id, chunks)?;
             }
             count(&mut core.counters);
             Ok(())

@@ -1,5 +1,6 @@
 //! A UDP socket.
 
+mod polling;
 mod send_many;
 
 pub use send_many::Datagram;
@@ -305,18 +306,10 @@ impl UdpSocket {
     }
 
     fn send_copied(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
-        let stack = &self.socket.stack;
-        if bytes.len() > usize::from(u16::MAX) {
-            return Err(socket_error(SocketError::MessageTooLong));
-        }
-        let layout =
-            stack.tunables().of_datagram(bytes.len(), self.needs_sums.load(Ordering::Relaxed));
-        let chunk = layout.one_block(stack.pool(), bytes);
-        let chunk = chunk.map_err(|_| socket_error(SocketError::NoMemory))?;
+        let (chunk, is_summed) = self.copy(bytes)?;
         self.send_chunk(&chunk, to, |counters| {
             counters.bytes_copied_in += bytes.len() as u64;
-            counters.bytes_summed_in_copy +=
-                if layout.makes_sums() { bytes.len() as u64 } else { 0 };
+            counters.bytes_summed_in_copy += if is_summed { bytes.len() as u64 } else { 0 };
         })
     }
 

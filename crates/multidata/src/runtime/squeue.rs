@@ -149,7 +149,7 @@ impl Core {
                 break;
             }
         }
-        self.take_events();
+        self.take_events(now);
     }
 
     /// As [`Core::run`], for a call that fetched what was there: the devices are not polled unless
@@ -166,11 +166,12 @@ impl Core {
             }
         }
         self.is_unfinished |= self.shard.is_loopback_pending();
-        self.take_events();
+        self.take_events(now);
     }
 
     /// Takes the shard's events and notes whom to wake.
-    fn take_events(&mut self) {
+    fn take_events(&mut self, now: Instant) {
+        self.waiting.on_time(now, &mut self.woken);
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         while let Some(event) = self.shard.poll_event() {
             if let Some(leader) = &mut self.leader {
@@ -231,7 +232,8 @@ impl Core {
 
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.failed.is_some() { None } else { earliest(self.shard.poll_timeout(), self.retry) }
+        let retry = earliest(self.retry, self.waiting.deadline());
+        if self.failed.is_some() { None } else { earliest(self.shard.poll_timeout(), retry) }
     }
 }
 

@@ -23,11 +23,14 @@ use device::Waiter;
 use stack::{SocketError, SocketId};
 use std::io;
 use std::sync::{Arc, MutexGuard};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use time::{Duration, Instant};
 
 /// Waits of calls that no event ends (flushing) look again after so long.
 const RECHECK: Duration = Duration::from_millis(5);
+
+/// Tasks that found the block pool exhausted look again after so long.
+const MEMORY_RETRY: Duration = Duration::from_millis(1);
 
 /// How often a thread lets others go first before it sleeps.
 const TURNS_GIVEN_MAX: usize = 4;
@@ -99,6 +102,31 @@ impl Squeue {
     pub(crate) fn operate<T>(
         &self,
         call: &Call,
+        attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
+    ) -> io::Result<T> {
+        self.operate_for(call, None, attempt)
+    }
+
+    /// As [`Squeue::operate`], for a task: where a thread would wait, the task's waker is entered, under
+    /// the same lock under which the attempt failed. So no event is lost in between, and a task that
+    /// does not wait leaves nothing behind that would wake it later.
+    pub(crate) fn poll<T>(
+        &self,
+        call: &Call,
+        context: &Context<'_>,
+        attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
+    ) -> Poll<io::Result<T>> {
+        let call = Call { blocks: false, ..*call };
+        match self.operate_for(&call, Some(context.waker()), attempt) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            outcome => Poll::Ready(outcome),
+        }
+    }
+
+    fn operate_for<T>(
+        &self,
+        call: &Call,
+        task: Option<&Waker>,
         mut attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
     ) -> io::Result<T> {
         let mut core = self.lock();
@@ -141,6 +169,9 @@ impl Squeue {
                 continue;
             }
             if !call.blocks || until.is_some_and(|until| until <= now) {
+                if let Some(waker) = task {
+                    core.wake_later(call, waker, now);
+                }
                 self.release(core);
                 return Err(would_block(call));
             }
@@ -249,6 +280,15 @@ impl Squeue {
 }
 
 impl Core {
+    /// Has a task woken when `call` should be tried again: at an event of its socket, or where it waits
+    /// for memory, which is no event, after a while.
+    fn wake_later(&mut self, call: &Call, waker: &Waker, now: Instant) {
+        match call.socket {
+            Some(socket) => self.waiting.add_task(socket, call.interest, waker),
+            None => self.waiting.add_task_until(now + MEMORY_RETRY, waker),
+        }
+    }
+
     /// Makes sure, before the lock is released, that somebody goes on: the leader if it sleeps past
     /// what has come up, else a follower, else the worker. Says whether the sleeper on the device
     /// must be woken.

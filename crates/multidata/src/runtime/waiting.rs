@@ -7,7 +7,7 @@
 use stack::{Readiness, SocketEvent, SocketId};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
-use std::time::Duration;
+use time::{Duration, Instant};
 
 /// What a thread or task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,9 @@ impl Sleeper {
 pub(crate) struct Waiting {
     slots: Vec<Vec<(Interest, Sleeper)>>,
     tasks: usize,
+    /// Tasks that wait for time to pass, and for how much of it.
+    timed: Vec<Waker>,
+    timed_until: Option<Instant>,
 }
 
 impl Waiting {
@@ -111,7 +114,28 @@ impl Waiting {
 
     /// Whether any task (not thread) waits.
     pub(crate) fn has_tasks(&self) -> bool {
-        self.tasks > 0
+        self.tasks > 0 || !self.timed.is_empty()
+    }
+
+    /// When the first of the tasks is due that wait for no socket.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timed_until
+    }
+
+    /// Enters a task that waits for no socket, to be woken at `until` or before.
+    pub(crate) fn add_task_until(&mut self, until: Instant, waker: &Waker) {
+        if !self.timed.iter().any(|known| known.will_wake(waker)) {
+            self.timed.push(waker.clone());
+        }
+        self.timed_until = Some(self.timed_until.map_or(until, |earlier| earlier.min(until)));
+    }
+
+    /// Moves the tasks that wait for no socket to `woken`, once the first of them is due.
+    pub(crate) fn on_time(&mut self, now: Instant, woken: &mut Vec<Sleeper>) {
+        if self.timed_until.is_some_and(|until| until <= now) {
+            woken.extend(self.timed.drain(..).map(Sleeper::Task));
+            self.timed_until = None;
+        }
     }
 
     /// Enters a thread.
@@ -154,7 +178,8 @@ impl Waiting {
     /// Moves everybody to `woken`: the devices are gone.
     pub(crate) fn wake_all(&mut self, woken: &mut Vec<Sleeper>) {
         woken.extend(self.slots.iter_mut().flat_map(|slot| slot.drain(..)).map(|entry| entry.1));
-        self.tasks = 0;
+        woken.extend(self.timed.drain(..).map(Sleeper::Task));
+        (self.tasks, self.timed_until) = (0, None);
     }
 
     /// Forgets who waited for a socket that is being closed.

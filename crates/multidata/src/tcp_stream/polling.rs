@@ -1,0 +1,270 @@
+//! A connection in the hands of a task: calls that never wait, but have a waker called.
+//!
+//! Each call tries and, where it would have to wait, enters the task's waker, both under one lock.
+//! So what becomes possible in between is not missed, and a call that succeeds leaves no waker
+//! behind. A waker is called once; who still has to wait calls again.
+
+use super::{POLLING_WRITE_LEN_BYTES, TcpStream};
+use crate::Stack;
+use crate::copy_in::Copied;
+use crate::error::socket_error;
+use crate::runtime::squeue::Core;
+use crate::runtime::turn::{After, Call};
+use crate::runtime::waiting::Interest;
+use crate::socket::Socket;
+use batch::Chunk;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use stack::{SocketError, SocketId};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use tcp::State;
+use time::Instant;
+
+impl TcpStream {
+    /// Begins to connect to `remote`, from `local` where that matters (either part of it may be
+    /// unspecified). The [`Connecting`] is polled, or awaited, for the connection.
+    ///
+    /// # Errors
+    /// No route; the stack has no port or socket left; the local address is not the stack's.
+    pub fn start_connect(
+        stack: &Stack,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> io::Result<Connecting> {
+        let id = stack.squeue().once(|core, now| core.shard.tcp_connect(now, local, remote));
+        let socket = Socket::new(stack.clone(), id.map_err(socket_error)?);
+        Ok(Connecting { socket: Some(socket), remote })
+    }
+
+    /// Ready when a read would not wait; otherwise the task is woken when that may have changed.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let id = self.shared.socket.id;
+        self.poll_fetch(context, After::Leave, |core, _| {
+            let status = core.shard.tcp_status(id)?;
+            match status.readable_bytes > 0 || status.at_end || status.error.is_some() {
+                true => Ok(()),
+                false => Err(SocketError::WouldBlock),
+            }
+        })
+        .map_ok(drop)
+    }
+
+    /// Ready when a write would not wait; otherwise the task is woken when that may have changed.
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = &self.shared.socket;
+        let outcome = socket.poll(Interest::Writable, After::Leave, context, |core, _| match core
+            .shard
+            .tcp_send_room(socket.id)
+        {
+            Ok(0) | Err(SocketError::WouldBlock) => Err(SocketError::WouldBlock),
+            Ok(_) | Err(_) => Ok(()),
+        });
+        // A device that failed is what the write will say.
+        outcome.map(|_| Ok(()))
+    }
+
+    /// Copies out what has arrived and says how much; zero at the end of the stream, or where `out` is
+    /// empty.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub fn poll_read(&self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
+        if out.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let id = self.shared.socket.id;
+        let count = ready!(self.poll_fetch(context, After::Send, |core, now| {
+            let count = core.shard.tcp_read(now, id, out)?;
+            core.counters.bytes_copied_out += count as u64;
+            Ok(count)
+        }))?;
+        Poll::Ready(Ok(count.unwrap_or(0)))
+    }
+
+    /// As [`TcpStream::poll_read`]; what was copied stays to be read.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub fn poll_peek(&self, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
+        let id = self.shared.socket.id;
+        let count =
+            ready!(self.poll_fetch(context, After::Leave, |core, _| core.shard.tcp_peek(id, out)))?;
+        Poll::Ready(Ok(count.unwrap_or(0)))
+    }
+
+    fn poll_fetch<T>(
+        &self,
+        context: &Context<'_>,
+        after: After,
+        mut read: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
+    ) -> Poll<io::Result<Option<T>>> {
+        let is_read_shut = &self.shared.is_read_shut;
+        self.shared.socket.poll(Interest::Readable, after, context, |core, now| {
+            match read(core, now) {
+                Err(SocketError::WouldBlock) if is_read_shut.load(Ordering::Acquire) => Ok(None),
+                outcome => outcome.map(Some),
+            }
+        })
+    }
+
+    /// Queues the front of `bytes`, as much as there is room for, and says how much.
+    ///
+    /// An exhausted block pool is waited for, however long it takes.
+    ///
+    /// # Errors
+    /// As for writes.
+    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    /// As [`TcpStream::poll_write`], for several pieces, which are queued together and so fill
+    /// segments together.
+    ///
+    /// # Errors
+    /// As for writes.
+    pub fn poll_write_vectored(
+        &self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        let mut copied = self.take_write_turn();
+        ready!(self.poll_copy(context, &mut copied, pieces))?;
+        let socket = &self.shared.socket;
+        let chunks = &mut copied.chunks;
+        let len_bytes: usize = chunks.iter().map(Chunk::len).sum();
+        let after = if len_bytes < POLLING_WRITE_LEN_BYTES { After::Send } else { After::Run };
+        // Where the send buffer was made smaller meanwhile the rest is not written.
+        socket.poll(Interest::Writable, after, context, |core, now| {
+            let count = append_fitting(core, now, socket.id, chunks)?;
+            core.counters.bytes_copied_in += count as u64;
+            Ok(count)
+        })
+    }
+
+    /// Copies as much of `pieces` as there is room and memory for, at least a byte.
+    fn poll_copy(
+        &self,
+        context: &Context<'_>,
+        copied: &mut Copied,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<()>> {
+        let socket = &self.shared.socket;
+        let (stack, copy_in) = (&socket.stack, socket.stack.tunables());
+        let mut plan =
+            ready!(socket.poll(Interest::Writable, After::Leave, context, |core, _| {
+                let plan = core.shard.tcp_send_plan(socket.id)?;
+                if plan.room_bytes == 0 { Err(SocketError::WouldBlock) } else { Ok(plan) }
+            }))?;
+        for piece in pieces {
+            let bytes = &piece[..piece.len().min(plan.room_bytes)];
+            let layout = copy_in.of_stream(&plan);
+            let Ok(filled) = copied.fill(stack.pool(), &layout, bytes, None) else { break };
+            plan.room_bytes -= filled;
+            plan.segment_done_bytes += filled;
+            plan.segment_done_bytes %= plan.segment_len_bytes.max(1);
+            if filled < piece.len() {
+                break;
+            }
+        }
+        match copied.chunks.is_empty() {
+            true => self.poll_memory(context).map(Err),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Has the task woken when the exhausted pool may have blocks again.
+    fn poll_memory(&self, context: &Context<'_>) -> Poll<io::Error> {
+        let socket = &self.shared.socket;
+        let call = Call { socket: None, ..socket.call(Interest::Writable, After::Leave) };
+        let outcome: Poll<io::Result<()>> =
+            socket.stack.squeue().poll(&call, context, |core, _| {
+                core.counters.pool_waits += 1;
+                Err(SocketError::WouldBlock)
+            });
+        match outcome {
+            Poll::Ready(Err(error)) => Poll::Ready(error),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// A connection that is being opened. As a future it resolves to the connection; dropping it gives
+/// the attempt up.
+#[derive(Debug)]
+pub struct Connecting {
+    /// Until the connection stands, or failed.
+    socket: Option<Socket>,
+    remote: SocketAddr,
+}
+
+impl Connecting {
+    /// The connection, when it stands; otherwise the task is woken when that may be the case.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`]; `InvalidInput` where the outcome was given before.
+    pub fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
+        let Some(socket) = &self.socket else {
+            return Poll::Ready(Err(socket_error(SocketError::InvalidSocket)));
+        };
+        let local = ready!(socket.poll(Interest::Writable, After::Leave, context, |core, _| {
+            opened(core, socket.id)
+        }));
+        let socket = self.socket.take();
+        Poll::Ready(local.and_then(|local| {
+            let socket = socket.ok_or_else(|| socket_error(SocketError::InvalidSocket))?;
+            Ok(TcpStream::new(socket, local, self.remote))
+        }))
+    }
+}
+
+impl Future for Connecting {
+    type Output = io::Result<TcpStream>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_open(context)
+    }
+}
+
+/// Our address, once the connection stands.
+pub(super) fn opened(core: &mut Core, id: SocketId) -> Result<SocketAddr, SocketError> {
+    let status = core.shard.tcp_status(id)?;
+    match (status.error, status.state) {
+        (Some(error), _) => Err(error),
+        (None, State::SynSent | State::SynReceived) => Err(SocketError::WouldBlock),
+        (None, _) => Ok(status.local),
+    }
+}
+
+/// Queues as much of `chunks` as there is room for, at least a byte, and says how much.
+pub(super) fn append_fitting(
+    core: &mut Core,
+    now: Instant,
+    id: SocketId,
+    chunks: &mut VecDeque<Chunk>,
+) -> Result<usize, SocketError> {
+    let mut count = 0;
+    while let Some(front) = chunks.front_mut() {
+        let room = match core.shard.tcp_send_room(id) {
+            Ok(0) => break,
+            Err(_) if count > 0 => break,
+            outcome => outcome?,
+        };
+        let mut piece = front.clone();
+        piece.truncate(room);
+        let len = piece.len();
+        front.trim_front(room);
+        if front.is_empty() {
+            chunks.pop_front();
+        }
+        core.shard.tcp_append(now, id, piece)?;
+        count += len;
+    }
+    if count == 0 { Err(SocketError::WouldBlock) } else { Ok(count) }
+}

@@ -1,0 +1,289 @@
+//! Calls of tasks: whom they wake, when, and whom not.
+
+mod pair;
+
+use multidata::{BindOptions, TcpListener, TcpStream, UdpSocket};
+use pair::{connected, pair, pair_with, right};
+use std::future::Future;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Counts how often it is called.
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Calls {
+    fn new() -> (Arc<Self>, Waker) {
+        let calls = Arc::new(Self::default());
+        (Arc::clone(&calls), Waker::from(calls))
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn wait_for(&self, count: usize) {
+        wait("a call of the waker", || self.count() >= count);
+    }
+}
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn wait(what: &str, mut is_there: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_there() {
+        assert!(started.elapsed() < PATIENCE, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs one task on the calling thread. A task that is not woken for [`PATIENCE`] was forgotten.
+fn run<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    struct Unpark(Thread, AtomicUsize);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.1.store(1, Ordering::SeqCst);
+            self.0.unpark();
+        }
+    }
+    let unpark = Arc::new(Unpark(std::thread::current(), AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&unpark));
+    loop {
+        if let Poll::Ready(outcome) = poll(&mut Context::from_waker(&waker)) {
+            return outcome;
+        }
+        let started = Instant::now();
+        while unpark.1.swap(0, Ordering::SeqCst) == 0 {
+            std::thread::park_timeout(PATIENCE);
+            assert!(started.elapsed() < PATIENCE, "the task was not woken");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_wait_is_not_woken() {
+    let (left, right_stack) = pair();
+    let (mut client, server) = connected(&left, &right_stack);
+    let (other, _other_end) = connected(&left, &right_stack);
+    let (calls, waker) = Calls::new();
+    let (others, others_waker) = Calls::new();
+    let (context, others_context) =
+        (&mut Context::from_waker(&waker), &mut Context::from_waker(&others_waker));
+    let mut buffer = [0; 16];
+    assert!(other.poll_read(others_context, &mut buffer).is_pending());
+    assert!(server.poll_read(context, &mut buffer).is_pending());
+    for round in 1..=50_u8 {
+        client.write_all(&[round]).expect("connected");
+        // One event, one call.
+        calls.wait_for(round.into());
+        let Poll::Ready(Ok(1)) = server.poll_read(context, &mut buffer) else {
+            panic!("woken for nothing");
+        };
+        // What succeeded left no waker behind: the next byte finds nobody, until somebody waits.
+        client.write_all(&[round]).expect("connected");
+        wait("a byte", || server.status().expect("open").readable_bytes == 1);
+        assert_eq!(calls.count(), usize::from(round));
+        assert!(matches!(server.poll_read(context, &mut buffer), Poll::Ready(Ok(1))));
+        assert!(server.poll_read(context, &mut buffer).is_pending());
+    }
+    assert_eq!(others.count(), 0, "another connection's business");
+    drop(client);
+    calls.wait_for(51);
+    assert!(matches!(server.poll_read(context, &mut buffer), Poll::Ready(Ok(0))));
+}
+
+#[test]
+fn no_event_is_missed_however_two_tasks_race() {
+    let (left, right_stack) = pair();
+    let (client, server) = connected(&left, &right_stack);
+    // A byte goes back and forth; a missed event stops both for good.
+    let bounce = |stream: &TcpStream, rounds: u32| {
+        let mut byte = [0];
+        for round in 0..rounds {
+            assert_eq!(run(|it| stream.poll_read(it, &mut byte)).expect("sent"), 1);
+            assert_eq!(byte[0], round as u8);
+            assert_eq!(run(|it| stream.poll_write(it, &byte)).expect("open"), 1);
+        }
+    };
+    let rounds = 5_000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| bounce(&server, rounds));
+        let mut byte = [0];
+        for round in 0..rounds {
+            let sent = [round as u8];
+            assert_eq!(run(|it| client.poll_write(it, &sent)).expect("open"), 1);
+            assert_eq!(run(|it| client.poll_read(it, &mut byte)).expect("sent"), 1);
+            assert_eq!(byte, sent);
+        }
+    });
+}
+
+#[test]
+fn bulk_goes_through_small_buffers_in_tasks() {
+    let (left, right_stack) = pair();
+    let (client, server) = connected(&left, &right_stack);
+    client.set_send_buffer_size(20_000).expect("a size");
+    let total = 4 << 20;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut pattern = pair::Pattern::new(9);
+            let mut sent = 0;
+            while sent < total {
+                let mut bytes = vec![0; 30_000.min(total - sent)];
+                pattern.fill(&mut bytes);
+                let mut done = 0;
+                while done < bytes.len() {
+                    let (one, other) = bytes[done..].split_at((bytes.len() - done) / 3);
+                    let pieces = [IoSlice::new(one), IoSlice::new(&[]), IoSlice::new(other)];
+                    let poll = |it: &mut Context<'_>| client.poll_write_vectored(it, &pieces);
+                    done += run(poll).expect("the peer reads");
+                }
+                sent += bytes.len();
+            }
+            client.shutdown(std::net::Shutdown::Write).expect("connected");
+        });
+        let mut pattern = pair::Pattern::new(9);
+        let mut buffer = vec![0; 100_000];
+        let mut received = 0;
+        loop {
+            let count = run(|it| server.poll_read(it, &mut buffer)).expect("sent");
+            if count == 0 {
+                break;
+            }
+            pattern.check(&buffer[..count]);
+            received += count;
+        }
+        assert_eq!(received, total);
+    });
+}
+
+#[test]
+fn pieces_of_a_vectored_write_share_a_segment() {
+    let (left, right_stack) = pair();
+    let (client, mut server) = connected(&left, &right_stack);
+    let before = client.info().expect("open").data_segments_sent;
+    let pieces = [IoSlice::new(b"head "), IoSlice::new(b"and body")];
+    let context = &mut Context::from_waker(Waker::noop());
+    let Poll::Ready(Ok(13)) = client.poll_write_vectored(context, &pieces) else {
+        panic!("there is room");
+    };
+    let mut bytes = [0; 13];
+    server.read_exact(&mut bytes).expect("sent");
+    assert_eq!(&bytes, b"head and body");
+    assert_eq!(client.info().expect("open").data_segments_sent - before, 1);
+    let nothing = client.poll_write_vectored(context, &[IoSlice::new(&[])]);
+    assert!(matches!(nothing, Poll::Ready(Ok(0))));
+}
+
+#[test]
+fn what_is_peeked_at_stays_to_be_read() {
+    let (left, right_stack) = pair();
+    let (mut client, server) = connected(&left, &right_stack);
+    client.write_all(b"twice").expect("connected");
+    let mut bytes = [0; 5];
+    run(|it| server.poll_readable(it)).expect("open");
+    for _ in 0..2 {
+        assert_eq!(run(|it| server.poll_peek(it, &mut bytes)).expect("sent"), 5);
+        assert_eq!(&bytes, b"twice");
+        bytes = [0; 5];
+    }
+    assert_eq!(run(|it| server.poll_read(it, &mut bytes)).expect("sent"), 5);
+    assert!(server.poll_peek(&mut Context::from_waker(Waker::noop()), &mut bytes).is_pending());
+    client.shutdown(std::net::Shutdown::Write).expect("connected");
+    assert_eq!(run(|it| server.poll_peek(it, &mut bytes)).expect("the end"), 0);
+}
+
+#[test]
+fn a_connection_is_opened_or_refused_or_given_up() {
+    let (left, right_stack) = pair();
+    let listener = TcpListener::bind(&right_stack, right(0)).expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let mut opening = pin!(TcpStream::start_connect(&left, None, address).expect("a route"));
+    let stream = run(|it| opening.as_mut().poll(it)).expect("the listener is there");
+    let (server, peer) = run(|it| listener.poll_accept(it)).expect("it came");
+    assert_eq!(
+        (peer, server.local_addr().expect("open")),
+        (stream.local_addr().expect("open"), address)
+    );
+    let again = opening.poll_open(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(again, Poll::Ready(Err(error)) if error.kind() == ErrorKind::InvalidInput));
+
+    let mut refused = TcpStream::start_connect(&left, None, right(9)).expect("a route");
+    let error = run(|it| refused.poll_open(it)).expect_err("nobody listens");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+
+    // Nobody answers: the attempt is given up, and its port is free for another.
+    let silent = "10.1.0.99:5".parse().expect("an address");
+    let from = "10.1.0.1:4000".parse().expect("an address");
+    for _ in 0..2 {
+        let mut given_up =
+            TcpStream::start_connect(&left, Some(from), silent).expect("the port is free");
+        assert!(given_up.poll_open(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+}
+
+#[test]
+fn an_exhausted_pool_is_waited_for() {
+    let (left, right_stack) = pair_with(|builder| {
+        let pool = batch::PoolConfig {
+            limit_bytes: 1 << 20,
+            receive_reserve_bytes: 1 << 18,
+            cached_limit_bytes: 0,
+            ..batch::PoolConfig::default()
+        };
+        builder.config(multidata::StackConfig { pool, ..multidata::StackConfig::default() })
+    });
+    let (client, mut server) = connected(&left, &right_stack);
+    let mut held = Vec::new();
+    while let Ok(block) = left.pool().allocate(4_096) {
+        held.push(block);
+    }
+    let (calls, waker) = Calls::new();
+    let context = &mut Context::from_waker(&waker);
+    assert!(client.poll_write(context, b"patience").is_pending());
+    // It looks again every millisecond, and finds nothing, until there is something.
+    calls.wait_for(1);
+    assert!(client.poll_write(context, b"patience").is_pending());
+    drop(held);
+    assert_eq!(run(|it| client.poll_write(it, b"patience")).expect("there is room again"), 8);
+    let mut bytes = [0; 8];
+    server.read_exact(&mut bytes).expect("sent");
+    assert_eq!((&bytes, left.counters().runtime.pool_waits >= 2), (b"patience", true));
+}
+
+#[test]
+fn datagrams_wake_the_socket_that_they_are_for() {
+    let (left, right_stack) = pair();
+    let bind = |address: &str| {
+        UdpSocket::bind_with(&right_stack, address, BindOptions::default()).expect("a free port")
+    };
+    let (one, other) = (bind("10.1.0.2:5001"), bind("10.1.0.2:5002"));
+    let ((calls, waker), (others, others_waker)) = (Calls::new(), Calls::new());
+    let mut buffer = [0; 16];
+    let context = &mut Context::from_waker(&waker);
+    assert!(one.poll_recv_from(context, &mut buffer).is_pending());
+    let others_context = &mut Context::from_waker(&others_waker);
+    assert!(other.poll_recv_from(others_context, &mut buffer).is_pending());
+    let sender = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    let sent = run(|it| sender.poll_send_to(it, b"datagram", Some(right(5001))));
+    assert_eq!(sent.expect("a route"), 8);
+    calls.wait_for(1);
+    let Poll::Ready(Ok((8, from))) = one.poll_recv_from(context, &mut buffer) else {
+        panic!("woken for nothing");
+    };
+    assert_eq!((from, &buffer[..8]), (sender.local_addr().expect("bound"), &b"datagram"[..]));
+    assert_eq!((calls.count(), others.count()), (1, 0));
+    let lost = run(|it| sender.poll_send_to(it, b"to whom", None)).expect_err("no peer");
+    assert_eq!(lost.kind(), ErrorKind::InvalidInput);
+}
