@@ -65,6 +65,7 @@ pub use icmp::{
 pub use parse::{PacketInfo, parse, parse_fixed, parse_quoted, transport_checksum_ok};
 pub use path_mtu::{PathMtuConfig, PathMtus, Trust};
 pub use problem::parameter_problem;
+pub use pseudo_header::sum as pseudo_header_sum;
 pub use rate::RateLimiter;
 pub use reassembly::{ExpiredDatagram, Reassembly, ReassemblyConfig, ReceivedFragment};
 pub use route::{Route, RouteTable};

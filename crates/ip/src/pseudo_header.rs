@@ -7,8 +7,10 @@
 use checksum::Accumulator;
 use core::net::IpAddr;
 
-/// The sum of a pseudo-header without its length, which is another for every packet.
-pub(crate) fn sum(source: IpAddr, destination: IpAddr, protocol: u8) -> u16 {
+/// The sum of a pseudo-header without its length, which is another for every packet: folded, not
+/// inverted. Both addresses are of one family.
+#[must_use]
+pub fn sum(source: IpAddr, destination: IpAddr, protocol: u8) -> u16 {
     let mut sum = Accumulator::default();
     for address in [source, destination] {
         match address {

@@ -11,6 +11,10 @@ counters::counters! {
         receive_batches,
         /// Frames in them.
         receive_frames,
+        /// Trains: frames that repeat the headers of the frame before them.
+        receive_trains,
+        /// Frames of trains, without the first of each, which goes the whole way up.
+        receive_train_frames,
         /// Transmit batches built with at least one packet.
         transmit_batches,
         /// Packets in them.

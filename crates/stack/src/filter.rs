@@ -178,12 +178,17 @@ impl Shard {
     /// Whether frame `index` of the batch that was screened last goes on.
     #[inline]
     pub(crate) fn is_admitted(&mut self, index: usize) -> bool {
-        if self.filter.is_none() || self.verdicts.get(index) != Some(&Verdict::Drop) {
+        if self.filter.is_none() || is_passed(&self.verdicts, index) {
             return true;
         }
         self.drops.add(DropReason::Filtered);
         false
     }
+}
+
+/// Whether the filter lets frame `index` go on.
+pub(crate) fn is_passed(verdicts: &[Verdict], index: usize) -> bool {
+    verdicts.get(index) != Some(&Verdict::Drop)
 }
 
 /// The packets that a frame stands for, each as a batch of one.

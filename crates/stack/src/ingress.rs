@@ -7,6 +7,7 @@
 //!          -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
 //!                    -> UDP -> socket        else listener, else reset
 //!                    -> ICMP -> echo, errors, neighbour discovery
+//!    the frames behind it that follow it as a train -> the same connection, as one unit
 //!  then, once per batch: every connection that was touched decides what to acknowledge
 //! ```
 //!
@@ -44,8 +45,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) index: usize,
     frame: Frame,
     /// Where the transport header begins in the frame, and where the packet ends.
-    transport: usize,
-    end: usize,
+    pub(crate) transport: usize,
+    pub(crate) end: usize,
 }
 
 impl Incoming<'_> {
@@ -87,12 +88,14 @@ impl Shard {
         // Another interface, or addresses that came or went.
         self.checked_addresses = None;
         self.screen_received(now, id, batch);
-        for index in 0..batch.len() {
+        let mut index = 0;
+        while index < batch.len() {
             if self.is_admitted(index)
                 && let Err(reason) = self.on_frame(now, id, batch, index)
             {
                 self.drops.add(reason);
             }
+            index = self.on_train(now, batch, index + 1);
         }
         let mut touched = core::mem::take(&mut self.touched);
         for index in touched.drain(..) {
@@ -206,7 +209,9 @@ impl Shard {
         self.touch(index);
         let Some(socket) = self.sockets.tcp(index) else { return Err(DropReason::NoConnection) };
         let (connection, pool) = (&mut socket.connection, &self.pool);
-        self.connection_counters.lend(connection, |it| it.on_segment(now, segment, pool))
+        self.connection_counters.lend(connection, |it| it.on_segment(now, segment, pool))?;
+        self.lead_train(incoming, header, index);
+        Ok(())
     }
 
     /// Notes that the receive batch under way has touched a connection.
@@ -335,16 +340,21 @@ fn as_tcp_segment<'a>(
     header_len: usize,
 ) -> tcp::Segment<'a> {
     let payload_len = incoming.transport_bytes().len() - header_len;
-    let segments = match incoming.frame.segmented {
-        Some(run) if run.segment_len > 0 => payload_len.div_ceil(run.segment_len as usize),
-        _ => 1,
-    };
     tcp::Segment {
         header,
         payload: if payload_len > 0 { incoming.payload(header_len) } else { None },
         sparse: incoming.batch.is_sparse(incoming.index),
-        segments: segments as u32,
+        segments: segments_of(&incoming.frame, payload_len),
         congestion_experienced: incoming.info.ecn == crate::ECN_CE,
+    }
+}
+
+/// How many segments of the wire a frame stands for.
+#[inline]
+pub(crate) fn segments_of(frame: &Frame, payload_len: usize) -> u32 {
+    match frame.segmented {
+        Some(run) if run.segment_len > 0 => payload_len.div_ceil(run.segment_len as usize) as u32,
+        _ => 1,
     }
 }
 

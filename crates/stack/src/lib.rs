@@ -51,6 +51,7 @@ mod shard;
 mod sockets;
 mod tcp_socket;
 mod time_wait;
+mod train;
 mod udp_socket;
 mod wheel;
 

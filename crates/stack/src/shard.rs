@@ -21,6 +21,7 @@ use crate::negotiation::InterfaceEvents;
 use crate::outbox::Outgoing;
 use crate::schedule::Deadlines;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
+use crate::train::Train;
 use batch::BlockPool;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
@@ -114,6 +115,9 @@ pub struct Shard {
     /// Source and destination of TCP segments that the receive batch under way was found to be
     /// right about.
     pub(crate) checked_addresses: Option<(IpAddr, IpAddr)>,
+    /// Whether there are trains, and the one that may be under way.
+    pub(crate) receive_trains: bool,
+    pub(crate) train: Train,
     /// Owners and packet counts of the batch the device is looking at, in its order.
     pub(crate) planned: Vec<Planned>,
     /// Connections that the receive batch has touched so far.
@@ -165,6 +169,8 @@ impl Shard {
             tcp_options: wire::TcpOptionCounters::default(),
             flow_cache: None,
             checked_addresses: None,
+            receive_trains: true,
+            train: Train::default(),
             planned: Vec::new(),
             touched: Vec::new(),
         }

@@ -60,7 +60,7 @@ impl Connection {
     /// SND.WND (RFC 9293, 3.10.7.4, fifth). Says whether the segment announces the window that was
     /// known already.
     #[inline]
-    fn take_window(&mut self, header: &TcpHeader) -> bool {
+    pub(super) fn take_window(&mut self, header: &TcpHeader) -> bool {
         // RFC 7323, 2.2: the window of a SYN is never scaled (a SYN-ACK in a simultaneous open).
         let is_scaled = !header.flags.contains(TcpFlags::SYN);
         let shift = if is_scaled { self.negotiated.send_shift } else { 0 };

@@ -75,14 +75,8 @@ impl Connection {
     ) -> Result<(), DropReason> {
         match arrival {
             Arrival::InOrder | Arrival::FilledGap => {
-                let received = self.receive.next().offset_from(incoming.sequence);
-                self.counters.bytes_received += u64::from(received);
-                self.totals.bytes_received += u64::from(received);
-                self.totals.data_segments_received += u64::from(incoming.segments);
-                self.events.insert(Events::READABLE);
                 let pushed = incoming.flags.contains(TcpFlags::PSH);
-                let rtt = &self.rtt;
-                self.acks.on_data(now, incoming.segments, pushed, || rtt.rto());
+                self.on_in_order(now, incoming.sequence, incoming.segments, pushed);
                 if arrival == Arrival::FilledGap {
                     self.acks.on_retransmission();
                 } else if self.receive.has_gap() {
@@ -105,16 +99,39 @@ impl Connection {
                 self.acks.on_retransmission();
                 Err(DropReason::Duplicate)
             }
-            Arrival::Refused => {
-                if self.receive.has_gap() {
-                    self.counters.out_of_order_refused += 1;
-                }
-                self.acks.owe_now();
-                Err(DropReason::ReceiveBufferFull)
-            }
-            // As if it had been lost: an ACK now would only ask for it again at once.
-            Arrival::NoMemory => Err(DropReason::NoMemory),
+            Arrival::Refused | Arrival::NoMemory => Err(self.on_refused(arrival)),
         }
+    }
+
+    /// What arrived moved RCV.NXT on from `start`: so many segments, the newest with PSH or not.
+    #[inline]
+    pub(super) fn on_in_order(
+        &mut self,
+        now: Instant,
+        start: SeqNumber,
+        segments: u32,
+        pushed: bool,
+    ) {
+        let received = self.receive.next().offset_from(start);
+        self.counters.bytes_received += u64::from(received);
+        self.totals.bytes_received += u64::from(received);
+        self.totals.data_segments_received += u64::from(segments);
+        self.events.insert(Events::READABLE);
+        let rtt = &self.rtt;
+        self.acks.on_data(now, segments, pushed, || rtt.rto());
+    }
+
+    /// What arrived was not kept: says why.
+    pub(super) fn on_refused(&mut self, arrival: Arrival) -> DropReason {
+        if arrival == Arrival::NoMemory {
+            // As if it had been lost: an ACK now would only ask for it again at once.
+            return DropReason::NoMemory;
+        }
+        if self.receive.has_gap() {
+            self.counters.out_of_order_refused += 1;
+        }
+        self.acks.owe_now();
+        DropReason::ReceiveBufferFull
     }
 
     /// Takes note of what of a payload waits already.

@@ -3,6 +3,7 @@
 //! ```text
 //!   SYN-SENT: handshake::on_syn_sent
 //!   others:   PAWS -> sequence -> RST -> SYN -> ACK (acknowledgment) -> data, FIN (data)
+//!   train:    segments that say the same again: their data alone
 //! ```
 //!
 //! Each step either lets the segment pass or ends its processing with the reason for which it is
@@ -13,6 +14,9 @@ mod data;
 mod handshake;
 mod marks;
 mod recovering;
+mod train;
+
+pub use train::Follower;
 
 use crate::connection::{Connection, OwedReset};
 use crate::event::ConnectionError;

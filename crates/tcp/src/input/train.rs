@@ -1,0 +1,76 @@
+//! Segments that follow each other (seed 000, 7: "Multidata Receive").
+//!
+//! A sender that has much to say sends segment after segment with the same header, but for the
+//! sequence number and PSH. Of such a train the first segment takes every step of
+//! [`on_segment`](Connection::on_segment); the steps before the data have nothing more to learn from
+//! those that follow, for they say the same again: the timestamp is in order, nothing is reset, the
+//! ACK is one that was processed and, with payload beside it, no duplicate that counts
+//! (RFC 5681, 2). What is left of a follower is its payload, at RCV.NXT and within the window; so
+//! the outcome is what it would have been one by one, to the last field.
+
+use crate::connection::Connection;
+use crate::receive_queue::Arrival;
+use batch::{BlockPool, Chunk};
+use counters::DropReason;
+use time::Instant;
+use wire::{SeqNumber, TcpHeader};
+
+/// A segment that says what the one before it said, and goes on where that ended.
+#[derive(Debug)]
+pub struct Follower {
+    /// Its payload; not empty.
+    pub payload: Chunk,
+    /// The payload's block holds little else: copy the payload instead of keeping the block.
+    pub sparse: bool,
+    /// How many segments of the wire it stands for; at least 1.
+    pub segments: u32,
+    /// It carries PSH.
+    pub pushed: bool,
+}
+
+impl Connection {
+    /// Takes segments that follow the one that [`on_segment`](Connection::on_segment) took last, at
+    /// the same instant, and whose headers equal `leader`, its header, in everything but the sequence
+    /// number and PSH. It has ACK and payload; it has no SYN, FIN, RST, URG, ECE or CWR, no option
+    /// but timestamps, and no mark of congestion.
+    ///
+    /// `next` is asked for the follower that begins at a sequence number and has at most so many
+    /// bytes, until it has none. What follows but does not fit this, it keeps, for `on_segment`.
+    ///
+    /// # Errors
+    /// Why the last follower handed out was dropped. Those before it were taken.
+    pub fn on_followers(
+        &mut self,
+        now: Instant,
+        leader: &TcpHeader,
+        pool: &BlockPool,
+        mut next: impl FnMut(SeqNumber, u32) -> Option<Follower>,
+    ) -> Result<(), DropReason> {
+        if !self.state.receives_data() || self.owing.orphaned || self.receive.has_gap() {
+            return Ok(());
+        }
+        let start = self.receive.next();
+        let copied_before = self.receive.copied_bytes();
+        let (mut last, mut segments, mut pushed) = (None, 0, false);
+        let mut outcome = Ok(());
+        while let Some(follower) = next(self.receive.next(), self.receive.window()) {
+            let sequence = self.receive.next();
+            self.counters.segments_received += u64::from(follower.segments);
+            self.totals.segments_received += u64::from(follower.segments);
+            let arrival = self.receive.insert(0, follower.payload, follower.sparse, pool);
+            if arrival != Arrival::InOrder {
+                outcome = Err(self.on_refused(arrival));
+                break;
+            }
+            (last, pushed) = (Some(sequence), follower.pushed);
+            segments += follower.segments;
+        }
+        self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
+        if let Some(sequence) = last {
+            // SND.WL1 is that of the newest segment.
+            self.take_window(&TcpHeader { sequence, ..*leader });
+            self.on_in_order(now, start, segments, pushed);
+        }
+        outcome
+    }
+}
