@@ -46,6 +46,9 @@ pub struct StackConfig {
     /// Connections that may finish their business after their last handle was dropped; those beyond
     /// are reset.
     pub orphans_max: usize,
+    /// Whether received segments that repeat the headers of the one before them are taken as one unit
+    /// ([`Shard::set_receive_trains`]); off only to see what that saves.
+    pub receive_trains: bool,
 }
 
 impl Default for StackConfig {
@@ -57,6 +60,7 @@ impl Default for StackConfig {
             sockets_max: 65_536,
             time_wait_max: 65_536,
             orphans_max: 16_384,
+            receive_trains: true,
         }
     }
 }
@@ -229,6 +233,7 @@ impl StackBuilder {
         });
         shard.set_time_wait_max(self.config.time_wait_max);
         shard.set_orphans_max(self.config.orphans_max);
+        shard.set_receive_trains(self.config.receive_trains);
         let mut ports = Vec::with_capacity(self.interfaces.len());
         for (queue, config) in self.interfaces {
             ports.push(add_port(&mut shard, queue, config)?);

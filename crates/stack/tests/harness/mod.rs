@@ -24,6 +24,9 @@ pub(crate) enum Fate {
 /// Decides on a frame, given its sender.
 pub(crate) type Decide = dyn FnMut(usize, &[u8]) -> Fate;
 
+/// Changes the frames of a batch, given its receiver.
+pub(crate) type Mangle = dyn FnMut(usize, &mut Vec<Vec<u8>>);
+
 /// What a device does with one batch instead of taking it.
 pub(crate) struct Turn {
     /// Packets that it takes all the same.
@@ -52,6 +55,8 @@ pub(crate) struct Net {
     pub(crate) now: Instant,
     pub(crate) hosts: [Host; 2],
     pub(crate) fate: Box<Decide>,
+    /// What becomes of the frames that a host is about to receive in one batch.
+    pub(crate) mangle: Box<Mangle>,
     /// Every frame that was sent, with its sender.
     pub(crate) wire: Vec<(usize, Vec<u8>)>,
     /// Every batch that was offered: its sender, the interface, and its packets.
@@ -106,6 +111,7 @@ impl Net {
             now: Instant::from_millis(1_000),
             hosts: [host(0, mode, ethernet, config.clone()), host(1, mode, ethernet, config)],
             fate: Box::new(|_, _| Fate::Deliver),
+            mangle: Box::new(|_, _| {}),
             wire: Vec::new(),
             batches: Vec::new(),
         }
@@ -115,8 +121,9 @@ impl Net {
     pub(crate) fn step(&mut self) -> bool {
         let sent = self.send(0) | self.send(1);
         let mut moved = false;
-        for host in &mut self.hosts {
+        for (index, host) in self.hosts.iter_mut().enumerate() {
             if !host.inbox.is_empty() {
+                (self.mangle)(index, &mut host.inbox);
                 let mut batch = receive_batch(host.inbox.drain(..));
                 host.shard.on_receive(self.now, host.interface, &mut batch);
                 moved = true;
