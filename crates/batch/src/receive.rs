@@ -94,6 +94,43 @@ impl ReceiveBatch {
         true
     }
 
+    /// Adds frame `index` of another batch, whose block both share from then on: no byte is copied.
+    /// Frames of one block that are added one after the other count one reference to it. A shared
+    /// block is as sparse here as it is there: what it holds, it holds for all who share it. Without
+    /// such a frame nothing is added, and `false` says so.
+    pub fn share_frame(&mut self, other: &Self, index: usize) -> bool {
+        let Some(frame) = other.frames.get(index) else { return false };
+        let Some((block, used)) = other.blocks.get(frame.block as usize) else { return false };
+        if !self.blocks.last().is_some_and(|(last, _)| last.is_same(block)) {
+            self.blocks.push((block.clone(), *used));
+        }
+        self.frames.push(Frame { block: self.blocks.len() as u32 - 1, ..*frame });
+        true
+    }
+
+    /// Moves all frames of another batch, in their order, behind those of this one. The other is
+    /// empty afterwards and keeps the room it has allocated.
+    pub fn append(&mut self, other: &mut Self) {
+        if self.frames.is_empty() {
+            self.clear();
+            return core::mem::swap(self, other);
+        }
+        let base = self.blocks.len() as u32;
+        self.blocks.append(&mut other.blocks);
+        let moved = other.frames.drain(..).map(|it| Frame { block: it.block + base, ..it });
+        self.frames.extend(moved);
+    }
+
+    /// Forgets every frame of which `keep`, asked with its index before the call, says `false`. The
+    /// blocks stay, and as sparse as they were.
+    pub fn retain(&mut self, mut keep: impl FnMut(usize, &Frame) -> bool) {
+        let mut index = 0;
+        self.frames.retain(|frame| {
+            index += 1;
+            keep(index - 1, frame)
+        });
+    }
+
     /// The descriptor of frame `index`.
     #[must_use]
     pub fn frame(&self, index: usize) -> Option<Frame> {
@@ -150,6 +187,47 @@ mod tests {
         assert!(!batch.is_sparse(0));
         batch.clear();
         assert!(batch.is_empty() && batch.bytes(0).is_empty());
+    }
+
+    #[test]
+    fn frames_are_shared_without_a_copy_and_stay_as_sparse_as_they_were() {
+        let mut batch = ReceiveBatch::new();
+        for _ in 0..2 {
+            let block = batch.add_block(Block::from(Bytes::from(vec![7; 400])));
+            for offset in [0, 80, 160] {
+                assert!(batch.push_frame(Frame { block, ..frame(offset, 80) }));
+            }
+        }
+        let mut shared = ReceiveBatch::new();
+        for index in [1, 2, 5] {
+            assert!(shared.share_frame(&batch, index));
+        }
+        assert!(!shared.share_frame(&batch, 6));
+        assert_eq!((shared.len(), shared.blocks.len()), (3, 2));
+        for (here, there) in [(0, 1), (1, 2), (2, 5)] {
+            assert_eq!(shared.bytes(here).as_ptr(), batch.bytes(there).as_ptr());
+            assert_eq!(shared.bytes(here).len(), 80);
+        }
+        // One frame of 80 in 400 bytes would be sparse; the block is not.
+        assert!(!shared.is_sparse(2));
+    }
+
+    #[test]
+    fn appended_frames_come_behind_in_order_and_forgotten_ones_do_not() {
+        let one = |fill: u8| {
+            let mut batch = ReceiveBatch::new();
+            batch.add_block(Block::from(Bytes::from(vec![fill; 20])));
+            assert!(batch.push_frame(frame(0, 10)) && batch.push_frame(frame(10, 5)));
+            batch
+        };
+        let (mut all, mut second, mut third) = (ReceiveBatch::new(), one(2), one(3));
+        all.append(&mut second);
+        all.append(&mut third);
+        assert!(second.is_empty() && third.is_empty());
+        all.append(&mut third);
+        all.retain(|index, frame| index != 1 && frame.len > 0);
+        let bytes: Vec<_> = (0..all.len()).map(|index| all.bytes(index)).collect();
+        assert_eq!(bytes, [&[2; 10][..], &[3; 10], &[3; 5]]);
     }
 
     #[test]

@@ -72,6 +72,10 @@ drop_reasons! {
     UnrelatedIcmp => "drop_unrelated_icmp",
     /// An ICMP answer withheld by the rate limit (RFC 4443, 2.4 f).
     IcmpRateLimited => "drop_icmp_rate_limited",
+    /// A frame that met a full soft ring on its way to its squeue.
+    SoftRingFull => "drop_soft_ring_full",
+    /// A frame of a flow that had its share of a soft ring already.
+    SoftRingShare => "drop_soft_ring_share",
     /// A TCP header that contradicts itself.
     MalformedTcp => "drop_malformed_tcp",
     /// The TCP checksum is wrong.

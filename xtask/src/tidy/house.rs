@@ -29,6 +29,7 @@ const HOUSE: &[&str] = &[
     "tcp",
     "dhcp",
     "stack",
+    "steering",
     "simulation",
     "fuzzing",
     "linux",
@@ -50,6 +51,7 @@ const APART: &[(&str, &[&str])] = &[
     ("tcp", &["ip", "link", "device", "udp"]),
     ("dhcp", &["ip", "link", "device", "udp", "tcp"]),
     ("stack", &["linux"]),
+    ("steering", &["tcp", "udp", "dhcp", "stack"]),
 ];
 
 /// Foreign packages that make system calls, start threads or read clocks.

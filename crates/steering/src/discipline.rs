@@ -1,0 +1,243 @@
+//! The squeue's discipline: who may do how much inside, and when the device is polled.
+//!
+//! A pure state machine, kept under the squeue's lock; it reads no clock and wakes nobody.
+//!
+//! * **Who comes in** is counted: whether it had to wait, and whether it is another thread than the one
+//!   before ([`Discipline::on_enter`]).
+//! * **Bounded work inline** (seed 004, section III C: an external thread processes for "a finite duration,
+//!   after which it switches processing to squeue worker thread"): a [`Budget`] of frames and time that an
+//!   entering thread takes along.
+//! * **Interrupts or polling** (III A): while every turn finds a backlog, waiting for the device and being
+//!   woken by it is waste; above a high mark the squeue polls, and it goes back when the backlog has been
+//!   below a low mark for a while ([`Discipline::on_turn`]). "Interrupt" here is whatever wakes a thread
+//!   that sleeps on a device: a poll set, an event, a soft ring's wake-up.
+
+use crate::counting::{BatchSizes, SqueueCounters};
+use time::{Duration, Instant};
+
+/// The marks and bounds of a squeue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisciplineConfig {
+    /// A turn that finds more frames than this begins poll mode.
+    pub backlog_high: usize,
+    /// Turns that find no more frames than this let poll mode end; at most `backlog_high`.
+    pub backlog_low: usize,
+    /// For how long they must before it ends.
+    pub calm: Duration,
+    /// Frames that a thread which brings work processes before it leaves the rest to the worker.
+    pub inline_frames_max: usize,
+    /// How long such a thread may stay.
+    pub inline_time_max: Duration,
+}
+
+impl Default for DisciplineConfig {
+    /// Polling from 64 frames in one turn on, until none had more than 8 for 200 us; 1024 frames or 1 ms
+    /// inline.
+    fn default() -> Self {
+        Self {
+            backlog_high: 64,
+            backlog_low: 8,
+            calm: Duration::from_micros(200),
+            inline_frames_max: 1024,
+            inline_time_max: Duration::from_millis(1),
+        }
+    }
+}
+
+/// How the next frames come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Somebody sleeps until the device, or a soft ring, wakes them.
+    #[default]
+    Interrupt,
+    /// The device is asked again without sleeping.
+    Poll,
+}
+
+/// A thread, by any number that is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadToken(pub u64);
+
+/// What an entering thread may do inside before it leaves the rest to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    frames: usize,
+    until: Instant,
+}
+
+impl Budget {
+    /// Frames left.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Takes note of frames processed, and says whether the thread may go on.
+    pub fn spend(&mut self, now: Instant, frames: usize) -> bool {
+        self.frames = self.frames.saturating_sub(frames);
+        self.frames > 0 && now < self.until
+    }
+}
+
+/// The discipline of one squeue.
+#[derive(Clone, Debug)]
+pub struct Discipline {
+    config: DisciplineConfig,
+    mode: Mode,
+    /// Since when, in poll mode, no turn found more than the low mark.
+    calm_since: Option<Instant>,
+    last_thread: Option<ThreadToken>,
+    counters: SqueueCounters,
+    sizes: BatchSizes,
+}
+
+impl Discipline {
+    /// A squeue that nobody has entered, in interrupt mode.
+    #[must_use]
+    pub fn new(config: DisciplineConfig) -> Self {
+        let backlog_low = config.backlog_low.min(config.backlog_high);
+        Self {
+            config: DisciplineConfig { backlog_low, ..config },
+            mode: Mode::default(),
+            calm_since: None,
+            last_thread: None,
+            counters: SqueueCounters::default(),
+            sizes: BatchSizes::default(),
+        }
+    }
+
+    /// A thread came in; `contended` if it had to wait for another.
+    pub fn on_enter(&mut self, thread: ThreadToken, contended: bool) {
+        self.counters.squeue_entries += 1;
+        self.counters.squeue_entries_contended += u64::from(contended);
+        let migrated = self.last_thread.is_some_and(|last| last != thread);
+        self.counters.squeue_migrations += u64::from(migrated);
+        self.last_thread = Some(thread);
+    }
+
+    /// What a thread that comes in with work may do.
+    #[must_use]
+    pub fn budget(&self, now: Instant) -> Budget {
+        Budget { frames: self.config.inline_frames_max, until: now + self.config.inline_time_max }
+    }
+
+    /// A batch is processed by the thread that brought it.
+    pub fn on_inline(&mut self, frames: usize) {
+        self.counters.squeue_inline_batches += u64::from(frames > 0);
+        self.sizes.add(frames);
+    }
+
+    /// A batch is processed that another thread had queued.
+    pub fn on_drained(&mut self, frames: usize) {
+        self.counters.squeue_queued_batches += u64::from(frames > 0);
+        self.sizes.add(frames);
+    }
+
+    /// The thread that just left found that work had been queued for it, see
+    /// [`Door`](crate::Door::is_owed); counted when somebody is inside again.
+    pub fn on_owed(&mut self) {
+        self.counters.squeue_owed_on_leaving += 1;
+    }
+
+    /// Somebody was woken to run the squeue.
+    pub fn on_wakeup(&mut self) {
+        self.counters.squeue_worker_wakeups += 1;
+    }
+
+    /// A turn of the loop ended at `now` that found `backlog` frames, in the device and in the soft
+    /// rings. Says how the next frames come.
+    pub fn on_turn(&mut self, now: Instant, backlog: usize) -> Mode {
+        match self.mode {
+            Mode::Interrupt => self.counters.squeue_interrupt_turns += 1,
+            Mode::Poll => self.counters.squeue_poll_turns += 1,
+        }
+        match self.mode {
+            Mode::Interrupt if backlog > self.config.backlog_high => {
+                self.mode = Mode::Poll;
+                self.calm_since = None;
+                self.counters.squeue_to_poll_mode += 1;
+            }
+            Mode::Interrupt => {}
+            Mode::Poll if backlog > self.config.backlog_low => self.calm_since = None,
+            Mode::Poll => {
+                let since = *self.calm_since.get_or_insert(now);
+                if now.since(since) >= self.config.calm {
+                    self.mode = Mode::Interrupt;
+                    self.counters.squeue_to_interrupt_mode += 1;
+                }
+            }
+        }
+        self.mode
+    }
+
+    /// How the next frames come.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What happened at this squeue.
+    #[must_use]
+    pub fn counters(&self) -> &SqueueCounters {
+        &self.counters
+    }
+
+    /// The sizes of the batches processed.
+    #[must_use]
+    pub fn batch_sizes(&self) -> &BatchSizes {
+        &self.sizes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Instant {
+        Instant::from_micros(us)
+    }
+
+    #[test]
+    fn polling_begins_above_the_high_mark_and_ends_after_a_calm() {
+        let mut discipline = Discipline::new(DisciplineConfig::default());
+        assert_eq!(discipline.on_turn(at(0), 64), Mode::Interrupt);
+        assert_eq!(discipline.on_turn(at(1), 65), Mode::Poll);
+        // Between the marks nothing changes, however long.
+        assert_eq!(discipline.on_turn(at(1_000), 9), Mode::Poll);
+        assert_eq!(discipline.on_turn(at(2_000), 8), Mode::Poll);
+        assert_eq!(discipline.on_turn(at(2_199), 0), Mode::Poll);
+        // A backlog begins the calm anew.
+        assert_eq!(discipline.on_turn(at(2_200), 9), Mode::Poll);
+        assert_eq!(discipline.on_turn(at(2_300), 0), Mode::Poll);
+        assert_eq!(discipline.on_turn(at(2_499), 0), Mode::Poll);
+        assert_eq!(discipline.on_turn(at(2_500), 0), Mode::Interrupt);
+        assert_eq!(discipline.on_turn(at(2_501), 9), Mode::Interrupt);
+        let counters = discipline.counters();
+        assert_eq!((counters.squeue_to_poll_mode, counters.squeue_to_interrupt_mode), (1, 1));
+        assert_eq!((counters.squeue_interrupt_turns, counters.squeue_poll_turns), (3, 7));
+    }
+
+    #[test]
+    fn who_comes_in_is_counted() {
+        let mut discipline = Discipline::new(DisciplineConfig::default());
+        for (thread, contended) in [(1, false), (1, true), (2, false), (1, false)] {
+            discipline.on_enter(ThreadToken(thread), contended);
+        }
+        let counters = discipline.counters();
+        assert_eq!(counters.squeue_entries, 4);
+        assert_eq!(counters.squeue_entries_contended, 1);
+        assert_eq!(counters.squeue_migrations, 2);
+    }
+
+    #[test]
+    fn a_budget_ends_by_frames_or_by_time() {
+        let discipline = Discipline::new(DisciplineConfig::default());
+        let mut budget = discipline.budget(at(0));
+        assert!(budget.spend(at(0), 1_000));
+        assert_eq!(budget.frames(), 24);
+        assert!(!budget.spend(at(0), 24));
+        let mut budget = discipline.budget(at(0));
+        assert!(budget.spend(at(999), 1));
+        assert!(!budget.spend(at(1_000), 1));
+    }
+}

@@ -1,0 +1,73 @@
+//! What lies between a device queue and the squeues, without IO, clocks or threads.
+//!
+//! The receive path of seed 004 in parts that the runtime, virtual time and loom put together alike:
+//!
+//! ```text
+//!  device ring --> Coalescer ----> SoftRingSet ----> SoftRing ----> Door, Discipline --> shard
+//!                  how many        classify, split   bounded,       who processes, how
+//!                  at a time       by home           fair queue     much, poll or wait
+//! ```
+//!
+//! * [`coalescing`]: how many frames are handed up in one call (seed 003, section 5.2).
+//! * [`toeplitz`], [`classify()`]: what flow a frame is of, and its hash.
+//! * [`Layout`], [`Policy`], [`Spread`]: `R1S8F1`, and which home a flow has. A connection has one home
+//!   for life; [`Spread::home_of_reply`] and [`Spread::ports_home`] tell it before it is opened.
+//! * [`SoftRingSet`] takes a batch apart into [`Lane`]s, sharing the blocks; [`SoftRing`] takes a lane
+//!   from one thread to another and bounds what one flow may hold.
+//! * [`Door`] sees that work put in for a squeue is not forgotten by a thread on its way out;
+//!   [`Discipline`] says how much a thread may do inside, and when to poll.
+//!
+//! What always holds: no frame is copied, lost without a count, or processed before an earlier one of its
+//! flow; nothing here grows without a bound or trusts a length in a frame.
+//!
+//! A thread that polls ring `r` does, in one turn:
+//!
+//! ```
+//! use batch::ReceiveBatch;
+//! use steering::{Home, Policy, SoftRing, SoftRingConfig, SoftRingSet, Spread};
+//!
+//! let spread = Spread::new("R1S2F1".parse()?, Policy::Flow, 2)?;
+//! let mut set = SoftRingSet::new(spread, 0);
+//! let rings: Vec<SoftRing> =
+//!     set.lane_homes().map(|_| SoftRing::new(SoftRingConfig::default())).collect();
+//!
+//! let mut received = ReceiveBatch::new();
+//! // ... queue.receive(pool, &mut received, coalescer.frames_max()) ...
+//! set.split(&mut received, device::Medium::Ip);
+//! let own = set.home();
+//! for (lane, ring) in set.lanes_mut().iter_mut().zip(&rings).filter(|(lane, _)| !lane.is_empty()) {
+//!     if lane.home() == own && ring.is_empty() {
+//!         // shard.on_receive(now, interface, lane.batch_mut());
+//!     } else {
+//!         let pushed = lane.push_to(ring);
+//!         // door.announce(), then try that squeue's lock
+//!         # let _ = pushed;
+//!     }
+//! }
+//! assert_eq!(own, Home::FIRST);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod classify;
+pub mod coalescing;
+mod counting;
+mod discipline;
+mod door;
+mod layout;
+#[cfg(test)]
+mod packets;
+mod soft_ring;
+mod soft_ring_set;
+mod spread;
+mod sync;
+pub mod toeplitz;
+
+pub use classify::{Class, Flow, Transport, classify};
+pub use coalescing::{Coalescer, Coalescing, Verdict};
+pub use counting::{BatchSizes, SoftRingCounters, SoftRingSetCounters, SqueueCounters};
+pub use discipline::{Budget, Discipline, DisciplineConfig, Mode, ThreadToken};
+pub use door::Door;
+pub use layout::{BadLayout, Layout};
+pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};
+pub use soft_ring_set::{Lane, SoftRingSet};
+pub use spread::{BadSpread, Home, Policy, Spread, Target, UnknownPolicy};

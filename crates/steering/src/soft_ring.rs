@@ -1,0 +1,322 @@
+//! A soft ring: what one ring's thread hands to a squeue.
+//!
+//! ```text
+//!  ring's thread                              whoever runs the squeue
+//!   Lane { batch, keys } --push-->  [ batch | batch | batch ]  --drain(n)--> ReceiveBatch
+//!                            |       frames, bytes; frames of each flow
+//!                            +--> what has no room: dropped here, early, and counted
+//! ```
+//!
+//! Batches go in and come out in order, so the frames of a flow keep theirs; where the batches that
+//! wait are short they come out as one, where one is long it comes out in parts.
+//!
+//! **Fair between flows.** A frame comes in if its flow holds less of the ring than is still free, in
+//! frames and in bytes (the dynamic threshold of shared buffers; Choudhury and Hahne, "Dynamic queue
+//! length thresholds for shared-memory packet switches", 1998). So one flow alone may fill half the
+//! ring, two a third each, and there is always room for a flow that has nothing in it. Flows are told
+//! apart by their hash, 256 at a time: flows that meet in one of these share what one may hold.
+//!
+//! **A lock, taken once for each batch**, and no clever ring. The lock is held for as long as it takes
+//! to count the frames of a batch; what the ring's thread gives and takes by it is two atomic operations
+//! for some tens of frames.
+
+use crate::counting::{BatchSizes, SoftRingCounters};
+use crate::soft_ring_set::Lane;
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+use batch::ReceiveBatch;
+use counters::{DropCounters, DropReason};
+use std::collections::VecDeque;
+
+/// Flows told apart. A power of two.
+const FLOWS: usize = 256;
+
+/// Emptied batches kept to be filled again.
+const SPARES_MAX: usize = 16;
+
+/// How much may wait in a soft ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftRingConfig {
+    /// Frames, at least 2. One flow alone gets half of it.
+    pub frames_max: usize,
+    /// Bytes of frames. One flow alone gets half of it. The blocks they lie in may be longer.
+    pub bytes_max: usize,
+}
+
+impl Default for SoftRingConfig {
+    /// 1024 frames, 8 MiB: a receive window of 1 MiB from each of some connections, or 128
+    /// super-frames.
+    fn default() -> Self {
+        Self { frames_max: 1024, bytes_max: 8 << 20 }
+    }
+}
+
+/// What became of a batch that was put into a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pushed {
+    /// Frames that wait in the ring now.
+    pub queued: usize,
+    /// Frames dropped.
+    pub dropped: usize,
+}
+
+/// What a drain gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Frames added to the batch.
+    pub frames: usize,
+    /// Whether more wait.
+    pub more: bool,
+}
+
+/// A bounded queue of batches from one thread to another. Several threads may push and several
+/// drain; order holds for what one thread pushes and is drained by one at a time.
+#[derive(Debug)]
+pub struct SoftRing {
+    queue: Mutex<Queue>,
+    /// [`Queue::frames`], for who only asks.
+    depth: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Queue {
+    config: SoftRingConfig,
+    waiting: VecDeque<Waiting>,
+    spares: Vec<Waiting>,
+    frames: usize,
+    bytes: usize,
+    flows: Box<[Held; FLOWS]>,
+    counters: SoftRingCounters,
+    drops: DropCounters,
+    sizes: BatchSizes,
+}
+
+/// What a flow, or all of one remainder of their hashes, have in the ring.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    frames: usize,
+    bytes: usize,
+}
+
+/// A batch in the ring.
+#[derive(Debug, Default)]
+struct Waiting {
+    batch: ReceiveBatch,
+    /// The flow of each frame.
+    keys: Vec<u32>,
+    /// Frames drained already.
+    taken: usize,
+}
+
+impl SoftRing {
+    /// An empty ring. Bounds below what a ring needs (2 frames, 2 bytes) are taken as that.
+    #[must_use]
+    pub fn new(config: SoftRingConfig) -> Self {
+        let config = SoftRingConfig {
+            frames_max: config.frames_max.max(2),
+            bytes_max: config.bytes_max.max(2),
+        };
+        let queue = Queue {
+            config,
+            waiting: VecDeque::new(),
+            spares: Vec::new(),
+            frames: 0,
+            bytes: 0,
+            flows: Box::new([Held::default(); FLOWS]),
+            counters: SoftRingCounters::default(),
+            drops: DropCounters::default(),
+            sizes: BatchSizes::default(),
+        };
+        Self { queue: Mutex::new(queue), depth: AtomicUsize::new(0) }
+    }
+
+    /// Puts the frames of a lane at the end of the ring, as far as there is room for them, and drops
+    /// the rest. The lane is empty afterwards.
+    pub fn push(&self, lane: &mut Lane) -> Pushed {
+        if lane.is_empty() {
+            return Pushed { queued: self.depth(), dropped: 0 };
+        }
+        let dropped;
+        let mut refused = ReceiveBatch::new();
+        let queued = {
+            let mut queue = self.lock();
+            dropped = queue.push(lane, &mut refused);
+            self.depth.store(queue.frames, Ordering::Release);
+            queue.frames
+        };
+        // Blocks of a batch that was refused altogether go back to their pool outside the lock.
+        drop(refused);
+        Pushed { queued, dropped }
+    }
+
+    /// Moves frames, oldest first, to the end of `batch` until it has `frames_max`.
+    pub fn drain(&self, frames_max: usize, batch: &mut ReceiveBatch) -> Drained {
+        if self.depth() == 0 || batch.len() >= frames_max {
+            return Drained { frames: 0, more: self.depth() > 0 };
+        }
+        let mut queue = self.lock();
+        let frames = queue.drain(frames_max, batch);
+        self.depth.store(queue.frames, Ordering::Release);
+        Drained { frames, more: queue.frames > 0 }
+    }
+
+    /// How many frames wait. Who pushed them may see more at once, others a moment later.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.depth.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.depth() == 0
+    }
+
+    /// Drops everything that waits, and says how many frames that were. They are not counted as
+    /// dropped: nobody is there any more to miss them.
+    pub fn clear(&self) -> usize {
+        let mut queue = self.lock();
+        let waiting = core::mem::take(&mut queue.waiting);
+        let frames = core::mem::take(&mut queue.frames);
+        queue.bytes = 0;
+        queue.flows.fill(Held::default());
+        self.depth.store(0, Ordering::Release);
+        drop(queue);
+        drop(waiting);
+        frames
+    }
+
+    /// What the ring saw.
+    #[must_use]
+    pub fn counters(&self) -> SoftRingCounters {
+        self.lock().counters
+    }
+
+    /// What the ring dropped, by reason.
+    #[must_use]
+    pub fn drops(&self) -> DropCounters {
+        self.lock().drops
+    }
+
+    /// The sizes of the batches drained.
+    #[must_use]
+    pub fn batch_sizes(&self) -> BatchSizes {
+        self.lock().sizes
+    }
+
+    /// A thread that panicked under the lock left counts and batches that belong together: nothing
+    /// under it panics between the two.
+    fn lock(&self) -> impl core::ops::DerefMut<Target = Queue> + '_ {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Queue {
+    fn push(&mut self, lane: &mut Lane, refused: &mut ReceiveBatch) -> usize {
+        let mut entry = self.spares.pop().unwrap_or_default();
+        core::mem::swap(&mut entry.batch, &mut lane.batch);
+        core::mem::swap(&mut entry.keys, &mut lane.keys);
+        let Waiting { batch, keys, .. } = &mut entry;
+        let before = batch.len();
+        keys.resize(before, 0);
+        let mut kept = 0;
+        batch.retain(|index, frame| {
+            let admitted = self.admit(keys[index], frame.len as usize);
+            if admitted {
+                keys[kept] = keys[index];
+                kept += 1;
+            }
+            admitted
+        });
+        keys.truncate(kept);
+        let queued = entry.batch.len();
+        self.counters.soft_ring_batches += 1;
+        self.counters.soft_ring_frames += queued as u64;
+        if queued > 0 {
+            self.waiting.push_back(entry);
+        } else {
+            core::mem::swap(refused, &mut entry.batch);
+            self.keep_spare(entry);
+        }
+        before - queued
+    }
+
+    /// Whether a frame may come in; if so, it is counted as being there.
+    fn admit(&mut self, key: u32, len: usize) -> bool {
+        let free = Held {
+            frames: self.config.frames_max - self.frames,
+            bytes: self.config.bytes_max - self.bytes,
+        };
+        let held = &mut self.flows[key as usize % FLOWS];
+        if free.frames == 0 || free.bytes < len {
+            self.counters.soft_ring_dropped_full += 1;
+            self.drops.add(DropReason::SoftRingFull);
+            return false;
+        }
+        if held.frames >= free.frames || held.bytes >= free.bytes {
+            self.counters.soft_ring_dropped_share += 1;
+            self.drops.add(DropReason::SoftRingShare);
+            return false;
+        }
+        held.frames += 1;
+        held.bytes += len;
+        self.frames += 1;
+        self.bytes += len;
+        self.counters.soft_ring_bytes += len as u64;
+        true
+    }
+
+    fn drain(&mut self, frames_max: usize, out: &mut ReceiveBatch) -> usize {
+        let before = out.len();
+        while let Some(mut entry) = self.waiting.pop_front() {
+            let room = frames_max.saturating_sub(out.len());
+            let end = entry.batch.len().min(entry.taken.saturating_add(room));
+            for index in entry.taken..end {
+                self.release(&entry, index);
+            }
+            if end == entry.batch.len() && entry.taken == 0 {
+                out.append(&mut entry.batch);
+            } else {
+                for index in entry.taken..end {
+                    out.share_frame(&entry.batch, index);
+                }
+                entry.taken = end;
+                if end < entry.batch.len() {
+                    self.waiting.push_front(entry);
+                    break;
+                }
+            }
+            self.keep_spare(entry);
+            if out.len() >= frames_max {
+                break;
+            }
+        }
+        let frames = out.len() - before;
+        self.counters.soft_ring_drains += 1;
+        self.counters.soft_ring_drained_frames += frames as u64;
+        self.sizes.add(frames);
+        frames
+    }
+
+    /// Frame `index` of a batch leaves.
+    fn release(&mut self, entry: &Waiting, index: usize) {
+        let len = entry.batch.frame(index).map_or(0, |frame| frame.len as usize);
+        let key = entry.keys.get(index).copied().unwrap_or(0);
+        let held = &mut self.flows[key as usize % FLOWS];
+        held.frames -= 1;
+        held.bytes -= len;
+        self.frames -= 1;
+        self.bytes -= len;
+    }
+
+    fn keep_spare(&mut self, mut entry: Waiting) {
+        if self.spares.len() < SPARES_MAX {
+            entry.batch.clear();
+            entry.keys.clear();
+            entry.taken = 0;
+            self.spares.push(entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

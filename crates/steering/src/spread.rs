@@ -1,0 +1,282 @@
+//! Which home a frame goes to.
+//!
+//! A *home* is a squeue, by number. A [`Spread`] is a pure function of layout, policy and number of
+//! homes, the same for every ring and every thread, so that all frames of a connection meet at one
+//! home for life, and so that one can ask beforehand where the replies to a new connection will come
+//! ([`Spread::home_of_reply`]), and choose a port by it ([`Spread::ports_home`]).
+
+use crate::classify::{Class, Flow, Transport};
+use crate::layout::Layout;
+use crate::toeplitz;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+
+/// A squeue, by number from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Home(pub u16);
+
+impl Home {
+    /// Where everything goes that belongs nowhere else.
+    pub const FIRST: Self = Self(0);
+
+    /// As an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// By what TCP connections are spread. Datagrams go by their destination port in any case, so that
+/// all of a socket's come to one home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// By the hash over both addresses and both ports.
+    #[default]
+    Flow,
+    /// By the hash over the peer's address: all connections of a peer have one home.
+    Source,
+    /// TCP, UDP and everything else have a home each, as far as there are so many: with two homes
+    /// UDP is with everything else.
+    Protocol,
+}
+
+impl Policy {
+    /// Every policy and its name.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Flow, "flow"), (Self::Source, "source"), (Self::Protocol, "protocol")];
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.into_iter().find(|(policy, _)| policy == self);
+        f.write_str(name.map_or("", |(_, name)| name))
+    }
+}
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let policy = Self::ALL.into_iter().find(|(_, name)| *name == text);
+        policy
+            .map(|(policy, _)| policy)
+            .ok_or_else(|| UnknownPolicy(text.chars().take(40).collect()))
+    }
+}
+
+/// No policy has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPolicy(String);
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connections are spread by flow, source or protocol, not by {:?}", self.0)
+    }
+}
+
+impl core::error::Error for UnknownPolicy {}
+
+/// More homes than the layout can feed, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadSpread {
+    layout: Layout,
+    homes: u16,
+}
+
+impl fmt::Display for BadSpread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layout, homes } = self;
+        write!(f, "{layout} feeds 1 to {} squeues, not {homes}", layout.homes_max())
+    }
+}
+
+impl core::error::Error for BadSpread {}
+
+/// Whom a frame concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The home that has this slot, see [`Spread::home_of_slot`].
+    Slot(u16),
+    /// The home of the ring it came on: the device has spread the flows.
+    Ring,
+    /// Every home.
+    All,
+}
+
+/// Where frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    layout: Layout,
+    policy: Policy,
+    homes: u16,
+}
+
+impl Spread {
+    /// Everything goes to one home.
+    pub const SINGLE: Self = Self { layout: Layout::SINGLE, policy: Policy::Flow, homes: 1 };
+
+    /// A spread of `layout` over `homes`: what the layout can feed, or fewer, which then share.
+    ///
+    /// # Errors
+    /// [`BadSpread`] where there is no home, or more than [`Layout::homes_max`].
+    pub fn new(layout: Layout, policy: Policy, homes: u16) -> Result<Self, BadSpread> {
+        if homes == 0 || homes > layout.homes_max() {
+            return Err(BadSpread { layout, homes });
+        }
+        Ok(Self { layout, policy, homes })
+    }
+
+    /// The layout.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// How many homes there are, at least 1.
+    #[must_use]
+    pub fn homes(&self) -> u16 {
+        self.homes
+    }
+
+    /// The home that polls ring `ring` of the device.
+    #[must_use]
+    pub fn home_of_ring(&self, ring: u16) -> Home {
+        Home(ring % self.homes)
+    }
+
+    /// Slots are soft rings under fan-out and rings otherwise; where there are more of them than
+    /// homes, homes have several.
+    #[must_use]
+    pub fn home_of_slot(&self, slot: u16) -> Home {
+        Home(slot % self.homes)
+    }
+
+    /// The home to which the frames of a connection come from `remote` to `local`, or `None` where the
+    /// device decides: then any home may connect, and the device must bring replies to the ring from
+    /// which they were asked for.
+    #[must_use]
+    pub fn home_of_reply(&self, local: SocketAddr, remote: SocketAddr) -> Option<Home> {
+        let flow = Flow { remote, local };
+        match self.tcp(&flow, || flow.hash()) {
+            Target::Slot(slot) => Some(self.home_of_slot(slot)),
+            Target::Ring | Target::All => None,
+        }
+    }
+
+    /// The home to which datagrams for this port come: that of the socket bound to it.
+    #[must_use]
+    pub fn home_of_datagrams(&self, port: u16) -> Home {
+        self.home_of_slot(self.udp(port))
+    }
+
+    /// Local ports for a connection from `local` to `remote` whose replies come to `home`: each of
+    /// `ports` once, from `first` on and around. None comes where the policy leaves the peer no such
+    /// port (by source, by protocol): such a connection is opened at [`Spread::home_of_reply`].
+    /// `first` is to be chosen at random (RFC 6056, 3.3); whether a port is free is the caller's to
+    /// see.
+    pub fn ports_home(
+        &self,
+        local: IpAddr,
+        remote: SocketAddr,
+        home: Home,
+        ports: RangeInclusive<u16>,
+        first: u16,
+    ) -> impl Iterator<Item = u16> {
+        let spread = *self;
+        // By other policies one port stands for all.
+        let is_by_port = self.policy == Policy::Flow;
+        let comes_home = move |port| {
+            let reply = spread.home_of_reply(SocketAddr::new(local, port), remote);
+            reply.is_none_or(|reply| reply == home)
+        };
+        let ports = if is_by_port || comes_home(first) { ports } else { RangeInclusive::new(1, 0) };
+        around(ports, first).filter(move |port| comes_home(*port))
+    }
+
+    /// Local ports for a UDP socket at `home`: each of `ports` once, from `first` on and around.
+    pub fn datagram_ports(
+        &self,
+        home: Home,
+        ports: RangeInclusive<u16>,
+        first: u16,
+    ) -> impl Iterator<Item = u16> {
+        let spread = *self;
+        around(ports, first).filter(move |port| spread.home_of_datagrams(*port) == home)
+    }
+
+    /// Whom a frame of this class concerns; `hash` is asked for [`Flow::hash`] only where it is
+    /// needed.
+    #[inline]
+    pub fn target(&self, class: &Class, hash: impl FnOnce() -> u32) -> Target {
+        match class {
+            Class::Tcp(flow) => self.tcp(flow, hash),
+            Class::IcmpError(Transport::Tcp, flow) => match self.tcp(flow, hash) {
+                // The device put the error on any ring; whoever has the connection will know it.
+                Target::Ring => Target::All,
+                target => target,
+            },
+            Class::Udp(flow) | Class::IcmpError(Transport::Udp, flow) => {
+                Target::Slot(self.udp(flow.local.port()))
+            }
+            Class::Everyone => Target::All,
+            Class::Fragment { .. } | Class::Other => Target::Slot(0),
+        }
+    }
+
+    fn tcp(&self, flow: &Flow, hash: impl FnOnce() -> u32) -> Target {
+        let slots = self.slots();
+        if self.layout.is_spread_by_device() {
+            return Target::Ring;
+        }
+        Target::Slot(match self.policy {
+            _ if slots == 1 => 0,
+            Policy::Flow => scaled(hash(), slots),
+            Policy::Source => scaled(toeplitz::hash_source(flow.remote.ip()), slots),
+            Policy::Protocol => 1 % slots,
+        })
+    }
+
+    fn udp(&self, port: u16) -> u16 {
+        let slots = self.slots();
+        match self.policy {
+            _ if slots == 1 => 0,
+            Policy::Protocol => 2 % slots,
+            Policy::Flow | Policy::Source => scaled(toeplitz::hash_port(port), slots),
+        }
+    }
+
+    fn slots(&self) -> u16 {
+        self.layout.homes_max()
+    }
+}
+
+/// A hash as one of `count`, at least 1. The hash is linear: consecutive ports differ in few of its
+/// bits, and perhaps in none of the highest; a multiplication carries every bit there.
+pub(crate) fn scaled(hash: u32, count: u16) -> u16 {
+    let mixed = hash.wrapping_mul(0x9e37_79b1);
+    // Less than `count`, as a high word of a product with it.
+    ((u64::from(mixed) * u64::from(count)) >> 32) as u16
+}
+
+/// Every port of a range once, from `first` on, or from its start if `first` is not in it.
+fn around(ports: RangeInclusive<u16>, first: u16) -> impl Iterator<Item = u16> {
+    let (start, end) = (*ports.start(), *ports.end());
+    let first = if ports.contains(&first) { first } else { start };
+    let (head, tail) = if ports.is_empty() {
+        (RangeInclusive::new(1, 0), 0..0)
+    } else {
+        (first..=end, start..first)
+    };
+    head.chain(tail)
+}
+
+#[cfg(test)]
+mod tests;
