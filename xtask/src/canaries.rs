@@ -39,40 +39,50 @@ pub(crate) fn run(root: &Path, only: Option<&str>, sample: bool) -> Result<bool,
     let place = PathBuf::from(target.join("canaries"));
     let chosen = PLANTED.iter().take(if sample { SAMPLE } else { PLANTED.len() });
     let chosen = chosen.filter(|planted| only.is_none_or(|only| planted.name.contains(only)));
-    let mut rows = Vec::new();
+    let mut outcomes = Vec::new();
     for planted in chosen {
         let started = Instant::now();
-        let outcome = try_out(root, &place, planted)?;
-        let row = format!(
+        let (outcome, finding) = try_out(root, &place, planted)?;
+        println!(
             "{outcome:<14?} {:6.1} s  {:<36} {:?}",
             started.elapsed().as_secs_f64(),
             planted.name,
             planted.finder
         );
-        println!("{row}");
-        rows.push((outcome, row));
+        // Whether it was found for what it is: something else may have stumbled over it.
+        if let Some(finding) = finding {
+            println!("    {finding}");
+        }
+        outcomes.push(outcome);
     }
-    let found = rows.iter().filter(|(outcome, _)| *outcome == Outcome::Found).count();
-    println!("{found} of {} planted mistakes found", rows.len());
-    Ok(found == rows.len() && !rows.is_empty())
+    let found = outcomes.iter().filter(|outcome| **outcome == Outcome::Found).count();
+    println!("{found} of {} planted mistakes found", outcomes.len());
+    Ok(found == outcomes.len() && !outcomes.is_empty())
 }
 
-fn try_out(root: &Path, place: &Path, planted: &Planted) -> Result<Outcome, Failure> {
+/// What became of it, and what the simulator said of it.
+fn try_out(
+    root: &Path,
+    place: &Path,
+    planted: &Planted,
+) -> Result<(Outcome, Option<String>), Failure> {
     let tree = place.join("tree");
     copy_tree(root, &tree)?;
     let path = tree.join(planted.file);
     let text = std::fs::read_to_string(&path)?;
     if text.matches(planted.original).count() != 1 {
-        return Ok(Outcome::TextIsGone);
+        return Ok((Outcome::TextIsGone, None));
     }
     std::fs::write(&path, text.replace(planted.original, planted.mistake))?;
     let mut build = cargo(&tree, place, planted, true);
     if !build.status()?.success() {
-        return Ok(Outcome::DoesNotBuild);
+        return Ok((Outcome::DoesNotBuild, None));
     }
     let mut hunt = cargo(&tree, place, planted, false);
-    hunt.stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(if hunt.status()?.success() { Outcome::Survived } else { Outcome::Found })
+    let hunt = hunt.stderr(Stdio::null()).output()?;
+    let text = String::from_utf8_lossy(&hunt.stdout);
+    let finding = text.lines().find(|line| line.starts_with("seed ")).map(str::to_owned);
+    Ok((if hunt.status.success() { Outcome::Survived } else { Outcome::Found }, finding))
 }
 
 /// The command that builds the finder, or runs it.

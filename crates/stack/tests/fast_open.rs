@@ -77,6 +77,11 @@ fn the_second_connection_begins_with_data() {
     assert_eq!(read_all(&mut net, accepted), b"in the SYN");
     let (_, syn, data_len) = syns(&net, mark)[0];
     assert_eq!(data_len, 10);
+    // RFC 9293, 3.8.6: the data lies in the buffer, so the edge is where it would be without.
+    let (_, syn_ack, _) =
+        *syns(&net, mark).iter().find(|(from, ..)| *from == 1).expect("an answer");
+    assert_eq!(syn_ack.acknowledgment, syn.sequence + 11);
+    assert_eq!(syn_ack.acknowledgment + u32::from(syn_ack.window), syn.sequence + 1 + 65_535);
     assert_eq!(syn.options.fast_open.expect("a cookie").cookie().len(), 8);
     // RFC 7413, 4.2.1: the SYN-ACK was lost; the SYN comes again without data, and what the server
     // has is not delivered twice.

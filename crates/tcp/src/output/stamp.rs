@@ -102,8 +102,13 @@ impl Connection {
             destination_port: self.remote_port,
             sequence: self.send.iss,
             flags: TcpFlags::SYN | self.ecn.syn_flags(is_reply),
-            // RFC 7323, 2.2: the window of a SYN is never scaled.
-            window: u16::try_from(self.receive.capacity()).unwrap_or(u16::MAX),
+            // RFC 7323, 2.2: the window of a SYN is never scaled. RFC 9293, 3.8.6: behind data that came
+            // with the peer's SYN (RFC 7413) it is smaller, and its right edge stays where it was.
+            window: u16::try_from(match is_reply {
+                true => self.receive.window() as usize,
+                false => self.receive.capacity(),
+            })
+            .unwrap_or(u16::MAX),
             options: self.negotiated.syn_options(now, is_reply),
             ..TcpHeader::default()
         };
