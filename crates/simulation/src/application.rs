@@ -144,14 +144,17 @@ pub struct Endpoint {
     pub socket: SocketId,
     /// What it does.
     pub behaviour: Behaviour,
-    /// The pair it belongs to, where that is known.
-    pub pair: Option<usize>,
+    /// The pair it belongs to.
+    pub pair: usize,
     /// What its stream is called.
     pub name: u64,
     /// The handshake is complete.
     pub connected: bool,
     /// Bytes given to the stack.
     pub sent: u64,
+    /// Where its SYN shows a cookie: of these, what it may carry (RFC 7413). The peer's application may
+    /// see it twice.
+    pub with_syn: Option<u64>,
     /// Bytes read.
     pub received: u64,
     /// What the peer's stream is called.
@@ -183,16 +186,18 @@ impl Endpoint {
         socket: SocketId,
         name: u64,
         behaviour: Behaviour,
+        pair: usize,
     ) -> Self {
         let read_at = now + behaviour.deaf;
         Self {
             host,
             socket,
             behaviour,
-            pair: None,
+            pair,
             name,
             connected: false,
             sent: 0,
+            with_syn: None,
             received: 0,
             peer_name: None,
             is_shut: false,
@@ -306,24 +311,13 @@ impl Endpoint {
             };
             let rest = self.behaviour.stream_len - self.sent;
             let count = room.min(rest).min(self.behaviour.write_max as u64) as usize;
-            let Ok(mut block) = host.pool.allocate(count) else {
+            let is_urgent = Marks::wants(self.behaviour.urgent, self.name, self.sent);
+            let Some(appended) = self.append(now, host, count, is_urgent) else {
                 self.write_at = now + Duration::from_millis(50);
                 return self.wake(self.write_at);
             };
-            stream::fill(self.name, self.sent, &mut block.bytes_mut()[..count]);
-            let chunk = Chunk::new(block.freeze(), 0..count);
-            let is_urgent = Marks::wants(self.behaviour.urgent, self.name, self.sent);
-            let appended = match is_urgent {
-                true => host.shard.tcp_append_urgent(now, self.socket, chunk),
-                false => host.shard.tcp_append(now, self.socket, chunk),
-            };
             match appended {
-                Ok(()) => {
-                    self.sent += count as u64;
-                    if is_urgent {
-                        self.marks.on_sent(self.sent);
-                    }
-                }
+                Ok(()) => {}
                 Err(SocketError::WouldBlock) => {
                     return doings.push(Doing::Absurd("there was room, and then there was none"));
                 }
@@ -333,6 +327,51 @@ impl Endpoint {
                 self.write_at = now + self.behaviour.write_pause;
             }
         }
+    }
+
+    /// Before the connection is open: says up to `len` bytes, which its SYN may carry.
+    pub fn speak_early(&mut self, now: Instant, host: &mut Host, len: u64) -> Vec<Doing> {
+        let mut doings = Vec::new();
+        let room = match host.shard.tcp_send_room(self.socket) {
+            Ok(room) => room as u64,
+            Err(error) => {
+                self.fail(now, host, error, &mut doings);
+                return doings;
+            }
+        };
+        let rest = self.behaviour.stream_len.min(len).min(room);
+        if rest == 0 || self.behaviour.answers {
+            return doings;
+        }
+        // Without memory it is said later.
+        if let Some(Err(error)) = self.append(now, host, rest as usize, false) {
+            self.fail(now, host, error, &mut doings);
+        }
+        doings
+    }
+
+    /// Gives the next `count` bytes to the stack; `None` where there is no memory for them.
+    fn append(
+        &mut self,
+        now: Instant,
+        host: &mut Host,
+        count: usize,
+        is_urgent: bool,
+    ) -> Option<Result<(), SocketError>> {
+        let mut block = host.pool.allocate(count).ok()?;
+        stream::fill(self.name, self.sent, &mut block.bytes_mut()[..count]);
+        let chunk = Chunk::new(block.freeze(), 0..count);
+        let appended = match is_urgent {
+            true => host.shard.tcp_append_urgent(now, self.socket, chunk),
+            false => host.shard.tcp_append(now, self.socket, chunk),
+        };
+        if appended.is_ok() {
+            self.sent += count as u64;
+            if is_urgent {
+                self.marks.on_sent(self.sent);
+            }
+        }
+        Some(appended)
     }
 
     fn part(&mut self, now: Instant, host: &mut Host, doings: &mut Vec<Doing>) {

@@ -11,6 +11,7 @@
 //! Here are the rules of link and network; those of TCP are in `flow.rs`. Each finding names its
 //! rule by RFC and section.
 
+mod fast_open;
 mod flow;
 mod ranges;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 use crate::packet::{self, Body, Ip, Segment, Transport, flag};
 use core::net::{IpAddr, SocketAddr};
+use fast_open::Cookies;
 use flow::Flow;
 use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, Instant};
@@ -88,6 +90,8 @@ struct Watched {
     asked_at: BTreeMap<IpAddr, Instant>,
     /// Neighbours that were asked for twice in a row: what goes to them may be given up unsent.
     silent: BTreeSet<IpAddr>,
+    /// Those of fast open, which are others than the cookies of `cookies`.
+    fast_open: Cookies,
 }
 
 /// Watches the wire of all hosts of a world.
@@ -114,6 +118,7 @@ impl Checker {
             syns: BTreeMap::new(),
             asked_at: BTreeMap::new(),
             silent: BTreeSet::new(),
+            fast_open: Cookies::default(),
         });
     }
 
@@ -126,6 +131,7 @@ impl Checker {
         watched.syns.clear();
         watched.asked_at.clear();
         watched.silent.clear();
+        watched.fast_open = Cookies::default();
     }
 
     /// The host's interface takes packets up to this length now.
@@ -153,6 +159,21 @@ impl Checker {
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+
+    /// Whether the first host, if it gave up the connection of these ends, its own first, could not
+    /// make itself heard by the second: its reset was lost or did not name the next byte, or it was not
+    /// sent because the neighbour did not answer requests.
+    #[must_use]
+    pub fn is_unheard(&self, hosts: [usize; 2], ends: (SocketAddr, SocketAddr)) -> bool {
+        let [from, to] = hosts.map(|host| &self.hosts[host]);
+        match (from.flows.get(&ends), to.flows.get(&(ends.1, ends.0))) {
+            (Some(here), Some(there)) if here.is_other_end_of(there) => {
+                let has_spoken = here.has_sent_reset() || from.silent.contains(&ends.1.ip());
+                has_spoken && !there.has_heard_reset()
+            }
+            _ => false,
+        }
     }
 
     /// How many TCP segments were judged.
@@ -342,13 +363,14 @@ impl Watched {
         };
         flow.on_syn_sent(now, segment, is_new, mtu)?;
         if !segment.has(flag::ACK) {
-            return Ok(());
+            return self.fast_open.on_syn_sent(segment, is_new);
         }
         let answers = |syn: &&Syn| {
             let beyond = segment.acknowledgment.wrapping_sub(syn.sequence.wrapping_add(1));
             beyond <= syn.payload_len
         };
         let syns = self.syns.get(&ends).map_or(&[][..], Vec::as_slice);
+        self.fast_open.on_answer_sent(now, segment, syns)?;
         match syns.iter().rev().find(answers) {
             Some(syn) => flow.on_answer_sent(segment, syn),
             None => Err((
@@ -360,6 +382,7 @@ impl Watched {
 
     fn take_segment(&mut self, now: Instant, segment: &Segment<'_>) {
         let ends = (segment.destination, segment.source);
+        self.fast_open.on_arrived(segment);
         if segment.has(flag::SYN) && !segment.has(flag::ACK) {
             let syns = self.syns.entry(ends).or_default();
             if syns.len() == SYNS_MAX {

@@ -418,6 +418,7 @@ impl Made {
                     backlog: plan.backlog,
                     half_open_max: plan.half_open_max,
                     syn_cookies: plan.syn_cookies,
+                    fast_open_max: plan.fast_open_max,
                     ..ListenOptions::default()
                 };
                 shard.tcp_listen_with(any, options).ok()

@@ -17,6 +17,7 @@
 //! What must hold:
 //! * every stream arrives as it was sent, or the application is told of an error that has a cause;
 //! * urgent marks arrive where they were set;
+//! * a connection is accepted once, and only what came with the SYN of a fast open is ever read twice;
 //! * a connection whose address is taken away fails with the error that says so, nothing is sent from
 //!   an address that is tentative or gone, and one that a neighbour has is not taken;
 //! * once the links are good everybody makes progress and every connection ends;

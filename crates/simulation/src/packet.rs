@@ -27,7 +27,7 @@ pub enum Body<'a> {
     /// ARP.
     Arp(Arp),
     /// IP.
-    Ip(Ip<'a>),
+    Ip(Box<Ip<'a>>),
 }
 
 /// An ARP message for IPv4 over Ethernet.
@@ -143,8 +143,43 @@ pub struct Options {
     pub timestamps: Option<(u32, u32)>,
     /// SACK blocks.
     pub sack: [Option<(u32, u32)>; 4],
-    /// Options that the parser does not know (Fast Open, User Timeout, AccECN...).
+    /// What stands in the option of Fast Open.
+    pub fast_open: Option<Cookie>,
+    /// Options that the parser does not know (User Timeout, AccECN...).
     pub unknown: u32,
+}
+
+/// A cookie of TCP Fast Open; an empty one asks for one (RFC 7413, 4.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cookie {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Cookie {
+    /// The cookie in the options of a TCP header, which the parser does not know.
+    fn find(options: &[u8]) -> Option<Self> {
+        let mut rest = options;
+        loop {
+            rest = match rest {
+                [1, behind @ ..] => behind,
+                [34, len @ 2..=18, behind @ ..] => {
+                    let body = behind.get(..usize::from(*len) - 2)?;
+                    let mut bytes = [0; 16];
+                    bytes[..body.len()].copy_from_slice(body);
+                    return Some(Self { bytes, len: body.len() as u8 });
+                }
+                [2..=255, len @ 2..=255, ..] => rest.get(usize::from(*len)..)?,
+                _ => return None,
+            };
+        }
+    }
+
+    /// Whether it asks for one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
 }
 
 impl Segment<'_> {
@@ -188,7 +223,7 @@ pub fn read(frame: &[u8], ethernet: bool) -> Result<Packet<'_>, String> {
             }
             let addresses =
                 (IpAddr::V4(header.source_addr()), IpAddr::V4(header.destination_addr()));
-            Body::Ip(Ip {
+            Body::Ip(Box::new(Ip {
                 source: addresses.0,
                 destination: addresses.1,
                 len: header.total_len().into(),
@@ -198,14 +233,14 @@ pub fn read(frame: &[u8], ethernet: bool) -> Result<Packet<'_>, String> {
                 dont_fragment: header.dont_fragment(),
                 fragment: ip.is_payload_fragmented(),
                 transport: read_transport(&sliced, addresses, ip.payload_ip_number())?,
-            })
+            }))
         }
         Some(NetSlice::Ipv6(ip)) => {
             let header = ip.header();
             let addresses =
                 (IpAddr::V6(header.source_addr()), IpAddr::V6(header.destination_addr()));
             let len = 40 + usize::from(header.payload_length());
-            Body::Ip(Ip {
+            Body::Ip(Box::new(Ip {
                 source: addresses.0,
                 destination: addresses.1,
                 len,
@@ -215,7 +250,7 @@ pub fn read(frame: &[u8], ethernet: bool) -> Result<Packet<'_>, String> {
                 dont_fragment: true,
                 fragment: ip.is_payload_fragmented(),
                 transport: read_transport(&sliced, addresses, ip.payload().ip_number)?,
-            })
+            }))
         }
         None => return Err("neither IP nor ARP".to_owned()),
     };
@@ -318,6 +353,7 @@ fn read_tcp<'a>(tcp: &TcpSlice<'a>, addresses: (IpAddr, IpAddr)) -> Result<Trans
             }
         }
     }
+    options.fast_open = Cookie::find(header.get(20..).unwrap_or(&[]));
     Ok(Transport::Tcp(Segment {
         source: SocketAddr::new(addresses.0, tcp.source_port()),
         destination: SocketAddr::new(addresses.1, tcp.destination_port()),
@@ -390,6 +426,10 @@ impl fmt::Display for Segment<'_> {
         }
         if let Some((value, echo)) = options.timestamps {
             write!(out, " ts {value}/{echo}")?;
+        }
+        if let Some(cookie) = options.fast_open {
+            let bytes = &cookie.bytes[..cookie.len.into()];
+            write!(out, " tfo {}", bytes.iter().map(|it| format!("{it:02x}")).collect::<String>())?;
         }
         for (start, end) in options.sack.iter().flatten() {
             write!(out, " sack {start}:{end}")?;

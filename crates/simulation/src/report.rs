@@ -26,6 +26,12 @@ counters::counters! {
         bytes_read,
         /// Urgent marks that readers came upon.
         urgent_marks,
+        /// Connections that showed a cookie when they were opened (RFC 7413).
+        cookies_shown,
+        /// SYNs with data, or a cookie alone, that made a connection at once.
+        fast_opens_accepted,
+        /// Bytes that came with them.
+        fast_open_bytes,
         /// Datagrams sent.
         datagrams,
         /// Datagrams that came to the other host or back, as they were sent.

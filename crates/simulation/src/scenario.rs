@@ -39,6 +39,8 @@ pub struct HostPlan {
     pub half_open_max: usize,
     /// When SYNs are answered with cookies.
     pub syn_cookies: SynCookieMode,
+    /// Connections that may have begun with data and wait for the end of their handshake.
+    pub fast_open_max: usize,
     /// What it does on the link for its addresses before and after it uses them.
     pub claims: ClaimPolicy,
     /// Longest IP packet that the way from the switch to the host takes, where a router there
@@ -107,6 +109,8 @@ pub struct Scenario {
     pub spread: Duration,
     /// Bytes that a connection carries one way at most.
     pub stream_max: u64,
+    /// The share of connections that are opened with a cookie, or ask for one (RFC 7413).
+    pub fast_open: f64,
     /// What happens when.
     pub disturbances: Vec<(Instant, Disturbance)>,
     /// When the links turn good and applications finish what they do.
@@ -122,7 +126,8 @@ impl Scenario {
         let count = if bare_ip { 2 } else { random.pick(&[2, 2, 3, 4]) };
         let mtu = random.pick(&[1_500, 1_500, 1_500, 1_280, 1_400, 9_000]);
         let weather = random.pick(&Weather::ALL);
-        let hosts = (0..count).map(|_| draw_host(&mut random, weather, mtu)).collect::<Vec<_>>();
+        let mut hosts =
+            (0..count).map(|_| draw_host(&mut random, weather, mtu)).collect::<Vec<_>>();
         // Many small connections, or few large ones: about the same work.
         let connections = random.magnitude(30, 400) as usize;
         let stream_max = random.pick(&[200, 20_000, 20_000, 100_000, 400_000, 2_000_000]);
@@ -131,7 +136,13 @@ impl Scenario {
             20_001..=400_000 => connections.min(80),
             _ => connections.min(12),
         };
-        let spread = Duration::from_millis(random.magnitude(100, 30_000));
+        let mut spread = Duration::from_millis(random.magnitude(100, 30_000));
+        let mut early = Random::new(seed ^ 0xfa57_09e4);
+        let fast_open = early.pick(&[0.0, 0.0, 0.3, 0.9]);
+        let mut connections = connections;
+        if fast_open > 0.0 {
+            draw_fast_open(&mut early, &mut hosts, &mut spread, &mut connections);
+        }
         let calm_at = START + spread + Duration::from_millis(random.within(500, 60_000));
         let disturbances = draw_disturbances(&mut random, count, mtu, calm_at);
         let datagrams = random.pick(&[0, 10, 60]);
@@ -144,6 +155,7 @@ impl Scenario {
             datagrams,
             spread,
             stream_max,
+            fast_open,
             disturbances,
             calm_at,
         }
@@ -251,10 +263,37 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
             SynCookieMode::WhenFull,
             SynCookieMode::Always,
         ]),
+        fast_open_max: 0,
         claims: random.pick(&[ClaimPolicy::Trust, ClaimPolicy::Optimistic, ClaimPolicy::Probe]),
         path_mtu: random.chance(0.2).then(|| random.within(1_280, mtu as u64) as usize),
         up: draw_link(random, weather),
         down: if mtu == 9_000 { LinkPlan::clean() } else { draw_link(random, weather) },
+    }
+}
+
+/// Listeners that take data with SYNs, and sometimes days that are longer than a cookie lives and a path
+/// that swallowed a SYN is spared the next one (RFC 7413, 4.1.2 and 7.1; hours).
+fn draw_fast_open(
+    random: &mut Random,
+    hosts: &mut [HostPlan],
+    spread: &mut Duration,
+    connections: &mut usize,
+) {
+    for host in hosts.iter_mut() {
+        host.fast_open_max = random.pick(&[0, 1, 8, 256, 256]);
+    }
+    if random.chance(0.3) {
+        *spread = Duration::from_secs(random.within(4 * 3_600, 40 * 3_600));
+        *connections = (*connections).min(80);
+        // Links turn from frame to frame: where few are sent, a bad one would be a dead one for hours.
+        for host in hosts.iter_mut() {
+            host.up.turns_good = host.up.turns_good.max(0.5);
+            host.down.turns_good = host.down.turns_good.max(0.5);
+        }
+        // Who asks every second for a day whether its peer is there costs as much as all the rest.
+        for keepalive in hosts.iter_mut().filter_map(|host| host.tcp.keepalive.as_mut()) {
+            keepalive.idle *= 100;
+        }
     }
 }
 

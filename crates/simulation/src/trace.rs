@@ -135,10 +135,11 @@ fn remember(at: Instant, host: usize, way: Way, frame: &[u8], ethernet: bool) ->
     let (text, flow) = match packet::read(frame, ethernet) {
         Ok(packet) => {
             let flow = match &packet.body {
-                packet::Body::Ip(packet::Ip {
-                    transport: packet::Transport::Tcp(segment), ..
-                }) => Some((segment.source, segment.destination)),
-                _ => None,
+                packet::Body::Ip(ip) => match &ip.transport {
+                    packet::Transport::Tcp(segment) => Some((segment.source, segment.destination)),
+                    _ => None,
+                },
+                packet::Body::Arp(_) => None,
             };
             (packet.to_string(), flow)
         }

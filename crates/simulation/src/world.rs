@@ -9,12 +9,14 @@
 //!
 //! Everything is drawn from the seed, and events of one moment have an order, so a run repeats to
 //! the bit. `traffic.rs` is what applications and sockets do to each other, `audit.rs` what must
-//! hold at the end of a phase, `addresses.rs` how hosts come by addresses and lose them.
+//! hold at the end of a phase, `addresses.rs` how hosts come by addresses and lose them, `fast_open.rs`
+//! connections that begin with data.
 
 mod addresses;
 mod audit;
 mod datagrams;
 mod event;
+mod fast_open;
 mod traffic;
 
 use crate::application::Endpoint;
@@ -65,7 +67,9 @@ enum Phase {
 #[derive(Debug)]
 struct Pair {
     hosts: [usize; 2],
-    /// The accepting endpoint, once there is one.
+    /// The endpoint that opened it.
+    client: usize,
+    /// The first endpoint that was accepted for it, once there is one.
     server: Option<usize>,
     /// Something happened that lets either end see an error.
     disturbed: bool,
@@ -85,12 +89,12 @@ pub struct World {
     /// Endpoints that have not ended.
     live: usize,
     pairs: Vec<Pair>,
-    /// The pair that was opened last between a client's and a server's address.
-    flows: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// The pair that was opened from a client's to a server's address with this sequence number.
+    flows: BTreeMap<(SocketAddr, SocketAddr, u32), usize>,
     /// Whose stream it is.
     names: BTreeMap<u64, usize>,
     /// Who reads the stream of an endpoint.
-    readers: BTreeMap<usize, usize>,
+    readers: BTreeMap<usize, Vec<usize>>,
     datagrams: Vec<Datagram>,
     /// The endpoint that has a connection, by its ends.
     by_ends: BTreeMap<(SocketAddr, SocketAddr), usize>,
@@ -367,12 +371,13 @@ impl World {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&mut self) -> Report {
         let mut links = crate::link::LinkCounters::default();
         for host in &self.hosts {
             links.merge(&host.up.counters());
             links.merge(&host.down.counters());
         }
+        (0..self.hosts.len()).for_each(|host| self.count_fast_opens(host));
         let mut counters = self.counters;
         counters.segments_checked = self.checker.segments();
         counters.frames = self.trace.frames();

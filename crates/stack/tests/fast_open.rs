@@ -71,7 +71,7 @@ fn the_second_connection_begins_with_data() {
         true => Fate::Lose,
         false => Fate::Deliver,
     });
-    open(&mut net, to, b"in the SYN").expect("a route");
+    let client = open(&mut net, to, b"in the SYN").expect("a route");
     net.run(10 * MS);
     let accepted = net.hosts[1].shard.tcp_accept(listener).expect("before the handshake");
     assert_eq!(read_all(&mut net, accepted), b"in the SYN");
@@ -95,6 +95,10 @@ fn the_second_connection_begins_with_data() {
     assert_eq!(status.state, tcp::State::Established);
     let sent = net.hosts[0].shard.counters().tcp.fast_open_bytes_sent;
     assert_eq!((sent, net.hosts[1].shard.counters().tcp.fast_open_bytes_received), (10, 10));
+    let now = net.now;
+    let [ours, theirs] = [(0, client), (1, accepted)]
+        .map(|(host, id)| net.hosts[host].shard.tcp_info(now, id).expect("open"));
+    assert_eq!((ours.bytes_sent, ours.bytes_acknowledged, theirs.bytes_received), (10, 10, 10));
 }
 
 // RFC 7413, 4.1.3.1: larger data goes on behind the SYN's share.

@@ -79,6 +79,8 @@ impl Connection {
             if connection.receive.insert(0, data, true, pool) == Arrival::InOrder {
                 connection.counters.bytes_received += len as u64;
                 connection.counters.fast_open_bytes_received += len as u64;
+                connection.totals.bytes_received += len as u64;
+                connection.totals.data_segments_received += 1;
                 connection.events.insert(Events::READABLE);
             }
         }
@@ -127,6 +129,9 @@ impl Connection {
             self.counters.bytes_sent += taken;
             self.counters.bytes_acknowledged += taken;
             self.counters.fast_open_bytes_sent += taken;
+            self.totals.bytes_sent += taken;
+            self.totals.bytes_acknowledged += taken;
+            self.totals.data_segments_sent += u64::from(taken > 0);
         }
     }
 

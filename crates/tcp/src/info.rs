@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::recovery::Phase;
 use crate::state::State;
 use time::{Duration, Instant};
+use wire::SeqNumber;
 
 /// Sums of one connection's life.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +83,11 @@ pub struct TcpInfo {
     pub advertised_mss_bytes: u32,
     /// The longest segment that the path is believed to take, options included.
     pub path_mss_bytes: u32,
+
+    /// SND.NXT and RCV.NXT: where in a capture the connection is.
+    pub send_next: SeqNumber,
+    /// See `send_next`.
+    pub receive_next: SeqNumber,
 
     /// Sent and not acknowledged.
     pub unacknowledged_bytes: u32,
@@ -204,6 +210,8 @@ impl Connection {
             receive_mss_bytes: negotiated.payload_max_receive(),
             advertised_mss_bytes: negotiated.mss_receive().into(),
             path_mss_bytes: negotiated.mss_send().into(),
+            send_next: self.send.nxt,
+            receive_next: self.receive.next(),
             unacknowledged_bytes: self.send.flight(),
             sacked_bytes: self.recovery.sacked_bytes(),
             lost_bytes: self.recovery.lost_bytes(),

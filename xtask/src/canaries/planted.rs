@@ -144,6 +144,21 @@ pub(super) const PLANTED: &[Planted] = &[
         finder: Finder::Simulator,
     },
     Planted {
+        name: "fast-open-cookie-not-checked",
+        file: "crates/stack/src/fast_open.rs",
+        original: ".any(|step| self.cookie(step, local, remote) == Some(shown))",
+        mistake: ".any(|step| self.cookie(step, local, remote).is_some())",
+        finder: Finder::Simulator,
+    },
+    Planted {
+        // It was there (RFC 9293, 3.8.6).
+        name: "fast-open-window-goes-back",
+        file: "crates/tcp/src/output/stamp.rs",
+        original: "true => self.receive.window() as usize,",
+        mistake: "true => self.receive.capacity(),",
+        finder: Finder::Simulator,
+    },
+    Planted {
         name: "overlapping-fragments-taken",
         file: "crates/ip/src/reassembly/datagram.rs",
         original: "if overlaps || contradicts { Place::Taken } else { Place::Free }",

@@ -64,6 +64,8 @@ pub(crate) struct Flow {
     has_answered: bool,
     reset_sent: bool,
     reset_arrived: bool,
+    /// One that is to be obeyed: it names the next byte (RFC 5961, 3.2).
+    reset_heard: bool,
     /// Its address was taken away, and the connection ended without a word to the peer.
     lost_address: bool,
     is_passive: bool,
@@ -94,6 +96,9 @@ pub(crate) fn judge_alone(segment: &Segment<'_>, ecn: u8) -> Result<(), Broken> 
     }
     if options.window_scale.is_some_and(|shift| shift > 14) {
         return Err(("RFC 7323, 2.3: a shift of 14 at most", text()));
+    }
+    if options.fast_open.is_some() && !segment.has(flag::SYN) {
+        return Err(("RFC 7413, 4.1.1: fast open is an option of SYNs only", text()));
     }
     if segment.has(flag::SYN) && options.sack.iter().any(Option::is_some) {
         return Err(("RFC 2018, 3: no SACK blocks in a SYN", text()));
@@ -133,6 +138,7 @@ impl Flow {
             has_answered: false,
             reset_sent: false,
             reset_arrived: false,
+            reset_heard: false,
             lost_address: false,
             is_passive: syn.has(flag::ACK),
             skips_to: 0,
@@ -187,8 +193,24 @@ impl Flow {
         self.edge_sent = 0;
         self.reset_sent = false;
         self.reset_arrived = false;
+        self.reset_heard = false;
         self.lost_address = false;
         self.repeats = None;
+    }
+
+    /// Whether this is the other end of the same connection.
+    pub(crate) fn is_other_end_of(&self, other: &Self) -> bool {
+        self.irs == Some(other.iss) && other.irs == Some(self.iss)
+    }
+
+    /// Whether this end ended the connection by a reset.
+    pub(crate) fn has_sent_reset(&self) -> bool {
+        self.reset_sent
+    }
+
+    /// Whether a reset arrived that this end has to obey.
+    pub(crate) fn has_heard_reset(&self) -> bool {
+        self.reset_heard
     }
 
     pub(crate) fn on_address_removed(&mut self) {
@@ -517,7 +539,10 @@ impl Flow {
     pub(crate) fn on_arrived(&mut self, _now: Instant, segment: &Segment<'_>) {
         self.repeats = None;
         if segment.has(flag::RST) {
+            let position = self.peer_position(segment.sequence);
+            let next = self.ack_sent..=self.arrived.contiguous();
             self.reset_arrived = true;
+            self.reset_heard |= self.irs.is_none() || next.contains(&position);
             return;
         }
         if segment.has(flag::SYN | flag::ACK)

@@ -23,7 +23,7 @@ fn recorded() -> Recorded {
     let seed = (SEED..).find(|seed| {
         let scenario = Scenario::draw(*seed);
         let clean = |tcp: &tcp::Config| tcp.timestamps && tcp.sack && tcp.window_scaling;
-        let quiet = scenario.disturbances.is_empty();
+        let quiet = scenario.disturbances.is_empty() && scenario.fast_open == 0.0;
         !scenario.bare_ip
             && quiet
             && scenario.stream_max >= 100_000
@@ -323,6 +323,40 @@ fn rules_of_urgent_data_are_noticed() {
     };
     assert_rule(then(Some(1)), "RFC 9293, 3.8.5: what was urgent");
     assert_rule(then(None), "RFC 9293, 3.10.4: segments say");
+}
+
+#[test]
+fn rules_of_fast_open_are_noticed() {
+    let recorded = recorded();
+    let is_first = |segment: &Segment<'_>| segment.has(flag::SYN) && !segment.has(flag::ACK);
+    let is_answer = |segment: &Segment<'_>| segment.has(flag::SYN | flag::ACK);
+    // An MSS of 536, which fits every link.
+    let cookie = |tcp: &mut TcpHeader| {
+        let raw = [2, 4, 2, 0x18, 34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1];
+        tcp.set_options_raw(&raw).expect("short");
+    };
+    let data = |_: &mut Ipv4Header, _: &mut TcpHeader, payload: &mut Vec<u8>| {
+        *payload = b"early".to_vec();
+    };
+    assert_rule(verdict_on(&recorded, is_first, data), "RFC 7413, 4.1.3: data goes");
+    let invented = |_: &mut Ipv4Header, tcp: &mut TcpHeader, _: &mut Vec<u8>| cookie(tcp);
+    assert_rule(verdict_on(&recorded, is_first, invented), "RFC 7413, 4.1.3: a client shows");
+    let unasked = |_: &mut Ipv4Header, tcp: &mut TcpHeader, _: &mut Vec<u8>| cookie(tcp);
+    assert_rule(verdict_on(&recorded, is_answer, unasked), "RFC 7413, 4.1.2 and 4.2.2: a cookie");
+    let late = |_: &mut Ipv4Header, tcp: &mut TcpHeader, _: &mut Vec<u8>| {
+        tcp.set_options_raw(&[34, 2, 1, 1]).expect("short");
+    };
+    assert_rule(verdict_on(&recorded, later(), late), "RFC 7413, 4.1.1");
+    let again = verdict(&recorded, |frame| {
+        with_segment(frame, &mut { is_first })?;
+        let change = |_: &mut Ipv4Header, tcp: &mut TcpHeader, _: &mut Vec<u8>| {
+            tcp.set_options_raw(&[2, 4, 2, 0x18, 34, 2, 1, 1]).expect("short");
+        };
+        let bytes = rewritten(&frame.bytes, &change);
+        // A request arrived from nobody, so it may be sent, but not twice.
+        Some(vec![Captured { bytes, ..frame.clone() }; 2])
+    });
+    assert_rule(again, "RFC 7413, 4.2.1");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What must hold at the end of each phase.
 
 use super::{Event, Phase, QUIET, World};
-use crate::application::Ending;
+use crate::application::{Ending, Endpoint};
 use stack::Holdings;
 use time::Duration;
 
@@ -33,23 +33,41 @@ impl World {
     }
 
     /// A peer that broke off may have been heard by nobody: its reset was lost, or its host
-    /// restarted. Who has said all, knows that it arrived and only listens would wait for ever, as
-    /// RFC 9293, 3.8.4 has it without keepalive; so applications give up.
+    /// restarted; or its connection gave up when its application had left. Who has said all, knows
+    /// that it arrived and only listens would wait for ever, as RFC 9293, 3.8.4 has it without
+    /// keepalive; so applications give up.
     pub(super) fn give_up(&mut self) {
         for index in 0..self.endpoints.len() {
-            let endpoint = &mut self.endpoints[index];
+            let endpoint = &self.endpoints[index];
             let (host, socket) = (endpoint.host, endpoint.socket);
-            let is_alone = endpoint.pair.is_none_or(|pair| self.pairs[pair].disturbed);
-            if endpoint.ended.is_some() || !endpoint.is_shut || !is_alone {
+            let (is_ready, pair) = (endpoint.is_shut && endpoint.ended.is_none(), endpoint.pair);
+            let is_alone = is_ready && (self.pairs[pair].disturbed || self.was_given_up(index));
+            if !is_alone {
                 continue;
             }
             let status = self.hosts[host].shard.tcp_status(socket);
             if status.is_ok_and(|status| status.unacknowledged_bytes == 0) {
-                endpoint.behaviour.ending = Ending::Abort { after: 0 };
+                self.endpoints[index].behaviour.ending = Ending::Abort { after: 0 };
                 self.act(index);
                 self.serve(host);
             }
         }
+    }
+
+    /// Whether the peer's connection gave up (its retries or probes went unanswered) when its application
+    /// had left, and could not make itself heard. By its host's books it is gone.
+    fn was_given_up(&self, index: usize) -> bool {
+        let endpoint = &self.endpoints[index];
+        let [client, server] = self.pairs[endpoint.pair].hosts;
+        let peer = if endpoint.host == client { server } else { client };
+        let is_there = |other: &&Endpoint| other.host == peer && other.ended.is_none();
+        let host = &self.hosts[peer];
+        let known = self.endpoints.iter().filter(is_there).count()
+            + host.listeners.len()
+            + usize::from(host.datagrams.is_some());
+        let (local, remote) = self.ends[index];
+        host.shard.holdings().sockets == known
+            && self.checker.is_unheard([peer, endpoint.host], (remote, local))
     }
 
     /// Goes on to the next phase where this one is over.
@@ -119,6 +137,7 @@ impl World {
     fn audit(&mut self) {
         self.phase = Phase::Over;
         self.audit_addresses();
+        self.audit_readers();
         for number in 0..self.hosts.len() {
             let host = &mut self.hosts[number];
             let held_bytes = host.pool.counters().outstanding_bytes;

@@ -8,6 +8,7 @@ use crate::host::PORTS;
 use crate::random::scatter;
 use core::net::SocketAddr;
 use stack::{Readiness, SocketError, SocketId, SynCookieMode};
+use tcp::TcpInfo;
 use time::Duration;
 
 /// The dynamic ports (RFC 6056, 3.2).
@@ -48,13 +49,18 @@ impl World {
             }
             Err(error) => return self.fail("a connection can be opened", error.to_string()),
         };
-        let Ok(local) = shard.local_address(socket) else {
-            return self.fail("an open socket has an address", String::new());
+        let info = shard.tcp_info(self.now, socket);
+        let (Ok(local), Ok(info)) = (shard.local_address(socket), info) else {
+            return self.fail("an open socket has an address and a state", String::new());
         };
         let pair = self.pairs.len();
-        self.pairs.push(Pair { hosts: [client, server], server: None, disturbed: false });
-        self.flows.insert((local, remote), pair);
-        self.add_endpoint(client, socket, (local, remote), behaviour, Some(pair));
+        let ends = (local, remote);
+        let hosts = [client, server];
+        let endpoint = self.endpoints.len();
+        self.pairs.push(Pair { hosts, client: endpoint, server: None, disturbed: false });
+        self.flows.insert((local, remote, info.send_next.0), pair);
+        self.add_endpoint(client, socket, ends, behaviour, pair);
+        self.open_fast(endpoint);
         self.serve(client);
     }
 
@@ -86,12 +92,11 @@ impl World {
         socket: SocketId,
         ends: (SocketAddr, SocketAddr),
         behaviour: Behaviour,
-        pair: Option<usize>,
+        pair: usize,
     ) -> usize {
         let index = self.endpoints.len();
         let name = scatter(self.scenario.seed ^ scatter(index as u64 + 1));
-        let mut endpoint = Endpoint::new(self.now, host, socket, name, behaviour);
-        endpoint.pair = pair;
+        let mut endpoint = Endpoint::new(self.now, host, socket, name, behaviour, pair);
         if self.phase > Phase::Busy {
             endpoint.hurry(self.now);
         }
@@ -148,24 +153,50 @@ impl World {
                 Err(SocketError::WouldBlock | SocketError::InvalidSocket) => return,
                 Err(error) => return self.fail("accepting works", error.to_string()),
             };
-            let Ok(status) = self.hosts[host].shard.tcp_status(socket) else {
+            let shard = &mut self.hosts[host].shard;
+            let (status, info) = (shard.tcp_status(socket), shard.tcp_info(self.now, socket));
+            let (Ok(status), Ok(info)) = (status, info) else {
                 return self.fail("an accepted socket is open", String::new());
+            };
+            let ends = (status.local, status.remote);
+            let Some(pair) = self.pair_of(ends, &info) else {
+                let what = format!("{info:?}");
+                let property = "what is accepted was opened by somebody".to_owned();
+                return self.fail_with(property, what, Some(host), Some(ends));
             };
             let mut random = self.random.fork(socket.index() as u64);
             let behaviour = Behaviour::draw(&mut random, self.scenario.stream_max);
-            let pair = self.flows.get(&(status.remote, status.local)).copied();
-            let pair = pair.filter(|pair| self.pairs[*pair].server.is_none());
-            let ends = (status.local, status.remote);
             let index = self.add_endpoint(host, socket, ends, behaviour, pair);
-            if let Some(pair) = pair {
-                self.pairs[pair].server = Some(index);
-                self.counters.established += 1;
+            match self.pairs[pair].server {
+                None => {
+                    self.pairs[pair].server = Some(index);
+                    self.counters.established += 1;
+                }
+                // RFC 4987, 3.6, and RFC 7413, 2.1.
+                Some(_)
+                    if self.hosts[host].plan.syn_cookies != SynCookieMode::Never
+                        || self.endpoints[self.pairs[pair].client].with_syn.is_some() => {}
+                Some(first) => {
+                    let what = format!("endpoint {first} was accepted for the same SYN");
+                    let property = "a connection is accepted once".to_owned();
+                    return self.fail_with(property, what, Some(host), Some(ends));
+                }
             }
             self.endpoints[index].connected = true;
             // What came before it was accepted was told to nobody.
             self.endpoints[index].marks.on_told();
             self.act(index);
         }
+    }
+
+    /// The pair that an accepted connection belongs to, told by the number of the SYN that it came
+    /// from: the same ends may have been those of another that was aborted and is accepted only now.
+    fn pair_of(&self, ends: (SocketAddr, SocketAddr), info: &TcpInfo) -> Option<usize> {
+        let (local, remote) = ends;
+        let behind_syn = info.receive_next - info.bytes_received as u32;
+        // A FIN may have come, too.
+        let firsts = [behind_syn - 1, behind_syn - 2];
+        firsts.into_iter().find_map(|irs| self.flows.get(&(remote, local, irs.0)).copied())
     }
 
     /// The stack says that a connection is over: of an error the application hears.
@@ -207,7 +238,7 @@ impl World {
         }
     }
 
-    fn judge(&mut self, index: usize, doings: Vec<Doing>) {
+    pub(super) fn judge(&mut self, index: usize, doings: Vec<Doing>) {
         for doing in doings {
             let ends = self.ends[index];
             let host = self.endpoints[index].host;
@@ -246,13 +277,12 @@ impl World {
         // network doubled may begin a connection again that was over.
         let host = self.endpoints[index].host;
         let by_cookie = self.hosts[host].plan.syn_cookies != SynCookieMode::Never;
-        if let Some(other) = self.readers.insert(peer, index)
-            && !by_cookie
-        {
-            return Err((property, format!("endpoint {other} has read it already")));
-        }
-        if self.endpoints[index].pair.is_none() {
-            self.endpoints[index].pair = self.endpoints[peer].pair;
+        // What came with a SYN that was doubled may be read again (`fast_open.rs`).
+        let with_syn = self.endpoints[peer].with_syn > Some(0);
+        let readers = self.readers.entry(peer).or_default();
+        readers.push(index);
+        if readers.len() > 1 && !by_cookie && !with_syn {
+            return Err((property, format!("endpoints {readers:?} read the same")));
         }
         Ok(())
     }
@@ -297,25 +327,21 @@ impl World {
     ) -> Result<(), (&'static str, String)> {
         self.counters.ended_by_error += 1;
         let endpoint = &self.endpoints[index];
-        let excused = match endpoint.pair {
-            None => true,
-            Some(pair) => {
-                let pair = &self.pairs[pair];
-                // A small backlog may turn somebody away for longer than SYNs, or the SYN-ACKs of
-                // those whose last ACK found it full, are repeated.
-                let plan = &self.hosts[pair.hosts[1]].plan;
-                let small = plan.backlog < 64 || plan.half_open_max < 64;
-                let crowded = small && pair.server.is_none();
-                // RFC 4987, 3.6: the first segment that comes behind a cookie must be the first of the
-                // stream; another that overtook it is refused by a reset.
-                let by_cookie = match plan.syn_cookies {
-                    SynCookieMode::Never => false,
-                    SynCookieMode::WhenFull => plan.half_open_max < 64,
-                    SynCookieMode::Always => true,
-                };
-                pair.disturbed || crowded || by_cookie
-            }
+        let pair = &self.pairs[endpoint.pair];
+        // A small backlog may turn somebody away for longer than SYNs, or the SYN-ACKs of those
+        // whose last ACK found it full, are repeated.
+        let plan = &self.hosts[pair.hosts[1]].plan;
+        let small = plan.backlog < 64 || plan.half_open_max < 64;
+        let crowded = small && pair.server.is_none();
+        // RFC 4987, 3.6: the first segment that comes behind a cookie must be the first of the
+        // stream; another that overtook it is refused by a reset.
+        let by_cookie = match plan.syn_cookies {
+            SynCookieMode::Never => false,
+            SynCookieMode::WhenFull => plan.half_open_max < 64,
+            SynCookieMode::Always => true,
         };
+        let is_repeated = index != pair.client && pair.server != Some(index);
+        let excused = pair.disturbed || crowded || by_cookie || is_repeated;
         // RFC 4861, 7.3.3, and RFC 1122, 2.3.2.1: three requests a second apart, and on a link that loses
         // bursts all of them may be lost, as the loss of the answers.
         let plans = self.scenario.hosts.iter().flat_map(|host| [&host.up, &host.down]);
@@ -364,14 +390,13 @@ impl World {
     }
 
     pub(super) fn set_disturbed(&mut self, index: usize) {
-        if let Some(pair) = self.endpoints[index].pair {
-            self.pairs[pair].disturbed = true;
-        }
+        self.pairs[self.endpoints[index].pair].disturbed = true;
     }
 
     /// A host loses everything.
     pub(super) fn restart(&mut self, host: usize) {
         self.counters.restarts += 1;
+        self.count_fast_opens(host);
         for index in 0..self.endpoints.len() {
             let endpoint = &mut self.endpoints[index];
             if endpoint.host == host && endpoint.ended.is_none() {
