@@ -42,7 +42,8 @@ pub fn default_job(time: Duration) -> Vec<Scenario> {
 pub fn over_the_wire(job: &[Scenario]) -> Vec<Scenario> {
     let mut scenarios: Vec<Scenario> = Vec::new();
     for scenario in job {
-        let moved = Scenario { device: DeviceKind::Wire, napi: false, ..scenario.clone() };
+        let moved =
+            Scenario { device: DeviceKind::Wire, napi: false, io_uring: false, ..scenario.clone() };
         if !scenarios.contains(&moved) {
             scenarios.push(moved);
         }

@@ -160,6 +160,9 @@ pub struct Scenario {
     pub offload: bool,
     /// The kernel polls its end in a thread of its own and coalesces our frames.
     pub napi: bool,
+    /// Frames reach a TAP or TUN device many by one call (io_uring); else each by its own. Without
+    /// meaning elsewhere.
+    pub io_uring: bool,
     /// Which way the bytes flow.
     pub direction: Direction,
     /// How batches reach the device; `Single` also receives frame by frame.
@@ -218,6 +221,7 @@ impl Scenario {
             device,
             offload: mode == TransmitMode::Lso,
             napi: false,
+            io_uring: false,
             direction,
             mode,
             connections: 1,
@@ -263,6 +267,9 @@ impl Scenario {
         }
         if self.napi {
             words.push("napi");
+        }
+        if self.io_uring {
+            words.push("io-uring");
         }
         if self.offload {
             words.push("offload");
@@ -330,6 +337,13 @@ impl Scenario {
         {
             return Err("--transform and --udp-offload need --device tunnel".to_owned());
         }
+        if self.io_uring && !matches!(self.device, DeviceKind::Tap | DeviceKind::Tun) {
+            return Err(
+                "--io-uring on needs --device tap or tun: the others have calls of their own \
+                        for many frames"
+                    .to_owned(),
+            );
+        }
         let mtu_min = if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
         if !(mtu_min..=MTU_MAX).contains(&self.mtu_bytes) {
             return Err(format!(
@@ -381,6 +395,10 @@ mod tests {
             (Scenario { device: DeviceKind::Tunnel, offload: true, ..sound.clone() }, "--offload"),
             (Scenario { transform: TransformKind::ChaChaPoly, ..sound.clone() }, "--transform"),
             (Scenario { udp_offload: false, ..sound.clone() }, "--udp-offload"),
+            (
+                Scenario { device: DeviceKind::Packet, io_uring: true, ..sound.clone() },
+                "--io-uring",
+            ),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),

@@ -13,7 +13,7 @@ use device::{
 };
 use ip::Cidr;
 use linux::{
-    Feature, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
+    Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
     TunnelDevice, VethPair, XdpConfig, XdpDevice,
 };
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
@@ -177,6 +177,7 @@ fn open_tap(scenario: &Scenario) -> Result<Opened, Failure> {
         offload: scenario.offload,
         napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
         mtu_bytes: Some(scenario.mtu_bytes),
+        io_uring: if scenario.io_uring { IoUring::On } else { IoUring::Off },
         ..TapConfig::default()
     })
     .attempt(refused)?;

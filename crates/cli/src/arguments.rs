@@ -109,6 +109,10 @@ pub(crate) struct PathArguments {
     /// Threaded NAPI: the kernel coalesces our frames
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     napi: Switch,
+    /// Frames reach a TAP or TUN device many by one call (io_uring); on,off measures both in
+    /// alternation
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]
+    io_uring: Vec<Switch>,
     /// What a tunnel does to each packet; several are measured in alternation
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,..", default_value = "null")]
     transform: Vec<TransformArgument>,
@@ -424,10 +428,13 @@ impl PathArguments {
             let switches =
                 move |transform| self.udp_offload.iter().map(move |udp| (transform, udp));
             let ways = self.transform.iter().flat_map(switches);
-            ways.map(move |(transform, udp_offload)| (mode, *transform, *udp_offload))
+            let rings = ways.flat_map(|way| self.io_uring.iter().map(move |ring| (way, *ring)));
+            rings
+                .map(move |((transform, udp_offload), ring)| (mode, *transform, *udp_offload, ring))
         });
         Ok(each
-            .map(|(mode, transform, udp_offload)| Scenario {
+            .map(|(mode, transform, udp_offload, ring)| Scenario {
+                io_uring: ring == Switch::On,
                 transform: transform.into(),
                 udp_offload: udp_offload == Switch::On,
                 // Where offload was left open, it is on for the one mode that needs it.

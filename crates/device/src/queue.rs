@@ -84,6 +84,12 @@ counters::counters! {
         transmit_syscalls,
         /// Transmit calls that ended with `Full`.
         transmit_full,
+        /// Packets that were refused although packets behind them were taken: they count as taken, and
+        /// are lost.
+        transmit_lost,
+        /// Rings for many frames by one system call that were not to be had, or that the kernel
+        /// stopped to serve: each frame has a call of its own since.
+        rings_lost,
         /// Receive calls that brought at least one frame.
         receive_batches,
         /// Frames received.

@@ -17,7 +17,7 @@
 //! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
 //!
 //! This crate, the checksum kernels and `packetdrill-ffi` are the only homes of `unsafe`; here it is in
-//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs`, `tunnel/calls.rs`, `xdp/` and one call in
+//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs`, `tap/write_ring.rs`, `tunnel/calls.rs`, `xdp/` and one call in
 //! `namespace.rs`. Every error is a sentence that says what was
 //! attempted, what the system said and what to do.
 
@@ -42,7 +42,7 @@ pub use interface::{Feature, Interface};
 pub use namespace::Sandbox;
 pub use packet::{PacketAddress, PacketConfig, PacketDevice, PacketQueue};
 pub use system_error::SystemError;
-pub use tap::{Napi, TapConfig, TapDevice, TapKind, TapQueue};
+pub use tap::{IoUring, Napi, TapConfig, TapDevice, TapKind, TapQueue};
 pub use tun_file::TunFile;
 #[cfg(feature = "chacha20poly1305")]
 pub use tunnel::{ChaChaKeys, ChaChaPoly};

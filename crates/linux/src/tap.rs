@@ -11,6 +11,7 @@
 
 mod queue;
 mod receive;
+mod write_ring;
 
 pub use queue::TapQueue;
 
@@ -25,6 +26,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::Arc;
+use write_ring::WriteRing;
 
 const TUN_FILE: &str = "/dev/net/tun";
 
@@ -63,6 +65,19 @@ pub enum Napi {
     Threaded,
 }
 
+/// Whether frames are written many by one system call (io_uring), or each by its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IoUring {
+    /// Each by its own, write(2).
+    Off,
+    /// Many by one call where the kernel lets us; where not, [`TapDevice::refused`] says why and
+    /// `rings_lost` of the queue's counters is 1.
+    #[default]
+    Auto,
+    /// Many by one call, or the device does not open.
+    On,
+}
+
 /// How to open a TAP or TUN interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
@@ -88,6 +103,8 @@ pub struct TapConfig {
     /// every frame the slow way (`tun_can_build_skb` asks for an unbounded queue), which costs a
     /// sender of full frames a fifth of its throughput. Set it where datagrams may flood.
     pub send_queue_bytes: Option<usize>,
+    /// Whether frames are written many by one system call. It needs Linux 6.0.
+    pub io_uring: IoUring,
 }
 
 impl Default for TapConfig {
@@ -101,6 +118,7 @@ impl Default for TapConfig {
             mtu_bytes: None,
             hardware_address: None,
             send_queue_bytes: None,
+            io_uring: IoUring::default(),
         }
     }
 }
@@ -115,6 +133,9 @@ pub struct TapDevice {
     capabilities: Capabilities,
     on: Vec<&'static str>,
     refused: Vec<String>,
+    ring: Option<Box<WriteRing>>,
+    /// A ring was wanted and not to be had.
+    is_ring_refused: bool,
     queue_taken: bool,
 }
 
@@ -167,7 +188,21 @@ impl TapDevice {
         let waiter = FileWaiter::new(Arc::clone(&file))
             .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
         let waiter = Arc::new(waiter);
-        Ok(Self { file, waiter, name, vnet, capabilities, on, refused, queue_taken: false })
+        let ring = open_ring(&file, config.io_uring, &mut on, &mut refused)?;
+        let is_ring_refused = ring.is_none() && config.io_uring != IoUring::Off;
+        let queue_taken = false;
+        Ok(Self {
+            file,
+            waiter,
+            name,
+            vnet,
+            capabilities,
+            on,
+            refused,
+            ring,
+            is_ring_refused,
+            queue_taken,
+        })
     }
 
     /// The interface's name.
@@ -235,13 +270,17 @@ impl Device for TapDevice {
                 message: format!("queue {index} of the interface {} {why}", self.name),
             });
         }
-        let queue = TapQueue::new(
+        let mut queue = TapQueue::new(
             Arc::clone(&self.file),
             Arc::clone(&self.waiter),
             Some(Interface::named(&self.name)?),
             self.vnet,
             self.capabilities.clone(),
+            self.ring.take(),
         );
+        if self.is_ring_refused {
+            queue.count_ring_refused();
+        }
         self.queue_taken = true;
         Ok(queue)
     }
@@ -361,6 +400,53 @@ fn negotiate_offload(
         }
     }
     Ok(0)
+}
+
+/// The ring that frames are written by, where one is wanted and to be had.
+fn open_ring(
+    file: &Arc<OwnedFd>,
+    wanted: IoUring,
+    on: &mut Vec<&'static str>,
+    refused: &mut Vec<String>,
+) -> Result<Option<Box<WriteRing>>, DeviceError> {
+    if wanted == IoUring::Off {
+        return Ok(None);
+    }
+    match WriteRing::new(Arc::clone(file)) {
+        Ok(ring) => {
+            on.push("many frames by one call (io_uring)");
+            Ok(Some(Box::new(ring)))
+        }
+        Err(errno) if wanted == IoUring::Auto => {
+            refused.push(ring_error(errno));
+            Ok(None)
+        }
+        Err(errno) => Err(DeviceError { message: ring_error(errno) }),
+    }
+}
+
+/// Why there is no io_uring, and what to do.
+fn ring_error(errno: Errno) -> String {
+    let what_to_do = match errno {
+        Errno::NOSYS => {
+            "this kernel was built without it, or a filter of system calls hides it (containers often \
+             have one): let it through, or write each frame by a call of its own (IoUring::Off)"
+        }
+        Errno::PERM | Errno::ACCESS => {
+            "it is forbidden: allow it (`sysctl kernel.io_uring_disabled=0`, or in the filter of the \
+             container's system calls), or write each frame by a call of its own (IoUring::Off)"
+        }
+        Errno::INVAL => {
+            "this kernel is too old, it takes Linux 6.0: write each frame by a call of its own \
+             (IoUring::Off)"
+        }
+        Errno::NOMEM => {
+            "no memory may be locked for it: raise the limit (`ulimit -l`), or write each frame by a \
+             call of its own (IoUring::Off)"
+        }
+        _ => "the system refused",
+    };
+    format!("io_uring cannot be had: {what_to_do}: {}", said(errno))
 }
 
 fn negotiate_napi(

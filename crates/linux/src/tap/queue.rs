@@ -13,7 +13,10 @@
 //! Offloads can fail when they are used, although the driver accepted them: the first refused
 //! frame takes the capability back, and the caller builds the rest without it.
 
+mod pieces;
+
 use super::receive::Receiver;
+use super::write_ring::{Staging, WriteRing};
 use crate::interface::Interface;
 use crate::system_error::said;
 use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
@@ -24,23 +27,18 @@ use device::lowering::{
     FrameBlock, HEADER_LEN_MAX, PartialChecksum, SuperFrame, blocks, complete_checksum, frames,
 };
 use device::{
-    Capabilities, Contiguous, DeviceCounters, DeviceError, Queue, Received, Room, Stop,
-    TransmitMode, Transmitted, Waiter,
+    Capabilities, Contiguous, DeviceCounters, DeviceError, Queue, Received, Room, Segmentation,
+    Stop, TransmitMode, Transmitted, Waiter,
 };
+use pieces::{Offer, PIECES_FEW, PIECES_MAX, Pieces, Tally, complete, gather, lay_out};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, write, writev};
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Pieces of the usual frame: virtio-net header, headers, and payload in two or three blocks. Setting up the larger list costs as much as a third of the system call without its work.
-const PIECES_FEW: usize = 6;
-
 /// Frames up to this length are laid end to end and written with write(2): a copy of bytes that
 /// the checksum has just brought into the cache is cheaper than the kernel's work on a list.
 const LAID_OUT_BYTES_MAX: usize = 2_048;
-
-/// Pieces of a frame that are gathered; more are laid end to end first. Two are headers.
-const PIECES_MAX: usize = 66;
 
 /// Packets in one call at most, where each goes out by itself: their headers fit the L1 cache.
 const BATCH_PACKETS: usize = 64;
@@ -62,6 +60,10 @@ pub struct TapQueue {
     receiver: Receiver,
     /// Where frames are laid end to end that are not gathered. Empty until the first of them.
     contiguous: Vec<u8>,
+    /// Where frames are written many by one call; else each by its own.
+    ring: Option<Box<WriteRing>>,
+    /// The frames that are staged in the ring.
+    offers: Vec<Offer>,
     counters: DeviceCounters,
 }
 
@@ -72,6 +74,7 @@ impl TapQueue {
         interface: Option<Interface>,
         vnet: bool,
         capabilities: Capabilities,
+        ring: Option<Box<WriteRing>>,
     ) -> Self {
         let super_frames = capabilities.receive_super_frames;
         let receiver = Receiver::new(vnet, super_frames, capabilities.mtu_bytes);
@@ -84,54 +87,168 @@ impl TapQueue {
             mode: TransmitMode::Multidata,
             receiver,
             contiguous: Vec::new(),
+            ring,
+            offers: Vec::new(),
             counters: DeviceCounters::default(),
         }
     }
 
-    /// Sends one frame.
-    fn send(&mut self, batch: &Multidata, frame: &SuperFrame) -> Result<(), Stop> {
-        let first = batch.packet(frame.packets.start).ok_or(Stop::Refused)?;
+    /// Counts that a ring was wanted and not to be had.
+    pub(super) fn count_ring_refused(&mut self) {
+        self.counters.rings_lost += 1;
+    }
+
+    /// Sends the batch frame by frame.
+    fn transmit_frames(
+        &mut self,
+        batch: &Multidata,
+        segmentation: Option<Segmentation>,
+    ) -> Transmitted {
+        let mut ring = self.ring.take();
+        let mut staging = ring.as_deref_mut().map(WriteRing::stage);
+        let mut tally = Tally::default();
+        for frame in frames(batch, 0, segmentation) {
+            let is_offered = self.offer(batch, &frame, staging.as_mut(), &mut tally).is_some();
+            if !is_offered || tally.has_failed() {
+                break;
+            }
+        }
+        if let Some(staging) = &mut staging {
+            self.submit(staging, &mut tally);
+        }
+        self.ring = ring;
+        self.finish(batch, tally)
+    }
+
+    /// Writes a frame, or stages it where there is a ring. `None` for a frame that cannot be sent.
+    fn offer<'batch>(
+        &mut self,
+        batch: &'batch Multidata,
+        frame: &SuperFrame,
+        staging: Option<&mut Staging<'_, 'batch>>,
+        tally: &mut Tally,
+    ) -> Option<()> {
+        let first = batch.packet(frame.packets.start)?;
         let checksum = first.attributes().checksum;
         if !self.can_send(&first) {
-            return Err(Stop::Refused);
+            return None;
         }
         let mut scratch = [0; HEADER_LEN_MAX];
-        let header = frame.header(batch, &mut scratch).ok_or(Stop::Refused)?;
-        let vnet = VnetHeader::of_frame(&first, header, frame).emit();
-        let payload = batch.payload_of(frame.packets.clone());
-
+        let header = frame.header(batch, &mut scratch)?;
         let completed_below = checksum == Checksum::Complete || self.capabilities.checksum_transmit;
-        let is_short = header.len() + frame.payload_len <= LAID_OUT_BYTES_MAX
-            && self.mode != TransmitMode::Chain;
-        let written = if completed_below && !is_short {
-            let prefix: &[u8] = if self.vnet { &vnet } else { &[] };
-            let mut few = [IoSlice::new(&[]); PIECES_FEW];
-            if let Some(count) = gather(&mut few, prefix, header, payload.clone()) {
-                write_frame(&self.file, &few[..count], &mut self.counters)
-            } else {
-                self.send_many_pieces(prefix, header, payload)
-            }
-        } else {
-            let vnet = if completed_below { vnet } else { [0; VNET_HEADER_LEN] };
-            let prefix: &[u8] = if self.vnet { &vnet } else { &[] };
-            lay_out(&mut self.contiguous, prefix, header, payload);
-            if !completed_below {
-                complete(&mut self.contiguous, prefix.len(), &first).ok_or(Stop::Refused)?;
-            }
-            let whole = [IoSlice::new(&self.contiguous)];
-            write_frame(&self.file, &whole, &mut self.counters)
+        let vnet = match completed_below {
+            true => VnetHeader::of_frame(&first, header, frame).emit(),
+            false => [0; VNET_HEADER_LEN],
         };
-        match written {
-            Ok(()) => {
-                let packets = frame.packets.len();
-                self.count_frame(packets, packets * header.len() + frame.payload_len);
-                Ok(())
+        let packets = frame.packets.len();
+        let offer = Offer {
+            end: frame.packets.end,
+            packets,
+            bytes: packets * header.len() + frame.payload_len,
+            merged: frame.is_merged(),
+            partial: checksum != Checksum::Complete && completed_below,
+        };
+        let pieces = Pieces {
+            prefix: if self.vnet { &vnet } else { &[] },
+            header,
+            payload: batch.payload_of(frame.packets.clone()),
+            is_short: header.len() + frame.payload_len <= LAID_OUT_BYTES_MAX
+                && self.mode != TransmitMode::Chain,
+            completes: (!completed_below).then_some(&first),
+        };
+        if let Some(staging) = staging {
+            if !staging.has_room() {
+                self.submit(staging, tally);
             }
-            Err(errno) => {
-                let partial = checksum != Checksum::Complete && completed_below;
-                Err(self.on_write_error(errno, frame.is_merged(), partial))
+            if !tally.has_failed() && pieces.stage(staging) {
+                self.offers.push(offer);
+                return Some(());
+            }
+            // What the ring cannot take goes alone, behind what is staged.
+            self.submit(staging, tally);
+            if tally.has_failed() {
+                return Some(());
             }
         }
+        let written = self.write(pieces)?;
+        self.settle(offer, written, tally);
+        Some(())
+    }
+
+    /// Writes a frame by a call of its own. `None` where its checksum cannot be completed.
+    fn write<'a>(
+        &mut self,
+        pieces: Pieces<'_, impl Iterator<Item = &'a [u8]> + Clone>,
+    ) -> Option<Result<(), Errno>> {
+        let Pieces { prefix, header, payload, is_short, completes } = pieces;
+        if is_short || completes.is_some() {
+            lay_out(&mut self.contiguous, prefix, header, payload);
+            if let Some(packet) = completes {
+                complete(&mut self.contiguous, prefix.len(), packet)?;
+            }
+            let whole = [IoSlice::new(&self.contiguous)];
+            return Some(write_frame(&self.file, &whole, &mut self.counters));
+        }
+        let mut few = [IoSlice::new(&[]); PIECES_FEW];
+        Some(match gather(&mut few, prefix, header, payload.clone()) {
+            Some(count) => write_frame(&self.file, &few[..count], &mut self.counters),
+            None => self.send_many_pieces(prefix, header, payload),
+        })
+    }
+
+    /// Writes what is staged.
+    fn submit(&mut self, staging: &mut Staging<'_, '_>, tally: &mut Tally) {
+        let mut offers = core::mem::take(&mut self.offers);
+        if !offers.is_empty() {
+            let outcomes = staging.submit(&mut self.counters.transmit_syscalls);
+            for (offer, written) in offers.drain(..).zip(outcomes) {
+                self.settle(offer, *written, tally);
+            }
+        }
+        self.offers = offers;
+    }
+
+    /// Notes what became of a frame.
+    fn settle(&mut self, offer: Offer, written: Result<(), Errno>, tally: &mut Tally) {
+        match written {
+            Ok(()) => {
+                // Frames before it that were refused cannot be sent in order any more.
+                self.counters.transmit_lost += core::mem::take(&mut tally.refused_packets) as u64;
+                tally.taken = offer.end;
+                self.counters.transmit_packets += offer.packets as u64;
+                self.counters.transmit_bytes += offer.bytes as u64;
+                self.counters.transmit_frames += 1;
+            }
+            Err(errno) => {
+                tally.refused_packets += offer.packets;
+                tally.failure.get_or_insert((errno, offer));
+            }
+        }
+    }
+
+    /// What became of the batch, of which a frame that cannot be sent is the first not taken where
+    /// nothing failed.
+    fn finish(&mut self, batch: &Multidata, tally: Tally) -> Transmitted {
+        if self.ring.as_deref().is_some_and(WriteRing::is_broken) {
+            self.ring = None;
+            self.counters.rings_lost += 1;
+        }
+        let taken = tally.taken;
+        let stop = tally
+            .failure
+            .map(|(errno, offer)| self.on_write_error(errno, offer.merged, offer.partial));
+        let stopped = match stop {
+            Some(stop) if tally.refused_packets > 0 => Some(stop),
+            Some(stop @ (Stop::Revoked | Stop::Failed(_))) => Some(stop),
+            Some(Stop::Full | Stop::Refused) | None => {
+                (taken < batch.len()).then_some(Stop::Refused)
+            }
+        };
+        if stopped == Some(Stop::Full) {
+            self.waiter.want_room();
+            self.counters.transmit_full += 1;
+        }
+        Transmitted { taken, stopped }
     }
 
     /// Whether a frame that begins with this packet could ever be sent.
@@ -140,89 +257,104 @@ impl TapQueue {
             && !matches!(first.attributes().checksum, Checksum::Missing { .. })
     }
 
-    fn count_frame(&mut self, packets: usize, bytes: usize) {
-        self.counters.transmit_packets += packets as u64;
-        self.counters.transmit_bytes += bytes as u64;
-        self.counters.transmit_frames += 1;
-    }
-
     /// Sends the batch in contiguous blocks, and each of their frames by itself.
     fn transmit_blocks(&mut self, batch: &Multidata, contiguous: Contiguous) -> Transmitted {
         let sendable = batch.packets().take_while(|packet| self.can_send(packet)).count();
-        let prefix_len = if self.vnet { VNET_HEADER_LEN } else { 0 };
-        let mut taken = 0;
-        for block in blocks(batch, 0..sendable, contiguous, prefix_len) {
-            if let Err(stop) = self.send_block(batch, &block, &mut taken) {
-                return Transmitted { taken, stopped: Some(stop) };
-            }
-        }
-        Transmitted { taken, stopped: (taken < batch.len()).then_some(Stop::Refused) }
-    }
-
-    /// Lays a block out and sends its frames; `taken` counts them.
-    fn send_block(
-        &mut self,
-        batch: &Multidata,
-        block: &FrameBlock,
-        taken: &mut usize,
-    ) -> Result<(), Stop> {
+        let prefix_len = self.prefix_len();
+        let mut ring = self.ring.take();
         let mut bytes = core::mem::take(&mut self.contiguous);
-        if bytes.len() < block.len_bytes {
-            bytes.resize(block.len_bytes, 0);
-        }
-        let laid_out =
-            block.lay_out(batch, &mut bytes).and_then(|()| block.insert_headers(&mut bytes));
-        let mut outcome = laid_out.ok_or(Stop::Refused);
-        for frame in block.frames() {
-            if outcome.is_err() {
+        let mut tally = Tally::default();
+        for block in blocks(batch, 0..sendable, contiguous, prefix_len) {
+            if bytes.len() < block.len_bytes {
+                bytes.resize(block.len_bytes, 0);
+            }
+            let laid_out = self.lay_out_block(batch, &block, &mut bytes);
+            let staging = ring.as_deref_mut().map(WriteRing::stage);
+            if laid_out.is_none() || self.write_block(&bytes, &block, staging, &mut tally).is_none()
+            {
                 break;
             }
-            outcome = self.send_from_block(&mut bytes, frame.range, frame.checksum);
-            *taken += usize::from(outcome.is_ok());
         }
-        self.contiguous = bytes;
-        outcome
+        (self.ring, self.contiguous) = (ring, bytes);
+        self.finish(batch, tally)
     }
 
-    /// Sends the frame that lies at `range` of a block.
-    fn send_from_block(
-        &mut self,
+    /// Lays the frames of a block out, complete with what stands in front of each. `None` where the
+    /// block is not one of this batch; then nothing of it must be sent.
+    fn lay_out_block(&self, batch: &Multidata, block: &FrameBlock, bytes: &mut [u8]) -> Option<()> {
+        block.lay_out(batch, bytes)?;
+        block.insert_headers(bytes)?;
+        for frame in block.frames() {
+            self.finish_frame(bytes, frame.range, frame.checksum)?;
+        }
+        Some(())
+    }
+    /// Puts in front of the frame at `range` what the driver wants there, and completes its checksum
+    /// where nobody below would.
+    fn finish_frame(
+        &self,
         block: &mut [u8],
         range: Range<usize>,
         checksum: Option<PartialChecksum>,
-    ) -> Result<(), Stop> {
-        let len = range.len();
-        let prefix_len = if self.vnet { VNET_HEADER_LEN } else { 0 };
-        let completed_below = checksum.is_none() || self.capabilities.checksum_transmit;
-        let whole = range.start.checked_sub(prefix_len).and_then(|at| block.get_mut(at..range.end));
-        let whole = whole.ok_or(Stop::Refused)?;
-        let (prefix, frame) = whole.split_at_mut(prefix_len);
+    ) -> Option<()> {
+        let whole = block.get_mut(range.start.checked_sub(self.prefix_len())?..range.end)?;
+        let (prefix, frame) = whole.split_at_mut(self.prefix_len());
         let mut vnet = VnetHeader::default();
         if let Some(PartialChecksum { transport_offset, field_offset }) = checksum {
             let start = usize::from(transport_offset);
-            if completed_below {
+            if self.capabilities.checksum_transmit {
                 vnet = VnetHeader::partial(start, field_offset);
             } else {
-                complete_checksum(frame, start, field_offset).ok_or(Stop::Refused)?;
+                complete_checksum(frame, start, field_offset)?;
             }
         }
-        prefix.copy_from_slice(&vnet.emit()[..prefix_len]);
-        match write_frame(&self.file, &[IoSlice::new(whole)], &mut self.counters) {
-            Ok(()) => {
-                self.count_frame(1, len);
-                Ok(())
+        prefix.copy_from_slice(&vnet.emit()[..prefix.len()]);
+        Some(())
+    }
+
+    /// Writes the frames of a block. `None` where one was refused.
+    fn write_block<'block>(
+        &mut self,
+        bytes: &'block [u8],
+        block: &FrameBlock,
+        mut staging: Option<Staging<'_, 'block>>,
+        tally: &mut Tally,
+    ) -> Option<()> {
+        for (index, frame) in block.frames().enumerate() {
+            let len = frame.range.len();
+            let whole = &bytes[frame.range.start - self.prefix_len()..frame.range.end];
+            let partial = frame.checksum.is_some() && self.capabilities.checksum_transmit;
+            let end = block.packets.start + index + 1;
+            let offer = Offer { end, packets: 1, bytes: len, merged: false, partial };
+            if let Some(staging) = &mut staging {
+                if !staging.has_room() {
+                    self.submit(staging, tally);
+                }
+                staging.push_whole(whole);
+                self.offers.push(offer);
+                continue;
             }
-            Err(errno) => {
-                Err(self.on_write_error(errno, false, checksum.is_some() && completed_below))
+            let written = write_frame(&self.file, &[IoSlice::new(whole)], &mut self.counters);
+            self.settle(offer, written, tally);
+            if tally.has_failed() {
+                return None;
             }
         }
+        if let Some(mut staging) = staging {
+            self.submit(&mut staging, tally);
+        }
+        (!tally.has_failed()).then_some(())
+    }
+
+    fn prefix_len(&self) -> usize {
+        if self.vnet { VNET_HEADER_LEN } else { 0 }
     }
 
     /// Sends a frame that lies in many pieces.
     fn send_many_pieces<'a>(
         &mut self,
-        prefix: &'a [u8],
-        header: &'a [u8],
+        prefix: &[u8],
+        header: &[u8],
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), Errno> {
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
@@ -237,11 +369,7 @@ impl TapQueue {
     fn on_write_error(&mut self, errno: Errno, merged: bool, partial: bool) -> Stop {
         let revocable = merged || partial;
         match errno {
-            Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => {
-                self.waiter.want_room();
-                self.counters.transmit_full += 1;
-                Stop::Full
-            }
+            Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => Stop::Full,
             // EIO also says that the interface is down, whatever the frame.
             Errno::IO if self.is_down() => Stop::Failed(self.failure(errno)),
             Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE if revocable => {
@@ -318,9 +446,8 @@ impl Queue for TapQueue {
     }
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        let mut taken = 0;
         if batch.is_empty() {
-            return Transmitted { taken, stopped: None };
+            return Transmitted { taken: 0, stopped: None };
         }
         self.counters.transmit_batches += 1;
         let segmentation = match self.mode {
@@ -328,13 +455,7 @@ impl Queue for TapQueue {
             TransmitMode::Lso => self.capabilities.segmentation,
             TransmitMode::Single | TransmitMode::Chain | TransmitMode::Multidata => None,
         };
-        for frame in frames(batch, 0, segmentation) {
-            if let Err(stop) = self.send(batch, &frame) {
-                return Transmitted { taken, stopped: Some(stop) };
-            }
-            taken = frame.packets.end;
-        }
-        Transmitted { taken, stopped: None }
+        self.transmit_frames(batch, segmentation)
     }
 
     fn receive(
@@ -356,45 +477,6 @@ impl Queue for TapQueue {
 
     fn counters(&self) -> DeviceCounters {
         DeviceCounters { wait_syscalls: self.waiter.syscalls(), ..self.counters }
-    }
-}
-
-/// Lists the pieces of a frame; `None` where they are too many.
-fn gather<'a, const COUNT: usize>(
-    pieces: &mut [IoSlice<'a>; COUNT],
-    prefix: &'a [u8],
-    header: &'a [u8],
-    payload: impl Iterator<Item = &'a [u8]>,
-) -> Option<usize> {
-    let mut count = 0;
-    let front = [prefix, header].into_iter().filter(|piece| !piece.is_empty());
-    for piece in front.chain(payload) {
-        *pieces.get_mut(count)? = IoSlice::new(piece);
-        count += 1;
-    }
-    Some(count)
-}
-
-/// Lays a frame end to end.
-fn lay_out<'a>(
-    out: &mut Vec<u8>,
-    prefix: &[u8],
-    header: &[u8],
-    payload: impl Iterator<Item = &'a [u8]>,
-) {
-    out.clear();
-    out.extend_from_slice(prefix);
-    out.extend_from_slice(header);
-    payload.for_each(|piece| out.extend_from_slice(piece));
-}
-
-/// Completes the checksum of a frame that lies behind `prefix_len` bytes.
-fn complete(frame: &mut [u8], prefix_len: usize, packet: &PacketView<'_>) -> Option<()> {
-    match packet.attributes().checksum {
-        Checksum::Partial { offset } => {
-            complete_checksum(frame, prefix_len + packet.transport_offset(), offset)
-        }
-        Checksum::Complete | Checksum::Missing { .. } => Some(()),
     }
 }
 

@@ -1,17 +1,19 @@
 //! What an interface that cannot be had, is full, down or deleted answers.
 
+use super::filter::forbid_io_uring;
 use super::packets::{Station, UDP};
 use crate::Ground;
-use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
-use device::{Device, HardwareAddress, Medium, Queue, Stop};
-use linux::{Feature, Interface, Napi, TapConfig, TapDevice, TapKind, VethPair};
+use batch::{Attributes, BlockPool, Checksum, Multidata, PoolConfig, ReceiveBatch};
+use device::{Device, HardwareAddress, Medium, Queue, Stop, Transmitted};
+use linux::{Feature, Interface, IoUring, Napi, TapConfig, TapDevice, TapKind, VethPair};
 use std::time::{Duration, Instant};
 
 fn named(name: &str) -> TapConfig {
     TapConfig { name: Some(name.into()), ..TapConfig::default() }
 }
 
-const GROUND: Ground = Ground { kind: TapKind::Tap, offload: true, napi: Napi::Off };
+const GROUND: Ground =
+    Ground { kind: TapKind::Tap, offload: true, napi: Napi::Off, io_uring: IoUring::Auto };
 
 pub(crate) fn names_are_taken_and_refused() {
     let mut first = TapDevice::open(&named("taken0")).expect("a new name");
@@ -63,8 +65,9 @@ pub(crate) fn down_and_gone() {
 }
 
 /// NAPI's thread empties the queue that we fill: all is taken in the end, nothing hangs.
-pub(crate) fn full_and_emptied() {
+pub(crate) fn full_and_emptied(io_uring: IoUring) {
     let config = TapConfig {
+        io_uring,
         napi: Napi::Threaded,
         send_queue_bytes: Some(32 * 1_024),
         ..TapConfig::default()
@@ -102,7 +105,66 @@ pub(crate) fn full_and_emptied() {
     assert!(full > 0, "32 KiB of queue were never full");
     assert!(longest_wait < Duration::from_secs(5), "{longest_wait:?} until there was room");
     let counters = station.queue.counters();
-    assert_eq!((counters.transmit_packets, counters.transmit_full), (taken, full));
+    assert_eq!(counters.transmit_packets + counters.transmit_lost, taken);
+    assert_eq!(counters.transmit_full, full);
+    if io_uring == IoUring::Off {
+        assert_eq!(counters.transmit_lost, 0, "each frame is known before the next is written");
+    } else {
+        assert!(counters.transmit_syscalls < counters.transmit_frames, "{counters:?}");
+    }
+}
+
+/// The driver takes packets of IP only. One by one nothing passes such a packet; by a ring those behind it
+/// do, and it is lost.
+pub(crate) fn a_refused_packet_in_the_middle(io_uring: IoUring) {
+    let config = TapConfig { kind: TapKind::Tun, offload: false, io_uring, ..TapConfig::default() };
+    let mut station = Station::on(TapDevice::open(&config).expect("an interface"));
+    let mut batch = Multidata::default();
+    let block = batch::Block::from(bytes::Bytes::from(vec![7; 100]));
+    let udp = [0x10, 0, 0x10, 0, 0, 108, 0, 0];
+    for index in 0..4 {
+        if index == 1 {
+            let attributes = Attributes { checksum: Checksum::Complete, ..Attributes::default() };
+            batch.push_packet(20, attributes).expect("room").fill(0);
+        } else {
+            station.push(&mut batch, UDP, false, &udp, (&block, 0..100), 0);
+        }
+    }
+    let transmitted = station.queue.transmit(&batch);
+    let counters = station.queue.counters();
+    if io_uring == IoUring::On {
+        assert_eq!(transmitted, Transmitted { taken: 4, stopped: None });
+        assert_eq!((counters.transmit_packets, counters.transmit_lost), (3, 1));
+        assert_eq!(counters.transmit_syscalls, 1);
+    } else {
+        assert_eq!(transmitted, Transmitted { taken: 1, stopped: Some(Stop::Refused) });
+        assert_eq!((counters.transmit_packets, counters.transmit_lost), (1, 0));
+    }
+    // At the end of a batch it is the first one not taken, either way.
+    let mut batch = Multidata::default();
+    station.push(&mut batch, UDP, false, &udp, (&block, 0..100), 0);
+    let attributes = Attributes { checksum: Checksum::Complete, ..Attributes::default() };
+    batch.push_packet(20, attributes).expect("room").fill(0);
+    let transmitted = station.queue.transmit(&batch);
+    assert_eq!(transmitted, Transmitted { taken: 1, stopped: Some(Stop::Refused) });
+}
+
+/// A filter of system calls, as containers have them, hides io_uring from one thread.
+pub(crate) fn no_ring_is_said_and_counted() {
+    let hidden = std::thread::spawn(|| {
+        forbid_io_uring().expect("whoever gives privileges up may filter");
+        let open = |io_uring| TapDevice::open(&TapConfig { io_uring, ..TapConfig::default() });
+        let error = open(IoUring::On).expect_err("there is none");
+        assert!(error.message.contains("a filter of system calls hides it"), "{error}");
+        let mut device = open(IoUring::Auto).expect("each frame by itself");
+        assert_eq!(device.refused().len(), 1, "{}", device.negotiated());
+        assert!(device.refused()[0].contains("io_uring cannot be had"));
+        assert_eq!(device.queue(0).expect("nobody took it").counters().rings_lost, 1);
+        let mut device = open(IoUring::Off).expect("each frame by itself");
+        assert_eq!(device.refused(), [""; 0], "it was not asked for");
+        assert_eq!(device.queue(0).expect("nobody took it").counters().rings_lost, 0);
+    });
+    hidden.join().expect("what the thread asserted");
 }
 
 pub(crate) fn settings_reach_the_kernel() {
@@ -111,6 +173,7 @@ pub(crate) fn settings_reach_the_kernel() {
         napi: Napi::Threaded,
         mtu_bytes: Some(9_000),
         hardware_address: Some(ours),
+        io_uring: IoUring::On,
         ..named("wide0")
     };
     let device = TapDevice::open(&config).expect("a new name");
@@ -119,7 +182,8 @@ pub(crate) fn settings_reach_the_kernel() {
     assert_eq!(
         device.negotiated(),
         "TAP wide0, MTU 9000, with checksum offload and super-frames to the kernel, checksum \
-         offload and super-frames from the kernel, threaded NAPI; nothing was refused"
+         offload and super-frames from the kernel, threaded NAPI, many frames by one call \
+         (io_uring); nothing was refused"
     );
     let threaded = std::fs::read_to_string("/sys/class/net/wide0/threaded").expect("our own /sys");
     assert_eq!(threaded.trim(), "1");

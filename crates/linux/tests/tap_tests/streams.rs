@@ -99,6 +99,7 @@ impl Flow {
             }
         }
         let before = station.queue.counters();
+        let disordered = out_of_order();
         station.send(&batch);
         let frames = station.queue.counters().transmit_frames - before.transmit_frames;
         match mode {
@@ -111,6 +112,7 @@ impl Flow {
         let mut read = vec![0; STREAM_LEN];
         stream.read_exact(&mut read).expect("the kernel took the segments");
         assert!(read == bytes, "the kernel read other bytes than were sent");
+        assert_eq!(out_of_order(), disordered, "segments overtook each other");
         self.sequence = self.sequence.wrapping_add(STREAM_LEN as u32);
     }
 
@@ -138,6 +140,16 @@ impl Flow {
         assert!(read == bytes, "other bytes came than the kernel was given");
         assert_eq!(super_frames > 0, ground.offload, "super-frames come with offload and only so");
     }
+}
+
+/// How many segments came to the kernel's TCP, of the network we are in, out of order.
+fn out_of_order() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").expect("Linux has it");
+    let mut rows = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (rows.next().unwrap_or(""), rows.next().unwrap_or(""));
+    let mut columns = names.split(' ').zip(values.split(' '));
+    let (_, count) = columns.find(|(name, _)| *name == "TCPOFOQueue").expect("Linux counts them");
+    count.parse().expect("a number")
 }
 
 fn number(transport: &[u8], at: usize) -> u32 {

@@ -25,7 +25,7 @@ fn queue_on(file: impl Into<OwnedFd>, offload: bool) -> TapQueue {
         receive_super_frames: offload,
         ..Capabilities::plain(Medium::Ip, 1_500)
     };
-    TapQueue::new(file, waiter, None, offload, capabilities)
+    TapQueue::new(file, waiter, None, offload, capabilities, None)
 }
 
 fn pair(offload: bool) -> (TapQueue, UnixDatagram) {
