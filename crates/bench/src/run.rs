@@ -254,6 +254,8 @@ fn their_plan(scenario: &Scenario, bounds: Bounds, we_connected: bool) -> Plan {
         connected: !we_connected,
         sends: scenario.direction.receives(),
         receives: scenario.direction.sends(),
+        // Where only we send, what is measured is the sending end: the other one reads as ever.
+        zero_copy: scenario.zero_copy && scenario.direction.receives(),
         ..our_plan(scenario, bounds, we_connected)
     }
 }

@@ -15,6 +15,19 @@ pub trait Socket: Sync {
     /// What the socket says.
     fn receive(&self, bytes: &mut [u8]) -> io::Result<usize>;
 
+    /// Whether [`Socket::receive_shared`] can hand out the memory that was received into.
+    const LENDS: bool = false;
+
+    /// Appends at least one byte and at most `len_max` to `pieces`, without copying them, and says how
+    /// many; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// What the socket says; `Unsupported` where it does not lend.
+    fn receive_shared(&self, len_max: usize, pieces: &mut Vec<Bytes>) -> io::Result<usize> {
+        let _ = (len_max, pieces);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Writes all of `bytes`.
     ///
     /// # Errors

@@ -394,6 +394,12 @@ impl Queue for FrameByFrame {
 }
 
 impl Socket for TcpStream {
+    const LENDS: bool = true;
+
+    fn receive_shared(&self, len_max: usize, pieces: &mut Vec<Bytes>) -> io::Result<usize> {
+        self.read_bytes_vectored(len_max, pieces)
+    }
+
     fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
         retry_interrupted(|| (&*self).read(bytes))
     }

@@ -166,7 +166,8 @@ pub(crate) struct StreamArguments {
     /// Receive buffer of this stack's sockets
     #[arg(long, value_name = "B", value_parser = parse_buffer_size)]
     receive_buffer: Option<usize>,
-    /// Send the application's memory without copying it
+    /// Send the application's memory without copying it, and read by taking the blocks that were
+    /// received into
     #[arg(long)]
     zero_copy: bool,
     #[command(flatten)]

@@ -453,8 +453,34 @@ impl TcpStream {
             return Ok(Bytes::new());
         }
         let id = self.shared.socket.id;
-        let chunk = self.fetch(|core, now| core.shard.tcp_read_chunk(now, id, len_max))?;
-        Ok(chunk.flatten().map_or_else(Bytes::new, |chunk| Bytes::from_owner(Received(chunk))))
+        let mut bytes = Bytes::new();
+        self.fetch(|core, now| {
+            let take = |chunk| bytes = Bytes::from_owner(Received(chunk));
+            core.shard.tcp_read_chunks(now, id, (len_max, 1), take)
+        })?;
+        Ok(bytes)
+    }
+
+    /// As [`TcpStream::read_bytes`], for as much as waits: appends the pieces of blocks to `pieces`
+    /// and says how many bytes they are. One call takes what many segments brought, so it costs little
+    /// more than a `read`, and nothing is copied.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub fn read_bytes_vectored(
+        &self,
+        len_max: usize,
+        pieces: &mut Vec<Bytes>,
+    ) -> io::Result<usize> {
+        if len_max == 0 {
+            return Ok(0);
+        }
+        let id = self.shared.socket.id;
+        let len = self.fetch(|core, now| {
+            let take = |chunk| pieces.push(Bytes::from_owner(Received(chunk)));
+            core.shard.tcp_read_chunks(now, id, (len_max, usize::MAX), take)
+        })?;
+        Ok(len.unwrap_or(0))
     }
 
     /// Wakes `waker` once, at the next event `interest` is in. What is possible already wakes

@@ -474,6 +474,32 @@ fn lent_memory_is_sent_and_received_blocks_are_handed_out() {
     assert_eq!(left.counters().runtime.bytes_lent, 3 << 20);
 }
 
+#[test]
+fn many_pieces_are_taken_by_one_call_without_a_copy() {
+    let (left, right_stack) = pair();
+    let (client, server) = connected(&left, &right_stack);
+    let mut sent = vec![0; 3 << 20];
+    Pattern::new(22).fill(&mut sent);
+    let writer = std::thread::spawn(move || (&client).write_all(&sent).expect("connected"));
+    let (mut pattern, mut pieces) = (Pattern::new(22), Vec::new());
+    let (mut received, mut calls) = (0, 0);
+    loop {
+        pieces.clear();
+        let len = server.read_bytes_vectored(100_000, &mut pieces).expect("sent");
+        assert_eq!(len, pieces.iter().map(Bytes::len).sum::<usize>());
+        assert!(len <= 100_000);
+        if len == 0 {
+            break;
+        }
+        pieces.iter().for_each(|piece| pattern.check(piece));
+        (received, calls) = (received + len, calls + 1);
+    }
+    writer.join().expect("no panic");
+    assert_eq!(received, 3 << 20);
+    assert!(calls < 1_000, "{calls} calls for more than 2,000 segments");
+    assert_eq!(right_stack.counters().runtime.bytes_copied_out, 0);
+}
+
 #[derive(Default)]
 struct Count(AtomicUsize);
 

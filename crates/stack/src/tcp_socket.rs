@@ -319,25 +319,36 @@ impl Shard {
         Ok(count)
     }
 
-    /// Takes received bytes without a copy, at most `len_max`; `None` at the end of the stream.
+    /// Takes received bytes without a copy, at most `len_max`, which is not zero, and at most
+    /// `chunks_max` pieces of blocks: hands each to `take` and says how many bytes they were; 0 at the
+    /// end of the stream.
     ///
     /// # Errors
     /// As [`Shard::tcp_read`].
-    pub fn tcp_read_chunk(
+    pub fn tcp_read_chunks(
         &mut self,
         now: Instant,
         id: SocketId,
-        len_max: usize,
-    ) -> Result<Option<Chunk>, SocketError> {
+        (len_max, chunks_max): (usize, usize),
+        mut take: impl FnMut(Chunk),
+    ) -> Result<usize, SocketError> {
         let index = self.sockets.index(id)?;
         let connection = &mut self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)?.connection;
-        let chunk = self.connection_counters.lend(connection, |it| it.read_chunk(len_max));
-        if chunk.is_none() && !connection.at_end_of_stream() {
+        let len = self.connection_counters.lend(connection, |it| {
+            let mut len = 0;
+            for _ in 0..chunks_max {
+                let Some(chunk) = it.read_chunk(len_max - len) else { break };
+                len += chunk.len();
+                take(chunk);
+            }
+            len
+        });
+        if len == 0 && !connection.at_end_of_stream() {
             let error = connection.error();
             return Err(error.map_or(SocketError::WouldBlock, connection_error));
         }
         self.settle_id(now, id);
-        Ok(chunk)
+        Ok(len)
     }
 
     /// Ends the sending side: what is queued is sent, then FIN.

@@ -35,7 +35,8 @@ pub struct Plan {
     pub amount: Amount,
     /// How much to write in one call; at least 1.
     pub write_len_bytes: usize,
-    /// Lend the memory to the socket instead of having it copied.
+    /// Lend the memory to the socket instead of having it copied, and take received memory as it is,
+    /// where the socket does that.
     pub zero_copy: bool,
     /// How much of each stream is checked.
     pub verified_len_bytes: u64,
@@ -69,6 +70,7 @@ impl Plan {
                 }),
                 receive: self.receives.then(|| Receiving {
                     pattern: Pattern::new(self.seed, port, back),
+                    zero_copy: self.zero_copy,
                     verified_len_bytes: self.verified_len_bytes,
                 }),
             })
@@ -115,6 +117,9 @@ pub struct Sending {
 pub struct Receiving {
     /// The contents.
     pub pattern: Pattern,
+    /// Take the memory that was received into instead of having it copied, where the socket does
+    /// that.
+    pub zero_copy: bool,
     /// How much of them to check.
     pub verified_len_bytes: u64,
 }
@@ -316,33 +321,52 @@ impl Block {
     }
 }
 
-fn receive(socket: &impl Socket, receiving: &Receiving) -> Result<Outcome, Failure> {
-    let mut buffer = vec![0; READ_LEN_BYTES];
+fn receive<S: Socket>(socket: &S, receiving: &Receiving) -> Result<Outcome, Failure> {
+    let lends = receiving.zero_copy && S::LENDS;
+    let mut buffer = vec![0; if lends { 0 } else { READ_LEN_BYTES }];
+    let mut pieces = Vec::new();
     let mut received_bytes = 0_u64;
     let mut first = None;
     loop {
-        let len = socket
-            .receive(&mut buffer)
-            .attempt(|| format!("receiving failed after {received_bytes} bytes"))?;
+        pieces.clear();
+        let received = match lends {
+            true => socket.receive_shared(READ_LEN_BYTES, &mut pieces),
+            false => socket.receive(&mut buffer),
+        };
+        let len = received.attempt(|| format!("receiving failed after {received_bytes} bytes"))?;
         if len == 0 {
             break;
         }
         first.get_or_insert_with(Instant::now);
-        if received_bytes < receiving.verified_len_bytes {
-            let left = receiving.verified_len_bytes - received_bytes;
-            let checked = usize::try_from(left).map_or(len, |left| left.min(len));
-            receiving
-                .pattern
-                .check(received_bytes, &buffer[..checked])
-                .attempt(|| "the data that arrived is not the data that was sent")?;
+        if lends {
+            for piece in &pieces {
+                receiving.check(received_bytes, piece)?;
+                received_bytes += piece.len() as u64;
+            }
+        } else {
+            receiving.check(received_bytes, &buffer[..len])?;
+            received_bytes += len as u64;
         }
-        received_bytes += len as u64;
     }
     Ok(Outcome {
         received_bytes,
         received_between: first.map(|first| (first, Instant::now())),
         ..Outcome::default()
     })
+}
+
+impl Receiving {
+    /// Checks what arrived at this place of the stream, as far as it is to be checked.
+    fn check(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let left = self.verified_len_bytes.saturating_sub(at);
+        let checked = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        if checked == 0 {
+            return Ok(());
+        }
+        self.pattern
+            .check(at, &bytes[..checked])
+            .attempt(|| "the data that arrived is not the data that was sent")
+    }
 }
 
 #[cfg(test)]
