@@ -1,14 +1,11 @@
 //! AF_XDP on a virtual cable with the Linux kernel's TCP at its other end, in a network of the
 //! test's own.
-//!
-//! There is no test harness, because namespaces must be entered before any thread starts. The
-//! output has the harness's form, and a filter on the command line works as usual. What the
-//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
 
+mod kernel;
 mod pair;
 
 use device::{Device as _, TransmitMode};
-use linux::{Feature, Sandbox, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice};
+use linux::{Feature, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{Read, Write};
 use std::net::IpAddr;
@@ -16,9 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-type Test = (&'static str, fn());
-
-const TESTS: &[Test] = &[
+const TESTS: &[kernel::Test] = &[
     ("xdp_streams_both_ways_in_the_driver", || streams(XdpAttach::Native)),
     ("xdp_streams_both_ways_behind_the_driver", || streams(XdpAttach::Generic)),
     ("xdp_streams_through_few_chunks", few_chunks),
@@ -283,59 +278,14 @@ fn errors() {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let tests: Vec<&Test> = TESTS
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
-        .collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        tests.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    println!("\nrunning {} tests", tests.len());
-    let started = Instant::now();
-    let ready = enter();
-    let mut failed = 0;
-    for (name, test) in &tests {
-        let passed = match &ready {
-            Err(why) => {
-                cannot_run(name, why);
-                true
-            }
-            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
-        };
-        failed += usize::from(!passed);
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
-         0 filtered out; finished in {:.2}s\n",
-        tests.len() - failed,
-        started.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    kernel::run(TESTS, enter)
 }
 
 /// Enters a network of our own and tries whether an interface can be taken over there.
 fn enter() -> Result<(), String> {
-    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
-    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
-    // The kernel resolves no neighbour while it still looks whether its own address is another's.
-    let detection = "/proc/sys/net/ipv6/conf/default/accept_dad";
-    std::fs::write(detection, "0").map_err(|error| format!("{detection}: {error}"))?;
+    kernel::enter()?;
     let cable = VethPair::new(NEAR, FAR).map_err(|error| error.message)?;
     cable.set_up().map_err(|error| error.message)?;
     let probe = XdpDevice::open(&XdpConfig::new(NEAR)).and_then(|mut device| device.queue(0));
     probe.map(drop).map_err(|error| error.message)
-}
-
-/// Says that a test could not run, for people and for `cargo xtask test`.
-fn cannot_run(test: &str, why: &str) {
-    eprintln!("CANNOT RUN: {test}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        let file = std::path::Path::new(&directory).join(test);
-        std::fs::write(file, why).expect("the directory for tests that could not run");
-    }
 }

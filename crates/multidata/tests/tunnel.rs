@@ -1,9 +1,6 @@
 //! Two stacks at the ends of a UDP tunnel over the kernel's loopback, in a network of the test's own.
-//!
-//! There is no test harness, because namespaces must be entered before any thread starts. The
-//! output has the harness's form, and a filter on the command line works as usual. What the
-//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
 
+mod kernel;
 mod pair;
 mod tunnel_tests {
     pub(crate) mod road;
@@ -12,7 +9,7 @@ mod tunnel_tests {
 use batch::BlockPool;
 use device::transform::Null;
 use device::{Device as _, DeviceCounters, Queue as _, Stop, Transform, TransmitMode};
-use linux::{ChaChaKeys, ChaChaPoly, Sandbox, TunnelConfig, TunnelDevice};
+use linux::{ChaChaKeys, ChaChaPoly, TunnelConfig, TunnelDevice};
 use multidata::Stack;
 use nix::sys::socket::{setsockopt, sockopt};
 use pair::{LEFT, RIGHT, connected, exchange, interface};
@@ -23,9 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tunnel_tests::road::{Harm, Road};
 
-type Test = (&'static str, fn());
-
-const TESTS: &[Test] = &[
+const TESTS: &[kernel::Test] = &[
     ("streams_both_ways_arrive_equal", streams_both_ways),
     ("what_is_tampered_replayed_or_truncated_is_dropped_and_counted", harmed_datagrams),
     ("strangers_are_dropped_and_counted", strangers),
@@ -342,53 +337,5 @@ fn raw(socket: &UdpSocket) -> i32 {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let tests: Vec<&Test> = TESTS
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
-        .collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        tests.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    println!("\nrunning {} tests", tests.len());
-    let started = Instant::now();
-    let ready = enter();
-    let mut failed = 0;
-    for (name, test) in &tests {
-        let passed = match &ready {
-            Err(why) => {
-                cannot_run(name, why);
-                true
-            }
-            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
-        };
-        failed += usize::from(!passed);
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
-         0 filtered out; finished in {:.2}s\n",
-        tests.len() - failed,
-        started.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Enters a network of our own.
-fn enter() -> Result<(), String> {
-    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
-    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
-    Ok(())
-}
-
-/// Says that a test could not run, for people and for `cargo xtask test`.
-fn cannot_run(test: &str, why: &str) {
-    eprintln!("CANNOT RUN: {test}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        let file = std::path::Path::new(&directory).join(test);
-        std::fs::write(file, why).expect("the directory for tests that could not run");
-    }
+    kernel::run(TESTS, kernel::enter)
 }

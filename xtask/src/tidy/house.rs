@@ -34,6 +34,7 @@ const HOUSE: &[&str] = &[
     "fuzzing",
     "linux",
     "multidata",
+    "tokio",
     "posix",
     "packetdrill",
     "packetdrill-ffi",

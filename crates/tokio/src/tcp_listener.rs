@@ -1,0 +1,83 @@
+//! A TCP socket that waits for connections.
+
+use crate::TcpStream;
+use crate::direction::Direction;
+use multidata::{ListenOptions, Stack};
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+/// A TCP socket that waits for connections; shaped like `tokio::net::TcpListener`.
+///
+/// Dropping it resets connections that were not accepted.
+#[derive(Debug)]
+pub struct TcpListener {
+    socket: multidata::TcpListener,
+    acceptable: Direction,
+}
+
+impl TcpListener {
+    /// Listens on `address` of `stack`, without waiting for anything. Port zero picks one; an
+    /// unspecified address stands for all addresses of the stack.
+    ///
+    /// # Errors
+    /// The address is not one of the stack's, or in use.
+    pub fn bind(stack: &Stack, address: impl Into<SocketAddr>) -> io::Result<Self> {
+        Self::bind_with(stack, address, &ListenOptions::default())
+    }
+
+    /// As [`TcpListener::bind`], with all that can be said of a listener.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`].
+    pub fn bind_with(
+        stack: &Stack,
+        address: impl Into<SocketAddr>,
+        options: &ListenOptions,
+    ) -> io::Result<Self> {
+        multidata::TcpListener::bind_with(stack, address.into(), options).and_then(Self::try_from)
+    }
+
+    /// Waits for the next connection. No connection is lost where the future is dropped.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) =
+            self.acceptable.wait(|context| self.socket.poll_accept(context)).await?;
+        Ok((TcpStream::try_from(stream)?, peer))
+    }
+
+    /// As [`TcpListener::accept`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`TcpListener::accept`].
+    pub fn poll_accept(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        let accepted = self.acceptable.poll(context, |context| self.socket.poll_accept(context));
+        accepted.map(|outcome| {
+            let (stream, peer) = outcome?;
+            Ok((TcpStream::try_from(stream)?, peer))
+        })
+    }
+
+    /// The address listened on; the port is the one picked where zero was asked for.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio::net`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+impl TryFrom<multidata::TcpListener> for TcpListener {
+    type Error = io::Error;
+
+    /// The listener in the hands of tasks; its other handles do not wait any more, either.
+    fn try_from(socket: multidata::TcpListener) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, acceptable: Direction::new() })
+    }
+}

@@ -1,0 +1,168 @@
+//! A UDP socket.
+
+use crate::direction::Direction;
+use multidata::{BindOptions, Stack};
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+use tokio::io::ReadBuf;
+
+/// A UDP socket; shaped like `tokio::net::UdpSocket`.
+///
+/// Any number of tasks may send and receive by one socket; a datagram goes to one of them.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: multidata::UdpSocket,
+    readable: Direction,
+    writable: Direction,
+}
+
+impl UdpSocket {
+    /// A socket for datagrams to `address` of `stack`, at once. Port zero picks one; an unspecified
+    /// address stands for all addresses of the stack.
+    ///
+    /// # Errors
+    /// The address is not one of the stack's, or in use.
+    pub fn bind(stack: &Stack, address: impl Into<SocketAddr>) -> io::Result<Self> {
+        Self::bind_with(stack, address, BindOptions::default())
+    }
+
+    /// As [`UdpSocket::bind`], for a socket that may share its port or keeps to one family.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`].
+    pub fn bind_with(
+        stack: &Stack,
+        address: impl Into<SocketAddr>,
+        options: BindOptions,
+    ) -> io::Result<Self> {
+        multidata::UdpSocket::bind_with(stack, address.into(), options).and_then(Self::try_from)
+    }
+
+    /// Names the only peer: [`UdpSocket::send`] sends to it and only its datagrams are received.
+    ///
+    /// # Errors
+    /// No route leads there.
+    pub fn connect(&self, address: impl Into<SocketAddr>) -> io::Result<()> {
+        self.socket.connect(address.into())
+    }
+
+    /// Sends one datagram to `address` and returns its length. Where the future is dropped, it was
+    /// not sent.
+    ///
+    /// # Errors
+    /// No route; too long; `OutOfMemory` where the block pool is exhausted; the device failed.
+    pub async fn send_to(&self, bytes: &[u8], address: impl Into<SocketAddr>) -> io::Result<usize> {
+        let address = Some(address.into());
+        self.writable.wait(|context| self.socket.poll_send_to(context, bytes, address)).await
+    }
+
+    /// Sends one datagram to the peer and returns its length.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`], and where the socket has no peer. It also reports that the peer's
+    /// host or port was found unreachable.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.writable.wait(|context| self.socket.poll_send_to(context, bytes, None)).await
+    }
+
+    /// Waits for a datagram and copies it out, with its sender; what does not fit is lost. Where the
+    /// future is dropped, no datagram was taken.
+    ///
+    /// # Errors
+    /// As [`multidata::UdpSocket::recv_from`].
+    pub async fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.readable.wait(|context| self.socket.poll_recv_from(context, out)).await
+    }
+
+    /// As [`UdpSocket::recv_from`], for a connected socket.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub async fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
+        self.recv_from(out).await.map(|(len, _)| len)
+    }
+
+    /// As [`UdpSocket::send_to`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`].
+    pub fn poll_send_to(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        address: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        let address = Some(address);
+        self.writable.poll(context, |it| self.socket.poll_send_to(it, bytes, address))
+    }
+
+    /// As [`UdpSocket::send`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send`].
+    pub fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.writable.poll(context, |it| self.socket.poll_send_to(it, bytes, None))
+    }
+
+    /// As [`UdpSocket::recv_from`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn poll_recv_from(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<SocketAddr>> {
+        let (len, sender) = ready!(self.readable.poll(context, |context| {
+            self.socket.poll_recv_from(context, out.initialize_unfilled())
+        }))?;
+        out.advance(len);
+        Poll::Ready(Ok(sender))
+    }
+
+    /// As [`UdpSocket::recv`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn poll_recv(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_recv_from(context, out).map_ok(drop)
+    }
+
+    /// The address datagrams are received at.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio::net`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The only peer.
+    ///
+    /// # Errors
+    /// `NotConnected` where the socket has none.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
+    /// The socket itself, for settings: groups, path MTU discovery. It does not block, and should not
+    /// be made to.
+    #[must_use]
+    pub fn socket(&self) -> &multidata::UdpSocket {
+        &self.socket
+    }
+}
+
+impl TryFrom<multidata::UdpSocket> for UdpSocket {
+    type Error = io::Error;
+
+    /// The socket in the hands of tasks; its other handles do not wait any more, either.
+    fn try_from(socket: multidata::UdpSocket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, readable: Direction::new(), writable: Direction::new() })
+    }
+}

@@ -1,0 +1,107 @@
+//! Datagrams in the hands of tasks, between two stacks on one wire.
+
+mod pair;
+
+use multidata_tokio::UdpSocket;
+use pair::{pair, right, run};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::io::ReadBuf;
+
+#[test]
+fn each_datagram_reaches_one_of_the_tasks_that_wait() {
+    run(async {
+        let (left, right_stack) = pair();
+        let server = Arc::new(UdpSocket::bind(&right_stack, right(7)).expect("a free port"));
+        for _ in 0..8 {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move {
+                let mut buffer = [0; 100];
+                loop {
+                    let (len, from) = server.recv_from(&mut buffer).await.expect("open");
+                    server.send_to(&buffer[..len], from).await.expect("a route");
+                }
+            });
+        }
+        let client = UdpSocket::bind(&left, ([10, 1, 0, 1], 0)).expect("a free port");
+        client.connect(right(7)).expect("a route");
+        assert_eq!(client.peer_addr().expect("connected"), right(7));
+        // A few at a time, so that no queue overflows; all come back, each once.
+        for round in 0..100_u8 {
+            for index in 0..4 {
+                assert_eq!(client.send(&[round, index]).await.expect("a route"), 2);
+            }
+            let mut seen = [false; 4];
+            for _ in 0..4 {
+                let mut buffer = [0; 10];
+                let len = client.recv(&mut buffer).await.expect("open");
+                assert_eq!((len, buffer[0]), (2, round));
+                assert!(!core::mem::replace(&mut seen[usize::from(buffer[1])], true));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_receive_that_is_given_up_takes_no_datagram() {
+    run(async {
+        let (left, right_stack) = pair();
+        let server = UdpSocket::bind(&right_stack, right(7)).expect("a free port");
+        let client = UdpSocket::bind(&left, ([10, 1, 0, 1], 0)).expect("a free port");
+        let mut buffer = [0; 10];
+        for round in 0..200_u8 {
+            let sending = async {
+                tokio::task::yield_now().await;
+                client.send_to(&[round], right(7)).await.expect("a route");
+            };
+            let (mut is_sent, mut received) = (false, false);
+            tokio::pin!(sending);
+            while !received {
+                tokio::select! {
+                    outcome = server.recv_from(&mut buffer) => {
+                        assert_eq!((outcome.expect("open").0, buffer[0]), (1, round));
+                        received = true;
+                    }
+                    () = &mut sending, if !is_sent => is_sent = true,
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            if !is_sent {
+                sending.await;
+            }
+        }
+    });
+}
+
+#[test]
+fn errors_and_polls_are_those_of_the_socket() {
+    run(async {
+        let (left, _right_stack) = pair();
+        let client = UdpSocket::bind(&left, ([10, 1, 0, 1], 0)).expect("a free port");
+        let error = client.send(b"to whom").await.expect_err("no peer");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        client.connect(right(9)).expect("a route");
+        client.send(b"nobody is there").await.expect("a route");
+        let error = client.recv(&mut [0; 10]).await.expect_err("the port is unreachable");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        let own = client.local_addr().expect("bound");
+        let peer = UdpSocket::bind(&left, ([10, 1, 0, 1], 5)).expect("a free port");
+        let poll = std::future::poll_fn(|it| peer.poll_send_to(it, b"polled", own));
+        assert_eq!(poll.await.expect("a route"), 6);
+        client.connect(peer.local_addr().expect("bound")).expect("a route");
+        assert_eq!(
+            std::future::poll_fn(|it| peer.poll_send_to(it, b"again", own)).await.ok(),
+            Some(5)
+        );
+        let mut memory = [0; 20];
+        let mut buffer = ReadBuf::new(&mut memory);
+        std::future::poll_fn(|it| client.poll_recv(it, &mut buffer)).await.expect("sent");
+        assert_eq!(buffer.filled(), b"again");
+        std::future::poll_fn(|it| {
+            assert!(client.poll_recv(it, &mut buffer).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+    });
+}

@@ -1,0 +1,62 @@
+//! Two stacks joined by a wire, and a connection between them.
+
+// Every test binary uses its own part of this.
+#![allow(dead_code)]
+
+use multidata::device::{HardwareAddress, Medium, WireConfig, WireEnd, wire};
+use multidata::{InterfaceConfig, Stack, StackConfig};
+use multidata_tokio::{TcpListener, TcpStream};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Longest time a test may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two stacks, at 10.1.0.1 and 10.1.0.2.
+pub(crate) fn pair() -> (Stack, Stack) {
+    let end = |last| WireEnd::plain(Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, last])));
+    let (left, right) = wire(WireConfig::new(end(1), end(2)));
+    let build = |queue, address: &str| {
+        let interface = InterfaceConfig::new(address.parse().expect("an address"));
+        let builder = Stack::builder().config(StackConfig::default());
+        builder.interface(queue, interface).build().expect("a stack")
+    };
+    (build(left, "10.1.0.1/24"), build(right, "10.1.0.2/24"))
+}
+
+/// An address of the right stack.
+pub(crate) fn right(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 1, 0, 2], port))
+}
+
+/// A connection from the left stack to the right one.
+pub(crate) async fn connected(left: &Stack, right_stack: &Stack) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(right_stack, right(0)).expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let (client, accepted) = tokio::join!(TcpStream::connect(left, address), listener.accept());
+    let (server, peer) = accepted.expect("the connection is there");
+    let client = client.expect("the listener is there");
+    assert_eq!(peer, client.local_addr().expect("connected"));
+    (client, server)
+}
+
+/// Runs tasks on two threads. A task that is not woken fails the test instead of hanging it.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, test).await.expect("a task was not woken");
+    });
+}
+
+/// The byte at `position` of stream `seed`.
+pub(crate) fn byte(seed: usize, position: usize) -> u8 {
+    let word = (position as u64 / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed as u64;
+    (word.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> (position % 8 * 8)) as u8
+}
+
+/// A stream's first bytes.
+pub(crate) fn bytes(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|position| byte(seed, position)).collect()
+}

@@ -1,0 +1,300 @@
+//! Connections in the hands of tasks, between two stacks on one wire.
+
+mod pair;
+
+use multidata_tokio::{TcpListener, TcpStream};
+use pair::{bytes, connected, pair, right, run};
+use std::io::{ErrorKind, IoSlice};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+#[test]
+fn a_hundred_tasks_get_their_own_bytes_back() {
+    run(async {
+        let (left, right_stack) = pair();
+        let listener = TcpListener::bind(&right_stack, right(7)).expect("a free port");
+        let server = tokio::spawn(async move {
+            for _ in 0..100 {
+                let (mut stream, _) = listener.accept().await.expect("it came");
+                tokio::spawn(async move {
+                    let (mut reader, mut writer) = stream.split();
+                    tokio::io::copy(&mut reader, &mut writer).await.expect("the client reads");
+                    writer.shutdown().await.expect("the client waits for the end");
+                });
+            }
+        });
+        let clients = (0..100).map(|index| {
+            let left = left.clone();
+            tokio::spawn(async move {
+                let stream = TcpStream::connect(&left, right(7)).await.expect("it listens");
+                let (mut reader, mut writer) = stream.into_split();
+                let sent = bytes(index, 200_000 + index);
+                let expected = sent.clone();
+                tokio::spawn(async move {
+                    writer.write_all(&sent).await.expect("the server reads");
+                    // Dropping the half ends the stream.
+                });
+                let mut echo = Vec::new();
+                reader.read_to_end(&mut echo).await.expect("the server writes");
+                assert!(echo == expected, "stream {index} came back otherwise");
+            })
+        });
+        for client in clients.collect::<Vec<_>>() {
+            client.await.expect("no client failed");
+        }
+        server.await.expect("no connection failed");
+    });
+}
+
+#[test]
+fn no_event_is_missed_however_two_tasks_race() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (mut client, mut server) = connected(&left, &right_stack).await;
+        // A byte goes back and forth; a missed event stops both for good.
+        let rounds = 5_000_u32;
+        let answering = tokio::spawn(async move {
+            for _ in 0..rounds {
+                let byte = server.read_u8().await.expect("the client writes");
+                server.write_u8(byte.wrapping_add(1)).await.expect("the client reads");
+            }
+        });
+        for round in 0..rounds {
+            client.write_u8(round as u8).await.expect("the server reads");
+            let answer = client.read_u8().await.expect("the server writes");
+            assert_eq!(answer, (round as u8).wrapping_add(1));
+        }
+        answering.await.expect("it went well");
+    });
+}
+
+#[test]
+fn a_read_that_is_given_up_takes_nothing() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (mut client, mut server) = connected(&left, &right_stack).await;
+        let total = 20_000;
+        let writing = tokio::spawn(async move {
+            for (index, byte) in bytes(1, total).into_iter().enumerate() {
+                client.write_all(&[byte]).await.expect("the server reads");
+                if index % 7 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let (mut received, mut given_up) = (Vec::new(), 0);
+        let mut buffer = [0; 64];
+        while received.len() < total {
+            // The branch that is taken is picked at random; the other future is dropped.
+            tokio::select! {
+                count = server.read(&mut buffer) => {
+                    let count = count.expect("the client writes");
+                    received.extend_from_slice(&buffer[..count]);
+                }
+                () = tokio::task::yield_now() => given_up += 1,
+            }
+        }
+        assert!(received == bytes(1, total) && given_up > 10, "{given_up} reads were given up");
+        writing.await.expect("it went well");
+    });
+}
+
+#[test]
+fn an_accept_or_a_connect_that_is_given_up_loses_nobody() {
+    run(async {
+        let (left, right_stack) = pair();
+        let listener = TcpListener::bind(&right_stack, right(7)).expect("a free port");
+        let clients = tokio::spawn(async move {
+            let mut clients = Vec::new();
+            for _ in 0..200 {
+                clients.push(TcpStream::connect(&left, right(7)).await.expect("it listens"));
+            }
+            // Nobody answers there: dropping the future gives the attempt up, and its port is free.
+            for _ in 0..3 {
+                let from = ([10, 1, 0, 1], 4_000);
+                let silent = TcpStream::connect_from(&left, from, ([10, 1, 0, 99], 7));
+                let outcome = tokio::time::timeout(Duration::from_millis(5), silent).await;
+                assert!(outcome.is_err(), "{outcome:?}");
+            }
+            let refused = TcpStream::connect(&left, right(8)).await.expect_err("nobody listens");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            clients
+        });
+        let mut accepted = Vec::new();
+        while accepted.len() < 200 {
+            tokio::select! {
+                stream = listener.accept() => accepted.push(stream.expect("a connection").0),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        let mut clients = clients.await.expect("it went well");
+        for (client, server) in clients.iter_mut().zip(&mut accepted) {
+            client.write_all(b"here").await.expect("accepted");
+            let mut bytes = [0; 4];
+            server.read_exact(&mut bytes).await.expect("sent");
+        }
+    });
+}
+
+#[test]
+fn what_is_there_can_be_peeked_at_and_tried() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (client, mut server) = connected(&left, &right_stack).await;
+        let mut buffer = [0; 8];
+        let nothing = server.try_read(&mut buffer).expect_err("nothing came");
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        client.writable().await.expect("open");
+        assert_eq!(client.try_write(b"twice").expect("there is room"), 5);
+        for _ in 0..2 {
+            assert_eq!(server.peek(&mut buffer).await.expect("sent"), 5);
+        }
+        server.readable().await.expect("open");
+        assert_eq!(server.try_read(&mut buffer).expect("it was seen"), 5);
+        assert_eq!(&buffer[..5], b"twice");
+        // Two tasks wait for one direction: one peeks, one reads.
+        let (peeked, read) = (&mut [0; 4], &mut [0; 4]);
+        let (mut reader, _writer) = server.split();
+        let stream: &TcpStream = reader.as_ref();
+        let (count, ()) = tokio::join!(stream.peek(peeked), async {
+            client.writable().await.expect("open");
+            client.try_write(b"both").expect("there is room");
+        });
+        assert_eq!(count.expect("sent"), 4);
+        reader.read_exact(read).await.expect("still there");
+        assert_eq!((&*peeked, &*read), (b"both", b"both"));
+    });
+}
+
+#[test]
+fn halves_come_together_again_and_end_the_stream() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (client, mut server) = connected(&left, &right_stack).await;
+        let (other, _other_end) = connected(&left, &right_stack).await;
+        let (reader, writer) = client.into_split();
+        let (other_reader, other_writer) = other.into_split();
+        let error = reader.reunite(other_writer).expect_err("of two streams");
+        let client = error.0.reunite(writer).expect("of one stream");
+        drop((other_reader, error.1));
+        assert!(client.is_write_vectored());
+        let (mut reader, mut writer) = client.into_split();
+        let pieces = [IoSlice::new(b"head "), IoSlice::new(b"and body")];
+        assert_eq!(writer.write_vectored(&pieces).await.expect("there is room"), 13);
+        writer.shutdown().await.expect("open");
+        let mut text = String::new();
+        server.read_to_string(&mut text).await.expect("sent");
+        assert_eq!(text, "head and body");
+        let broken = writer.write(b"more").await.expect_err("ended");
+        assert_eq!(broken.kind(), ErrorKind::BrokenPipe);
+        server.write_all(b"the other way is open").await.expect("open");
+        drop(server);
+        text.clear();
+        reader.read_to_string(&mut text).await.expect("sent");
+        assert_eq!(text, "the other way is open");
+    });
+}
+
+#[test]
+fn a_busy_connection_does_not_starve_a_task_beside_it() {
+    // One thread for all tasks: who always has something to do must give way by itself.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(async {
+        let (left, right_stack) = pair();
+        let (mut client, mut server) = connected(&left, &right_stack).await;
+        client.write_all(&[1; 100_000]).await.expect("there is room");
+        let busy = tokio::spawn(async move {
+            let mut byte = [0];
+            let mut count = 0;
+            // All of it is there: no read has to wait.
+            while count < 90_000 {
+                count += server.read(&mut byte).await.expect("it is there");
+            }
+            server
+        });
+        let mut turns = 0;
+        while !busy.is_finished() {
+            tokio::task::yield_now().await;
+            turns += 1;
+        }
+        busy.await.expect("it went well");
+        assert!(turns > 100, "the other task had {turns} turns");
+    });
+}
+
+#[test]
+fn what_was_written_arrives_after_the_runtime_is_gone() {
+    let (left, right_stack) = pair();
+    let total = 3_000_000;
+    let server = std::thread::spawn(move || {
+        let listener = multidata::TcpListener::bind(&right_stack, right(7)).expect("a free port");
+        let (mut stream, _) = listener.accept().expect("it came");
+        let mut received = Vec::new();
+        std::io::Read::read_to_end(&mut stream, &mut received).expect("ended in order");
+        received
+    });
+    let stack = left.clone();
+    run(async move {
+        let mut stream = loop {
+            // The other thread may not have bound its socket yet.
+            match TcpStream::connect(&stack, right(7)).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        };
+        stream.write_all(&bytes(5, total)).await.expect("there is room, in time");
+    });
+    left.shutdown(Duration::from_secs(20)).expect("all of it was delivered");
+    assert!(server.join().expect("it went well") == bytes(5, total));
+}
+
+#[test]
+fn a_removed_interface_wakes_who_waits_with_an_error() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (mut client, _server) = connected(&left, &right_stack).await;
+        let waiting = tokio::spawn(async move { client.read_u8().await });
+        let listener = TcpListener::bind(&left, ([10, 1, 0, 1], 7)).expect("a free port");
+        let accepting = tokio::spawn(async move { listener.accept().await });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        left.remove_interface(0).expect("it is there");
+        let error = waiting.await.expect("no panic").expect_err("the address is gone");
+        assert!(
+            matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::NetworkDown),
+            "{error:?}"
+        );
+        let error = accepting.await.expect("no panic").expect_err("no device is left");
+        assert_eq!(error.kind(), ErrorKind::NetworkDown, "{error:?}");
+    });
+}
+
+#[test]
+fn a_stream_goes_from_threads_to_tasks_and_back() {
+    let (left, right_stack) = pair();
+    let listener = multidata::TcpListener::bind(&right_stack, right(7)).expect("a free port");
+    let client = multidata::TcpStream::connect(&left, right(7)).expect("it listens");
+    let (server, _) = listener.accept().expect("it came");
+    let mut server = std::thread::scope(|scope| {
+        let tasks = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.expect("a runtime").block_on(async {
+                let mut server = TcpStream::try_from(server).expect("a setting");
+                assert_eq!(server.read_u8().await.expect("sent"), 1);
+                server.into_blocking().expect("a setting")
+            })
+        });
+        std::io::Write::write_all(&mut &client, &[1, 2]).expect("open");
+        tasks.join().expect("it went well")
+    });
+    let mut rest = [0];
+    std::io::Read::read_exact(&mut server, &mut rest).expect("it waits again");
+    assert_eq!(rest, [2]);
+}
+
+/// What generic code asks for.
+fn is_a_stream<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static>() {}
+
+#[test]
+fn streams_can_be_given_to_generic_code() {
+    is_a_stream::<TcpStream>();
+}
