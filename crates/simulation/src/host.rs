@@ -401,6 +401,7 @@ impl Made {
             secret,
             sockets_max: SOCKETS_MAX,
         });
+        shard.set_receive_trains(plan.receive_trains);
         let config =
             InterfaceConfig { capabilities, mode: plan.mode, addresses, gateways: Vec::new() };
         let interface = shard.add_interface(config);

@@ -46,6 +46,8 @@ counters::counters! {
         connections_without_address,
         /// Addresses that were not taken because a neighbour has them.
         duplicates_found,
+        /// Frames that went up in trains, each but the first of a train.
+        train_frames,
         /// TCP segments that the checker judged.
         segments_checked,
         /// Frames sent and received.

@@ -31,6 +31,9 @@ pub struct HostPlan {
     pub pool_bytes: usize,
     /// Frames wait this long for others before the shard is called.
     pub coalescing: Duration,
+    /// Segments that repeat the headers of the one before them go up as trains; which is to change nothing
+    /// that can be seen.
+    pub receive_trains: bool,
     /// How often the device takes a part of a batch only.
     pub partly_taken: f64,
     /// Connections that may wait to be accepted.
@@ -253,6 +256,7 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
         tcp: draw_settings(random),
         pool_bytes: if small { random.magnitude(512 << 10, 4 << 20) as usize } else { 64 << 20 },
         coalescing: Duration::from_micros(random.pick(&[0, 0, 20, 100, 1_000])),
+        receive_trains: true,
         partly_taken: random.pick(&[0.0, 0.0, 0.05, 0.4]),
         backlog: random.pick(&[1, 4, 64, 1_024]),
         half_open_max: random.pick(&[1, 8, 1_024, 1_024, 1_024, 1_024]),

@@ -377,12 +377,20 @@ impl World {
             links.merge(&host.up.counters());
             links.merge(&host.down.counters());
         }
-        (0..self.hosts.len()).for_each(|host| self.count_fast_opens(host));
+        (0..self.hosts.len()).for_each(|host| self.count_of(host));
         let mut counters = self.counters;
         counters.segments_checked = self.checker.segments();
         counters.frames = self.trace.frames();
         let span = self.now.since(START);
         Report { seed: self.scenario.seed, counters, links, span, hash: self.trace.hash() }
+    }
+
+    /// Takes note of what a host's shard has counted, at the end of its life.
+    fn count_of(&mut self, host: usize) {
+        let counters = self.hosts[host].shard.counters();
+        self.counters.fast_opens_accepted += counters.shard.fast_opens_accepted;
+        self.counters.fast_open_bytes += counters.tcp.fast_open_bytes_received;
+        self.counters.train_frames += counters.shard.receive_train_frames;
     }
 
     /// Something that must hold does not.

@@ -32,13 +32,6 @@ impl World {
         self.judge(index, doings);
     }
 
-    /// Takes note of what a host's shard has counted, once in its life.
-    pub(super) fn count_fast_opens(&mut self, host: usize) {
-        let counters = self.hosts[host].shard.counters();
-        self.counters.fast_opens_accepted += counters.shard.fast_opens_accepted;
-        self.counters.fast_open_bytes += counters.tcp.fast_open_bytes_received;
-    }
-
     /// Of several who read one stream at most one read more than came with the SYN.
     pub(super) fn audit_readers(&mut self) {
         for (speaker, readers) in &self.readers {

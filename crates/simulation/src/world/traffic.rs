@@ -396,7 +396,7 @@ impl World {
     /// A host loses everything.
     pub(super) fn restart(&mut self, host: usize) {
         self.counters.restarts += 1;
-        self.count_fast_opens(host);
+        self.count_of(host);
         for index in 0..self.endpoints.len() {
             let endpoint = &mut self.endpoints[index];
             if endpoint.host == host && endpoint.ended.is_none() {
