@@ -6,7 +6,7 @@
 
 use core::fmt;
 use device::TransmitMode;
-use multidata::CopyIn;
+use multidata::{Coalescing, CopyIn};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -169,6 +169,8 @@ pub struct Scenario {
     pub mode: TransmitMode,
     /// Connections at the same time.
     pub connections: usize,
+    /// How the frames that this stack receives are put together; `Single` takes them one by one.
+    pub coalescing: Coalescing,
     /// Longest IP packet of the device.
     pub mtu_bytes: usize,
     /// When the run ends.
@@ -225,6 +227,7 @@ impl Scenario {
             direction,
             mode,
             connections: 1,
+            coalescing: Self::coalescing_of(mode),
             mtu_bytes: 1_500,
             amount: Amount::Time(Duration::from_secs(1)),
             write_len_bytes: WRITE_LEN_BYTES,
@@ -239,6 +242,16 @@ impl Scenario {
             udp_offload: true,
             pin: false,
             capture: None,
+        }
+    }
+
+    /// How frames are received where only the way out was chosen: one packet at a time in both
+    /// directions, or in batches in both.
+    #[must_use]
+    pub fn coalescing_of(mode: TransmitMode) -> Coalescing {
+        match mode {
+            TransmitMode::Single => Coalescing::OFF,
+            _ => Coalescing::default(),
         }
     }
 

@@ -5,12 +5,9 @@ use crate::place::Addresses;
 use crate::scenario::{DeviceKind, Scenario};
 use crate::socket::{Socket, retry_interrupted};
 use crate::{Attempt, Failure};
-use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
+use batch::{BlockPool, PoolConfig};
 use bytes::Bytes;
-use device::{
-    Capabilities, Device, DeviceCounters, DeviceError, HardwareAddress, Medium, Queue, Received,
-    Room, TransmitMode, Transmitted, Waiter, WireConfig, WireEnd, WireQueue, wire,
-};
+use device::{Device, HardwareAddress, Medium, Queue, WireConfig, WireEnd, WireQueue, wire};
 use ip::Cidr;
 use linux::{
     Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
@@ -19,7 +16,6 @@ use linux::{
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a connection may take to come about.
@@ -327,11 +323,7 @@ fn build(
     }
     let cidr = Cidr::new(address, prefix_len)
         .ok_or_else(|| Failure::new("the run's addresses have no such prefix"))?;
-    let config = InterfaceConfig::new(cidr).mode(scenario.mode);
-    let queue: Box<dyn Queue> = match scenario.mode {
-        TransmitMode::Single => Box::new(FrameByFrame { queue }),
-        _ => queue,
-    };
+    let config = InterfaceConfig::new(cidr).mode(scenario.mode).coalescing(scenario.coalescing);
     let mut pool = PoolConfig::default();
     if let Some(len_bytes) = scenario.largest_cached_len_bytes {
         pool.largest_cached_len_bytes = len_bytes;
@@ -343,54 +335,6 @@ fn build(
         .boxed_interface(queue, config)
         .build()
         .attempt(|| "cannot start the stack")
-}
-
-/// A queue that hands up one frame at a time, as a stack without receive batches would take them.
-struct FrameByFrame {
-    queue: Box<dyn Queue>,
-}
-
-impl Queue for FrameByFrame {
-    fn capabilities(&self) -> Capabilities {
-        self.queue.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.queue.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.queue.room()
-    }
-
-    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        self.queue.transmit(batch)
-    }
-
-    fn receive(
-        &mut self,
-        pool: &BlockPool,
-        batch: &mut ReceiveBatch,
-        frames_max: usize,
-    ) -> Received {
-        self.queue.receive(pool, batch, frames_max.min(1))
-    }
-
-    fn reclaim(&mut self) {
-        self.queue.reclaim();
-    }
-
-    fn trouble(&self) -> Option<DeviceError> {
-        self.queue.trouble()
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.queue.waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.queue.counters()
-    }
 }
 
 impl Socket for TcpStream {
@@ -429,6 +373,7 @@ impl Socket for TcpStream {
 mod tests {
     use super::*;
     use crate::scenario::Direction;
+    use device::TransmitMode;
 
     #[test]
     fn a_connection_that_never_comes_is_not_waited_for_without_end() {

@@ -40,6 +40,7 @@ impl Axes {
                             scenarios.extend(self.modes.iter().map(|&mode| Scenario {
                                 device,
                                 mode,
+                                coalescing: Scenario::coalescing_of(mode),
                                 offload: mode == TransmitMode::Lso,
                                 napi,
                                 zero_copy,

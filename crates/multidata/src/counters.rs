@@ -4,6 +4,7 @@ use crate::runtime::RuntimeCounters;
 use batch::PoolCounters;
 use device::DeviceCounters;
 use stack::StackCounters;
+use steering::BatchSizes;
 
 /// Everything a stack counted, from the sockets down to the devices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,6 +13,8 @@ pub struct Counters {
     pub stack: StackCounters,
     /// All device queues together; [`Stack::interfaces`](crate::Stack::interfaces) has them apart.
     pub device: DeviceCounters,
+    /// How many batches of which size came up from the devices.
+    pub receive: BatchSizes,
     /// The block pool.
     pub pool: PoolCounters,
     /// Locks, waits, wake-ups and copies.
@@ -31,6 +34,7 @@ impl Counters {
         };
         self.stack.for_each(&mut |counter, value| named("stack", counter, value));
         self.device.for_each(&mut |counter, value| named("device", counter, value));
+        self.receive.for_each(&mut |counter, value| named("receive", counter, value));
         self.pool.for_each(&mut |counter, value| named("pool", counter, value));
         self.runtime.for_each(&mut |counter, value| named("runtime", counter, value));
     }

@@ -142,3 +142,4 @@ pub use crate::tcp_stream::{Connecting, TcpStream};
 pub use crate::udp_socket::{Datagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
 pub use ::stack::MtuDiscovery;
+pub use ::steering::{BatchSizes, Coalescing};

@@ -1,10 +1,12 @@
 //! What turns the sans-IO shard into something that runs: a lock, a clock, threads that wait.
 //!
 //! * [`squeue`]: the lock around a shard and its device queues, and the one loop between them;
+//! * [`intake`]: how many frames come up by one call, and what holds them;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
 //! * [`waiting`]: parked threads and wakers, found by socket;
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call.
 
+pub(crate) mod intake;
 pub(crate) mod squeue;
 #[cfg(test)]
 mod tests;

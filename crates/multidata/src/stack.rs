@@ -4,6 +4,7 @@ use crate::copy_in::CopyIn;
 use crate::counters::Counters;
 use crate::error::socket_error;
 use crate::runtime::Clock;
+use crate::runtime::intake::Intake;
 use crate::runtime::squeue::{Core, LINK_HEADER_LEN_MAX, Port, Squeue};
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
@@ -23,6 +24,7 @@ use stack::{
 };
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use steering::{BatchSizes, Coalescing};
 use time::Instant;
 
 /// How long the connections of a stack whose last handle was dropped may take to deliver what they
@@ -74,6 +76,7 @@ pub struct InterfaceConfig {
     addressing: AddressingConfig,
     slaac: Option<Option<IdentifierKey>>,
     mss_max: Option<u16>,
+    coalescing: Coalescing,
 }
 
 impl InterfaceConfig {
@@ -144,6 +147,14 @@ impl InterfaceConfig {
     #[must_use]
     pub fn mss_clamp(mut self, mss_max: u16) -> Self {
         self.mss_max = Some(mss_max);
+        self
+    }
+
+    /// How many frames the device hands up by one call, and how long the first of them may wait for
+    /// others (seed 003, 5.2). The default grows with the backlog and holds nothing back.
+    #[must_use]
+    pub fn coalescing(mut self, coalescing: Coalescing) -> Self {
+        self.coalescing = coalescing;
         self
     }
 
@@ -258,7 +269,8 @@ fn add_port(
     queue.set_mode(mode).map_err(io::Error::other)?;
     let wanted = config.mode;
     let frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
-    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, .. } = config;
+    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, coalescing, .. } =
+        config;
     if let Some(key) = slaac {
         let mut random = IdentifierKey([0; 16]);
         getrandom::fill(&mut random.0).map_err(io::Error::other)?;
@@ -269,7 +281,8 @@ fn add_port(
     shard.set_mss_clamp(id, mss_max);
     // The clock starts at zero, when the stack does.
     shard.start_addressing(Instant::ZERO, id, addressing);
-    let mut port = Port { id, queue, mode, frame_len_max, failed: None };
+    let intake = Intake::new(coalescing);
+    let mut port = Port { id, queue, intake, mode, frame_len_max, failed: None };
     // The device may be one that the stack only hands single packets.
     port.follow_mode(shard);
     Ok(port)
@@ -316,6 +329,10 @@ pub struct InterfaceStatus {
     pub transmit: TransmitStatus,
     /// What its device queue did so far.
     pub counters: DeviceCounters,
+    /// How the frames that it receives are put together.
+    pub coalescing: Coalescing,
+    /// How many batches of which size came up from its device.
+    pub batches: BatchSizes,
     /// Why its device failed, where it did.
     pub failed: Option<DeviceError>,
     /// What is wrong with its device at present and may pass, as an interface that is down:
@@ -359,12 +376,27 @@ impl Stack {
                 capabilities: port.queue.capabilities(),
                 mode: port.mode,
                 counters: port.queue.counters(),
+                coalescing: port.intake.coalescing(),
+                batches: port.intake.sizes(),
                 failed: port.failed.clone(),
                 trouble: port.queue.trouble(),
             })
         };
         self.squeue()
             .look(|core| core.ports.iter().filter_map(|port| status(&core.shard, port)).collect())
+    }
+
+    /// Changes how the frames that interface `index` receives are put together.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn set_coalescing(&self, index: usize, coalescing: Coalescing) -> io::Result<()> {
+        let outcome = self.squeue().once(|core, _| {
+            let port = core.ports.get_mut(index).ok_or(SocketError::InvalidArgument)?;
+            port.intake.set_coalescing(coalescing);
+            Ok(())
+        });
+        outcome.map_err(socket_error)
     }
 
     /// Adds an address to interface `index`, with a route to its network.
@@ -596,11 +628,15 @@ impl Stack {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.squeue().look(|core| {
-            let mut device = DeviceCounters::default();
-            core.ports.iter().for_each(|port| device.merge(&port.queue.counters()));
+            let (mut device, mut receive) = (DeviceCounters::default(), BatchSizes::default());
+            for port in &core.ports {
+                device.merge(&port.queue.counters());
+                receive.merge(&port.intake.sizes());
+            }
             Counters {
                 stack: core.shard.counters(),
                 device,
+                receive,
                 pool: self.squeue().pool.counters(),
                 runtime: core.counters,
             }

@@ -48,6 +48,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         write_len_bytes: 8_192,
         zero_copy: true,
         copy_in: multidata::CopyIn::default(),
+        coalescing: multidata::Coalescing::default(),
         largest_cached_len_bytes: None,
         label: None,
         send_buffer_bytes: Some(1 << 20),

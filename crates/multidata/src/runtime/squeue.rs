@@ -12,6 +12,7 @@
 //! * after [`Core::run`] every event of the shard was taken and those whom it concerns stand in
 //!   [`Core::woken`], to be woken when the lock is released.
 
+use super::intake::Intake;
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
 use batch::{BlockPool, Multidata, ReceiveBatch};
@@ -23,10 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use tcp::State;
 use time::{Duration, Instant};
 
-/// Frames fetched from one device queue at a time.
-const FRAMES_MAX: usize = 256;
-
-/// Rounds of one turn: after 16 × 256 frames (a few milliseconds) the lock is given to others.
+/// Rounds of one turn: after 16 × 256 frames at most (a few milliseconds) the lock is given to others.
 const ROUNDS_MAX: usize = 16;
 
 /// Batches handed to one device queue in one round.
@@ -46,6 +44,8 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(500);
 pub(crate) struct Port {
     pub(crate) id: InterfaceId,
     pub(crate) queue: Box<dyn Queue>,
+    /// What its frames pass before they come to the shard.
+    pub(crate) intake: Intake,
     pub(crate) mode: TransmitMode,
     /// The longest frame, link header included.
     pub(crate) frame_len_max: usize,
@@ -125,7 +125,7 @@ impl Core {
             let mut has_more = false;
             for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
                 receive.clear();
-                let received = port.queue.receive(pool, receive, FRAMES_MAX);
+                let received = port.intake.fetch(now, &mut *port.queue, pool, receive);
                 if received.frames > 0 {
                     shard.on_receive(now, port.id, receive);
                 }
@@ -233,6 +233,8 @@ impl Core {
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let retry = earliest(self.retry, self.waiting.deadline());
+        let held = self.ports.iter().filter_map(|port| port.intake.deadline()).min();
+        let retry = earliest(retry, held);
         if self.failed.is_some() { None } else { earliest(self.shard.poll_timeout(), retry) }
     }
 }

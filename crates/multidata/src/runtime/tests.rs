@@ -1,6 +1,7 @@
 //! Who leads, who follows and who is woken, on a device that does what the test says.
 
 use super::Clock;
+use super::intake::Intake;
 use super::squeue::{Core, Port, Squeue};
 use super::turn::{After, Call};
 use super::waiting::Interest;
@@ -14,6 +15,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use steering::Coalescing;
 
 /// A device that takes everything, or nothing, and brings nothing; it counts how often its waiter
 /// was woken on purpose.
@@ -98,7 +100,8 @@ fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
     let id = shard.add_interface(config).expect("no gateway");
     let sockets =
         [1_u16, 2].map(|port| shard.udp_bind(([10, 1, 0, 1], port).into()).expect("a free port"));
-    let port = Port { id, queue, mode, frame_len_max: 1_532, failed: None };
+    let intake = Intake::new(Coalescing::default());
+    let port = Port { id, queue, intake, mode, frame_len_max: 1_532, failed: None };
     (Squeue::new(Core::new(shard, vec![port], pool), Clock::start()), device, sockets)
 }
 

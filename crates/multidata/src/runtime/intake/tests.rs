@@ -1,0 +1,154 @@
+//! Two squeues, one at each end of a wire, in virtual time: nothing takes any but what waits.
+
+use crate::runtime::intake::Intake;
+use crate::runtime::squeue::{Core, Port};
+use batch::{Block, BlockPool, Chunk, PoolConfig};
+use bytes::Bytes;
+use device::{Medium, Queue, TransmitMode, WireConfig, WireEnd, WireQueue, wire};
+use stack::{InterfaceConfig, Shard, ShardConfig, SocketId};
+use steering::Coalescing;
+use time::{Duration, Instant};
+
+const HOLD_OFF: Duration = Duration::from_micros(50);
+
+fn core(queue: WireQueue, last: u8, coalescing: Coalescing) -> Core {
+    let pool = BlockPool::new(PoolConfig::default());
+    let mut shard = Shard::new(ShardConfig {
+        tcp: tcp::Config { nodelay: true, ..tcp::Config::default() },
+        pool: pool.clone(),
+        secret: [last; 32],
+        sockets_max: 16,
+    });
+    let queue: Box<dyn Queue> = Box::new(queue);
+    let mode = TransmitMode::Multidata;
+    let address = format!("10.1.0.{last}/24").parse().expect("an address");
+    let capabilities = queue.capabilities();
+    let config = InterfaceConfig { capabilities, mode, addresses: vec![address], gateways: vec![] };
+    let id = shard.add_interface(config).expect("no gateway");
+    let intake = Intake::new(coalescing);
+    let port = Port { id, queue, intake, mode, frame_len_max: 1_532, failed: None };
+    Core::new(shard, vec![port], pool)
+}
+
+/// A client and a server, connected, and the time.
+struct World {
+    ends: [Core; 2],
+    sockets: [SocketId; 2],
+    now: Instant,
+}
+
+impl World {
+    fn connected(coalescing: Coalescing) -> Self {
+        let end = WireEnd::plain(Medium::Ip);
+        let (a, b) = wire(WireConfig::new(end, end));
+        let mut ends = [core(a, 1, coalescing), core(b, 2, coalescing)];
+        let now = Instant::ZERO;
+        let at = ([10, 1, 0, 2], 80).into();
+        let listener = ends[1].shard.tcp_listen(at, 1).expect("a free port");
+        let client = ends[0].shard.tcp_connect(now, None, at).expect("a route");
+        let mut world = Self { ends, sockets: [client, client], now };
+        world.sockets[1] = world.until(|ends| ends[1].shard.tcp_accept(listener).ok());
+        world
+    }
+
+    /// Lets both ends run, and time pass where neither has anything left to do, until `done`.
+    fn until<T>(&mut self, mut done: impl FnMut(&mut [Core; 2]) -> Option<T>) -> T {
+        for _ in 0..100_000 {
+            // What one end sends is there for the other in the same moment.
+            for _ in 0..4 {
+                self.ends.iter_mut().for_each(|core| core.run(self.now));
+            }
+            if let Some(it) = done(&mut self.ends) {
+                return it;
+            }
+            let deadlines = self.ends.iter().filter_map(Core::deadline);
+            self.now = deadlines.min().expect("somebody waits for something").max(self.now);
+        }
+        panic!("it never came to that");
+    }
+
+    /// Sends `len` bytes from one end and waits for all of them at the other.
+    fn send(&mut self, from: usize, len: usize) {
+        let to = 1 - from;
+        let chunk = Chunk::whole(Block::from(Bytes::from(vec![7; len])));
+        let socket = self.sockets[from];
+        self.ends[from].shard.tcp_append(self.now, socket, chunk).expect("room");
+        let socket = self.sockets[to];
+        let now = self.now;
+        let mut left = len;
+        self.until(|ends| {
+            let mut bytes = [0; 16_384];
+            while left > 0
+                && let Ok(count) = ends[to].shard.tcp_read(now, socket, &mut bytes)
+            {
+                left -= count;
+            }
+            (left == 0).then_some(())
+        });
+    }
+
+    /// The virtual time of so many transactions of one byte.
+    fn transactions(&mut self, count: usize) -> Duration {
+        let started = self.now;
+        for _ in 0..count {
+            self.send(0, 1);
+            self.send(1, 1);
+        }
+        self.now.since(started)
+    }
+}
+
+#[test]
+fn transactions_of_one_byte_take_no_longer_with_adaptive_coalescing_than_one_by_one() {
+    let time = |coalescing| World::connected(coalescing).transactions(100);
+    assert_eq!(time(Coalescing::OFF), Duration::ZERO);
+    assert_eq!(time(Coalescing::ADAPTIVE), Duration::ZERO);
+    // After a bulk transfer has made the batch large it is the same.
+    let mut world = World::connected(Coalescing::ADAPTIVE);
+    world.send(0, 512 << 10);
+    let largest = world.ends[1].ports[0].intake.sizes();
+    assert!(largest.batches_of_17_to_32 + largest.batches_of_33_to_64 > 0, "{largest:?}");
+    assert_eq!(world.transactions(100), Duration::ZERO);
+    // What the clock would show: each way waits for a frame that never comes.
+    let held = Coalescing { count: 8, hold_off: HOLD_OFF, adaptive: false };
+    assert!(time(held) >= 200 * HOLD_OFF, "{:?}", time(held));
+}
+
+#[test]
+fn a_hold_off_ends_by_itself_and_a_full_batch_ends_it_early() {
+    let held = Coalescing { count: 4, hold_off: HOLD_OFF, adaptive: false };
+    let mut world = World::connected(held);
+    let before = (world.ends[1].ports[0].intake.sizes(), world.now);
+    // Ten segments at once, which one write of ten times the MSS makes.
+    world.send(0, 10 * 1_448);
+    let after = world.ends[1].ports[0].intake.sizes();
+    assert!(after.batches_of_3_to_4 - before.0.batches_of_3_to_4 >= 2, "{after:?}");
+    let last = after.batches_of_2 + after.batches_of_1;
+    assert!(last > before.0.batches_of_2 + before.0.batches_of_1, "what is left came up, too");
+    assert!(world.now.since(before.1) >= HOLD_OFF);
+}
+
+#[test]
+fn one_by_one_is_one_by_one_and_a_changed_setting_loses_nothing_that_is_held() {
+    let mut world = World::connected(Coalescing::OFF);
+    world.send(0, 100 * 1_448);
+    let sizes = world.ends[1].ports[0].intake.sizes();
+    let mut larger = sizes;
+    larger.batches_of_1 = 0;
+    assert_eq!(larger, steering::BatchSizes::default(), "{sizes:?}");
+    assert!(sizes.batches_of_1 >= 100);
+
+    let held = Coalescing { count: 64, hold_off: Duration::from_secs(1), adaptive: false };
+    world.ends[1].ports[0].intake.set_coalescing(held);
+    let chunk = Chunk::whole(Block::from(Bytes::from_static(b"held")));
+    let (client, server) = (world.sockets[0], world.sockets[1]);
+    let (now, mut bytes) = (world.now, [0; 16]);
+    world.ends[0].shard.tcp_append(now, client, chunk).expect("room");
+    world.ends.iter_mut().for_each(|core| core.run(now));
+    assert!(world.ends[1].shard.tcp_read(now, server, &mut bytes).is_err(), "it is held");
+    assert_eq!(world.ends[1].ports[0].intake.deadline(), Some(now + held.hold_off));
+    assert!(world.ends[1].deadline().is_some_and(|due| due <= now + held.hold_off));
+    world.ends[1].ports[0].intake.set_coalescing(Coalescing::ADAPTIVE);
+    world.ends[1].run(now);
+    assert_eq!(world.ends[1].shard.tcp_read(now, server, &mut bytes), Ok(4));
+}

@@ -1,0 +1,113 @@
+//! Coalescing in real time: what it does to transactions of one byte and to a stream.
+
+mod pair;
+
+use multidata::{Coalescing, Stack, TcpStream};
+use pair::{connected, pair};
+use std::io::{Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The median of so many transactions of one byte each way.
+fn transaction(client: &mut TcpStream, server: &mut TcpStream, count: usize) -> Duration {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut byte = [0];
+            for _ in 0..count {
+                server.read_exact(&mut byte).expect("a request");
+                server.write_all(&byte).expect("room");
+            }
+        });
+        let mut times: Vec<Duration> = (0..count)
+            .map(|_| {
+                let started = Instant::now();
+                client.write_all(&[7]).expect("room");
+                client.read_exact(&mut [0]).expect("a response");
+                started.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        times[count / 2]
+    })
+}
+
+fn set(stacks: [&Stack; 2], coalescing: Coalescing) {
+    for stack in stacks {
+        stack.set_coalescing(0, coalescing).expect("it has one interface");
+        assert_eq!(stack.interfaces()[0].coalescing, coalescing);
+    }
+}
+
+/// In alternation, so that what the machine does meanwhile it does to both; the bound is wide.
+#[test]
+fn transactions_are_no_slower_with_adaptive_coalescing_than_one_by_one() {
+    let (left, right) = pair();
+    let (mut client, mut server) = connected(&left, &right);
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).expect("every socket has it");
+    }
+    let mut ratios: Vec<f64> = (0..7)
+        .map(|_| {
+            let [one_by_one, adaptive] = [Coalescing::OFF, Coalescing::ADAPTIVE].map(|setting| {
+                set([&left, &right], setting);
+                transaction(&mut client, &mut server, 300)
+            });
+            adaptive.as_secs_f64() / one_by_one.as_secs_f64()
+        })
+        .collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    assert!(ratios[3] < 1.5, "adaptive / one by one: {ratios:.2?}");
+
+    let held = Coalescing { count: 64, hold_off: Duration::from_millis(2), adaptive: false };
+    set([&left, &right], held);
+    let slow = transaction(&mut client, &mut server, 20);
+    assert!(slow >= Duration::from_millis(4), "both ways wait for the hold-off: {slow:?}");
+}
+
+#[test]
+fn a_stream_arrives_whole_with_every_setting_and_in_the_batches_it_allows() {
+    const LEN: usize = 4 << 20;
+    let hold_off = Duration::from_micros(50);
+    let fixed = |count, hold_off| Coalescing { count, hold_off, adaptive: false };
+    for setting in [
+        Coalescing::OFF,
+        Coalescing::ADAPTIVE,
+        fixed(4, Duration::ZERO),
+        fixed(42, hold_off),
+        fixed(0, hold_off),
+        Coalescing { count: 8, ..Coalescing::ADAPTIVE },
+    ] {
+        let (left, right) = pair();
+        set([&left, &right], setting);
+        let (mut client, mut server) = connected(&left, &right);
+        let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7 + at / 256) as u8).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| client.write_all(&bytes).expect("room comes"));
+            let mut read = vec![0; LEN];
+            server.read_exact(&mut read).expect("all of it");
+            assert!(read == bytes, "{setting:?}");
+        });
+        let mut sizes = [0; 10];
+        let mut index = 0;
+        right.interfaces()[0].batches.for_each(&mut |_, count| {
+            sizes[index] = count;
+            index += 1;
+        });
+        // Powers of two: the first bucket holds lone frames, the third up to four, ...
+        let bucket = match setting {
+            Coalescing { count: 0, hold_off: Duration::ZERO, adaptive: false } => 0,
+            Coalescing { count: 4, .. } => 2,
+            Coalescing { count: 8, .. } => 3,
+            Coalescing { count: 42, .. } => 6,
+            _ => 8,
+        };
+        assert!(sizes[bucket + 1..].iter().all(|count| *count == 0), "{setting:?}: {sizes:?}");
+        assert!(sizes.iter().sum::<u64>() > 0);
+    }
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_refused() {
+    let (left, _right) = pair();
+    assert!(left.set_coalescing(1, Coalescing::OFF).is_err());
+}
