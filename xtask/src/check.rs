@@ -53,6 +53,7 @@ pub(crate) fn run(root: &Path, quick: bool) -> Result<bool, Failure> {
     let events = ["test", "--package", "multidata-stack", "--features", "tracing"];
     course.tests("test of events", &[&events[..], &["--test", "tracing"]].concat());
     if !quick {
+        course.interleavings(target_dir.join("loom").as_std_path());
         for package in RELEASE_TESTS {
             let arguments = ["test", "--release", "--package", package, "--no-fail-fast"];
             course.tests(&format!("test --release {package}"), &arguments);
@@ -138,6 +139,19 @@ impl Course {
             let counted = tally::stream(&mut command, &mut std::io::stdout())?;
             let withheld = course.withheld.collect(name)?;
             course.tally.add(&counted, withheld);
+            Ok(counted.success)
+        });
+    }
+
+    /// Every interleaving of the threads around a squeue. The flag changes what every package is built
+    /// from, so these are built beside the others.
+    fn interleavings(&mut self, target_dir: &Path) {
+        self.step("interleavings", |course| {
+            let arguments = ["test", "--package", "multidata-steering", "--lib", "interleavings"];
+            let mut command = course.cargo_command(&arguments);
+            command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target_dir);
+            let counted = tally::stream(&mut command, &mut std::io::stdout())?;
+            course.tally.add(&counted, 0);
             Ok(counted.success)
         });
     }

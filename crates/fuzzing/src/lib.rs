@@ -6,6 +6,7 @@
 //! something does not hold, and every input is good: what it makes of the bytes is its own affair.
 //!
 //! * [`parsers`]: no parser panics, and what it reads it writes again.
+//! * [`steering`]: frames are what the parsers say, each in its home, in order.
 //! * [`reassembly`]: fragments of any kind, bounded, and what comes out is what went in.
 //! * [`segments`]: a shard with live connections and a peer who sends what it likes.
 //! * [`calls`]: two shards, sockets used in any order, frames lost, repeated and late.
@@ -16,6 +17,7 @@ pub mod parsers;
 pub mod reassembly;
 pub mod segments;
 mod station;
+pub mod steering;
 
 /// A function to fuzz.
 #[derive(Clone, Copy)]
@@ -33,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "control", run: parsers::control },
     Target { name: "transport", run: parsers::transport },
     Target { name: "leases", run: parsers::leases },
+    Target { name: "steering", run: steering::run },
     Target { name: "reassembly", run: reassembly::run },
     Target { name: "segments", run: segments::run },
     Target { name: "calls", run: calls::run },

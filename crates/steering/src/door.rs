@@ -37,7 +37,9 @@ impl Default for Door {
 impl Door {
     /// Says that work has been put where the squeue finds it. To be called before trying the lock.
     pub fn announce(&self) {
-        self.owed.store(true, Ordering::Release);
+        // A plain store would break the chain from an announcement before it: who then takes the note
+        // would see this thread's work and not the other's (loom found it).
+        self.owed.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
@@ -50,7 +52,7 @@ impl Door {
 
     /// Says inside that the turn ended before all work was done: whoever leaves owes the rest.
     pub fn leave_owed(&self) {
-        self.owed.store(true, Ordering::Release);
+        self.owed.swap(true, Ordering::AcqRel);
     }
 
     /// Whether work is owed. To be called after unlocking; if so, somebody must go in again: this

@@ -53,6 +53,8 @@ pub mod coalescing;
 mod counting;
 mod discipline;
 mod door;
+#[cfg(all(loom, test))]
+mod interleavings;
 mod layout;
 #[cfg(test)]
 mod packets;
