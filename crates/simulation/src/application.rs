@@ -343,8 +343,9 @@ impl Endpoint {
         if rest == 0 || self.behaviour.answers {
             return doings;
         }
+        let is_urgent = Marks::wants(self.behaviour.urgent, self.name, 0);
         // Without memory it is said later.
-        if let Some(Err(error)) = self.append(now, host, rest as usize, false) {
+        if let Some(Err(error)) = self.append(now, host, rest as usize, is_urgent) {
             self.fail(now, host, error, &mut doings);
         }
         doings

@@ -115,6 +115,24 @@ fn what_the_syn_has_no_room_for_follows_the_handshake() {
     assert_eq!(data_len + syn.header_len(), 1_480, "a full packet of the path");
 }
 
+// RFC 6093: the mark of urgent data arrives, though a SYN has none.
+#[test]
+fn urgent_data_does_not_go_with_the_syn() {
+    let (mut net, listener, to) = with_cookie(16);
+    let mark = net.wire.len();
+    let (now, shard) = (net.now, &mut net.hosts[0].shard);
+    let id = shard.tcp_connect(now, None, to).expect("a route");
+    assert!(shard.tcp_offer_fast_open(now, id).expect("new"), "there is a cookie");
+    let chunk = Chunk::whole(Block::from(Bytes::from_static(b"urgent")));
+    shard.tcp_append_urgent(now, id, chunk).expect("room");
+    net.run(SECOND);
+    let (_, syn, data_len) = syns(&net, mark)[0];
+    assert_eq!((syn.options.fast_open.map(|it| it.cookie().len()), data_len), (Some(8), 0));
+    let accepted = net.hosts[1].shard.tcp_accept(listener).expect("open");
+    let status = net.hosts[1].shard.tcp_status(accepted).expect("open");
+    assert_eq!((status.readable_bytes, status.urgent_mark), (6, Some(5)));
+}
+
 // RFC 7413, 4.2.2: a server that does not take the data acknowledges the SYN alone.
 #[test]
 fn a_server_without_fast_open_gets_the_data_after_the_handshake() {

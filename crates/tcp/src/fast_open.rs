@@ -105,6 +105,10 @@ impl Connection {
         if self.state != State::SynSent || part.option.is_none() {
             return 0;
         }
+        // A SYN has no urgent pointer, and one for what it carried would come too late to be believed.
+        if self.urgent.is_sending() {
+            return 0;
+        }
         // The clock does not change the length of the options.
         let options = (self.syn_header(Instant::ZERO).header_len() - TCP_HEADER_LEN_MIN) as u32;
         let room = u32::from(part.mss.min(self.negotiated.mss_send_max())).saturating_sub(options);
