@@ -2,7 +2,7 @@
 
 mod pair;
 
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use pair::exchange;
 
 fn interface(address: &str) -> InterfaceConfig {
@@ -48,4 +48,65 @@ fn streams_go_on_when_the_mtu_changes() {
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     }
     assert!(left.set_mtu(1, 1_000).is_err(), "there is one interface");
+}
+
+// RFC 1122, 3.3.4.2 (B): what has an interface's address leaves by that interface.
+#[test]
+fn a_socket_with_the_address_of_another_interface_uses_that_interface() {
+    let wires = [0, 1].map(|_| device::wire(pair::ethernet()));
+    let mut hub = Stack::builder();
+    let mut peers = Vec::new();
+    // Both peers have the same far network behind them, so that two routes of the hub lead there.
+    for (index, (near, far)) in wires.into_iter().enumerate() {
+        hub = hub.interface(near, interface(&format!("10.2.{index}.1/24")));
+        let config = interface(&format!("10.2.{index}.2/24"));
+        let config = config.address("10.9.0.9/24".parse().expect("an address"));
+        peers.push(Stack::builder().interface(far, config).build().expect("a stack"));
+    }
+    let hub = hub.build().expect("a stack");
+    let far = "10.9.0.0/24".parse().expect("a network");
+    for index in 0..2 {
+        let gateway = format!("10.2.{index}.2").parse().expect("an address");
+        hub.add_route(far, Some(gateway), index).expect("an interface");
+    }
+    let patience = Some(std::time::Duration::from_secs(10));
+    let mut buffer = [0; 10];
+    for (index, peer) in peers.iter().enumerate() {
+        // Of two equal routes the older is used, but where it would have another's address.
+        let here = format!("10.2.{index}.1:5000");
+        let socket = UdpSocket::bind(&hub, here.as_str()).expect("ours");
+        let there = UdpSocket::bind(peer, "10.9.0.9:5000").expect("its own");
+        for socket in [&socket, &there] {
+            socket.set_read_timeout(patience).expect("a timeout");
+        }
+        assert_eq!(socket.send_to(b"question", "10.9.0.9:5000").expect("a route"), 8);
+        let (len, from) = there.recv_from(&mut buffer).expect("it arrives");
+        assert_eq!((&buffer[..len], from.to_string()), (&b"question"[..], here.clone()));
+        assert_eq!(there.send_to(b"answer", from).expect("a neighbour"), 6);
+        let (len, from) = socket.recv_from(&mut buffer).expect("it arrives");
+        assert_eq!((&buffer[..len], from.to_string().as_str()), (&b"answer"[..], "10.9.0.9:5000"));
+
+        let listener = TcpListener::bind(peer, "10.9.0.9:80").expect("its own");
+        let local = format!("10.2.{index}.1:0").parse().expect("an address");
+        let client = TcpStream::connect_from(&hub, local, "10.9.0.9:80").expect("a route");
+        let (server, from) = listener.accept().expect("it came");
+        assert_eq!(from, client.local_addr().expect("open"));
+        // A change of routes leaves it where its address is.
+        let other = "10.10.0.0/24".parse().expect("a network");
+        hub.add_route(other, None, index).expect("an interface");
+        exchange(&client, &server, index as u64 + 2, 1 << 20);
+    }
+    // No route of the second interface leads to the first one's network: that is said, not lost.
+    let socket = UdpSocket::bind(&hub, "10.2.1.1:5001").expect("ours");
+    let error = socket.send_to(b"nowhere", "10.2.0.2:5000").expect_err("answers would be refused");
+    assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable);
+    let local = "10.2.1.1:0".parse().expect("an address");
+    let error = TcpStream::connect_from(&hub, local, "10.2.0.2:80").expect_err("the same");
+    assert_eq!(error.kind(), std::io::ErrorKind::NetworkUnreachable);
+    assert_eq!(hub.counters().stack.drops.count(counters::DropReason::SourceRemoved), 0);
+    // To itself every address leads.
+    let own = UdpSocket::bind(&hub, "10.2.0.1:5001").expect("ours");
+    own.set_read_timeout(patience).expect("a timeout");
+    assert_eq!(socket.send_to(b"inside", "10.2.0.1:5001").expect("by loopback"), 6);
+    assert_eq!(own.recv_from(&mut buffer).expect("it arrives").0, 6);
 }

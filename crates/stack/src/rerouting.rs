@@ -137,13 +137,13 @@ impl Shard {
         let (old, flow) = (socket.path.interface, socket.flow());
         let remote = flow.remote.ip();
         let leads = |route: &Route| route.interface == old.0 && route.destination.contains(remote);
-        if socket.path.by_arrival && self.routes.routes().iter().any(leads) {
+        if socket.path.keeps_interface && self.routes.routes().iter().any(leads) {
             return;
         }
         let Ok((id, next_hop)) = self.route(remote) else { return };
         let Some(socket) = self.sockets.tcp(index) else { return };
         let is_same = socket.path.interface == id && socket.path.next_hop == next_hop;
-        if is_same || (id == old && socket.path.by_arrival) {
+        if is_same || (id == old && socket.path.keeps_interface) {
             return;
         }
         (socket.path.interface, socket.path.next_hop) = (id, next_hop);

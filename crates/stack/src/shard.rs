@@ -372,6 +372,30 @@ impl Shard {
         Ok((InterfaceId(route.interface), route.gateway.unwrap_or(destination)))
     }
 
+    /// As [`Shard::route`], for what has the source `source`, or none yet (unspecified). Answers to an
+    /// address are taken by its own interface only, so what has it leaves by that one, whatever route
+    /// would be used otherwise (RFC 1122, 3.3.4.2 (B), the strong model).
+    ///
+    /// # Errors
+    /// [`SocketError::NoRoute`] where no route of that interface leads to `destination`.
+    pub(crate) fn route_from(
+        &self,
+        source: IpAddr,
+        destination: IpAddr,
+    ) -> Result<(InterfaceId, IpAddr), SocketError> {
+        let found = self.route(destination)?;
+        let has = |interface: &Interface| interface.may_send_from(source);
+        if self.interfaces.get(found.0.0 as usize).is_some_and(has) || source.is_loopback() {
+            return Ok(found);
+        }
+        let leads = |route: &&Route| {
+            route.destination.contains(destination)
+                && self.interfaces.get(route.interface as usize).is_some_and(has)
+        };
+        let route = self.routes.routes().iter().find(leads).ok_or(SocketError::NoRoute)?;
+        Ok((InterfaceId(route.interface), route.next_hop(destination)))
+    }
+
     /// The next hop to `destination` by interface `id`, over which it was heard: the host answers
     /// by the way it was asked, whatever way it would take itself (RFC 1122, 3.3.4.2: strong hosts).
     pub(crate) fn next_hop_by(&self, id: InterfaceId, destination: IpAddr) -> IpAddr {

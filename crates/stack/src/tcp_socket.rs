@@ -26,8 +26,9 @@ pub(crate) struct Path {
     pub(crate) generation: u32,
     /// Why it leaves packet by packet, where the path or its own policy says so.
     pub(crate) refusal: Option<MultidataRefusal>,
-    /// It came over this interface, and answers by it as long as that leads to the peer.
-    pub(crate) by_arrival: bool,
+    /// It came over this interface, or its own address is this one's and not that of the interface that
+    /// the route names: it stays here as long as that leads to the peer.
+    pub(crate) keeps_interface: bool,
     /// [`TcpOption::SinglePackets`].
     pub(crate) single_packets: bool,
     /// [`TcpOption::DontRoute`].
@@ -177,15 +178,19 @@ impl Shard {
         if remote.port() == 0 || remote.ip().is_multicast() || is_broadcast {
             return Err(SocketError::InvalidArgument);
         }
-        let (interface, next_hop) = self.route(remote.ip())?;
+        let (usual, next_hop) = self.route(remote.ip())?;
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,
-            _ => self.interfaces[interface.0 as usize].source_for(remote.ip())?,
+            _ => self.interfaces[usual.0 as usize].source_for(remote.ip())?,
         };
         if address.is_ipv4() != remote.is_ipv4() {
             return Err(SocketError::InvalidArgument);
         }
         self.check_local(SocketAddr::new(address, 0))?;
+        let (interface, next_hop) = match local {
+            Some(_) => self.route_from(address, remote.ip())?,
+            None => (usual, next_hop),
+        };
         if address.is_loopback() && !self.interfaces[interface.0 as usize].is_loopback {
             return Err(SocketError::InvalidArgument);
         }
@@ -214,6 +219,9 @@ impl Shard {
         }
         let connection = Connection::connect(parameters, now);
         let index = self.open(connection, flow, interface, next_hop, None)?;
+        if let Some(socket) = self.sockets.tcp(index) {
+            socket.path.keeps_interface = interface != usual;
+        }
         self.time_wait.remove(&flow);
         self.counters.connections_opened += 1;
         self.settle(now, index);
@@ -529,7 +537,7 @@ impl Shard {
                 network: Network::Ip(template),
                 generation: self.path_generation(),
                 refusal: None,
-                by_arrival: parent.is_some(),
+                keeps_interface: parent.is_some(),
                 single_packets: false,
                 dont_route: false,
             },

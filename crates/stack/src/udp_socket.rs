@@ -263,16 +263,18 @@ impl Shard {
         multicast: MulticastOptions,
     ) -> Result<Way, SocketError> {
         let to_group = remote.is_multicast();
-        let (interface_id, next_hop) = match to_group {
-            true => (self.multicast_interface(remote, multicast.interface)?, remote),
-            false => self.route(remote)?,
+        let has_source = !local.is_unspecified() && !local.is_multicast();
+        if has_source {
+            // It may have been removed since the socket was bound to it.
+            self.check_local(SocketAddr::new(local, 0))?;
+        }
+        let (interface_id, next_hop) = match (to_group, has_source) {
+            (true, _) => (self.multicast_interface(remote, multicast.interface)?, remote),
+            (false, true) => self.route_from(local, remote)?,
+            (false, false) => self.route(remote)?,
         };
         let interface = &self.interfaces[interface_id.0 as usize];
-        let source = match local.is_unspecified() || local.is_multicast() {
-            true => interface.source_for(remote)?,
-            // It may have been removed since the socket was bound to it.
-            false => self.check_local(SocketAddr::new(local, 0)).map(|()| local)?,
-        };
+        let source = if has_source { local } else { interface.source_for(remote)? };
         if source.is_loopback() && !interface.is_loopback {
             return Err(SocketError::InvalidArgument);
         }
