@@ -119,6 +119,8 @@ drop_reasons! {
     NoRoute => "drop_no_route",
     /// Queued for sending from an address that the interface has no more.
     SourceRemoved => "drop_source_removed",
+    /// A packet for another shard of the host, of which too many waited.
+    StrayQueueFull => "drop_stray_queue_full",
     /// The queue of packets that wait for a neighbour was full.
     NeighbourQueueFull => "drop_neighbour_queue_full",
     /// The neighbour did not answer.

@@ -190,13 +190,23 @@ const COUNTERS: usize = 256;
 pub struct Identifications<S> {
     hasher: S,
     counters: Box<[u32; COUNTERS]>,
+    step: u32,
+    first: u32,
 }
 
 impl<S: BuildHasher> Identifications<S> {
     /// Counters at zero. `hasher` is keyed with what nobody outside knows.
     #[must_use]
     pub fn new(hasher: S) -> Self {
-        Self { hasher, counters: Box::new([0; COUNTERS]) }
+        Self { hasher, counters: Box::new([0; COUNTERS]), step: 1, first: 0 }
+    }
+
+    /// Leaves room between its numbers for `count` users of the same keys, of which this is number
+    /// `index`: what each of them sends to one peer never meets, within a share of the numbers.
+    pub fn share(&mut self, index: usize, count: usize) {
+        // A power of two, so that it holds beyond where the 16 bits of IPv4 begin again.
+        self.step = u32::try_from(count.next_power_of_two()).unwrap_or(1 << 16);
+        self.first = index as u32;
     }
 
     /// The identification of the next datagram between these addresses.
@@ -212,7 +222,8 @@ impl<S: BuildHasher> Identifications<S> {
         let hash = hasher.finish();
         let counter = &mut self.counters[(hash >> 32) as usize % COUNTERS];
         *counter = counter.wrapping_add(1);
-        (hash as u32).wrapping_add(*counter)
+        let own = counter.wrapping_mul(self.step).wrapping_add(self.first);
+        (hash as u32).wrapping_add(own)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::system_error::SystemError;
 use core::fmt;
 use rustix::param::clock_ticks_per_second;
 use rustix::system::uname;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -139,6 +139,12 @@ pub fn pin(cpus: &[usize]) -> Result<(), SystemError> {
     })
 }
 
+/// The CPU that the calling thread runs on at present.
+#[must_use]
+pub fn current() -> usize {
+    sched_getcpu()
+}
+
 /// What the host is, for the head of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
@@ -238,6 +244,7 @@ mod tests {
             let first = allowed().expect("an answer")[0];
             pin(&[first]).expect("it may run there already");
             assert_eq!(allowed().expect("an answer"), [first]);
+            assert_eq!(current(), first);
             assert!(pin(&[]).is_err(), "nowhere to run");
         });
         worker.join().expect("the thread ends well");

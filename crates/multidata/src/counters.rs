@@ -4,7 +4,7 @@ use crate::runtime::RuntimeCounters;
 use batch::PoolCounters;
 use device::DeviceCounters;
 use stack::StackCounters;
-use steering::BatchSizes;
+use steering::{BatchSizes, SoftRingCounters, SoftRingSetCounters};
 
 /// Everything a stack counted, from the sockets down to the devices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,9 +19,40 @@ pub struct Counters {
     pub pool: PoolCounters,
     /// Locks, waits, wake-ups and copies.
     pub runtime: RuntimeCounters,
+    /// How frames were spread over squeues; zeros where there is one squeue.
+    pub steering: SteeringCounters,
+}
+
+/// What happens between devices and several squeues.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SteeringCounters {
+    /// How received frames were classified.
+    pub sets: SoftRingSetCounters,
+    /// What was put into soft rings and taken out.
+    pub soft_rings: SoftRingCounters,
+    /// Sizes of the batches taken out of them.
+    pub drained_batches: BatchSizes,
+}
+
+impl SteeringCounters {
+    fn merge(&mut self, other: &Self) {
+        self.sets.merge(&other.sets);
+        self.soft_rings.merge(&other.soft_rings);
+        self.drained_batches.merge(&other.drained_batches);
+    }
 }
 
 impl Counters {
+    /// Adds the figures of another table.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.stack.merge(&other.stack);
+        self.device.merge(&other.device);
+        self.receive.merge(&other.receive);
+        self.pool.merge(&other.pool);
+        self.runtime.merge(&other.runtime);
+        self.steering.merge(&other.steering);
+    }
+
     /// Visits every counter as `table.name` and value.
     pub fn for_each(&self, visit: &mut dyn FnMut(&str, u64)) {
         let mut name = String::new();
@@ -37,5 +68,9 @@ impl Counters {
         self.receive.for_each(&mut |counter, value| named("receive", counter, value));
         self.pool.for_each(&mut |counter, value| named("pool", counter, value));
         self.runtime.for_each(&mut |counter, value| named("runtime", counter, value));
+        let SteeringCounters { sets, soft_rings, drained_batches } = self.steering;
+        sets.for_each(&mut |counter, value| named("steering", counter, value));
+        soft_rings.for_each(&mut |counter, value| named("steering", counter, value));
+        drained_batches.for_each(&mut |counter, value| named("soft_rings", counter, value));
     }
 }

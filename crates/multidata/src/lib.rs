@@ -52,6 +52,9 @@
 //! `runtime.follower_parks`). One thread of the stack, "squeue-0", answers pings, sends
 //! acknowledgments and fires timers while no application thread is in a call.
 //!
+//! A stack may spread its work over several *squeues*, which threads can be in at the same time
+//! ([`StackBuilder::squeues`], one for each core that it is to use). Sockets are used in the same way.
+//!
 //! [`TcpStream`]'s `write` copies the caller's whole buffer into blocks of up to 64 KiB, outside
 //! the lock; TCP cuts the blocks into segments by reference, a batch of packets at a time, and the
 //! device gets the batch in one call. So *large writes are cheap writes*: 64 KiB at a time is a good
@@ -126,11 +129,12 @@ pub use ::stack::{
     Handling, InterfaceEvent, InterfaceId, ListenOptions, MultidataProtocols, PacketFilter,
     SynCookieMode, TransmitStatus, Verdict,
 };
+pub use ::steering::{Layout, Policy};
 pub use {::batch, ::device, ::dhcp, ::ip, ::tcp};
 
 pub use crate::capture::CaptureFile;
 pub use crate::copy_in::{BlockSize, CopyIn, CopyOrder};
-pub use crate::counters::Counters;
+pub use crate::counters::{Counters, SteeringCounters};
 pub use crate::error::socket_error;
 pub use crate::runtime::RuntimeCounters;
 pub use crate::runtime::waiting::Interest;

@@ -1,13 +1,20 @@
 //! What turns the sans-IO shard into something that runs: a lock, a clock, threads that wait.
 //!
+//! * [`squeues`]: the squeues of a stack, one or several;
 //! * [`squeue`]: the lock around a shard and its device queues, and the one loop between them;
 //! * [`intake`]: how many frames come up by one call, and what holds them;
+//! * [`hand_over`]: what one squeue received for another;
+//! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
 //! * [`waiting`]: parked threads and wakers, found by socket;
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call.
 
+pub(crate) mod hand_over;
 pub(crate) mod intake;
+pub(crate) mod shared_filter;
+pub(crate) mod shared_queue;
 pub(crate) mod squeue;
+pub(crate) mod squeues;
 #[cfg(test)]
 mod tests;
 pub(crate) mod turn;
@@ -41,6 +48,10 @@ counters::counters! {
         squeue_enters_contended,
         /// Turns of the loop between the devices and the shard.
         squeue_runs,
+        /// Frames received here and handed to another squeue.
+        frames_handed_over,
+        /// Frames that another squeue received and this one took over.
+        frames_taken_over,
         /// Turns that used up their budget and left the rest to the next one.
         squeue_runs_unfinished,
         /// Waits for the device by an application thread.

@@ -1,7 +1,7 @@
 //! What all sockets share: the handle that closes on drop, blocking mode and timeouts.
 
 use crate::Stack;
-use crate::runtime::squeue::Core;
+use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use core::task::{Context, Poll, Waker};
@@ -15,6 +15,8 @@ use time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) stack: Stack,
+    /// The squeue that it belongs to for life, as an index into those of the stack.
+    home: u32,
     pub(crate) id: SocketId,
     is_nonblocking: AtomicBool,
     read_timeout: Timeout,
@@ -26,15 +28,26 @@ pub(crate) struct Socket {
 const NO_LINGER: u64 = u64::MAX;
 
 impl Socket {
-    pub(crate) fn new(stack: Stack, id: SocketId) -> Self {
+    pub(crate) fn new(stack: Stack, home: usize, id: SocketId) -> Self {
         Self {
             stack,
+            home: home as u32,
             id,
             is_nonblocking: AtomicBool::new(false),
             read_timeout: Timeout::default(),
             write_timeout: Timeout::default(),
             linger_ns: AtomicU64::new(NO_LINGER),
         }
+    }
+
+    /// The handle of another socket of the same squeue.
+    pub(crate) fn sibling(&self, id: SocketId) -> Self {
+        Self::new(self.stack.clone(), self.home as usize, id)
+    }
+
+    /// The squeue that it belongs to.
+    pub(crate) fn squeue(&self) -> &Squeue {
+        self.stack.squeue(self.home as usize)
     }
 
     /// How a call on this socket waits. An expired timeout is `WouldBlock`, as `std::net` has it
@@ -52,6 +65,11 @@ impl Socket {
             timeout: timeout.load(),
             expired: ErrorKind::WouldBlock,
         }
+    }
+
+    /// A call that reads what is there and never waits.
+    pub(crate) fn call_once(&self) -> Call {
+        Call { blocks: false, ..self.call(Interest::Readable, After::Send) }
     }
 
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
@@ -79,7 +97,7 @@ impl Socket {
             blocks: true,
             ..self.call(Interest::Writable, After::Leave)
         };
-        let outcome = self.stack.squeue().operate(&call, |core, now| {
+        let outcome = self.squeue().operate(&call, |core, now| {
             core.run(now);
             match core.is_delivered(self.id) {
                 true => Ok(()),
@@ -116,24 +134,29 @@ impl Socket {
         context: &Context<'_>,
         attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
     ) -> Poll<io::Result<T>> {
-        self.stack.squeue().poll(&self.call(interest, after), context, attempt)
+        self.squeue().poll(&self.call(interest, after), context, attempt)
     }
 
     pub(crate) fn register_waker(&self, interest: Interest, waker: &Waker) {
-        self.stack.squeue().register_waker(self.id, interest, waker);
+        self.squeue().register_waker(self.id, interest, waker);
+    }
+
+    /// Takes a waker out again that was not called.
+    pub(crate) fn forget_waker(&self, waker: &Waker) {
+        self.squeue().look(|core| core.waiting.remove_task(self.id, waker));
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
         match self.linger() {
-            None => self.stack.squeue().once(|core, now| core.close(now, self.id)),
-            Some(Duration::ZERO) => self.stack.squeue().once(|core, now| {
+            None => self.squeue().once(|core, now| core.close(now, self.id)),
+            Some(Duration::ZERO) => self.squeue().once(|core, now| {
                 core.shard.tcp_abort(now, self.id);
                 core.close(now, self.id);
             }),
             Some(linger) => {
-                self.stack.squeue().once(|core, now| core.close(now, self.id));
+                self.squeue().once(|core, now| core.close(now, self.id));
                 self.wait_until_delivered(linger);
             }
         }

@@ -1,26 +1,27 @@
-//! The stack as its user sees it: how it is built, what it tells of itself, how it ends.
+//! The stack as its user sees it: what it tells of itself, what can be changed, how it ends.
+
+mod builder;
+
+pub use builder::{InterfaceConfig, StackBuilder, StackConfig};
 
 use crate::copy_in::CopyIn;
 use crate::counters::Counters;
 use crate::error::socket_error;
-use crate::runtime::Clock;
-use crate::runtime::intake::Intake;
-use crate::runtime::squeue::{Core, LINK_HEADER_LEN_MAX, Port, Squeue};
+use crate::runtime::shared_filter;
+use crate::runtime::squeue::{Core, Port, Squeue};
+use crate::runtime::squeues::Squeues;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use crate::runtime::worker::Threads;
-use batch::{BlockPool, PoolConfig};
+use batch::BlockPool;
 use core::net::IpAddr;
 use core::time::Duration;
-use device::{Capabilities, DeviceCounters, DeviceError, Queue, TransmitMode};
-use dhcp::ClientConfig;
+use device::{Capabilities, DeviceCounters, DeviceError, TransmitMode};
 use ip::Cidr;
-use ip::router::{IdentifierKey, RouterConfig};
 use stack::InterfaceId;
 use stack::{
-    AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig, ClaimPolicy,
-    InterfaceEvent, MultidataProtocols, PacketFilter, Shard, ShardConfig, SocketError,
-    TransmitStatus,
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, InterfaceEvent, MultidataProtocols,
+    PacketFilter, Shard, SocketError, TransmitStatus,
 };
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,272 +32,36 @@ use time::Instant;
 /// hold. The thread that drops the last handle waits for it; [`Stack::shutdown`] takes another time.
 pub const LINGER_ON_DROP: Duration = Duration::from_secs(1);
 
-/// Settings of a stack that do not belong to one interface.
-#[derive(Clone, Debug)]
-pub struct StackConfig {
-    /// Sizes of the pool that all packet memory comes from, and its bound.
-    pub pool: PoolConfig,
-    /// Settings that new connections start with.
-    pub tcp: tcp::Config,
-    /// How writes are copied in.
-    pub copy_in: CopyIn,
-    /// Sockets that may be open at once, connections that finish closing included.
-    pub sockets_max: usize,
-    /// Connections in TIME-WAIT that are remembered beside them, about 300 bytes each; the oldest
-    /// makes room.
-    pub time_wait_max: usize,
-    /// Connections that may finish their business after their last handle was dropped; those beyond
-    /// are reset.
-    pub orphans_max: usize,
-    /// Whether received segments that repeat the headers of the one before them are taken as one unit
-    /// ([`Shard::set_receive_trains`]); off only to see what that saves.
-    pub receive_trains: bool,
-}
-
-impl Default for StackConfig {
-    fn default() -> Self {
-        Self {
-            pool: PoolConfig::default(),
-            tcp: tcp::Config::default(),
-            copy_in: CopyIn::default(),
-            sockets_max: 65_536,
-            time_wait_max: 65_536,
-            orphans_max: 16_384,
-            receive_trains: true,
-        }
-    }
-}
-
-/// The addresses and routes of an interface, and how batches reach its device.
-#[derive(Clone, Debug, Default)]
-pub struct InterfaceConfig {
-    addresses: Vec<Cidr>,
-    gateways: Vec<IpAddr>,
-    mode: TransmitMode,
-    addressing: AddressingConfig,
-    slaac: Option<Option<IdentifierKey>>,
-    mss_max: Option<u16>,
-    coalescing: Coalescing,
-}
-
-impl InterfaceConfig {
-    /// An interface with one address; the network it is on is reached directly.
-    #[must_use]
-    pub fn new(address: Cidr) -> Self {
-        Self { addresses: vec![address], ..Self::default() }
-    }
-
-    /// An interface without fixed addresses: IPv4 from a DHCP server, IPv6 from routers.
-    /// [`Stack::wait_for_address`] waits for the first.
-    #[must_use]
-    pub fn automatic() -> Self {
-        Self::default().dhcp(ClientConfig::default()).slaac()
-    }
-
-    /// Leases an IPv4 address from a DHCP server (RFC 2131), with its routes and DNS servers.
-    #[must_use]
-    pub fn dhcp(mut self, config: ClientConfig) -> Self {
-        self.addressing.dhcp = Some(config);
-        self
-    }
-
-    /// Listens to IPv6 routers (RFC 4861) and forms addresses from what they say (RFC 4862). The
-    /// interface identifiers are others at each start; [`InterfaceConfig::slaac_with_key`] keeps
-    /// them.
-    #[must_use]
-    pub fn slaac(mut self) -> Self {
-        self.slaac = Some(None);
-        self
-    }
-
-    /// As [`InterfaceConfig::slaac`], with identifiers that are the same on the same network
-    /// whenever the key is (RFC 7217).
-    #[must_use]
-    pub fn slaac_with_key(mut self, key: IdentifierKey) -> Self {
-        self.slaac = Some(Some(key));
-        self
-    }
-
-    /// What is done on the link before and after addresses are used, for IPv4 and for IPv6. The
-    /// default announces IPv4 addresses and uses IPv6 addresses optimistically: neither delays the
-    /// start of a program.
-    #[must_use]
-    pub fn claims(mut self, ipv4: ClaimPolicy, ipv6: ClaimPolicy) -> Self {
-        (self.addressing.ipv4, self.addressing.ipv6) = (ipv4, ipv6);
-        self
-    }
-
-    /// Adds an address, for example one of the other IP version.
-    #[must_use]
-    pub fn address(mut self, address: Cidr) -> Self {
-        self.addresses.push(address);
-        self
-    }
-
-    /// Names the router to everywhere else; at most one of each IP version, on one of the networks
-    /// of the interface.
-    #[must_use]
-    pub fn gateway(mut self, gateway: IpAddr) -> Self {
-        self.gateways.push(gateway);
-        self
-    }
-
-    /// Limits the MSS of connections by this interface to `mss_max` bytes, both what is announced and
-    /// what is sent: for networks that lose long packets and the reports of it as well. Peers get no
-    /// segments shorter than [`tcp::MSS_MIN`] all the same.
-    #[must_use]
-    pub fn mss_clamp(mut self, mss_max: u16) -> Self {
-        self.mss_max = Some(mss_max);
-        self
-    }
-
-    /// How many frames the device hands up by one call, and how long the first of them may wait for
-    /// others (seed 003, 5.2). The default grows with the backlog and holds nothing back.
-    #[must_use]
-    pub fn coalescing(mut self, coalescing: Coalescing) -> Self {
-        self.coalescing = coalescing;
-        self
-    }
-
-    /// Selects how batches reach the device; what the device cannot do becomes
-    /// [`TransmitMode::Multidata`].
-    #[must_use]
-    pub fn mode(mut self, mode: TransmitMode) -> Self {
-        self.mode = mode;
-        self
-    }
-}
-
-/// Collects what a stack is built from.
-#[derive(Default)]
-pub struct StackBuilder {
-    config: StackConfig,
-    pool: Option<BlockPool>,
-    interfaces: Vec<(Box<dyn Queue>, InterfaceConfig)>,
-}
-
-impl StackBuilder {
-    /// Replaces all settings.
-    #[must_use]
-    pub fn config(mut self, config: StackConfig) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// Uses this pool, perhaps one shared with other stacks, in place of an own one.
-    #[must_use]
-    pub fn pool(mut self, pool: BlockPool) -> Self {
-        self.pool = Some(pool);
-        self
-    }
-
-    /// Settings that new connections start with.
-    #[must_use]
-    pub fn tcp(mut self, config: tcp::Config) -> Self {
-        self.config.tcp = config;
-        self
-    }
-
-    /// How writes are copied in.
-    #[must_use]
-    pub fn copy_in(mut self, copy_in: CopyIn) -> Self {
-        self.config.copy_in = copy_in;
-        self
-    }
-
-    /// Adds an interface. A lone application thread sleeps on the first one; each further one has
-    /// a thread that sleeps on it.
-    #[must_use]
-    pub fn interface(mut self, queue: impl Queue + 'static, config: InterfaceConfig) -> Self {
-        self.interfaces.push((Box::new(queue), config));
-        self
-    }
-
-    /// As [`StackBuilder::interface`], for a queue that is boxed already.
-    #[must_use]
-    pub fn boxed_interface(mut self, queue: Box<dyn Queue>, config: InterfaceConfig) -> Self {
-        self.interfaces.push((queue, config));
-        self
-    }
-
-    /// Starts the stack.
-    ///
-    /// # Errors
-    /// There is no interface, a gateway is on no network of its interface, a device failed, or the
-    /// system gave no random bytes or no thread.
-    pub fn build(self) -> io::Result<Stack> {
-        if self.interfaces.is_empty() {
-            let message = "a stack needs an interface: add one with StackBuilder::interface";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(io::Error::other)?;
-        let pool = self.pool.unwrap_or_else(|| BlockPool::new(self.config.pool.clone()));
-        let (send_buffer_bytes, nodelay) = (
-            self.config.tcp.send_buffer_bytes_initial.min(self.config.tcp.send_buffer_bytes),
-            self.config.tcp.nodelay,
-        );
-        let mut shard = Shard::new(ShardConfig {
-            tcp: self.config.tcp,
-            pool: pool.clone(),
-            secret,
-            sockets_max: self.config.sockets_max,
-        });
-        shard.set_time_wait_max(self.config.time_wait_max);
-        shard.set_orphans_max(self.config.orphans_max);
-        shard.set_receive_trains(self.config.receive_trains);
-        let mut ports = Vec::with_capacity(self.interfaces.len());
-        for (queue, config) in self.interfaces {
-            ports.push(add_port(&mut shard, queue, config)?);
-        }
-        let squeue = Arc::new(Squeue::new(Core::new(shard, ports, pool), Clock::start()));
-        let threads = Threads::start(&squeue)?;
-        let copy_in = self.config.copy_in;
-        let threads = Mutex::new(Some(threads));
-        let runtime = Runtime { squeue, threads, copy_in, send_buffer_bytes, nodelay };
-        Ok(Stack { runtime: Arc::new(runtime) })
-    }
-}
-
-fn add_port(
-    shard: &mut Shard,
-    mut queue: Box<dyn Queue>,
-    config: InterfaceConfig,
-) -> io::Result<Port> {
-    let capabilities = queue.capabilities();
-    let mode =
-        if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
-    queue.set_mode(mode).map_err(io::Error::other)?;
-    let wanted = config.mode;
-    let frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
-    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, coalescing, .. } =
-        config;
-    if let Some(key) = slaac {
-        let mut random = IdentifierKey([0; 16]);
-        getrandom::fill(&mut random.0).map_err(io::Error::other)?;
-        addressing.routers = Some(RouterConfig::new(key.unwrap_or(random)));
-    }
-    let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };
-    let id = shard.add_interface(config).map_err(socket_error)?;
-    shard.set_mss_clamp(id, mss_max);
-    // The clock starts at zero, when the stack does.
-    shard.start_addressing(Instant::ZERO, id, addressing);
-    let intake = Intake::new(coalescing);
-    let mut port = Port { id, queue, intake, mode, frame_len_max, failed: None };
-    // The device may be one that the stack only hands single packets.
-    port.follow_mode(shard);
-    Ok(port)
-}
-
 fn usable(all: &[AddressStatus]) -> Vec<Cidr> {
     let usable = all.iter().filter(|status| status.state != AddressState::Tentative);
     usable.map(|status| status.cidr).collect()
 }
 
+/// The interfaces as one squeue has them.
+fn status_of(squeue: &Squeue) -> Vec<InterfaceStatus> {
+    let status = |shard: &Shard, port: &Port| {
+        Some(InterfaceStatus {
+            transmit: shard.transmit_status(port.id)?,
+            addresses: usable(&shard.addresses(port.id)),
+            address_status: shard.addresses(port.id),
+            name_servers: shard.name_servers(port.id),
+            capabilities: port.queue.capabilities(),
+            mode: port.mode,
+            counters: port.queue.counters(),
+            coalescing: port.intake.coalescing(),
+            batches: port.intake.sizes(),
+            failed: port.failed.clone(),
+            trouble: port.queue.trouble(),
+        })
+    };
+    squeue.look(|core| core.ports.iter().filter_map(|port| status(&core.shard, port)).collect())
+}
+
 /// What the handles of a stack and its sockets share; the last of them ends it.
 struct Runtime {
-    squeue: Arc<Squeue>,
+    squeues: Squeues,
     threads: Mutex<Option<Threads>>,
+    pool: BlockPool,
     copy_in: CopyIn,
     send_buffer_bytes: usize,
     nodelay: bool,
@@ -304,7 +69,7 @@ struct Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.squeue.stop(LINGER_ON_DROP);
+        self.squeues.stop(LINGER_ON_DROP);
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(threads) = threads {
             threads.join();
@@ -367,23 +132,17 @@ impl Stack {
     /// Its interfaces, in the order in which they were added.
     #[must_use]
     pub fn interfaces(&self) -> Vec<InterfaceStatus> {
-        let status = |shard: &Shard, port: &Port| {
-            Some(InterfaceStatus {
-                transmit: shard.transmit_status(port.id)?,
-                addresses: usable(&shard.addresses(port.id)),
-                address_status: shard.addresses(port.id),
-                name_servers: shard.name_servers(port.id),
-                capabilities: port.queue.capabilities(),
-                mode: port.mode,
-                counters: port.queue.counters(),
-                coalescing: port.intake.coalescing(),
-                batches: port.intake.sizes(),
-                failed: port.failed.clone(),
-                trouble: port.queue.trouble(),
-            })
-        };
-        self.squeue()
-            .look(|core| core.ports.iter().filter_map(|port| status(&core.shard, port)).collect())
+        let mut squeues = self.runtime.squeues.iter().map(|squeue| status_of(squeue));
+        let mut all = squeues.next().unwrap_or_default();
+        for other in squeues {
+            for (interface, other) in all.iter_mut().zip(other) {
+                interface.counters.merge(&other.counters);
+                interface.batches.merge(&other.batches);
+                interface.failed = interface.failed.take().or(other.failed);
+                interface.trouble = interface.trouble.take().or(other.trouble);
+            }
+        }
+        all
     }
 
     /// Changes how the frames that interface `index` receives are put together.
@@ -391,7 +150,7 @@ impl Stack {
     /// # Errors
     /// There is no such interface.
     pub fn set_coalescing(&self, index: usize, coalescing: Coalescing) -> io::Result<()> {
-        let outcome = self.squeue().once(|core, _| {
+        let outcome = self.runtime.squeues.everywhere(|core, _| {
             let port = core.ports.get_mut(index).ok_or(SocketError::InvalidArgument)?;
             port.intake.set_coalescing(coalescing);
             Ok(())
@@ -419,9 +178,9 @@ impl Stack {
     fn with_interface(
         &self,
         index: usize,
-        call: impl FnOnce(&mut Shard, Instant, InterfaceId) -> Result<(), SocketError>,
+        call: impl Fn(&mut Shard, Instant, InterfaceId) -> Result<(), SocketError>,
     ) -> io::Result<()> {
-        let outcome = self.squeue().once(|core, now| {
+        let outcome = self.runtime.squeues.everywhere(|core, now| {
             let id = core.ports.get(index).map(|port| port.id);
             call(&mut core.shard, now, id.ok_or(SocketError::InvalidArgument)?)
         });
@@ -447,7 +206,7 @@ impl Stack {
             timeout: Some(timeout),
             expired: io::ErrorKind::TimedOut,
         };
-        self.squeue().operate(&call, |core, now| {
+        self.squeue(0).operate(&call, |core, now| {
             core.run(now);
             let id =
                 core.ports.get(index).map(|port| port.id).ok_or(SocketError::InvalidArgument)?;
@@ -465,7 +224,7 @@ impl Stack {
     /// be somebody else's. At most 64 wait to be asked for; then the oldest is forgotten.
     #[must_use]
     pub fn poll_address_event(&self) -> Option<AddressEvent> {
-        self.squeue().look(|core| core.shard.poll_address_event())
+        self.squeue(0).look(|core| core.shard.poll_address_event())
     }
 
     /// Selects how batches reach the device of interface `index` from now on.
@@ -473,7 +232,7 @@ impl Stack {
     /// # Errors
     /// There is no such interface, or its device cannot do it; the old mode stays.
     pub fn set_transmit_mode(&self, index: usize, mode: TransmitMode) -> io::Result<()> {
-        self.squeue().look(|core| {
+        self.runtime.squeues.everywhere(|core, _| {
             let Core { shard, ports, .. } = core;
             let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
             let port = ports.get_mut(index).ok_or_else(|| invalid("there is no such interface"))?;
@@ -495,7 +254,7 @@ impl Stack {
     /// # Errors
     /// There is no such interface, or its device failed at it.
     pub fn set_multidata_outbound(&self, index: Option<usize>, on: bool) -> io::Result<()> {
-        self.squeue().look(|core| {
+        self.runtime.squeues.everywhere(|core, _| {
             let Core { shard, ports, .. } = core;
             let id = match index.map(|index| ports.get(index)) {
                 Some(None) => return Err(socket_error(SocketError::InvalidArgument)),
@@ -526,7 +285,10 @@ impl Stack {
     /// Puts a packet filter on the ways out and in of all interfaces, loopback included, in place of
     /// any other; `None` takes it away. It is called with the stack's lock held and must not wait.
     pub fn set_filter(&self, filter: Option<Box<dyn PacketFilter>>) {
-        self.squeue().look(|core| core.shard.set_filter(filter));
+        let filters = shared_filter::for_each(filter, self.runtime.squeues.len());
+        for (squeue, filter) in self.runtime.squeues.iter().zip(filters) {
+            squeue.look(|core| core.shard.set_filter(filter));
+        }
     }
 
     /// Adds a route to the network `destination` by interface `index`, by way of `gateway` or
@@ -559,7 +321,7 @@ impl Stack {
     /// # Errors
     /// There is no such interface, or it was removed before.
     pub fn remove_interface(&self, index: usize) -> io::Result<()> {
-        let removed = self.squeue().once(|core, now| {
+        let removed = self.runtime.squeues.everywhere(|core, now| {
             let port = core.ports.get_mut(index).ok_or(SocketError::InvalidArgument)?;
             core.shard.remove_interface(now, port.id)?;
             let message = "the interface was removed; add another to a new stack".to_owned();
@@ -574,7 +336,7 @@ impl Stack {
     /// is forgotten.
     #[must_use]
     pub fn poll_interface_event(&self) -> Option<InterfaceEvent> {
-        self.squeue().look(|core| core.shard.poll_interface_event())
+        self.squeue(0).look(|core| core.shard.poll_interface_event())
     }
 
     /// Sends no packets longer than this by interface `index` from now on; its device may take
@@ -595,7 +357,8 @@ impl Stack {
             shard.set_mtu(now, port.id, mtu_bytes);
             Ok(())
         };
-        self.squeue().once(set).map_err(|_| invalid("the interface does not take this MTU"))
+        let outcome = self.runtime.squeues.everywhere(set);
+        outcome.map_err(|_: SocketError| invalid("the interface does not take this MTU"))
     }
 
     /// Limits packets by the route to the network `destination`, which is one of the interfaces' or
@@ -611,7 +374,8 @@ impl Stack {
             let message = "hosts rely on longer packets than that";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let outcome = self.squeue().look(|core| core.shard.set_route_mtu(destination, mtu_bytes));
+        let set = |core: &mut Core, _| core.shard.set_route_mtu(destination, mtu_bytes);
+        let outcome = self.runtime.squeues.everywhere(set);
         outcome.map_err(socket_error)
     }
 
@@ -621,32 +385,36 @@ impl Stack {
     /// # Errors
     /// `NetworkUnreachable` where no route leads there.
     pub fn path_mtu(&self, destination: IpAddr) -> io::Result<usize> {
-        self.squeue().look(|core| core.shard.path_mtu(destination)).map_err(socket_error)
+        let mut least = usize::MAX;
+        for squeue in self.runtime.squeues.iter() {
+            let known = squeue.look(|core| core.shard.path_mtu(destination));
+            least = least.min(known.map_err(socket_error)?);
+        }
+        Ok(least)
     }
 
     /// Everything that was counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.squeue().look(|core| {
-            let (mut device, mut receive) = (DeviceCounters::default(), BatchSizes::default());
-            for port in &core.ports {
-                device.merge(&port.queue.counters());
-                receive.merge(&port.intake.sizes());
-            }
-            Counters {
-                stack: core.shard.counters(),
-                device,
-                receive,
-                pool: self.squeue().pool.counters(),
-                runtime: core.counters,
-            }
-        })
+        let mut sum = Counters::default();
+        for squeue in self.runtime.squeues.iter() {
+            sum.merge(&squeue.counters());
+        }
+        sum.pool = self.runtime.pool.counters();
+        sum
+    }
+
+    /// As [`Stack::counters`], for each squeue by itself; the pool is everybody's and counts nothing
+    /// here.
+    #[must_use]
+    pub fn squeue_counters(&self) -> Vec<Counters> {
+        self.runtime.squeues.iter().map(|squeue| squeue.counters()).collect()
     }
 
     /// The pool that all packet memory comes from.
     #[must_use]
     pub fn pool(&self) -> &BlockPool {
-        &self.squeue().pool
+        &self.runtime.pool
     }
 
     /// Waits until all connections that the application has closed have delivered their data and
@@ -657,21 +425,26 @@ impl Stack {
     /// `TimedOut` where something was left to deliver after `timeout`; `NetworkDown` where the
     /// device failed.
     pub fn shutdown(self, timeout: Duration) -> io::Result<()> {
-        let call = Call {
-            socket: None,
-            interest: Interest::Writable,
-            after: After::Leave,
-            blocks: true,
-            timeout: Some(timeout),
-            expired: io::ErrorKind::TimedOut,
-        };
-        let flushed = self.squeue().operate(&call, |core, now| {
-            core.run(now);
-            if core.is_flushed() { Ok(()) } else { Err(SocketError::WouldBlock) }
+        let until = std::time::Instant::now() + timeout;
+        let flushed = self.runtime.squeues.iter().try_for_each(|squeue| {
+            let call = Call {
+                socket: None,
+                interest: Interest::Writable,
+                after: After::Leave,
+                blocks: true,
+                timeout: Some(until.saturating_duration_since(std::time::Instant::now())),
+                expired: io::ErrorKind::TimedOut,
+            };
+            squeue.operate(&call, |core, now| {
+                core.run(now);
+                if core.is_flushed() { Ok(()) } else { Err(SocketError::WouldBlock) }
+            })
         });
         flushed.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
-                let count = self.squeue().look(|core| core.undelivered_count());
+                let counts = self.runtime.squeues.iter();
+                let count: usize =
+                    counts.map(|squeue| squeue.look(|core| core.undelivered_count())).sum();
                 let message = format!("{count} closed connections had something left to deliver");
                 io::Error::new(io::ErrorKind::TimedOut, message)
             }
@@ -679,8 +452,13 @@ impl Stack {
         })
     }
 
-    pub(crate) fn squeue(&self) -> &Squeue {
-        &self.runtime.squeue
+    /// Squeue `index`, or where there is none the first.
+    pub(crate) fn squeue(&self, index: usize) -> &Squeue {
+        self.runtime.squeues.at(index)
+    }
+
+    pub(crate) fn squeues(&self) -> &Squeues {
+        &self.runtime.squeues
     }
 
     pub(crate) fn tunables(&self) -> CopyIn {

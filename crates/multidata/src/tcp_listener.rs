@@ -1,17 +1,22 @@
 //! A TCP socket that waits for connections.
+//!
+//! In a stack of several squeues it is a socket in each of them, and connections wait where they are
+//! at home. Who accepts begins at another squeue each time, so that none of them waits behind the
+//! others, and sleeps as tasks do: the threads of the squeues wake it.
 
 use crate::Stack;
 use crate::TcpStream;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
-use crate::runtime::turn::After;
-use crate::runtime::waiting::Interest;
+use crate::runtime::turn::{After, Call};
+use crate::runtime::waiting::{Interest, Parker};
 use crate::socket::{Socket, each_address};
 use core::task::{Context, Poll, Waker};
 use stack::{ListenOptions, SocketError, SocketId};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Connections that may wait to be accepted, where the caller names no other number.
 pub const BACKLOG_DEFAULT: usize = 128;
@@ -21,7 +26,15 @@ pub const BACKLOG_DEFAULT: usize = 128;
 /// Dropping the last handle resets connections that were not accepted.
 #[derive(Debug)]
 pub struct TcpListener {
-    socket: Arc<Socket>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// One in each squeue, by number; the first one's settings are the listener's.
+    sockets: Box<[Socket]>,
+    /// Where the next call begins to look.
+    next: AtomicUsize,
     local: SocketAddr,
 }
 
@@ -59,14 +72,23 @@ impl TcpListener {
         options: &ListenOptions,
     ) -> io::Result<Self> {
         each_address(address, |address| {
-            let (id, local) = stack
-                .squeue()
-                .once(|core, _| {
+            let listen = |home: usize, address| {
+                let made = stack.squeue(home).once(|core, _| {
                     let id = core.shard.tcp_listen_with(address, options.clone())?;
                     Ok((id, core.shard.local_address(id)?))
-                })
-                .map_err(socket_error)?;
-            Ok(Self { socket: Arc::new(Socket::new(stack.clone(), id)), local })
+                });
+                let (id, local) = made.map_err(socket_error)?;
+                Ok::<_, io::Error>((Socket::new(stack.clone(), home, id), local))
+            };
+            // The first squeue picks the port, and says where it is taken.
+            let (first, local) = listen(0, address)?;
+            let mut sockets = vec![first];
+            for home in 1..stack.squeues().len() {
+                sockets.push(listen(home, local)?.0);
+            }
+            let sockets = sockets.into_boxed_slice();
+            let shared = Shared { sockets, next: AtomicUsize::new(0), local };
+            Ok(Self { shared: Arc::new(shared) })
         })
     }
 
@@ -75,15 +97,57 @@ impl TcpListener {
     /// # Errors
     /// `WouldBlock` where the listener does not block and there is none; the device failed.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let call = self.socket.call(Interest::Readable, After::Send);
-        let listener = self.socket.id;
-        let accepted = self.socket.stack.squeue().operate(&call, |core, _| take(core, listener))?;
-        Ok(self.stream(accepted))
+        match &*self.shared.sockets {
+            [only] => Self::accept_from(only, &only.call(Interest::Readable, After::Send)),
+            _ => self.accept_from_any(),
+        }
     }
 
-    fn stream(&self, (id, local, peer): Accepted) -> (TcpStream, SocketAddr) {
-        let socket = Socket::new(self.socket.stack.clone(), id);
-        (TcpStream::new(socket, local, peer), peer)
+    fn accept_from(listener: &Socket, call: &Call) -> io::Result<(TcpStream, SocketAddr)> {
+        let accepted = listener.squeue().operate(call, |core, _| take(core, listener.id))?;
+        Ok(stream(listener, accepted))
+    }
+
+    /// The sockets, from another one on each time.
+    fn in_turn(&self) -> impl Iterator<Item = &Socket> {
+        let Shared { sockets, next, .. } = &*self.shared;
+        let start = next.fetch_add(1, Ordering::Relaxed) % sockets.len();
+        sockets[start..].iter().chain(&sockets[..start])
+    }
+
+    /// Waits for all squeues at once: their own threads wake this one.
+    fn accept_from_any(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let call = self.shared.sockets[0].call(Interest::Readable, After::Send);
+        let until = call.timeout.map(|timeout| std::time::Instant::now() + timeout);
+        if !call.blocks {
+            let mut outcome = Err(io::ErrorKind::WouldBlock.into());
+            for listener in self.in_turn() {
+                outcome = Self::accept_from(listener, &listener.call_once());
+                if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                    break;
+                }
+            }
+            return outcome;
+        }
+        let parker = Arc::new(Parker::default());
+        let waker = Waker::from(Arc::clone(&parker));
+        loop {
+            if let Poll::Ready(outcome) = self.poll_accept(&mut Context::from_waker(&waker)) {
+                return outcome;
+            }
+            let left =
+                until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.forget_waker(&waker);
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            parker.park(left);
+        }
+    }
+
+    /// No squeue is to call this waker any more.
+    fn forget_waker(&self, waker: &Waker) {
+        self.shared.sockets.iter().for_each(|socket| socket.forget_waker(waker));
     }
 
     /// The connections as they come, without an end.
@@ -96,7 +160,7 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.local)
+        Ok(self.shared.local)
     }
 
     /// Another handle of the same listener.
@@ -104,7 +168,7 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: Arc::clone(&self.socket), local: self.local })
+        Ok(Self { shared: Arc::clone(&self.shared) })
     }
 
     /// Whether [`TcpListener::accept`] waits (the default) or answers `WouldBlock`.
@@ -112,7 +176,7 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.set_nonblocking(nonblocking);
+        self.shared.sockets[0].set_nonblocking(nonblocking);
         Ok(())
     }
 
@@ -127,7 +191,9 @@ impl TcpListener {
     /// Wakes `waker` once, when a connection can be accepted. What is there already wakes nobody:
     /// register first, then try.
     pub fn register_waker(&self, waker: &Waker) {
-        self.socket.register_waker(Interest::Readable, waker);
+        for socket in &self.shared.sockets {
+            socket.register_waker(Interest::Readable, waker);
+        }
     }
 
     /// Accepts a connection, or has the task woken when there is one.
@@ -135,16 +201,26 @@ impl TcpListener {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let listener = self.socket.id;
-        let accepted = self
-            .socket
-            .poll(Interest::Readable, After::Send, context, |core, _| take(core, listener));
-        accepted.map_ok(|accepted| self.stream(accepted))
+        for listener in self.in_turn() {
+            let accepted = listener
+                .poll(Interest::Readable, After::Send, context, |core, _| take(core, listener.id));
+            if let Poll::Ready(accepted) = accepted {
+                if self.shared.sockets.len() > 1 {
+                    self.forget_waker(context.waker());
+                }
+                return Poll::Ready(accepted.map(|accepted| stream(listener, accepted)));
+            }
+        }
+        Poll::Pending
     }
 }
 
 /// An accepted connection: the socket, our end, the peer's.
 type Accepted = (SocketId, SocketAddr, SocketAddr);
+
+fn stream(listener: &Socket, (id, local, peer): Accepted) -> (TcpStream, SocketAddr) {
+    (TcpStream::new(listener.sibling(id), local, peer), peer)
+}
 
 /// Takes the connection that has waited longest.
 fn take(core: &mut Core, listener: SocketId) -> Result<Accepted, SocketError> {

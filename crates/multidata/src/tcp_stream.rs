@@ -101,10 +101,11 @@ impl TcpStream {
                 .map_err(|_| socket_error(SocketError::NoMemory))?;
             block.bytes_mut()[..first.len()].copy_from_slice(first);
             let chunk = Chunk::new(block.freeze(), 0..first.len());
+            let home = stack.squeues().for_connection(None, address).map_err(socket_error)?;
             let id = stack
-                .squeue()
+                .squeue(home)
                 .once(|core, now| core.shard.tcp_connect_fast(now, None, address, None, chunk));
-            Self::wait_until_open(stack, id.map_err(socket_error)?, address, None)
+            Self::wait_until_open(stack, home, id.map_err(socket_error)?, address, None)
         })
     }
 
@@ -132,10 +133,12 @@ impl TcpStream {
         config: &Arc<tcp::Config>,
     ) -> io::Result<Self> {
         each_address(address, |address| {
-            let id = stack.squeue().once(|core, now| {
+            let home = stack.squeues().for_connection(None, address).map_err(socket_error)?;
+            let id = stack.squeue(home).once(|core, now| {
                 core.shard.tcp_connect_with(now, None, address, Arc::clone(config))
             });
-            let stream = Self::wait_until_open(stack, id.map_err(socket_error)?, address, None)?;
+            let id = id.map_err(socket_error)?;
+            let stream = Self::wait_until_open(stack, home, id, address, None)?;
             let send_buffer_bytes = config.send_buffer_bytes_initial.min(config.send_buffer_bytes);
             stream.shared.send_buffer_bytes.store(send_buffer_bytes, Ordering::Relaxed);
             stream.shared.is_nodelay.store(config.nodelay, Ordering::Relaxed);
@@ -162,22 +165,22 @@ impl TcpStream {
         remote: SocketAddr,
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
-        let squeue = stack.squeue();
-        let id = squeue.once(|core, now| core.shard.tcp_connect(now, local, remote));
-        Self::wait_until_open(stack, id.map_err(socket_error)?, remote, timeout)
+        let home = stack.squeues().for_connection(local, remote).map_err(socket_error)?;
+        let id = stack.squeue(home).once(|core, now| core.shard.tcp_connect(now, local, remote));
+        Self::wait_until_open(stack, home, id.map_err(socket_error)?, remote, timeout)
     }
 
     fn wait_until_open(
         stack: &Stack,
+        home: usize,
         id: SocketId,
         remote: SocketAddr,
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
-        let squeue = stack.squeue();
-        let socket = Socket::new(stack.clone(), id);
+        let socket = Socket::new(stack.clone(), home, id);
         let call = socket.call(Interest::Writable, After::Leave);
         let call = Call { timeout, expired: ErrorKind::TimedOut, ..call };
-        let local = squeue.operate(&call, |core, _| polling::opened(core, socket.id))?;
+        let local = socket.squeue().operate(&call, |core, _| polling::opened(core, socket.id))?;
         Ok(Self::new(socket, local, remote))
     }
 
@@ -434,7 +437,7 @@ impl TcpStream {
         }
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
         let call = socket.call(Interest::Writable, After::Send);
-        socket.stack.squeue().operate(&call, |core, now| {
+        socket.squeue().operate(&call, |core, now| {
             match core.shard.tcp_send_room(socket.id)? < bytes.len() {
                 true => Err(SocketError::WouldBlock),
                 false => core.shard.tcp_append_urgent(now, socket.id, chunk.clone()),
@@ -509,7 +512,7 @@ impl TcpStream {
     ) -> io::Result<Option<T>> {
         let Shared { socket, is_read_shut, .. } = &*self.shared;
         let call = socket.call(Interest::Readable, After::Send);
-        socket.stack.squeue().operate(&call, |core, now| match read(core, now) {
+        socket.squeue().operate(&call, |core, now| match read(core, now) {
             Err(SocketError::WouldBlock) if is_read_shut.load(Ordering::Acquire) => Ok(None),
             outcome => outcome.map(Some),
         })
@@ -591,10 +594,10 @@ impl TcpStream {
             }
         };
         // Usually there is room, and neither clock nor device has to be asked.
-        match socket.stack.squeue().look(ask) {
+        match socket.squeue().look(ask) {
             Ok(plan) => Ok(plan),
             Err(error) if !waits => Err(socket_error(error)),
-            Err(_) => socket.stack.squeue().operate(&call, |core, _| ask(core)),
+            Err(_) => socket.squeue().operate(&call, |core, _| ask(core)),
         }
     }
 
@@ -603,9 +606,9 @@ impl TcpStream {
     /// nobody does for [`POOL_WAIT`], waiting longer would not help.
     fn wait_for_block(&self, len: usize) -> io::Result<BlockMut> {
         let Shared { socket, .. } = &*self.shared;
-        let squeue = socket.stack.squeue();
+        let squeue = socket.squeue();
         let call = socket.call(Interest::Writable, After::Leave);
-        let progress = || squeue.look(|core| core.counters.bytes_copied_in);
+        let progress = || socket.stack.squeues().copied_in_bytes();
         let (mut before, mut left) = (progress(), call.timeout.unwrap_or(Duration::MAX));
         loop {
             let call = Call { socket: None, timeout: Some(left.min(POOL_WAIT)), ..call };
@@ -637,7 +640,7 @@ impl TcpStream {
         let len_bytes: usize = chunks.iter().map(Chunk::len).sum();
         let after = if len_bytes < POLLING_WRITE_LEN_BYTES { After::Send } else { After::Run };
         let call = Call { blocks: true, ..socket.call(Interest::Writable, after) };
-        let outcome = socket.stack.squeue().operate(&call, |core, now| {
+        let outcome = socket.squeue().operate(&call, |core, now| {
             while !chunks.is_empty() {
                 polling::append_fitting(core, now, socket.id, chunks)?;
             }
@@ -655,12 +658,12 @@ impl TcpStream {
 
     fn squeue_once<T>(&self, act: impl FnOnce(&mut Core, Instant, SocketId) -> T) -> T {
         let socket = &self.shared.socket;
-        socket.stack.squeue().once(|core, now| act(core, now, socket.id))
+        socket.squeue().once(|core, now| act(core, now, socket.id))
     }
 
     fn squeue_look<T>(&self, look: impl FnOnce(&mut stack::Shard, SocketId) -> T) -> T {
         let socket = &self.shared.socket;
-        socket.stack.squeue().look(|core| look(&mut core.shard, socket.id))
+        socket.squeue().look(|core| look(&mut core.shard, socket.id))
     }
 }
 

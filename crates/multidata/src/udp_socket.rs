@@ -53,14 +53,15 @@ impl UdpSocket {
         options: BindOptions,
     ) -> io::Result<Self> {
         each_address(address, |address| {
+            let home = stack.squeues().for_port(address.port());
             let (id, local, needs_sums) = stack
-                .squeue()
+                .squeue(home)
                 .once(|core, _| {
                     let id = core.shard.udp_bind_with(address, options)?;
                     Ok((id, core.shard.local_address(id)?, core.shard.datagrams_need_sums()))
                 })
                 .map_err(socket_error)?;
-            let socket = Arc::new(Socket::new(stack.clone(), id));
+            let socket = Arc::new(Socket::new(stack.clone(), home, id));
             Ok(Self { socket, local, needs_sums: AtomicBool::new(needs_sums) })
         })
     }
@@ -84,7 +85,7 @@ impl UdpSocket {
             let by = interface_id(core, interface)?;
             core.shard.udp_join(now, id, group, by, sources)
         };
-        self.socket.stack.squeue().once(join).map_err(socket_error)
+        self.socket.squeue().once(join).map_err(socket_error)
     }
 
     /// Ends what [`UdpSocket::join_multicast`] began.
@@ -97,7 +98,7 @@ impl UdpSocket {
             let by = interface_id(core, interface)?;
             core.shard.udp_leave(now, id, group, by)
         };
-        self.socket.stack.squeue().once(leave).map_err(socket_error)
+        self.socket.squeue().once(leave).map_err(socket_error)
     }
 
     /// How many routers may forward datagrams to groups, plus one: 1, the default, keeps them on
@@ -145,7 +146,7 @@ impl UdpSocket {
             change(core, &mut options)?;
             core.shard.udp_set_multicast(id, options)
         };
-        self.socket.stack.squeue().once(set).map_err(socket_error)
+        self.socket.squeue().once(set).map_err(socket_error)
     }
 
     /// Names the only peer: [`UdpSocket::send`] sends to it and only its datagrams are received.
@@ -157,7 +158,7 @@ impl UdpSocket {
             let connect = |core: &mut crate::runtime::squeue::Core, _| {
                 core.shard.udp_connect(self.socket.id, address)
             };
-            self.socket.stack.squeue().once(connect).map_err(socket_error)
+            self.socket.squeue().once(connect).map_err(socket_error)
         })
     }
 
@@ -202,7 +203,7 @@ impl UdpSocket {
     pub fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let call = self.socket.call(Interest::Readable, After::Send);
         let id = self.socket.id;
-        let (chunk, source) = self.socket.stack.squeue().operate(&call, |core, _| {
+        let (chunk, source) = self.socket.squeue().operate(&call, |core, _| {
             let (chunk, source) = core.shard.udp_receive(id)?;
             core.counters.bytes_copied_out += chunk.len().min(out.len()) as u64;
             Ok((chunk, source))
@@ -233,7 +234,7 @@ impl UdpSocket {
     /// # Errors
     /// `NotConnected` where the socket has none.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        let peer = self.socket.stack.squeue().look(|core| core.shard.udp_peer(self.socket.id));
+        let peer = self.socket.squeue().look(|core| core.shard.udp_peer(self.socket.id));
         peer.map_err(socket_error)
     }
 
@@ -287,7 +288,7 @@ impl UdpSocket {
         let set = |core: &mut crate::runtime::squeue::Core, _| {
             core.shard.udp_set_mtu_discovery(self.socket.id, discovery)
         };
-        self.socket.stack.squeue().once(set).map_err(socket_error)
+        self.socket.squeue().once(set).map_err(socket_error)
     }
 
     /// Whether calls wait (the default) or answer `WouldBlock`.
@@ -328,7 +329,7 @@ impl UdpSocket {
         count: impl Fn(&mut RuntimeCounters),
     ) -> io::Result<usize> {
         let call = self.socket.call(Interest::Writable, After::Run);
-        self.socket.stack.squeue().operate(&call, |core, _| {
+        self.socket.squeue().operate(&call, |core, _| {
             core.shard.udp_send(self.socket.id, to, chunk.clone())?;
             // For the next one: asking before would take the lock twice.
             self.needs_sums.store(core.shard.datagrams_need_sums(), Ordering::Relaxed);

@@ -191,6 +191,18 @@ pub struct StackCounters {
 }
 
 impl StackCounters {
+    /// Adds the figures of another shard.
+    pub fn merge(&mut self, other: &Self) {
+        self.shard.merge(&other.shard);
+        self.tcp.merge(&other.tcp);
+        self.tcp_options.merge(&other.tcp_options);
+        self.routers.merge(&other.routers);
+        self.dhcp.merge(&other.dhcp);
+        self.neighbours.merge(&other.neighbours);
+        self.refusals.merge(&other.refusals);
+        self.drops.merge(&other.drops);
+    }
+
     /// Visits every counter, table by table.
     pub fn for_each(&self, visit: &mut dyn FnMut(&'static str, u64)) {
         self.shard.for_each(visit);

@@ -6,7 +6,7 @@
 use crate::ingress::{Origin, check_addresses};
 use crate::interface::InterfaceId;
 use crate::shard::Shard;
-use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
+use batch::{Chunk, ReceiveBatch, ReceivedChecksum};
 use counters::DropReason;
 use ip::{Arrival, IcmpErrorKind, ReceivedFragment};
 use time::Instant;
@@ -55,30 +55,10 @@ impl Shard {
         packet: &Chunk,
     ) -> Result<(), DropReason> {
         self.counters.datagrams_reassembled += 1;
-        let mut batch = ReceiveBatch::new();
-        let block = batch.add_block(packet.block().clone());
-        let frame = Frame {
-            block,
-            offset: packet.offset() as u32,
-            len: packet.len() as u32,
-            checksum: ReceivedChecksum::Unverified,
-            segmented: None,
-        };
-        if !batch.push_frame(frame) {
-            return Err(DropReason::Truncated);
+        if self.leaves_as_stray(origin, packet) {
+            return Ok(());
         }
-        match ip::parse(packet.bytes()) {
-            Ok(mut info) => {
-                info.fragmented = true;
-                self.on_packet(now, origin, &batch, 0, 0, &info)
-            }
-            // Fragments of fragments: RFC 8200, 4.5 has one fragment header in a packet.
-            Err(DropReason::Fragment) => Err(DropReason::MalformedIp),
-            Err(reason) => {
-                self.on_unreadable(now, origin, &batch, 0, 0);
-                Err(reason)
-            }
-        }
+        self.on_whole(now, origin, packet, ReceivedChecksum::Unverified, true)
     }
 
     /// Gives up the datagrams whose fragments did not come in time, and tells the senders of those

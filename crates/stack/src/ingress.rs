@@ -97,6 +97,12 @@ impl Shard {
             }
             index = self.on_train(now, batch, index + 1);
         }
+        self.end_batch(now);
+        batch.clear();
+    }
+
+    /// Once per batch: every connection that was touched decides what to acknowledge.
+    pub(crate) fn end_batch(&mut self, now: Instant) {
         let mut touched = core::mem::take(&mut self.touched);
         for index in touched.drain(..) {
             if let Some(socket) = self.sockets.tcp(index) {
@@ -115,7 +121,6 @@ impl Shard {
             self.settle(now, index);
         }
         self.touched = touched;
-        batch.clear();
     }
 
     fn on_frame(

@@ -21,6 +21,7 @@
 //!   both keep small entries in a `flow_table.rs`.
 //! * `fast_open.rs` keeps the cookies of connections that begin with data.
 //! * `ports.rs` knows who is bound where.
+//! * `share.rs` is what several shards that are one host leave to each other.
 //! * `outbox.rs` holds the few packets that cannot be built afresh.
 
 mod addressing;
@@ -48,6 +49,7 @@ mod ports;
 mod rerouting;
 mod schedule;
 mod shard;
+mod share;
 mod sockets;
 mod tcp_socket;
 mod time_wait;
@@ -69,6 +71,7 @@ pub use multicast::MulticastOptions;
 pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};
 pub use ports::BindOptions;
 pub use shard::{Shard, ShardConfig};
+pub use share::{Homes, Share, Stray};
 pub use sockets::SocketId;
 pub use tcp_socket::{SendPlan, TcpOption, TcpStatus};
 pub use udp_socket::MtuDiscovery;

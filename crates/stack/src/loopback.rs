@@ -117,6 +117,7 @@ impl Shard {
             self.counters.loopback_packets += (built - lost) as u64;
             self.on_transmitted(now, id, &Transmitted { taken: built, stopped: None });
             out.clear();
+            self.sort_out_loopback(id, frames);
             self.on_receive(now, id, frames);
             if !self.is_loopback_pending() {
                 break;

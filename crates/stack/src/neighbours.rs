@@ -110,7 +110,9 @@ impl Shard {
             return Err(DropReason::BadSource);
         }
         let for_us = interface.is_ours(message.target_protocol.into());
-        if let Some(reply) = interface.neighbours.on_arp(now, &message, ours, for_us)? {
+        let reply = interface.neighbours.on_arp(now, &message, ours, for_us)?;
+        // Every shard of the host has learned; one answers.
+        if let Some(reply) = reply.filter(|_| self.sharing.is_first()) {
             self.send_arp(id, reply, reply.target_hardware);
         }
         Ok(())
@@ -205,6 +207,9 @@ impl Shard {
         let neighbours = &mut interface.neighbours;
         let mut answer =
             neighbours.on_neighbour_solicitation(now, envelope, target, source_link, ours)?;
+        if !self.sharing.is_first() {
+            return Ok(());
+        }
         if let NdpRepr::NeighbourAdvertisement { replaces, .. } = &mut answer.message {
             // RFC 4429, 3.3: "Override flag cleared".
             *replaces = !is_unsettled;

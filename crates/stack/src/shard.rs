@@ -20,6 +20,7 @@ use crate::loopback::Loopback;
 use crate::negotiation::InterfaceEvents;
 use crate::outbox::Outgoing;
 use crate::schedule::Deadlines;
+use crate::share::Sharing;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
 use crate::train::Train;
 use batch::BlockPool;
@@ -96,6 +97,7 @@ pub struct Shard {
     /// What the filter said of the packets it saw last.
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) loopback: Loopback,
+    pub(crate) sharing: Sharing,
     pub(crate) sequence_numbers: IsnGenerator,
     pub(crate) icmp_limit: RateLimiter,
     /// Of resets for segments without a connection.
@@ -155,6 +157,7 @@ impl Shard {
             filter: None,
             verdicts: Vec::new(),
             loopback: Loopback::default(),
+            sharing: Sharing::default(),
             seed: keys.hash_one("addressing"),
             sequence_numbers: IsnGenerator::new(sequence_key),
             reset_limit: RateLimiter::new(RESETS_PER_SECOND, RESETS_BURST, word(8).rotate_left(32)),

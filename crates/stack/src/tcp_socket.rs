@@ -199,9 +199,13 @@ impl Shard {
             Some(port) if port != 0 => port,
             _ => {
                 let (time_wait, half_open) = (&self.time_wait, &self.half_open);
+                // Over loopback both ends are this shard's, wherever the flow would be at home.
+                let stays = self.interfaces[interface.0 as usize].is_loopback;
+                let sharing = &self.sharing;
                 self.sockets.pick_port(Some((address, remote)), |sockets, port| {
                     let local = SocketAddr::new(address, port);
-                    sockets.by_flow(&flow(port)).is_none()
+                    (stays || sharing.is_home_of(&flow(port)))
+                        && sockets.by_flow(&flow(port)).is_none()
                         && !time_wait.contains(&flow(port))
                         && !half_open.contains(&flow(port))
                         && sockets.ports.is_free(Protocol::Tcp, local, BindOptions::default())
@@ -596,8 +600,10 @@ impl Shard {
     ) -> Result<SocketAddr, SocketError> {
         let at = |port| SocketAddr::new(local.ip(), port);
         if local.port() == 0 {
+            let sharing = &self.sharing;
             let is_free = |s: &Sockets, port: u16| {
-                s.ports.is_free(protocol, at(port), BindOptions::default())
+                (protocol != Protocol::Udp || sharing.is_home_of_port(port))
+                    && s.ports.is_free(protocol, at(port), BindOptions::default())
             };
             return self.sockets.pick_port(None, is_free).map(at);
         }

@@ -129,3 +129,18 @@ fn identifications_do_not_repeat_and_tell_nothing_of_other_peers() {
     let neighbours = (3..255).filter(|last| next(*last).abs_diff(next(last + 1)) < 1 << 16).count();
     assert!(neighbours < 10, "{neighbours} peers were given numbers close to another's");
 }
+
+#[test]
+fn users_that_share_the_numbers_give_out_different_ones() {
+    let keys = RandomState::new();
+    let address = |last: u8| IpAddr::from([192, 0, 2, last]);
+    let mut seen = HashSet::new();
+    for index in 0..3 {
+        let mut identifications = Identifications::new(keys.clone());
+        identifications.share(index, 3);
+        for _ in 0..16_384 {
+            let next = identifications.next(address(1), address(2), protocol::UDP) as u16;
+            assert!(seen.insert(next), "user {index} gave {next} again");
+        }
+    }
+}

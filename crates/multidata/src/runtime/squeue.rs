@@ -12,11 +12,13 @@
 //! * after [`Core::run`] every event of the shard was taken and those whom it concerns stand in
 //!   [`Core::woken`], to be woken when the lock is released.
 
+use super::hand_over::{Desk, HandOver};
 use super::intake::Intake;
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
+use crate::counters::Counters;
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{DeviceError, Queue, Room, Stop, TransmitMode, Waiter};
+use device::{DeviceError, Medium, Queue, Room, Stop, TransmitMode, Waiter};
 use stack::{InterfaceId, Shard, SocketId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +48,10 @@ pub(crate) struct Port {
     pub(crate) queue: Box<dyn Queue>,
     /// What its frames pass before they come to the shard.
     pub(crate) intake: Intake,
+    /// Whether frames come by this queue, and not by another squeue's alone.
+    pub(crate) receives: bool,
+    /// What lies around its packets.
+    pub(crate) medium: Medium,
     pub(crate) mode: TransmitMode,
     /// The longest frame, link header included.
     pub(crate) frame_len_max: usize,
@@ -59,6 +65,8 @@ pub(crate) const LINK_HEADER_LEN_MAX: usize = 32;
 pub(crate) struct Core {
     pub(crate) shard: Shard,
     pub(crate) ports: Vec<Port>,
+    /// Where frames are handed to other squeues and taken from them, where there are others.
+    pub(super) desk: Option<Desk>,
     pub(crate) counters: RuntimeCounters,
     pub(crate) waiting: Waiting,
     /// Who is to be woken when the lock is released.
@@ -70,6 +78,8 @@ pub(crate) struct Core {
     /// A follower was woken to lead and has not taken the lock yet.
     pub(crate) is_handed_over: bool,
     pub(crate) worker: super::turn::Worker,
+    /// Whoever sleeps on the device is to be called once more.
+    pub(super) calls_again: bool,
     /// When an application thread last took the lock.
     pub(crate) application_ran: Instant,
     /// The last turn used up its budget.
@@ -89,10 +99,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(shard: Shard, ports: Vec<Port>, pool: BlockPool) -> Self {
+    pub(crate) fn new(shard: Shard, ports: Vec<Port>, pool: BlockPool, desk: Option<Desk>) -> Self {
         Self {
             shard,
             ports,
+            desk,
             counters: RuntimeCounters::default(),
             waiting: Waiting::default(),
             woken: Vec::new(),
@@ -100,6 +111,7 @@ impl Core {
             followers: VecDeque::new(),
             is_handed_over: false,
             worker: super::turn::Worker::Awake,
+            calls_again: false,
             application_ran: Instant::ZERO,
             is_unfinished: false,
             failed: None,
@@ -118,16 +130,24 @@ impl Core {
     /// goes in, timers that are due fire, and whatever there is to send and room for goes out. This
     /// is the only place where the shard and the devices meet.
     pub(crate) fn run(&mut self, now: Instant) {
-        let Self { shard, ports, pool, receive, transmit, .. } = self;
+        let Self { shard, ports, desk, pool, receive, transmit, .. } = self;
         self.counters.squeue_runs += 1;
         (self.polled, self.retry, self.is_unfinished) = (now, None, true);
         for _ in 0..ROUNDS_MAX {
             let mut has_more = false;
-            for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
+            // Before the devices are asked, so that frames of a flow that came by another squeue's
+            // ring stay before those that come by its own now.
+            if let Some(desk) = desk {
+                has_more |= desk.take_in(shard, now, ports, receive);
+            }
+            let open = ports.iter_mut().enumerate().filter(|(_, port)| port.failed.is_none());
+            for (index, port) in open {
                 receive.clear();
                 let received = port.intake.fetch(now, &mut *port.queue, pool, receive);
-                if received.frames > 0 {
-                    shard.on_receive(now, port.id, receive);
+                match desk {
+                    _ if received.frames == 0 => {}
+                    None => shard.on_receive(now, port.id, receive),
+                    Some(desk) => desk.spread(shard, now, index, port, receive),
                 }
                 has_more |= received.more;
                 port.failed = received.failed;
@@ -144,6 +164,9 @@ impl Core {
                 }
             }
             has_more |= shard.is_loopback_pending();
+            if let Some(desk) = desk {
+                desk.pass_strays(shard);
+            }
             if !has_more {
                 self.is_unfinished = false;
                 break;
@@ -166,6 +189,9 @@ impl Core {
             }
         }
         self.is_unfinished |= self.shard.is_loopback_pending();
+        if let Some(desk) = &mut self.desk {
+            desk.pass_strays(&mut self.shard);
+        }
         self.take_events(now);
     }
 
@@ -228,6 +254,11 @@ impl Core {
     pub(crate) fn is_delivered(&mut self, id: SocketId) -> bool {
         let is_over = |state| matches!(state, State::FinWait2 | State::TimeWait | State::Closed);
         self.shard.tcp_status(id).map_or(true, |status| is_over(status.state))
+    }
+
+    /// Frames that other squeues received for this one and that wait.
+    pub(super) fn owed_frames(&self) -> usize {
+        self.desk.as_ref().map_or(0, Desk::depth)
     }
 
     /// When the shard has to run again at the latest.
@@ -313,18 +344,22 @@ pub(crate) struct Squeue {
     pub(super) clock: Clock,
     /// Waiters of the devices, in the order of the interfaces. The leader waits on the first.
     pub(super) waiters: Vec<Arc<dyn Waiter>>,
+    /// Of each interface, whether its frames come here, and not to another squeue alone.
+    pub(super) receives: Vec<bool>,
     /// Where the worker sleeps while application threads do its work.
     pub(super) worker_parker: Arc<Parker>,
     /// Set with [`Core::stopping`], for threads that do not hold the lock.
     pub(super) is_stopping: AtomicBool,
-    pub(crate) pool: BlockPool,
+    /// The squeue's number, and what it shares with others, where there are others.
+    pub(super) others: Option<(usize, Arc<HandOver>)>,
 }
 
 impl Squeue {
     pub(crate) fn new(core: Core, clock: Clock) -> Self {
         Self {
             waiters: core.ports.iter().map(|port| port.queue.waiter()).collect(),
-            pool: core.pool.clone(),
+            receives: core.ports.iter().map(|port| port.receives).collect(),
+            others: core.desk.as_ref().map(|desk| (desk.index(), Arc::clone(desk.hand_over()))),
             core: Mutex::new(core),
             clock,
             worker_parker: Arc::default(),
@@ -362,6 +397,34 @@ impl Squeue {
         core.stopping = Some(self.clock.now() + linger);
         self.is_stopping.store(true, Ordering::Release);
         drop(core);
+        self.wake_threads();
+    }
+
+    /// Everything that was counted here; of the pool nothing.
+    pub(crate) fn counters(&self) -> Counters {
+        self.look(|core| {
+            let mut sum = Counters {
+                stack: core.shard.counters(),
+                runtime: core.counters,
+                ..Counters::default()
+            };
+            for port in &core.ports {
+                sum.device.merge(&port.queue.counters());
+                sum.receive.merge(&port.intake.sizes());
+            }
+            if let Some(desk) = &core.desk {
+                sum.steering = desk.counters();
+                sum.stack.drops.merge(&desk.drops());
+                let (over, taken) = desk.frames_moved();
+                sum.runtime.frames_handed_over = over;
+                sum.runtime.frames_taken_over = taken;
+            }
+            sum
+        })
+    }
+
+    /// Has all threads of this squeue look again.
+    pub(super) fn wake_threads(&self) {
         self.worker_parker.notify();
         for waiter in &self.waiters {
             waiter.wake();

@@ -101,8 +101,10 @@ fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
     let sockets =
         [1_u16, 2].map(|port| shard.udp_bind(([10, 1, 0, 1], port).into()).expect("a free port"));
     let intake = Intake::new(Coalescing::default());
-    let port = Port { id, queue, intake, mode, frame_len_max: 1_532, failed: None };
-    (Squeue::new(Core::new(shard, vec![port], pool), Clock::start()), device, sockets)
+    let (medium, receives) = (Medium::Ip, true);
+    let port =
+        Port { id, queue, intake, receives, medium, mode, frame_len_max: 1_532, failed: None };
+    (Squeue::new(Core::new(shard, vec![port], pool, None), Clock::start()), device, sockets)
 }
 
 fn call(socket: SocketId, timeout_ms: Option<u64>) -> Call {

@@ -15,6 +15,7 @@
 //! [`worker`](super::worker). It is no competitor: an application thread that has to wait takes the
 //! lead although the worker sleeps on the device, too.
 
+use super::hand_over::Desk;
 use super::squeue::{Core, Squeue};
 use super::waiting::{Interest, Parker, Sleeper};
 use super::{earliest, is_earlier};
@@ -35,6 +36,9 @@ const MEMORY_RETRY: Duration = Duration::from_millis(1);
 /// How often a thread lets others go first before it sleeps.
 const TURNS_GIVEN_MAX: usize = 4;
 
+/// So many frames from other squeues are not left to an application thread that may come back.
+const OWED_FRAMES_CALL: usize = 128;
+
 /// Others ran if giving way took so long.
 const TURN_MIN: Duration = Duration::from_micros(3);
 
@@ -50,6 +54,12 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
+    /// The worker slept on the device, too, and came back: the call for the leader may have been what
+    /// woke it, before the leader slept. So the leader is called again if it is still wanted.
+    pub(super) fn on_worker_woken(&mut self) {
+        self.is_woken = false;
+    }
+
     /// A turn of another thread changed something about `socket`.
     pub(crate) fn on_event(&mut self, socket: SocketId) {
         self.has_event |= self.socket == Some(socket);
@@ -61,8 +71,13 @@ impl Leader {
 pub(crate) enum Worker {
     /// It runs or is about to.
     Awake,
+    /// It was called from its sleep on the device and has not taken the lock yet.
+    Called,
     /// It leaves the work to application threads and looks again in a few milliseconds.
-    Aside,
+    Aside {
+        /// Frames for other squeues may come here, and it looks again later than they can wait.
+        is_overdue: bool,
+    },
     /// It sleeps on the device until then.
     Waiting {
         /// The deadline it sleeps for.
@@ -192,7 +207,11 @@ impl Squeue {
 
     /// Looks at the shard without running it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Core) -> T) -> T {
-        look(&mut self.lock())
+        let mut core = self.lock();
+        let outcome = look(&mut core);
+        drop(core);
+        self.look_after();
+        outcome
     }
 
     /// Has a task woken once, at the next event its interest is in.
@@ -213,7 +232,7 @@ impl Squeue {
         until: Option<Instant>,
         now: Instant,
     ) -> MutexGuard<'a, Core> {
-        if core.is_unfinished {
+        if core.is_unfinished || core.owed_frames() > 0 {
             self.release(core);
             return self.lock();
         }
@@ -235,6 +254,8 @@ impl Squeue {
         }
         let mut core = self.lock();
         core.leader = None;
+        // The call for the worker may have been what woke this thread, before the worker slept.
+        core.calls_again = matches!(core.worker, Worker::Called);
         core
     }
 
@@ -266,16 +287,40 @@ impl Squeue {
         core
     }
 
-    /// Releases the lock, then wakes whomever the turn concerns.
-    pub(super) fn release(&self, mut core: MutexGuard<'_, Core>) {
-        let wakes_waiter = core.settle(&self.worker_parker);
+    /// Releases the lock, then wakes whomever the turn concerns, in other squeues as well.
+    pub(super) fn release(&self, core: MutexGuard<'_, Core>) {
+        let concerned = self.leave(core);
+        if let Some((_, others)) = &self.others {
+            others.tell(concerned);
+            self.look_after();
+        }
+    }
+
+    /// After the lock was released: somebody may have brought frames meanwhile, and have found it
+    /// taken.
+    fn look_after(&self) {
+        let Some((index, others)) = &self.others else { return };
+        while others.is_told(*index)
+            && let Some(core) = self.try_lock()
+        {
+            let concerned = self.leave(core);
+            others.tell(concerned);
+        }
+    }
+
+    /// Releases the lock and wakes those of this squeue; says which others are to be told.
+    fn leave(&self, mut core: MutexGuard<'_, Core>) -> u64 {
+        let wakes_waiter =
+            core.settle(&self.worker_parker) | core::mem::take(&mut core.calls_again);
         let woken = core::mem::take(&mut core.woken);
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
+        let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
         drop(core);
         woken.into_iter().for_each(Sleeper::wake);
         if wakes_waiter && let Some(waiter) = self.waiters.first() {
             waiter.wake();
         }
+        concerned
     }
 }
 
@@ -293,9 +338,13 @@ impl Core {
     /// what has come up, else a follower, else the worker. Says whether the sleeper on the device
     /// must be woken.
     fn settle(&mut self, worker: &Arc<Parker>) -> bool {
+        if let Some(desk) = &self.desk {
+            desk.take_note();
+        }
+        let owed_frames = self.owed_frames();
         let is_slept_for = self.leader.is_some() || matches!(self.worker, Worker::Waiting { .. });
         let deadline = if is_slept_for { self.deadline() } else { None };
-        let is_pressing = self.is_unfinished || self.failed.is_some();
+        let is_pressing = self.is_unfinished || self.failed.is_some() || owed_frames > 0;
         if let Some(leader) = &mut self.leader {
             let wakes = leader.has_event || is_pressing || is_earlier(deadline, leader.until);
             return wakes && !core::mem::replace(&mut leader.is_woken, wakes);
@@ -310,10 +359,15 @@ impl Core {
         }
         match self.worker {
             Worker::Waiting { until } if is_pressing || is_earlier(deadline, until) => {
-                self.worker = Worker::Awake;
+                self.worker = Worker::Called;
                 true
             }
-            Worker::Aside if self.is_unfinished || self.waiting.has_tasks() => {
+            Worker::Aside { is_overdue }
+                if is_overdue
+                    || self.is_unfinished
+                    || self.waiting.has_tasks()
+                    || owed_frames >= OWED_FRAMES_CALL =>
+            {
                 self.worker = Worker::Awake;
                 self.woken.push(Sleeper::Thread(Arc::clone(worker)));
                 false

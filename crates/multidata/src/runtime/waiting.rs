@@ -6,7 +6,7 @@
 
 use stack::{Readiness, SocketEvent, SocketId};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 use time::{Duration, Instant};
 
 /// What a thread or task waits for.
@@ -74,6 +74,12 @@ impl Parker {
             drop(guard);
             self.changed.notify_one();
         }
+    }
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.notify();
     }
 }
 
@@ -163,6 +169,17 @@ impl Waiting {
             slot.push((interest, Sleeper::Task(waker.clone())));
             self.tasks += 1;
         }
+    }
+
+    /// Takes a task out again; it may have been woken and taken out before.
+    pub(crate) fn remove_task(&mut self, socket: SocketId, waker: &Waker) {
+        let Some(slot) = self.slots.get_mut(socket.index()) else { return };
+        let before = slot.len();
+        slot.retain(|entry| match &entry.1 {
+            Sleeper::Task(known) => !known.will_wake(waker),
+            Sleeper::Thread(_) => true,
+        });
+        self.tasks -= before - slot.len();
     }
 
     /// Moves those whom an event concerns to `woken`.

@@ -1,6 +1,6 @@
 //! The threads that keep a stack alive while no application thread is in a call.
 //!
-//! The *worker* ("squeue-0") answers pings, sends ACKs, fires timers and closes connections when
+//! Each squeue has its own. The *worker* ("squeue-0" is that of the first) answers pings, sends ACKs, fires timers and closes connections when
 //! nobody else does. It must not compete with an active application thread, so it stands aside,
 //! looking again every few milliseconds, while an application thread leads or has run the shard
 //! within the last 5 ms. Otherwise it does the leader's part. Tasks (wakers) cannot lead, so with
@@ -12,6 +12,7 @@
 //! wake-up between threads; the first one stays free of it.
 
 use super::squeue::{Core, Squeue};
+use super::squeues::Squeues;
 use super::turn::Worker;
 use std::io;
 use std::sync::Arc;
@@ -22,6 +23,11 @@ use time::{Duration, Instant};
 /// An application thread that ran the shard within this time is taken to come back by itself.
 const GRACE: Duration = Duration::from_millis(5);
 
+/// The same where there are several squeues: frames for another one may come by this one's device, and
+/// whoever waits for them is not the thread that ran here. While a thread sleeps here on the device,
+/// there is no hurry; the worker is called when that thread leaves.
+const SHARED_GRACE: Duration = Duration::from_micros(200);
+
 /// The worker looks at least so often while a leader sleeps undisturbed. Below the delay of an
 /// ACK (40 ms), because a leader may leave without coming back.
 const ASIDE_MAX: Duration = Duration::from_millis(20);
@@ -29,28 +35,59 @@ const ASIDE_MAX: Duration = Duration::from_millis(20);
 /// How long a watcher sleeps at most; it is woken when the stack ends.
 const WATCH_MAX: Duration = Duration::from_secs(1);
 
-/// The threads of one squeue.
+/// The threads of all squeues.
 #[derive(Debug)]
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    pub(crate) fn start(squeue: &Arc<Squeue>) -> io::Result<Self> {
+    pub(crate) fn start(squeues: &Squeues) -> io::Result<Self> {
         let mut threads = Self { handles: Vec::new() };
-        for index in 0..squeue.waiters.len() {
-            let squeue = Arc::clone(squeue);
-            let name = match index {
-                0 => String::from("squeue-0"),
-                _ => format!("squeue-0-interface-{index}"),
-            };
-            let handle = Builder::new().name(name).spawn(move || match index {
-                0 => squeue.work(),
-                _ => squeue.watch(index),
-            })?;
-            threads.handles.push(handle);
+        for (number, squeue) in squeues.iter().enumerate() {
+            let cpu = squeues.cpu(number);
+            for index in 0..squeue.waiters.len() {
+                if index > 0 && !squeue.receives[index] {
+                    continue;
+                }
+                match threads.add(squeue, number, index, cpu) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        squeues.stop(Duration::ZERO);
+                        threads.join();
+                        return Err(error);
+                    }
+                }
+            }
         }
         Ok(threads)
+    }
+
+    /// The thread of squeue `number` for interface `index`.
+    fn add(
+        &mut self,
+        squeue: &Arc<Squeue>,
+        number: usize,
+        index: usize,
+        cpu: Option<usize>,
+    ) -> io::Result<()> {
+        let squeue = Arc::clone(squeue);
+        let name = match index {
+            0 => format!("squeue-{number}"),
+            _ => format!("squeue-{number}-interface-{index}"),
+        };
+        let live = move || {
+            if let Some(cpu) = cpu {
+                // A CPU that was taken from the process meanwhile: the thread runs where it may.
+                drop(linux::cpu::pin(&[cpu]));
+            }
+            match index {
+                0 => squeue.work(),
+                _ => squeue.watch(index),
+            }
+        };
+        self.handles.push(Builder::new().name(name).spawn(live)?);
+        Ok(())
     }
 
     /// Waits for all threads to end, except the calling one: the last handle of a stack may be
@@ -69,20 +106,24 @@ impl Threads {
 impl Squeue {
     /// The worker's life.
     fn work(&self) {
-        let mut aside = GRACE;
+        let grace = if self.others.is_some() { SHARED_GRACE } else { GRACE };
+        let mut aside = grace;
         let mut application_ran = Instant::ZERO;
         let (mut is_due, mut is_called) = (false, false);
         loop {
             let Some(mut core) = self.lock_for_worker(is_due || is_called) else {
-                is_called = self.worker_parker.park(Some(GRACE));
+                is_called = self.worker_parker.park(Some(grace));
                 continue;
             };
             if let Some(until) = core.stopping {
                 drop(core);
                 return self.linger(until);
             }
+            if is_due && let Some(leader) = &mut core.leader {
+                leader.on_worker_woken();
+            }
             let now = self.clock.now();
-            if core::mem::take(&mut is_due) || core.is_unfinished {
+            if core::mem::take(&mut is_due) || core.is_unfinished || core.owed_frames() > 0 {
                 core.run(now);
             }
             if core.is_unfinished {
@@ -91,9 +132,10 @@ impl Squeue {
             } else if core.stands_aside(now) {
                 let is_undisturbed =
                     core.leader.is_some() && core.application_ran == application_ran;
-                aside = if is_undisturbed { ASIDE_MAX.min(aside * 2) } else { GRACE };
+                aside = if is_undisturbed { ASIDE_MAX.min(aside * 2) } else { grace };
                 application_ran = core.application_ran;
-                core.worker = Worker::Aside;
+                let is_overdue = self.others.is_some() && aside > grace;
+                core.worker = Worker::Aside { is_overdue };
                 self.release(core);
                 is_called = self.worker_parker.park(Some(aside));
             } else {
@@ -126,21 +168,32 @@ impl Squeue {
         }
     }
 
-    /// Runs the shard until nothing is left to deliver, at most `until`.
+    /// Runs the shard until nothing is left to deliver, at most `until`: neither here nor in other
+    /// squeues, which may need what is received here.
     fn linger(&self, until: Instant) {
+        let mut is_delivered = false;
         loop {
             let mut core = self.lock();
             let now = self.clock.now();
             core.run(now);
-            if now >= until || core.failed.is_some() || core.is_flushed() {
+            is_delivered |= core.failed.is_some() || core.is_flushed();
+            if now >= until || (is_delivered && self.others.is_none()) {
                 return self.release(core);
             }
             // The watchers are gone: further interfaces are looked at every few milliseconds.
             let look = if self.waiters.len() > 1 { until.min(now + GRACE) } else { until };
             let wait = super::earliest(core.deadline(), Some(look));
             core.worker = Worker::Waiting { until: wait };
-            let is_unfinished = core.is_unfinished;
+            let is_unfinished = core.is_unfinished || core.owed_frames() > 0;
             self.release(core);
+            if let Some((index, others)) = &self.others
+                && is_delivered
+            {
+                others.on_delivered(*index);
+                if others.is_delivered() {
+                    return;
+                }
+            }
             if !is_unfinished {
                 self.waiters[0].wait(wait.map(|wait| wait.since(now)));
             }
@@ -151,7 +204,8 @@ impl Squeue {
 impl Core {
     /// Whether application threads do the worker's part.
     fn stands_aside(&self, now: Instant) -> bool {
-        let is_recent = now.since(self.application_ran) < GRACE && !self.waiting.has_tasks();
+        let grace = if self.desk.is_some() { SHARED_GRACE } else { GRACE };
+        let is_recent = now.since(self.application_ran) < grace && !self.waiting.has_tasks();
         self.leader.is_some() || self.is_handed_over || is_recent || self.failed.is_some()
     }
 }

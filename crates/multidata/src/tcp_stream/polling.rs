@@ -35,8 +35,9 @@ impl TcpStream {
         local: Option<SocketAddr>,
         remote: SocketAddr,
     ) -> io::Result<Connecting> {
-        let id = stack.squeue().once(|core, now| core.shard.tcp_connect(now, local, remote));
-        let socket = Socket::new(stack.clone(), id.map_err(socket_error)?);
+        let home = stack.squeues().for_connection(local, remote).map_err(socket_error)?;
+        let id = stack.squeue(home).once(|core, now| core.shard.tcp_connect(now, local, remote));
+        let socket = Socket::new(stack.clone(), home, id.map_err(socket_error)?);
         Ok(Connecting { socket: Some(socket), remote })
     }
 
@@ -183,11 +184,10 @@ impl TcpStream {
     fn poll_memory(&self, context: &Context<'_>) -> Poll<io::Error> {
         let socket = &self.shared.socket;
         let call = Call { socket: None, ..socket.call(Interest::Writable, After::Leave) };
-        let outcome: Poll<io::Result<()>> =
-            socket.stack.squeue().poll(&call, context, |core, _| {
-                core.counters.pool_waits += 1;
-                Err(SocketError::WouldBlock)
-            });
+        let outcome: Poll<io::Result<()>> = socket.squeue().poll(&call, context, |core, _| {
+            core.counters.pool_waits += 1;
+            Err(SocketError::WouldBlock)
+        });
         match outcome {
             Poll::Ready(Err(error)) => Poll::Ready(error),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,

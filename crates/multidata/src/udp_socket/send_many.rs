@@ -62,7 +62,7 @@ impl UdpSocket {
         let (mut sent, mut unchecked) = (0, is_first);
         let call = self.socket.call(Interest::Writable, After::Run);
         let id = self.socket.id;
-        let outcome = self.socket.stack.squeue().operate(&call, |core, _| {
+        let outcome = self.socket.squeue().operate(&call, |core, _| {
             if core::mem::take(&mut unchecked) {
                 core.shard.udp_check(id)?;
             }

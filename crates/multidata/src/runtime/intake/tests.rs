@@ -26,8 +26,10 @@ fn core(queue: WireQueue, last: u8, coalescing: Coalescing) -> Core {
     let config = InterfaceConfig { capabilities, mode, addresses: vec![address], gateways: vec![] };
     let id = shard.add_interface(config).expect("no gateway");
     let intake = Intake::new(coalescing);
-    let port = Port { id, queue, intake, mode, frame_len_max: 1_532, failed: None };
-    Core::new(shard, vec![port], pool)
+    let (medium, receives) = (device::Medium::Ip, true);
+    let port =
+        Port { id, queue, intake, receives, medium, mode, frame_len_max: 1_532, failed: None };
+    Core::new(shard, vec![port], pool, None)
 }
 
 /// A client and a server, connected, and the time.

@@ -1,0 +1,229 @@
+//! A device queue that several squeues transmit by, and one receives from.
+//!
+//! A device may have fewer queues than its stack has squeues. The squeues then share the queues:
+//! each queue has one squeue that receives from it, sleeps on it and hands on what is for the others
+//! ([`hand_over`](super::hand_over)); all transmit by it, behind a lock that is taken once for each
+//! batch. The others sleep on a [`Bell`], which those ring who hand something over, and the receiving
+//! squeue when the device may have room again.
+
+use batch::{BlockPool, Multidata, ReceiveBatch};
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
+    Transmitted, Waiter,
+};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A squeue's access to an interface's device.
+pub(crate) struct Place {
+    pub(crate) queue: Box<dyn Queue>,
+    /// Whether frames are received by it: otherwise there is no device to wait for.
+    pub(crate) receives: bool,
+}
+
+/// Gives each of `count` squeues its access to a device with these queues, of which there is at
+/// least one and no more than `count`.
+pub(crate) fn distribute(queues: Vec<Box<dyn Queue>>, count: usize) -> Vec<Place> {
+    let rings = queues.len().max(1);
+    let mut places: Vec<Option<Place>> = (0..count).map(|_| None).collect();
+    for (ring, queue) in queues.into_iter().enumerate() {
+        let squeues: Vec<usize> = (ring..count).step_by(rings).collect();
+        if squeues.len() == 1 {
+            places[ring] = Some(Place { queue, receives: true });
+            continue;
+        }
+        let device = queue.waiter();
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), full: Mutex::default() });
+        for index in squeues {
+            let bell = Arc::new(Bell::default());
+            let receives = index == ring;
+            let waiter: Arc<dyn Waiter> =
+                if receives { Arc::clone(&device) } else { Arc::clone(&bell) as _ };
+            let queue = SharedQueue { shared: Arc::clone(&shared), waiter, bell, receives };
+            places[index] = Some(Place { queue: Box::new(queue), receives });
+        }
+    }
+    places.into_iter().flatten().collect()
+}
+
+/// What the squeues of one queue share.
+struct Shared {
+    queue: Mutex<Box<dyn Queue>>,
+    /// Squeues that found the device full since its receiver looked last.
+    full: Mutex<Vec<Arc<Bell>>>,
+}
+
+impl Shared {
+    /// A thread that panicked in the device left it as it is, as with a queue of one squeue.
+    fn queue(&self) -> MutexGuard<'_, Box<dyn Queue>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn full(&self) -> MutexGuard<'_, Vec<Arc<Bell>>> {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A device queue as one of several squeues has it.
+struct SharedQueue {
+    shared: Arc<Shared>,
+    waiter: Arc<dyn Waiter>,
+    bell: Arc<Bell>,
+    receives: bool,
+}
+
+impl Queue for SharedQueue {
+    fn capabilities(&self) -> Capabilities {
+        self.shared.queue().capabilities()
+    }
+
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
+        self.shared.queue().set_mode(mode)
+    }
+
+    fn room(&self) -> Room {
+        self.shared.queue().room()
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        let transmitted = self.shared.queue().transmit(batch);
+        if transmitted.stopped == Some(Stop::Full) && !self.receives {
+            let mut full = self.shared.full();
+            if !full.iter().any(|other| Arc::ptr_eq(other, &self.bell)) {
+                full.push(Arc::clone(&self.bell));
+            }
+        }
+        transmitted
+    }
+
+    fn receive(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> Received {
+        if !self.receives {
+            return Received::default();
+        }
+        let received = self.shared.queue().receive(pool, batch, frames_max);
+        // The device woke its receiver, for frames or for room.
+        let full = core::mem::take(&mut *self.shared.full());
+        full.iter().for_each(|bell| bell.wake());
+        received
+    }
+
+    fn reclaim(&mut self) {
+        self.shared.queue().reclaim();
+    }
+
+    fn trouble(&self) -> Option<DeviceError> {
+        self.shared.queue().trouble()
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.waiter)
+    }
+
+    /// The device's counters are told once.
+    fn counters(&self) -> DeviceCounters {
+        match self.receives {
+            true => self.shared.queue().counters(),
+            false => DeviceCounters::default(),
+        }
+    }
+}
+
+/// What a squeue without a device of its own sleeps on.
+#[derive(Debug, Default)]
+struct Bell {
+    state: Mutex<BellState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct BellState {
+    /// Threads that sleep: a leader and the worker may both.
+    sleepers: usize,
+    /// Counts how often it rang; who sleeps, sleeps until it changes.
+    rung: u64,
+    /// It rang while nobody slept.
+    is_pending: bool,
+}
+
+impl Waiter for Bell {
+    fn wait(&self, timeout: Option<Duration>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if core::mem::take(&mut state.is_pending) {
+            return;
+        }
+        let before = state.rung;
+        state.sleepers += 1;
+        let is_quiet = |state: &mut BellState| state.rung == before;
+        let mut state = match timeout {
+            Some(timeout) => {
+                let waited = self.changed.wait_timeout_while(state, timeout, is_quiet);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.changed.wait_while(state, is_quiet);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        state.sleepers -= 1;
+    }
+
+    fn wake(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.rung += 1;
+        if state.sleepers == 0 {
+            state.is_pending = true;
+            return;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_wakes_all_who_sleep_and_else_the_next() {
+        let bell = Arc::new(Bell::default());
+        bell.wake();
+        bell.wait(None);
+        let sleepers: Vec<_> = (0..2)
+            .map(|_| {
+                let bell = Arc::clone(&bell);
+                std::thread::spawn(move || bell.wait(None))
+            })
+            .collect();
+        while bell.state.lock().expect("no panic").sleepers < 2 {
+            std::thread::yield_now();
+        }
+        bell.wake();
+        sleepers.into_iter().for_each(|it| it.join().expect("it ends"));
+        let before = std::time::Instant::now();
+        bell.wait(Some(Duration::from_millis(5)));
+        assert!(before.elapsed() >= Duration::from_millis(5), "nothing was left over");
+    }
+
+    #[test]
+    fn queues_are_shared_only_where_there_are_too_few() {
+        let end = device::WireEnd::plain(device::Medium::Ip);
+        let queues = |count: usize| -> Vec<Box<dyn Queue>> {
+            let wires = (0..count).map(|_| device::wire(device::WireConfig::new(end, end)).0);
+            wires.map(|queue| Box::new(queue) as _).collect()
+        };
+        for (rings, squeues, receiving) in
+            [(1, 1, vec![0]), (2, 2, vec![0, 1]), (1, 3, vec![0]), (2, 5, vec![0, 1])]
+        {
+            let places = distribute(queues(rings), squeues);
+            assert_eq!(places.len(), squeues);
+            let receives = places.iter().enumerate().filter(|(_, place)| place.receives);
+            let receives: Vec<usize> = receives.map(|(index, _)| index).collect();
+            assert_eq!(receives, receiving, "{rings} queues, {squeues} squeues");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The squeues of a stack.
+//!
+//! A stack has one squeue, or several that threads can be in at the same time. Each is a shard with
+//! all of the stack's addresses and routes, with device queues and with sockets of its own; a socket
+//! belongs to one of them for life. What concerns all sockets is done in each, one after the other,
+//! and by one thread at a time ([`Squeues::everywhere`]).
+
+use super::hand_over::HandOver;
+use super::squeue::{Core, Squeue};
+use core::net::SocketAddr;
+use stack::{Homes, SocketError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use time::{Duration, Instant};
+
+/// All squeues of a stack.
+pub(crate) struct Squeues {
+    all: Box<[Arc<Squeue>]>,
+    hand_over: Option<Arc<HandOver>>,
+    /// Where the next connection or socket is opened that may be anywhere.
+    next: AtomicUsize,
+    /// Held while something is changed in all of them.
+    changing: Mutex<()>,
+    /// The CPUs that the squeues' threads are kept on; empty where they are not.
+    cpus: Vec<usize>,
+}
+
+impl Squeues {
+    pub(crate) fn new(
+        all: Vec<Arc<Squeue>>,
+        hand_over: Option<Arc<HandOver>>,
+        cpus: Vec<usize>,
+    ) -> Self {
+        if let Some(hand_over) = &hand_over {
+            hand_over.connect(&all);
+        }
+        let (next, changing) = (AtomicUsize::new(0), Mutex::new(()));
+        Self { all: all.into_boxed_slice(), hand_over, next, changing, cpus }
+    }
+
+    /// The CPU that the threads of squeue `index` are kept on.
+    pub(super) fn cpu(&self, index: usize) -> Option<usize> {
+        self.cpus.get(index % self.cpus.len().max(1)).copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Squeue `index`, or where there is none the first.
+    pub(crate) fn at(&self, index: usize) -> &Squeue {
+        self.all.get(index).unwrap_or(&self.all[0])
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Squeue>> {
+        self.all.iter()
+    }
+
+    /// Does the same in every squeue. The first one's answer counts: where it refuses nothing is done
+    /// in the others, and what it takes they take as well, because they are equal in all that is
+    /// changed this way.
+    pub(crate) fn everywhere<T, E>(
+        &self,
+        act: impl Fn(&mut Core, Instant) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = self.all[0].once(&act)?;
+        for squeue in &self.all[1..] {
+            squeue.once(&act)?;
+        }
+        Ok(first)
+    }
+
+    /// The squeue for a connection from `local`, as far as that is given, to `remote`.
+    ///
+    /// # Errors
+    /// No route leads there.
+    pub(crate) fn for_connection(
+        &self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<usize, SocketError> {
+        let Some(hand_over) = &self.hand_over else { return Ok(0) };
+        let port = local.map_or(0, |local| local.port());
+        if port == 0 && hand_over.is_home_by_port() {
+            return Ok(self.pick());
+        }
+        let address = match local.map(|local| local.ip()) {
+            Some(address) if !address.is_unspecified() => address,
+            _ => self.all[0].look(|core| core.shard.source_for(remote.ip()))?,
+        };
+        let home = hand_over.of_flow(SocketAddr::new(address, port), remote);
+        Ok(home.unwrap_or_else(|| self.pick()))
+    }
+
+    /// The squeue for a UDP socket bound to `port`, or to any where that is zero.
+    pub(crate) fn for_port(&self, port: u16) -> usize {
+        match &self.hand_over {
+            None => 0,
+            Some(_) if port == 0 => self.pick(),
+            Some(hand_over) => hand_over.of_port(port),
+        }
+    }
+
+    /// The squeue of the CPU that the calling thread runs on, where squeues have CPUs, and else each in
+    /// turn.
+    fn pick(&self) -> usize {
+        let here = match self.cpus.is_empty() {
+            true => None,
+            false => self.cpus.iter().position(|cpu| *cpu == linux::cpu::current()),
+        };
+        here.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed) % self.all.len())
+    }
+
+    /// Tells all threads that the stack's last handle is gone.
+    pub(crate) fn stop(&self, linger: Duration) {
+        for squeue in &self.all {
+            squeue.stop(linger);
+        }
+    }
+
+    /// Bytes that were copied in so far: whether writers get on.
+    pub(crate) fn copied_in_bytes(&self) -> u64 {
+        self.all.iter().map(|squeue| squeue.look(|core| core.counters.bytes_copied_in)).sum()
+    }
+}

@@ -1,0 +1,412 @@
+//! What a stack is built from.
+
+use super::{Runtime, Stack};
+use crate::copy_in::CopyIn;
+use crate::error::socket_error;
+use crate::runtime::Clock;
+use crate::runtime::hand_over::{Desk, HandOver};
+use crate::runtime::intake::Intake;
+use crate::runtime::shared_queue;
+use crate::runtime::squeue::{Core, LINK_HEADER_LEN_MAX, Port, Squeue};
+use crate::runtime::squeues::Squeues;
+use crate::runtime::worker::Threads;
+use batch::{BlockPool, PoolConfig};
+use core::net::IpAddr;
+use device::{Queue, TransmitMode};
+use dhcp::ClientConfig;
+use ip::Cidr;
+use ip::router::{IdentifierKey, RouterConfig};
+use stack::{AddressingConfig, ClaimPolicy, Shard, ShardConfig};
+use std::io;
+use std::sync::{Arc, Mutex};
+use steering::{Coalescing, Layout, Policy, Spread};
+use time::Instant;
+
+/// Settings of a stack that do not belong to one interface.
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    /// Sizes of the pool that all packet memory comes from, and its bound.
+    pub pool: PoolConfig,
+    /// Settings that new connections start with.
+    pub tcp: tcp::Config,
+    /// How writes are copied in.
+    pub copy_in: CopyIn,
+    /// Sockets that may be open at once, connections that finish closing included.
+    pub sockets_max: usize,
+    /// Connections in TIME-WAIT that are remembered beside them, about 300 bytes each; the oldest
+    /// makes room.
+    pub time_wait_max: usize,
+    /// Connections that may finish their business after their last handle was dropped; those beyond
+    /// are reset.
+    pub orphans_max: usize,
+    /// Whether received segments that repeat the headers of the one before them are taken as one unit
+    /// ([`Shard::set_receive_trains`]); off only to see what that saves.
+    pub receive_trains: bool,
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            pool: PoolConfig::default(),
+            tcp: tcp::Config::default(),
+            copy_in: CopyIn::default(),
+            sockets_max: 65_536,
+            time_wait_max: 65_536,
+            orphans_max: 16_384,
+            receive_trains: true,
+        }
+    }
+}
+
+/// The addresses and routes of an interface, and how batches reach its device.
+#[derive(Clone, Debug, Default)]
+pub struct InterfaceConfig {
+    addresses: Vec<Cidr>,
+    gateways: Vec<IpAddr>,
+    mode: TransmitMode,
+    addressing: AddressingConfig,
+    slaac: Option<Option<IdentifierKey>>,
+    mss_max: Option<u16>,
+    coalescing: Coalescing,
+}
+
+impl InterfaceConfig {
+    /// An interface with one address; the network it is on is reached directly.
+    #[must_use]
+    pub fn new(address: Cidr) -> Self {
+        Self { addresses: vec![address], ..Self::default() }
+    }
+
+    /// An interface without fixed addresses: IPv4 from a DHCP server, IPv6 from routers.
+    /// [`Stack::wait_for_address`] waits for the first.
+    #[must_use]
+    pub fn automatic() -> Self {
+        Self::default().dhcp(ClientConfig::default()).slaac()
+    }
+
+    /// Leases an IPv4 address from a DHCP server (RFC 2131), with its routes and DNS servers.
+    #[must_use]
+    pub fn dhcp(mut self, config: ClientConfig) -> Self {
+        self.addressing.dhcp = Some(config);
+        self
+    }
+
+    /// Listens to IPv6 routers (RFC 4861) and forms addresses from what they say (RFC 4862). The
+    /// interface identifiers are others at each start; [`InterfaceConfig::slaac_with_key`] keeps
+    /// them.
+    #[must_use]
+    pub fn slaac(mut self) -> Self {
+        self.slaac = Some(None);
+        self
+    }
+
+    /// As [`InterfaceConfig::slaac`], with identifiers that are the same on the same network
+    /// whenever the key is (RFC 7217).
+    #[must_use]
+    pub fn slaac_with_key(mut self, key: IdentifierKey) -> Self {
+        self.slaac = Some(Some(key));
+        self
+    }
+
+    /// What is done on the link before and after addresses are used, for IPv4 and for IPv6. The
+    /// default announces IPv4 addresses and uses IPv6 addresses optimistically: neither delays the
+    /// start of a program.
+    #[must_use]
+    pub fn claims(mut self, ipv4: ClaimPolicy, ipv6: ClaimPolicy) -> Self {
+        (self.addressing.ipv4, self.addressing.ipv6) = (ipv4, ipv6);
+        self
+    }
+
+    /// Adds an address, for example one of the other IP version.
+    #[must_use]
+    pub fn address(mut self, address: Cidr) -> Self {
+        self.addresses.push(address);
+        self
+    }
+
+    /// Names the router to everywhere else; at most one of each IP version, on one of the networks
+    /// of the interface.
+    #[must_use]
+    pub fn gateway(mut self, gateway: IpAddr) -> Self {
+        self.gateways.push(gateway);
+        self
+    }
+
+    /// Limits the MSS of connections by this interface to `mss_max` bytes, both what is announced and
+    /// what is sent: for networks that lose long packets and the reports of it as well. Peers get no
+    /// segments shorter than [`tcp::MSS_MIN`] all the same.
+    #[must_use]
+    pub fn mss_clamp(mut self, mss_max: u16) -> Self {
+        self.mss_max = Some(mss_max);
+        self
+    }
+
+    /// How many frames the device hands up by one call, and how long the first of them may wait for
+    /// others (seed 003, 5.2). The default grows with the backlog and holds nothing back.
+    #[must_use]
+    pub fn coalescing(mut self, coalescing: Coalescing) -> Self {
+        self.coalescing = coalescing;
+        self
+    }
+
+    /// Selects how batches reach the device; what the device cannot do becomes
+    /// [`TransmitMode::Multidata`].
+    #[must_use]
+    pub fn mode(mut self, mode: TransmitMode) -> Self {
+        self.mode = mode;
+        self
+    }
+}
+
+/// Collects what a stack is built from.
+#[derive(Default)]
+pub struct StackBuilder {
+    config: StackConfig,
+    pool: Option<BlockPool>,
+    interfaces: Vec<(Vec<Box<dyn Queue>>, InterfaceConfig)>,
+    squeues: Option<usize>,
+    layout: Option<Layout>,
+    policy: Policy,
+    is_pinned: bool,
+}
+
+impl StackBuilder {
+    /// Replaces all settings.
+    #[must_use]
+    pub fn config(mut self, config: StackConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Uses this pool, perhaps one shared with other stacks, in place of an own one.
+    #[must_use]
+    pub fn pool(mut self, pool: BlockPool) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// Settings that new connections start with.
+    #[must_use]
+    pub fn tcp(mut self, config: tcp::Config) -> Self {
+        self.config.tcp = config;
+        self
+    }
+
+    /// How writes are copied in.
+    #[must_use]
+    pub fn copy_in(mut self, copy_in: CopyIn) -> Self {
+        self.config.copy_in = copy_in;
+        self
+    }
+
+    /// Adds an interface. A lone application thread sleeps on the first one; each further one has
+    /// a thread that sleeps on it.
+    #[must_use]
+    pub fn interface(self, queue: impl Queue + 'static, config: InterfaceConfig) -> Self {
+        self.boxed_interface(Box::new(queue), config)
+    }
+
+    /// As [`StackBuilder::interface`], for a queue that is boxed already.
+    #[must_use]
+    pub fn boxed_interface(self, queue: Box<dyn Queue>, config: InterfaceConfig) -> Self {
+        self.multiqueue_interface(vec![queue], config)
+    }
+
+    /// As [`StackBuilder::interface`], for a device that spreads its traffic over several queues: the
+    /// squeues receive from one each. With fewer queues than squeues, the first squeues receive, and
+    /// hand on what is for the others; all of them transmit.
+    #[must_use]
+    pub fn multiqueue_interface(
+        mut self,
+        queues: Vec<Box<dyn Queue>>,
+        config: InterfaceConfig,
+    ) -> Self {
+        self.interfaces.push((queues, config));
+        self
+    }
+
+    /// Spreads the work over this many squeues, at least one, which threads can be in at the same
+    /// time; one for each core that the stack is to use is a good number. Each has all addresses and
+    /// routes; a connection belongs to one of them for life, a UDP socket to that of its port. Bounds
+    /// on sockets, backlogs and rates hold in each. The default is 1.
+    ///
+    /// Frames are classified in software and handed to the squeue they are for, by whichever queue of
+    /// the device they came (`R1S4F1` for 4 squeues, in the words of [`StackBuilder::layout`]).
+    #[must_use]
+    pub fn squeues(mut self, count: usize) -> Self {
+        (self.squeues, self.layout) = (Some(count), None);
+        self
+    }
+
+    /// Spreads the work as [`Layout`] says: so many rings (queues of the device, which every interface
+    /// must have then), soft rings, and with fan-out a squeue for each soft ring, without it a squeue
+    /// for each ring. Without fan-out connections stay on the ring on which they began: right only for
+    /// devices that keep each on one ring.
+    #[must_use]
+    pub fn layout(mut self, layout: Layout) -> Self {
+        (self.layout, self.squeues) = (Some(layout), None);
+        self
+    }
+
+    /// By what connections are spread over squeues; by the hash of their addresses and ports, unless
+    /// this says otherwise.
+    #[must_use]
+    pub fn spread_by(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Keeps the threads of each squeue on a CPU of its own, as far as the process may use so many, and
+    /// opens connections in the squeue of the CPU that the calling thread runs on.
+    #[must_use]
+    pub fn pin(mut self, on: bool) -> Self {
+        self.is_pinned = on;
+        self
+    }
+
+    /// How frames are spread over how many squeues.
+    fn spread(&self) -> io::Result<Spread> {
+        let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+        let layout = match (self.layout, self.squeues) {
+            (Some(layout), _) => layout,
+            (None, None | Some(1)) => return Ok(Spread::SINGLE),
+            (None, Some(count)) => u16::try_from(count)
+                .map_err(|_| invalid(format!("a stack cannot have {count} squeues")))
+                .and_then(|count| match count {
+                    0 => Err(invalid(String::from("a stack has one squeue at least"))),
+                    _ => Layout::new(1, count, true).map_err(|error| invalid(error.to_string())),
+                })?,
+        };
+        let spread = Spread::new(layout, self.policy, layout.homes_max());
+        spread.map_err(|error| invalid(error.to_string()))
+    }
+
+    /// Starts the stack.
+    ///
+    /// # Errors
+    /// There is no interface, a gateway is on no network of its interface, an interface has more
+    /// queues than there are squeues, or with several squeues automatic addresses, a device failed,
+    /// or the system gave no random bytes or no thread.
+    pub fn build(self) -> io::Result<Stack> {
+        let spread = self.spread()?;
+        let count = usize::from(spread.homes());
+        let rings = self.layout.map(|layout| usize::from(layout.rings()));
+        check_interfaces(&self.interfaces, count, rings)?;
+        let cpus =
+            if self.is_pinned { linux::cpu::allowed().map_err(io::Error::other)? } else { vec![] };
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(io::Error::other)?;
+        let pool = self.pool.unwrap_or_else(|| BlockPool::new(self.config.pool.clone()));
+        let (send_buffer_bytes, nodelay) = (
+            self.config.tcp.send_buffer_bytes_initial.min(self.config.tcp.send_buffer_bytes),
+            self.config.tcp.nodelay,
+        );
+        let hand_over = HandOver::new(spread, self.interfaces.len());
+        let mut shards: Vec<(Shard, Vec<Port>)> = Vec::with_capacity(count);
+        for index in 0..count {
+            let mut shard = Shard::new(ShardConfig {
+                tcp: self.config.tcp.clone(),
+                pool: pool.clone(),
+                // The same for all: a SYN cookie or a fast open cookie of one is good in another.
+                secret,
+                sockets_max: self.config.sockets_max,
+            });
+            shard.set_time_wait_max(self.config.time_wait_max);
+            shard.set_orphans_max(self.config.orphans_max);
+            shard.set_receive_trains(self.config.receive_trains);
+            if let Some(hand_over) = &hand_over {
+                shard.set_share(hand_over.share(index));
+            }
+            shards.push((shard, Vec::with_capacity(self.interfaces.len())));
+        }
+        for (queues, config) in self.interfaces {
+            let places = shared_queue::distribute(queues, count);
+            for (index, ((shard, ports), place)) in shards.iter_mut().zip(places).enumerate() {
+                ports.push(add_port(shard, place, config.clone(), index == 0)?);
+            }
+        }
+        let clock = Clock::start();
+        let squeues = shards.into_iter().enumerate().map(|(index, (shard, ports))| {
+            let desk = hand_over.as_ref().map(|it| Desk::new(it, index));
+            Arc::new(Squeue::new(Core::new(shard, ports, pool.clone(), desk), clock))
+        });
+        let squeues = Squeues::new(squeues.collect(), hand_over.clone(), cpus);
+        let threads = Mutex::new(Some(Threads::start(&squeues)?));
+        let copy_in = self.config.copy_in;
+        let runtime = Runtime { squeues, threads, pool, copy_in, send_buffer_bytes, nodelay };
+        Ok(Stack { runtime: Arc::new(runtime) })
+    }
+}
+
+/// What can be said against the interfaces before a device is touched.
+fn check_interfaces(
+    interfaces: &[(Vec<Box<dyn Queue>>, InterfaceConfig)],
+    squeues: usize,
+    rings: Option<usize>,
+) -> io::Result<()> {
+    let invalid = |message: String| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    if interfaces.is_empty() {
+        return invalid(String::from(
+            "a stack needs an interface: add one with StackBuilder::interface",
+        ));
+    }
+    for (index, (queues, config)) in interfaces.iter().enumerate() {
+        if queues.is_empty() || queues.len() > squeues {
+            return invalid(format!(
+                "interface {index} has {} queues: it needs one at least, and one for each of the \
+                 {squeues} squeues at most (StackBuilder::squeues)",
+                queues.len()
+            ));
+        }
+        if let Some(rings) = rings.filter(|rings| *rings != queues.len()) {
+            return invalid(format!(
+                "interface {index} has {} queues, and the layout says {rings} rings",
+                queues.len()
+            ));
+        }
+        if squeues > 1 && (config.slaac.is_some() || config.addressing.dhcp.is_some()) {
+            return invalid(format!(
+                "interface {index} asks for automatic addresses, which a stack of several squeues \
+                 does not do yet: give it fixed ones, or the stack one squeue"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn add_port(
+    shard: &mut Shard,
+    place: shared_queue::Place,
+    config: InterfaceConfig,
+    is_first: bool,
+) -> io::Result<Port> {
+    let shared_queue::Place { mut queue, receives } = place;
+    let capabilities = queue.capabilities();
+    let mode =
+        if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
+    queue.set_mode(mode).map_err(io::Error::other)?;
+    let wanted = config.mode;
+    let frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
+    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, coalescing, .. } =
+        config;
+    if let Some(key) = slaac {
+        let mut random = IdentifierKey([0; 16]);
+        getrandom::fill(&mut random.0).map_err(io::Error::other)?;
+        addressing.routers = Some(RouterConfig::new(key.unwrap_or(random)));
+    }
+    if !is_first {
+        // The first shard claims the addresses of all.
+        (addressing.ipv4, addressing.ipv6) = (ClaimPolicy::Trust, ClaimPolicy::Trust);
+    }
+    let medium = capabilities.medium;
+    let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };
+    let id = shard.add_interface(config).map_err(socket_error)?;
+    shard.set_mss_clamp(id, mss_max);
+    // The clock starts at zero, when the stack does.
+    shard.start_addressing(Instant::ZERO, id, addressing);
+    let intake = Intake::new(coalescing);
+    let mut port = Port { id, queue, intake, receives, medium, mode, frame_len_max, failed: None };
+    // The device may be one that the stack only hands single packets.
+    port.follow_mode(shard);
+    Ok(port)
+}

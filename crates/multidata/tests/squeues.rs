@@ -1,0 +1,426 @@
+//! Several squeues in one stack: wherever a frame arrives, it reaches the squeue that has the socket,
+//! and everything is as with one squeue.
+
+mod pair;
+
+use device::{Queue, TransmitMode};
+use multidata::{InterfaceConfig, Policy, Stack, StackBuilder, TcpListener, TcpStream, UdpSocket};
+use pair::{LEFT, RIGHT, check_pattern, connected, interface, right, send_pattern};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How two stacks are joined.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Queues of each stack's device.
+    rings: usize,
+    left_layout: &'static str,
+    right_layout: &'static str,
+}
+
+/// One ring that fans out; as many rings as squeues, with all frames hashed; the same, with rings
+/// that keep each flow; and a peer of one squeue.
+const SHAPES: [Shape; 4] = [
+    Shape { rings: 1, left_layout: "R1S2F1", right_layout: "R1S3F1" },
+    Shape { rings: 2, left_layout: "R2S2F1", right_layout: "R2S4F1" },
+    Shape { rings: 2, left_layout: "R2S0F0", right_layout: "R2S0F0" },
+    Shape { rings: 1, left_layout: "R1S0F0", right_layout: "R1S2F1" },
+];
+
+fn builder(layout: &str) -> StackBuilder {
+    Stack::builder().layout(layout.parse().expect("a layout"))
+}
+
+fn stacks_with(
+    shape: Shape,
+    configure: impl Fn(InterfaceConfig) -> InterfaceConfig,
+) -> (Stack, Stack) {
+    let mut left: Vec<Box<dyn Queue>> = Vec::new();
+    let mut right: Vec<Box<dyn Queue>> = Vec::new();
+    for _ in 0..shape.rings {
+        let (one, other) = device::wire(pair::ethernet());
+        left.push(Box::new(one));
+        right.push(Box::new(other));
+    }
+    let build = |layout, queues, address| {
+        let builder = builder(layout).multiqueue_interface(queues, configure(interface(address)));
+        builder.build().expect("a stack")
+    };
+    (build(shape.left_layout, left, LEFT), build(shape.right_layout, right, RIGHT))
+}
+
+fn stacks(shape: Shape) -> (Stack, Stack) {
+    stacks_with(shape, |config| config)
+}
+
+/// Connections accepted and opened in each squeue.
+fn connections(stack: &Stack) -> Vec<u64> {
+    let of = |it: multidata::Counters| {
+        it.stack.shard.connections_accepted + it.stack.shard.connections_opened
+    };
+    stack.squeue_counters().into_iter().map(of).collect()
+}
+
+#[test]
+fn sixty_four_connections_are_spread_and_their_data_is_equal() {
+    for shape in SHAPES {
+        let (left, right_stack) = stacks(shape);
+        let listener = TcpListener::bind(&right_stack, right(80)).expect("a free port");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..64 {
+                    let (stream, _) = listener.accept().expect("a connection");
+                    scope.spawn(move || {
+                        let mut seed = [0; 8];
+                        (&stream).read_exact(&mut seed).expect("the seed comes first");
+                        let seed = u64::from_le_bytes(seed);
+                        check_pattern(&stream, seed, 300_000);
+                        send_pattern(&stream, !seed, 300_000);
+                    });
+                }
+            });
+            for seed in 0..64_u64 {
+                let left = &left;
+                scope.spawn(move || {
+                    let stream = TcpStream::connect(left, right(80)).expect("it listens");
+                    (&stream).write_all(&seed.to_le_bytes()).expect("connected");
+                    send_pattern(&stream, seed, 300_000);
+                    check_pattern(&stream, !seed, 300_000);
+                });
+            }
+        });
+        for stack in [&left, &right_stack] {
+            let counts = connections(stack);
+            assert_eq!(counts.iter().sum::<u64>(), 64, "{shape:?}");
+            assert!(counts.iter().all(|count| *count > 0), "{shape:?}: {counts:?}");
+            let all = stack.counters();
+            assert!(all.runtime.bytes_copied_out >= 64 * 300_000, "{shape:?}");
+        }
+        // Rings that keep each flow leave only what everybody must hear.
+        let handed_over = right_stack.counters().runtime.frames_handed_over;
+        assert_eq!(handed_over > 200, shape.right_layout != "R2S0F0", "{shape:?}: {handed_over}");
+        left.shutdown(Duration::from_secs(10)).expect("everything was delivered");
+    }
+}
+
+#[test]
+fn connections_from_a_chosen_port_and_those_that_are_refused_find_home() {
+    for shape in SHAPES {
+        let (left, right_stack) = stacks(shape);
+        let listener = TcpListener::bind(&right_stack, "0.0.0.0:81").expect("a free port");
+        let address: SocketAddr = right(81);
+        for port in 7_000..7_016_u16 {
+            let local = SocketAddr::new(LEFT.parse().expect("an address"), port);
+            let local = if port % 2 == 0 { local } else { ([0, 0, 0, 0], port).into() };
+            let client = TcpStream::connect_from(&left, local, address).expect("it listens");
+            let (mut server, peer) = listener.accept().expect("a connection");
+            assert_eq!(peer, client.local_addr().expect("connected"));
+            assert_eq!(peer.port(), port);
+            (&client).write_all(b"here").expect("connected");
+            let mut bytes = [0; 4];
+            server.read_exact(&mut bytes).expect("sent");
+            let refused = TcpStream::connect(&left, right(82)).expect_err("nobody listens");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        }
+    }
+}
+
+#[test]
+fn a_listener_that_does_not_block_or_waits_for_a_time_says_so() {
+    let (left, right_stack) = stacks(SHAPES[0]);
+    let listener = TcpListener::bind(&right_stack, right(83)).expect("a free port");
+    listener.set_nonblocking(true).expect("open");
+    let nothing = listener.accept().expect_err("nobody is there");
+    assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+    let taken = TcpListener::bind(&right_stack, right(83)).expect_err("it is taken");
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    let clients: Vec<_> =
+        (0..12).map(|_| TcpStream::connect(&left, right(83)).expect("it listens")).collect();
+    let started = Instant::now();
+    let mut accepted = Vec::new();
+    while accepted.len() < clients.len() {
+        match listener.accept() {
+            Ok((stream, _)) => accepted.push(stream),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "{} came", accepted.len());
+    }
+    drop(listener);
+    let refused = TcpStream::connect(&left, right(83)).expect_err("nobody listens any more");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    TcpListener::bind(&right_stack, right(83)).expect("free again in every squeue");
+}
+
+fn patient(socket: &UdpSocket) {
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+}
+
+#[test]
+fn datagrams_come_to_the_socket_of_their_port_whole_and_in_fragments() {
+    for shape in SHAPES {
+        let (left, right_stack) = stacks(shape);
+        let sockets: Vec<UdpSocket> = (5_000..5_016_u16)
+            .map(|port| UdpSocket::bind(&right_stack, right(port)).expect("a free port"))
+            .collect();
+        let mut buffer = vec![0; 70_000];
+        for (index, server) in sockets.iter().enumerate() {
+            patient(server);
+            let client = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
+            patient(&client);
+            let from = client.local_addr().expect("bound");
+            for len in [1, 1_472, 9_000, 40_000] {
+                let mut sent = vec![0; len];
+                pair::Pattern::new(index as u64).fill(&mut sent);
+                client.send_to(&sent, server.local_addr().expect("bound")).expect("a route");
+                let (count, source) = server.recv_from(&mut buffer).expect("sent");
+                assert_eq!((&buffer[..count], source), (&*sent, from), "{shape:?}");
+                server.send_to(&sent, from).expect("a route");
+                let (count, _) = client.recv_from(&mut buffer).expect("sent");
+                assert_eq!(buffer[..count], *sent, "{shape:?}");
+            }
+        }
+        let taken = UdpSocket::bind(&right_stack, right(5_003)).expect_err("it is taken");
+        assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    }
+}
+
+#[test]
+fn errors_about_a_datagram_come_to_the_socket_that_sent_it() {
+    for shape in SHAPES {
+        let (left, _right_stack) = stacks(shape);
+        for _ in 0..12 {
+            let client = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
+            client.connect(right(9)).expect("a route");
+            client.set_read_timeout(Some(Duration::from_millis(50))).expect("a time");
+            let started = Instant::now();
+            // Nobody listens there; the first may wait for the neighbour, and errors are limited.
+            let error = loop {
+                let outcome = client.send(b"hello").and_then(|_| client.recv(&mut [0; 8]));
+                match outcome.expect_err("nobody answers") {
+                    error if error.kind() == ErrorKind::WouldBlock => {}
+                    error => break error,
+                }
+                assert!(started.elapsed() < Duration::from_secs(10), "{shape:?}: no error came");
+            };
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{shape:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_stack_sends_to_itself_reaches_every_squeue() {
+    let (left, _right_stack) = stacks(SHAPES[1]);
+    let own = |port: u16| SocketAddr::new(LEFT.parse().expect("an address"), port);
+    let mut buffer = [0; 4_000];
+    for port in 6_000..6_012 {
+        let server = UdpSocket::bind(&left, own(port)).expect("a free port");
+        patient(&server);
+        let client = UdpSocket::bind(&left, own(0)).expect("a free port");
+        client.send_to(&[7; 3_000], own(port)).expect("a route");
+        let (count, source) = server.recv_from(&mut buffer).expect("sent");
+        assert_eq!((count, source), (3_000, client.local_addr().expect("bound")));
+    }
+    let listener = TcpListener::bind(&left, own(90)).expect("a free port");
+    for seed in 0..6 {
+        let client = TcpStream::connect(&left, own(90)).expect("it listens");
+        let (server, _) = listener.accept().expect("a connection");
+        std::thread::scope(|scope| {
+            scope.spawn(|| send_pattern(&client, seed, 200_000));
+            check_pattern(&server, seed, 200_000);
+        });
+    }
+}
+
+#[test]
+fn what_is_changed_is_changed_in_every_squeue() {
+    let (left, right_stack) = stacks(SHAPES[0]);
+    let added = "10.1.0.77/24".parse().expect("an address");
+    right_stack.add_address(0, added).expect("no other has it");
+    assert!(right_stack.add_address(0, added).is_err(), "it has it already");
+    let listener = TcpListener::bind(&right_stack, "10.1.0.77:80").expect("its own address");
+    for _ in 0..8 {
+        TcpStream::connect(&left, "10.1.0.77:80").expect("it listens");
+        listener.accept().expect("a connection");
+    }
+    for mode in TransmitMode::ALL.into_iter().filter(|mode| *mode != TransmitMode::Lso) {
+        right_stack.set_transmit_mode(0, mode).expect("the wire has it");
+        assert_eq!(right_stack.interfaces()[0].mode, mode);
+        let (client, server) = connected(&left, &right_stack);
+        pair::exchange(&client, &server, 5, 100_000);
+    }
+    right_stack.set_mtu(0, 900).expect("the wire takes less");
+    for _ in 0..4 {
+        let (client, server) = connected(&left, &right_stack);
+        pair::exchange(&client, &server, 6, 100_000);
+        assert!(server.info().expect("open").path_mss_bytes <= 860);
+    }
+    right_stack.remove_address(0, "10.1.0.77".parse().expect("an address")).expect("it had it");
+    assert!(TcpListener::bind(&right_stack, "10.1.0.77:81").is_err());
+}
+
+#[test]
+fn a_stack_is_refused_that_cannot_be() {
+    let queues = |count: usize| -> Vec<Box<dyn Queue>> {
+        (0..count).map(|_| Box::new(device::wire(pair::ethernet()).0) as _).collect()
+    };
+    let build = |builder: StackBuilder, count, config| {
+        let built = builder.multiqueue_interface(queues(count), config).build();
+        built.expect_err("it cannot be").to_string()
+    };
+    let plain = || Stack::builder();
+    for (built, said) in [
+        (build(plain().squeues(0), 1, interface(LEFT)), "one squeue at least"),
+        (build(plain().squeues(65), 1, interface(LEFT)), "not 65"),
+        (build(plain().squeues(100_000), 1, interface(LEFT)), "100000"),
+        (build(plain().squeues(2), 3, interface(LEFT)), "3 queues"),
+        (build(plain(), 0, interface(LEFT)), "0 queues"),
+        (build(builder("R2S2F1"), 1, interface(LEFT)), "2 rings"),
+        (build(plain().squeues(2), 1, InterfaceConfig::automatic()), "automatic addresses"),
+    ] {
+        assert!(built.contains(said), "{built}");
+    }
+}
+
+#[test]
+fn all_of_a_peer_may_be_given_to_one_squeue() {
+    let (one, other) = device::wire(pair::ethernet());
+    let right_stack = Stack::builder().squeues(3).spread_by(Policy::Source);
+    let right_stack = right_stack.interface(other, interface(RIGHT)).build().expect("a stack");
+    let left = Stack::builder().interface(one, interface(LEFT)).build().expect("a stack");
+    let pairs: Vec<_> = (0..6).map(|_| connected(&left, &right_stack)).collect();
+    let back: Vec<_> = (0..6).map(|_| connected_back(&right_stack, &left)).collect();
+    let mut counts = connections(&right_stack);
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 0, 12], "there is one peer");
+    for (client, server) in pairs.iter().chain(&back) {
+        pair::exchange(client, server, 8, 50_000);
+    }
+}
+
+/// A connection that `from` opens to the stack at [`LEFT`].
+fn connected_back(from: &Stack, left: &Stack) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(left, (LEFT, 0)).expect("a free port");
+    let client = TcpStream::connect(from, listener.local_addr().expect("bound"));
+    (client.expect("it listens"), listener.accept().expect("a connection").0)
+}
+
+#[test]
+fn a_stack_that_ends_under_load_delivers_and_leaks_nothing() {
+    for shape in SHAPES {
+        let (left, right_stack) = stacks(shape);
+        let pools = [left.pool().clone(), right_stack.pool().clone()];
+        let listener = TcpListener::bind(&right_stack, right(84)).expect("a free port");
+        let clients: Vec<TcpStream> =
+            (0..8).map(|_| TcpStream::connect(&left, right(84)).expect("it listens")).collect();
+        let servers: Vec<TcpStream> =
+            (0..8).map(|_| listener.accept().expect("a connection").0).collect();
+        std::thread::scope(|scope| {
+            for server in servers {
+                scope.spawn(move || {
+                    // Of these some are let go of in the middle.
+                    let mut buffer = [0; 20_000];
+                    for _ in 0..20 {
+                        match (&server).read(&mut buffer) {
+                            Ok(0) | Err(_) => break,
+                            Ok(_) => {}
+                        }
+                    }
+                });
+            }
+            for client in clients {
+                scope.spawn(move || {
+                    let bytes = vec![1; 100_000];
+                    while (&client).write_all(&bytes).is_ok() {}
+                });
+            }
+        });
+        drop((listener, left, right_stack));
+        for pool in pools {
+            let left_over = pool.counters().outstanding_bytes;
+            assert_eq!(left_over, 0, "{shape:?}");
+        }
+    }
+}
+
+#[test]
+fn the_last_handle_waits_for_what_is_left_to_deliver_in_any_squeue() {
+    for shape in SHAPES {
+        let (left, right_stack) = stacks(shape);
+        let listener = TcpListener::bind(&right_stack, right(85)).expect("a free port");
+        let reader = std::thread::spawn(move || {
+            let _stack = right_stack;
+            (0..8).for_each(|_| {
+                let (stream, _) = listener.accept().expect("a connection");
+                check_pattern(&stream, 4, 400_000);
+            });
+        });
+        for _ in 0..8 {
+            let client = TcpStream::connect(&left, right(85)).expect("it listens");
+            send_pattern(&client, 4, 400_000);
+        }
+        let started = Instant::now();
+        drop(left);
+        assert!(started.elapsed() < Duration::from_millis(900), "{shape:?}: it was delivered");
+        reader.join().expect("every byte came");
+    }
+}
+
+#[test]
+fn a_thread_that_panics_poisons_nothing() {
+    let (left, right_stack) = stacks(SHAPES[0]);
+    let (client, server) = connected(&left, &right_stack);
+    let panicked = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (client, _server) = connected(&left, &right_stack);
+                    (&client).write_all(&[1; 10_000]).expect("connected");
+                    panic!("of the test's own making");
+                })
+            })
+            .collect();
+        threads.into_iter().filter_map(|thread| thread.join().err()).count()
+    });
+    assert_eq!(panicked, 4);
+    pair::exchange(&client, &server, 9, 1 << 20);
+}
+
+// A flood on one flow must not starve others: a soft ring keeps room for them.
+#[test]
+fn a_flood_on_one_port_leaves_room_for_a_connection() {
+    let (left, right_stack) = stacks(SHAPES[0]);
+    let (client, server) = connected(&left, &right_stack);
+    let flooded = UdpSocket::bind(&right_stack, right(6_666)).expect("a free port");
+    let is_over = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let source = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
+            source.set_nonblocking(true).expect("open");
+            while is_over.load(Ordering::Relaxed) == 0 {
+                drop(source.send_to(&[0; 200], right(6_666)));
+            }
+        });
+        let frames = || right_stack.counters().stack.shard.receive_frames;
+        let started = (Instant::now(), frames());
+        let mut position = 0;
+        while frames() < started.1 + 20_000 {
+            exchange_more(&client, &server, &mut position);
+            assert!(started.0.elapsed() < Duration::from_secs(60), "{} frames", frames());
+        }
+        is_over.store(1, Ordering::Relaxed);
+    });
+    drop(flooded);
+}
+
+/// A request and its answer, 10,000 bytes each.
+fn exchange_more(mut client: &TcpStream, mut server: &TcpStream, position: &mut u8) {
+    *position = position.wrapping_add(1);
+    let mut bytes = [0; 10_000];
+    client.write_all(&[*position; 10_000]).expect("connected");
+    server.read_exact(&mut bytes).expect("sent");
+    server.write_all(&bytes).expect("connected");
+    client.read_exact(&mut bytes).expect("sent");
+    assert_eq!(bytes, [*position; 10_000]);
+}
