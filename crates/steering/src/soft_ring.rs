@@ -16,9 +16,10 @@
 //! ring, two a third each, and there is always room for a flow that has nothing in it. Flows are told
 //! apart by their hash, 256 at a time: flows that meet in one of these share what one may hold.
 //!
-//! **A lock, taken once for each batch**, and no clever ring. The lock is held for as long as it takes
-//! to count the frames of a batch; what the ring's thread gives and takes by it is two atomic operations
-//! for some tens of frames.
+//! **A lock, taken once for each batch**, and no clever ring. Measured beside a channel without a lock
+//! (`examples/steering_cost.rs`, one thread, nobody else): a batch of one costs 60 ns in and out instead
+//! of 41, so the lock is 19 ns for a batch and half a nanosecond for a frame of 32. Telling flows apart
+//! costs 8 ns a frame, which a clever ring would have to pay as well.
 
 use crate::counting::{BatchSizes, SoftRingCounters};
 use crate::soft_ring_set::Lane;

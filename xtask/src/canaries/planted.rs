@@ -165,4 +165,25 @@ pub(super) const PLANTED: &[Planted] = &[
         mistake: "if (overlaps && false) || contradicts { Place::Taken } else { Place::Free }",
         finder: Finder::Unit("multidata-ip", "reassembly"),
     },
+    Planted {
+        name: "steering-tells-not-everyone",
+        file: "crates/steering/src/spread.rs",
+        original: "Class::Everyone => Target::All,",
+        mistake: "Class::Everyone => Target::Ring,",
+        finder: Finder::Fuzzer("steering"),
+    },
+    Planted {
+        name: "steering-errors-of-the-wrong-end",
+        file: "crates/steering/src/classify.rs",
+        original: "Flow { remote: error.quoted.remote, local: error.quoted.local }",
+        mistake: "Flow { remote: error.quoted.local, local: error.quoted.remote }",
+        finder: Finder::Unit("multidata-steering", "classify"),
+    },
+    Planted {
+        name: "soft-ring-for-one-flow-alone",
+        file: "crates/steering/src/soft_ring.rs",
+        original: "held.frames >= free.frames || held.bytes >= free.bytes",
+        mistake: "false && held.frames >= free.frames",
+        finder: Finder::Unit("multidata-steering", "soft_ring"),
+    },
 ];
