@@ -295,6 +295,58 @@ impl Multidata {
         true
     }
 
+    /// Opens `count` packets with headers of `header_len` bytes, whose payloads lie side by side in
+    /// `block` from `offset` on, `len` bytes each; `write` gets each header with the packet's number,
+    /// from zero. Says for how many there was room: as pushing them one by one would, and 0 where
+    /// the block is too long to be referred to.
+    pub fn push_packets(
+        &mut self,
+        count: usize,
+        (header_len, attributes): (usize, Attributes),
+        (block, offset, len): (&Block, usize, usize),
+        mut write: impl FnMut(usize, &mut [u8]),
+    ) -> usize {
+        let (start, stride) = (self.layout.headroom_bytes, usize::from(self.layout.stride_bytes));
+        let end = start + header_len as u16;
+        if header_len > stride || usize::from(end) > stride || block.len() > self.block_bytes_max {
+            return 0;
+        }
+        let in_block = block.len().saturating_sub(offset).checked_div(len).unwrap_or(0);
+        let in_batch = self.room_packets().min(self.room_bytes() / len.max(1));
+        let count = count.min(in_block).min(in_batch);
+        let is_last = self.blocks.last().is_some_and(|last| last.is_same(block));
+        if count == 0 || (!is_last && self.blocks.len() >= self.limits.blocks) {
+            return 0;
+        }
+        if !is_last {
+            self.blocks.push(block.clone());
+        }
+        let index = self.blocks.len() as u32 - 1;
+        let (slot, span) = (self.packets.len() * stride, self.spans.len() as u32);
+        let slots = self.headers[slot..slot + count * stride].chunks_exact_mut(stride);
+        for (number, slot) in slots.enumerate() {
+            write(number, &mut slot[usize::from(start)..usize::from(end)]);
+        }
+        self.packets.extend((0..count as u32).map(|number| Packet {
+            header_start: start,
+            header_end: end,
+            network_start: start,
+            transport_start: start,
+            span_first: span + number,
+            span_count: 1,
+            payload_len: len as u32,
+            attributes,
+        }));
+        let spans = (0..count).map(|number| offset + number * len);
+        self.spans.extend(spans.map(|at| Span {
+            block: index,
+            offset: at as u32,
+            len: len as u32,
+        }));
+        self.payload_bytes += count * len;
+        count
+    }
+
     /// As [`Multidata::append_span`], of a block that is too long to be referred to.
     #[cold]
     fn append_copy(&mut self, block: &Block, offset: usize, len: usize) -> bool {

@@ -168,6 +168,24 @@ impl SendQueue {
     }
 }
 
+impl SendQueue {
+    /// The chunk at the cursor as a part of its block: where what comes next begins, and how many
+    /// pieces of `len` bytes follow each other there.
+    #[inline]
+    pub(crate) fn pieces(&self, cursor: &Cursor, len: usize) -> Option<(&Block, usize, usize)> {
+        let chunk = &self.chunks.get(cursor.index)?.chunk;
+        let count = chunk.len().saturating_sub(cursor.offset).checked_div(len)?;
+        Some((chunk.block(), chunk.offset() + cursor.offset, count))
+    }
+}
+
+impl Cursor {
+    /// Moves on by `count` bytes of the chunk it is in; a visit goes on from there.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.offset += count;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::send_queue::Cursor;
 use batch::{Attributes, Multidata};
 use time::Instant;
-use wire::TcpFlags;
+use wire::{SeqNumber, TcpFlags};
 
 /// The most pieces of payload in one segment; more small chunks than that make it shorter.
 const SPANS_PER_SEGMENT_MAX: usize = 16;
@@ -107,6 +107,32 @@ impl Builder {
         true
     }
 
+    /// Writes up to `count` segments that follow `first`, which was written last, and differ from it
+    /// in their sequence numbers only, as far as their payload lies in the same chunk; says how many.
+    pub(super) fn push_more(
+        &mut self,
+        connection: &Connection,
+        first: &Planned,
+        count: u32,
+        out: &mut Multidata,
+    ) -> u32 {
+        let len = first.len as usize;
+        let Some(cursor) = &mut self.cursor else { return 0 };
+        let Some((block, offset, pieces)) = connection.send_queue.pieces(cursor, len) else {
+            return 0;
+        };
+        let count = pieces.min(count as usize);
+        let (stamp, flags) = (&self.stamp, self.flags);
+        let attributes = (stamp.len, self.attributes);
+        let mut sequence = first.end();
+        let pushed = out.push_packets(count, attributes, (block, offset, len), |_, header| {
+            write_header(header, stamp, sequence, flags);
+            sequence += first.len;
+        });
+        cursor.advance(pushed * len);
+        pushed as u32
+    }
+
     #[inline]
     fn push_payload(
         &self,
@@ -193,6 +219,16 @@ fn push_segment(
     urgent: u16,
 ) -> bool {
     let Some(header) = out.push_packet(stamp.len, attributes) else { return false };
+    write_header(header, stamp, segment.sequence, flags);
+    if urgent > 0 {
+        header[18..20].copy_from_slice(&urgent.to_be_bytes());
+    }
+    true
+}
+
+/// Writes a header of the stamp's length.
+#[inline]
+fn write_header(header: &mut [u8], stamp: &Stamp, sequence: SeqNumber, flags: TcpFlags) {
     match header.first_chunk_mut::<STAMP_LEN_USUAL>() {
         // A copy of known length is a few moves instead of a call; segments of a stream are thus.
         Some(usual) if stamp.len == STAMP_LEN_USUAL => {
@@ -200,10 +236,6 @@ fn push_segment(
         }
         _ => header.copy_from_slice(&stamp.bytes[..stamp.len]),
     }
-    header[4..8].copy_from_slice(&segment.sequence.0.to_be_bytes());
+    header[4..8].copy_from_slice(&sequence.0.to_be_bytes());
     header[13] = flags.0;
-    if urgent > 0 {
-        header[18..20].copy_from_slice(&urgent.to_be_bytes());
-    }
-    true
 }

@@ -13,17 +13,16 @@ use time::Instant;
 impl Connection {
     /// The device took the first `taken` segments of the last [`Connection::poll_transmit`].
     pub fn on_transmitted(&mut self, now: Instant, taken: usize) {
-        let segments = core::mem::take(&mut self.plan.segments);
-        let taken = taken.min(segments.len());
-        self.counters.segments_forgotten += (segments.len() - taken) as u64;
+        let mut segments = core::mem::take(&mut self.plan.segments);
+        let taken = cut(&mut segments, &mut self.counters.segments_forgotten, taken);
         let flight_before = self.send.flight();
         // The SYN is not among what is recorded.
         let nxt_before = self.send.nxt.later_of(self.send.iss + 1);
-        for segment in &segments[..taken] {
+        for segment in &segments {
             self.on_segment_sent(now, segment);
         }
         if self.pacing_rate().is_some() {
-            let bytes = segments[..taken].iter().map(|segment| segment.len).sum();
+            let bytes = segments.iter().map(Planned::bytes).sum();
             self.on_paced(now, bytes, flight_before);
         }
         self.plan.segments = segments;
@@ -117,10 +116,10 @@ impl Connection {
         if segment.len > 0 && segment.len < self.negotiated.payload_max() {
             self.send.on_small_sent(end);
         }
-        self.counters.bytes_sent += u64::from(segment.len);
-        self.totals.bytes_sent += u64::from(segment.len);
-        self.totals.data_segments_sent += 1;
-        self.counters.data_segments_sent += 1;
+        self.counters.bytes_sent += u64::from(segment.bytes());
+        self.totals.bytes_sent += u64::from(segment.bytes());
+        self.totals.data_segments_sent += u64::from(segment.count);
+        self.counters.data_segments_sent += u64::from(segment.count);
         if segment.len > 0 && self.ecn.owes_cwr() {
             self.ecn.on_cwr_sent();
         }
@@ -187,4 +186,21 @@ impl Connection {
         self.last_ack_sent = self.plan.acknowledgment;
         self.receive.on_announced(self.plan.window);
     }
+}
+
+/// Cuts what was planned to its first `taken` segments, or all of them where there are fewer: says how
+/// many are left, and adds the others to `forgotten`.
+fn cut(planned: &mut Vec<Planned>, forgotten: &mut u64, taken: usize) -> usize {
+    let (mut left, mut kept) = (taken, 0);
+    for segment in planned.iter_mut() {
+        let count = left.min(segment.count as usize);
+        *forgotten += u64::from(segment.count) - count as u64;
+        left -= count;
+        if count > 0 {
+            kept += 1;
+            segment.count = count as u32;
+        }
+    }
+    planned.truncate(kept);
+    taken - left
 }

@@ -13,7 +13,8 @@
 //! Every segment is written by [`build`] from a stamp, the header of this poll: within one call all
 //! segments carry the same acknowledgment, window, timestamp and SACK blocks, so a burst costs a
 //! copy of the stamp and two patched fields per segment. Consecutive new segments of full size form
-//! a run.
+//! a run, and are decided on, written and committed together as far as their payload lies in one
+//! block: a run of forty-four is one decision.
 
 mod build;
 mod commit;
@@ -44,20 +45,32 @@ enum Kind {
     Ack,
 }
 
-/// A segment as decided.
+/// A segment as decided, or several full ones of new data.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     kind: Kind,
     sequence: SeqNumber,
-    /// Payload bytes.
+    /// Payload bytes of each.
     len: u32,
+    /// How many follow each other; more than one of new data only, without FIN.
+    count: u32,
     fin: bool,
 }
 
 impl Planned {
-    /// One past the last sequence number of the segment.
+    /// A single segment.
+    fn one(kind: Kind, sequence: SeqNumber, len: u32, fin: bool) -> Self {
+        Self { kind, sequence, len, count: 1, fin }
+    }
+
+    /// Payload bytes of all.
+    fn bytes(&self) -> u32 {
+        self.len * self.count
+    }
+
+    /// One past the last sequence number.
     fn end(&self) -> SeqNumber {
-        self.sequence + self.len + u32::from(self.fin)
+        self.sequence + self.bytes() + u32::from(self.fin)
     }
 }
 
@@ -152,6 +165,11 @@ impl Connection {
                     _ => {}
                 }
             }
+            if self.may_lead(&segment, asked, &planner) {
+                let more = self.more_new(&planner);
+                segment.count += builder.push_more(self, &segment, more, out);
+                planner.on_more(&segment);
+            }
             self.plan.segments.push(segment);
         }
         if self.config.push_bursts {
@@ -159,7 +177,7 @@ impl Connection {
         }
         self.cwnd_limited = planner.is_cwnd_limited();
         self.plan.window_closed = planner.window_closed;
-        self.plan.segments.len()
+        self.plan.segments.iter().map(|segment| segment.count as usize).sum()
     }
 
     /// Why the connection has no more than one packet to send, by the conditions that seed 000, 4.4.3
@@ -180,10 +198,9 @@ impl Connection {
 
     /// Sets PSH on the last of several segments of new data ([`crate::Config::push_bursts`]).
     fn push_burst(&self, out: &mut Multidata) {
-        let is_new = |segment: &Planned| segment.kind == Kind::New && segment.len > 0;
-        if let [.., before, last] = self.plan.segments.as_slice()
-            && is_new(before)
-            && is_new(last)
+        let news = self.plan.segments.iter().rev();
+        let news = news.take_while(|segment| segment.kind == Kind::New && segment.len > 0);
+        if news.map(|segment| segment.count).sum::<u32>() > 1
             && let Some(header) = out.last_header_mut()
         {
             header[13] |= TcpFlags::PSH.0;

@@ -65,6 +65,14 @@ impl Planner {
     pub(super) fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited || self.walk.limit.saturating_sub(self.walk.pipe) < self.full
     }
+
+    /// Behind the first of `segment`, which was planned, all others of it go as well.
+    pub(super) fn on_more(&mut self, segment: &Planned) {
+        let bytes = segment.bytes() - segment.len;
+        self.nxt = segment.end();
+        self.walk.pipe += bytes;
+        self.released_bytes = self.released_bytes.saturating_sub(bytes.into());
+    }
 }
 
 impl Connection {
@@ -166,7 +174,7 @@ impl Connection {
 
     #[cold]
     fn next_control(&self, planner: &mut Planner) -> Option<Planned> {
-        let planned = |kind, sequence| Planned { kind, sequence, len: 0, fin: false };
+        let planned = |kind, sequence| Planned::one(kind, sequence, 0, false);
         if let Some(reset) = self.owing.reset {
             planner.stage = Stage::Done;
             if self.state != State::Closed {
@@ -204,7 +212,7 @@ impl Connection {
     /// The last number of a range may be the FIN's.
     fn plan_again(&self, kind: Kind, again: Again) -> Planned {
         let len = again.len.min(self.send_queue.len_from(again.sequence));
-        Planned { kind, sequence: again.sequence, len, fin: len < again.len }
+        Planned::one(kind, again.sequence, len, len < again.len)
     }
 
     /// TLP_send_probe (RFC 8985, 7.3): a segment of new data, whatever the congestion window says,
@@ -218,7 +226,7 @@ impl Connection {
         let len = unsent.min(planner.full);
         if len > 0 && self.send.usable(planner.nxt) >= len {
             let (sequence, fin) = (planner.nxt, self.owing.fin && len == unsent);
-            let segment = Planned { kind: Kind::LossProbe, sequence, len, fin };
+            let segment = Planned::one(Kind::LossProbe, sequence, len, fin);
             planner.nxt = segment.end();
             planner.walk.pipe += len;
             return Some(segment);
@@ -246,7 +254,7 @@ impl Connection {
         if len <= planner.full || !has_room || planner.released_bytes == 0 {
             return None;
         }
-        let segment = Planned { kind: Kind::MtuProbe, sequence: planner.nxt, len, fin: false };
+        let segment = Planned::one(Kind::MtuProbe, planner.nxt, len, false);
         planner.nxt = segment.end();
         planner.walk.pipe += len;
         planner.released_bytes = planner.released_bytes.saturating_sub(len.into());
@@ -262,7 +270,7 @@ impl Connection {
         }
         let unsent = self.send_queue.len_from(planner.nxt);
         let fin = self.owing.fin && planner.nxt.is_at_or_before(self.send_queue.end_sequence());
-        let segment = |len, fin| Planned { kind: Kind::New, sequence: planner.nxt, len, fin };
+        let segment = |len, fin| Planned::one(Kind::New, planner.nxt, len, fin);
         if unsent == 0 {
             return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
         }
@@ -292,6 +300,29 @@ impl Connection {
         NewData::Send(segment(len, fin && len == unsent))
     }
 
+    /// Whether full segments that say the same may follow the one planned last, which was to have
+    /// `asked` bytes.
+    #[inline]
+    pub(super) fn may_lead(&self, segment: &Planned, asked: u32, planner: &Planner) -> bool {
+        segment.kind == Kind::New
+            && segment.len == asked
+            && segment.len == planner.full
+            && !segment.fin
+            && !self.urgent.is_sending()
+    }
+
+    /// How many full segments of new data may follow the one planned last: as many as
+    /// [`Connection::next_new`] would send one by one, but for the last of the queue, which may push
+    /// or end the stream.
+    pub(super) fn more_new(&self, planner: &Planner) -> u32 {
+        let full = planner.full;
+        let unsent = self.send_queue.len_from(planner.nxt);
+        let cwnd = planner.walk.limit.saturating_sub(planner.walk.pipe);
+        let bytes = unsent.saturating_sub(1).min(self.send.usable(planner.nxt)).min(cwnd);
+        let released = planner.released_bytes.div_ceil(full.into());
+        (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX))
+    }
+
     /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's
     /// modification (A.3), for the short one before it. Urgent data waits for nothing.
     fn nagle_holds_back(&self) -> bool {
@@ -314,7 +345,7 @@ impl Connection {
             if len > 0 {
                 let kind = Kind::WindowProbe;
                 planner.stage = Stage::Ack;
-                return Some(Planned { kind, sequence: planner.nxt, len, fin: false });
+                return Some(Planned::one(kind, planner.nxt, len, false));
             }
         }
         if self.owing.keepalive_probe && self.state.is_synchronized() {
@@ -322,7 +353,7 @@ impl Connection {
             // (RFC 9293, 3.8.4, SHLD-12).
             let sequence = self.send.nxt - 1;
             planner.stage = Stage::Ack;
-            return Some(Planned { kind: Kind::KeepaliveProbe, sequence, len: 0, fin: false });
+            return Some(Planned::one(Kind::KeepaliveProbe, sequence, 0, false));
         }
         None
     }
@@ -330,6 +361,6 @@ impl Connection {
     fn next_ack(&self, planner: &mut Planner) -> Option<Planned> {
         let owed = planner.repeats > 0 || (self.acks.owed() == Owed::Now && !planner.carries_ack);
         planner.repeats = planner.repeats.saturating_sub(1);
-        owed.then_some(Planned { kind: Kind::Ack, sequence: planner.nxt, len: 0, fin: false })
+        owed.then_some(Planned::one(Kind::Ack, planner.nxt, 0, false))
     }
 }
