@@ -14,6 +14,7 @@ mod lossy;
 mod options;
 mod recovery;
 mod reset;
+mod runs;
 mod states;
 mod timers;
 mod transfer;

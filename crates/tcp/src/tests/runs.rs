@@ -1,0 +1,131 @@
+//! Segments that are decided on together are those that would be decided on one by one.
+
+use super::harness::{ACK, Harness, MSS, PSH, Sent, chunk, stream};
+use crate::{Config, Pacing};
+use batch::{Limits, Multidata};
+use proptest::prelude::*;
+use wire::{TcpOptions, TcpTimestamps};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize),
+    WriteUrgent(usize),
+    /// The peer acknowledges so much of what is in flight, in thousandths, and announces a window.
+    Acknowledge(u32, u16),
+    End,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..40_000_usize).prop_map(Step::Write),
+        2 => (1..8_usize).prop_map(|segments| Step::Write(segments * MSS)),
+        1 => (1..3_000_usize).prop_map(Step::WriteUrgent),
+        6 => (0..=1_000_u32, 1_u16..).prop_map(|(part, window)| Step::Acknowledge(part, window)),
+        1 => Just(Step::End),
+    ]
+}
+
+/// Sends all there is to send, in batches of these sizes, of each of which the device takes a part.
+fn send(harness: &mut Harness, batches: &mut impl Iterator<Item = (usize, usize)>) -> Vec<Sent> {
+    let mut sent = Vec::new();
+    loop {
+        let (packets, taken) = batches.next().expect("an endless supply");
+        let mut out = Multidata::default();
+        out.set_limits(Limits { packets, ..Limits::default() });
+        let count = harness.connection.poll_transmit(harness.now, 7, 8, &mut out);
+        assert_eq!(count, out.len());
+        if count == 0 {
+            return sent;
+        }
+        let taken = taken.clamp(1, count);
+        harness.connection.on_transmitted(harness.now, taken);
+        let batch = super::harness::parse_all(&out);
+        assert_runs(&batch);
+        sent.extend(batch.into_iter().take(taken));
+    }
+}
+
+/// A run is what a segmentation engine makes of one super-frame.
+fn assert_runs(batch: &[Sent]) {
+    for (at, pair) in batch.windows(2).enumerate() {
+        let [one, other] = pair else { continue };
+        if one.run == 0 || one.run != other.run {
+            continue;
+        }
+        assert_eq!(other.sequence(), one.sequence() + one.payload.len() as u32);
+        assert!(other.payload.len() <= one.payload.len());
+        assert_eq!(one.header.flags.without(PSH), one.header.flags, "pushed within a run");
+        let behind = batch.get(at + 2).is_some_and(|third| third.run == one.run);
+        assert!(!behind || other.payload.len() == one.payload.len(), "short within a run");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn segments_decided_together_are_those_decided_one_by_one(
+        steps in prop::collection::vec(step(), 1..30),
+        batches in prop::collection::vec((1..70_usize, 1..80_usize), 1..20),
+        timestamps: bool,
+        nodelay: bool,
+    ) {
+        let config = Config { pacing: Pacing::Off, nodelay, ..Config::default() };
+        let clock = TcpTimestamps { value: 5, echo: 0 };
+        let options = TcpOptions {
+            mss: Some(MSS as u16),
+            window_scale: Some(2),
+            sack_permitted: true,
+            timestamps: timestamps.then_some(clock),
+            ..TcpOptions::default()
+        };
+        let mut together = Harness::established_with(config.clone(), options);
+        let mut one_by_one = Harness::established_with(config, options);
+        let mut batches = batches.into_iter().cycle();
+        let mut singles = std::iter::repeat((1, 1));
+        let (mut written, mut is_ended) = (0, false);
+        for step in steps {
+            for harness in [&mut together, &mut one_by_one] {
+                match step {
+                    Step::Write(len) | Step::WriteUrgent(len) if !is_ended => {
+                        let len = len.min(harness.connection.send_room());
+                        if len > 0 {
+                            let bytes = chunk(&stream(written..written + len));
+                            match step {
+                                Step::Write(_) => harness.connection.append(harness.now, bytes),
+                                _ => harness.connection.append_urgent(harness.now, bytes),
+                            }
+                            .expect("room");
+                        }
+                    }
+                    Step::Acknowledge(part, window) => {
+                        let (una, nxt) = (harness.connection.send.una, harness.connection.send.nxt);
+                        let part = u64::from(nxt.offset_from(una)) * u64::from(part) / 1_000;
+                        let ack = una.offset_from(super::harness::ISS) + part as u32;
+                        harness.window = window;
+                        harness.receive(ACK, 1, ack, b"");
+                    }
+                    Step::End => harness.connection.shutdown_write(harness.now),
+                    _ => {}
+                }
+            }
+            if let Step::Write(len) | Step::WriteUrgent(len) = step {
+                written += len;
+            }
+            is_ended |= matches!(step, Step::End);
+            let (some, others) = (send(&mut together, &mut batches), send(&mut one_by_one, &mut singles));
+            prop_assert_eq!(some.len(), others.len());
+            for (one, other) in some.iter().zip(&others) {
+                prop_assert_eq!(&one.header, &other.header);
+                prop_assert!(one.payload == other.payload);
+                prop_assert_eq!(one.ecn, other.ecn);
+            }
+            prop_assert_eq!(together.connection.send.nxt, one_by_one.connection.send.nxt);
+            prop_assert_eq!(together.connection.cwnd_limited, one_by_one.connection.cwnd_limited);
+            prop_assert_eq!(
+                format!("{:?}", together.connection.totals),
+                format!("{:?}", one_by_one.connection.totals)
+            );
+        }
+    }
+}
