@@ -56,10 +56,18 @@ pub fn round_order(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |index| if round.is_multiple_of(2) { index } else { count - 1 - index })
 }
 
+/// Whether any of these scenarios needs a network of its own, with interfaces or sockets in it.
+#[must_use]
+pub fn needs_network(job: &[Scenario]) -> bool {
+    job.iter().any(|scenario| {
+        scenario.peer() == PeerKind::Kernel || scenario.device == DeviceKind::Tunnel
+    })
+}
+
 /// Whether any of these scenarios needs a TAP or TUN device.
 #[must_use]
-pub fn needs_kernel(job: &[Scenario]) -> bool {
-    job.iter().any(|scenario| scenario.peer() == PeerKind::Kernel)
+pub fn needs_tap(job: &[Scenario]) -> bool {
+    job.iter().any(|scenario| matches!(scenario.device, DeviceKind::Tap | DeviceKind::Tun))
 }
 
 /// How many bytes the verification pass of a scenario moves each way: as many as a run that is
@@ -93,11 +101,20 @@ mod tests {
     #[test]
     fn without_a_tap_nothing_needs_the_kernel_and_nothing_runs_twice() {
         let wire = over_the_wire(&default_job(Duration::from_secs(1)));
-        assert!(!needs_kernel(&wire));
+        assert!(!needs_network(&wire) && !needs_tap(&wire));
         for (index, scenario) in wire.iter().enumerate() {
             assert_eq!(scenario.check(), Ok(()));
             assert!(!wire[..index].contains(scenario), "{} runs twice", scenario.name());
         }
+    }
+
+    #[test]
+    fn only_what_stands_on_a_tap_needs_one() {
+        let scenario = |device| Scenario::stream(device, Direction::Send, TransmitMode::Multidata);
+        let without = [DeviceKind::Packet, DeviceKind::Xdp, DeviceKind::Tunnel].map(scenario);
+        assert!(needs_network(&without) && !needs_tap(&without));
+        assert!(without.iter().all(|it| needs_network(core::slice::from_ref(it))));
+        assert!(needs_tap(&[scenario(DeviceKind::Tun)]) && needs_tap(&[scenario(DeviceKind::Tap)]));
     }
 
     #[test]

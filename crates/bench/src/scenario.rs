@@ -62,6 +62,30 @@ pub enum TransformKind {
     ChaChaPoly,
 }
 
+/// The switch `ip_multidata_outbound` of seed 000: whether packets may leave in batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Outbound {
+    /// They may.
+    #[default]
+    On,
+    /// Off for the interface of the run.
+    OffAtInterface,
+    /// Off for the whole stack.
+    Off,
+}
+
+impl Outbound {
+    /// The word in the names of scenarios, where it is not the usual one.
+    #[must_use]
+    pub const fn word(self) -> Option<&'static str> {
+        match self {
+            Self::On => None,
+            Self::OffAtInterface => Some("outbound-off-at-interface"),
+            Self::Off => Some("outbound-off"),
+        }
+    }
+}
+
 /// What stands at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerKind {
@@ -197,6 +221,8 @@ pub struct Scenario {
     /// A tunnel sends and receives many datagrams by one call (UDP_SEGMENT, UDP_GRO); else one
     /// datagram a call. Without meaning elsewhere.
     pub udp_offload: bool,
+    /// Whether packets of this stack may leave in batches, whatever the mode.
+    pub outbound: Outbound,
     /// Keep this stack on the first CPU and the kernel's end on the second.
     pub pin: bool,
     /// Packets of this stack are written to this file, a section for each run.
@@ -240,6 +266,7 @@ impl Scenario {
             ipv6: false,
             transform: TransformKind::Null,
             udp_offload: true,
+            outbound: Outbound::On,
             pin: false,
             capture: None,
         }
@@ -287,6 +314,7 @@ impl Scenario {
         if self.offload {
             words.push("offload");
         }
+        words.extend(self.outbound.word());
         match self.workload {
             Workload::Stream => words.push(self.direction.name()),
             Workload::RequestResponse { .. } => words.push("request-response"),

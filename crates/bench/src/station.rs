@@ -2,7 +2,7 @@
 
 use crate::measure::Counters;
 use crate::place::Addresses;
-use crate::scenario::{DeviceKind, Scenario};
+use crate::scenario::{DeviceKind, Outbound, Scenario};
 use crate::socket::{Socket, retry_interrupted};
 use crate::{Attempt, Failure};
 use batch::{BlockPool, PoolConfig};
@@ -328,13 +328,20 @@ fn build(
     if let Some(len_bytes) = scenario.largest_cached_len_bytes {
         pool.largest_cached_len_bytes = len_bytes;
     }
-    Stack::builder()
+    let stack = Stack::builder()
         .tcp(tcp)
         .copy_in(scenario.copy_in)
         .pool(BlockPool::new(pool))
         .boxed_interface(queue, config)
         .build()
-        .attempt(|| "cannot start the stack")
+        .attempt(|| "cannot start the stack")?;
+    let switched = match scenario.outbound {
+        Outbound::On => Ok(()),
+        Outbound::OffAtInterface => stack.set_multidata_outbound(Some(0), false),
+        Outbound::Off => stack.set_multidata_outbound(None, false),
+    };
+    switched.attempt(|| "cannot switch ip_multidata_outbound off")?;
+    Ok(stack)
 }
 
 impl Socket for TcpStream {

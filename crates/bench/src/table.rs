@@ -1,7 +1,7 @@
 //! Results for a person: a table of medians, and sentences about what batching brought.
 
 use crate::results::{Results, Run, Summary};
-use crate::scenario::{DeviceKind, Direction, Scenario};
+use crate::scenario::{DeviceKind, Direction, Outbound, Scenario};
 use crate::statistics::ratio;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use device::TransmitMode;
@@ -102,7 +102,8 @@ fn grouped(number: f64) -> String {
 }
 
 /// What batching brought, in plain sentences, one for each pair of scenarios that differ in
-/// nothing but the mode. Empty where there is no such pair.
+/// nothing but the mode, or in nothing but the switch `ip_multidata_outbound`. Empty where there is
+/// no such pair.
 #[must_use]
 pub fn findings(results: &Results) -> Vec<String> {
     let rows = results.by_scenario();
@@ -112,23 +113,62 @@ pub fn findings(results: &Results) -> Vec<String> {
             sentences.extend(compare(single, other));
         }
     }
+    for off in rows.iter().filter(|row| switch_of(&row.first).is_some()) {
+        for on in rows.iter().filter(|row| differs_in_switch(&off.first, &row.first)) {
+            sentences.extend(compare_switch(off, on));
+        }
+    }
     sentences
 }
 
 /// Whether `other` is the same scenario in another mode; `lso` implies offload, so offload may
 /// differ there.
 fn differs_in_mode(single: &Run, other: &Run) -> bool {
-    let same_place = (&single.device, single.napi, &single.peer, &single.direction)
-        == (&other.device, other.napi, &other.peer, &other.direction)
-        && (single.connections, single.mtu) == (other.connections, other.mtu)
-        && (single.write_len_bytes, single.zero_copy) == (other.write_len_bytes, other.zero_copy)
-        && single.counters.contains_key(crate::results::TRANSACTIONS)
-            == other.counters.contains_key(crate::results::TRANSACTIONS);
+    let is_same = circumstances(single, &["single", "offload"])
+        == circumstances(other, &[&other.mode, "offload"]);
     match other.mode.as_str() {
         "single" => false,
-        "lso" => same_place,
-        _ => same_place && single.offload == other.offload,
+        "lso" => is_same,
+        _ => is_same && single.offload == other.offload,
     }
+}
+
+/// Whether `on` is the same scenario with packets leaving in batches.
+fn differs_in_switch(off: &Run, on: &Run) -> bool {
+    let switches =
+        [Outbound::OffAtInterface, Outbound::Off].map(|it| it.word().unwrap_or_default());
+    off.mode == on.mode
+        && switch_of(on).is_none()
+        && circumstances(off, &switches) == circumstances(on, &[])
+}
+
+/// The word that says that `ip_multidata_outbound` was off.
+fn switch_of(run: &Run) -> Option<&'static str> {
+    let words = [Outbound::OffAtInterface, Outbound::Off].into_iter().filter_map(Outbound::word);
+    words.into_iter().find(|word| run.scenario.split(' ').any(|other| other == *word))
+}
+
+/// All that a run's figures depend on, but for some words of its scenario's name.
+fn circumstances<'a>(run: &'a Run, but: &[&str]) -> (Vec<&'a str>, &'a str, usize) {
+    let words = run.scenario.split(' ').filter(|word| !but.contains(word)).collect();
+    (words, &run.peer, run.mtu)
+}
+
+fn compare_switch(off: &Summary, on: &Summary) -> Option<String> {
+    let speed = ratio(off.throughput_gbps, on.throughput_gbps)?;
+    let cost = ratio(off.stack_cpu_s_per_gb, on.stack_cpu_s_per_gb)?;
+    let what = match switch_of(&off.first) {
+        word if word == Outbound::Off.word() => "off",
+        _ => "off for the interface",
+    };
+    Some(format!(
+        "{}, {} mode moved {:.2} Gbit/s with ip_multidata_outbound {what} and {:.2} with it on \
+         ({speed:.2} times), for {cost:.2} of the stack's CPU time per byte.",
+        place(&on.first),
+        on.first.mode,
+        off.throughput_gbps,
+        on.throughput_gbps,
+    ))
 }
 
 /// Fewer packets in a batch than this, and batching had nothing to do.
@@ -165,6 +205,16 @@ fn compare(single: &Summary, other: &Summary) -> Option<String> {
     ))
 }
 
+/// Words of scenarios' names that a sentence about them should not leave out.
+const NAMED: &[(&str, &str)] = &[
+    ("chacha20poly1305", "ChaCha20-Poly1305"),
+    ("one-a-call", "one datagram a call"),
+    ("ipv6", "IPv6"),
+    ("io-uring", "io_uring"),
+    ("outbound-off", "ip_multidata_outbound off"),
+    ("outbound-off-at-interface", "ip_multidata_outbound off for the interface"),
+];
+
 fn place(run: &Run) -> String {
     let verb = match run.direction.as_str() {
         _ if run.counters.contains_key(crate::results::TRANSACTIONS) => "Answering requests",
@@ -174,6 +224,7 @@ fn place(run: &Run) -> String {
     };
     let device = match (run.device.as_str(), run.napi, run.offload) {
         ("wire", _, _) => "over the in-process wire".to_owned(),
+        ("tunnel", _, _) => "over a UDP tunnel".to_owned(),
         (name, true, true) => {
             format!("over a {} with offload and threaded NAPI", name.to_uppercase())
         }
@@ -188,6 +239,11 @@ fn place(run: &Run) -> String {
     }
     if run.zero_copy {
         how.push("lent memory".to_owned());
+    }
+    for (word, sentence) in NAMED {
+        if run.scenario.split(' ').any(|other| other == *word) {
+            how.push((*sentence).to_owned());
+        }
     }
     if run.connections > 1 {
         how.push(format!("{} connections", run.connections));
@@ -236,6 +292,46 @@ mod tests {
         let sentences = findings(&results(runs));
         assert_eq!(sentences.len(), 2, "{sentences:?}");
         assert!(sentences[1].contains("(1M a write, lent memory)"), "{}", sentences[1]);
+    }
+
+    #[test]
+    fn tunnels_with_different_transforms_are_not_compared() {
+        let through = |transform: &str, mode, gbps| {
+            let run = run(mode, gbps);
+            let scenario = format!("tunnel{transform} send {mode}");
+            Run { device: "tunnel".to_owned(), scenario, ..run }
+        };
+        let runs = vec![
+            through("", TransmitMode::Single, 1.0),
+            through(" chacha20poly1305", TransmitMode::Single, 2.0),
+            through(" one-a-call", TransmitMode::Single, 4.0),
+            through("", TransmitMode::Multidata, 8.0),
+            through(" chacha20poly1305", TransmitMode::Multidata, 6.0),
+        ];
+        let sentences = findings(&results(runs));
+        assert_eq!(sentences.len(), 2, "{sentences:?}");
+        assert!(sentences[0].contains("over a UDP tunnel, batches"), "{}", sentences[0]);
+        assert!(sentences[0].contains("8.00 times"), "{}", sentences[0]);
+        assert!(sentences[1].contains("(ChaCha20-Poly1305)"), "{}", sentences[1]);
+        assert!(sentences[1].contains("3.00 times"), "{}", sentences[1]);
+    }
+
+    #[test]
+    fn the_switch_is_compared_with_the_same_mode_without_it() {
+        let switched = |word: &str, gbps| {
+            let run = run(TransmitMode::Multidata, gbps);
+            Run { scenario: format!("tap{word} send multidata"), ..run }
+        };
+        let runs = vec![
+            switched("", 12.0),
+            switched(" outbound-off", 6.0),
+            switched(" outbound-off-at-interface", 3.0),
+        ];
+        let sentences = findings(&results(runs));
+        assert_eq!(sentences.len(), 2, "{sentences:?}");
+        assert!(sentences[0].contains("ip_multidata_outbound off and 12.00"), "{}", sentences[0]);
+        assert!(sentences[0].contains("0.50 times"), "{}", sentences[0]);
+        assert!(sentences[1].contains("off for the interface and"), "{}", sentences[1]);
     }
 
     #[test]

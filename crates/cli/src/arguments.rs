@@ -8,7 +8,9 @@ mod copy_in;
 mod transmit;
 
 pub(crate) use address::AddressArgument;
-use bench::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, TransformKind, Workload};
+use bench::scenario::{
+    Amount, DeviceKind, Direction, Outbound, PeerKind, Scenario, TransformKind, Workload,
+};
 use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use copy_in::CopyInArguments;
@@ -119,6 +121,10 @@ pub(crate) struct PathArguments {
     /// Many datagrams of a tunnel by one call (UDP_SEGMENT, UDP_GRO); off: one datagram a call
     #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "on")]
     udp_offload: Vec<Switch>,
+    /// ip_multidata_outbound: whether packets of this stack may leave in batches; several are measured
+    /// in alternation
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off,..", default_value = "on")]
+    multidata_outbound: Vec<OutboundArgument>,
     /// The other end; follows from the device
     #[arg(long, value_enum)]
     peer: Option<PeerArgument>,
@@ -274,6 +280,27 @@ enum DeviceArgument {
     Xdp,
     Wire,
     Tunnel,
+}
+
+/// The switch `ip_multidata_outbound`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OutboundArgument {
+    /// Batches may leave
+    On,
+    /// Packets leave one by one, by every interface
+    Off,
+    /// Packets leave one by one, by the interface of the run
+    OffAtInterface,
+}
+
+impl From<OutboundArgument> for Outbound {
+    fn from(outbound: OutboundArgument) -> Self {
+        match outbound {
+            OutboundArgument::On => Self::On,
+            OutboundArgument::Off => Self::Off,
+            OutboundArgument::OffAtInterface => Self::OffAtInterface,
+        }
+    }
 }
 
 /// What a tunnel does to each packet.
@@ -433,21 +460,28 @@ impl PathArguments {
             rings
                 .map(move |((transform, udp_offload), ring)| (mode, *transform, *udp_offload, ring))
         });
-        Ok(each
-            .map(|(mode, transform, udp_offload, ring)| Scenario {
-                io_uring: ring == Switch::On,
-                transform: transform.into(),
-                udp_offload: udp_offload == Switch::On,
-                // Where offload was left open, it is on for the one mode that needs it.
-                offload: offload || (self.offload.is_none() && mode == TransmitMode::Lso),
-                napi: self.napi == Switch::On,
-                mtu_bytes: self.mtu,
-                ipv6: self.ipv6,
-                pin: self.pin,
-                capture: self.capture.clone(),
-                ..Scenario::stream(device, Direction::Send, mode)
-            })
-            .collect())
+        let scenarios = each.map(|(mode, transform, udp_offload, ring)| Scenario {
+            io_uring: ring == Switch::On,
+            transform: transform.into(),
+            udp_offload: udp_offload == Switch::On,
+            // Where offload was left open, it is on for the one mode that needs it.
+            offload: offload || (self.offload.is_none() && mode == TransmitMode::Lso),
+            napi: self.napi == Switch::On,
+            mtu_bytes: self.mtu,
+            ipv6: self.ipv6,
+            pin: self.pin,
+            capture: self.capture.clone(),
+            ..Scenario::stream(device, Direction::Send, mode)
+        });
+        Ok(scenarios.flat_map(|scenario| self.switched(&scenario)).collect())
+    }
+}
+
+impl PathArguments {
+    /// The scenario with each position of the switch.
+    fn switched(&self, scenario: &Scenario) -> Vec<Scenario> {
+        let positions = self.multidata_outbound.iter();
+        positions.map(|it| Scenario { outbound: (*it).into(), ..scenario.clone() }).collect()
     }
 }
 

@@ -4,7 +4,6 @@ use crate::arguments::{CipherArguments, Job, Reading};
 use crate::output::{complain, print};
 use bench::place::Place;
 use bench::results::Results;
-use bench::scenario::DeviceKind;
 use bench::whole_file::{self, WholeFile};
 use bench::{Attempt, Failure, Scenario, copy_in, job, plan, table};
 use std::collections::BTreeSet;
@@ -68,9 +67,8 @@ pub(crate) fn cipher(arguments: &CipherArguments) -> Result<(), Failure> {
 /// The scenarios that can run here. Where the device was left to us, what cannot be had is said and
 /// left out; where it was asked for, that is a failure.
 fn possible(job: &Job) -> Result<Vec<Scenario>, Failure> {
-    if !plan::needs_kernel(&job.scenarios) {
-        let is_tunnel = |scenario: &Scenario| scenario.device == DeviceKind::Tunnel;
-        if job.scenarios.iter().any(is_tunnel) {
+    if !plan::needs_tap(&job.scenarios) {
+        if plan::needs_network(&job.scenarios) {
             let place = Place::enter_without_devices()?;
             place.shortcomings().iter().for_each(|sentence| complain(sentence));
         }

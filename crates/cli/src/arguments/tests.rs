@@ -54,6 +54,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         send_buffer_bytes: Some(1 << 20),
         receive_buffer_bytes: Some(2 << 20),
         ipv6: true,
+        outbound: bench::scenario::Outbound::On,
         pin: true,
         capture: None,
     };

@@ -100,10 +100,24 @@ pub(crate) fn has_tap(test: &str) -> bool {
     }
 }
 
+/// What is said where namespaces are not granted.
+const NO_NETWORK: &str = "no network of its own can be had";
+
+/// Whether a network of one's own can be had here; announces the test where it cannot.
+pub(crate) fn has_network(test: &str) -> bool {
+    let ran = run("bench stream --device tunnel --mode multidata --bytes 1 --runs 1");
+    if ran.code == Some(1) && ran.stderr.contains(NO_NETWORK) {
+        cannot_run(test, ran.stderr.trim());
+        return false;
+    }
+    true
+}
+
 /// Whether interfaces can be taken over by AF_XDP here; announces the test where they cannot.
 pub(crate) fn has_xdp(test: &str) -> bool {
     let ran = run("bench stream --device xdp --mode multidata --bytes 1 --runs 1");
-    if ran.code == Some(1) && ran.stderr.contains("no AF_XDP on") {
+    let is_refused = ["no AF_XDP on", NO_NETWORK].iter().any(|why| ran.stderr.contains(why));
+    if ran.code == Some(1) && is_refused {
         cannot_run(test, ran.stderr.trim());
         return false;
     }

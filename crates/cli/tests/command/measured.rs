@@ -1,6 +1,6 @@
 //! Short runs of every kind: what they report, and that every byte arrived.
 
-use crate::harness::{has_tap, has_xdp, measure, run};
+use crate::harness::{has_network, has_tap, has_xdp, measure, run};
 use serde_json::Value;
 
 const FIELDS: [&str; 22] = [
@@ -158,7 +158,7 @@ fn over_a_packet_socket_every_mode_and_direction_arrives() {
 
 #[test]
 fn through_a_tunnel_every_transform_and_direction_arrives() {
-    if !has_tap("through_a_tunnel_every_transform_and_direction_arrives") {
+    if !has_network("through_a_tunnel_every_transform_and_direction_arrives") {
         return;
     }
     let both = "--device tunnel --transform null,chacha20poly1305 --bytes 3M";
@@ -167,6 +167,24 @@ fn through_a_tunnel_every_transform_and_direction_arrives() {
     moves(&format!("{both} --direction receive --ipv6 --mtu 9000 --connections 3"), 4, 3 << 20);
     let results = measure("bench rr --device tunnel --seconds 0.1 --runs 1");
     assert!(runs(&results)[0]["counters"]["transactions"].as_u64().expect("a number") > 0);
+}
+
+#[test]
+fn the_switch_of_the_way_out_is_seen_in_the_batches() {
+    let results = measure(
+        "bench stream --device wire --mode multidata --bytes 3M --runs 1 \
+         --multidata-outbound on,off,off-at-interface",
+    );
+    let [on, off, off_at_interface] = &runs(&results)[..] else { panic!("three positions") };
+    for run in [on, off, off_at_interface] {
+        check(run, 3 << 20);
+    }
+    let figure = |run: &Value, name: &str| run[name].as_u64().expect("a number");
+    assert!(figure(on, "packets") > 4 * figure(on, "batches"), "{on}");
+    for (run, name) in [(off, "outbound-off"), (off_at_interface, "outbound-off-at-interface")] {
+        assert_eq!(run["scenario"], format!("wire {name} send multidata"));
+        assert_eq!(figure(run, "packets"), figure(run, "batches"), "{run}");
+    }
 }
 
 #[test]
