@@ -214,9 +214,16 @@ impl Checker {
         let watched = &mut self.hosts[host];
         let Ok(packet) = packet::read(frame, watched.ethernet) else { return };
         let Body::Ip(ip) = &packet.body else { return };
-        let Transport::Tcp(segment) = &ip.transport else { return };
-        if watched.addresses.contains(&ip.destination) {
-            watched.take_segment(now, segment);
+        match &ip.transport {
+            Transport::Tcp(segment) if watched.addresses.contains(&ip.destination) => {
+                watched.take_segment(now, segment);
+            }
+            Transport::Icmp { kind, code, rest } => {
+                if let Some(peer) = too_long_for(ip.source.is_ipv6(), *kind, *code, rest) {
+                    watched.on_shorter_path(peer);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -225,6 +232,16 @@ impl Checker {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
         }
+    }
+}
+
+/// To whom a packet was too long for the path, where an ICMP message says so. `rest` is what follows
+/// its first four bytes: the MTU and the packet.
+fn too_long_for(is_ipv6: bool, kind: u8, code: u8, rest: &[u8]) -> Option<IpAddr> {
+    match (is_ipv6, kind, code) {
+        (false, 3, 4) => rest.get(20..)?.first_chunk::<4>().map(|it| IpAddr::from(*it)),
+        (true, 2, 0) => rest.get(28..)?.first_chunk::<16>().map(|it| IpAddr::from(*it)),
+        _ => None,
     }
 }
 
@@ -378,6 +395,12 @@ impl Watched {
                 segment.to_string(),
             )),
         }
+    }
+
+    /// RFC 1191, 6.4: what was too long is sent again at once, and what stands before it with it.
+    fn on_shorter_path(&mut self, peer: IpAddr) {
+        let flows = self.flows.iter_mut().filter(|((_, remote), _)| remote.ip() == peer);
+        flows.for_each(|(_, flow)| flow.forget_repeats());
     }
 
     fn take_segment(&mut self, now: Instant, segment: &Segment<'_>) {

@@ -23,7 +23,13 @@ impl Shard {
         let Some(socket) = self.sockets.tcp(index) else { return };
         let (flow, deadline) = (socket.flow(), socket.connection.poll_timeout());
         let deadline = deadline.unwrap_or(now + self.config.time_wait);
+        // A SYN may have replaced it while its application still had the socket; what is kept of it now
+        // would speak for the successor once that is gone.
+        let is_replaced = self.sockets.by_flow(&flow) != Some(index);
         self.remove_connection(index);
+        if is_replaced {
+            return;
+        }
         if self.time_wait_max == 0 {
             self.counters.time_wait_recycled += 1;
             return;

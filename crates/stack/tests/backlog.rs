@@ -293,6 +293,30 @@ fn time_wait_takes_no_socket_and_ends_after_two_msl() {
     assert_eq!(net.hosts[0].shard.time_wait_count(), 0);
 }
 
+// RFC 9293, 3.10.7.4: who was replaced while its application still had the socket leaves nothing behind
+// that could speak for its successor.
+#[test]
+fn a_connection_that_a_syn_replaced_in_time_wait_is_not_kept_when_its_socket_goes() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, remote) = listen(&mut net, ListenOptions::default());
+    let local = Some(SocketAddr::new(harness::address(0, false), 50_000));
+    let first = net.hosts[0].shard.tcp_connect(net.now, local, remote).expect("a route");
+    net.run(10 * MS);
+    let before = net.hosts[1].shard.tcp_accept(listener).expect("open");
+    net.hosts[1].shard.tcp_shutdown_write(net.now, before).expect("open");
+    net.run(10 * MS);
+    net.hosts[0].shard.close(net.now, first);
+    net.run(SECOND);
+    let state = |net: &mut Net, id| net.hosts[1].shard.tcp_status(id).expect("open").state;
+    assert_eq!(state(&mut net, before), tcp::State::TimeWait);
+    net.hosts[0].shard.tcp_connect(net.now, local, remote).expect("a route");
+    net.run(10 * MS);
+    let after = net.hosts[1].shard.tcp_accept(listener).expect("open");
+    net.hosts[1].shard.close(net.now, before);
+    assert_eq!(net.hosts[1].shard.time_wait_count(), 0);
+    assert_eq!(state(&mut net, after), tcp::State::Established);
+}
+
 // RFC 9293, 3.10.7.4: a FIN that comes again is acknowledged and begins 2 MSL anew. RFC 1337: a reset
 // does not end it.
 #[test]

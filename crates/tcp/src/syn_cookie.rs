@@ -1,13 +1,14 @@
 //! SYN cookies (RFC 4987, 3.6): the half-open connection is kept by its peer.
 //!
 //! When the backlog is full, the ISS of the SYN-ACK says what would have been kept. It is laid out as
-//! Linux does it, so that what is known of its strength holds here, but for two things:
+//! Linux does it, so that what is known of its strength holds here, but for three things:
 //!
 //! ```text
-//!   ISS = F1(tuple, IRS) + IRS + (t << 24) + ((F2(tuple, t) + (index of the MSS << 21)) mod 2^24)
+//!   ISS = F1(tuple, IRS) + IRS + (t << 24)
+//!         + ((F2(tuple, t, options) + (index of the MSS << 21)) mod 2^24)
 //! ```
 //!
-//! Linux leaves IRS out of F1 and does not shift the index. Then valid cookies are neighbours: a
+//! Linux leaves IRS out of F1 and the options out of F2, and does not shift the index. Then valid cookies are neighbours: a
 //! segment that is a few bytes further on in the stream brings one with a smaller index, so that where
 //! the ACK and the first bytes are lost, the connection begins without them and the peer is told that
 //! they arrived; and an ACK of the first bytes of a connection that is over brings one with a larger
@@ -24,6 +25,9 @@
 //!   TSval bit  5     4      3..0
 //!              ECN   SACK   window scale, 15 for none
 //! ```
+//!
+//! Data may bring a cookie back, too, when the connection that it began has been and is gone, and then it
+//! echoes a later TSval, whose low bits are those of a clock. F2 refuses it unless they say the same.
 
 use crate::config::{MSS_DEFAULT_IPV4, MSS_DEFAULT_IPV6};
 use crate::half_open::HalfOpen;
@@ -77,16 +81,17 @@ impl SynCookies {
         let mss = syn.options.mss.unwrap_or(mss_default(remote));
         let index = MSS.iter().rposition(|known| *known <= mss).unwrap_or(0);
         let step = step_at(now);
-        let index_bits = (index as u32) << INDEX_SHIFT;
-        let data = self.hash(2, local, remote, step).wrapping_add(index_bits) & DATA_MASK;
         let irs = syn.sequence.0;
-        let iss = SeqNumber(self.hash(1, local, remote, irs)) + irs + (step << 24) + data;
-        let mut kept = HalfOpen::new(now, syn, iss);
+        let mut kept = HalfOpen::new(now, syn, SeqNumber(0));
         kept.mss = Some(MSS[index]);
         kept.timestamp = kept.timestamp.filter(|_| timestamps);
         if kept.timestamp.is_none() {
             (kept.window_scale, kept.sack_permitted, kept.ecn) = (None, false, TcpFlags::NONE);
         }
+        let purpose = purpose(kept.timestamp.map(|_| option_bits(&kept)));
+        let index_bits = (index as u32) << INDEX_SHIFT;
+        let data = self.hash(purpose, local, remote, step).wrapping_add(index_bits) & DATA_MASK;
+        kept.iss = SeqNumber(self.hash(1, local, remote, irs)) + irs + (step << 24) + data;
         kept
     }
 
@@ -94,10 +99,7 @@ impl SynCookies {
     /// for it, but never ahead of our clock.
     pub fn mark(kept: &HalfOpen, syn_ack: &mut TcpHeader) {
         let Some(timestamps) = &mut syn_ack.options.timestamps else { return };
-        let mut bits = kept.window_scale.map_or(NO_WINDOW_SCALE, |shift| u32::from(shift.min(14)));
-        bits |= if kept.sack_permitted { SACK_BIT } else { 0 };
-        bits |= if kept.ecn == TcpFlags::NONE { 0 } else { ECN_BIT };
-        let marked = timestamps.value & !OPTION_MASK | bits;
+        let marked = timestamps.value & !OPTION_MASK | option_bits(kept);
         timestamps.value = match marked > timestamps.value {
             true => marked.wrapping_sub(1 << OPTION_BITS),
             false => marked,
@@ -120,7 +122,8 @@ impl SynCookies {
             return None;
         }
         let step = step_at(now).wrapping_sub(age);
-        let data = cookie.wrapping_sub(self.hash(2, local, remote, step)) & DATA_MASK;
+        let purpose = purpose(header.options.timestamps.map(|it| it.echo & OPTION_MASK));
+        let data = cookie.wrapping_sub(self.hash(purpose, local, remote, step)) & DATA_MASK;
         if data & ((1 << INDEX_SHIFT) - 1) != 0 {
             return None;
         }
@@ -157,6 +160,19 @@ impl SynCookies {
         crate::isn::write_address(&mut hasher, remote);
         crate::isn::low_32_bits(hasher.finish())
     }
+}
+
+/// What the low bits of the TSval say.
+fn option_bits(kept: &HalfOpen) -> u32 {
+    let scale = kept.window_scale.map_or(NO_WINDOW_SCALE, |shift| u32::from(shift.min(14)));
+    let sack = if kept.sack_permitted { SACK_BIT } else { 0 };
+    let ecn = if kept.ecn == TcpFlags::NONE { 0 } else { ECN_BIT };
+    scale | sack | ecn
+}
+
+/// Tells F2 from F1, which is 1, and by the options, `None` without timestamps.
+fn purpose(options: Option<u32>) -> u8 {
+    options.map_or(3, |bits| 2 | (bits as u8) << 2)
 }
 
 /// Never shows the key.
@@ -249,6 +265,14 @@ mod tests {
             prop_assert_eq!(back.sack_permitted, sack && by_timestamp);
             prop_assert_eq!(back.window_scale, scale.map(|s| s.min(14)).filter(|_| by_timestamp));
             prop_assert_eq!(back.ecn == both, ecn && by_timestamp);
+            // Data that comes much later echoes another TSval, or one with the same bits.
+            let mut data = ack;
+            if let Some(timestamps) = &mut data.options.timestamps {
+                timestamps.echo += 37;
+                prop_assert_eq!(cookies.decode(later, local, remote, &data), None);
+                data.options.timestamps = None;
+                prop_assert_eq!(cookies.decode(later, local, remote, &data), None);
+            }
             let old = Instant::from_millis(now_ms + 128_000);
             prop_assert_eq!(cookies.decode(old, local, remote, &ack), None);
         }

@@ -198,6 +198,11 @@ impl Flow {
         self.repeats = None;
     }
 
+    /// What is sent next is not sent by a timer.
+    pub(crate) fn forget_repeats(&mut self) {
+        self.repeats = None;
+    }
+
     /// Whether this is the other end of the same connection.
     pub(crate) fn is_other_end_of(&self, other: &Self) -> bool {
         self.irs == Some(other.iss) && other.irs == Some(self.iss)

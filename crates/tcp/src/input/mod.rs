@@ -292,9 +292,11 @@ impl Connection {
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
             self.counters.duplicate_segments += 1;
-            if let Some(payload) = &incoming.payload {
-                let syn = u32::from(incoming.flags.contains(TcpFlags::SYN));
-                self.note_old(incoming.sequence + syn, payload.bytes());
+            // What comes with a SYN is of another connection (RFC 7413), and no duplicate of this one's.
+            if let Some(payload) = &incoming.payload
+                && !incoming.flags.contains(TcpFlags::SYN)
+            {
+                self.note_old(incoming.sequence, payload.bytes());
             }
             self.acks.on_retransmission();
             return Err(DropReason::Duplicate);
