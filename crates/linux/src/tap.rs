@@ -33,6 +33,7 @@ const TUN_FILE: &str = "/dev/net/tun";
 const IFF_TUN: i16 = 0x0001;
 const IFF_TAP: i16 = 0x0002;
 const IFF_NAPI: i16 = 0x0010;
+const IFF_MULTI_QUEUE: i16 = 0x0100;
 const IFF_NO_PI: i16 = 0x1000;
 const IFF_VNET_HDR: i16 = 0x4000;
 
@@ -105,6 +106,11 @@ pub struct TapConfig {
     pub send_queue_bytes: Option<usize>,
     /// Whether frames are written many by one system call. It needs Linux 6.0.
     pub io_uring: IoUring,
+    /// How many queues the interface has, at least 1. The kernel sends a flow by the queue that we last
+    /// wrote a frame of it to, for as long as it keeps that in mind (some seconds), and else by one
+    /// of its choice. A persistent interface takes more than one only where it was made for that
+    /// (`ip tuntap add ... multi_queue`).
+    pub queues: usize,
 }
 
 impl Default for TapConfig {
@@ -119,24 +125,49 @@ impl Default for TapConfig {
             hardware_address: None,
             send_queue_bytes: None,
             io_uring: IoUring::default(),
+            queues: 1,
         }
     }
 }
 
-/// An open TAP or TUN interface. It has one queue.
+/// An open TAP or TUN interface.
 #[derive(Debug)]
 pub struct TapDevice {
+    /// The first queue's file, by which the interface is changed.
     file: Arc<OwnedFd>,
-    waiter: Arc<FileWaiter>,
+    /// Those that were not taken yet.
+    queues: Vec<Option<Opened>>,
     name: String,
     vnet: bool,
     capabilities: Capabilities,
     on: Vec<&'static str>,
     refused: Vec<String>,
+}
+
+/// A queue: a file of its own on the same interface.
+#[derive(Debug)]
+struct Opened {
+    file: Arc<OwnedFd>,
+    waiter: Arc<FileWaiter>,
     ring: Option<Box<WriteRing>>,
     /// A ring was wanted and not to be had.
     is_ring_refused: bool,
-    queue_taken: bool,
+}
+
+impl Opened {
+    fn new(
+        file: OwnedFd,
+        wanted: IoUring,
+        on: &mut Vec<&'static str>,
+        refused: &mut Vec<String>,
+    ) -> Result<Self, DeviceError> {
+        let file = Arc::new(file);
+        let waiter = FileWaiter::new(Arc::clone(&file))
+            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
+        let ring = open_ring(&file, wanted, on, refused)?;
+        let is_ring_refused = ring.is_none() && wanted != IoUring::Off;
+        Ok(Self { file, waiter: Arc::new(waiter), ring, is_ring_refused })
+    }
 }
 
 impl TapDevice {
@@ -154,8 +185,11 @@ impl TapDevice {
                 ),
             });
         }
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::open(TUN_FILE, flags, Mode::empty()).map_err(open_error)?;
+        if config.queues == 0 {
+            let message = "a TAP or TUN interface has one queue at least".to_owned();
+            return Err(DeviceError { message });
+        }
+        let file = open_driver()?;
         let mut refused = Vec::new();
         let (name, granted) = attach(&file, name, config, &mut refused)?;
         let vnet = granted & IFF_VNET_HDR != 0;
@@ -184,25 +218,23 @@ impl TapDevice {
             receive_super_frames: offload & TUN_F_TSO4 != 0,
             ..Capabilities::plain(medium, mtu_bytes)
         };
-        let file = Arc::new(file);
-        let waiter = FileWaiter::new(Arc::clone(&file))
-            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
-        let waiter = Arc::new(waiter);
-        let ring = open_ring(&file, config.io_uring, &mut on, &mut refused)?;
-        let is_ring_refused = ring.is_none() && config.io_uring != IoUring::Off;
-        let queue_taken = false;
-        Ok(Self {
-            file,
-            waiter,
-            name,
-            vnet,
-            capabilities,
-            on,
-            refused,
-            ring,
-            is_ring_refused,
-            queue_taken,
-        })
+        let first = Opened::new(file, config.io_uring, &mut on, &mut refused)?;
+        let file = Arc::clone(&first.file);
+        let mut queues = vec![Some(first)];
+        for index in 1..config.queues {
+            let file = open_driver()?;
+            ioctl::tun_attach(&file, &name, granted).map_err(|errno| {
+                let what = format!("queue {index} of the interface {name} is not to be had");
+                SystemError::refused(what, errno)
+            })?;
+            // What the first one got and was refused holds for all.
+            let opened = Opened::new(file, config.io_uring, &mut Vec::new(), &mut Vec::new())?;
+            queues.push(Some(opened));
+        }
+        if config.queues > 1 {
+            on.push("several queues");
+        }
+        Ok(Self { file, queues, name, vnet, capabilities, on, refused })
     }
 
     /// The interface's name.
@@ -264,26 +296,31 @@ impl Device for TapDevice {
     }
 
     fn queue(&mut self, index: usize) -> Result<TapQueue, DeviceError> {
-        if index != 0 || self.queue_taken {
-            let why = if index == 0 { "is taken" } else { "does not exist: it has one queue" };
+        let interface = Interface::named(&self.name)?;
+        let count = self.queues.len();
+        let opened = self.queues.get_mut(index).map(Option::take);
+        let Some(Some(Opened { file, waiter, ring, is_ring_refused })) = opened else {
+            let why = match (opened, count) {
+                (Some(_), _) => "is taken".to_owned(),
+                (None, 1) => "does not exist: it has one queue".to_owned(),
+                (None, _) => format!("does not exist: it has {count} queues"),
+            };
             return Err(DeviceError {
                 message: format!("queue {index} of the interface {} {why}", self.name),
             });
-        }
-        let mut queue = TapQueue::new(
-            Arc::clone(&self.file),
-            Arc::clone(&self.waiter),
-            Some(Interface::named(&self.name)?),
-            self.vnet,
-            self.capabilities.clone(),
-            self.ring.take(),
-        );
-        if self.is_ring_refused {
+        };
+        let capabilities = self.capabilities.clone();
+        let mut queue = TapQueue::new(file, waiter, Some(interface), self.vnet, capabilities, ring);
+        if is_ring_refused {
             queue.count_ring_refused();
         }
-        self.queue_taken = true;
         Ok(queue)
     }
+}
+
+fn open_driver() -> Result<OwnedFd, DeviceError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(TUN_FILE, flags, Mode::empty()).map_err(open_error)
 }
 
 /// Why the driver's file could not be opened, and what to do.
@@ -317,7 +354,8 @@ fn attach(
     let base = IFF_NO_PI | if config.kind == TapKind::Tap { IFF_TAP } else { IFF_TUN };
     let extras =
         [(IFF_VNET_HDR, config.offload, "offload"), (IFF_NAPI, config.napi != Napi::Off, "NAPI")];
-    let mut flags = base;
+    let several = if config.queues > 1 { IFF_MULTI_QUEUE } else { 0 };
+    let mut flags = base | several;
     for (flag, wanted, what) in extras {
         if !wanted {
             continue;

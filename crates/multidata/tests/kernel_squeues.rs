@@ -1,0 +1,186 @@
+//! Several squeues with the Linux kernel as the peer, over a TAP with as many queues and over one with
+//! a single queue that they share, in a network of the test's own.
+
+mod kernel;
+mod pair;
+
+use device::{Device as _, Queue};
+use linux::{Interface, TapConfig, TapDevice};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const TESTS: &[kernel::Test] = &[
+    ("connections_from_the_kernel_are_spread", connections_in),
+    ("connections_to_the_kernel_are_spread", connections_out),
+    ("datagrams_of_any_length_find_their_socket", datagrams),
+    ("pings_are_answered_once", pings),
+];
+
+/// Longest time any step may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Bytes of each connection, each way.
+const LEN: u64 = 400_000;
+
+fn address(network: u8, host: u8) -> IpAddr {
+    IpAddr::from([10, network, 0, host])
+}
+
+/// A stack of two squeues at `.2`, the kernel at `.1`, over a TAP of so many queues.
+fn stack(network: u8, queues: usize) -> (Stack, Interface) {
+    let config = TapConfig { queues, ..TapConfig::default() };
+    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
+    let interface = device.interface().expect("it exists");
+    interface.add_address(address(network, 1), 24).expect("root of the namespace");
+    interface.set_up().expect("root of the namespace");
+    let taken = (0..queues).map(|index| device.queue(index).expect("it has so many"));
+    let taken = taken.map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
+    assert!(device.queue(0).is_err() && device.queue(queues).is_err());
+    let config = InterfaceConfig::new(ip::Cidr::new(address(network, 2), 24).expect("a network"));
+    let builder = Stack::builder().squeues(2).multiqueue_interface(taken, config);
+    (builder.build().expect("a stack"), interface)
+}
+
+fn is_spread(stack: &Stack, count: u64) {
+    let of = |it: multidata::Counters| {
+        it.stack.shard.connections_accepted + it.stack.shard.connections_opened
+    };
+    let counts: Vec<u64> = stack.squeue_counters().into_iter().map(of).collect();
+    assert_eq!(counts.iter().sum::<u64>(), count, "{counts:?}");
+    assert!(counts.iter().all(|of_one| *of_one > count / 8), "{counts:?}");
+}
+
+/// Sends the bytes of a seed and ends the stream; checks that the peer does the same.
+fn exchange_with(mut stream: impl Read + Write, seed: u64, ends: impl Fn()) {
+    let mut bytes = vec![0; LEN as usize];
+    pair::Pattern::new(seed).fill(&mut bytes);
+    stream.write_all(&bytes).expect("the peer reads");
+    ends();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).expect("the peer writes");
+    assert_eq!(received.len() as u64, LEN);
+    pair::Pattern::new(!seed).check(&received);
+}
+
+fn connections_in() {
+    for (network, queues) in [(51, 1), (52, 2)] {
+        let (stack, _interface) = stack(network, queues);
+        let to = SocketAddr::new(address(network, 2), 80);
+        let listener = TcpListener::bind(&stack, to).expect("a free port");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..64 {
+                    let (stream, _) = listener.accept().expect("a connection");
+                    scope.spawn(move || {
+                        pair::check_pattern(&stream, 1, LEN);
+                        pair::send_pattern(&stream, !1, LEN);
+                    });
+                }
+            });
+            for _ in 0..64 {
+                scope.spawn(move || {
+                    let stream = std::net::TcpStream::connect(to).expect("it listens");
+                    let ends = || stream.shutdown(std::net::Shutdown::Write).expect("connected");
+                    exchange_with(&stream, 1, ends);
+                });
+            }
+        });
+        is_spread(&stack, 64);
+    }
+}
+
+fn connections_out() {
+    for (network, queues) in [(53, 1), (54, 2)] {
+        let (stack, _interface) = stack(network, queues);
+        let listener = std::net::TcpListener::bind((address(network, 1), 0)).expect("the kernel");
+        let to = listener.local_addr().expect("bound");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..32 {
+                    let (stream, _) = listener.accept().expect("a connection");
+                    scope.spawn(move || {
+                        let ends = || stream.shutdown(std::net::Shutdown::Write).expect("open");
+                        exchange_with(&stream, 2, ends);
+                    });
+                }
+            });
+            for _ in 0..32 {
+                let stack = &stack;
+                scope.spawn(move || {
+                    let stream = TcpStream::connect(stack, to).expect("the kernel listens");
+                    pair::check_pattern(&stream, 2, LEN);
+                    pair::send_pattern(&stream, !2, LEN);
+                });
+            }
+        });
+        is_spread(&stack, 32);
+    }
+}
+
+fn datagrams() {
+    for (network, queues) in [(55, 1), (56, 2)] {
+        let (stack, _interface) = stack(network, queues);
+        let kernel = std::net::UdpSocket::bind((address(network, 1), 0)).expect("the kernel");
+        kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let to = kernel.local_addr().expect("bound");
+        let mut buffer = vec![0; 70_000];
+        for port in 4_000..4_012 {
+            let ours = UdpSocket::bind(&stack, (address(network, 2), port)).expect("a free port");
+            ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            for len in [1, 1_472, 20_000] {
+                let mut sent = vec![0; len];
+                pair::Pattern::new(u64::from(port)).fill(&mut sent);
+                ours.send_to(&sent, to).expect("a route");
+                // The write ring's completions may interrupt a call of the standard library.
+                let (count, from) = loop {
+                    match kernel.recv_from(&mut buffer) {
+                        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                        outcome => break outcome.expect("it was sent"),
+                    }
+                };
+                assert_eq!((&buffer[..count], from.port()), (&*sent, port));
+                kernel.send_to(&sent, from).expect("a route");
+                let (count, source) = ours.recv_from(&mut buffer).expect("it was sent");
+                assert_eq!((&buffer[..count], source), (&*sent, to));
+            }
+        }
+    }
+}
+
+fn pings() {
+    for (network, queues) in [(57, 1), (58, 2)] {
+        let (stack, _interface) = stack(network, queues);
+        let icmp =
+            socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Icmp);
+        // The standard library's socket knows how to send and receive, whatever it carries.
+        let icmp = std::net::UdpSocket::from(icmp.expect("root of its own network may"));
+        icmp.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        let mut buffer = [0; 2_000];
+        for sequence in 0..20_u8 {
+            let mut request = vec![8, 0, 0, 0, 0x12, 0x34, 0, sequence];
+            request.extend([sequence; 56]);
+            let sum = !checksum::sum(&request);
+            request[2..4].copy_from_slice(&sum.to_be_bytes());
+            let started = Instant::now();
+            icmp.send_to(&request, (address(network, 2), 0)).expect("a route");
+            loop {
+                if let Ok(len) = icmp.recv(&mut buffer)
+                    && buffer[20] == 0
+                    && buffer[24..len] == request[4..]
+                {
+                    break;
+                }
+                assert!(started.elapsed() < PATIENCE, "no answer");
+            }
+        }
+        assert_eq!(stack.counters().stack.shard.echo_replies, 20);
+    }
+}
+
+fn main() -> ExitCode {
+    kernel::run(TESTS, kernel::enter_with_tun)
+}
