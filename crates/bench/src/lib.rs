@@ -31,6 +31,7 @@ pub mod peer;
 pub mod place;
 pub mod plan;
 pub mod progress;
+pub mod receive;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -13,21 +13,39 @@
 mod figure;
 mod page;
 mod plot;
+mod receive;
 
 use crate::results::Results;
-use crate::{Attempt, Failure, whole_file};
+use crate::{Attempt, Failure, table, whole_file};
 use std::path::{Path, PathBuf};
+
+const FOREWORD: &str = "Each scheme gives the same packets to the device in another form. \
+<b>single</b>: one packet a call. <b>chain</b>: many packets in one call, each with buffers of its own. \
+<b>contiguous</b>: several frames in one block, split below. <b>multidata</b>: one header block, shared \
+payload blocks and descriptors. <b>lso</b>: one header and a long payload that the device splits. Points \
+are medians of alternating runs; every axis begins at zero. Where the sender copies, the figures answer \
+Figures 1 to 4 of the Multidata Transmit paper (netperf), where it lends its memory, Figures 5 to 8 \
+(knetperf), with a device in the place of each machine.";
+
+/// What a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Schemes of transmission.
+    Transmit,
+    /// Coalescing of what is received.
+    Receive,
+}
 
 /// Writes `index.html` and `results.json` into a directory, which is made where it is missing. Says
 /// where the page is.
 ///
 /// # Errors
 /// A sentence, where the directory or a file cannot be written.
-pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, Failure> {
+pub fn write(directory: &Path, results: &Results, subject: Subject) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(directory)
         .attempt(|| format!("cannot make the directory {}", directory.display()))?;
     let page = directory.join("index.html");
-    whole_file::write_whole(&page, render(results)?.as_bytes())?;
+    whole_file::write_whole(&page, render(results, subject)?.as_bytes())?;
     whole_file::write_whole(&directory.join("results.json"), results.to_json()?.as_bytes())?;
     Ok(page)
 }
@@ -36,8 +54,20 @@ pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// A sentence, where a plot cannot be drawn.
-pub fn render(results: &Results) -> Result<String, Failure> {
-    page::render(results, &figure::figures(&results.by_scenario()))
+pub fn render(results: &Results, subject: Subject) -> Result<String, Failure> {
+    if subject == Subject::Receive {
+        return page::render(results, &receive::figures(results), &receive::words(results));
+    }
+    let words = page::Words {
+        title: "transmit schemes",
+        heading: "Transmit schemes, side by side",
+        foreword: FOREWORD,
+        found: "What batching brought",
+        findings: table::findings(results),
+        words: ["scheme", "write"],
+        columns: &figure::COLUMNS,
+    };
+    page::render(results, &figure::figures(&results.by_scenario()), &words)
 }
 
 #[cfg(test)]
@@ -60,9 +90,22 @@ mod tests {
 
     #[test]
     fn the_page_holds_every_scheme_and_nothing_from_elsewhere() {
-        let page = render(&measured()).expect("drawn");
+        let page = render(&measured(), Subject::Transmit).expect("drawn");
         assert_eq!(page.matches("<svg").count(), 4, "a plot for each panel of the one figure");
         for word in ["single", "multidata", "16K", "64K", "10.00"] {
+            assert!(page.contains(word), "{word} is missing");
+        }
+        for outside in ["<script", "<link", "src=", "@import"] {
+            assert!(!page.contains(outside), "{outside}: not readable offline");
+        }
+    }
+
+    #[test]
+    fn the_page_about_receiving_stands_beside_the_figures_of_seed_003() {
+        let measured = crate::receive::tests::measured();
+        let page = render(&measured, Subject::Receive).expect("drawn");
+        assert_eq!(page.matches("<svg").count(), 6 + 1, "one path, and the seed's own figure");
+        for word in ["seed 003, A.2", "adaptive", "held 50us", "4.00", "wire receive"] {
             assert!(page.contains(word), "{word} is missing");
         }
         for outside in ["<script", "<link", "src=", "@import"] {
@@ -74,15 +117,16 @@ mod tests {
     fn what_comes_from_the_machine_is_escaped() {
         let mut results = measured();
         results.host.cpu = "<b>CPU & co</b>".to_owned();
-        let page = render(&results).expect("drawn");
+        let page = render(&results, Subject::Transmit).expect("drawn");
         assert!(page.contains("&lt;b&gt;CPU &amp; co&lt;/b&gt;") && !page.contains("<b>CPU"));
     }
 
     #[test]
     fn the_files_lie_in_the_directory() {
         let directory = tempfile::tempdir().expect("a place");
-        let page = write(&directory.path().join("new"), &measured()).expect("written");
+        let page =
+            write(&directory.path().join("new"), &measured(), Subject::Transmit).expect("written");
         assert!(page.is_file() && page.with_file_name("results.json").is_file());
-        assert!(write(&page, &measured()).is_err(), "a file is no directory");
+        assert!(write(&page, &measured(), Subject::Transmit).is_err(), "a file is no directory");
     }
 }

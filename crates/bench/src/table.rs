@@ -171,6 +171,11 @@ fn compare_switch(off: &Summary, on: &Summary) -> Option<String> {
     ))
 }
 
+/// Whether frames reached the device many by one call, as the scenario's name says.
+fn is_by_ring(run: &Run) -> bool {
+    run.scenario.split(' ').any(|word| word == "io-uring")
+}
+
 /// Fewer packets in a batch than this, and batching had nothing to do.
 const ALONE_PACKETS_MAX: f64 = 1.5;
 
@@ -234,6 +239,9 @@ fn place(run: &Run) -> String {
     };
     let usual = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
     let mut how = Vec::new();
+    if is_by_ring(run) {
+        how.push("io_uring".to_owned());
+    }
     if run.write_len_bytes != usual.write_len_bytes {
         how.push(format!("{} a write", crate::sizes::format_size(run.write_len_bytes as u64)));
     }

@@ -5,6 +5,7 @@
 
 mod address;
 mod copy_in;
+mod receive;
 mod transmit;
 
 pub(crate) use address::AddressArgument;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use copy_in::CopyInArguments;
 use device::TransmitMode;
 use multidata::tcp::congestion::Algorithm;
+pub(crate) use receive::CoalescingArguments;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -97,6 +99,9 @@ pub(crate) enum BenchVerb {
     /// Every transmit scheme on every device, by length of a write and number of connections
     #[command(after_help = SIZES)]
     Transmit(TransmitArguments),
+    /// Receiving, by how many frames come up at a time, how long they are held, and connections
+    #[command(after_help = SIZES)]
+    Receive(CoalescingArguments),
 }
 
 /// What joins the two ends.
@@ -363,6 +368,8 @@ pub(crate) enum Reading {
     Modes,
     /// Policies of the copy-in.
     CopyIn,
+    /// Coalescing of what is received.
+    Receive,
 }
 
 impl BenchArguments {
@@ -370,6 +377,7 @@ impl BenchArguments {
     pub(crate) fn report(&self) -> Option<PathBuf> {
         match &self.workload {
             Some(BenchVerb::Transmit(arguments)) => arguments.report.clone(),
+            Some(BenchVerb::Receive(arguments)) => arguments.report.clone(),
             _ => None,
         }
     }
@@ -389,6 +397,7 @@ impl BenchArguments {
             Some(BenchVerb::Stream(arguments)) => arguments.job()?,
             Some(BenchVerb::RequestResponse(arguments)) => arguments.job()?,
             Some(BenchVerb::Transmit(arguments)) => arguments.job()?,
+            Some(BenchVerb::Receive(arguments)) => arguments.job()?,
             Some(BenchVerb::CopyIn(arguments)) => arguments.job()?,
             Some(BenchVerb::Loss(_) | BenchVerb::Cipher(_)) => {
                 return Err("a measurement of its own is no list of scenarios".into());

@@ -3,9 +3,10 @@
 use crate::arguments::{CipherArguments, Job, Reading};
 use crate::output::{complain, print};
 use bench::place::Place;
+use bench::report::Subject;
 use bench::results::Results;
 use bench::whole_file::{self, WholeFile};
-use bench::{Attempt, Failure, Scenario, copy_in, job, plan, table};
+use bench::{Attempt, Failure, Scenario, copy_in, job, plan, receive, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -40,7 +41,11 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     }
     print(&report(job.reading, &results))?;
     if let Some(directory) = directory {
-        let page = bench::report::write(directory, &results)?;
+        let subject = match job.reading {
+            Reading::Receive => Subject::Receive,
+            Reading::Modes | Reading::CopyIn => Subject::Transmit,
+        };
+        let page = bench::report::write(directory, &results, subject)?;
         print(&format!("Plots: {}\n", page.display()))?;
     }
     Ok(())
@@ -134,6 +139,15 @@ fn report(reading: Reading, results: &Results) -> String {
                  system calls included.\nA pool miss is a block from the allocator; oversize: one \
                  that is too long to be kept for reuse. KB and MB are 2^10 and 2^20 bytes.\n\n";
         text += &copy_in::findings(results).join("\n");
+        text.push('\n');
+        return text;
+    }
+    if reading == Reading::Receive {
+        text += &receive::render(results);
+        text += "Frames at a time are a bound; what came up is in the last column. Stack CPU is this \
+                 process, which over the wire holds both ends; a wake-up is a wait for the device that \
+                 ended; MB are 2^20 bytes.\n\n";
+        text += &receive::findings(results).join("\n");
         text.push('\n');
         return text;
     }

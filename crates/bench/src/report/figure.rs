@@ -6,7 +6,9 @@ use crate::sizes::format_size;
 /// One figure: everything about one way of sending over one device.
 pub(super) struct Figure {
     pub(super) title: String,
-    /// Lengths of a write, as they are written: the marks of the horizontal axis.
+    /// What lies along the horizontal axis.
+    pub(super) axis: &'static str,
+    /// Its marks, such as lengths of a write.
     pub(super) marks: Vec<String>,
     pub(super) panels: Vec<Panel>,
     /// The same numbers, as a table: a row for each scheme and length.
@@ -23,8 +25,8 @@ pub(super) struct Panel {
 
 /// One line of the table.
 pub(super) struct Row {
-    pub(super) mode: String,
-    pub(super) write: String,
+    /// What it is about: scheme and length of a write, or the like.
+    pub(super) words: [String; 2],
     pub(super) figures: Vec<String>,
 }
 
@@ -102,6 +104,7 @@ fn figure(title: &str, rows: &[&Summary]) -> Figure {
     };
     Figure {
         title: title.to_owned(),
+        axis: "length of a write",
         marks: lengths.iter().map(|length| format_size(*length as u64)).collect(),
         panels: PANELS.into_iter().map(panel).collect(),
         rows: rows.iter().map(|row| table_row(row)).collect(),
@@ -115,8 +118,7 @@ fn table_row(row: &Summary) -> Row {
         crate::statistics::ratio(count, run.bytes as f64).unwrap_or(0.0)
     };
     Row {
-        mode: run.mode.clone(),
-        write: format_size(run.write_len_bytes as u64),
+        words: [run.mode.clone(), format_size(run.write_len_bytes as u64)],
         figures: vec![
             format!("{:.2}", row.throughput_gbps),
             format!("{:.3}", row.stack_cpu_s_per_gb),

@@ -1,10 +1,9 @@
 //! The page around the plots.
 
-use super::figure::{COLUMNS, Figure};
+use super::figure::Figure;
 use super::plot;
 use crate::Failure;
 use crate::results::{Host, Results};
-use crate::table;
 use std::fmt::Write as _;
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;\
@@ -13,26 +12,34 @@ collapse;font-size:13px}th,td{padding:2px 8px;text-align:right;border-bottom:1px
 th:first-child,td:first-child{text-align:left}.plots{display:flex;flex-wrap:wrap;gap:8px}\
 footer{margin-top:3em;color:#666;font-size:13px}";
 
-const FOREWORD: &str = "Each scheme gives the same packets to the device in another form. \
-<b>single</b>: one packet a call. <b>chain</b>: many packets in one call, each with buffers of its own. \
-<b>contiguous</b>: several frames in one block, split below. <b>multidata</b>: one header block, shared \
-payload blocks and descriptors. <b>lso</b>: one header and a long payload that the device splits. Points \
-are medians of alternating runs; every axis begins at zero. Where the sender copies, the figures answer \
-Figures 1 to 4 of the Multidata Transmit paper (netperf), where it lends its memory, Figures 5 to 8 \
-(knetperf), with a device in the place of each machine.";
+/// What a page says beside its figures.
+pub(super) struct Words {
+    pub(super) title: &'static str,
+    pub(super) heading: &'static str,
+    /// As HTML.
+    pub(super) foreword: &'static str,
+    pub(super) found: &'static str,
+    pub(super) findings: Vec<String>,
+    /// Heads of the tables: of the words, and of the figures.
+    pub(super) words: [&'static str; 2],
+    pub(super) columns: &'static [&'static str],
+}
 
 /// The whole page.
-pub(super) fn render(results: &Results, figures: &[Figure]) -> Result<String, Failure> {
+pub(super) fn render(
+    results: &Results,
+    figures: &[Figure],
+    words: &Words,
+) -> Result<String, Failure> {
+    let Words { title, heading, foreword, .. } = words;
     let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Multidata: transmit \
-         schemes</title><style>{STYLE}</style></head><body><h1>Transmit schemes, side by side</h1>\
-         <p>{}</p><p>{FOREWORD}</p>",
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Multidata: {title}\
+         </title><style>{STYLE}</style></head><body><h1>{heading}</h1><p>{}</p><p>{foreword}</p>",
         host(&results.host)
     );
-    let findings = table::findings(results);
-    if !findings.is_empty() {
-        page += "<h2>What batching brought</h2><ul>";
-        for sentence in &findings {
+    if !words.findings.is_empty() {
+        let _ = write!(page, "<h2>{}</h2><ul>", words.found);
+        for sentence in &words.findings {
             let _ = write!(page, "<li>{}</li>", escape(sentence));
         }
         page += "</ul>";
@@ -46,10 +53,10 @@ pub(super) fn render(results: &Results, figures: &[Figure]) -> Result<String, Fa
             legend(figure)
         );
         for panel in &figure.panels {
-            page += &plot::svg(panel, &figure.marks)?;
+            page += &plot::svg(panel, figure.axis, &figure.marks)?;
         }
         page += "</div>";
-        page += &numbers(figure);
+        page += &numbers(figure, words);
     }
     let _ = writeln!(
         page,
@@ -77,14 +84,18 @@ fn legend(figure: &Figure) -> String {
     keys.collect::<Vec<_>>().join(" &nbsp; ")
 }
 
-fn numbers(figure: &Figure) -> String {
-    let mut text = "<table><tr><th>scheme</th><th>write</th>".to_owned();
-    for column in COLUMNS {
+fn numbers(figure: &Figure, words: &Words) -> String {
+    if figure.rows.is_empty() {
+        return String::new();
+    }
+    let mut text = "<table><tr>".to_owned();
+    for column in words.words.iter().chain(words.columns) {
         let _ = write!(text, "<th>{column}</th>");
     }
     text += "</tr>";
     for row in &figure.rows {
-        let _ = write!(text, "<tr><td>{}</td><td>{}</td>", escape(&row.mode), escape(&row.write));
+        let [first, second] = row.words.each_ref().map(|word| escape(word));
+        let _ = write!(text, "<tr><td>{first}</td><td>{second}</td>");
         for number in &row.figures {
             let _ = write!(text, "<td>{number}</td>");
         }

@@ -24,14 +24,15 @@ pub(super) fn colour(index: usize) -> String {
 }
 
 /// Draws a panel over these marks.
-pub(super) fn svg(panel: &Panel, marks: &[String]) -> Result<String, Failure> {
+pub(super) fn svg(panel: &Panel, axis: &str, marks: &[String]) -> Result<String, Failure> {
     let mut text = String::new();
-    draw(panel, marks, &mut text).attempt(|| format!("cannot draw \"{}\"", panel.title))?;
+    draw(panel, axis, marks, &mut text).attempt(|| format!("cannot draw \"{}\"", panel.title))?;
     Ok(text)
 }
 
 fn draw(
     panel: &Panel,
+    axis: &str,
     marks: &[String],
     text: &mut String,
 ) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
@@ -51,7 +52,7 @@ fn draw(
         .disable_x_mesh()
         .x_labels(2 * marks.len() + 1)
         .x_label_formatter(&|at| mark_at(marks, *at))
-        .x_desc("length of a write")
+        .x_desc(axis)
         .y_labels(6)
         .light_line_style(TRANSPARENT)
         .label_style(("sans-serif", 12))

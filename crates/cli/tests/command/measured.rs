@@ -252,3 +252,31 @@ fn transmit_schemes_are_compared_and_drawn() {
     assert_eq!(page.matches("<svg").count(), 8, "four plots for memory copied and lent");
     std::fs::remove_dir_all(&directory).expect("it was ours");
 }
+
+#[test]
+fn coalescing_is_compared_and_drawn_and_one_by_one_is_one_by_one() {
+    let directory = std::env::temp_dir().join(format!("receive-{}", std::process::id()));
+    let place = directory.display();
+    let results = measure(&format!(
+        "bench receive --device wire --coalesce 1,8,adaptive --hold-off off,50us --connections 1,2 \
+         --seconds 0.02 --runs 1 --report {place}"
+    ));
+    let runs = runs(&results);
+    assert_eq!(runs.len(), 8, "1, 8, 8 held and adaptive, for one connection and for two");
+    for run in runs {
+        let name = run["scenario"].as_str().expect("a name");
+        let batches = |size: &str| run["counters"][format!("receive.{size}")].as_u64().unwrap_or(0);
+        let larger = batches("batches_of_9_to_16") + batches("batches_of_17_to_32");
+        let few =
+            batches("batches_of_2") + batches("batches_of_3_to_4") + batches("batches_of_5_to_8");
+        if name.ends_with("up 1") {
+            assert_eq!(few + larger, 0, "{name}");
+            assert!(batches("batches_of_1") > 0, "{name}");
+        } else if name.contains("up 8") {
+            assert_eq!(larger, 0, "{name}");
+        }
+    }
+    let page = std::fs::read_to_string(directory.join("index.html")).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 2 * 6 + 1, "two paths, and the seed's own figure");
+    std::fs::remove_dir_all(&directory).expect("it was ours");
+}
