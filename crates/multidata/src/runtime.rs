@@ -46,6 +46,8 @@ counters::counters! {
         squeue_enters,
         /// Of these, times another thread held it.
         squeue_enters_contended,
+        /// Times another thread came in than the one before.
+        squeue_migrations,
         /// Turns of the loop between the devices and the shard.
         squeue_runs,
         /// Frames received here and handed to another squeue.
@@ -62,6 +64,12 @@ counters::counters! {
         wakeups_sent,
         /// Waits for the device by the squeue's worker.
         worker_turns,
+        /// Turns of the worker behind which it slept, where there are several squeues.
+        worker_interrupt_turns,
+        /// Turns of the worker behind which it asked the devices again without sleeping.
+        worker_poll_turns,
+        /// Times it began to.
+        worker_to_polling,
         /// Bytes copied from the application's buffers into blocks.
         bytes_copied_in,
         /// Of these, bytes whose checksums were made in the copy.

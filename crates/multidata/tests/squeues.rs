@@ -424,3 +424,30 @@ fn exchange_more(mut client: &TcpStream, mut server: &TcpStream, position: &mut 
     client.read_exact(&mut bytes).expect("sent");
     assert_eq!(bytes, [*position; 10_000]);
 }
+
+#[test]
+fn a_backlog_is_polled_and_an_idle_squeue_sleeps() {
+    let (left, right_stack) = stacks(SHAPES[0]);
+    let _flooded = UdpSocket::bind(&right_stack, right(6_667)).expect("a free port");
+    let source = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
+    source.set_nonblocking(true).expect("open");
+    let runtime = || right_stack.counters().runtime;
+    let started = Instant::now();
+    while runtime().worker_to_polling == 0 {
+        for _ in 0..1_000 {
+            drop(source.send_to(&[0; 200], right(6_667)));
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", runtime());
+    }
+    // Nothing comes any more: the worker goes back to sleep, and polls no more.
+    let started = Instant::now();
+    loop {
+        let before = runtime().worker_poll_turns;
+        std::thread::sleep(Duration::from_millis(50));
+        if runtime().worker_poll_turns == before {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "it polls for ever");
+    }
+    assert!(runtime().squeue_migrations > 0);
+}

@@ -233,15 +233,16 @@ impl Desk {
         }
     }
 
-    /// Takes in what others received for this squeue; says whether more waits.
+    /// Takes in what others received for this squeue; says how many frames, and whether more wait.
     pub(super) fn take_in(
         &mut self,
         shard: &mut Shard,
         now: Instant,
         ports: &[Port],
         batch: &mut ReceiveBatch,
-    ) -> bool {
+    ) -> (usize, bool) {
         let inbox = &self.hand_over.inboxes[self.index];
+        let before = self.frames_taken_over;
         let mut has_more = false;
         for (ring, port) in inbox.rings.iter().zip(ports) {
             if ring.is_empty() {
@@ -262,7 +263,7 @@ impl Desk {
             self.frames_taken_over += strays.len() as u64;
             strays.iter().for_each(|stray| shard.on_stray(now, stray));
         }
-        has_more
+        ((self.frames_taken_over - before) as usize, has_more)
     }
 
     /// Hands on what turned out to be for others only in the shard.

@@ -23,6 +23,7 @@ use stack::{InterfaceId, Shard, SocketId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use steering::{Discipline, DisciplineConfig, Mode, ThreadToken};
 use tcp::State;
 use time::{Duration, Instant};
 
@@ -68,6 +69,10 @@ pub(crate) struct Core {
     /// Where frames are handed to other squeues and taken from them, where there are others.
     pub(super) desk: Option<Desk>,
     pub(crate) counters: RuntimeCounters,
+    /// Who comes in, and whether the worker sleeps or polls.
+    discipline: Discipline,
+    /// Frames that came since the worker asked last.
+    arrived: usize,
     pub(crate) waiting: Waiting,
     /// Who is to be woken when the lock is released.
     pub(crate) woken: Vec<Sleeper>,
@@ -105,6 +110,8 @@ impl Core {
             ports,
             desk,
             counters: RuntimeCounters::default(),
+            discipline: Discipline::new(DisciplineConfig::default()),
+            arrived: 0,
             waiting: Waiting::default(),
             woken: Vec::new(),
             leader: None,
@@ -138,12 +145,16 @@ impl Core {
             // Before the devices are asked, so that frames of a flow that came by another squeue's
             // ring stay before those that come by its own now.
             if let Some(desk) = desk {
-                has_more |= desk.take_in(shard, now, ports, receive);
+                let (frames, more) = desk.take_in(shard, now, ports, receive);
+                self.discipline.on_drained(frames);
+                self.arrived += frames;
+                has_more |= more;
             }
             let open = ports.iter_mut().enumerate().filter(|(_, port)| port.failed.is_none());
             for (index, port) in open {
                 receive.clear();
                 let received = port.intake.fetch(now, &mut *port.queue, pool, receive);
+                self.arrived += received.frames;
                 match desk {
                     _ if received.frames == 0 => {}
                     None => shard.on_receive(now, port.id, receive),
@@ -261,6 +272,14 @@ impl Core {
         self.desk.as_ref().map_or(0, Desk::depth)
     }
 
+    /// Whether the worker is to ask the devices again without sleeping: while every turn finds a
+    /// backlog, to be woken for each is waste. Where there are several squeues; an only one's worker
+    /// leaves its CPU to the application.
+    pub(super) fn polls(&mut self, now: Instant) -> bool {
+        let arrived = core::mem::take(&mut self.arrived);
+        self.desk.is_some() && self.discipline.on_turn(now, arrived) == Mode::Poll
+    }
+
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let retry = earliest(self.retry, self.waiting.deadline());
@@ -338,6 +357,16 @@ impl Port {
     }
 }
 
+thread_local! {
+    /// Every thread's has an address of its own.
+    static TOKEN: u8 = const { 0 };
+}
+
+/// The calling thread, told from others.
+fn own_token() -> ThreadToken {
+    ThreadToken(TOKEN.try_with(|token| core::ptr::from_ref(token).addr() as u64).unwrap_or(0))
+}
+
 /// One shard, its devices, and everybody who waits for them.
 pub(crate) struct Squeue {
     core: Mutex<Core>,
@@ -379,6 +408,7 @@ impl Squeue {
         };
         core.counters.squeue_enters += 1;
         core.counters.squeue_enters_contended += u64::from(was_held);
+        core.discipline.on_enter(own_token(), was_held);
         core
     }
 
@@ -412,6 +442,11 @@ impl Squeue {
                 sum.device.merge(&port.queue.counters());
                 sum.receive.merge(&port.intake.sizes());
             }
+            let entries = core.discipline.counters();
+            sum.runtime.squeue_migrations = entries.squeue_migrations;
+            sum.runtime.worker_interrupt_turns = entries.squeue_interrupt_turns;
+            sum.runtime.worker_poll_turns = entries.squeue_poll_turns;
+            sum.runtime.worker_to_polling = entries.squeue_to_poll_mode;
             if let Some(desk) = &core.desk {
                 sum.steering = desk.counters();
                 sum.stack.drops.merge(&desk.drops());

@@ -138,6 +138,12 @@ impl Squeue {
                 core.worker = Worker::Aside { is_overdue };
                 self.release(core);
                 is_called = self.worker_parker.park(Some(aside));
+            } else if core.polls(now) {
+                core.worker = Worker::Awake;
+                self.release(core);
+                // Whoever is to bring the next frames may need this CPU.
+                std::thread::yield_now();
+                is_due = true;
             } else {
                 let until = core.deadline();
                 core.worker = Worker::Waiting { until };
