@@ -67,6 +67,12 @@ impl Direction {
         outcome
     }
 
+    /// Has all tasks that wait try again: the call that succeeded took the direction's waker back, theirs
+    /// included.
+    pub(crate) fn wake(&self) {
+        self.waker.wake_by_ref();
+    }
+
     /// A future that tries until the call no longer has to wait.
     pub(crate) fn wait<T, F>(&self, attempt: F) -> Wait<'_, F>
     where

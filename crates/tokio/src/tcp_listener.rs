@@ -10,6 +10,9 @@ use std::task::{Context, Poll};
 /// A TCP socket that waits for connections; shaped like `tokio::net::TcpListener`.
 ///
 /// Dropping it resets connections that were not accepted.
+///
+/// A stack of several squeues takes a listener's waker back from all of them once one had a
+/// connection, so every accept has the other tasks that wait try again.
 #[derive(Debug)]
 pub struct TcpListener {
     socket: multidata::TcpListener,
@@ -45,6 +48,7 @@ impl TcpListener {
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, peer) =
             self.acceptable.wait(|context| self.socket.poll_accept(context)).await?;
+        self.acceptable.wake();
         Ok((TcpStream::try_from(stream)?, peer))
     }
 
@@ -59,6 +63,7 @@ impl TcpListener {
         let accepted = self.acceptable.poll(context, |context| self.socket.poll_accept(context));
         accepted.map(|outcome| {
             let (stream, peer) = outcome?;
+            self.acceptable.wake();
             Ok((TcpStream::try_from(stream)?, peer))
         })
     }

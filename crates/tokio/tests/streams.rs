@@ -137,6 +137,34 @@ fn an_accept_or_a_connect_that_is_given_up_loses_nobody() {
 }
 
 #[test]
+fn several_tasks_accept_from_several_squeues_and_none_is_forgotten() {
+    run(async {
+        let (left, right_stack) = pair::pair_with_squeues(2);
+        let listener = TcpListener::bind(&right_stack, right(7)).expect("a free port");
+        let listener = std::sync::Arc::new(listener);
+        // All four wait from the first moment; each must get its share, one connection at a time.
+        let acceptors = (0..4).map(|_| {
+            let listener = std::sync::Arc::clone(&listener);
+            tokio::spawn(async move {
+                let mut stream = listener.accept().await.expect("it came").0;
+                stream.write_all(b"welcome").await.expect("open");
+            })
+        });
+        let acceptors: Vec<_> = acceptors.collect();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        for _ in 0..4 {
+            let mut stream = TcpStream::connect(&left, right(7)).await.expect("it listens");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.expect("accepted by somebody");
+            assert_eq!(text, "welcome");
+        }
+        for acceptor in acceptors {
+            acceptor.await.expect("it went well");
+        }
+    });
+}
+
+#[test]
 fn what_is_there_can_be_peeked_at_and_tried() {
     run(async {
         let (left, right_stack) = pair();

@@ -15,14 +15,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two stacks, at 10.1.0.1 and 10.1.0.2.
 pub(crate) fn pair() -> (Stack, Stack) {
+    pair_with_squeues(1)
+}
+
+/// The same, the right one with as many squeues.
+pub(crate) fn pair_with_squeues(count: usize) -> (Stack, Stack) {
     let end = |last| WireEnd::plain(Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, last])));
     let (left, right) = wire(WireConfig::new(end(1), end(2)));
-    let build = |queue, address: &str| {
+    let build = |queue, address: &str, squeues| {
         let interface = InterfaceConfig::new(address.parse().expect("an address"));
-        let builder = Stack::builder().config(StackConfig::default());
+        let builder = Stack::builder().config(StackConfig::default()).squeues(squeues);
         builder.interface(queue, interface).build().expect("a stack")
     };
-    (build(left, "10.1.0.1/24"), build(right, "10.1.0.2/24"))
+    (build(left, "10.1.0.1/24", 1), build(right, "10.1.0.2/24", count))
 }
 
 /// An address of the right stack.
