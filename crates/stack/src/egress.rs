@@ -245,7 +245,11 @@ impl Shard {
 
     fn emit_connection(&mut self, now: Instant, id: InterfaceId, index: u32, out: &mut Multidata) {
         let Some(socket) = self.sockets.tcp(index) else { return };
-        socket.queued = false;
+        // An entry may be left of a connection that had the slot before and is gone: who is there now would
+        // be in one batch twice, with the same segments.
+        if !core::mem::replace(&mut socket.queued, false) {
+            return;
+        }
         self.refresh_path(now, index);
         let interface = &mut self.interfaces[id.0 as usize];
         let Some(socket) = self.sockets.tcp(index) else { return };
