@@ -68,8 +68,8 @@ pub(super) const PLANTED: &[Planted] = &[
     Planted {
         name: "fin-not-sent-again",
         file: "crates/tcp/src/output/plan.rs",
-        original: "Planned { kind, sequence: again.sequence, len, fin: len < again.len }",
-        mistake: "Planned { kind, sequence: again.sequence, len, fin: false }",
+        original: "Planned::one(kind, again.sequence, len, len < again.len)",
+        mistake: "Planned::one(kind, again.sequence, len, false)",
         finder: Finder::Simulator,
     },
     Planted {
