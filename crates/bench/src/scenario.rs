@@ -225,6 +225,8 @@ pub struct Scenario {
     pub outbound: Outbound,
     /// Keep this stack on the first CPU and the kernel's end on the second.
     pub pin: bool,
+    /// Squeues of the stacks, which share the device's one queue.
+    pub squeues: u16,
     /// Packets of this stack are written to this file, a section for each run.
     pub capture: Option<PathBuf>,
 }
@@ -268,6 +270,7 @@ impl Scenario {
             udp_offload: true,
             outbound: Outbound::On,
             pin: false,
+            squeues: 1,
             capture: None,
         }
     }
@@ -304,6 +307,11 @@ impl Scenario {
         }
         if self.ipv6 {
             words.push("ipv6");
+        }
+        let squeues;
+        if self.squeues > 1 {
+            squeues = format!("{} squeues", self.squeues);
+            words.push(&squeues);
         }
         if self.napi {
             words.push("napi");

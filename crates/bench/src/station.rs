@@ -332,6 +332,7 @@ fn build(
         .tcp(tcp)
         .copy_in(scenario.copy_in)
         .pool(BlockPool::new(pool))
+        .squeues(scenario.squeues.into())
         .boxed_interface(queue, config)
         .build()
         .attempt(|| "cannot start the stack")?;

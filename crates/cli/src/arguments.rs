@@ -139,6 +139,9 @@ pub(crate) struct PathArguments {
     /// IPv6 instead of IPv4
     #[arg(long)]
     ipv6: bool,
+    /// Squeues of the stack, which threads can be in at the same time; over a wire, of both stacks
+    #[arg(long, value_name = "1..64", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
+    squeues: u16,
     /// Keep this stack on the first CPU and the kernel's end on the second
     #[arg(long)]
     pin: bool,
@@ -479,6 +482,7 @@ impl PathArguments {
             mtu_bytes: self.mtu,
             ipv6: self.ipv6,
             pin: self.pin,
+            squeues: self.squeues,
             capture: self.capture.clone(),
             ..Scenario::stream(device, Direction::Send, mode)
         });

@@ -27,7 +27,8 @@ fn every_option_of_a_stream_reaches_its_scenario() {
     let job =
         job("bench stream --device tun --offload on --napi on --peer kernel --direction both \
          --mode lso,multidata --connections 3 --bytes 64M --write-size 8K --send-buffer 1M \
-         --receive-buffer 2M --mtu 9000 --ipv6 --runs 2 --json out.json --pin --zero-copy --io-uring on")
+         --receive-buffer 2M --mtu 9000 --ipv6 --runs 2 --json out.json --pin --zero-copy --io-uring on \
+         --squeues 2")
         .unwrap();
     assert!(!job.may_use_wire);
     assert_eq!(job.output.runs, 2);
@@ -56,6 +57,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         ipv6: true,
         outbound: bench::scenario::Outbound::On,
         pin: true,
+        squeues: 2,
         capture: None,
     };
     let multidata = Scenario { mode: TransmitMode::Multidata, ..lso.clone() };
