@@ -67,13 +67,18 @@ pub enum Napi {
 }
 
 /// Whether frames are written many by one system call (io_uring), or each by its own.
+///
+/// A ring has two effects beyond its device, which is why it is asked for: the kernel takes it apart in
+/// its own time after a process was killed, and until then the interface is in use; and what it
+/// finishes for a thread may end that thread's own waits in system calls that have a timeout with
+/// `EINTR`, as a signal would.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IoUring {
     /// Each by its own, write(2).
+    #[default]
     Off,
     /// Many by one call where the kernel lets us; where not, [`TapDevice::refused`] says why and
     /// `rings_lost` of the queue's counters is 1.
-    #[default]
     Auto,
     /// Many by one call, or the device does not open.
     On,
