@@ -176,6 +176,35 @@ impl Checker {
         }
     }
 
+    /// Whether the wire shows that the first host was right to give up the connection of these ends, its
+    /// own first, because keepalive probes went unanswered: `probes` of them were sent, nothing came from
+    /// the second for `silence`, and that had answered every probe it got.
+    #[must_use]
+    pub fn has_probed_in_vain(
+        &self,
+        now: Instant,
+        hosts: [usize; 2],
+        ends: (SocketAddr, SocketAddr),
+        silence: Duration,
+        probes: u32,
+    ) -> bool {
+        let [from, to] = hosts.map(|host| &self.hosts[host]);
+        match (from.flows.get(&ends), to.flows.get(&(ends.1, ends.0))) {
+            (Some(here), Some(there)) if here.is_other_end_of(there) => {
+                here.has_probed_in_vain(now, silence, probes) && !there.owes_answer()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether what arrived at this host over the connection of these ends, its own first, is of two
+    /// connections of the peer's (RFC 4987, 3.6): the first was over, its cookie was brought back, and what
+    /// the second sent stands where some of the first's had arrived.
+    #[must_use]
+    pub fn is_mixed(&self, host: usize, ends: (SocketAddr, SocketAddr)) -> bool {
+        self.hosts[host].flows.get(&ends).is_some_and(Flow::is_mixed)
+    }
+
     /// How many TCP segments were judged.
     #[must_use]
     pub fn segments(&self) -> u64 {
@@ -205,8 +234,21 @@ impl Checker {
             self.report(Finding { at: now, host, rule, what, flow });
         }
         let ends = flow?;
+        self.mix(host, ends);
         let bytes = watched_flight(&self.hosts[host], ends)?;
         Some(InFlight { ends, bytes })
+    }
+
+    /// Where a host's connection began again with what it has just sent, the other end may have some of
+    /// what it said before.
+    fn mix(&mut self, host: usize, (local, remote): (SocketAddr, SocketAddr)) {
+        let Some(here) = self.hosts[host].flows.get_mut(&(local, remote)) else { return };
+        if !here.take_speaks_anew() {
+            return;
+        }
+        let numbers = here.numbers();
+        let others = self.hosts.iter_mut().filter_map(|it| it.flows.get_mut(&(remote, local)));
+        others.filter(|flow| flow.is_joined_to(numbers)).for_each(Flow::on_peer_speaks_anew);
     }
 
     /// This frame was handed to the host's shard.
@@ -263,6 +305,8 @@ impl Watched {
 
     fn judge_request(&mut self, now: Instant, target: IpAddr) -> Result<(), Broken> {
         let before = self.asked_at.insert(target, now);
+        let flows = self.flows.iter_mut().filter(|((_, remote), _)| remote.ip() == target);
+        flows.for_each(|(_, flow)| flow.on_neighbour_asked());
         if before.is_some_and(|before| now.since(before) < 2 * REQUEST_INTERVAL_MIN) {
             self.silent.insert(target);
         }
@@ -325,14 +369,12 @@ impl Watched {
         if segment.has(flag::SYN) {
             return self.judge_syn(now, segment);
         }
+        let may_skip = self.silent.contains(&segment.destination.ip());
         if self.cookies {
-            self.bring_back(segment);
+            self.bring_back(segment, may_skip);
         }
         match self.flows.get_mut(&ends) {
-            Some(flow) => {
-                let may_skip = self.silent.contains(&segment.destination.ip());
-                flow.judge(now, segment, ecn, may_skip)
-            }
+            Some(flow) => flow.judge(now, segment, ecn, may_skip),
             None => Err((
                 "RFC 9293, 3.10.7.1: a connection that does not exist sends resets only",
                 segment.to_string(),
@@ -342,10 +384,10 @@ impl Watched {
 
     /// A cookie came back: the segment belongs to a SYN-ACK that is not the last, or whose
     /// connection has been and is over.
-    fn bring_back(&mut self, segment: &Segment<'_>) {
+    fn bring_back(&mut self, segment: &Segment<'_>, may_skip: bool) {
         let ends = (segment.source, segment.destination);
         let Some(flow) = self.flows.get_mut(&ends) else { return };
-        if flow.begins_again(segment) {
+        if flow.begins_again(segment) || (may_skip && flow.may_have_begun_again()) {
             return flow.begin_again();
         }
         let is_first = |answer: &Flow| segment.sequence == answer.iss().wrapping_add(1);

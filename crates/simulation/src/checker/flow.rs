@@ -27,6 +27,15 @@ struct Repeats {
     last_at: Instant,
     /// The two gaps before, the older first.
     gaps: [Option<Duration>; 2],
+    /// The neighbour was asked for since the last: what the timer sends may have waited for the answer.
+    has_waited: bool,
+}
+
+impl Repeats {
+    /// Nothing of it was sent before.
+    fn new(now: Instant, position: u64, len: u32) -> Self {
+        Self { position, len, last_at: now, gaps: [None, None], has_waited: false }
+    }
 }
 
 /// One end of a connection as the wire shows it.
@@ -68,6 +77,18 @@ pub(crate) struct Flow {
     reset_heard: bool,
     /// Its address was taken away, and the connection ended without a word to the peer.
     lost_address: bool,
+    /// Since then a segment came that brings the cookie of its SYN-ACK back.
+    cookie_returned: bool,
+    /// It began again when it had already said something else in the same place.
+    speaks_anew: bool,
+    /// What arrived is of two connections of the peer's, one after the other.
+    is_mixed: bool,
+    /// When anything arrived last, and the keepalive probes that were sent since.
+    arrived_at: Option<Instant>,
+    probes: u32,
+    /// An empty segment came from below what had arrived, as a keepalive probe does, and nothing was sent
+    /// since.
+    owes_answer: bool,
     is_passive: bool,
     /// Up to here positions may be left out.
     skips_to: u64,
@@ -140,6 +161,12 @@ impl Flow {
             reset_arrived: false,
             reset_heard: false,
             lost_address: false,
+            cookie_returned: false,
+            speaks_anew: false,
+            is_mixed: false,
+            arrived_at: None,
+            probes: 0,
+            owes_answer: false,
             is_passive: syn.has(flag::ACK),
             skips_to: 0,
             repeats: None,
@@ -179,7 +206,15 @@ impl Flow {
                 || (self.acked > 1 && !segment.is_empty()))
     }
 
+    /// Whether the segments with which a connection began anew may have been given up unsent, where the
+    /// neighbour does not answer: what shows it is that the connection's address went, and that a segment
+    /// with its cookie came behind that (RFC 4987, 3.6).
+    pub(crate) fn may_have_begun_again(&self) -> bool {
+        self.lost_address && self.cookie_returned
+    }
+
     pub(crate) fn begin_again(&mut self) {
+        self.speaks_anew = self.end > 1;
         // It may after all be the same connection, which repeats what was acknowledged.
         self.skips_to = self.end;
         self.end = 1;
@@ -195,6 +230,9 @@ impl Flow {
         self.reset_arrived = false;
         self.reset_heard = false;
         self.lost_address = false;
+        self.cookie_returned = false;
+        self.probes = 0;
+        self.owes_answer = false;
         self.repeats = None;
     }
 
@@ -203,9 +241,54 @@ impl Flow {
         self.repeats = None;
     }
 
+    /// The neighbour is asked for, so what the timer would send may wait.
+    pub(crate) fn on_neighbour_asked(&mut self) {
+        if let Some(repeats) = &mut self.repeats {
+            repeats.has_waited = true;
+        }
+    }
+
     /// Whether this is the other end of the same connection.
     pub(crate) fn is_other_end_of(&self, other: &Self) -> bool {
-        self.irs == Some(other.iss) && other.irs == Some(self.iss)
+        self.is_joined_to(other.numbers())
+    }
+
+    /// The initial sequence numbers, its own first.
+    pub(crate) fn numbers(&self) -> (u32, Option<u32>) {
+        (self.iss, self.irs)
+    }
+
+    /// Whether these are the numbers of the other end of the same connection.
+    pub(crate) fn is_joined_to(&self, (iss, irs): (u32, Option<u32>)) -> bool {
+        self.irs == Some(iss) && irs == Some(self.iss)
+    }
+
+    /// Whether the last segment began the connection again, to say something else where something had been
+    /// said. Told once.
+    pub(crate) fn take_speaks_anew(&mut self) -> bool {
+        core::mem::take(&mut self.speaks_anew)
+    }
+
+    /// The peer begins again: what it says now mixes with what has arrived, if that is more than a SYN.
+    pub(crate) fn on_peer_speaks_anew(&mut self) {
+        self.is_mixed |= self.arrived.end() > 1;
+    }
+
+    /// Whether two connections of the peer's have arrived as one.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.is_mixed
+    }
+
+    /// Whether so many keepalive probes were sent without anything having arrived for so long, and nothing
+    /// is in flight that another timer would have given up.
+    pub(crate) fn has_probed_in_vain(&self, now: Instant, silence: Duration, probes: u32) -> bool {
+        let is_silent = self.arrived_at.is_some_and(|at| now.since(at) >= silence);
+        is_silent && self.probes >= probes && self.end == self.acked
+    }
+
+    /// Whether a probe came that was not answered.
+    pub(crate) fn owes_answer(&self) -> bool {
+        self.owes_answer
     }
 
     /// Whether this end ended the connection by a reset.
@@ -246,7 +329,7 @@ impl Flow {
         if !is_new {
             self.judge_backoff(now, 0, 1)?;
         } else {
-            self.repeats = Some(Repeats { position: 0, len: 1, last_at: now, gaps: [None, None] });
+            self.repeats = Some(Repeats::new(now, 0, 1));
         }
         self.ours = syn.options;
         self.value_sent = syn.options.timestamps.map(|(value, _)| value).or(self.value_sent);
@@ -321,6 +404,10 @@ impl Flow {
             self.on_peer_known(irs, options);
         }
         self.has_answered = true;
+        self.owes_answer = false;
+        // RFC 9293, 3.8.4: a keepalive probe stands one before what the peer expects.
+        let is_probe = segment.is_empty() && position + 1 == self.acked;
+        self.probes += u32::from(is_probe);
         self.judge_acknowledgment(segment)?;
         self.judge_options(segment)?;
         self.judge_sequence(segment)?;
@@ -511,7 +598,7 @@ impl Flow {
     /// before the last, because the last may lack a repetition that never reached the device.
     fn judge_backoff(&mut self, now: Instant, position: u64, len: u32) -> Result<(), Broken> {
         let is_new = position >= self.end;
-        let fresh = Some(Repeats { position, len, last_at: now, gaps: [None, None] });
+        let fresh = Some(Repeats::new(now, position, len));
         let Some(repeats) = &mut self.repeats else {
             self.repeats = fresh;
             return Ok(());
@@ -530,7 +617,10 @@ impl Flow {
         let [older, old] = repeats.gaps;
         let backs_off =
             |older: Duration| gap >= older.mul_f64(1.5) || gap >= BACKOFF_ENDS || older < TIMER_MIN;
-        *repeats = Repeats { position, len, last_at: now, gaps: [old, Some(gap)] };
+        // RFC 4861, 7.2.2: what waits for an answer is sent when it comes, and the timer runs from then on, so
+        // the gap is longer than the timer's.
+        let timed = Some(gap).filter(|_| !repeats.has_waited);
+        *repeats = Repeats { gaps: [old, timed], ..Repeats::new(now, position, len) };
         match older {
             Some(older) if !backs_off(older) => Err((
                 "RFC 6298, 5.5 and RFC 9293, 3.8.6.1: repetitions back off",
@@ -541,8 +631,9 @@ impl Flow {
     }
 
     /// A segment of the peer arrived intact.
-    pub(crate) fn on_arrived(&mut self, _now: Instant, segment: &Segment<'_>) {
+    pub(crate) fn on_arrived(&mut self, now: Instant, segment: &Segment<'_>) {
         self.repeats = None;
+        (self.arrived_at, self.probes) = (Some(now), 0);
         if segment.has(flag::RST) {
             let position = self.peer_position(segment.sequence);
             let next = self.ack_sent..=self.arrived.contiguous();
@@ -574,6 +665,13 @@ impl Flow {
             self.value_arrived = Some(value);
         }
         let start = self.peer_position(segment.sequence);
+        self.owes_answer |= segment.is_empty() && start < self.arrived.contiguous();
+        self.cookie_returned |= self.lost_address
+            && self.is_passive
+            && !is_syn
+            && segment.has(flag::ACK)
+            && start == 1
+            && self.position(segment.acknowledgment) == 1;
         if start < u64::from(HALF) {
             self.arrived.add(start, start + u64::from(segment.len()));
         }

@@ -3,6 +3,8 @@
 //! A run is captured and judged again frame by frame: nothing is found. Then one frame of a host is
 //! changed, its checksums made good, and the rule that it breaks must be named.
 
+mod segments;
+
 use super::Checker;
 use crate::packet::{self, Body, Packet, Segment, Transport, flag};
 use crate::scenario::{START, Scenario};

@@ -242,6 +242,10 @@ impl World {
         for doing in doings {
             let ends = self.ends[index];
             let host = self.endpoints[index].host;
+            // RFC 4987, 3.6: a stream may be put together from two, where the first was over and a segment
+            // brought its cookie back.
+            let is_of_stream =
+                matches!(doing, Doing::Named(_) | Doing::AtEnd | Doing::Differs { .. });
             let verdict = match doing {
                 Doing::Named(name) => self.on_named(index, name),
                 Doing::AtEnd => self.on_end_of_stream(index),
@@ -256,6 +260,10 @@ impl World {
                 Doing::Absurd(what) => Err(("the stack keeps its word", what.to_owned())),
             };
             if let Err((property, what)) = verdict {
+                if is_of_stream && self.checker.is_mixed(host, ends) {
+                    self.set_disturbed(index);
+                    continue;
+                }
                 self.fail_with(property.to_owned(), what, Some(host), Some(ends));
             }
         }
@@ -313,6 +321,10 @@ impl World {
     fn judge_marks(&mut self, index: usize, is_whole: bool) -> Result<(), (&'static str, String)> {
         let endpoint = &self.endpoints[index];
         self.counters.urgent_marks += endpoint.marks.seen_count() as u64;
+        // Marks of one stream and bytes of another say nothing (RFC 4987, 3.6).
+        if self.checker.is_mixed(endpoint.host, self.ends[index]) {
+            return Ok(());
+        }
         let peer = endpoint.peer_name.and_then(|name| self.names.get(&name));
         let Some(peer) = peer.map(|peer| &self.endpoints[*peer]) else { return Ok(()) };
         let checked = endpoint.marks.check(&peer.marks, is_whole);
@@ -347,6 +359,7 @@ impl World {
         let plans = self.scenario.hosts.iter().flat_map(|host| [&host.up, &host.down]);
         let loses = plans.into_iter().any(|link| link.loss > 0.0 || link.loss_bad > 0.0);
         let unanswered = error == SocketError::HostUnreachable && loses;
+        let unanswered = unanswered || self.has_probed_in_vain(index, error);
         let excused = excused || unanswered || self.scenario.is_severe();
         self.set_disturbed(index);
         match excused {
@@ -356,6 +369,30 @@ impl World {
             }
             false => Err(("an application is told of no error without a cause", error.to_string())),
         }
+    }
+
+    /// RFC 9293, 3.8.4: neither probes nor their answers are sent again when they are lost. Links turn from
+    /// frame to frame, so one on which little else goes may lose all of them in one burst. The wire must
+    /// show that, and it must have begun before the links turned good.
+    fn has_probed_in_vain(&self, index: usize, error: SocketError) -> bool {
+        let endpoint = &self.endpoints[index];
+        let [client, server] = self.pairs[endpoint.pair].hosts;
+        let hosts = if endpoint.host == client { [client, server] } else { [server, client] };
+        let [ours, theirs] = hosts.map(|host| &self.scenario.hosts[host]);
+        let Some(keepalive) = ours.tcp.keepalive.filter(|_| error == SocketError::TimedOut) else {
+            return false;
+        };
+        let mut links = [&ours.up, &ours.down, &theirs.up, &theirs.down].into_iter();
+        let silence = keepalive.idle + keepalive.interval * keepalive.count;
+        links.any(|link| link.turns_bad > 0.0 && link.loss_bad > 0.0)
+            && self.now < self.scenario.calm_at + keepalive.interval
+            && self.checker.has_probed_in_vain(
+                self.now,
+                hosts,
+                self.ends[index],
+                silence,
+                keepalive.count,
+            )
     }
 
     /// New data is sent within the congestion window only. Looked at for one connection of each

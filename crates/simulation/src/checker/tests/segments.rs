@@ -1,0 +1,192 @@
+//! Connections told segment by segment: what the checker excuses, and only with its evidence.
+
+use super::super::{Broken, Checker};
+use crate::packet::{Options, Segment, flag};
+use crate::scenario::START;
+use core::net::SocketAddr;
+use time::{Duration, Instant};
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+/// Initial sequence numbers.
+const ISS: [u32; 2] = [100, 500];
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A segment that left its host and is still on the way is just not given to [`Wire::gets`].
+struct Wire {
+    checker: Checker,
+    now: Instant,
+}
+
+fn end_of(host: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host as u8 + 1], 1_000 + host as u16))
+}
+
+/// A segment at these positions of both streams.
+fn segment(
+    host: usize,
+    flags: u8,
+    (position, ack): (u32, u32),
+    payload: &'static [u8],
+) -> Segment<'static> {
+    let mss = Some(1_400).filter(|_| flags & flag::SYN != 0);
+    Segment {
+        source: end_of(host),
+        destination: end_of(1 - host),
+        sequence: ISS[host] + position,
+        acknowledgment: ISS[1 - host] + ack,
+        flags,
+        window: 1_000,
+        header_len: 20,
+        urgent: 0,
+        options: Options { mss, ..Options::default() },
+        payload,
+    }
+}
+
+impl Wire {
+    /// Two hosts that may answer with cookies.
+    fn new() -> Self {
+        let mut checker = Checker::default();
+        for host in [CLIENT, SERVER] {
+            checker.add_host(vec![end_of(host).ip()], true, 1_500, true);
+        }
+        Self { checker, now: START }
+    }
+
+    /// With a connection.
+    fn connected() -> Self {
+        let mut wire = Self::new();
+        wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
+        wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b""));
+        wire
+    }
+
+    fn sends(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
+        let ends = (segment.source, segment.destination);
+        let host = usize::from(segment.source == end_of(SERVER));
+        let judged = self.checker.hosts[host].judge_segment(self.now, segment, 0);
+        self.checker.mix(host, ends);
+        judged
+    }
+
+    fn gets(&mut self, segment: &Segment<'_>) {
+        let host = usize::from(segment.destination == end_of(SERVER));
+        self.checker.hosts[host].take_segment(self.now, segment);
+    }
+
+    #[track_caller]
+    fn passes(&mut self, segment: &Segment<'_>) {
+        assert_eq!(self.sends(segment), Ok(()));
+        self.gets(segment);
+    }
+
+    /// The host asks for its neighbour so often, a second apart.
+    fn asks(&mut self, host: usize, times: u32) {
+        for _ in 0..times {
+            self.now += SECOND;
+            let asked = self.checker.hosts[host].judge_request(self.now, end_of(1 - host).ip());
+            assert_eq!(asked, Ok(()));
+        }
+    }
+
+    fn has_probed_in_vain(&self) -> bool {
+        let ends = (end_of(CLIENT), end_of(SERVER));
+        self.checker.has_probed_in_vain(self.now, [CLIENT, SERVER], ends, 23 * SECOND, 9)
+    }
+}
+
+#[test]
+fn probes_are_in_vain_where_all_were_sent_and_their_answers_lost() {
+    let probe = segment(CLIENT, flag::ACK, (0, 1), b"");
+    let answer = segment(SERVER, flag::ACK, (1, 1), b"");
+    let mut wire = Wire::connected();
+    wire.now += 3 * SECOND;
+    for _ in 0..9 {
+        assert!(!wire.has_probed_in_vain(), "probes are still to be sent");
+        wire.now += 2 * SECOND;
+        wire.passes(&probe);
+        assert_eq!(wire.sends(&answer), Ok(()));
+    }
+    assert!(!wire.has_probed_in_vain(), "the last may be answered");
+    wire.now += 2 * SECOND;
+    assert!(wire.has_probed_in_vain());
+    // A peer that keeps silent is a mistake of the stack's.
+    wire.gets(&probe);
+    assert!(!wire.has_probed_in_vain());
+    assert_eq!(wire.sends(&answer), Ok(()));
+    assert!(wire.has_probed_in_vain());
+    // And so is not to notice an answer.
+    wire.gets(&answer);
+    wire.now += 23 * SECOND;
+    assert!(!wire.has_probed_in_vain());
+}
+
+#[test]
+fn a_gap_in_which_a_neighbour_was_asked_for_is_not_the_timers() {
+    let syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+    let last_of = |asked: u32| {
+        let mut wire = Wire::new();
+        assert_eq!(wire.sends(&syn), Ok(()));
+        wire.asks(CLIENT, asked);
+        wire.now = START + Duration::from_millis(3_146);
+        assert_eq!(wire.sends(&syn), Ok(()));
+        wire.now += 2 * SECOND;
+        assert_eq!(wire.sends(&syn), Ok(()));
+        wire.now += 4 * SECOND;
+        wire.sends(&syn)
+    };
+    assert_eq!(last_of(3), Ok(()));
+    assert!(last_of(0).is_err_and(|(rule, _)| rule.starts_with("RFC 6298, 5.5")));
+}
+
+#[test]
+fn a_connection_may_begin_again_unseen_where_its_cookie_came_back() {
+    let behind_all = |comes_back: bool| {
+        let mut wire = Wire::connected();
+        let said = segment(SERVER, flag::ACK | flag::FIN, (1, 1), &[7; 30]);
+        assert_eq!(wire.sends(&said), Ok(()));
+        let address = end_of(SERVER).ip();
+        wire.checker.remove_address(SERVER, address);
+        wire.checker.add_address(SERVER, address);
+        wire.asks(SERVER, 3);
+        let fin = segment(CLIENT, flag::ACK | flag::FIN, (1, 1), b"");
+        assert_eq!(wire.sends(&fin), Ok(()));
+        if comes_back {
+            wire.gets(&fin);
+        }
+        // 32 bytes and a FIN were given up for want of a neighbour.
+        let ack = if comes_back { 2 } else { 1 };
+        wire.sends(&segment(SERVER, flag::ACK, (34, ack), b""))?;
+        wire.sends(&segment(SERVER, flag::ACK | flag::FIN, (1, ack), &[8; 32]))
+    };
+    assert_eq!(behind_all(true), Ok(()));
+    let moved = behind_all(false);
+    assert!(
+        moved.is_err_and(|(rule, _)| rule.starts_with("RFC 9293, 3.6: nothing is sent behind"))
+    );
+}
+
+#[test]
+fn streams_mix_where_a_cookie_comes_back_to_a_peer_that_has_some_of_the_first() {
+    let ends = (end_of(CLIENT), end_of(SERVER));
+    let is_mixed = |arrives: bool| {
+        let mut wire = Wire::connected();
+        let old = segment(SERVER, flag::ACK, (2, 1), b"ld");
+        assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (1, 1), b"o")), Ok(()));
+        assert_eq!(wire.sends(&old), Ok(()));
+        if arrives {
+            wire.gets(&old);
+        }
+        assert_eq!(wire.sends(&segment(SERVER, flag::ACK | flag::RST, (4, 1), b"")), Ok(()));
+        assert!(!wire.checker.is_mixed(CLIENT, ends));
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b""));
+        wire.passes(&segment(SERVER, flag::ACK, (1, 1), b"new"));
+        wire.checker.is_mixed(CLIENT, ends)
+    };
+    assert!(is_mixed(true));
+    assert!(!is_mixed(false));
+}
