@@ -61,7 +61,7 @@ const FINDINGS_MAX: usize = 16;
 /// was not asked at the exact moment.
 const REQUEST_INTERVAL_MIN: Duration = Duration::from_millis(900);
 
-/// How long a SYN-ACK may wait in its host before it is sent.
+/// How long a SYN may wait in its host before it is sent.
 const MTU_GRACE: Duration = Duration::from_secs(5);
 
 /// A SYN that arrived.
@@ -79,8 +79,8 @@ struct Watched {
     addresses: Vec<IpAddr>,
     ethernet: bool,
     mtu: usize,
-    mtu_before: usize,
-    mtu_changed_at: Instant,
+    /// Those that it had lately, and until when.
+    mtus_before: Vec<(Instant, usize)>,
     /// RFC 4987, 3.6: an ACK alone may begin a connection, also one that has been.
     cookies: bool,
     flows: BTreeMap<(SocketAddr, SocketAddr), Flow>,
@@ -110,8 +110,7 @@ impl Checker {
             addresses,
             ethernet,
             mtu,
-            mtu_before: mtu,
-            mtu_changed_at: Instant::ZERO,
+            mtus_before: Vec::new(),
             cookies,
             flows: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -137,7 +136,8 @@ impl Checker {
     /// The host's interface takes packets up to this length now.
     pub fn set_mtu(&mut self, now: Instant, host: usize, mtu: usize) {
         let watched = &mut self.hosts[host];
-        (watched.mtu_before, watched.mtu_changed_at) = (watched.mtu, now);
+        watched.mtus_before.retain(|(until, _)| now.since(*until) < MTU_GRACE);
+        watched.mtus_before.push((now, watched.mtu));
         watched.mtu = mtu;
     }
 
@@ -415,11 +415,11 @@ impl Watched {
             }
         }
         let Some(flow) = self.flows.get_mut(&ends) else { return Ok(()) };
-        // A SYN-ACK that waits for its neighbour is as long as the link was.
-        let mtu = match now.since(self.mtu_changed_at) < MTU_GRACE {
-            true => self.mtu.max(self.mtu_before),
-            false => self.mtu,
-        };
+        // A SYN that waits for its neighbour is of the time when it was made, whatever changed since, and how
+        // often.
+        let lately = |(until, _): &&(Instant, usize)| now.since(*until) < MTU_GRACE;
+        let mtus_before = self.mtus_before.iter().filter(lately).map(|(_, mtu)| *mtu);
+        let mtu = mtus_before.fold(self.mtu, usize::max);
         flow.on_syn_sent(now, segment, is_new, mtu)?;
         if !segment.has(flag::ACK) {
             return self.fast_open.on_syn_sent(segment, is_new);

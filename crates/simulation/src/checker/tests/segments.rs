@@ -190,3 +190,19 @@ fn streams_mix_where_a_cookie_comes_back_to_a_peer_that_has_some_of_the_first() 
     assert!(is_mixed(true));
     assert!(!is_mixed(false));
 }
+
+#[test]
+fn a_syn_may_be_as_old_as_the_search_for_its_neighbour() {
+    let syn_after = |pause: Duration| {
+        let mut wire = Wire::new();
+        // Twice, and the second time to what it was: the SYN is of before both.
+        wire.checker.set_mtu(wire.now, CLIENT, 1_280);
+        wire.now += SECOND;
+        wire.checker.set_mtu(wire.now, CLIENT, 1_280);
+        wire.now += pause;
+        wire.sends(&segment(CLIENT, flag::SYN, (0, 0), b""))
+    };
+    assert_eq!(syn_after(SECOND), Ok(()));
+    let late = syn_after(5 * SECOND);
+    assert!(late.is_err_and(|(rule, _)| rule.starts_with("RFC 9293, 3.7.1, MUST-14")));
+}
