@@ -77,9 +77,9 @@ pub(crate) struct Flow {
     reset_heard: bool,
     /// Its address was taken away, and the connection ended without a word to the peer.
     lost_address: bool,
-    /// Since then a segment came that brings the cookie of its SYN-ACK back.
+    /// Since it was over a segment came that brings the cookie of its SYN-ACK back.
     cookie_returned: bool,
-    /// It began again when it had already said something else in the same place.
+    /// It began again by its cookie when it had already said something in the same place.
     speaks_anew: bool,
     /// What arrived is of two connections of the peer's, one after the other.
     is_mixed: bool,
@@ -196,14 +196,17 @@ impl Flow {
         self.irs.is_some()
             && self.position(segment.sequence) <= 1
             && self.is_passive
-            && (self.reset_sent
-                || self.reset_arrived
-                || self.lost_address
+            && (self.is_over()
                 || ack < self.ack_sent
-                || self.fin.is_some_and(|fin| self.acked > fin)
                 // A keepalive probe stands one before what was acknowledged.
                 || self.acked > 2
                 || (self.acked > 1 && !segment.is_empty()))
+    }
+
+    /// Whether the wire shows that the connection may be over.
+    fn is_over(&self) -> bool {
+        let is_said = self.fin.is_some_and(|fin| self.acked > fin);
+        is_said || self.reset_sent || self.reset_arrived || self.lost_address
     }
 
     /// Whether the segments with which a connection began anew may have been given up unsent, where the
@@ -214,7 +217,7 @@ impl Flow {
     }
 
     pub(crate) fn begin_again(&mut self) {
-        self.speaks_anew = self.end > 1;
+        self.speaks_anew = self.cookie_returned && self.end > 1;
         // It may after all be the same connection, which repeats what was acknowledged.
         self.skips_to = self.end;
         self.end = 1;
@@ -666,7 +669,7 @@ impl Flow {
         }
         let start = self.peer_position(segment.sequence);
         self.owes_answer |= segment.is_empty() && start < self.arrived.contiguous();
-        self.cookie_returned |= self.lost_address
+        self.cookie_returned |= self.is_over()
             && self.is_passive
             && !is_syn
             && segment.has(flag::ACK)
