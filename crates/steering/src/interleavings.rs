@@ -5,10 +5,11 @@
 //! processed, in order, by whoever it was, and nobody was asked to look once more.
 
 use crate::door::Door;
+use crate::exchange::{Arrived, Desk, Exchange};
 use crate::packets::batch;
 use crate::soft_ring::{SoftRing, SoftRingConfig};
 use crate::soft_ring_set::Lane;
-use crate::spread::Home;
+use crate::spread::{Home, Policy, Spread};
 use ::batch::ReceiveBatch;
 use bytes::Bytes;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -249,5 +250,76 @@ fn shutdown_under_load_leaks_no_block() {
         // Whatever came after the clearing goes with the ring.
         drop(squeue);
         assert!(memory.is_unique());
+    });
+}
+
+/// Two homes of an exchange, each behind its lock.
+struct Homes {
+    exchange: Arc<Exchange<u8>>,
+    all: [Mutex<(Desk<u8>, Vec<u8>)>; 2],
+}
+
+impl Homes {
+    /// A thread in home `own` hands strays to the other, and leaves as threads of the runtime do.
+    fn hand_on(&self, own: usize, strays: core::ops::Range<u8>) {
+        for stray in strays {
+            let mut home = self.all[own].lock().expect("not poisoned");
+            home.0.hand_on(1 - own, stray);
+            home.0.take_note();
+            self.turn(&mut home);
+            let concerned = home.0.take_concerned();
+            drop(home);
+            assert_eq!(concerned, 2 >> own);
+            self.exchange.announce(1 - own);
+            self.enter(1 - own);
+            self.enter_if_owed(own);
+        }
+    }
+
+    fn enter(&self, index: usize) {
+        if let Ok(mut home) = self.all[index].try_lock() {
+            home.0.take_note();
+            self.turn(&mut home);
+            drop(home);
+            self.enter_if_owed(index);
+        }
+    }
+
+    fn enter_if_owed(&self, index: usize) {
+        while self.exchange.is_owed(index)
+            && let Ok(mut home) = self.all[index].try_lock()
+        {
+            home.0.take_note();
+            self.turn(&mut home);
+        }
+    }
+
+    fn turn(&self, (desk, seen): &mut (Desk<u8>, Vec<u8>)) {
+        desk.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
+            Arrived::Stray(stray) => seen.push(stray),
+            Arrived::Frames(..) => panic!("there are none"),
+        });
+    }
+}
+
+#[test]
+fn two_homes_that_hand_to_each_other_leave_nothing_lying() {
+    interleave(|| {
+        let layout = "R1S2F1".parse().expect("a layout");
+        let spread = Spread::new(layout, Policy::Flow, 2).expect("a spread");
+        let exchange = Arc::new(Exchange::new(spread, 0, SoftRingConfig::default()));
+        let all = [0, 1].map(|home| Mutex::new((Desk::new(&exchange, Home(home)), Vec::new())));
+        let homes = Arc::new(Homes { exchange, all });
+        let other = {
+            let homes = Arc::clone(&homes);
+            thread::spawn(move || homes.hand_on(1, 10..12))
+        };
+        homes.hand_on(0, 0..2);
+        other.join().expect("no panic");
+        for (home, expected) in [[10, 11], [0, 1]].into_iter().enumerate() {
+            let home = homes.all[home].lock().expect("not poisoned");
+            assert_eq!(home.1, expected);
+            assert_eq!(home.0.depth(), 0);
+        }
     });
 }

@@ -17,6 +17,8 @@
 //! * [`Door`] sees that work put in for a squeue is not forgotten by a thread on its way out;
 //!   [`Discipline`] says how much a thread may do inside, and when to poll.
 //!
+//! * [`Exchange`] and its [`Desk`]s are all of that together, for homes that hand frames to each other.
+//!
 //! What always holds: no frame is copied, lost without a count, or processed before an earlier one of its
 //! flow; nothing here grows without a bound or trusts a length in a frame.
 //!
@@ -53,6 +55,7 @@ pub mod coalescing;
 mod counting;
 mod discipline;
 mod door;
+mod exchange;
 #[cfg(all(loom, test))]
 mod interleavings;
 mod layout;
@@ -69,6 +72,7 @@ pub use coalescing::{Coalescer, Coalescing, Verdict};
 pub use counting::{BatchSizes, SoftRingCounters, SoftRingSetCounters, SqueueCounters};
 pub use discipline::{Budget, Discipline, DisciplineConfig, Mode, ThreadToken};
 pub use door::Door;
+pub use exchange::{Arrived, Desk, Exchange, TakenIn};
 pub use layout::{BadLayout, Layout};
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};
 pub use soft_ring_set::{Lane, SoftRingSet};

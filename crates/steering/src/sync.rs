@@ -2,11 +2,11 @@
 
 #[cfg(all(loom, test))]
 pub(crate) use loom::sync::{
-    Mutex,
+    Arc, Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::sync::{
-    Mutex,
+    Arc, Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering, fence},
 };

@@ -12,11 +12,11 @@
 //! * after [`Core::run`] every event of the shard was taken and those whom it concerns stand in
 //!   [`Core::woken`], to be woken when the lock is released.
 
-use super::hand_over::{Desk, HandOver};
+use super::hand_over::{self, Desk, HandOver};
 use super::intake::Intake;
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
-use crate::counters::Counters;
+use crate::counters::{Counters, SteeringCounters};
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{DeviceError, Medium, Queue, Room, Stop, TransmitMode, Waiter};
 use stack::{InterfaceId, Shard, SocketId};
@@ -145,10 +145,10 @@ impl Core {
             // Before the devices are asked, so that frames of a flow that came by another squeue's
             // ring stay before those that come by its own now.
             if let Some(desk) = desk {
-                let (frames, more) = desk.take_in(shard, now, ports, receive);
-                self.discipline.on_drained(frames);
-                self.arrived += frames;
-                has_more |= more;
+                let taken = hand_over::take_in(desk, shard, now, ports, receive);
+                self.discipline.on_drained(taken.frames);
+                self.arrived += taken.frames;
+                has_more |= taken.more;
             }
             let open = ports.iter_mut().enumerate().filter(|(_, port)| port.failed.is_none());
             for (index, port) in open {
@@ -158,7 +158,9 @@ impl Core {
                 match desk {
                     _ if received.frames == 0 => {}
                     None => shard.on_receive(now, port.id, receive),
-                    Some(desk) => desk.spread(shard, now, index, port, receive),
+                    Some(desk) => desk.spread(index, port.medium, receive, |own| {
+                        shard.on_receive(now, port.id, own);
+                    }),
                 }
                 has_more |= received.more;
                 port.failed = received.failed;
@@ -176,7 +178,7 @@ impl Core {
             }
             has_more |= shard.is_loopback_pending();
             if let Some(desk) = desk {
-                desk.pass_strays(shard);
+                hand_over::pass_strays(desk, shard);
             }
             if !has_more {
                 self.is_unfinished = false;
@@ -201,7 +203,7 @@ impl Core {
         }
         self.is_unfinished |= self.shard.is_loopback_pending();
         if let Some(desk) = &mut self.desk {
-            desk.pass_strays(&mut self.shard);
+            hand_over::pass_strays(desk, &mut self.shard);
         }
         self.take_events(now);
     }
@@ -384,11 +386,12 @@ pub(crate) struct Squeue {
 }
 
 impl Squeue {
-    pub(crate) fn new(core: Core, clock: Clock) -> Self {
+    /// `others` is the squeue's number and what it shares with others, where there are others.
+    pub(crate) fn new(core: Core, clock: Clock, others: Option<(usize, Arc<HandOver>)>) -> Self {
         Self {
             waiters: core.ports.iter().map(|port| port.queue.waiter()).collect(),
             receives: core.ports.iter().map(|port| port.receives).collect(),
-            others: core.desk.as_ref().map(|desk| (desk.index(), Arc::clone(desk.hand_over()))),
+            others,
             core: Mutex::new(core),
             clock,
             worker_parker: Arc::default(),
@@ -448,9 +451,13 @@ impl Squeue {
             sum.runtime.worker_poll_turns = entries.squeue_poll_turns;
             sum.runtime.worker_to_polling = entries.squeue_to_poll_mode;
             if let Some(desk) = &core.desk {
-                sum.steering = desk.counters();
+                sum.steering = SteeringCounters {
+                    sets: desk.set_counters(),
+                    soft_rings: desk.soft_ring_counters(),
+                    drained_batches: desk.drained_batches(),
+                };
                 sum.stack.drops.merge(&desk.drops());
-                let (over, taken) = desk.frames_moved();
+                let (over, taken) = desk.moved();
                 sum.runtime.frames_handed_over = over;
                 sum.runtime.frames_taken_over = taken;
             }

@@ -104,7 +104,7 @@ fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
     let (medium, receives) = (Medium::Ip, true);
     let port =
         Port { id, queue, intake, receives, medium, mode, frame_len_max: 1_532, failed: None };
-    (Squeue::new(Core::new(shard, vec![port], pool, None), Clock::start()), device, sockets)
+    (Squeue::new(Core::new(shard, vec![port], pool, None), Clock::start(), None), device, sockets)
 }
 
 fn call(socket: SocketId, timeout_ms: Option<u64>) -> Call {

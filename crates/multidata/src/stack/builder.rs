@@ -4,7 +4,7 @@ use super::{Runtime, Stack};
 use crate::copy_in::CopyIn;
 use crate::error::socket_error;
 use crate::runtime::Clock;
-use crate::runtime::hand_over::{Desk, HandOver};
+use crate::runtime::hand_over::HandOver;
 use crate::runtime::intake::Intake;
 use crate::runtime::shared_queue;
 use crate::runtime::squeue::{Core, LINK_HEADER_LEN_MAX, Port, Squeue};
@@ -327,8 +327,9 @@ impl StackBuilder {
         }
         let clock = Clock::start();
         let squeues = shards.into_iter().enumerate().map(|(index, (shard, ports))| {
-            let desk = hand_over.as_ref().map(|it| Desk::new(it, index));
-            Arc::new(Squeue::new(Core::new(shard, ports, pool.clone(), desk), clock))
+            let desk = hand_over.as_ref().map(|it| it.desk(index));
+            let core = Core::new(shard, ports, pool.clone(), desk);
+            Arc::new(Squeue::new(core, clock, hand_over.clone().map(|it| (index, it))))
         });
         let squeues = Squeues::new(squeues.collect(), hand_over.clone(), cpus);
         let threads = Mutex::new(Some(Threads::start(&squeues)?));

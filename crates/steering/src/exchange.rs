@@ -1,0 +1,317 @@
+//! What homes hand to each other: all that lies between a ring of the device and the shards.
+//!
+//! With several homes a frame may arrive at another one than its connection belongs to. Who received
+//! it takes its batch apart by home (a [`SoftRingSet`]), processes its own part, and puts the others
+//! into *soft rings*, of which every home has one for each interface.
+//!
+//! ```text
+//!  whoever runs home 0                                    whoever runs home 1 next
+//!   device -> receive -> Desk::spread -+-> own part -> shard 0
+//!                                      +-> soft ring ------------> Desk::take_in -> shard 1
+//!                                          then: take_concerned, and tell home 1
+//! ```
+//!
+//! An [`Exchange`] is what the homes share, a [`Desk`] what is one home's and lies under its lock. Threads
+//! and virtual time drive both alike; who is told how, and who comes when, is theirs to decide.
+//!
+//! A *stray* (`S`) is what turned out to be for another home only behind the desk, such as a datagram
+//! that was put together from fragments.
+//!
+//! What always holds: the frames of a flow that came by one ring reach its shard in order, if each turn
+//! takes in before it receives; soft rings and strays are bounded, and what does not fit is dropped and
+//! counted, frames fairly between flows.
+
+use crate::counting::{BatchSizes, SoftRingCounters, SoftRingSetCounters};
+use crate::door::Door;
+use crate::soft_ring::{SoftRing, SoftRingConfig};
+use crate::soft_ring_set::SoftRingSet;
+use crate::spread::{Home, Spread};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use batch::ReceiveBatch;
+use counters::{DropCounters, DropReason};
+use device::Medium;
+use std::collections::VecDeque;
+
+/// Frames taken from one soft ring at a time, as from a device queue.
+const FRAMES_MAX: usize = 256;
+
+/// Strays that wait for a home at most.
+const STRAYS_MAX: usize = 1_024;
+
+/// What homes share to hand frames to each other.
+#[derive(Debug)]
+pub struct Exchange<S> {
+    spread: Spread,
+    inboxes: Vec<Inbox<S>>,
+}
+
+/// What waits for one home.
+#[derive(Debug)]
+struct Inbox<S> {
+    /// One for each interface.
+    rings: Vec<SoftRing>,
+    strays: Mutex<VecDeque<S>>,
+    strays_len: AtomicUsize,
+    strays_dropped: AtomicUsize,
+    /// Where it is announced that something was put in.
+    door: Door,
+}
+
+impl<S> Exchange<S> {
+    /// For the homes of this spread and so many interfaces, with soft rings of this size.
+    #[must_use]
+    pub fn new(spread: Spread, interfaces: usize, rings: SoftRingConfig) -> Self {
+        let inbox = |_| Inbox {
+            rings: (0..interfaces).map(|_| SoftRing::new(rings)).collect(),
+            strays: Mutex::new(VecDeque::new()),
+            strays_len: AtomicUsize::new(0),
+            strays_dropped: AtomicUsize::new(0),
+            door: Door::default(),
+        };
+        Self { spread, inboxes: (0..spread.homes()).map(inbox).collect() }
+    }
+
+    /// Which home has what.
+    #[must_use]
+    pub fn spread(&self) -> &Spread {
+        &self.spread
+    }
+
+    /// Says that something was put in for home `home`. To be called before its lock is tried.
+    pub fn announce(&self, home: usize) {
+        if let Some(inbox) = self.inboxes.get(home) {
+            inbox.door.announce();
+        }
+    }
+
+    /// Whether something was announced to home `home` since [`Desk::take_note`]. To be called after its lock
+    /// was released.
+    #[must_use]
+    pub fn is_owed(&self, home: usize) -> bool {
+        self.inboxes.get(home).is_some_and(|inbox| inbox.door.is_owed())
+    }
+
+    fn inbox(&self, home: Home) -> Option<&Inbox<S>> {
+        self.inboxes.get(home.index())
+    }
+}
+
+impl<S> Inbox<S> {
+    fn depth(&self) -> usize {
+        let frames: usize = self.rings.iter().map(SoftRing::depth).sum();
+        frames + self.strays_len.load(Ordering::Acquire)
+    }
+
+    fn push_stray(&self, stray: S) {
+        let mut strays = self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if strays.len() >= STRAYS_MAX {
+            self.strays_dropped.fetch_add(1, Ordering::Relaxed);
+        } else {
+            strays.push_back(stray);
+            self.strays_len.store(strays.len(), Ordering::Release);
+        }
+    }
+
+    fn take_strays(&self) -> VecDeque<S> {
+        if self.strays_len.load(Ordering::Acquire) == 0 {
+            return VecDeque::new();
+        }
+        let mut strays = self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.strays_len.store(0, Ordering::Release);
+        core::mem::take(&mut *strays)
+    }
+}
+
+/// What came to a home from another one.
+#[derive(Debug)]
+pub enum Arrived<'a, S> {
+    /// Frames of the interface of this number. They may be left in the batch.
+    Frames(usize, &'a mut ReceiveBatch),
+    /// A stray.
+    Stray(S),
+}
+
+/// What [`Desk::take_in`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakenIn {
+    /// Frames and strays.
+    pub frames: usize,
+    /// Whether more wait.
+    pub more: bool,
+}
+
+/// One home's part in the exchange. Whoever runs the home has it to himself.
+#[derive(Debug)]
+pub struct Desk<S> {
+    home: Home,
+    exchange: Arc<Exchange<S>>,
+    /// One for each interface.
+    sets: Vec<SoftRingSet>,
+    /// Homes that something was handed to and that are to be told, a bit for each.
+    concerned: u64,
+    handed_over: u64,
+    taken_over: u64,
+}
+
+impl<S> Desk<S> {
+    /// The desk of a home of the exchange, which receives, if it does, from ring `ring`.
+    ///
+    /// # Panics
+    /// The exchange has no such home.
+    #[must_use]
+    pub fn new(exchange: &Arc<Exchange<S>>, home: Home) -> Self {
+        let inbox = exchange.inbox(home);
+        assert!(inbox.is_some(), "the exchange has {} homes", exchange.inboxes.len());
+        let interfaces = inbox.map_or(0, |inbox| inbox.rings.len());
+        // A home that receives does so from the ring of its own number.
+        let sets = (0..interfaces).map(|_| SoftRingSet::new(exchange.spread, home.0));
+        Self {
+            home,
+            exchange: Arc::clone(exchange),
+            sets: sets.collect(),
+            concerned: 0,
+            handed_over: 0,
+            taken_over: 0,
+        }
+    }
+
+    /// Whose desk it is.
+    #[must_use]
+    pub fn home(&self) -> Home {
+        self.home
+    }
+
+    /// What it shares with others.
+    #[must_use]
+    pub fn exchange(&self) -> &Arc<Exchange<S>> {
+        &self.exchange
+    }
+
+    /// Frames and strays that wait for this home.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.inbox().depth()
+    }
+
+    /// The home's lock is about to be released, with whoever is needed called: what was announced up to
+    /// now is known.
+    pub fn take_note(&self) {
+        self.inbox().door.take();
+    }
+
+    /// Homes that were handed something since this was asked last, a bit for each: they are to be told.
+    pub fn take_concerned(&mut self) -> u64 {
+        core::mem::take(&mut self.concerned)
+    }
+
+    /// Takes a batch that interface `interface` received apart; `process` gets this home's part at once.
+    pub fn spread(
+        &mut self,
+        interface: usize,
+        medium: Medium,
+        batch: &mut ReceiveBatch,
+        mut process: impl FnMut(&mut ReceiveBatch),
+    ) {
+        let Some(set) = self.sets.get_mut(interface) else { return };
+        set.split(batch, medium);
+        for lane in set.lanes_mut() {
+            let home = lane.home();
+            if lane.is_empty() {
+                continue;
+            }
+            if home == self.home {
+                process(lane.batch_mut());
+                continue;
+            }
+            let ring = self.exchange.inbox(home).and_then(|it| it.rings.get(interface));
+            let Some(ring) = ring else { continue };
+            self.handed_over += lane.len() as u64;
+            lane.push_to(ring);
+            self.concerned |= 1 << home.0;
+        }
+    }
+
+    /// Gives `process` what others handed over, using `batch` for it. To be called before this home
+    /// receives from its ring, so that what came earlier stays before what comes now.
+    pub fn take_in(
+        &mut self,
+        batch: &mut ReceiveBatch,
+        mut process: impl FnMut(Arrived<'_, S>),
+    ) -> TakenIn {
+        let exchange = Arc::clone(&self.exchange);
+        let Some(inbox) = exchange.inbox(self.home) else { return TakenIn::default() };
+        let mut taken = TakenIn::default();
+        for (interface, ring) in inbox.rings.iter().enumerate() {
+            if ring.is_empty() {
+                continue;
+            }
+            batch.clear();
+            let drained = ring.drain(FRAMES_MAX, batch);
+            taken.frames += drained.frames;
+            taken.more |= drained.more;
+            process(Arrived::Frames(interface, batch));
+        }
+        batch.clear();
+        let strays = inbox.take_strays();
+        taken.frames += strays.len();
+        strays.into_iter().for_each(|stray| process(Arrived::Stray(stray)));
+        self.taken_over += taken.frames as u64;
+        taken
+    }
+
+    /// Hands a stray to another home.
+    pub fn hand_on(&mut self, home: usize, stray: S) {
+        let Some(inbox) = self.exchange.inboxes.get(home) else { return };
+        inbox.push_stray(stray);
+        self.handed_over += 1;
+        self.concerned |= 1 << home;
+    }
+
+    /// How the frames received here were classified.
+    #[must_use]
+    pub fn set_counters(&self) -> SoftRingSetCounters {
+        let mut sum = SoftRingSetCounters::default();
+        self.sets.iter().for_each(|set| sum.merge(set.counters()));
+        sum
+    }
+
+    /// What was put into this home's soft rings and taken out.
+    #[must_use]
+    pub fn soft_ring_counters(&self) -> SoftRingCounters {
+        let mut sum = SoftRingCounters::default();
+        self.inbox().rings.iter().for_each(|ring| sum.merge(&ring.counters()));
+        sum
+    }
+
+    /// Sizes of the batches taken out of this home's soft rings.
+    #[must_use]
+    pub fn drained_batches(&self) -> BatchSizes {
+        let mut sum = BatchSizes::default();
+        self.inbox().rings.iter().for_each(|ring| sum.merge(&ring.batch_sizes()));
+        sum
+    }
+
+    /// What was dropped on its way to this home.
+    #[must_use]
+    pub fn drops(&self) -> DropCounters {
+        let inbox = self.inbox();
+        let mut drops = DropCounters::default();
+        inbox.rings.iter().for_each(|ring| drops.merge(&ring.drops()));
+        let strays = inbox.strays_dropped.load(Ordering::Relaxed) as u64;
+        drops.add_many(DropReason::StrayQueueFull, strays);
+        drops
+    }
+
+    /// Frames and strays handed to other homes, and those taken over from them.
+    #[must_use]
+    pub fn moved(&self) -> (u64, u64) {
+        (self.handed_over, self.taken_over)
+    }
+
+    fn inbox(&self) -> &Inbox<S> {
+        &self.exchange.inboxes[self.home.index()]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

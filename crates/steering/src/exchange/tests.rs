@@ -1,0 +1,102 @@
+use super::*;
+use crate::packets::{address, batch, sequence, tcp};
+use crate::spread::Policy;
+use core::net::SocketAddr;
+
+fn exchange(layout: &str, frames_max: usize) -> Arc<Exchange<u32>> {
+    let layout: crate::Layout = layout.parse().expect(layout);
+    let spread = Spread::new(layout, Policy::Flow, layout.homes_max()).expect("a spread");
+    Arc::new(Exchange::new(spread, 1, SoftRingConfig { frames_max, bytes_max: 1 << 20 }))
+}
+
+fn remote(flow: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 9], 40_000 + flow))
+}
+
+/// Segments `numbers` of eight flows.
+fn segments(numbers: core::ops::Range<u32>) -> ReceiveBatch {
+    let each = |number| (0..8).map(move |flow| tcp(remote(flow), address("10.0.0.1:80"), number));
+    let packets: Vec<_> = numbers.flat_map(each).collect();
+    batch(packets.iter().map(Vec::as_slice))
+}
+
+/// Flow and number of what a shard is given.
+fn note(seen: &mut Vec<(u16, u32)>, batch: &ReceiveBatch) {
+    for index in 0..batch.len() {
+        let packet = batch.bytes(index);
+        let flow = u16::from_be_bytes([packet[20], packet[21]]) - 40_000;
+        seen.push((flow, sequence(packet)));
+    }
+}
+
+fn take_in(desk: &mut Desk<u32>, seen: &mut Vec<(u16, u32)>) -> TakenIn {
+    desk.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
+        Arrived::Frames(0, batch) => note(seen, batch),
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn every_home_gets_what_is_its_own_in_order_and_is_told_of_it() {
+    for layout in ["R1S2F1", "R2S2F1", "R1S3F1"] {
+        let exchange = exchange(layout, 1_024);
+        let homes = exchange.spread().homes();
+        let mut desks: Vec<_> =
+            (0..homes).map(|home| Desk::new(&exchange, crate::Home(home))).collect();
+        let mut seen = vec![Vec::new(); homes.into()];
+        for numbers in [0..2, 2..5, 5..6] {
+            desks[0].spread(0, Medium::Ip, &mut segments(numbers), |own| note(&mut seen[0], own));
+        }
+        assert_eq!(desks[0].take_concerned(), (1 << homes) - 2, "all but itself");
+        assert_eq!(desks[0].take_concerned(), 0, "once");
+        for (home, desk) in desks.iter_mut().enumerate() {
+            let waiting = desk.depth();
+            let taken = take_in(desk, &mut seen[home]);
+            assert_eq!(taken, TakenIn { frames: waiting, more: false }, "{layout}");
+            assert_eq!(desk.moved().1, waiting as u64);
+        }
+        for flow in 0..8 {
+            let home = exchange.spread().home_of_reply(address("10.0.0.1:80"), remote(flow));
+            for (index, seen) in seen.iter().enumerate() {
+                let numbers = seen.iter().filter(|it| it.0 == flow).map(|it| it.1);
+                let expected = if home == Some(crate::Home(index as u16)) { 0..6 } else { 0..0 };
+                assert!(numbers.eq(expected), "{layout}: flow {flow} at home {index}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_ring_does_not_take_is_counted_at_its_home() {
+    let exchange = exchange("R1S2F1", 8);
+    let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    for numbers in [0..40, 40..80] {
+        first.spread(0, Medium::Ip, &mut segments(numbers), |batch| note(&mut own, batch));
+    }
+    take_in(&mut second, &mut others);
+    let drops = second.drops();
+    let dropped = drops.count(DropReason::SoftRingFull) + drops.count(DropReason::SoftRingShare);
+    assert!(dropped > 0, "the ring was small");
+    assert_eq!(own.len() as u64 + others.len() as u64 + dropped, 640);
+    assert!(others.is_sorted_by_key(|seen| seen.1), "what came in is in order");
+}
+
+#[test]
+fn strays_are_bounded_and_come_in_order() {
+    let exchange = exchange("R1S2F1", 8);
+    let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
+    (0..STRAYS_MAX as u32 + 3).for_each(|stray| first.hand_on(1, stray));
+    first.hand_on(7, 0);
+    assert_eq!(first.take_concerned(), 2, "there is no home 7");
+    assert_eq!(second.depth(), STRAYS_MAX);
+    let mut seen = Vec::new();
+    let taken = second.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
+        Arrived::Stray(stray) => seen.push(stray),
+        Arrived::Frames(..) => panic!("there are none"),
+    });
+    assert_eq!(taken.frames, STRAYS_MAX);
+    assert!(seen.into_iter().eq(0..STRAYS_MAX as u32));
+    assert_eq!(second.drops().count(DropReason::StrayQueueFull), 3);
+    assert_eq!(second.depth(), 0);
+}
