@@ -392,6 +392,10 @@ impl Shard {
             self.counters.syn_cookies_refused += 1;
             return None;
         };
+        if self.spent_cookies.contains(flow, kept.iss) {
+            self.counters.syn_cookies_spent += 1;
+            return None;
+        }
         let outcome = self.complete(now, incoming, segment, id, &kept);
         if outcome.is_ok() {
             self.counters.syn_cookies_accepted += 1;
@@ -459,6 +463,9 @@ impl Shard {
             .map_err(|_| DropReason::SocketsFull)?;
         self.counters.connections_accepted += 1;
         self.forget_half_open(&flow);
+        if kept.is_from_cookie() {
+            self.spent_cookies.add(now, flow, kept.iss);
+        }
         self.enqueue(listener, index);
         self.touch(index);
         outcome

@@ -85,6 +85,8 @@ counters::counters! {
         syn_cookies_accepted,
         /// ACKs that came while SYN cookies were out and were none.
         syn_cookies_refused,
+        /// SYN cookies that came back after the connection they had opened.
+        syn_cookies_spent,
         /// Connections whose TIME-WAIT outlived their socket.
         time_wait_entered,
         /// The oldest of those, forgotten for want of room.

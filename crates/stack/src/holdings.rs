@@ -16,6 +16,8 @@ pub struct Holdings {
     pub half_open: usize,
     /// Connections in TIME-WAIT without an application.
     pub time_wait: usize,
+    /// SYN cookies that have opened a connection.
+    pub spent_cookies: usize,
     /// Deadlines of sockets.
     pub deadlines: usize,
     /// Connections that wait for a neighbour's address.
@@ -34,6 +36,7 @@ impl Shard {
             ports: self.sockets.ports.len(),
             half_open: self.half_open.len(),
             time_wait: self.time_wait.len(),
+            spent_cookies: self.spent_cookies.len(),
             deadlines: self.deadlines.len(),
             waiting_for_neighbours: self.interfaces.iter().map(|i| i.waiting.len()).sum(),
             reassemblies: self.reassembly.len(),

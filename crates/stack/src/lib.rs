@@ -18,7 +18,8 @@
 //! * `fragments.rs` is the way of fragments until they are whole, `offered.rs` how what is too long
 //!   becomes fragments.
 //! * `backlog.rs` is how peers' connections come to be; `time_wait.rs` is what is left of closed ones;
-//!   both keep small entries in a `flow_table.rs`.
+//!   both keep small entries in a `flow_table.rs`, and so does `spent_cookies.rs`, which knows the SYN
+//!   cookies that have opened a connection.
 //! * `fast_open.rs` keeps the cookies of connections that begin with data.
 //! * `ports.rs` knows who is bound where.
 //! * `share.rs` is what several shards that are one host leave to each other.
@@ -51,6 +52,7 @@ mod schedule;
 mod shard;
 mod share;
 mod sockets;
+mod spent_cookies;
 mod tcp_socket;
 mod time_wait;
 mod train;

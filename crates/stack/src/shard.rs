@@ -22,6 +22,7 @@ use crate::outbox::Outgoing;
 use crate::schedule::Deadlines;
 use crate::share::Sharing;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
+use crate::spent_cookies::SpentCookies;
 use crate::train::Train;
 use batch::BlockPool;
 use core::hash::BuildHasher;
@@ -81,6 +82,7 @@ pub struct Shard {
     /// Handshakes that peers began and have not completed.
     pub(crate) half_open: FlowTable<Waiting>,
     pub(crate) syn_cookies: SynCookies,
+    pub(crate) spent_cookies: SpentCookies,
     pub(crate) time_wait: FlowTable<TimeWait>,
     pub(crate) time_wait_max: usize,
     /// Connections whose application is gone, those in TIME-WAIT not counted.
@@ -144,6 +146,7 @@ impl Shard {
             sockets: Sockets::new(keys, config.sockets_max),
             half_open: FlowTable::new(keys),
             syn_cookies: SynCookies::new(derive_key(keys, "SYN cookies")),
+            spent_cookies: SpentCookies::new(keys),
             time_wait: FlowTable::new(keys),
             time_wait_max: TIME_WAIT_MAX,
             orphans: 0,
@@ -212,6 +215,7 @@ impl Shard {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let mut first = earlier(self.deadlines.next(), self.half_open.next());
         first = earlier(first, self.time_wait.next());
+        first = earlier(first, self.spent_cookies.poll_timeout());
         first = earlier(first, self.reassembly.poll_timeout());
         first = earlier(first, self.path_mtus.poll_timeout());
         for interface in &self.interfaces {
@@ -232,6 +236,7 @@ impl Shard {
         self.path_mtus.on_timeout(now);
         self.on_backlog_timeout(now);
         self.on_time_wait_timeout(now);
+        self.spent_cookies.on_timeout(now);
         while let Some(index) = self.deadlines.pop_due(now) {
             let Some(socket) = self.sockets.tcp(index) else { continue };
             if socket.connection.poll_timeout().is_some_and(|due| due <= now) {

@@ -167,6 +167,42 @@ fn cookies_that_were_not_sent_are_refused() {
     assert_eq!(net.hosts[1].shard.counters().shard.syn_cookies_accepted, 0);
 }
 
+// RFC 4987, 3.6: a cookie tells of a connection that nobody remembers, so it could tell of it twice. Were
+// it believed again, the peer would find bytes of a new stream where the old one went on.
+#[test]
+fn a_cookie_opens_one_connection() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let syn_cookies = SynCookieMode::Always;
+    let (listener, _) = listen(&mut net, ListenOptions { syn_cookies, ..Default::default() });
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 500))]);
+    net.run(MS);
+    let cookie = answers(&net, mark).last().expect("a SYN-ACK").sequence;
+    let flags = TcpFlags::ACK;
+    let ack = TcpHeader { acknowledgment: cookie + 1, flags, ..syn(4_000, 501) };
+    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    let server = net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
+    net.hosts[1].shard.tcp_abort(net.now, server);
+    net.run(MS);
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    net.run(MS);
+    assert_eq!(net.hosts[1].shard.tcp_accept(listener), Err(SocketError::WouldBlock));
+    let counters = net.hosts[1].shard.counters().shard;
+    assert_eq!((counters.syn_cookies_accepted, counters.syn_cookies_spent), (1, 1));
+    assert!(answers(&net, mark).last().expect("an answer").flags.contains(TcpFlags::RST));
+    // Another SYN of the same port gets a cookie of its own.
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 90_000))]);
+    net.run(MS);
+    let cookie = answers(&net, mark).last().expect("a SYN-ACK").sequence;
+    let ack = TcpHeader { acknowledgment: cookie + 1, flags, ..syn(4_000, 90_001) };
+    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
+    net.run(400 * SECOND);
+    assert_eq!(net.hosts[1].shard.holdings().spent_cookies, 0, "none is kept for ever");
+}
+
 // RFC 4987, 3.6: of two answers to a SYN, a cookie and then an ordinary one, the peer may believe
 // either; refusing the cookie would reset a connection that the peer has open.
 #[test]

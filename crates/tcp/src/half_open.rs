@@ -76,6 +76,12 @@ impl HalfOpen {
         }
     }
 
+    /// Whether nothing but a SYN cookie tells of it.
+    #[must_use]
+    pub fn is_from_cookie(&self) -> bool {
+        self.sent_at.is_none()
+    }
+
     /// The SYN-ACK, as the connection would send it.
     #[must_use]
     pub fn syn_ack(&self, now: Instant, parameters: Parameters) -> TcpHeader {

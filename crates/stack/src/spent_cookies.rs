@@ -1,0 +1,83 @@
+//! SYN cookies that have opened a connection. Nothing but this remembers them: while a cookie is valid,
+//! a repeated ACK of a connection that is over would open another one in the middle of its stream, and
+//! the peer would read bytes of both. Where the table is full, the one that expires first makes room.
+
+use crate::flow_table::FlowTable;
+use crate::sockets::{Flow, Keys};
+use tcp::SYN_COOKIE_LIFETIME;
+use time::Instant;
+use wire::SeqNumber;
+
+/// As many as are remembered; about 100 bytes each, their places in the tables included.
+const SPENT_COOKIES_MAX: usize = 16_384;
+
+/// Bounded in number and in time.
+#[derive(Debug)]
+pub(crate) struct SpentCookies {
+    /// The ISS that was the cookie.
+    cookies: FlowTable<SeqNumber>,
+}
+
+impl SpentCookies {
+    pub(crate) fn new(keys: Keys) -> Self {
+        Self { cookies: FlowTable::new(keys) }
+    }
+
+    /// `cookie` has opened a connection.
+    pub(crate) fn add(&mut self, now: Instant, flow: Flow, cookie: SeqNumber) {
+        if self.cookies.len() >= SPENT_COOKIES_MAX && !self.cookies.contains(&flow) {
+            self.cookies.remove_first();
+        }
+        self.cookies.insert(flow, cookie, now + SYN_COOKIE_LIFETIME);
+    }
+
+    /// Whether `cookie` has opened a connection already.
+    pub(crate) fn contains(&mut self, flow: &Flow, cookie: SeqNumber) -> bool {
+        self.cookies.get_mut(flow).is_some_and(|spent| *spent == cookie)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.cookies.len()
+    }
+
+    /// When the first expires, or before.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.cookies.next()
+    }
+
+    /// Forgets those that no peer can bring back any more.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        while self.cookies.pop_due(now).is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::SocketAddr;
+    use time::Duration;
+
+    fn flow(number: u32) -> Flow {
+        let local = SocketAddr::new([10, 0, 0, 1].into(), 80);
+        Flow { local, remote: SocketAddr::new(number.to_be_bytes().into(), 9) }
+    }
+
+    #[test]
+    fn spent_cookies_are_bounded_in_number_and_in_time() {
+        let mut spent = SpentCookies::new(Keys(1, 2));
+        let start = Instant::from_millis(5);
+        for number in 0..=SPENT_COOKIES_MAX as u32 {
+            let at = start + Duration::from_millis(u64::from(number));
+            spent.add(at, flow(number), SeqNumber(number));
+        }
+        let last = SPENT_COOKIES_MAX as u32;
+        assert_eq!(spent.len(), SPENT_COOKIES_MAX);
+        assert!(!spent.contains(&flow(0), SeqNumber(0)), "the first made room");
+        assert!(spent.contains(&flow(last), SeqNumber(last)));
+        assert!(!spent.contains(&flow(last), SeqNumber(0)), "another cookie of the same peer");
+        spent.on_timeout(start + (SYN_COOKIE_LIFETIME - Duration::from_secs(1)));
+        assert_eq!(spent.len(), SPENT_COOKIES_MAX);
+        spent.on_timeout(start + SYN_COOKIE_LIFETIME + Duration::from_secs(60));
+        assert_eq!((spent.len(), spent.poll_timeout()), (0, None));
+    }
+}
