@@ -469,6 +469,22 @@ impl<W> NeighbourCache<W> {
         None
     }
 
+    /// The interface has a source address of this family again. What was asked without one was asked of
+    /// nobody, so it counts for no attempt, and who was given up for it may be asked at once.
+    pub fn on_source_address(&mut self, is_ipv4: bool) {
+        for slot in self.table.slots(is_ipv4) {
+            let Some(entry) = self.table.entry(slot) else { continue };
+            let deadline = entry.deadline;
+            let state = match entry.state {
+                State::Incomplete { .. } => State::Incomplete { attempts: 0 },
+                State::Probe { .. } => State::Probe { attempts: 0 },
+                State::Unreachable { .. } => State::Unreachable { until: Instant::ZERO },
+                State::Reachable { .. } | State::Stale | State::Delay => continue,
+            };
+            self.table.set_state(slot, state, deadline);
+        }
+    }
+
     /// What a router said of this link (RFC 4861, 6.3.4): how long a confirmation holds, drawn at
     /// random by the caller, and the time from one request to the next. What runs already keeps
     /// its times.

@@ -38,7 +38,7 @@ pub(super) struct Entry<W> {
     pub(super) request_queued: bool,
     /// Empty but in `Incomplete`.
     pub(super) waiting: VecDeque<W>,
-    deadline: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
 }
 
 impl<W> Entry<W> {
@@ -90,6 +90,12 @@ impl<W> Table<W> {
 
     pub(super) fn entry(&mut self, slot: u32) -> Option<&mut Entry<W>> {
         self.entries.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Slots of the entries of one family.
+    pub(super) fn slots(&self, is_ipv4: bool) -> Vec<u32> {
+        let of_family = self.by_address.iter().filter(|(address, _)| address.is_ipv4() == is_ipv4);
+        of_family.map(|(_, slot)| *slot).collect()
     }
 
     /// Makes an entry for an address that has none; `state` is one without a deadline.

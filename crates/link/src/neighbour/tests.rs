@@ -453,3 +453,21 @@ proptest! {
         prop_assert_eq!(back, (0..given).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn requests_without_a_source_address_do_not_make_a_neighbour_unreachable() {
+    let mut cache = cache();
+    assert_eq!(cache.lookup(at(0), HOP), Lookup::Pending);
+    assert_eq!(requests(&mut cache, 0), [None]);
+    assert_eq!(run_until(&mut cache, 2_500), [1_000, 2_000]);
+    // All three were swallowed; the address comes before the third would have been answered.
+    cache.on_source_address(false);
+    cache.on_source_address(true);
+    assert_eq!(run_until(&mut cache, 5_500), [3_000, 4_000, 5_000], "one a second, as ever");
+    assert!(cache.poll_resolved().is_none());
+    run_until(&mut cache, 6_000);
+    assert!(cache.poll_resolved().is_some_and(|it| it.outcome == Err(Unreachable)));
+    assert_eq!(cache.lookup(at(6_100), HOP), Lookup::Unreachable);
+    cache.on_source_address(true);
+    assert_eq!(cache.lookup(at(6_200), HOP), Lookup::Pending);
+}

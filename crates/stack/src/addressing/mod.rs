@@ -328,6 +328,10 @@ impl Shard {
         if interface.is_ours(cidr.address()) {
             return;
         }
+        let is_ipv4 = cidr.address().is_ipv4();
+        if !interface.addresses.iter().any(|other| other.address().is_ipv4() == is_ipv4) {
+            interface.neighbours.on_source_address(is_ipv4);
+        }
         interface.addresses.push(cidr);
         // RFC 5942, 4: a formed address says nothing of who is on the link; its router does.
         let origin = interface.addressing.find(cidr.address()).map(|record| record.origin);
