@@ -150,9 +150,6 @@ impl Checker {
     pub fn remove_address(&mut self, host: usize, address: IpAddr) {
         let watched = &mut self.hosts[host];
         watched.addresses.retain(|other| *other != address);
-        for (_, flow) in watched.flows.iter_mut().filter(|((local, _), _)| local.ip() == address) {
-            flow.on_address_removed();
-        }
     }
 
     /// What was found, the first of it.
@@ -197,14 +194,6 @@ impl Checker {
         }
     }
 
-    /// Whether what arrived at this host over the connection of these ends, its own first, is of two
-    /// connections of the peer's (RFC 4987, 3.6): the first was over, its cookie was brought back, and what
-    /// the second sent stands where some of the first's had arrived.
-    #[must_use]
-    pub fn is_mixed(&self, host: usize, ends: (SocketAddr, SocketAddr)) -> bool {
-        self.hosts[host].flows.get(&ends).is_some_and(Flow::is_mixed)
-    }
-
     /// How many TCP segments were judged.
     #[must_use]
     pub fn segments(&self) -> u64 {
@@ -234,21 +223,8 @@ impl Checker {
             self.report(Finding { at: now, host, rule, what, flow });
         }
         let ends = flow?;
-        self.mix(host, ends);
         let bytes = watched_flight(&self.hosts[host], ends)?;
         Some(InFlight { ends, bytes })
-    }
-
-    /// Where a host's connection began again with what it has just sent, the other end may have some of
-    /// what it said before.
-    fn mix(&mut self, host: usize, (local, remote): (SocketAddr, SocketAddr)) {
-        let Some(here) = self.hosts[host].flows.get_mut(&(local, remote)) else { return };
-        if !here.take_speaks_anew() {
-            return;
-        }
-        let numbers = here.numbers();
-        let others = self.hosts.iter_mut().filter_map(|it| it.flows.get_mut(&(remote, local)));
-        others.filter(|flow| flow.is_joined_to(numbers)).for_each(Flow::on_peer_speaks_anew);
     }
 
     /// This frame was handed to the host's shard.
@@ -371,7 +347,7 @@ impl Watched {
         }
         let may_skip = self.silent.contains(&segment.destination.ip());
         if self.cookies {
-            self.bring_back(segment, may_skip);
+            self.bring_back(segment);
         }
         match self.flows.get_mut(&ends) {
             Some(flow) => flow.judge(now, segment, ecn, may_skip),
@@ -382,14 +358,10 @@ impl Watched {
         }
     }
 
-    /// A cookie came back: the segment belongs to a SYN-ACK that is not the last, or whose
-    /// connection has been and is over.
-    fn bring_back(&mut self, segment: &Segment<'_>, may_skip: bool) {
+    /// A cookie came back: the segment may belong to a SYN-ACK that is not the last.
+    fn bring_back(&mut self, segment: &Segment<'_>) {
         let ends = (segment.source, segment.destination);
         let Some(flow) = self.flows.get_mut(&ends) else { return };
-        if flow.begins_again(segment) || (may_skip && flow.may_have_begun_again()) {
-            return flow.begin_again();
-        }
         let is_first = |answer: &Flow| segment.sequence == answer.iss().wrapping_add(1);
         if (flow.is_unanswered() || flow.is_beyond(segment))
             && !is_first(flow)

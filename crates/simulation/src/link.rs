@@ -12,6 +12,9 @@
 use crate::random::Random;
 use time::{Duration, Instant};
 
+/// The longest frame: 9,000 bytes and the Ethernet header.
+const FRAME_MAX_BYTES: u64 = 9_014;
+
 /// What a link does to frames. Probabilities are per frame, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkPlan {
@@ -68,10 +71,13 @@ impl LinkPlan {
         }
     }
 
-    /// The same link without its faults; its rate, queue and delay stay.
+    /// The same link without its faults; its rate and delay stay, and its queue where that takes a few of
+    /// the longest frames: a sender without SACK that loses all but one of them each time waits for its timer
+    /// at every frame, which is no progress within any bound.
     #[must_use]
     pub fn calmed(&self) -> Self {
-        let Self { rate, queue_bytes, delay, marks, .. } = *self;
+        let Self { rate, delay, marks, .. } = *self;
+        let queue_bytes = self.queue_bytes.max(4 * FRAME_MAX_BYTES);
         Self { rate, queue_bytes, delay, marks, ..Self::clean() }
     }
 

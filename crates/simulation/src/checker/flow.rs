@@ -70,19 +70,11 @@ pub(crate) struct Flow {
     value_arrived: Option<u32>,
     /// Another SYN-ACK than the first, while none was answered: the first may have come to nobody.
     other_answer: Option<(u32, Options)>,
-    has_answered: bool,
+    /// It has said something other than SYNs and resets.
+    has_spoken: bool,
     reset_sent: bool,
-    reset_arrived: bool,
     /// One that is to be obeyed: it names the next byte (RFC 5961, 3.2).
     reset_heard: bool,
-    /// Its address was taken away, and the connection ended without a word to the peer.
-    lost_address: bool,
-    /// Since it was over a segment came that brings the cookie of its SYN-ACK back.
-    cookie_returned: bool,
-    /// It began again by its cookie when it had already said something in the same place.
-    speaks_anew: bool,
-    /// What arrived is of two connections of the peer's, one after the other.
-    is_mixed: bool,
     /// When anything arrived last, and the keepalive probes that were sent since.
     arrived_at: Option<Instant>,
     probes: u32,
@@ -90,8 +82,6 @@ pub(crate) struct Flow {
     /// since.
     owes_answer: bool,
     is_passive: bool,
-    /// Up to here positions may be left out.
-    skips_to: u64,
     repeats: Option<Repeats>,
     /// The last segment carried data that was never sent before.
     sent_new: bool,
@@ -156,19 +146,13 @@ impl Flow {
             value_sent: None,
             value_arrived: None,
             other_answer: None,
-            has_answered: false,
+            has_spoken: false,
             reset_sent: false,
-            reset_arrived: false,
             reset_heard: false,
-            lost_address: false,
-            cookie_returned: false,
-            speaks_anew: false,
-            is_mixed: false,
             arrived_at: None,
             probes: 0,
             owes_answer: false,
             is_passive: syn.has(flag::ACK),
-            skips_to: 0,
             repeats: None,
             sent_new: false,
         }
@@ -176,7 +160,7 @@ impl Flow {
 
     /// What is in flight, where the last segment carried new data.
     pub(crate) fn new_flight(&self) -> Option<u64> {
-        (self.sent_new && self.skips_to == 0).then(|| self.end - self.acked)
+        self.sent_new.then(|| self.end - self.acked)
     }
 
     /// Whether nothing of ours was acknowledged.
@@ -187,56 +171,6 @@ impl Flow {
     /// Whether the segment is of no place in what was sent.
     pub(crate) fn is_beyond(&self, segment: &Segment<'_>) -> bool {
         self.position(segment.sequence) > self.end
-    }
-
-    /// Whether the segment is the first of a connection that begins anew with the SYN-ACK of one
-    /// that has been.
-    pub(crate) fn begins_again(&self, segment: &Segment<'_>) -> bool {
-        let ack = self.peer_position(segment.acknowledgment);
-        self.irs.is_some()
-            && self.position(segment.sequence) <= 1
-            && self.is_passive
-            && (self.is_over()
-                || ack < self.ack_sent
-                // A keepalive probe stands one before what was acknowledged.
-                || self.acked > 2
-                || (self.acked > 1 && !segment.is_empty()))
-    }
-
-    /// Whether the wire shows that the connection may be over.
-    fn is_over(&self) -> bool {
-        let is_said = self.fin.is_some_and(|fin| self.acked > fin);
-        is_said || self.reset_sent || self.reset_arrived || self.lost_address
-    }
-
-    /// Whether the segments with which a connection began anew may have been given up unsent, where the
-    /// neighbour does not answer: what shows it is that the connection's address went, and that a segment
-    /// with its cookie came behind that (RFC 4987, 3.6).
-    pub(crate) fn may_have_begun_again(&self) -> bool {
-        self.lost_address && self.cookie_returned
-    }
-
-    pub(crate) fn begin_again(&mut self) {
-        self.speaks_anew = self.cookie_returned && self.end > 1;
-        // It may after all be the same connection, which repeats what was acknowledged.
-        self.skips_to = self.end;
-        self.end = 1;
-        self.data_end = 0;
-        self.fin = None;
-        self.bytes.clear();
-        self.bytes_from = 1;
-        self.urgent_end = 0;
-        self.acked = 1;
-        self.ack_sent = 0;
-        self.edge_sent = 0;
-        self.reset_sent = false;
-        self.reset_arrived = false;
-        self.reset_heard = false;
-        self.lost_address = false;
-        self.cookie_returned = false;
-        self.probes = 0;
-        self.owes_answer = false;
-        self.repeats = None;
     }
 
     /// What is sent next is not sent by a timer.
@@ -266,22 +200,6 @@ impl Flow {
         self.irs == Some(iss) && irs == Some(self.iss)
     }
 
-    /// Whether the last segment began the connection again, to say something else where something had been
-    /// said. Told once.
-    pub(crate) fn take_speaks_anew(&mut self) -> bool {
-        core::mem::take(&mut self.speaks_anew)
-    }
-
-    /// The peer begins again: what it says now mixes with what has arrived, if that is more than a SYN.
-    pub(crate) fn on_peer_speaks_anew(&mut self) {
-        self.is_mixed |= self.arrived.end() > 1;
-    }
-
-    /// Whether two connections of the peer's have arrived as one.
-    pub(crate) fn is_mixed(&self) -> bool {
-        self.is_mixed
-    }
-
     /// Whether so many keepalive probes were sent without anything having arrived for so long, and nothing
     /// is in flight that another timer would have given up.
     pub(crate) fn has_probed_in_vain(&self, now: Instant, silence: Duration, probes: u32) -> bool {
@@ -302,10 +220,6 @@ impl Flow {
     /// Whether a reset arrived that this end has to obey.
     pub(crate) fn has_heard_reset(&self) -> bool {
         self.reset_heard
-    }
-
-    pub(crate) fn on_address_removed(&mut self) {
-        self.lost_address = true;
     }
 
     pub(crate) fn iss(&self) -> u32 {
@@ -377,6 +291,13 @@ impl Flow {
         Ok(())
     }
 
+    /// A connection that a cookie opens begins with the first thing it says. Resets before that refused
+    /// segments that overtook the one with the cookie (RFC 4987, 3.6).
+    fn forget_refusals(&mut self) {
+        self.reset_sent = false;
+        self.reset_heard = false;
+    }
+
     /// A segment that is neither SYN nor RST goes out.
     /// Where the neighbour did not answer, segments may have been given up before the device saw
     /// them, as if they had been lost behind it: then `may_skip` says so.
@@ -388,11 +309,14 @@ impl Flow {
         may_skip: bool,
     ) -> Result<(), Broken> {
         let position = self.position(segment.sequence);
-        let may_skip = may_skip || position <= self.skips_to;
         if may_skip && position > self.end && position < u64::from(HALF) {
             self.bytes.clear();
             self.bytes_from = position;
             self.end = position;
+        }
+        let speaks_first = !core::mem::replace(&mut self.has_spoken, true);
+        if speaks_first && self.is_passive {
+            self.forget_refusals();
         }
         if self.reset_sent || self.irs.is_none() {
             return Err((
@@ -400,13 +324,12 @@ impl Flow {
                 segment.to_string(),
             ));
         }
-        if !self.has_answered
+        if speaks_first
             && let Some((irs, options)) = self.other_answer.take()
             && segment.acknowledgment == irs.wrapping_add(1)
         {
             self.on_peer_known(irs, options);
         }
-        self.has_answered = true;
         self.owes_answer = false;
         // RFC 9293, 3.8.4: a keepalive probe stands one before what the peer expects.
         let is_probe = segment.is_empty() && position + 1 == self.acked;
@@ -609,8 +532,9 @@ impl Flow {
         if is_new {
             return Ok(());
         }
-        // A shorter one is sent at once where the path is found to take less (RFC 1191, 6.4).
-        if repeats.position != position || len < repeats.len {
+        // What is cut anew is no repetition: a shorter one is sent at once where the path is found to take
+        // less (RFC 1191, 6.4), a longer one where it takes more.
+        if repeats.position != position || len != repeats.len {
             if position <= repeats.position {
                 self.repeats = fresh;
             }
@@ -640,7 +564,6 @@ impl Flow {
         if segment.has(flag::RST) {
             let position = self.peer_position(segment.sequence);
             let next = self.ack_sent..=self.arrived.contiguous();
-            self.reset_arrived = true;
             self.reset_heard |= self.irs.is_none() || next.contains(&position);
             return;
         }
@@ -652,7 +575,7 @@ impl Flow {
             self.on_peer_known(segment.sequence, segment.options);
         }
         let is_other = self.irs.is_some_and(|irs| irs != segment.sequence);
-        if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_answered && !self.is_passive
+        if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_spoken && !self.is_passive
         {
             self.other_answer = Some((segment.sequence, segment.options));
             self.edge_arrived = self.edge_arrived.max(1 + u64::from(segment.window));
@@ -669,18 +592,12 @@ impl Flow {
         }
         let start = self.peer_position(segment.sequence);
         self.owes_answer |= segment.is_empty() && start < self.arrived.contiguous();
-        self.cookie_returned |= self.is_over()
-            && self.is_passive
-            && !is_syn
-            && segment.has(flag::ACK)
-            && start == 1
-            && self.position(segment.acknowledgment) == 1;
         if start < u64::from(HALF) {
             self.arrived.add(start, start + u64::from(segment.len()));
         }
         if segment.has(flag::ACK) {
             let ack = self.position(segment.acknowledgment);
-            if ack <= self.end.max(self.skips_to) {
+            if ack <= self.end {
                 let shift = if is_syn { 0 } else { self.shifts().1 };
                 let edge = ack + (u64::from(segment.window) << shift);
                 self.edge_arrived = self.edge_arrived.max(edge);

@@ -28,11 +28,6 @@ impl Ranges {
         self.ranges.first().map_or(0, |range| if range.0 == 0 { range.1 } else { 0 })
     }
 
-    /// One past the last position that is there.
-    pub(crate) fn end(&self) -> u64 {
-        self.ranges.last().map_or(0, |range| range.1)
-    }
-
     /// Whether all of `start..end` is there.
     pub(crate) fn contains(&self, start: u64, end: u64) -> bool {
         let index = self.ranges.partition_point(|range| range.1 < end);
@@ -57,8 +52,6 @@ mod tests {
                 bits[start as usize..end as usize].fill(true);
                 let contiguous = bits.iter().position(|bit| !bit).unwrap_or(64) as u64;
                 assert_eq!(ranges.contiguous(), contiguous);
-                let last = bits.iter().rposition(|bit| *bit).map_or(0, |at| at as u64 + 1);
-                assert_eq!(ranges.end(), last);
                 let (a, b) = (random.within(0, 30), random.within(31, 63));
                 let all = bits[a as usize..b as usize].iter().all(|bit| *bit);
                 assert_eq!(ranges.contains(a, b), all);

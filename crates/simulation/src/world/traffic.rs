@@ -242,10 +242,6 @@ impl World {
         for doing in doings {
             let ends = self.ends[index];
             let host = self.endpoints[index].host;
-            // RFC 4987, 3.6: a stream may be put together from two, where the first was over and a segment
-            // brought its cookie back.
-            let is_of_stream =
-                matches!(doing, Doing::Named(_) | Doing::AtEnd | Doing::Differs { .. });
             let verdict = match doing {
                 Doing::Named(name) => self.on_named(index, name),
                 Doing::AtEnd => self.on_end_of_stream(index),
@@ -260,10 +256,6 @@ impl World {
                 Doing::Absurd(what) => Err(("the stack keeps its word", what.to_owned())),
             };
             if let Err((property, what)) = verdict {
-                if is_of_stream && self.checker.is_mixed(host, ends) {
-                    self.set_disturbed(index);
-                    continue;
-                }
                 self.fail_with(property.to_owned(), what, Some(host), Some(ends));
             }
         }
@@ -281,15 +273,11 @@ impl World {
             let (from, to) = self.ends[peer];
             return Err((property, format!("it is the stream from {from} to {to}")));
         }
-        // RFC 4987, 3.6: behind a cookie nothing tells a repeated ACK from the first, so what the
-        // network doubled may begin a connection again that was over.
-        let host = self.endpoints[index].host;
-        let by_cookie = self.hosts[host].plan.syn_cookies != SynCookieMode::Never;
         // What came with a SYN that was doubled may be read again (`fast_open.rs`).
         let with_syn = self.endpoints[peer].with_syn > Some(0);
         let readers = self.readers.entry(peer).or_default();
         readers.push(index);
-        if readers.len() > 1 && !by_cookie && !with_syn {
+        if readers.len() > 1 && !with_syn {
             return Err((property, format!("endpoints {readers:?} read the same")));
         }
         Ok(())
@@ -321,10 +309,6 @@ impl World {
     fn judge_marks(&mut self, index: usize, is_whole: bool) -> Result<(), (&'static str, String)> {
         let endpoint = &self.endpoints[index];
         self.counters.urgent_marks += endpoint.marks.seen_count() as u64;
-        // Marks of one stream and bytes of another say nothing (RFC 4987, 3.6).
-        if self.checker.is_mixed(endpoint.host, self.ends[index]) {
-            return Ok(());
-        }
         let peer = endpoint.peer_name.and_then(|name| self.names.get(&name));
         let Some(peer) = peer.map(|peer| &self.endpoints[*peer]) else { return Ok(()) };
         let checked = endpoint.marks.check(&peer.marks, is_whole);
