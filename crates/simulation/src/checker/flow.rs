@@ -575,8 +575,7 @@ impl Flow {
             self.on_peer_known(segment.sequence, segment.options);
         }
         let is_other = self.irs.is_some_and(|irs| irs != segment.sequence);
-        if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_spoken && !self.is_passive
-        {
+        if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_spoken && !self.is_passive {
             self.other_answer = Some((segment.sequence, segment.options));
             self.edge_arrived = self.edge_arrived.max(1 + u64::from(segment.window));
         }

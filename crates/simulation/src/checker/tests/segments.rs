@@ -158,7 +158,9 @@ fn a_cookie_opens_a_connection_once() {
     assert_eq!(wire.sends(&reset), Ok(()));
     wire.gets(&first);
     let again = wire.sends(&speaks);
-    assert!(again.is_err_and(|(rule, _)| rule.ends_with("after a reset, or before the peer's SYN")));
+    assert!(
+        again.is_err_and(|(rule, _)| rule.ends_with("after a reset, or before the peer's SYN"))
+    );
 }
 
 #[test]
