@@ -44,10 +44,11 @@ pub struct SoftRingConfig {
 }
 
 impl Default for SoftRingConfig {
-    /// 1024 frames, 8 MiB: a receive window of 1 MiB from each of some connections, or 128
-    /// super-frames.
+    /// 4096 frames, 8 MiB: a receive window of 1 MiB from each of some connections, as full frames or as
+    /// 128 super-frames. With 1024 frames a lossless wire lost one segment in 700 here, three where 64
+    /// connections shared it, because a home whose thread waits for a CPU takes nothing out.
     fn default() -> Self {
-        Self { frames_max: 1024, bytes_max: 8 << 20 }
+        Self { frames_max: 4096, bytes_max: 8 << 20 }
     }
 }
 
