@@ -11,7 +11,7 @@ use batch::{Attributes, Checksum, Chunk, Multidata};
 use checksum::Accumulator;
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
-use wire::{Ipv4Repr, Ipv6FragmentRepr, Ipv6Repr, protocol};
+use wire::{Ipv4Options, Ipv4Repr, Ipv6FragmentRepr, Ipv6Repr, protocol};
 
 /// Length of the transport headers of what is fragmented: UDP and ICMP.
 pub const FRAGMENTED_HEADER_LEN: usize = 8;
@@ -138,11 +138,17 @@ impl Fragmenting {
     ) -> Option<()> {
         let data_len = batch.packet(index)?.len();
         match &template.header {
-            Header::Ipv4 { bytes, .. } => {
-                let (headers, _) = batch.prepend_network(index, Ipv4Repr::LEN)?;
-                let network = headers.first_chunk_mut::<{ Ipv4Repr::LEN }>()?;
-                *network = *bytes;
-                let total_len = u16::try_from(Ipv4Repr::LEN + data_len).ok()?;
+            Header::Ipv4 { bytes, options, .. } => {
+                // RFC 791, 3.1: what follows the first fragment has only the options marked as copied.
+                let options = options.as_deref().copied().unwrap_or(Ipv4Options::NONE);
+                let options = if offset == 0 { options } else { options.copied() };
+                let header_len = Ipv4Repr::LEN + options.bytes().len();
+                let (headers, _) = batch.prepend_network(index, header_len)?;
+                let network = headers.get_mut(..header_len)?;
+                network[..Ipv4Repr::LEN].copy_from_slice(bytes);
+                network[Ipv4Repr::LEN..].copy_from_slice(options.bytes());
+                network[0] = 0x40 | (header_len / 4) as u8;
+                let total_len = u16::try_from(header_len + data_len).ok()?;
                 let flags = if more { MORE_FRAGMENTS } else { 0 };
                 network[2..4].copy_from_slice(&total_len.to_be_bytes());
                 network[4..6].copy_from_slice(&(self.identification as u16).to_be_bytes());
@@ -171,10 +177,11 @@ impl Fragmenting {
     }
 }
 
-/// Data of each fragment but the last: a multiple of 8.
+/// Data of each fragment but the last: a multiple of 8. Fragments with fewer options than the first
+/// are no longer for it.
 fn step_bytes(template: &HeaderTemplate, mtu_bytes: usize) -> usize {
     let headers = match template.header {
-        Header::Ipv4 { .. } => Ipv4Repr::LEN,
+        Header::Ipv4 { .. } => template.header_len(),
         Header::Ipv6 { .. } => Ipv6Repr::LEN + Ipv6FragmentRepr::LEN,
     };
     (mtu_bytes.saturating_sub(headers) / 8 * 8).max(8)

@@ -202,23 +202,16 @@ pub(crate) fn info_ipv4(view: &Ipv4View<'_>) -> PacketInfo {
 /// Walks the options of an IPv4 header. They are ignored (RFC 1122, 3.2.1.8: a host MUST NOT drop
 /// a datagram for an option it does not know), but for source routes, which let a sender steer
 /// answers past a filter (RFC 7126, 4.3 and 4.4: drop by default).
-fn check_options_ipv4(mut options: &[u8]) -> Result<(), DropReason> {
-    const END: u8 = 0;
-    const NO_OPERATION: u8 = 1;
+fn check_options_ipv4(options: &[u8]) -> Result<(), DropReason> {
     const LOOSE_SOURCE_ROUTE: u8 = 131;
     const STRICT_SOURCE_ROUTE: u8 = 137;
-    // Every turn takes at least one of 40 bytes.
-    loop {
-        options = match *options {
-            [] | [END, ..] => return Ok(()),
-            [NO_OPERATION, ref rest @ ..] => rest,
-            [LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE, ..] => return Err(DropReason::MalformedIp),
-            [_, len, ..] if len >= 2 => {
-                options.get(usize::from(len)..).ok_or(DropReason::MalformedIp)?
-            }
-            _ => return Err(DropReason::MalformedIp),
+    for option in wire::ipv4_options(options) {
+        let (LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE, _) = option.map_err(reason)? else {
+            continue;
         };
+        return Err(DropReason::MalformedIp);
     }
+    Ok(())
 }
 
 fn parse_ipv6(packet: &[u8]) -> Result<PacketInfo, DropReason> {

@@ -33,9 +33,10 @@ pub fn stamp(
     let transport = Transport::new(template, offload);
     let mut stamped = 0;
     match &template.header {
-        Header::Ipv4 { bytes, sum } => {
+        Header::Ipv4 { bytes, sum, .. } => {
+            let head = (bytes, template.options(), *sum);
             for index in packets {
-                if stamp_ipv4(batch, index, bytes, *sum, *identification, transport).is_none() {
+                if stamp_ipv4(batch, index, head, *identification, transport).is_none() {
                     break;
                 }
                 *identification = identification.wrapping_add(1);
@@ -57,8 +58,7 @@ pub fn stamp(
 fn stamp_ipv4(
     batch: &mut Multidata,
     index: usize,
-    template: &[u8; Ipv4Repr::LEN],
-    template_sum: u32,
+    (template, options, template_sum): (&[u8; Ipv4Repr::LEN], &[u8], u32),
     identification: u16,
     transport: Transport,
 ) -> Option<()> {
@@ -66,10 +66,16 @@ fn stamp_ipv4(
     let (attributes, transport_len) = (view.attributes(), view.len());
     // What the template has not got already, so that the sum of both is their union.
     let ecn = attributes.ecn & 0b11 & !template[1];
-    let total_len = u16::try_from(transport_len + Ipv4Repr::LEN).ok()?;
-    let (headers, payload) = batch.prepend_network(index, Ipv4Repr::LEN)?;
-    let (network, header) = headers.split_first_chunk_mut::<{ Ipv4Repr::LEN }>()?;
-    // Four words of 16 bits: two folds take back every carry.
+    let header_len = Ipv4Repr::LEN + options.len();
+    let total_len = u16::try_from(transport_len + header_len).ok()?;
+    let (headers, payload) = batch.prepend_network(index, header_len)?;
+    let (network, mut header) = headers.split_first_chunk_mut::<{ Ipv4Repr::LEN }>()?;
+    if !options.is_empty() {
+        let (place, behind) = header.split_at_mut_checked(options.len())?;
+        place.copy_from_slice(options);
+        header = behind;
+    }
+    // Five words of 16 bits at most: two folds take back every carry.
     let sum = template_sum + u32::from(ecn) + u32::from(total_len) + u32::from(identification);
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);

@@ -6,7 +6,8 @@
 
 use crate::pseudo_header;
 use core::net::{IpAddr, Ipv4Addr};
-use wire::{Ipv4Repr, Ipv6Repr, protocol};
+use std::sync::Arc;
+use wire::{Ipv4Options, Ipv4Repr, Ipv6Repr, protocol};
 
 /// Stands for an address that no header lacks.
 const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -15,7 +16,7 @@ const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const IPV6_HOP_LIMIT: usize = 7;
 
 /// The network header of one connection or one datagram. See the module documentation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct HeaderTemplate {
     pub(crate) header: Header,
     /// Sum of the pseudo-header without the length.
@@ -24,12 +25,15 @@ pub struct HeaderTemplate {
 }
 
 /// The header's bytes; fields that differ from packet to packet are zero.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Header {
     Ipv4 {
         bytes: [u8; Ipv4Repr::LEN],
-        /// Sum of `bytes`, folded to 16 bits: in 32 there is room to add the fields that differ.
+        /// Sum of `bytes` and the options, each folded to 16 bits: in 32 there is room to add the
+        /// fields that differ.
         sum: u32,
+        /// What follows `bytes`; never empty.
+        options: Option<Arc<Ipv4Options>>,
     },
     Ipv6 {
         bytes: [u8; Ipv6Repr::LEN],
@@ -94,21 +98,39 @@ impl HeaderTemplate {
         self.protocol
     }
 
-    /// Length of the header in bytes: 20 or 40.
+    /// Length of the header in bytes: 20 to 60, or 40.
     #[must_use]
     pub fn header_len(&self) -> usize {
-        match self.header {
-            Header::Ipv4 { .. } => Ipv4Repr::LEN,
+        match &self.header {
+            Header::Ipv4 { options, .. } => Ipv4Repr::LEN + bytes_of(options).len(),
             Header::Ipv6 { .. } => Ipv6Repr::LEN,
+        }
+    }
+
+    /// The options that follow an IPv4 header, as they lie.
+    #[must_use]
+    pub fn options(&self) -> &[u8] {
+        match &self.header {
+            Header::Ipv4 { options, .. } => bytes_of(options),
+            Header::Ipv6 { .. } => &[],
+        }
+    }
+
+    /// Gives an IPv4 header options, or none; that of IPv6 has no such thing.
+    pub fn set_options(&mut self, new: Option<Arc<Ipv4Options>>) {
+        if let Header::Ipv4 { bytes, sum, options } = &mut self.header {
+            *options = new.filter(|options| !options.is_empty());
+            bytes[0] = 0x40 | ((Ipv4Repr::LEN + bytes_of(options).len()) / 4) as u8;
+            *sum = sum_of(bytes, options);
         }
     }
 
     /// How many routers may forward the packets.
     pub fn set_hop_limit(&mut self, hop_limit: u8) {
         match &mut self.header {
-            Header::Ipv4 { bytes, sum } => {
+            Header::Ipv4 { bytes, sum, options } => {
                 bytes[8] = hop_limit;
-                *sum = sum_of(bytes);
+                *sum = sum_of(bytes, options);
             }
             Header::Ipv6 { bytes } => bytes[IPV6_HOP_LIMIT] = hop_limit,
         }
@@ -117,9 +139,9 @@ impl HeaderTemplate {
     /// The differentiated services code point and, in the low two bits, ECN.
     pub fn set_dscp_ecn(&mut self, dscp_ecn: u8) {
         match &mut self.header {
-            Header::Ipv4 { bytes, sum } => {
+            Header::Ipv4 { bytes, sum, options } => {
                 bytes[1] = dscp_ecn;
-                *sum = sum_of(bytes);
+                *sum = sum_of(bytes, options);
             }
             Header::Ipv6 { bytes } => {
                 bytes[0] = 0x60 | dscp_ecn >> 4;
@@ -150,9 +172,9 @@ impl HeaderTemplate {
     /// Whether routers must refuse instead of fragment what is too long for them; in IPv6 they
     /// always do.
     pub fn set_dont_fragment(&mut self, dont_fragment: bool) {
-        if let Header::Ipv4 { bytes, sum } = &mut self.header {
+        if let Header::Ipv4 { bytes, sum, options } = &mut self.header {
             bytes[6] = if dont_fragment { 0x40 } else { 0 };
-            *sum = sum_of(bytes);
+            *sum = sum_of(bytes, options);
         }
     }
 }
@@ -180,7 +202,7 @@ fn ipv4(
     repr.emit(&mut bytes);
     bytes[2..4].fill(0);
     bytes[10..12].fill(0);
-    Header::Ipv4 { bytes, sum: sum_of(&bytes) }
+    Header::Ipv4 { bytes, sum: sum_of(&bytes, &None), options: None }
 }
 
 fn ipv6(source: IpAddr, destination: IpAddr, protocol: u8, hop_limit: u8, dscp_ecn: u8) -> Header {
@@ -202,6 +224,10 @@ fn ipv6(source: IpAddr, destination: IpAddr, protocol: u8, hop_limit: u8, dscp_e
     Header::Ipv6 { bytes }
 }
 
-fn sum_of(bytes: &[u8; Ipv4Repr::LEN]) -> u32 {
-    u32::from(checksum::sum(bytes))
+fn sum_of(bytes: &[u8; Ipv4Repr::LEN], options: &Option<Arc<Ipv4Options>>) -> u32 {
+    u32::from(checksum::sum(bytes)) + u32::from(checksum::sum(bytes_of(options)))
+}
+
+fn bytes_of(options: &Option<Arc<Ipv4Options>>) -> &[u8] {
+    options.as_ref().map_or(&[], |options| options.bytes())
 }

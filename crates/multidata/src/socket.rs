@@ -5,7 +5,7 @@ use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use core::task::{Context, Poll, Waker};
-use stack::{SocketError, SocketId};
+use stack::{Ipv4Options, SocketError, SocketId};
 use std::io::{self, Error, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -186,6 +186,11 @@ impl Timeout {
 }
 
 /// As in `std::net`: a timeout of zero is an error, not a way to say "do not wait".
+/// IPv4 options as a caller gives them, checked.
+pub(crate) fn ip_options(options: &[u8]) -> io::Result<Ipv4Options> {
+    Ipv4Options::parse(options).map_err(|refused| Error::new(ErrorKind::InvalidInput, refused))
+}
+
 pub(crate) fn check_timeout(timeout: Option<Duration>) -> io::Result<()> {
     match timeout {
         Some(Duration::ZERO) => {

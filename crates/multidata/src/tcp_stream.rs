@@ -4,6 +4,7 @@
 //! append and run under the lock again. Writers of one stream take turns, so the room asked for is
 //! still there, and the lock is held for a few hundred nanoseconds whatever the write's length.
 
+mod ip_options;
 mod polling;
 
 pub use self::polling::Connecting;

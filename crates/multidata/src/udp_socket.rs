@@ -9,7 +9,7 @@ use crate::error::socket_error;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
-use crate::socket::{Socket, each_address};
+use crate::socket::{Socket, each_address, ip_options};
 use crate::{RuntimeCounters, Stack};
 use batch::{Block, Chunk};
 use bytes::Bytes;
@@ -289,6 +289,21 @@ impl UdpSocket {
             core.shard.udp_set_mtu_discovery(self.socket.id, discovery)
         };
         self.socket.squeue().once(set).map_err(socket_error)
+    }
+
+    /// Puts options into the IPv4 header of every datagram from now on (IP_OPTIONS), as
+    /// [`TcpStream::set_ip_options`](crate::TcpStream::set_ip_options) does; datagrams over IPv6 have
+    /// none.
+    ///
+    /// # Errors
+    /// `InvalidInput` for options that are malformed or of a kind that is not sent.
+    pub fn set_ip_options(&self, options: &[u8]) -> io::Result<()> {
+        let options = ip_options(options)?;
+        let id = self.socket.id;
+        self.socket
+            .squeue()
+            .once(|core, _| core.shard.udp_set_ip_options(id, options))
+            .map_err(socket_error)
     }
 
     /// Whether calls wait (the default) or answer `WouldBlock`.

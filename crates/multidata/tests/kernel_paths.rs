@@ -1,5 +1,5 @@
-//! Long datagrams and narrow paths with the Linux kernel as the peer, and as the router between two
-//! stacks, in a network of the test's own.
+//! Long datagrams, narrow paths and header options with the Linux kernel as the peer, and as the router
+//! between two stacks, in a network of the test's own.
 
 mod kernel;
 mod pair;
@@ -8,7 +8,7 @@ use device::Queue as _;
 use linux::{Interface, TapConfig, TapDevice};
 use multidata::{InterfaceConfig, MtuDiscovery, Stack, TcpListener, TcpStream, UdpSocket};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ const TESTS: &[kernel::Test] = &[
     ("long_pings_are_answered", long_pings),
     ("connections_find_the_narrow_link_behind_a_router", narrow_link_for_connections),
     ("datagrams_find_the_narrow_link_behind_a_router", narrow_link_for_datagrams),
+    ("connections_with_header_options_reach_the_kernel", header_options_of_connections),
+    ("datagrams_with_header_options_reach_the_kernel", header_options_of_datagrams),
 ];
 
 /// Longest time any step may take.
@@ -199,6 +201,92 @@ fn narrow_link_for_datagrams() {
             let count =
                 received.unwrap_or_else(|error| panic!("{len} bytes, IPv6 {ipv6}: {error}"));
             assert_eq!(buffer[..count], sent);
+        }
+    }
+}
+
+/// Three places for routers, and the end of options as padding.
+const RECORD_ROUTE: [u8; 16] = [7, 15, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
+
+/// A socket of the kernel that sees what comes in of a protocol, with the network header.
+fn raw(protocol: SockProtocol) -> std::net::UdpSocket {
+    let raw = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), protocol);
+    let raw = std::net::UdpSocket::from(raw.expect("root of its own network may"));
+    raw.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    raw
+}
+
+// RFC 791, 3.1 against another implementation. To a record route the kernel answers with one of its
+// own, so that its segments have options as well.
+fn header_options_of_connections() {
+    for offload in [false, true] {
+        let network = if offload { 35 } else { 34 };
+        let (stack, _interface) = stack(network, offload);
+        let kernel = std::net::TcpListener::bind((address(false, network, 1), 0));
+        let kernel = kernel.expect("the kernel's address");
+        let to = kernel.local_addr().expect("bound");
+        let refused = TcpStream::connect_with_ip_options(&stack, to, &[131, 7, 4, 10, 0, 0, 1]);
+        let refused = refused.expect_err("a source route");
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+        for (options, seed) in [(&RECORD_ROUTE[..], 11), (&ROUTER_ALERT, 12), (&[1; 40], 13)] {
+            let raw = raw(SockProtocol::Tcp);
+            let client = TcpStream::connect_with_ip_options(&stack, to, options);
+            let client = client.expect("the kernel listens");
+            let (mut server, _) = kernel.accept().expect("connected");
+            let (mut packet, mut syns) = ([0; 2_000], 0);
+            // The SYN and the ACK of the SYN-ACK; what other connections left is not looked at.
+            let port = client.local_addr().expect("connected").port().to_be_bytes();
+            for _ in 0..2 {
+                let len = raw.recv(&mut packet).expect("it came in");
+                let (header, segment) = packet[..len].split_at(20 + options.len());
+                assert_eq!((&header[20..21], &segment[..2]), (&options[..1], &port[..]));
+                syns += usize::from(segment[13] & 2 != 0);
+            }
+            assert_eq!(syns, 1);
+            drop(raw);
+            std::thread::scope(|scope| {
+                scope.spawn(|| pair::send_pattern(&client, seed, 400_000));
+                let (mut pattern, mut received) = (pair::Pattern::new(seed), Vec::new());
+                server.read_to_end(&mut received).expect("it sends");
+                pattern.check(&received);
+                assert_eq!(received.len(), 400_000);
+                server.write_all(&received).expect("it reads");
+                drop(server);
+                pair::check_pattern(&client, seed, 400_000);
+            });
+        }
+        let counters = stack.counters().stack;
+        let alone = counters.refusals.count(counters::MultidataRefusal::IpOptions);
+        assert!(alone > 3 * 400_000 / 1_448, "{alone}");
+        assert_eq!(counters.tcp.retransmission_timeouts, 0);
+    }
+}
+
+fn header_options_of_datagrams() {
+    let (stack, _interface) = stack(36, false);
+    let raw = raw(SockProtocol::Udp);
+    let kernel =
+        std::net::UdpSocket::bind((address(false, 36, 1), 0)).expect("the kernel's address");
+    kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let to = kernel.local_addr().expect("bound");
+    let ours = UdpSocket::bind(&stack, (address(false, 36, 2), 4_000)).expect("a free port");
+    let refused = ours.set_ip_options(&[148, 4]).expect_err("cut short");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    let mut buffer = vec![0; 70_000];
+    for options in [&ROUTER_ALERT[..], &[1; 40], &RECORD_ROUTE, &[]] {
+        ours.set_ip_options(options).expect("harmless");
+        for len in [1, 1_432, 20_000] {
+            let sent = bytes(len);
+            assert_eq!(ours.send_to(&sent, to).expect("a route"), len);
+            let count = kernel.recv(&mut buffer).expect("it arrives");
+            assert_eq!(buffer[..count], sent);
+            let count = raw.recv(&mut buffer).expect("it arrives here, too");
+            let header_len = usize::from(buffer[0] & 0xf) * 4;
+            // The kernel may write where a route is to be recorded.
+            let seen = &buffer[20..header_len];
+            assert_eq!((seen.len(), seen.first()), (options.len(), options.first()));
+            assert_eq!(buffer[header_len + 8..count], sent);
         }
     }
 }

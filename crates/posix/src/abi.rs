@@ -88,6 +88,7 @@ pub const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 
 pub const IP_TOS: i32 = 1;
 pub const IP_TTL: i32 = 2;
+pub const IP_OPTIONS: i32 = 4;
 pub const IP_MTU_DISCOVER: i32 = 10;
 pub const IP_RECVERR: i32 = 11;
 pub const IP_MTU: i32 = 14;

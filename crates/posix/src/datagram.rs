@@ -172,6 +172,7 @@ impl Host {
         let id = self.shard().udp_bind_with(local, bind)?;
         let mode = mtu_discovery(options.mtu_discovery)?;
         self.shard().udp_set_mtu_discovery(id, mode)?;
+        self.shard().udp_set_ip_options(id, options.ip_options)?;
         self.files.datagram(fd)?.id = Some(id);
         Ok(id)
     }

@@ -10,7 +10,7 @@ use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
 use crate::host::{Attempt, Host};
 use crate::stream::Phase;
-use stack::TcpOption;
+use stack::{Ipv4Options, TcpOption};
 use std::sync::Arc;
 use tcp::congestion::Algorithm;
 use time::Duration;
@@ -58,6 +58,8 @@ pub(crate) struct Options {
     /// TCP_LINGER2, in seconds.
     linger2_s: Option<i32>,
     pub(crate) mtu_discovery: i32,
+    /// Of an IPv4 header.
+    pub(crate) ip_options: Ipv4Options,
     pub(crate) ipv6_only: bool,
     pub(crate) fast_open_max: i32,
 }
@@ -91,6 +93,7 @@ impl Default for Options {
             window_clamp: None,
             linger2_s: None,
             mtu_discovery: IP_PMTUDISC_WANT,
+            ip_options: Ipv4Options::NONE,
             ipv6_only: false,
             fast_open_max: 0,
         }
@@ -222,6 +225,7 @@ impl Host {
                 self.set_mtu_discovery(fd, integer(value)?)?;
             }
             (IPPROTO_IPV6, IPV6_V6ONLY) => self.options(fd)?.ipv6_only = integer(value)? != 0,
+            (IPPROTO_IP, IP_OPTIONS) => self.set_ip_options(fd, value)?,
             _ => return Err(Errno::ENOPROTOOPT),
         }
         if self.is_stream(fd) {
@@ -301,6 +305,17 @@ impl Host {
         Ok(())
     }
 
+    fn set_ip_options(&mut self, fd: Fd, value: &[u8]) -> Result<(), Errno> {
+        let ip_options = Ipv4Options::parse(value).map_err(|_| Errno::EINVAL)?;
+        self.options(fd)?.ip_options = ip_options;
+        if !self.is_stream(fd)
+            && let Some(id) = self.files.datagram(fd)?.id
+        {
+            self.shard().udp_set_ip_options(id, ip_options)?;
+        }
+        Ok(())
+    }
+
     /// Passes on to a connection what can change while it is open.
     pub(crate) fn apply_options(&mut self, fd: Fd) -> Result<(), Errno> {
         let now = self.now;
@@ -314,6 +329,7 @@ impl Host {
         settings.extend(options.window_bytes().map(TcpOption::ReceiveBuffer));
         let timeout = u64::try_from(options.user_timeout_ms).ok().filter(|timeout| *timeout > 0);
         settings.push(TcpOption::UserTimeout(timeout.map(Duration::from_millis)));
+        settings.push(TcpOption::IpOptions(options.ip_options));
         for setting in settings {
             // A connection that is gone has no settings.
             let _ = self.shard().tcp_set_option(now, id, setting);
@@ -331,6 +347,7 @@ impl Host {
             {
                 self.options(fd)?.mtu_discovery.to_ne_bytes().to_vec()
             }
+            (IPPROTO_IP, IP_OPTIONS) => self.options(fd)?.ip_options.bytes().to_vec(),
             (IPPROTO_TCP, TCP_INFO) if self.is_stream(fd) => self.tcp_info(fd)?,
             (IPPROTO_TCP, TCP_CONGESTION) if self.is_stream(fd) => {
                 let set = self.options(fd)?.congestion;

@@ -260,3 +260,30 @@ fn options_are_read_back_as_they_were_set() {
     let unknown = Call::SetOption { fd: fresh, level: IPPROTO_TCP, name: 9_999, value };
     assert_eq!(pair.refused(0, unknown), Errno::ENOPROTOOPT);
 }
+
+#[test]
+fn header_options_set_before_connect_go_with_the_syn() {
+    const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
+    let option = |fd, value: &[u8]| {
+        let value = value.to_vec();
+        Call::SetOption { fd, level: IPPROTO_IP, name: IP_OPTIONS, value }
+    };
+    for kind in [SOCK_STREAM, SOCK_DGRAM] {
+        let mut pair = Pair::new();
+        let fd = pair.socket(0, kind);
+        assert_eq!(pair.refused(0, option(fd, &[131, 7, 4, 10, 0, 0, 1])), Errno::EINVAL);
+        pair.call(0, option(fd, &ROUTER_ALERT));
+        let asked = Call::GetOption { fd, level: IPPROTO_IP, name: IP_OPTIONS, len: 40 };
+        let reply = pair.call(0, asked);
+        assert!(matches!(reply.output, Output::Value(value) if value == ROUTER_ALERT));
+        let host = &mut pair.hosts[0];
+        let mut task = host.begin(Call::Connect { fd, address: address("10.0.0.2:80") });
+        let _ = host.attempt(&mut task);
+        if kind == SOCK_DGRAM {
+            let mut task = host.begin(send(fd, b"datagram"));
+            let _ = host.attempt(&mut task);
+        }
+        let (_, packet) = host.take_packet().expect("a SYN or a datagram");
+        assert_eq!((packet[0], &packet[20..24]), (0x46, &ROUTER_ALERT[..]));
+    }
+}

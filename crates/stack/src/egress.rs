@@ -392,8 +392,9 @@ impl Shard {
         if agreement.refusal.is_some() {
             return None;
         }
-        if matches!(packet.message, Message::Report { .. }) {
-            // A router alert (RFC 2113, RFC 2711).
+        // A report has a router alert (RFC 2113, RFC 2711).
+        if matches!(packet.message, Message::Report { .. }) || !packet.network.options().is_empty()
+        {
             return Some(MultidataRefusal::IpOptions);
         }
         let Network::Ip(template) = &packet.network else { return None };

@@ -77,6 +77,7 @@ pub use share::{Homes, Share, Stray};
 pub use sockets::SocketId;
 pub use tcp_socket::{SendPlan, TcpOption, TcpStatus};
 pub use udp_socket::MtuDiscovery;
+pub use wire::{Ipv4Options, RefusedOptions};
 
 /// Hop limit of what is sent (RFC 1700's recommendation).
 pub(crate) const HOP_LIMIT_DEFAULT: u8 = 64;

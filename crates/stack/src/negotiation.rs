@@ -317,6 +317,9 @@ impl Shard {
         if socket.path.dont_route {
             return Some(MultidataRefusal::SlowPathOption);
         }
+        if !socket.path.network.options().is_empty() {
+            return Some(MultidataRefusal::IpOptions);
+        }
         let flow = socket.flow();
         let protocol = wire::protocol::TCP;
         self.filter_refusal(&FilterFlow {

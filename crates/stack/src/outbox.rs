@@ -7,7 +7,10 @@ use batch::{Attributes, Chunk, Multidata};
 use core::net::{IpAddr, Ipv4Addr};
 use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};
 use std::collections::VecDeque;
-use wire::{ArpRepr, HardwareAddress, Icmpv4Repr, Icmpv6Repr, NdpRepr, TcpHeader, UdpRepr};
+use std::sync::Arc;
+use wire::{
+    ArpRepr, HardwareAddress, Icmpv4Repr, Icmpv6Repr, Ipv4Options, NdpRepr, TcpHeader, UdpRepr,
+};
 
 /// What lies between the transport and the link header.
 #[derive(Clone, Debug)]
@@ -34,6 +37,21 @@ impl Network {
         match self {
             Self::Ip(template) => (template.source(), template.destination()),
             Self::Arp => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        }
+    }
+
+    /// The options of an IPv4 header, as they lie.
+    pub(crate) fn options(&self) -> &[u8] {
+        match self {
+            Self::Ip(template) => template.options(),
+            Self::Arp => &[],
+        }
+    }
+
+    /// Gives an IPv4 header options, or none.
+    pub(crate) fn set_options(&mut self, options: Option<Arc<Ipv4Options>>) {
+        if let Self::Ip(template) = self {
+            template.set_options(options);
         }
     }
 }

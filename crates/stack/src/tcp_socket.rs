@@ -14,7 +14,7 @@ use ip::HeaderTemplate;
 use std::sync::Arc;
 use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
 use time::{Duration, Instant};
-use wire::SeqNumber;
+use wire::{Ipv4Options, SeqNumber};
 
 /// The way from a connection to its peer, found once.
 #[derive(Clone, Debug)]
@@ -76,6 +76,16 @@ impl TcpSocket {
         }
     }
 
+    fn set_ip_options(&mut self, options: Ipv4Options) -> Result<(), SocketError> {
+        let network = &mut self.path.network;
+        if !network.is_ipv4() && !options.is_empty() {
+            return Err(SocketError::InvalidArgument);
+        }
+        network.set_options(Some(Arc::new(options)));
+        self.connection.set_network_options(network.options().len() as u8);
+        Ok(())
+    }
+
     /// Whether nobody will ask for it any more.
     pub(crate) fn is_over(&self) -> bool {
         self.detached && self.connection.is_finished()
@@ -118,6 +128,9 @@ pub enum TcpOption {
     /// Reach the peer only as a neighbour, never by a gateway (SO_DONTROUTE). It takes the connection
     /// off the fast path.
     DontRoute(bool),
+    /// Options in the header of every packet over IPv4 (IP_OPTIONS), or none. They take the connection
+    /// out of batches, and make its segments shorter. Set before the SYN has left, they go with it.
+    IpOptions(Ipv4Options),
 }
 
 /// A connection as it stands.
@@ -380,7 +393,7 @@ impl Shard {
     /// Changes a setting of an open connection.
     ///
     /// # Errors
-    /// There is no such connection.
+    /// There is no such connection; [`SocketError::InvalidArgument`] for IPv4 options over IPv6.
     pub fn tcp_set_option(
         &mut self,
         now: Instant,
@@ -392,6 +405,7 @@ impl Shard {
         match option {
             TcpOption::SinglePackets(on) => socket.path.single_packets = on,
             TcpOption::DontRoute(on) => socket.path.dont_route = on,
+            TcpOption::IpOptions(options) => socket.set_ip_options(options)?,
             TcpOption::NoDelay(on) => connection.set_nodelay(on),
             TcpOption::SendBuffer(bytes) => connection.set_send_buffer(bytes),
             TcpOption::ReceiveBuffer(bytes) => connection.set_receive_buffer(bytes),
@@ -400,7 +414,9 @@ impl Shard {
             TcpOption::UserTimeout(timeout) => connection.set_user_timeout(now, timeout),
             TcpOption::Congestion(algorithm) => connection.set_congestion(algorithm),
         }
-        if matches!(option, TcpOption::SinglePackets(_) | TcpOption::DontRoute(_)) {
+        if let TcpOption::SinglePackets(_) | TcpOption::DontRoute(_) | TcpOption::IpOptions(_) =
+            option
+        {
             self.refresh_multidata(self.sockets.index(id)?);
         }
         self.settle_id(now, id);

@@ -13,8 +13,9 @@ use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::{HeaderTemplate, IcmpErrorKind};
+use std::sync::Arc;
 use time::Instant;
-use wire::{UdpRepr, UdpView};
+use wire::{Ipv4Options, UdpRepr, UdpView};
 
 /// Datagrams in a socket's queue that keep the block they came in, which may hold little else of
 /// this socket's. Those of a socket that is read more slowly are copied.
@@ -52,6 +53,8 @@ pub(crate) struct UdpSocket {
     pub(crate) received: udp::Socket,
     pub(crate) multicast: MulticastOptions,
     mtu_discovery: MtuDiscovery,
+    /// Options in the header of every datagram over IPv4.
+    ip_options: Option<Arc<Ipv4Options>>,
     /// An ICMP error about what was sent, for the next call on a connected socket to report.
     error: Option<SocketError>,
     pub(crate) pending: Readiness,
@@ -105,6 +108,7 @@ impl Shard {
             local,
             peer: None,
             mtu_discovery: MtuDiscovery::default(),
+            ip_options: None,
             received: udp::Socket::default(),
             multicast: MulticastOptions::default(),
             error: None,
@@ -144,7 +148,7 @@ impl Shard {
     /// # Errors
     /// [`SocketError::WouldBlock`] where the interface's queue is full,
     /// [`SocketError::MessageTooLong`] where it is longer than UDP can say (65,507 bytes of payload
-    /// over IPv4, 65,527 over IPv6) or does not fit the path and the socket's [`MtuDiscovery`]
+    /// over IPv4 without options, 65,527 over IPv6) or does not fit the path and the socket's [`MtuDiscovery`]
     /// forbids fragments, no route, no destination.
     pub fn udp_send(
         &mut self,
@@ -195,6 +199,7 @@ impl Shard {
         let index = self.sockets.index(id)?;
         let socket = self.udp_socket(id)?;
         let (local, discovery, multicast) = (socket.local, socket.mtu_discovery, socket.multicast);
+        let ip_options = socket.ip_options.clone();
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         if remote.port() == 0 || !socket.speaks_to(remote) {
             return Err(SocketError::InvalidArgument);
@@ -205,6 +210,7 @@ impl Shard {
         let interface = &self.interfaces[interface_id.0 as usize];
         let protocol = wire::protocol::UDP;
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, 0);
+        template.set_options(ip_options);
         let len = UdpRepr::LEN + payload.len();
         let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
         let mtu_bytes = match discovery {
@@ -295,6 +301,20 @@ impl Shard {
         discovery: MtuDiscovery,
     ) -> Result<(), SocketError> {
         self.udp_socket(id)?.mtu_discovery = discovery;
+        Ok(())
+    }
+
+    /// Gives the header of every datagram over IPv4 options, or none (IP_OPTIONS). Such datagrams leave
+    /// one by one; those over IPv6 have none.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_set_ip_options(
+        &mut self,
+        id: SocketId,
+        options: Ipv4Options,
+    ) -> Result<(), SocketError> {
+        self.udp_socket(id)?.ip_options = (!options.is_empty()).then(|| Arc::new(options));
         Ok(())
     }
 

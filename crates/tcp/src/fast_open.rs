@@ -111,7 +111,9 @@ impl Connection {
         }
         // The clock does not change the length of the options.
         let options = (self.syn_header(Instant::ZERO).header_len() - TCP_HEADER_LEN_MIN) as u32;
-        let room = u32::from(part.mss.min(self.negotiated.mss_send_max())).saturating_sub(options);
+        let mss = part.mss.min(self.negotiated.mss_send_max());
+        let mss = self.negotiated.less_network_options(mss);
+        let room = u32::from(mss).saturating_sub(options);
         self.send_queue.len_from(self.send.iss + 1).min(room)
     }
 

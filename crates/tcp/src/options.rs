@@ -69,6 +69,8 @@ pub(crate) struct Negotiated {
     mss_receive: u16,
     mss_send_max: u16,
     mss_peer: u16,
+    /// Bytes of options in each packet's network header.
+    network_options_len: u8,
     /// Applied to windows the peer announces.
     pub(crate) send_shift: u8,
     /// Applied to windows we announce.
@@ -88,6 +90,7 @@ impl Negotiated {
             mss_receive: parameters.mss_receive,
             mss_send_max: parameters.mss_send_max,
             mss_peer: parameters.mss_default,
+            network_options_len: 0,
             send_shift: 0,
             receive_shift: shift_for(config),
             window_scaling: config.window_scaling,
@@ -158,9 +161,24 @@ impl Negotiated {
         self.mss_send_max
     }
 
-    /// The longest segment that may be sent, options included (RFC 6691).
+    pub(crate) fn set_network_options(&mut self, len_bytes: u8) {
+        self.network_options_len = len_bytes;
+    }
+
+    /// What peer and path take behind headers without options.
+    pub(crate) fn mss_path(&self) -> u16 {
+        self.mss_peer.min(self.mss_send_max)
+    }
+
+    /// What of a segment that fits path or peer may be sent beside the network header's options.
+    pub(crate) fn less_network_options(&self, mss: u16) -> u16 {
+        mss.saturating_sub(self.network_options_len.into())
+    }
+
+    /// The longest segment that may be sent, TCP's options included: RFC 9293, 3.7.1, MUST-16, has the
+    /// network header's taken from it whether path or peer sets the bound (RFC 6691).
     pub(crate) fn mss_send(&self) -> u16 {
-        self.mss_peer.min(self.mss_send_max).max(MSS_MIN)
+        self.less_network_options(self.mss_path()).max(MSS_MIN)
     }
 
     /// SMSS: the payload of a full segment with the options that every segment carries.

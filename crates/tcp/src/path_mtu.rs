@@ -18,6 +18,7 @@
 
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
+use crate::options::Negotiated;
 use crate::recovery::Phase;
 use crate::sent::Record;
 use crate::timers::Timer;
@@ -264,6 +265,12 @@ impl Connection {
         }
     }
 
+    /// The network header of every packet has so many bytes of options from now on: segments are
+    /// shorter by them (RFC 9293, 3.7.1: Eff.snd.MSS), those that are sent again included.
+    pub fn set_network_options(&mut self, len_bytes: u8) {
+        self.change_mss(|negotiated| negotiated.set_network_options(len_bytes));
+    }
+
     /// The retransmission timer went off, `unanswered.timeouts` times in a row: is it because long
     /// segments do not arrive (RFC 4821, 7.7)?
     pub(crate) fn check_black_hole(&mut self) {
@@ -291,7 +298,7 @@ impl Connection {
 
     /// A segment of `len` bytes was sent to find out whether the path takes it.
     pub(crate) fn on_mtu_probe_sent(&mut self, start: SeqNumber, len: u32) {
-        let options = u32::from(self.negotiated.mss_send()).saturating_sub(self.payload_room());
+        let options = u32::from(self.negotiated.mss_path()).saturating_sub(self.payload_room());
         let mss = u16::try_from(len + options).unwrap_or(u16::MAX);
         // One that came out no longer than the others, for want of spans, tells nothing.
         if mss > self.path_mtu.mss() {
@@ -320,8 +327,13 @@ impl Connection {
     }
 
     fn apply_path_mss(&mut self) {
+        let mss = self.path_mtu.mss();
+        self.change_mss(|negotiated| negotiated.set_path_mss(mss));
+    }
+
+    fn change_mss(&mut self, change: impl FnOnce(&mut Negotiated)) {
         let before = self.negotiated.payload_max();
-        self.negotiated.set_path_mss(self.path_mtu.mss());
+        change(&mut self.negotiated);
         let after = self.negotiated.payload_max();
         if after != before {
             self.congestion.on_mss_change(after);

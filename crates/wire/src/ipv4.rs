@@ -11,7 +11,8 @@
 //! ```
 //!
 //! [`Ipv4View`] is checked bytes; after [`Ipv4View::parse`] no accessor can fail. [`Ipv4Repr`] is
-//! the value of a header without options, the only kind this stack sends.
+//! the value of a header without options. What a socket's packets have of them is
+//! [`crate::Ipv4Options`].
 
 use crate::Malformed;
 use core::net::Ipv4Addr;

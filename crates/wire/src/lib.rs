@@ -32,7 +32,8 @@
 //!   everything else. [`ether_type`] names what is inside.
 //! * `arp`: [`ArpView`], [`ArpRepr`]: who has this IPv4 address (RFC 826)?
 //! * `ipv4`: [`Ipv4View`], [`Ipv4Repr`] (RFC 791). A view has a second door,
-//!   [`Ipv4View::parse_quoted`], for the heads of packets that ICMP errors quote.
+//!   [`Ipv4View::parse_quoted`], for the heads of packets that ICMP errors quote. `ipv4_options`:
+//!   [`ipv4_options()`], a walk over the options of a header, and [`Ipv4Options`], those that are sent.
 //! * `ipv6`: [`Ipv6View`], [`Ipv6Repr`] (RFC 8200), and [`Ipv6FragmentRepr`]. Walking the extension
 //!   headers takes decisions, so it is the `ip` crate's.
 //! * [`protocol`]: the numbers by which an IP header names what follows.
@@ -56,6 +57,7 @@
 mod icmpv4;
 mod icmpv6;
 mod ipv4;
+mod ipv4_options;
 mod ipv6;
 mod malformed;
 pub mod protocol;
@@ -64,6 +66,7 @@ mod udp;
 pub use icmpv4::{Icmpv4Repr, Icmpv4View};
 pub use icmpv6::{Icmpv6Repr, Icmpv6View};
 pub use ipv4::{Ipv4Repr, Ipv4View};
+pub use ipv4_options::{Ipv4Options, RefusedOptions, ipv4_options};
 pub use ipv6::{Ipv6FragmentRepr, Ipv6Repr, Ipv6View};
 pub use malformed::Malformed;
 pub use udp::{UdpRepr, UdpView};

@@ -7,8 +7,9 @@ use core::net::IpAddr;
 use counters::DropCounters;
 use proptest::prelude::*;
 use std::collections::{HashSet, hash_map::RandomState};
+use std::sync::Arc;
 use time::Instant;
-use wire::protocol;
+use wire::{Ipv4Options, Ipv4View, protocol};
 
 fn template(ipv6: bool, transport: u8) -> HeaderTemplate {
     let text = if ipv6 { ["2001:db8::1", "2001:db8::2"] } else { ["192.0.2.1", "192.0.2.2"] };
@@ -112,6 +113,30 @@ fn the_longest_datagram_goes_over_the_narrowest_path() {
         let (info, whole) = together(&packets);
         assert_eq!(whole.len(), 8 + len);
         assert!(transport_checksum_ok(&info, &whole));
+    }
+}
+
+// RFC 791, 3.1: the first fragment has all options, those behind it what is marked as copied.
+#[test]
+fn fragments_carry_the_options_that_are_theirs() {
+    const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 1];
+    const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
+    let both = [&RECORD_ROUTE[..], &ROUTER_ALERT].concat();
+    for (options, later) in [(&both[..], &ROUTER_ALERT[..]), (&RECORD_ROUTE, &[]), (&[1; 40], &[])]
+    {
+        let mut template = template(false, protocol::UDP);
+        template.set_options(Some(Arc::new(Ipv4Options::parse(options).expect("harmless"))));
+        let payload: Vec<u8> = (0..5_000_usize).map(|at| (at * 7 % 253) as u8).collect();
+        let packets = packets(&template, datagram(&template, &payload), 576, 4, 3);
+        assert!(packets.len() > 9);
+        for (index, packet) in packets.iter().enumerate() {
+            let view = Ipv4View::parse(packet).expect("sound");
+            assert_eq!(view.options(), if index == 0 { options } else { later });
+            assert!(view.checksum_ok());
+        }
+        let (info, whole) = together(&packets);
+        assert!(info.has_options && transport_checksum_ok(&info, &whole));
+        assert_eq!(whole[FRAGMENTED_HEADER_LEN..], payload);
     }
 }
 

@@ -6,7 +6,8 @@ use batch::{Attributes, Block, Checksum, HeaderLayout, Limits, Multidata};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
-use wire::{Ipv4Repr, Ipv4View, Ipv6View, protocol};
+use std::sync::Arc;
+use wire::{Ipv4Options, Ipv4Repr, Ipv4View, Ipv6View, protocol};
 
 /// A transport header and payload, the latter in pieces.
 #[derive(Clone, Debug)]
@@ -31,10 +32,26 @@ fn any_sample() -> impl Strategy<Value = Sample> {
     })
 }
 
+fn any_options() -> impl Strategy<Value = Option<Arc<Ipv4Options>>> {
+    let record_route = (1_usize..10).prop_map(|places| {
+        let mut bytes = vec![0; 3 + 4 * places];
+        bytes[..3].copy_from_slice(&[7, 3 + 4 * places as u8, 4]);
+        bytes
+    });
+    let options = prop_oneof![
+        2 => Just(Vec::new()),
+        1 => (1_usize..=40).prop_map(|len| vec![1; len]),
+        1 => Just(vec![148, 4, 0, 0]),
+        1 => record_route,
+    ];
+    options.prop_map(|bytes| Some(Arc::new(Ipv4Options::parse(&bytes).expect("harmless"))))
+}
+
 fn any_template() -> impl Strategy<Value = HeaderTemplate> {
     let protocol = prop_oneof![Just(protocol::TCP), Just(protocol::UDP), Just(protocol::ICMPV6)];
-    (any::<(bool, u128, u128, u8, u8, u32, bool)>(), protocol).prop_map(
-        |((v6, source, destination, hop_limit, dscp_ecn, flow_label, dont_fragment), protocol)| {
+    (any::<(bool, u128, u128, u8, u8, u32, bool)>(), protocol, any_options()).prop_map(
+        |(fields, protocol, options)| {
+            let (v6, source, destination, hop_limit, dscp_ecn, flow_label, dont_fragment) = fields;
             // Addresses that the parser lets pass as sources.
             let (source, destination): (IpAddr, IpAddr) = if v6 {
                 let source = Ipv6Addr::from(source >> 8 | 0x20 << 120);
@@ -47,6 +64,7 @@ fn any_template() -> impl Strategy<Value = HeaderTemplate> {
                 HeaderTemplate::new(source, destination, protocol, hop_limit, dscp_ecn);
             template.set_flow_label(flow_label);
             template.set_dont_fragment(dont_fragment);
+            template.set_options(options);
             template
         },
     )
@@ -151,7 +169,11 @@ proptest! {
         prop_assert_eq!(info.protocol, template.protocol());
         prop_assert_eq!(info.header_len, template.header_len());
         prop_assert_eq!(info.total_len, bytes.len());
-        prop_assert!(!info.has_options && !info.fragment);
+        prop_assert_eq!(info.has_options, !template.options().is_empty());
+        prop_assert!(!info.fragment);
+        if let Ok(view) = Ipv4View::parse(&bytes) {
+            prop_assert_eq!(view.options(), template.options());
+        }
         prop_assert_eq!(batch.attributes(0).map(|a| a.checksum), Some(Checksum::Complete));
         let transport = info.transport(&bytes);
         if sample.checksum == MISSING {
@@ -220,7 +242,7 @@ proptest! {
         template in any_template(),
         (hop_limit, dscp_ecn, flow_label) in any::<(u8, u8, u32)>(),
     ) {
-        let mut changed = template;
+        let mut changed = template.clone();
         changed.set_flow_label(flow_label);
         changed.set_hop_limit(hop_limit);
         changed.set_dscp_ecn(dscp_ecn);
@@ -230,6 +252,9 @@ proptest! {
             HeaderTemplate::new(source, destination, template.protocol(), hop_limit, dscp_ecn);
         fresh.set_flow_label(flow_label);
         fresh.set_dont_fragment(true);
+        if !template.options().is_empty() {
+            fresh.set_options(Ipv4Options::parse(template.options()).ok().map(Arc::new));
+        }
         let stamped = |template: &HeaderTemplate| {
             let (mut batch, mut identification) = (large_batch(), 5);
             push(&mut batch, &Sample { header: vec![1; 8], pieces: vec![], checksum: MISSING });

@@ -246,7 +246,7 @@ impl Connection {
         if !is_calm || !self.state.sends_data() || self.ecn.owes_cwr() {
             return None;
         }
-        let len = (planner.full + u32::from(mss)).checked_sub(self.negotiated.mss_send().into())?;
+        let len = (planner.full + u32::from(mss)).checked_sub(self.negotiated.mss_path().into())?;
         let needed = len + PROBE_FOLLOWERS * planner.full;
         let room = planner.walk.limit.saturating_sub(planner.walk.pipe);
         let room = room.min(self.send.usable(planner.nxt));

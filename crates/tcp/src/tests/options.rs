@@ -191,3 +191,39 @@ fn a_repeated_segment_is_answered_with_its_own_timestamp() {
     assert_eq!(echo_of(start + 300, 11), Some(start + 300));
     assert_eq!(echo_of(start + 900, 1), Some(start + 300), "not what was acknowledged long ago");
 }
+
+// RFC 9293, 3.7.1, MUST-16: Eff.snd.MSS = min(SendMSS + 20, MMS_S) - TCPhdrsize - IPoptionsize, so the
+// network header's options count against what the peer announced as well as against the path.
+#[test]
+fn options_of_the_network_header_make_segments_shorter() {
+    let peer = |mss| TcpOptions { mss: Some(mss), ..syn_options() };
+    for (mss, path) in [(1_000, 4_000), (4_000, 1_000)] {
+        let mut harness = Harness::established_with(full(), peer(mss));
+        let now = harness.now;
+        harness.connection.set_path_mss(now, path);
+        harness.connection.set_network_options(40);
+        assert_eq!(harness.connection.payload_max(), 1_000 - 12 - 40);
+        harness.write(&stream(0..4_740));
+        let sent: Vec<usize> = harness.take().iter().map(|one| one.payload.len()).collect();
+        assert_eq!(sent, [948; 5]);
+        harness.connection.set_network_options(0);
+        assert_eq!(harness.connection.payload_max(), 988);
+    }
+}
+
+// What was sent before the options is cut to the shorter segments when it goes again.
+#[test]
+fn what_is_sent_again_makes_room_for_options_of_the_network_header() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    harness.write(&stream(0..988));
+    assert_eq!(harness.expect_one().payload.len(), 988);
+    harness.connection.set_network_options(8);
+    harness.pass(Duration::from_secs(5));
+    let again = harness.take();
+    assert!(again.iter().any(|one| one.sequence() == 1 && one.payload.len() == 980));
+    for one in again {
+        let at = one.sequence() as usize - 1;
+        assert!(one.payload.len() <= 980);
+        assert_eq!(one.payload, stream(at..at + one.payload.len()));
+    }
+}
