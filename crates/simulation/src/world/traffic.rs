@@ -357,26 +357,26 @@ impl World {
 
     /// RFC 9293, 3.8.4: neither probes nor their answers are sent again when they are lost. Links turn from
     /// frame to frame, so one on which little else goes may lose all of them in one burst. The wire must
-    /// show that, and it must have begun before the links turned good.
+    /// show that, and it must have begun before the links turned good. Who is told of a reset had a peer
+    /// that probed.
     fn has_probed_in_vain(&self, index: usize, error: SocketError) -> bool {
         let endpoint = &self.endpoints[index];
+        let (local, remote) = self.ends[index];
         let [client, server] = self.pairs[endpoint.pair].hosts;
-        let hosts = if endpoint.host == client { [client, server] } else { [server, client] };
-        let [ours, theirs] = hosts.map(|host| &self.scenario.hosts[host]);
-        let Some(keepalive) = ours.tcp.keepalive.filter(|_| error == SocketError::TimedOut) else {
-            return false;
+        let peer = if endpoint.host == client { server } else { client };
+        let (hosts, ends) = match error {
+            SocketError::TimedOut => ([endpoint.host, peer], (local, remote)),
+            SocketError::ConnectionReset => ([peer, endpoint.host], (remote, local)),
+            _ => return false,
         };
+        let [ours, theirs] = hosts.map(|host| &self.scenario.hosts[host]);
+        let Some(keepalive) = ours.tcp.keepalive else { return false };
         let mut links = [&ours.up, &ours.down, &theirs.up, &theirs.down].into_iter();
         let silence = keepalive.idle + keepalive.interval * keepalive.count;
+        let probes = keepalive.count;
         links.any(|link| link.turns_bad > 0.0 && link.loss_bad > 0.0)
             && self.now < self.scenario.calm_at + keepalive.interval
-            && self.checker.has_probed_in_vain(
-                self.now,
-                hosts,
-                self.ends[index],
-                silence,
-                keepalive.count,
-            )
+            && self.checker.has_probed_in_vain(self.now, hosts, ends, silence, probes)
     }
 
     /// New data is sent within the congestion window only. Looked at for one connection of each
