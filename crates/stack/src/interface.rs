@@ -13,6 +13,7 @@ use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode};
 use ip::{Cidr, SourceCandidate};
 use link::{Lookup, NeighbourCache, NeighbourConfig};
 use time::{Instant, Jitter};
+use wire::{Ipv4Repr, Ipv6Repr};
 
 /// Names an interface of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,6 +134,21 @@ impl Interface {
             // A packet fits whatever a device says of its batches.
             payload_bytes: room.bytes.min(batch_bytes_max.max(mtu_bytes)),
         }
+    }
+
+    /// The longest TCP header and payload of what the device takes as one super-frame in the mode in
+    /// force; zero where it takes none.
+    pub(crate) fn super_frame_len(&self, is_ipv4: bool) -> u16 {
+        let limits = self.capabilities.segmentation;
+        let Some(limits) = limits.filter(|_| self.agreement.mode == TransmitMode::Lso) else {
+            return 0;
+        };
+        let (splits, header_len) = match is_ipv4 {
+            true => (limits.tcp_ipv4, Ipv4Repr::LEN),
+            false => (limits.tcp_ipv6, Ipv6Repr::LEN),
+        };
+        let len = limits.len_bytes_max.min(usize::from(u16::MAX)).saturating_sub(header_len);
+        if splits { len as u16 } else { 0 }
     }
 
     pub(crate) fn hardware_address(&self) -> Option<HardwareAddress> {

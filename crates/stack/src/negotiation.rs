@@ -350,5 +350,13 @@ impl Shard {
             _ => {}
         }
         socket.path.refusal = refusal;
+        let (id, is_ipv4) = (socket.path.interface, socket.flow().local.is_ipv4());
+        let len = match refusal {
+            None => self.interfaces[id.0 as usize].super_frame_len(is_ipv4),
+            Some(_) => 0,
+        };
+        if let Some(socket) = self.sockets.tcp(index) {
+            socket.connection.set_super_frame_len(len);
+        }
     }
 }

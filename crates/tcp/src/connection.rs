@@ -102,6 +102,8 @@ pub struct Connection {
     pub(crate) fast_open: Option<Box<FastOpen>>,
     /// The setting that many connections change: not worth a copy of all of them.
     pub(crate) nodelay: bool,
+    /// See [`Connection::set_super_frame_len`].
+    pub(crate) super_frame_len: u16,
     /// See [`Connection::set_cork`].
     pub(crate) corked: bool,
     pub(crate) local_port: u16,
@@ -216,6 +218,7 @@ impl Connection {
             totals: Totals::default(),
             chronograph: Chronograph::default(),
             nodelay: config.nodelay,
+            super_frame_len: 0,
             corked: false,
             user_timeout_agreed_s: 0,
             fast_open: None,

@@ -20,6 +20,7 @@ mod build;
 mod commit;
 mod plan;
 mod stamp;
+mod super_frame;
 
 use crate::acknowledging::Owed;
 use crate::connection::Connection;

@@ -5,6 +5,7 @@
 //!     -> Done
 //! ```
 
+use super::super_frame::Whole;
 use super::{Kind, Planned};
 use crate::acknowledging::Owed;
 use crate::congestion::Congestion as _;
@@ -37,6 +38,10 @@ pub(super) struct Planner {
     pub(super) nxt: SeqNumber,
     /// Payload bytes of a full segment behind this poll's header.
     full: u32,
+    /// What the device takes as one, where it does and that matters.
+    pub(super) whole: Option<Whole>,
+    /// Full segments of new data that are planned.
+    pub(super) full_segments: u32,
     /// An ACK goes out with what is planned already.
     carries_ack: bool,
     /// Duplicate ACKs still to be planned.
@@ -70,6 +75,7 @@ impl Planner {
     pub(super) fn on_more(&mut self, segment: &Planned) {
         let bytes = segment.bytes() - segment.len;
         self.nxt = segment.end();
+        self.full_segments += segment.count - 1;
         self.walk.pipe += bytes;
         self.released_bytes = self.released_bytes.saturating_sub(bytes.into());
     }
@@ -107,6 +113,8 @@ impl Connection {
             walk,
             nxt: self.send.nxt,
             full,
+            whole: self.whole_super_frame(full),
+            full_segments: 0,
             carries_ack: false,
             // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
             repeats: self.acks.repeats().max(u32::from(self.duplicates.next().is_some())),
@@ -131,6 +139,7 @@ impl Connection {
                     NewData::Send(segment) => {
                         planner.nxt = segment.end();
                         planner.walk.pipe += segment.len;
+                        planner.full_segments += u32::from(segment.len == planner.full);
                         let left = planner.released_bytes.saturating_sub(segment.len.into());
                         planner.released_bytes = left;
                         Some(segment)
@@ -291,6 +300,9 @@ impl Connection {
         } else if len < planner.full && in_flight && !fin && self.nagle_holds_back() {
             return NewData::Nothing;
         }
+        if !fin && self.is_crumb(planner, unsent) {
+            return NewData::Nothing;
+        }
         if planner.walk.limit.saturating_sub(planner.walk.pipe) < len && planner.walk.pipe > 0 {
             return NewData::CwndFull;
         }
@@ -320,7 +332,8 @@ impl Connection {
         let cwnd = planner.walk.limit.saturating_sub(planner.walk.pipe);
         let bytes = unsent.saturating_sub(1).min(self.send.usable(planner.nxt)).min(cwnd);
         let released = planner.released_bytes.div_ceil(full.into());
-        (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX))
+        let count = (bytes / full).min(u32::try_from(released).unwrap_or(u32::MAX));
+        self.whole_count(planner, count, unsent - count * full)
     }
 
     /// RFC 9293, 3.7.4: Nagle. The last, short segment waits for all before it; or, by Minshall's

@@ -118,7 +118,10 @@ impl World {
             configs,
         };
         let parameters = world.parameters(0);
-        world.ends[0].connection = Some(Connection::connect(parameters, now));
+        let mut connection = Connection::connect(parameters, now);
+        // Nothing, or two to forty segments.
+        connection.set_super_frame_len(world.random.below(4) as u16 * 7_000);
+        world.ends[0].connection = Some(connection);
         world
     }
 

@@ -16,6 +16,7 @@ mod recovery;
 mod reset;
 mod runs;
 mod states;
+mod super_frames;
 mod timers;
 mod transfer;
 mod urgent;
