@@ -55,10 +55,6 @@ struct Shared {
     is_nodelay: AtomicBool,
 }
 
-/// A write from this length on also fetches what the device has: by then there are ACKs. For a
-/// shorter one that would be a failing read with every packet.
-const POLLING_WRITE_LEN_BYTES: usize = 16_384;
-
 impl TcpStream {
     pub(crate) fn new(socket: Socket, local: SocketAddr, peer: SocketAddr) -> Self {
         let send_buffer_bytes = AtomicUsize::new(socket.stack.send_buffer_bytes());
@@ -638,9 +634,7 @@ impl TcpStream {
         count: impl Fn(&mut RuntimeCounters),
     ) -> io::Result<()> {
         let Shared { socket, .. } = &*self.shared;
-        let len_bytes: usize = chunks.iter().map(Chunk::len).sum();
-        let after = if len_bytes < POLLING_WRITE_LEN_BYTES { After::Send } else { After::Run };
-        let call = Call { blocks: true, ..socket.call(Interest::Writable, after) };
+        let call = Call { blocks: true, ..socket.call(Interest::Writable, After::Send) };
         let outcome = socket.squeue().operate(&call, |core, now| {
             while !chunks.is_empty() {
                 polling::append_fitting(core, now, socket.id, chunks)?;

@@ -43,6 +43,10 @@ const CLOSING_CHECK_MIN: usize = 64;
 /// A turn that found data to hand out polls the devices only when they were not polled for so long.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(500);
 
+/// And when as much was written since: by then there are ACKs. After each write it would be a failing
+/// read with every batch, and ACKs that could have come together.
+const POLL_BYTES: usize = 256 << 10;
+
 /// One device queue and the interface that stands on it.
 pub(crate) struct Port {
     pub(crate) id: InterfaceId,
@@ -100,6 +104,8 @@ pub(crate) struct Core {
     receive: ReceiveBatch,
     transmit: Multidata,
     polled: Instant,
+    /// Bytes that were written to connections since the devices were polled.
+    pub(crate) unpolled_bytes: usize,
     retry: Option<Instant>,
 }
 
@@ -129,6 +135,7 @@ impl Core {
             receive: ReceiveBatch::new(),
             transmit: Multidata::default(),
             polled: Instant::ZERO,
+            unpolled_bytes: 0,
             retry: None,
         }
     }
@@ -139,6 +146,7 @@ impl Core {
     pub(crate) fn run(&mut self, now: Instant) {
         let Self { shard, ports, desk, pool, receive, transmit, .. } = self;
         self.counters.squeue_runs += 1;
+        self.unpolled_bytes = 0;
         (self.polled, self.retry, self.is_unfinished) = (now, None, true);
         for _ in 0..ROUNDS_MAX {
             let mut has_more = false;
@@ -191,7 +199,9 @@ impl Core {
     /// As [`Core::run`], for a call that fetched what was there: the devices are not polled unless
     /// that is overdue. A bulk reader takes several buffers full between two polls.
     pub(crate) fn run_outgoing(&mut self, now: Instant) {
-        if now.since(self.polled) >= POLL_INTERVAL || self.is_unfinished {
+        let is_overdue =
+            now.since(self.polled) >= POLL_INTERVAL || self.unpolled_bytes >= POLL_BYTES;
+        if is_overdue || self.is_unfinished {
             return self.run(now);
         }
         for port in self.ports.iter_mut().filter(|port| port.failed.is_none()) {

@@ -4,7 +4,7 @@
 //! So what becomes possible in between is not missed, and a call that succeeds leaves no waker
 //! behind. A waker is called once; who still has to wait calls again.
 
-use super::{POLLING_WRITE_LEN_BYTES, TcpStream};
+use super::TcpStream;
 use crate::Stack;
 use crate::copy_in::Copied;
 use crate::error::socket_error;
@@ -139,10 +139,8 @@ impl TcpStream {
         ready!(self.poll_copy(context, &mut copied, pieces))?;
         let socket = &self.shared.socket;
         let chunks = &mut copied.chunks;
-        let len_bytes: usize = chunks.iter().map(Chunk::len).sum();
-        let after = if len_bytes < POLLING_WRITE_LEN_BYTES { After::Send } else { After::Run };
         // Where the send buffer was made smaller meanwhile the rest is not written.
-        socket.poll(Interest::Writable, after, context, |core, now| {
+        socket.poll(Interest::Writable, After::Send, context, |core, now| {
             let count = append_fitting(core, now, socket.id, chunks)?;
             core.counters.bytes_copied_in += count as u64;
             Ok(count)
@@ -265,6 +263,7 @@ pub(super) fn append_fitting(
         }
         core.shard.tcp_append(now, id, piece)?;
         count += len;
+        core.unpolled_bytes += len;
     }
     if count == 0 { Err(SocketError::WouldBlock) } else { Ok(count) }
 }
