@@ -42,6 +42,8 @@ refusals! {
     Protocol => "multidata_not_protocol",
     /// Each packet is marked with a quality of service of its own (4.4.2, 2 d).
     QosMarking => "multidata_not_qos",
+    /// Each packet leaves by several routes at once (4.4.2, 2 e).
+    MultiRouted => "multidata_not_multi_routed",
     /// The connection is not established: there is a handshake to send (4.4.3, 1 c).
     NotEstablished => "multidata_not_established",
     /// The peer's window has no room for a whole segment (4.4.3, 1 d).

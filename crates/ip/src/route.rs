@@ -18,6 +18,8 @@ pub struct Route {
     pub interface: u32,
     /// Longest packet in bytes, where the route allows less than its interface.
     pub mtu_bytes: Option<usize>,
+    /// Packets leave by this route and by every other to the same network that says so, too.
+    pub duplicates: bool,
 }
 
 impl Route {
@@ -33,6 +35,7 @@ impl Route {
 pub struct RouteTable {
     /// Longest prefix first; among equal lengths in the order of insertion.
     routes: Vec<Route>,
+    has_duplicating: bool,
     generation: u64,
 }
 
@@ -105,6 +108,34 @@ impl RouteTable {
         self.routes.iter().find(|route| route.destination.contains(destination)).copied()
     }
 
+    /// Marks the route to this network by this interface as one of several that each packet takes, or
+    /// not. Says whether there is such a route.
+    pub fn set_duplicating(&mut self, destination: Cidr, interface: u32, on: bool) -> bool {
+        let network = destination.network();
+        let is_it =
+            |route: &&mut Route| route.destination == network && route.interface == interface;
+        let Some(route) = self.routes.iter_mut().find(is_it) else { return false };
+        route.duplicates = on;
+        self.generation += 1;
+        self.has_duplicating = self.routes.iter().any(|route| route.duplicates);
+        true
+    }
+
+    /// Whether any route is marked as one of several.
+    #[must_use]
+    pub fn has_duplicating(&self) -> bool {
+        self.has_duplicating
+    }
+
+    /// The routes that a packet to this address takes all of: none where the one that
+    /// [`RouteTable::lookup`] finds is not marked so.
+    pub fn duplicating(&self, destination: IpAddr) -> impl Iterator<Item = &Route> {
+        let found = if self.has_duplicating { self.lookup(destination) } else { None };
+        let network = found.filter(|route| route.duplicates).map(|route| route.destination);
+        let is_one = move |route: &&Route| route.duplicates && Some(route.destination) == network;
+        self.routes.iter().filter(is_one)
+    }
+
     /// A number that changes whenever the table does: who kept a route looks again when it moved.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -128,6 +159,7 @@ mod tests {
             gateway: gateway.map(|text| text.parse().expect("an address")),
             interface,
             mtu_bytes: None,
+            duplicates: false,
         }
     }
 
@@ -186,5 +218,32 @@ mod tests {
         assert!(table.remove("10.0.0.0/8".parse().expect("a network")).is_some());
         assert_eq!(interface_to(&table, "10.0.0.9"), None);
         assert!(table.generation() > second);
+    }
+
+    #[test]
+    fn packets_take_all_routes_that_are_marked_of_the_network_that_is_used() {
+        let mut table = RouteTable::new();
+        let network = "10.0.0.0/8".parse().expect("a network");
+        for (destination, interface) in
+            [("10.0.0.0/8", 1), ("10.0.0.0/8", 2), ("10.0.0.0/8", 3), ("10.1.0.0/16", 1)]
+        {
+            table.insert(route(destination, None, interface));
+        }
+        let taken = |table: &RouteTable, text: &str| -> Vec<u32> {
+            let ways = table.duplicating(text.parse().expect("an address"));
+            ways.map(|route| route.interface).collect()
+        };
+        assert!(!table.has_duplicating() && taken(&table, "10.9.9.9").is_empty());
+        let before = table.generation();
+        assert!(table.set_duplicating(network, 2, true) && table.generation() > before);
+        assert!(taken(&table, "10.9.9.9").is_empty(), "the one that is used is not marked");
+        assert!(table.set_duplicating(network, 1, true));
+        assert_eq!(taken(&table, "10.9.9.9"), [1, 2]);
+        assert!(taken(&table, "10.1.9.9").is_empty(), "a longer prefix is used");
+        assert!(!table.set_duplicating(network, 9, true));
+        assert!(
+            table.set_duplicating(network, 1, false) && table.set_duplicating(network, 2, false)
+        );
+        assert!(!table.has_duplicating() && taken(&table, "10.9.9.9").is_empty());
     }
 }

@@ -314,6 +314,24 @@ impl Stack {
         self.with_interface(index, |shard, now, id| shard.remove_route(now, destination, id))
     }
 
+    /// Has packets to the network `destination` leave by the route over interface `index` beside all
+    /// others to it that are marked so (RTF_MULTIRT of Solaris): each packet of a connection and each
+    /// datagram goes out once by every one of them, alone. What one way loses the other brings; TCP drops
+    /// what comes twice, who receives datagrams sees both. The interfaces must share the source address.
+    ///
+    /// # Errors
+    /// There is no such route.
+    pub fn set_route_duplicating(
+        &self,
+        destination: Cidr,
+        index: usize,
+        on: bool,
+    ) -> io::Result<()> {
+        self.with_interface(index, |shard, now, id| {
+            shard.set_route_duplicating(now, destination, id, on)
+        })
+    }
+
     /// Removes interface `index`: its addresses, its routes, and the use of its device. The indices of
     /// the others stay. Connections by it move to another interface where a route leads there and
     /// their own address is that one's, too; all others fail with an error that says so.

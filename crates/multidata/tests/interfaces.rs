@@ -110,3 +110,36 @@ fn a_socket_with_the_address_of_another_interface_uses_that_interface() {
     assert_eq!(socket.send_to(b"inside", "10.2.0.1:5001").expect("by loopback"), 6);
     assert_eq!(own.recv_from(&mut buffer).expect("it arrives").0, 6);
 }
+
+// Two hosts with two wires between them, and packets that take both ways, in both directions.
+#[test]
+fn a_stream_takes_two_wires_at_once_and_outlives_one_of_them() {
+    let wires = [0, 1].map(|_| device::wire(pair::ethernet()));
+    let (mut left, mut right) = (Stack::builder(), Stack::builder());
+    for (near, far) in wires {
+        left = left.interface(near, interface("10.3.0.1/24"));
+        right = right.interface(far, interface("10.3.0.2/24"));
+    }
+    let stacks = [left, right].map(|builder| builder.build().expect("a stack"));
+    let network = "10.3.0.0/24".parse().expect("a network");
+    for stack in &stacks {
+        for index in 0..2 {
+            stack.set_route_duplicating(network, index, true).expect("its network");
+        }
+        assert!(stack.set_route_duplicating(network, 2, true).is_err(), "there are two");
+    }
+    let [left, right] = &stacks;
+    let listener = TcpListener::bind(right, "10.3.0.2:80").expect("a free port");
+    let client = TcpStream::connect(left, "10.3.0.2:80").expect("there");
+    let (server, _) = listener.accept().expect("there");
+    std::thread::scope(|scope| {
+        scope.spawn(|| exchange(&client, &server, 5, 8 << 20));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        left.remove_interface(0).expect("an interface");
+    });
+    for stack in &stacks {
+        let counters = stack.counters().stack;
+        let alone = counters.refusals.count(counters::MultidataRefusal::MultiRouted);
+        assert!(counters.shard.packets_duplicated > 0 && alone > 0, "{alone}");
+    }
+}

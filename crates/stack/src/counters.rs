@@ -45,6 +45,8 @@ counters::counters! {
         multidata_flows_started,
         /// Connections that another route led to another interface.
         connections_rerouted,
+        /// Copies of packets queued for another route to the same network.
+        packets_duplicated,
         /// Interfaces removed.
         interfaces_removed,
         /// Events of interfaces forgotten because nobody asked for them.

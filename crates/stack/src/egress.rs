@@ -87,6 +87,7 @@ impl Shard {
     ) -> usize {
         out.clear();
         self.planned.clear();
+        self.copies.clear();
         let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return 0 };
         if interface.is_removed {
             return 0;
@@ -131,6 +132,7 @@ impl Shard {
             self.drops.add(DropReason::DeviceRefused);
             taken += 1;
         }
+        self.send_copies(taken);
         let mut planned = core::mem::take(&mut self.planned);
         for Planned { owner, built, dropped, payload_bytes } in planned.drain(..) {
             let count = taken.min(built);
@@ -161,6 +163,7 @@ impl Shard {
         if interface.offered.len() > 0 {
             interface.outbox.put_back(interface.offered.drain());
         }
+        self.note_standstill(now, id, transmitted);
         self.wake_blocked(id);
     }
 
@@ -264,7 +267,8 @@ impl Shard {
             return close(out);
         }
         let mut destination = interface.resolve(now, NextHop::Neighbour(socket.path.next_hop));
-        if destination == Destination::Pending {
+        let is_passed_on = Self::is_passed_on(socket.path.is_multi_routed, destination);
+        if destination == Destination::Pending && !is_passed_on {
             // It counts as queued, in another list, so that it cannot wait there twice.
             socket.queued = true;
             interface.waiting.push((socket.path.next_hop, index));
@@ -275,21 +279,11 @@ impl Shard {
         }
         let (first, payload_before) = (out.len(), out.payload_bytes());
         let limits = out.limits();
-        let mut turn = limits;
-        if interface.ready.len() > 0 {
-            if socket.allowance_bytes == 0 {
-                socket.allowance_bytes = TURN_BYTES;
-            }
-            let payload_bytes = payload_before + socket.allowance_bytes as usize;
-            turn.payload_bytes = payload_bytes.min(limits.payload_bytes);
-        }
-        if refusal.is_some() {
-            turn.packets = limits.packets.min(1);
-        }
-        out.set_limits(turn);
+        let allowance = (interface.ready.len() > 0).then_some(&mut socket.allowance_bytes);
+        out.set_limits(turn(limits, payload_before, allowance, refusal.is_some()));
         let built = socket.connection.poll_transmit(now, index, id.0, out);
         out.set_limits(limits);
-        if destination == Destination::Unreachable {
+        if destination == Destination::Unreachable && !is_passed_on {
             return self.lose(now, index, first, built, out);
         }
         if built == 0 {
@@ -311,7 +305,38 @@ impl Shard {
         if refusal.is_some() {
             close(out);
         }
+        if self.sockets.tcp(index).is_some_and(|socket| socket.path.is_multi_routed) {
+            return self.duplicate(now, id, out, first, planned, is_passed_on);
+        }
         self.planned.push(planned);
+    }
+
+    /// A connection's packets, the last of the batch from `first` on, leave by other ways as well; or by
+    /// those alone for now, where the first way does not find its neighbour.
+    #[cold]
+    fn duplicate(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        out: &mut Multidata,
+        first: usize,
+        planned: Planned,
+        is_passed_on: bool,
+    ) {
+        let index = planned.owner;
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        let (network, next_hop) = (socket.path.network.clone(), socket.path.next_hop);
+        if !is_passed_on {
+            self.plan_copies(id, out, first..out.len(), &network);
+            return self.planned.push(planned);
+        }
+        self.pass_on((id, next_hop), out, first..out.len(), &network);
+        out.truncate(first);
+        if let Some(socket) = self.sockets.tcp(index) {
+            let (connection, count) = (&mut socket.connection, planned.built + planned.dropped);
+            self.connection_counters.lend(connection, |it| it.on_transmitted(now, count));
+        }
+        self.settle(now, index);
     }
 
     /// Takes the packets from `first` on out of the batch as if they had been lost for want of a
@@ -398,6 +423,9 @@ impl Shard {
             return Some(MultidataRefusal::IpOptions);
         }
         let Network::Ip(template) = &packet.network else { return None };
+        if self.is_on_several_ways(packet) {
+            return Some(MultidataRefusal::MultiRouted);
+        }
         let protocol = template.protocol();
         let is_batched = match protocol {
             wire::protocol::TCP => agreement.protocols.tcp,
@@ -423,6 +451,27 @@ impl Shard {
 /// (RFC 2131, 4.4.6).
 fn may_leave(interface: &Interface, packet: &Outgoing) -> bool {
     interface.may_send_from(packet.network.addresses().0) || packet.message.is_to_dhcp_server()
+}
+
+/// How far a batch may grow by a connection's turn, which has an allowance where others wait.
+fn turn(
+    limits: Limits,
+    payload_bytes_before: usize,
+    allowance_bytes: Option<&mut u32>,
+    is_alone: bool,
+) -> Limits {
+    let mut turn = limits;
+    if let Some(allowance_bytes) = allowance_bytes {
+        if *allowance_bytes == 0 {
+            *allowance_bytes = TURN_BYTES;
+        }
+        let payload_bytes = payload_bytes_before + *allowance_bytes as usize;
+        turn.payload_bytes = payload_bytes.min(limits.payload_bytes);
+    }
+    if is_alone {
+        turn.packets = limits.packets.min(1);
+    }
+    turn
 }
 
 /// Ends a batch where it stands.

@@ -47,6 +47,10 @@ pub(crate) struct Interface {
     pub(crate) is_loopback: bool,
     /// It was removed; its place is kept so that the ids of others stay.
     pub(crate) is_removed: bool,
+    /// Its device failed, or takes nothing, and there may be other ways (`multirouting.rs`).
+    pub(crate) is_out: bool,
+    /// Since when its device takes nothing.
+    pub(crate) full_since: Option<Instant>,
     /// The longest packet sent, where less than the device takes.
     pub(crate) mtu_max: Option<usize>,
     /// The longest segment of connections by it, where less than its MTU allows.
@@ -103,6 +107,8 @@ impl Interface {
             agreement: Agreement::new(config.mode),
             is_loopback: false,
             is_removed: false,
+            is_out: false,
+            full_since: None,
             mtu_max: None,
             mss_max: None,
             addresses: config.addresses,

@@ -41,6 +41,7 @@ mod ingress;
 mod interface;
 mod loopback;
 mod multicast;
+mod multirouting;
 mod negotiation;
 mod neighbours;
 mod offered;

@@ -314,6 +314,9 @@ impl Shard {
         if socket.path.single_packets {
             return Some(MultidataRefusal::FlowPolicy);
         }
+        if socket.path.is_multi_routed {
+            return Some(MultidataRefusal::MultiRouted);
+        }
         if socket.path.dont_route {
             return Some(MultidataRefusal::SlowPathOption);
         }
@@ -341,6 +344,12 @@ impl Shard {
 
     /// Asks for a connection again; says so in the counters where it stops or starts batches.
     pub(crate) fn refresh_multidata(&mut self, index: u32) {
+        let Some(socket) = self.sockets.tcp_ref(index) else { return };
+        let (source, destination) = socket.path.network.addresses();
+        let ways = self.other_ways(socket.path.interface, source, destination);
+        let Some(socket) = self.sockets.tcp(index) else { return };
+        // Another way might be by a gateway.
+        socket.path.is_multi_routed = !ways.is_empty() && !socket.path.dont_route;
         let Some(socket) = self.sockets.tcp_ref(index) else { return };
         let refusal = self.multidata_for(socket);
         let Some(socket) = self.sockets.tcp(index) else { return };

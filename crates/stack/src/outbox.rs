@@ -3,7 +3,7 @@
 //! A connection can build its segments afresh at any time, so it queues none. What cannot be
 //! rebuilt waits here as a small value, bounded, until a device has taken it.
 
-use batch::{Attributes, Chunk, Multidata};
+use batch::{Attributes, Checksum, Chunk, Multidata};
 use core::net::{IpAddr, Ipv4Addr};
 use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};
 use std::collections::VecDeque;
@@ -87,6 +87,13 @@ pub(crate) enum Message {
         payload: Chunk,
         may_fragment: bool,
     },
+    /// A segment of a connection that leaves by another way as well: its header, of this length, and its
+    /// payload, the checksum complete.
+    Copy {
+        segment: Chunk,
+        header_len: usize,
+        ecn: u8,
+    },
     /// A report of multicast memberships, its checksum complete; it has a network header of its
     /// own, with a router alert.
     Report {
@@ -113,6 +120,9 @@ impl Message {
             Self::Datagram { source_port, destination_port, payload, .. } => {
                 udp::push_datagram(out, *source_port, *destination_port, payload, attributes)
             }
+            Self::Copy { segment, header_len, ecn } => {
+                push_copy(out, segment, *header_len, Attributes { ecn: *ecn, ..attributes })
+            }
             // These have network headers of their own: `Outgoing::push` knows.
             Self::Fragments(_) | Self::Report { .. } => false,
         }
@@ -130,6 +140,10 @@ impl Message {
             Self::Datagram { source_port, destination_port, .. } => {
                 (*source_port, *destination_port)
             }
+            Self::Copy { segment, .. } => match *segment.bytes() {
+                [a, b, c, d, ..] => (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
+                _ => (0, 0),
+            },
             _ => (0, 0),
         }
     }
@@ -177,6 +191,26 @@ impl Message {
         let rest = Fragmenting::new(template, header, checksum_at, payload, identification);
         Some(Self::Fragments(rest))
     }
+}
+
+/// Appends a segment whose checksum is complete. Says whether there was room.
+fn push_copy(
+    out: &mut Multidata,
+    segment: &Chunk,
+    header_len: usize,
+    attributes: Attributes,
+) -> bool {
+    let index = out.len();
+    let attributes = Attributes { checksum: Checksum::Complete, ..attributes };
+    let Some(header) = segment.bytes().get(..header_len) else { return false };
+    let Some(place) = out.push_packet(header_len, attributes) else { return false };
+    place.copy_from_slice(header);
+    let (at, len) = (segment.offset() + header_len, segment.len() - header_len);
+    let has_room = len == 0 || out.append_span(segment.block(), at, len);
+    if !has_room {
+        out.truncate(index);
+    }
+    has_room
 }
 
 /// A packet that waits to be sent.

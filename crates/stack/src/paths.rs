@@ -106,7 +106,13 @@ impl Shard {
     pub(crate) fn path_mss(&self, id: InterfaceId, remote: IpAddr) -> u16 {
         let interface = &self.interfaces[id.0 as usize];
         let mtu = mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Verified);
-        mss_of(interface, remote, mtu)
+        // What leaves by several ways is as long as the narrowest takes.
+        let ways = self.routes.duplicating(remote).filter_map(|route| {
+            let interface = self.interfaces.get(route.interface as usize)?;
+            let link = interface.mtu_bytes(remote.is_ipv4());
+            Some(route.mtu_bytes.map_or(link, |route| route.min(link)))
+        });
+        mss_of(interface, remote, ways.fold(mtu, usize::min))
     }
 
     /// The MSS announced to `remote`: what the interface takes (RFC 6691), not what the path does.

@@ -40,7 +40,13 @@ impl Shard {
         if interface.is_removed || interface.is_loopback || families_differ {
             return Err(SocketError::InvalidArgument);
         }
-        self.routes.insert(Route { destination, gateway, interface: id.0, mtu_bytes: None });
+        self.routes.insert(Route {
+            destination,
+            gateway,
+            interface: id.0,
+            mtu_bytes: None,
+            duplicates: false,
+        });
         self.reroute_all(now);
         Ok(())
     }
@@ -118,7 +124,7 @@ impl Shard {
 
     /// Has every connection look at its path again, at once: the interface that one waits for may
     /// never have a turn again.
-    fn reroute_all(&mut self, now: Instant) {
+    pub(crate) fn reroute_all(&mut self, now: Instant) {
         for index in self.connections() {
             self.refresh_path(now, index);
             self.settle(now, index);
@@ -137,7 +143,8 @@ impl Shard {
         let (old, flow) = (socket.path.interface, socket.flow());
         let remote = flow.remote.ip();
         let leads = |route: &Route| route.interface == old.0 && route.destination.contains(remote);
-        if socket.path.keeps_interface && self.routes.routes().iter().any(leads) {
+        let is_out = self.interfaces[old.0 as usize].is_out;
+        if socket.path.keeps_interface && !is_out && self.routes.routes().iter().any(leads) {
             return;
         }
         let Ok((id, next_hop)) = self.route(remote) else { return };

@@ -17,6 +17,7 @@ use crate::filter::{PacketFilter, Verdict};
 use crate::flow_table::FlowTable;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::loopback::Loopback;
+use crate::multirouting::Copies;
 use crate::negotiation::InterfaceEvents;
 use crate::outbox::Outgoing;
 use crate::schedule::Deadlines;
@@ -124,6 +125,8 @@ pub struct Shard {
     pub(crate) train: Train,
     /// Owners and packet counts of the batch the device is looking at, in its order.
     pub(crate) planned: Vec<Planned>,
+    /// Of them, what leaves by other ways as well.
+    pub(crate) copies: Copies,
     /// Connections that the receive batch has touched so far.
     pub(crate) touched: Vec<u32>,
 }
@@ -178,6 +181,7 @@ impl Shard {
             receive_trains: true,
             train: Train::default(),
             planned: Vec::new(),
+            copies: Copies::default(),
             touched: Vec::new(),
         }
     }
@@ -200,7 +204,13 @@ impl Shard {
         let networks = config.addresses.iter().map(|cidr| (*cidr, None));
         let gateways = config.gateways.iter().map(|gateway| (everywhere(gateway), Some(*gateway)));
         for (destination, gateway) in networks.chain(gateways) {
-            self.routes.insert(Route { destination, gateway, interface: id, mtu_bytes: None });
+            self.routes.insert(Route {
+                destination,
+                gateway,
+                interface: id,
+                mtu_bytes: None,
+                duplicates: false,
+            });
         }
         let seed = self.seed.wrapping_add(u64::from(id));
         self.interfaces.push(Interface::new(config, id as u16, seed));
@@ -377,7 +387,11 @@ impl Shard {
             return Ok((self.loopback.id.ok_or(SocketError::NoRoute)?, destination));
         }
         let route = self.routes.lookup(destination).ok_or(SocketError::NoRoute)?;
-        Ok((InterfaceId(route.interface), route.gateway.unwrap_or(destination)))
+        let is_up = |route: &&Route| {
+            self.interfaces.get(route.interface as usize).is_some_and(|it| !it.is_out)
+        };
+        let route = self.routes.duplicating(destination).find(is_up).copied().unwrap_or(route);
+        Ok((InterfaceId(route.interface), route.next_hop(destination)))
     }
 
     /// As [`Shard::route`], for what has the source `source`, or none yet (unspecified). Answers to an

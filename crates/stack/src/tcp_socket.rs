@@ -29,6 +29,8 @@ pub(crate) struct Path {
     /// It came over this interface, or its own address is this one's and not that of the interface that
     /// the route names: it stays here as long as that leads to the peer.
     pub(crate) keeps_interface: bool,
+    /// Each packet leaves by other ways as well (`multirouting.rs`).
+    pub(crate) is_multi_routed: bool,
     /// [`TcpOption::SinglePackets`].
     pub(crate) single_packets: bool,
     /// [`TcpOption::DontRoute`].
@@ -558,6 +560,7 @@ impl Shard {
                 generation: self.path_generation(),
                 refusal: None,
                 keeps_interface: parent.is_some(),
+                is_multi_routed: false,
                 single_packets: false,
                 dont_route: false,
             },

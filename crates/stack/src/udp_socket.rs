@@ -217,7 +217,6 @@ impl Shard {
             MtuDiscovery::Want | MtuDiscovery::Do if !to_group => self.path_mtu(remote.ip())?,
             _ => interface.mtu_bytes(remote.is_ipv4()),
         };
-        let interface = &mut self.interfaces[interface_id.0 as usize];
         let fits = template.header_len() + len <= mtu_bytes;
         if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
             return Err(SocketError::MessageTooLong);
@@ -235,7 +234,8 @@ impl Shard {
             },
         };
         // RFC 1112, 6.1: a time to live of zero keeps it in this host.
-        if hop_limit > 0 && !interface.outbox.push(packet) {
+        if hop_limit > 0 && !self.queue_on_ways(interface_id, packet) {
+            let interface = &mut self.interfaces[interface_id.0 as usize];
             if !interface.blocked.contains(&index) {
                 interface.blocked.push(index);
             }

@@ -184,7 +184,7 @@ impl Core {
                     Sending::Unfinished => has_more = true,
                 }
             }
-            has_more |= shard.is_loopback_pending();
+            has_more |= shard.is_loopback_pending() | shard.take_copies_queued();
             if let Some(desk) = desk {
                 hand_over::pass_strays(desk, shard);
             }
@@ -211,7 +211,7 @@ impl Core {
                 Sending::Unfinished => self.is_unfinished = true,
             }
         }
-        self.is_unfinished |= self.shard.is_loopback_pending();
+        self.is_unfinished |= self.shard.is_loopback_pending() | self.shard.take_copies_queued();
         if let Some(desk) = &mut self.desk {
             hand_over::pass_strays(desk, &mut self.shard);
         }

@@ -215,7 +215,13 @@ impl Shard {
             Some(router) => {
                 let gateway = Some(router.into());
                 let destination = Cidr::ANY_IPV6;
-                let route = Route { destination, gateway, interface: id.0, mtu_bytes: None };
+                let route = Route {
+                    destination,
+                    gateway,
+                    interface: id.0,
+                    mtu_bytes: None,
+                    duplicates: false,
+                };
                 self.routes.insert(route);
             }
             None => drop(self.routes.remove_on(Cidr::ANY_IPV6, id.0)),

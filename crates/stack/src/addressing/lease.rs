@@ -185,7 +185,8 @@ impl Shard {
             let is_fixed = has_gateway(destination)
                 && !known.iter().any(|known| known.destination == destination);
             let gateway = (!route.gateway.is_unspecified()).then_some(route.gateway.into());
-            let route = Route { destination, gateway, interface: id.0, mtu_bytes: None };
+            let route =
+                Route { destination, gateway, interface: id.0, mtu_bytes: None, duplicates: false };
             (!is_fixed).then_some(route)
         });
         let routes = routes.collect();

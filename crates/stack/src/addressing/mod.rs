@@ -359,7 +359,13 @@ impl Shard {
 
     /// Everybody on this network is a neighbour.
     fn add_network_route(&mut self, id: InterfaceId, network: Cidr) {
-        let route = Route { destination: network, gateway: None, interface: id.0, mtu_bytes: None };
+        let route = Route {
+            destination: network,
+            gateway: None,
+            interface: id.0,
+            mtu_bytes: None,
+            duplicates: false,
+        };
         self.routes.insert(route);
     }
 
