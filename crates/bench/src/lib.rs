@@ -25,6 +25,7 @@ pub mod cipher;
 pub mod copy_in;
 pub mod host;
 pub mod job;
+pub mod layouts;
 pub mod loss;
 pub mod measure;
 pub mod peer;

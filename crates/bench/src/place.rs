@@ -99,6 +99,16 @@ fn no_tap(reason: &str) -> Failure {
     ))
 }
 
+/// Does something in a thread that is kept on this CPU, or where none is named in the calling one.
+///
+/// # Errors
+/// A sentence, where there is no such CPU for this process.
+pub fn on_cpu<T: Send>(cpu: Option<usize>, act: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    let Some(cpu) = cpu else { return Ok(act()) };
+    let done = std::thread::scope(|scope| scope.spawn(|| pin_to_cpu(cpu).map(|()| act())).join());
+    done.unwrap_or_else(|_| Err(Failure::new("a thread on a CPU of its own panicked")))
+}
+
 /// Keeps the calling thread, and the threads it starts from now on, on one CPU.
 ///
 /// # Errors

@@ -11,6 +11,7 @@
 //! (knetperf: it does not), a figure for each sender there, for each device here.
 
 mod figure;
+mod layouts;
 mod page;
 mod plot;
 mod receive;
@@ -34,6 +35,8 @@ pub enum Subject {
     Transmit,
     /// Coalescing of what is received.
     Receive,
+    /// Rings, soft rings and fan-out.
+    Layouts,
 }
 
 /// Writes `index.html` and `results.json` into a directory, which is made where it is missing. Says
@@ -55,8 +58,14 @@ pub fn write(directory: &Path, results: &Results, subject: Subject) -> Result<Pa
 /// # Errors
 /// A sentence, where a plot cannot be drawn.
 pub fn render(results: &Results, subject: Subject) -> Result<String, Failure> {
-    if subject == Subject::Receive {
-        return page::render(results, &receive::figures(results), &receive::words(results));
+    match subject {
+        Subject::Transmit => {}
+        Subject::Receive => {
+            return page::render(results, &receive::figures(results), &receive::words(results));
+        }
+        Subject::Layouts => {
+            return page::render(results, &layouts::figures(results), &layouts::words(results));
+        }
     }
     let words = page::Words {
         title: "transmit schemes",
@@ -110,6 +119,16 @@ mod tests {
         }
         for outside in ["<script", "<link", "src=", "@import"] {
             assert!(!page.contains(outside), "{outside}: not readable offline");
+        }
+    }
+
+    #[test]
+    fn the_page_about_layouts_draws_each_over_connections() {
+        let measured = crate::layouts::tests::measured();
+        let page = render(&measured, Subject::Layouts).expect("drawn");
+        assert_eq!(page.matches("<svg").count(), 6, "a plot for each panel of the one figure");
+        for word in ["R2S0F0", "R1S2F1", "application at core", "30.00", "contended %"] {
+            assert!(page.contains(word), "{word} is missing");
         }
     }
 

@@ -167,7 +167,7 @@ fn against_process(
     };
     let clocks = Clocks::read()?;
     let before = station.counters();
-    let ours = match work(scenario, bounds, connects, &sockets) {
+    let ours = match work(scenario, bounds, connects, (station, &sockets)) {
         Ok(ours) => ours,
         Err(ours) => return Err(kernel.blame(ours)),
     };
@@ -196,11 +196,12 @@ fn work(
     scenario: &Scenario,
     bounds: Bounds,
     connected: bool,
-    sockets: &[TcpStream],
+    (station, sockets): (&Station, &[TcpStream]),
 ) -> Result<WorkDone, Failure> {
     match (scenario.workload, sockets) {
         (Workload::Stream, _) => {
-            let tasks = our_plan(scenario, bounds, connected).tasks(sockets)?;
+            let mut tasks = our_plan(scenario, bounds, connected).tasks(sockets)?;
+            station.place(sockets, &mut tasks);
             let ours = stream::run_all(sockets, &tasks)?;
             Ok(WorkDone::Streamed { ours, theirs: Totals::default() })
         }
@@ -222,8 +223,10 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let before = near.counters();
     let work = match scenario.workload {
         Workload::Stream => {
-            let near_tasks = our_plan(scenario, bounds, true).tasks(&pair.near)?;
-            let far_tasks = their_plan(scenario, bounds, true).tasks(&pair.far)?;
+            let mut near_tasks = our_plan(scenario, bounds, true).tasks(&pair.near)?;
+            let mut far_tasks = their_plan(scenario, bounds, true).tasks(&pair.far)?;
+            near.place(&pair.near, &mut near_tasks);
+            far.place(&pair.far, &mut far_tasks);
             let (ours, theirs) = wire::stream(&pair, &near_tasks, &far_tasks)?;
             WorkDone::Streamed { ours, theirs }
         }

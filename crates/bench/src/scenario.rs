@@ -4,6 +4,7 @@
 //! transmit mode, the direction, the amount. It can be checked for contradictions without touching
 //! the system ([`Scenario::check`]).
 
+use crate::layouts::{self, Spreading};
 use core::fmt;
 use device::TransmitMode;
 use multidata::{Coalescing, CopyIn};
@@ -227,6 +228,8 @@ pub struct Scenario {
     pub pin: bool,
     /// Squeues of the stacks, which share the device's one queue.
     pub squeues: u16,
+    /// Rings, soft rings and where the application runs, in place of a number of squeues.
+    pub spreading: Option<Spreading>,
     /// Packets of this stack are written to this file, a section for each run.
     pub capture: Option<PathBuf>,
 }
@@ -271,6 +274,7 @@ impl Scenario {
             outbound: Outbound::On,
             pin: false,
             squeues: 1,
+            spreading: None,
             capture: None,
         }
     }
@@ -414,7 +418,7 @@ impl Scenario {
                 self.connections
             ));
         }
-        Ok(())
+        layouts::check(self)
     }
 
     /// The share of connection `index` in [`Amount::Bytes`]; the first ones take the remainder.

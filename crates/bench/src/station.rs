@@ -1,13 +1,15 @@
 //! This stack over one device: what a run opens before it starts its clocks.
 
+use crate::layouts::{Placement, Spreading};
 use crate::measure::Counters;
-use crate::place::Addresses;
+use crate::place::{Addresses, on_cpu};
 use crate::scenario::{DeviceKind, Outbound, Scenario};
 use crate::socket::{Socket, retry_interrupted};
+use crate::workload::stream::Task;
 use crate::{Attempt, Failure};
 use batch::{BlockPool, PoolConfig};
 use bytes::Bytes;
-use device::{Device, HardwareAddress, Medium, Queue, WireConfig, WireEnd, WireQueue, wire};
+use device::{Device, HardwareAddress, Medium, Queue, WireConfig, WireEnd, wire};
 use ip::Cidr;
 use linux::{
     Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
@@ -33,6 +35,11 @@ pub struct Station {
     stack: Stack,
     address: IpAddr,
     about: String,
+    spreading: Option<Spreading>,
+    /// Whether it is the end that measures.
+    is_near: bool,
+    /// The CPUs that this process may use.
+    cpus: Vec<usize>,
     /// What the stack sends and receives goes here; it ends behind the stack.
     _capture: Option<CaptureFile>,
     /// Held open: what the queue stands on lives as long as this.
@@ -50,7 +57,7 @@ enum Ground {
 
 /// A device with the kernel at its other end.
 struct Opened {
-    queue: Box<dyn Queue>,
+    queues: Vec<Box<dyn Queue>>,
     about: String,
     ground: Ground,
 }
@@ -68,12 +75,12 @@ impl Station {
                 open_tap(scenario)?
             }
         };
-        let Opened { queue, about, ground } = opened;
+        let Opened { queues, about, ground } = opened;
         let addresses = Addresses::of(scenario);
-        let (queue, capture) = captured(scenario, queue)?;
-        let stack = build(scenario, queue, addresses.near, addresses.prefix_len)?;
-        let address = addresses.near;
-        Ok(Self { stack, address, about, _capture: capture, _ground: Some(ground) })
+        let (queues, capture) = captured(scenario, queues)?;
+        let stack = build(scenario, queues, (addresses.near, addresses.prefix_len), true)?;
+        let station = Self::of(scenario, stack, about, true)?;
+        Ok(Self { _capture: capture, _ground: Some(ground), ..station })
     }
 
     /// Two stacks, one at each end of a wire: this one and the other one.
@@ -84,18 +91,12 @@ impl Station {
         let addresses = Addresses::of(scenario);
         let (near, far) = wire_queues(scenario);
         let about = "wire in this process, loss-free and bounded".to_owned();
-        let station = |stack, address, capture| Self {
-            stack,
-            address,
-            about: about.clone(),
-            _capture: capture,
-            _ground: None,
-        };
         // One end sees everything.
-        let (near, capture) = captured(scenario, Box::new(near))?;
-        let near = build(scenario, near, addresses.near, addresses.prefix_len)?;
-        let far = build(scenario, Box::new(far), addresses.far, addresses.prefix_len)?;
-        Ok((station(near, addresses.near, capture), station(far, addresses.far, None)))
+        let (near, capture) = captured(scenario, near)?;
+        let near = build(scenario, near, (addresses.near, addresses.prefix_len), true)?;
+        let far = build(scenario, far, (addresses.far, addresses.prefix_len), false)?;
+        let near = Self::of(scenario, near, about.clone(), true)?;
+        Ok((Self { _capture: capture, ..near }, Self::of(scenario, far, about, false)?))
     }
 
     /// This stack at one end of a tunnel whose device is open: the near end, which measures and
@@ -112,9 +113,28 @@ impl Station {
         let address = if is_near { addresses.near } else { addresses.far };
         let about = device.negotiated().to_owned();
         let queue = device.queue(0).attempt(|| "cannot open the tunnel")?;
-        let (queue, capture) = captured(scenario, Box::new(queue))?;
-        let stack = build(scenario, queue, address, addresses.prefix_len)?;
-        Ok(Self { stack, address, about, _capture: capture, _ground: None })
+        let (queues, capture) = captured(scenario, vec![Box::new(queue)])?;
+        let stack = build(scenario, queues, (address, addresses.prefix_len), is_near)?;
+        Ok(Self { _capture: capture, ..Self::of(scenario, stack, about, is_near)? })
+    }
+
+    fn of(
+        scenario: &Scenario,
+        stack: Stack,
+        about: String,
+        is_near: bool,
+    ) -> Result<Self, Failure> {
+        let addresses = Addresses::of(scenario);
+        Ok(Self {
+            stack,
+            address: if is_near { addresses.near } else { addresses.far },
+            about,
+            spreading: scenario.spreading,
+            is_near,
+            cpus: linux::cpu::allowed().attempt(|| "the CPUs of this process are not known")?,
+            _capture: None,
+            _ground: None,
+        })
     }
 
     /// What the device said is on.
@@ -150,18 +170,34 @@ impl Station {
             .attempt(|| format!("cannot listen on port {port} of {}", self.address))
     }
 
-    /// Connects as often as wanted.
+    /// Connects as often as wanted; where squeues have CPUs, from each in turn.
     ///
     /// # Errors
     /// A sentence.
     pub fn connect(&self, to: SocketAddr, connections: usize) -> Result<Vec<TcpStream>, Failure> {
+        let connect = |cpu| {
+            let socket =
+                on_cpu(cpu, || TcpStream::connect_timeout(&self.stack, &to, CONNECT_TIMEOUT))?;
+            prepared(socket.attempt(|| format!("cannot connect to {to}"))?)
+        };
+        let is_pinned = self.spreading.filter(|it| it.placement != Placement::Anywhere);
+        let squeues = is_pinned.map_or(1, |it| it.layout.homes_max().into());
         (0..connections)
-            .map(|_| {
-                let socket = TcpStream::connect_timeout(&self.stack, &to, CONNECT_TIMEOUT)
-                    .attempt(|| format!("cannot connect to {to}"))?;
-                prepared(socket)
+            .map(|index| {
+                connect(is_pinned.and_then(|it| it.squeue_cpu(index % squeues, &self.cpus)))
             })
             .collect()
+    }
+
+    /// Says of each task on which CPU it is to be done: that of its connection, as the scenario has it.
+    pub fn place(&self, sockets: &[TcpStream], tasks: &mut [Task]) {
+        let Some(spreading) = self.spreading else { return };
+        for (socket, task) in sockets.iter().zip(tasks) {
+            task.cpu = match self.is_near {
+                true => spreading.receiver_cpu(socket.squeue(), &self.cpus),
+                false => spreading.sender_cpu(socket.squeue(), &self.cpus),
+            };
+        }
     }
 }
 
@@ -174,6 +210,7 @@ fn open_tap(scenario: &Scenario) -> Result<Opened, Failure> {
         napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
         mtu_bytes: Some(scenario.mtu_bytes),
         io_uring: if scenario.io_uring { IoUring::On } else { IoUring::Off },
+        queues: rings(scenario).into(),
         ..TapConfig::default()
     })
     .attempt(refused)?;
@@ -186,8 +223,11 @@ fn open_tap(scenario: &Scenario) -> Result<Opened, Failure> {
         })
         .attempt(|| "cannot configure the kernel's side of the device")?;
     let about = complete(device.negotiated(), device.refused())?;
-    let queue = Box::new(device.queue(0).attempt(refused)?);
-    Ok(Opened { queue, about, ground: Ground::Tap { _device: device } })
+    let queues: Result<Vec<Box<dyn Queue>>, Failure> = (0..rings(scenario))
+        .map(|ring| Ok(Box::new(device.queue(ring.into()).attempt(refused)?) as _))
+        .collect();
+    let queues = queues?;
+    Ok(Opened { queues, about, ground: Ground::Tap { _device: device } })
 }
 
 /// The near end of a cable is ours and has no address of the kernel's, the far end is the kernel's.
@@ -209,7 +249,7 @@ fn open_xdp(scenario: &Scenario) -> Result<Opened, Failure> {
     let queue = Box::new(device.queue(0).attempt(refused)?);
     // Who moves frames is known with the queue.
     let about = complete(device.negotiated(), device.refused())?;
-    Ok(Opened { queue, about, ground: Ground::Veth { _pair: pair } })
+    Ok(Opened { queues: vec![queue], about, ground: Ground::Veth { _pair: pair } })
 }
 
 fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
@@ -220,7 +260,7 @@ fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
     let mut device = PacketDevice::open(&config).attempt(refused)?;
     let about = complete(device.negotiated(), device.refused())?;
     let queue = Box::new(device.queue(0).attempt(refused)?);
-    Ok(Opened { queue, about, ground: Ground::Veth { _pair: pair } })
+    Ok(Opened { queues: vec![queue], about, ground: Ground::Veth { _pair: pair } })
 }
 
 /// Without offload neither end splits, merges or leaves checksums out; with NAPI the far end merges
@@ -288,31 +328,40 @@ fn prepared(socket: TcpStream) -> Result<TcpStream, Failure> {
     Ok(socket)
 }
 
+/// Rings of the device.
+fn rings(scenario: &Scenario) -> u16 {
+    scenario.spreading.map_or(1, |spreading| spreading.layout.rings())
+}
+
+/// One end of a wire or of several that are rings of the same device.
+type Queues = Vec<Box<dyn Queue>>;
+
 /// The two ends of a wire as the scenario wants it.
-fn wire_queues(scenario: &Scenario) -> (WireQueue, WireQueue) {
+fn wire_queues(scenario: &Scenario) -> (Queues, Queues) {
     let end = |last| {
         let medium = Medium::Ethernet(HardwareAddress([0x02, 0, 0, 0, 0, last]));
         if scenario.offload { WireEnd::offloading(medium) } else { WireEnd::plain(medium) }
     };
-    wire(WireConfig { mtu_bytes: scenario.mtu_bytes, ..WireConfig::new(end(2), end(1)) })
+    let config = WireConfig { mtu_bytes: scenario.mtu_bytes, ..WireConfig::new(end(2), end(1)) };
+    let rings = (0..rings(scenario)).map(|_| wire(config));
+    rings.map(|(near, far)| (Box::new(near) as _, Box::new(far) as _)).unzip()
 }
 
-/// The queue, with what passes it captured where the scenario says so.
-fn captured(
-    scenario: &Scenario,
-    queue: Box<dyn Queue>,
-) -> Result<(Box<dyn Queue>, Option<CaptureFile>), Failure> {
-    let Some(path) = &scenario.capture else { return Ok((queue, None)) };
+/// The queues, with what passes them captured where the scenario says so.
+fn captured(scenario: &Scenario, queues: Queues) -> Result<(Queues, Option<CaptureFile>), Failure> {
+    let Some(path) = &scenario.capture else { return Ok((queues, None)) };
     let refused = || format!("cannot capture into {}", path.display());
     let capture = CaptureFile::append(path).attempt(refused)?;
-    Ok((capture.wrap(queue).attempt(refused)?, Some(capture)))
+    let queues: Result<Queues, Failure> =
+        queues.into_iter().map(|queue| capture.wrap(queue).attempt(refused)).collect();
+    Ok((queues?, Some(capture)))
 }
 
 fn build(
     scenario: &Scenario,
-    queue: Box<dyn Queue>,
-    address: IpAddr,
-    prefix_len: u8,
+    queues: Queues,
+    (address, prefix_len): (IpAddr, u8),
+    is_near: bool,
 ) -> Result<Stack, Failure> {
     let mut tcp = tcp::Config::default();
     if let Some(bytes) = scenario.send_buffer_bytes {
@@ -328,12 +377,18 @@ fn build(
     if let Some(len_bytes) = scenario.largest_cached_len_bytes {
         pool.largest_cached_len_bytes = len_bytes;
     }
-    let stack = Stack::builder()
+    let builder = match scenario.spreading {
+        None => Stack::builder().squeues(scenario.squeues.into()),
+        Some(spreading) if is_near => Stack::builder()
+            .layout(spreading.layout)
+            .pin(spreading.placement != Placement::Anywhere),
+        Some(spreading) => Stack::builder().layout(spreading.of_sender()),
+    };
+    let stack = builder
         .tcp(tcp)
         .copy_in(scenario.copy_in)
         .pool(BlockPool::new(pool))
-        .squeues(scenario.squeues.into())
-        .boxed_interface(queue, config)
+        .multiqueue_interface(queues, config)
         .build()
         .attempt(|| "cannot start the stack")?;
     let switched = match scenario.outbound {

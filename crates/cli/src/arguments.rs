@@ -99,7 +99,8 @@ pub(crate) enum BenchVerb {
     /// Every transmit scheme on every device, by length of a write and number of connections
     #[command(after_help = SIZES)]
     Transmit(TransmitArguments),
-    /// Receiving, by how many frames come up at a time, how long they are held, and connections
+    /// Receiving, by how many frames come up at a time, how long they are held, and connections; or by
+    /// rings, soft rings, fan-out (--layout) and where the application runs
     #[command(after_help = SIZES)]
     Receive(CoalescingArguments),
 }
@@ -373,6 +374,8 @@ pub(crate) enum Reading {
     CopyIn,
     /// Coalescing of what is received.
     Receive,
+    /// Rings, soft rings and fan-out.
+    Layouts,
 }
 
 impl BenchArguments {

@@ -6,7 +6,7 @@ use bench::place::Place;
 use bench::report::Subject;
 use bench::results::Results;
 use bench::whole_file::{self, WholeFile};
-use bench::{Attempt, Failure, Scenario, copy_in, job, plan, receive, table};
+use bench::{Attempt, Failure, Scenario, copy_in, job, layouts, plan, receive, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -43,6 +43,7 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     if let Some(directory) = directory {
         let subject = match job.reading {
             Reading::Receive => Subject::Receive,
+            Reading::Layouts => Subject::Layouts,
             Reading::Modes | Reading::CopyIn => Subject::Transmit,
         };
         let page = bench::report::write(directory, &results, subject)?;
@@ -139,6 +140,16 @@ fn report(reading: Reading, results: &Results) -> String {
                  system calls included.\nA pool miss is a block from the allocator; oversize: one \
                  that is too long to be kept for reuse. KB and MB are 2^10 and 2^20 bytes.\n\n";
         text += &copy_in::findings(results).join("\n");
+        text.push('\n');
+        return text;
+    }
+    if reading == Reading::Layouts {
+        text += &layouts::render(results);
+        text += "Counters are the receiver's, for each MB (2^20 bytes) received: batches in line came by \
+                 the squeue's own ring, queued ones by a soft ring; an interrupt turn is a wait for the \
+                 device; a migration is another thread than the last. Stack CPU is this process, which \
+                 over the wire holds both ends.\n\n";
+        text += &layouts::findings(results).join("\n");
         text.push('\n');
         return text;
     }

@@ -45,6 +45,11 @@ impl Socket {
         Self::new(self.stack.clone(), self.home as usize, id)
     }
 
+    /// The number of the squeue that it belongs to.
+    pub(crate) fn home(&self) -> usize {
+        self.home as usize
+    }
+
     /// The squeue that it belongs to.
     pub(crate) fn squeue(&self) -> &Squeue {
         self.stack.squeue(self.home as usize)

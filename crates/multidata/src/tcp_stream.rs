@@ -376,6 +376,13 @@ impl TcpStream {
         Ok(error.map_err(socket_error)?.map(socket_error))
     }
 
+    /// Which of the stack's squeues the connection belongs to, for life: the one to keep a thread near
+    /// that works on it ([`StackBuilder::pin`](crate::StackBuilder::pin)).
+    #[must_use]
+    pub fn squeue(&self) -> usize {
+        self.shared.socket.home()
+    }
+
     /// The connection as it stands: RFC 9293 state, bytes readable, room to send.
     ///
     /// # Errors

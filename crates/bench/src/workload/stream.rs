@@ -8,6 +8,7 @@
 //! The receiving end checks what is to be verified, counts the rest, and holds the clock: from the
 //! first byte to the end of the stream.
 
+use crate::place::pin_to_cpu;
 use crate::scenario::{Amount, Scenario};
 use crate::socket::Socket;
 use crate::verify::{Flow, Pattern};
@@ -61,6 +62,7 @@ impl Plan {
                 time @ Amount::Time(_) => time,
             };
             Ok(Task {
+                cpu: None,
                 send: self.sends.then(|| Sending {
                     pattern: Pattern::new(self.seed, port, out),
                     amount,
@@ -91,6 +93,8 @@ pub fn connector_port(socket: &impl Socket, connected: bool) -> Result<u16, Fail
 /// What one end of one connection is to do. One of the two at least.
 #[derive(Clone, Debug)]
 pub struct Task {
+    /// The CPU that the thread which does it is kept on.
+    pub cpu: Option<usize>,
     /// What to send.
     pub send: Option<Sending>,
     /// What to expect.
@@ -194,18 +198,23 @@ impl Totals {
 }
 
 /// Does the task over each of these connections, in a thread each, or in this thread where there
-/// is only one thing to do.
+/// is only one thing to do, anywhere.
 ///
 /// # Errors
 /// The first failure, as a sentence.
 pub fn run_all<S: Socket>(sockets: &[S], tasks: &[Task]) -> Result<Totals, Failure> {
     let outcomes: Result<Vec<Outcome>, Failure> = match (sockets, tasks) {
-        ([socket], [task]) => run(socket, task).map(|outcome| vec![outcome]),
+        ([socket], [task]) if task.cpu.is_none() => run(socket, task).map(|outcome| vec![outcome]),
         _ => std::thread::scope(|scope| {
             let threads: Vec<_> = sockets
                 .iter()
                 .zip(tasks)
-                .map(|(socket, task)| scope.spawn(move || run(socket, task)))
+                .map(|(socket, task)| {
+                    scope.spawn(move || {
+                        task.cpu.map_or(Ok(()), pin_to_cpu)?;
+                        run(socket, task)
+                    })
+                })
                 .collect();
             threads.into_iter().map(joined).collect()
         }),

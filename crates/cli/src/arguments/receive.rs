@@ -1,41 +1,60 @@
 //! The arguments of `bench receive`.
 
 use super::{DeviceArgument, Job, OutputArguments, Reading, Switch};
+use bench::layouts::{self, Placement};
 use bench::receive::{Axes, Count, parse_hold_off};
 use bench::scenario::{DeviceKind, Direction, Scenario};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use clap::Args;
 use device::TransmitMode;
+use multidata::Layout;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Frames at a time, and for how long they are held, where nothing is said.
+const COUNTS: [Count; 8] = [
+    Count::Frames(1),
+    Count::Frames(2),
+    Count::Frames(4),
+    Count::Frames(8),
+    Count::Frames(16),
+    Count::Frames(32),
+    Count::Frames(64),
+    Count::Adaptive,
+];
+const HOLD_OFFS: [Duration; 2] = [Duration::ZERO, Duration::from_micros(50)];
 
 /// The axes: every value of each with every value of the others.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CoalescingArguments {
-    /// Devices
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "DEVICE,..",
-        default_value = "wire,tap"
-    )]
+    /// Devices [default: wire,tap; with --layout wire]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "DEVICE,..")]
     device: Vec<DeviceArgument>,
     /// Frames that come up at a time at most, 1 to 256; adaptive: as many as wait, the stack's default
-    #[arg(
-        long,
-        value_name = "N,..",
-        value_delimiter = ',',
-        default_value = "1,2,4,8,16,32,64,adaptive"
-    )]
+    /// [default: 1,2,4,8,16,32,64,adaptive; with --layout adaptive]
+    #[arg(long, value_name = "N,..", value_delimiter = ',')]
     coalesce: Vec<Count>,
     /// How long they are held for others, beginning anew with each: off, or a time such as 50us
-    #[arg(long, value_name = "TIME,..", value_delimiter = ',', default_value = "off,50us",
-          value_parser = parse_hold_off)]
+    /// [default: off,50us; with --layout off]
+    #[arg(long, value_name = "TIME,..", value_delimiter = ',', value_parser = parse_hold_off)]
     hold_off: Vec<Duration>,
     /// Connections at the same time
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
     connections: Vec<usize>,
+    /// Layouts of the receiver, as in R2S0F0: rings of the device, soft rings behind each, and 1 where
+    /// each soft ring has a squeue of its own (fan-out)
+    #[arg(long, value_name = "RaSbFc,..", value_delimiter = ',')]
+    layout: Vec<Layout>,
+    /// With --layout, where the application's threads run: on the core of their connection's squeue, on
+    /// the core after it, anywhere
+    #[arg(
+        long,
+        value_name = "core,other,anywhere",
+        value_delimiter = ',',
+        default_value = "core",
+        requires = "layout"
+    )]
+    placement: Vec<Placement>,
     /// Super-frames and checksum offload, where the device has them
     #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]
     offload: Vec<Switch>,
@@ -64,11 +83,14 @@ impl CoalescingArguments {
     /// # Errors
     /// A sentence, where no combination can be measured.
     pub(super) fn job(self) -> Result<Job, String> {
+        let is_laid_out = !self.layout.is_empty();
+        let devices = [DeviceArgument::Wire, DeviceArgument::Tap];
+        let devices = or_else(self.device, [devices[0]], &devices, is_laid_out);
         let axes = Axes {
-            devices: self.device.iter().map(|device| (*device).into()).collect(),
+            devices: devices.iter().map(|device| (*device).into()).collect(),
             offload: self.offload.iter().map(|switch| *switch == Switch::On).collect(),
-            counts: self.coalesce,
-            hold_offs: self.hold_off,
+            counts: or_else(self.coalesce, [Count::Adaptive], &COUNTS, is_laid_out),
+            hold_offs: or_else(self.hold_off, [Duration::ZERO], &HOLD_OFFS, is_laid_out),
             connections: self.connections,
         };
         let common = Scenario {
@@ -88,6 +110,21 @@ impl CoalescingArguments {
                     .to_owned(),
             );
         }
-        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading: Reading::Receive })
+        let mut reading = Reading::Receive;
+        if is_laid_out {
+            reading = Reading::Layouts;
+            let axes = layouts::Axes { layouts: self.layout, placements: self.placement };
+            scenarios = axes.scenarios(&scenarios);
+        }
+        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading })
+    }
+}
+
+/// What was given, or what is measured without it: one value by layouts, several otherwise.
+fn or_else<T: Clone>(given: Vec<T>, one: [T; 1], several: &[T], is_laid_out: bool) -> Vec<T> {
+    match given.is_empty() {
+        false => given,
+        true if is_laid_out => one.to_vec(),
+        true => several.to_vec(),
     }
 }

@@ -58,6 +58,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         outbound: bench::scenario::Outbound::On,
         pin: true,
         squeues: 2,
+        spreading: None,
         capture: None,
     };
     let multidata = Scenario { mode: TransmitMode::Multidata, ..lso.clone() };
@@ -178,6 +179,31 @@ fn addresses_that_cannot_stand_together_are_named() {
         ("receive [::]:7 f OVER", "not at this stack's"),
     ] {
         let sentence = complaint(&words.replace("OVER", over));
+        assert!(sentence.contains(part), "{words}: {sentence}");
+    }
+}
+
+#[test]
+fn layouts_and_placements_reach_their_scenarios() {
+    let all = job("bench receive").unwrap();
+    assert_eq!((all.reading, all.scenarios.len()), (Reading::Receive, 2 * (1 + 6 * 2 + 1)));
+    let laid_out = job("bench receive --layout R2S0F0,R1S2F1 --placement core,other,anywhere \
+         --connections 1,8 --seconds 0.2")
+    .unwrap();
+    assert_eq!(laid_out.reading, Reading::Layouts);
+    assert_eq!(laid_out.scenarios.len(), 2 * 3 * 2);
+    let names: Vec<String> = laid_out.scenarios.iter().map(Scenario::name).collect();
+    assert_eq!(names[0], "wire receive multidata up adaptive by R2S0F0 at core");
+    assert_eq!(names[11], "wire receive x8 multidata up adaptive by R1S2F1 at anywhere");
+    for (words, part) in [
+        ("bench receive --placement core", "--layout"),
+        ("bench receive --layout R2", "R1S8F1"),
+        ("bench receive --layout R1S2F1 --placement near", "anywhere"),
+        ("bench receive --layout R1S2F1 --pin", "--pin"),
+        ("bench receive --device tap --layout R2S0F0", "forgotten"),
+        ("bench receive --device tunnel --layout R1S2F1", "tunnel"),
+    ] {
+        let sentence = job(words).unwrap_err();
         assert!(sentence.contains(part), "{words}: {sentence}");
     }
 }

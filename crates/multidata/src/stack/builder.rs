@@ -256,8 +256,8 @@ impl StackBuilder {
         self
     }
 
-    /// Keeps the threads of each squeue on a CPU of its own, as far as the process may use so many, and
-    /// opens connections in the squeue of the CPU that the calling thread runs on.
+    /// Keeps the threads of each squeue on a CPU of its own, as far as the process may use so many, the
+    /// first squeue's on the first of them, and opens connections in the squeue of the CPU that the calling thread runs on.
     #[must_use]
     pub fn pin(mut self, on: bool) -> Self {
         self.is_pinned = on;

@@ -32,9 +32,9 @@ fn transfer(
 ) -> (Result<Outcome, Failure>, Result<Outcome, Failure>) {
     let (near, far) = pair();
     std::thread::scope(|scope| {
-        let receiver =
-            scope.spawn(move || run(&far, &Task { send: None, receive: Some(receiving) }));
-        let sent = run(&near, &Task { send: Some(sending), receive: None });
+        let receiver = scope
+            .spawn(move || run(&far, &Task { cpu: None, send: None, receive: Some(receiving) }));
+        let sent = run(&near, &Task { cpu: None, send: Some(sending), receive: None });
         (sent, receiver.join().unwrap())
     })
 }
@@ -98,6 +98,7 @@ fn both_ways_at_once_over_several_connections() {
 fn a_connection_that_breaks_is_a_failure() {
     let (near, far) = pair();
     drop(far);
-    let task = Task { send: Some(sending(Amount::Bytes(50 << 20), u64::MAX)), receive: None };
+    let task =
+        Task { cpu: None, send: Some(sending(Amount::Bytes(50 << 20), u64::MAX)), receive: None };
     assert!(run(&near, &task).unwrap_err().to_string().contains("sending failed after"));
 }

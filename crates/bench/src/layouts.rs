@@ -1,0 +1,435 @@
+//! Layouts of the way in: `multidata bench receive --layout`.
+//!
+//! The axes are those of seed 004: how many rings the device has, how many soft rings stand behind each
+//! and whether these go to different squeues (Figure 3i), over numbers of connections; and where the
+//! application runs (Figure 3ii): on the core of its connection's squeue, on another, anywhere. Its
+//! eight cores are as many here as the process may use.
+//!
+//! The receiver is laid out as the scenario says. The sender has a squeue for each ring, so that layouts
+//! with as many rings meet the same sender. Over the wire both share the machine:
+//!
+//! ```text
+//!   R2S0F0          R1S2F1              R1S2F0, R1S1F0
+//!   far 0 -- near 0  far 0 -+- near 0   far 0 -- near 0        core, other: near 0 on the first CPU, near 1
+//!   far 1 -- near 1         +- near 1                          on the second; the far end of ring r on CPU r,
+//!                                                              that of an only ring on the last
+//! ```
+
+use crate::results::{Results, Run};
+use crate::scenario::{DeviceKind, PeerKind, Scenario};
+use crate::statistics::{median, ratio};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use core::fmt;
+use core::str::FromStr;
+use multidata::Layout;
+
+/// Where the application's threads run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// Each on the core of its connection's squeue, which is kept there.
+    Core,
+    /// Each on the core after it.
+    Other,
+    /// Where the system puts them, and squeues as well.
+    Anywhere,
+}
+
+impl Placement {
+    /// Every placement and its name.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Core, "core"), (Self::Other, "other"), (Self::Anywhere, "anywhere")];
+
+    /// The name on command lines and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Other => "other",
+            Self::Anywhere => "anywhere",
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|(_, name)| *name == text);
+        found.map(|(placement, _)| placement).ok_or_else(|| {
+            "the application is on its connection's core, on an other, or anywhere".to_owned()
+        })
+    }
+}
+
+/// How connections are spread, and where the application runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Spreading {
+    /// The receiver's rings, soft rings and fan-out.
+    pub layout: Layout,
+    /// Where the application runs.
+    pub placement: Placement,
+}
+
+impl fmt::Display for Spreading {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} at {}", self.layout, self.placement.name())
+    }
+}
+
+impl Spreading {
+    /// The layout of the sender over a wire: a squeue for each ring.
+    #[must_use]
+    pub fn of_sender(&self) -> Layout {
+        Layout::new(self.layout.rings(), 0, false).unwrap_or(Layout::SINGLE)
+    }
+
+    /// The CPU, of these, that the threads of squeue `squeue` of the receiver are kept on, where they are.
+    #[must_use]
+    pub fn squeue_cpu(&self, squeue: usize, cpus: &[usize]) -> Option<usize> {
+        (self.placement != Placement::Anywhere).then(|| at(cpus, squeue))?
+    }
+
+    /// The CPU, of these, for the thread of a connection of squeue `squeue` of the receiver.
+    #[must_use]
+    pub fn receiver_cpu(&self, squeue: usize, cpus: &[usize]) -> Option<usize> {
+        match self.placement {
+            Placement::Core => at(cpus, squeue),
+            Placement::Other => at(cpus, squeue + 1),
+            Placement::Anywhere => None,
+        }
+    }
+
+    /// The same of the sender over a wire.
+    #[must_use]
+    pub fn sender_cpu(&self, squeue: usize, cpus: &[usize]) -> Option<usize> {
+        match (self.placement, self.layout.rings()) {
+            (Placement::Anywhere, _) => None,
+            (_, 1) => cpus.last().copied(),
+            _ => at(cpus, squeue),
+        }
+    }
+
+    /// Why this device cannot be measured so.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(&self, device: DeviceKind) -> Result<(), String> {
+        let layout = self.layout;
+        match device {
+            DeviceKind::Wire => Ok(()),
+            DeviceKind::Tap | DeviceKind::Tun if layout.is_spread_by_device() => Err(format!(
+                "--layout {layout} leaves it to the device which squeue has a connection, and the queue \
+                 that a TAP brings a flow by changes: it follows the queue we sent by last, is chosen \
+                 by a hash of the kernel's before we sent, and is forgotten after 3 s of silence; \
+                 F1 finds the squeue by our own hash, whatever queue it was"
+            )),
+            DeviceKind::Tap | DeviceKind::Tun => Ok(()),
+            other => Err(format!("--layout is for wire, tap and tun, not for {}", other.name())),
+        }
+    }
+}
+
+fn at(cpus: &[usize], index: usize) -> Option<usize> {
+    cpus.get(index % cpus.len().max(1)).copied()
+}
+
+/// The axes: every value of each with every value of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axes {
+    /// Layouts.
+    pub layouts: Vec<Layout>,
+    /// Where the application runs.
+    pub placements: Vec<Placement>,
+}
+
+impl Axes {
+    /// These scenarios, each with each combination. Neighbours differ in the layout only.
+    #[must_use]
+    pub fn scenarios(&self, scenarios: &[Scenario]) -> Vec<Scenario> {
+        let mut all = Vec::new();
+        for scenario in scenarios {
+            for &placement in &self.placements {
+                all.extend(self.layouts.iter().map(|&layout| {
+                    let spreading = Spreading { layout, placement };
+                    let label = scenario.label.as_deref().unwrap_or_default();
+                    Scenario {
+                        spreading: Some(spreading),
+                        label: Some(format!("{label} by {spreading}").trim_start().to_owned()),
+                        ..scenario.clone()
+                    }
+                }));
+            }
+        }
+        all
+    }
+}
+
+/// The medians of one layout, placement and number of connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Device, direction and coalescing, and where the application runs: what layouts are compared in.
+    pub(crate) path: String,
+    pub(crate) layout: String,
+    pub(crate) placement: String,
+    pub(crate) connections: usize,
+    pub(crate) throughput_gbps: f64,
+    pub(crate) stack_cpu_s_per_gb: f64,
+    /// For each MB, in the order of [`COUNTERS`].
+    pub(crate) counters: Vec<f64>,
+    /// Of all enters, the per cent that had to wait for another thread.
+    pub(crate) contended_percent: f64,
+}
+
+/// The head of a column and the sum that stands in it, for each MB received: counters to add and to take
+/// away.
+type Column = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+/// What is shown of the squeues. Batches in line are those that came by a squeue's own ring, queued ones
+/// those that came by a soft ring.
+pub(crate) const COUNTERS: [Column; 8] = [
+    ("enters", &["runtime.squeue_enters"], &[]),
+    ("inline", &["stack.receive_batches"], &["steering.soft_ring_drains"]),
+    ("queued", &["steering.soft_ring_drains"], &[]),
+    ("frames handed over", &["runtime.frames_handed_over"], &[]),
+    ("migrations", &["runtime.squeue_migrations"], &[]),
+    ("interrupt turns", &["runtime.leader_waits", "runtime.worker_turns"], &[]),
+    ("poll turns", &["runtime.worker_poll_turns"], &[]),
+    ("wake-ups", &["runtime.wakeups_sent"], &[]),
+];
+
+/// The medians, in the order in which they first ran.
+pub(crate) fn rows(results: &Results) -> Vec<Row> {
+    let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
+    for run in &results.runs {
+        match groups.iter_mut().find(|(name, _)| *name == run.scenario) {
+            Some((_, runs)) => runs.push(run),
+            None => groups.push((&run.scenario, vec![run])),
+        }
+    }
+    groups.iter().filter_map(|(name, runs)| row(name, runs)).collect()
+}
+
+fn row(name: &str, runs: &[&Run]) -> Option<Row> {
+    let (path, spreading) = name.split_once(" by ")?;
+    let (layout, placement) = spreading.split_once(" at ")?;
+    let connections = runs.first()?.connections;
+    let of = |figure: &dyn Fn(&Run) -> f64| {
+        median(&runs.iter().map(|run| figure(run)).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let sum = |run: &Run, names: &[&str]| -> f64 {
+        names.iter().map(|name| run.counters.get(*name).copied().unwrap_or(0) as f64).sum()
+    };
+    let each_mb = |(_, plus, minus): &Column| {
+        of(&|run| {
+            let count = (sum(run, plus) - sum(run, minus)).max(0.0);
+            ratio(count, run.bytes as f64 / f64::from(1 << 20)).unwrap_or(0.0)
+        })
+    };
+    Some(Row {
+        path: path.replace(&format!(" x{connections}"), "").replace(" multidata up", ""),
+        layout: layout.to_owned(),
+        placement: placement.to_owned(),
+        connections,
+        throughput_gbps: of(&|run| run.throughput_gbps),
+        stack_cpu_s_per_gb: of(&|run| run.stack_cpu_s_per_gb),
+        counters: COUNTERS.iter().map(each_mb).collect(),
+        contended_percent: of(&|run| {
+            let contended = sum(run, &["runtime.squeue_enters_contended"]);
+            100.0 * ratio(contended, sum(run, &["runtime.squeue_enters"])).unwrap_or(0.0)
+        }),
+    })
+}
+
+/// What stands behind path, placement, layout and connections.
+pub(crate) fn figures(row: &Row) -> Vec<String> {
+    let mut figures = vec![
+        format!("{:.2}", row.throughput_gbps),
+        format!("{:.3}", row.stack_cpu_s_per_gb),
+        format!("{:.2}", row.contended_percent),
+    ];
+    figures.extend(row.counters.iter().map(|count| format!("{count:.2}")));
+    figures
+}
+
+/// The heads of [`figures`].
+pub(crate) const COLUMNS: [&str; 11] = [
+    "Gbit/s",
+    "stack CPU s/GB",
+    "contended %",
+    COUNTERS[0].0,
+    COUNTERS[1].0,
+    COUNTERS[2].0,
+    COUNTERS[3].0,
+    COUNTERS[4].0,
+    COUNTERS[5].0,
+    COUNTERS[6].0,
+    COUNTERS[7].0,
+];
+
+/// The medians as a table.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let heads = ["path", "application", "layout", "connec-\ntions"].into_iter().chain(COLUMNS);
+    let heads = heads.map(|head| head.replace(" turns", "\nturns").replace("frames ", "frames\n"));
+    table.set_header(heads.map(|head| Cell::new(head).set_alignment(CellAlignment::Center)));
+    for row in rows(results) {
+        let words = [row.path.clone(), row.placement.clone(), row.layout.clone()];
+        let numbers = std::iter::once(row.connections.to_string()).chain(figures(&row));
+        let numbers = numbers.map(|it| Cell::new(it).set_alignment(CellAlignment::Right));
+        table.add_row(words.map(Cell::new).into_iter().chain(numbers));
+    }
+    format!("{table}\n")
+}
+
+/// For each path and placement, what each layout reached at best and at the most connections, beside the
+/// findings of seed 004.
+#[must_use]
+pub fn findings(results: &Results) -> Vec<String> {
+    let rows = rows(results);
+    let mut groups: Vec<(&str, &str)> = Vec::new();
+    for row in &rows {
+        if !groups.contains(&(&row.path, &row.placement)) {
+            groups.push((&row.path, &row.placement));
+        }
+    }
+    let mut sentences = Vec::new();
+    for (path, placement) in groups {
+        let mut peaks: Vec<(&Row, &Row)> = Vec::new();
+        for row in rows.iter().filter(|row| row.path == path && row.placement == placement) {
+            match peaks.iter_mut().find(|(best, _)| best.layout == row.layout) {
+                Some((best, most)) => {
+                    if row.throughput_gbps > best.throughput_gbps {
+                        *best = row;
+                    }
+                    if row.connections > most.connections {
+                        *most = row;
+                    }
+                }
+                None => peaks.push((row, row)),
+            }
+        }
+        peaks.sort_by(|(a, _), (b, _)| b.throughput_gbps.total_cmp(&a.throughput_gbps));
+        let words: Vec<String> = peaks
+            .iter()
+            .map(|(best, most)| {
+                let kept = ratio(most.throughput_gbps, best.throughput_gbps).unwrap_or(0.0);
+                format!(
+                    "{} {:.2} Gbit/s with {}, {kept:.2} of it with {}",
+                    best.layout, best.throughput_gbps, best.connections, most.connections
+                )
+            })
+            .collect();
+        sentences.push(format!("{path}, application at {placement}: {}.", words.join("; ")));
+    }
+    sentences
+}
+
+/// Whether a scenario is one that this bench can lay out.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
+    let Some(spreading) = &scenario.spreading else { return Ok(()) };
+    spreading.check(scenario.device)?;
+    if scenario.pin || scenario.squeues > 1 {
+        return Err("--layout says how many squeues there are, and --placement where they run: \
+                    they stand without --squeues and --pin"
+            .to_owned());
+    }
+    if scenario.peer() == PeerKind::Kernel && scenario.capture.is_some() {
+        return Err("--capture is for one queue, without --layout".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::results::tests::{results, run};
+    use crate::scenario::Direction;
+    use device::TransmitMode;
+
+    fn layout(text: &str) -> Layout {
+        text.parse().expect("a layout")
+    }
+
+    fn spreading(layout_text: &str, placement: Placement) -> Spreading {
+        Spreading { layout: layout(layout_text), placement }
+    }
+
+    /// Two layouts, at one and at eight connections.
+    pub(crate) fn measured() -> Results {
+        let axes = Axes {
+            layouts: vec![layout("R2S0F0"), layout("R1S2F1")],
+            placements: vec![Placement::Core],
+        };
+        let plain = |connections| Scenario {
+            connections,
+            label: Some("up adaptive".to_owned()),
+            ..Scenario::stream(DeviceKind::Wire, Direction::Receive, TransmitMode::Multidata)
+        };
+        let scenarios = axes.scenarios(&[plain(1), plain(8)]);
+        let runs = scenarios.iter().zip([10.0, 8.0, 30.0, 4.0]).map(|(scenario, gbps)| {
+            let figures = run(TransmitMode::Multidata, gbps);
+            let mut counters = figures.counters.clone();
+            for (name, count) in [
+                ("runtime.squeue_enters", 20_000),
+                ("runtime.squeue_enters_contended", 500),
+                ("stack.receive_batches", 4_000),
+                ("steering.soft_ring_drains", 1_000),
+            ] {
+                counters.insert(name.to_owned(), count);
+            }
+            let (scenario, connections) = (scenario.name(), scenario.connections);
+            Run { scenario, connections, device: "wire".to_owned(), counters, ..figures }
+        });
+        results(runs.collect())
+    }
+
+    #[test]
+    fn what_was_measured_is_told_by_layout_and_connections() {
+        let rows = rows(&measured());
+        assert_eq!(rows.len(), 4);
+        assert_eq!(rows[3].path, "wire receive adaptive");
+        assert_eq!((rows[3].layout.as_str(), rows[3].connections), ("R1S2F1", 8));
+        assert_eq!(rows[0].contended_percent, 2.5);
+        let mb = 1e9 / f64::from(1 << 20);
+        assert!((rows[0].counters[1] - 3_000.0 / mb).abs() < 1e-9, "in line: all but the queued");
+        assert_eq!(
+            findings(&measured()),
+            [
+                "wire receive adaptive, application at core: R2S0F0 30.00 Gbit/s with 8, 1.00 of it with \
+              8; R1S2F1 8.00 Gbit/s with 1, 0.50 of it with 8."
+            ]
+        );
+        assert!(render(&measured()).contains("R1S2F1"));
+    }
+
+    #[test]
+    fn threads_are_put_where_the_placement_says() {
+        let cpus = [4, 6];
+        let core = spreading("R2S0F0", Placement::Core);
+        assert_eq!([0, 1, 2].map(|home| core.receiver_cpu(home, &cpus)), [4, 6, 4].map(Some));
+        assert_eq!([0, 1].map(|home| core.sender_cpu(home, &cpus)), [4, 6].map(Some));
+        let other = spreading("R1S2F1", Placement::Other);
+        assert_eq!([0, 1].map(|home| other.receiver_cpu(home, &cpus)), [6, 4].map(Some));
+        assert_eq!(other.sender_cpu(0, &cpus), Some(6), "an only ring's sender is on the last");
+        let anywhere = spreading("R1S2F1", Placement::Anywhere);
+        assert_eq!((anywhere.receiver_cpu(0, &cpus), anywhere.sender_cpu(0, &cpus)), (None, None));
+        assert_eq!(core.receiver_cpu(0, &[]), None);
+        for (placement, name) in Placement::ALL {
+            assert_eq!((name.parse(), placement.name()), (Ok(placement), name));
+        }
+        assert!("near".parse::<Placement>().expect_err("no placement").contains("anywhere"));
+    }
+
+    #[test]
+    fn what_a_device_cannot_keep_is_refused_with_the_reason() {
+        let by_device = spreading("R2S0F0", Placement::Core);
+        assert!(by_device.check(DeviceKind::Wire).is_ok());
+        let refused = by_device.check(DeviceKind::Tap).expect_err("flows change their queue");
+        assert!(refused.contains("R2S0F0") && refused.contains("F1"), "{refused}");
+        assert!(spreading("R2S2F1", Placement::Core).check(DeviceKind::Tap).is_ok());
+        assert!(spreading("R1S2F0", Placement::Core).check(DeviceKind::Tun).is_ok());
+        assert!(spreading("R1S1F0", Placement::Core).check(DeviceKind::Xdp).is_err());
+    }
+}
