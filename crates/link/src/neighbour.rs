@@ -105,6 +105,15 @@ pub enum Lookup {
     Unreachable,
 }
 
+/// What one cache knows of a neighbour, for another cache of the same host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its hardware address.
+    pub link: HardwareAddress,
+    /// It was confirmed lately.
+    pub is_reachable: bool,
+}
+
 /// A request to send: an ARP request or a neighbour solicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -293,6 +302,38 @@ impl<W> NeighbourCache<W> {
         }
     }
 
+    /// Another cache of this host, which leaves asking to this one, wants to know who has `target`, or,
+    /// where it knew (`is_known`), whether that is still so. Returns what is known here and is good enough;
+    /// otherwise the neighbour is being asked, or was a moment ago, and the other cache hears its answer.
+    pub fn on_asked_for(&mut self, now: Instant, target: IpAddr, is_known: bool) -> Option<Known> {
+        let entry = self.table.find(target);
+        let Some((slot, entry)) = entry.filter(|(_, entry)| entry.known_link().is_some()) else {
+            self.lookup(now, target);
+            return None;
+        };
+        let is_reachable = matches!(entry.state, State::Reachable { until } if now < until);
+        let known = Known { link: entry.link, is_reachable };
+        if matches!(entry.state, State::Probe { .. }) {
+            return (!is_known).then_some(known);
+        }
+        let was_asked = entry.asked_at.is_some_and(|at| now < at + self.config.retransmit);
+        if !is_known || was_asked {
+            return Some(known);
+        }
+        self.table.set_state(slot, State::Probe { attempts: 0 }, None);
+        self.request(slot);
+        None
+    }
+
+    /// What the cache that asks for this one says of a neighbour ([`NeighbourCache::on_asked_for`]).
+    pub fn on_told(&mut self, now: Instant, target: IpAddr, known: &Known) {
+        let told = match known.is_reachable {
+            true => Told::Answer { solicited: true, replaces: true },
+            false => Told::Unconfirmed,
+        };
+        self.learn(now, target, known.link, told, false);
+    }
+
     /// A received ARP message; `target_is_ours` says whether its target protocol address is one of
     /// ours. Returns the reply to send, to the hardware address that is its target.
     ///
@@ -462,6 +503,7 @@ impl<W> NeighbourCache<W> {
                 // Answered before the request went out.
                 _ => continue,
             };
+            entry.asked_at = Some(now);
             self.table.set_state(slot, state, Some(now + self.config.retransmit));
             self.counters.neighbour_requests += 1;
             return Some(Request { target, unicast_to });

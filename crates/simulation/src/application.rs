@@ -4,12 +4,12 @@
 //! socket says that something became possible and when a time of its own has come, at no other
 //! moment: an event that the stack forgets leaves it waiting, and the world finds it there.
 
-use crate::host::Host;
+use crate::host::{Host, Socket};
 use crate::marks::Marks;
 use crate::random::Random;
 use crate::stream;
 use batch::Chunk;
-use stack::{SocketError, SocketId};
+use stack::SocketError;
 use time::{Duration, Instant};
 
 /// How an application parts from its connection.
@@ -141,7 +141,7 @@ pub struct Endpoint {
     /// On which host.
     pub host: usize,
     /// Its socket.
-    pub socket: SocketId,
+    pub socket: Socket,
     /// What it does.
     pub behaviour: Behaviour,
     /// The pair it belongs to.
@@ -183,7 +183,7 @@ impl Endpoint {
     pub fn new(
         now: Instant,
         host: usize,
-        socket: SocketId,
+        socket: Socket,
         name: u64,
         behaviour: Behaviour,
         pair: usize,
@@ -243,7 +243,7 @@ impl Endpoint {
         loop {
             let limit = self.behaviour.read_max.min(buffer.len());
             let mark = self.look_for_mark(host, doings);
-            match host.shard.tcp_read(now, self.socket, &mut buffer[..limit]) {
+            match host.shard(self.socket.home).tcp_read(now, self.socket.id, &mut buffer[..limit]) {
                 Ok(0) => {
                     self.at_end = true;
                     return doings.push(Doing::AtEnd);
@@ -267,7 +267,7 @@ impl Endpoint {
 
     /// How many bytes can be read before the last urgent one, if one is ahead.
     fn look_for_mark(&mut self, host: &mut Host, doings: &mut Vec<Doing>) -> Option<usize> {
-        let before = host.shard.tcp_status(self.socket).ok()?.urgent_mark?;
+        let before = host.shard(self.socket.home).tcp_status(self.socket.id).ok()?.urgent_mark?;
         if let Err(what) = self.marks.on_seen(self.received, before as u64) {
             doings.push(Doing::Absurd(what));
         }
@@ -304,7 +304,7 @@ impl Endpoint {
             if now < self.write_at {
                 return self.wake(self.write_at);
             }
-            let room = match host.shard.tcp_send_room(self.socket) {
+            let room = match host.shard(self.socket.home).tcp_send_room(self.socket.id) {
                 Ok(0) => return,
                 Ok(room) => room as u64,
                 Err(error) => return self.fail(now, host, error, doings),
@@ -332,7 +332,7 @@ impl Endpoint {
     /// Before the connection is open: says up to `len` bytes, which its SYN may carry.
     pub fn speak_early(&mut self, now: Instant, host: &mut Host, len: u64) -> Vec<Doing> {
         let mut doings = Vec::new();
-        let room = match host.shard.tcp_send_room(self.socket) {
+        let room = match host.shard(self.socket.home).tcp_send_room(self.socket.id) {
             Ok(room) => room as u64,
             Err(error) => {
                 self.fail(now, host, error, &mut doings);
@@ -363,8 +363,8 @@ impl Endpoint {
         stream::fill(self.name, self.sent, &mut block.bytes_mut()[..count]);
         let chunk = Chunk::new(block.freeze(), 0..count);
         let appended = match is_urgent {
-            true => host.shard.tcp_append_urgent(now, self.socket, chunk),
-            false => host.shard.tcp_append(now, self.socket, chunk),
+            true => host.shard(self.socket.home).tcp_append_urgent(now, self.socket.id, chunk),
+            false => host.shard(self.socket.home).tcp_append(now, self.socket.id, chunk),
         };
         if appended.is_ok() {
             self.sent += count as u64;
@@ -380,7 +380,7 @@ impl Endpoint {
             return;
         }
         if self.wants_abort() {
-            host.shard.tcp_abort(now, self.socket);
+            host.shard(self.socket.home).tcp_abort(now, self.socket.id);
             doings.push(Doing::BrokeOff);
             return self.end(now, host, Ended::ByWill);
         }
@@ -389,7 +389,9 @@ impl Endpoint {
         if said_all && !self.is_shut && may_speak {
             match self.behaviour.ending {
                 Ending::Orderly => {
-                    if let Err(error) = host.shard.tcp_shutdown_write(now, self.socket) {
+                    if let Err(error) =
+                        host.shard(self.socket.home).tcp_shutdown_write(now, self.socket.id)
+                    {
                         return self.fail(now, host, error, doings);
                     }
                     self.is_shut = true;
@@ -429,7 +431,7 @@ impl Endpoint {
     fn end(&mut self, now: Instant, host: &mut Host, ended: Ended) {
         self.ended = Some(ended);
         self.wake_at = None;
-        host.shard.close(now, self.socket);
+        host.shard(self.socket.home).close(now, self.socket.id);
         host.owners.remove(&self.socket);
     }
 }

@@ -1,27 +1,30 @@
-//! A host: a shard, the device it stands on, and its two ways to the switch.
+//! A host: its shards, the device they stand on, and its two ways to the switch.
 //!
 //! The device is as a network card is: it takes a batch or a part of it, completes checksums and
 //! splits super-frames where it said it would, puts arriving frames end to end into blocks of the
 //! host's pool and calls the shard after it has waited a little for more of them.
 
+mod order;
+mod schedule;
+mod squeue;
+
 use crate::link::Link;
 use crate::random::Random;
 use crate::scenario::{HostPlan, Scenario};
-use batch::{
-    BlockPool, Checksum, Frame, Multidata, PacketView, PoolConfig, ReceiveBatch, ReceivedChecksum,
-};
+use batch::{BlockPool, Checksum, Frame, Multidata, PacketView, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use device::{
     Capabilities, HardwareAddress, Medium, Room, Segmentation, Stop, TransmitMode, Transmitted,
     lowering,
 };
-use stack::{
-    AddressState, AddressingConfig, ClaimPolicy, InterfaceConfig, InterfaceId, ListenOptions,
-    Shard, ShardConfig, SocketId,
-};
+use order::{Ends, Order};
+use schedule::Schedule;
+use squeue::{Made, Squeue};
+use stack::{AddressState, Holdings, InterfaceId, Shard, SocketError, SocketId, StackCounters};
 use std::collections::BTreeMap;
+use steering::{Arrived, Class, Home, classify};
 use tcp::isn::IsnGenerator;
-use time::Instant;
+use time::{Duration, Instant};
 
 /// Frames that wait in the device for the shard; more are lost, as in a ring.
 const RING_FRAMES_MAX: usize = 512;
@@ -35,15 +38,20 @@ pub const DATAGRAM_PORT: u16 = 7;
 /// Sockets a host may have.
 const SOCKETS_MAX: usize = 4_096;
 
+/// A socket of a host: in which of its squeues, and which there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Socket {
+    /// The squeue that is its home.
+    pub home: usize,
+    /// Its name there.
+    pub id: SocketId,
+}
+
 /// A host of the world.
 pub struct Host {
     /// What it was made from.
     pub plan: HostPlan,
-    /// The shard.
-    pub shard: Shard,
-    /// Its one interface.
-    pub interface: InterfaceId,
-    /// The shard's pool.
+    /// The pool of all its shards.
     pub pool: BlockPool,
     /// The hardware address now in use.
     pub station: [u8; 6],
@@ -52,24 +60,22 @@ pub struct Host {
     /// The way from the switch.
     pub down: Link,
     /// Listening sockets.
-    pub listeners: Vec<SocketId>,
+    pub listeners: Vec<Socket>,
     /// The socket for datagrams.
-    pub datagrams: Option<SocketId>,
+    pub datagrams: Option<Socket>,
     /// Which endpoint of the world a socket belongs to.
-    pub owners: BTreeMap<SocketId, usize>,
-    /// The timer event that counts.
-    pub timer_at: Option<Instant>,
-    /// A call of the shard for arrived frames is under way.
-    pub interrupt_pending: bool,
-    /// What the shard's initial sequence numbers are drawn from.
+    pub owners: BTreeMap<Socket, usize>,
+    /// What the shards' initial sequence numbers are drawn from.
     pub isn: IsnGenerator,
+    squeues: Vec<Squeue>,
+    schedule: Schedule,
+    order: Order,
     number: usize,
     /// Which of its addresses it has now, or had last, in each family.
     turns: [u8; 2],
     incarnation: u64,
     bare_ip: bool,
     mtu: usize,
-    ring: Vec<Vec<u8>>,
     transmit: Multidata,
     receive: ReceiveBatch,
     random: Random,
@@ -123,11 +129,12 @@ impl Host {
         let medium = medium(scenario.bare_ip, station);
         let capabilities = capabilities(&plan, medium, scenario.mtu, &mut random);
         let turns = [0, 0];
-        let made = Made::new(now, addresses(number, turns), &plan, capabilities, &mut random);
+        let made = Made::new(now, &addresses(number, turns), &plan, &capabilities, &mut random);
+        // A stream of its own: with one squeue nothing is drawn from it.
+        let seed = scenario.seed ^ 0x5c4e_d01e ^ number as u64;
+        let schedule = Schedule::new(made.squeues.len(), Random::new(seed));
         Self {
             plan,
-            shard: made.shard,
-            interface: made.interface,
             pool: made.pool,
             station,
             up,
@@ -135,15 +142,15 @@ impl Host {
             listeners: made.listeners,
             datagrams: made.datagrams,
             owners: BTreeMap::new(),
-            timer_at: None,
-            interrupt_pending: false,
             isn: made.isn,
+            squeues: made.squeues,
+            schedule,
+            order: Order::default(),
             number,
             turns,
             incarnation: 0,
             bare_ip: scenario.bare_ip,
             mtu: scenario.mtu,
-            ring: Vec::new(),
             transmit: Multidata::default(),
             receive: ReceiveBatch::new(),
             random,
@@ -169,10 +176,11 @@ impl Host {
         self.cidr(ipv6)
     }
 
-    /// What an address can be used for, where the shard knows it.
+    /// What an address can be used for, where the first shard, which speaks for all, knows it.
     #[must_use]
     pub fn address_state(&self, address: IpAddr) -> Option<AddressState> {
-        let all = self.shard.addresses(self.interface);
+        let first = &self.squeues[0];
+        let all = first.shard.addresses(first.interface);
         all.iter().find(|status| status.cidr.address() == address).map(|status| status.state)
     }
 
@@ -196,22 +204,25 @@ impl Host {
         addresses
     }
 
-    /// All state is lost. Returns how many bytes of the pool were still held when the old shard was
+    /// All state is lost. Returns how many bytes of the pool were still held when the old shards were
     /// gone: nothing should be.
     pub fn restart(&mut self, now: Instant) -> u64 {
         self.incarnation += 1;
         let medium = medium(self.bare_ip, self.station);
         let capabilities = capabilities(&self.plan, medium, self.mtu, &mut self.random);
         let addresses = addresses(self.number, self.turns);
-        let made = Made::new(now, addresses, &self.plan, capabilities, &mut self.random);
+        let made = Made::new(now, &addresses, &self.plan, &capabilities, &mut self.random);
         let pool = core::mem::replace(&mut self.pool, made.pool);
-        self.shard = made.shard;
-        self.interface = made.interface;
+        let before = core::mem::replace(&mut self.squeues, made.squeues);
+        for (squeue, before) in self.squeues.iter_mut().zip(before) {
+            // The device goes on.
+            (squeue.ring, squeue.interrupt_pending) = (before.ring, before.interrupt_pending);
+        }
+        self.order = Order::default();
         self.listeners = made.listeners;
         self.datagrams = made.datagrams;
         self.isn = made.isn;
         self.owners.clear();
-        self.timer_at = None;
         self.transmit.clear();
         pool.counters().outstanding_bytes
     }
@@ -219,9 +230,12 @@ impl Host {
     /// Another network card.
     pub fn change_card(&mut self) {
         self.station[4] = self.station[4].wrapping_add(1);
+        self.order.on_station_changed();
         let medium = medium(self.bare_ip, self.station);
         let capabilities = capabilities(&self.plan, medium, self.mtu, &mut self.random);
-        self.shard.set_capabilities(self.interface, capabilities);
+        for squeue in &mut self.squeues {
+            squeue.shard.set_capabilities(squeue.interface, capabilities.clone());
+        }
     }
 
     /// The interface and both links take packets of `mtu` bytes from now on.
@@ -231,31 +245,133 @@ impl Host {
         self.down.set_frame_len_max(mtu + 14);
         let medium = medium(self.bare_ip, self.station);
         let capabilities = capabilities(&self.plan, medium, mtu, &mut self.random);
-        self.shard.set_capabilities(self.interface, capabilities);
+        for squeue in &mut self.squeues {
+            squeue.shard.set_capabilities(squeue.interface, capabilities.clone());
+        }
     }
 
-    /// A frame reached the device; whether the shard must be called for it.
-    pub fn on_frame(&mut self, frame: Vec<u8>) -> bool {
+    /// How many squeues it has.
+    #[must_use]
+    pub fn homes(&self) -> usize {
+        self.squeues.len()
+    }
+
+    /// The shard of a squeue.
+    pub fn shard(&mut self, home: usize) -> &mut Shard {
+        &mut self.squeues[home].shard
+    }
+
+    /// The shard of a squeue, and what its interface is called there.
+    pub fn shard_and_interface(&mut self, home: usize) -> (&mut Shard, InterfaceId) {
+        let squeue = &mut self.squeues[home];
+        (&mut squeue.shard, squeue.interface)
+    }
+
+    /// All shards.
+    pub fn shards(&mut self) -> impl Iterator<Item = &mut Shard> {
+        self.squeues.iter_mut().map(|squeue| &mut squeue.shard)
+    }
+
+    /// What is held by each shard.
+    pub fn holdings(&self) -> impl Iterator<Item = Holdings> + '_ {
+        self.squeues.iter().map(|squeue| squeue.shard.holdings())
+    }
+
+    /// What each shard has counted.
+    pub fn counters(&self) -> impl Iterator<Item = StackCounters> + '_ {
+        self.squeues.iter().map(|squeue| squeue.shard.counters())
+    }
+
+    /// Frames and strays that its squeues handed to each other.
+    #[must_use]
+    pub fn handed_over(&self) -> u64 {
+        self.squeues.iter().filter_map(|it| it.desk.as_ref()).map(|desk| desk.moved().0).sum()
+    }
+
+    /// The squeue in which a connection is to be opened, so that the peer's answers come there.
+    ///
+    /// # Errors
+    /// No route leads to the peer.
+    pub fn home_to_connect(
+        &mut self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<usize, SocketError> {
+        let source = || self.squeues[0].shard.source_for(remote.ip());
+        let home = self.plan.squeues.spread.home_to_connect(local, remote, source)?;
+        Ok(home.map_or_else(|| self.schedule.pick(), Home::index))
+    }
+
+    /// A frame reached the device; the squeue that must be called for it.
+    pub fn on_frame(&mut self, frame: Vec<u8>) -> Option<usize> {
         let is_for_us = self.bare_ip
             || frame.first().is_some_and(|byte| byte & 1 == 1)
             || frame.get(..6) == Some(&self.station[..]);
-        if !is_for_us || self.ring.len() == RING_FRAMES_MAX {
-            return false;
+        let ring = self.ring_of(&frame);
+        let squeue = &mut self.squeues[ring];
+        if !is_for_us || squeue.ring.len() == RING_FRAMES_MAX {
+            return None;
         }
-        self.ring.push(frame);
-        !core::mem::replace(&mut self.interrupt_pending, true)
+        squeue.ring.push(frame);
+        let was_pending = core::mem::replace(&mut squeue.interrupt_pending, true);
+        (!was_pending).then_some(ring)
     }
 
-    /// Hands the frames that wait to the shard, after `watch` has seen each that found memory.
-    pub fn deliver(&mut self, now: Instant, mut watch: impl FnMut(&[u8])) {
-        self.interrupt_pending = false;
-        let frames = core::mem::take(&mut self.ring);
+    /// The device keeps a flow on one ring, which need not be the ring of its home.
+    fn ring_of(&self, frame: &[u8]) -> usize {
+        let rings = self.plan.squeues.spread.layout().rings();
+        if rings == 1 {
+            return 0;
+        }
+        match classify(frame, medium(self.bare_ip, self.station)) {
+            Class::Tcp(flow) | Class::Udp(flow) => (flow.hash() % u32::from(rings)) as usize,
+            _ => 0,
+        }
+    }
+
+    /// A squeue takes what others handed to it, and then frames that wait on its ring: to its shard goes
+    /// what is its own, after `watch` has seen it, and to others the rest. Whether frames are left.
+    pub fn deliver(&mut self, now: Instant, home: usize, mut watch: impl FnMut(&[u8])) -> bool {
+        self.take_in(now, home, &mut watch);
+        let frames_max = self.schedule.frames();
+        let ring = &mut self.squeues[home].ring;
+        let frames: Vec<_> = ring.drain(..frames_max.min(ring.len())).collect();
+        self.squeues[home].interrupt_pending = !self.squeues[home].ring.is_empty();
+        self.place(&frames);
+        let medium = medium(self.bare_ip, self.station);
+        let station = (!self.bare_ip).then_some(self.station);
+        let Self { squeues, receive, order, .. } = self;
+        let Squeue { shard, desk, interface, .. } = &mut squeues[home];
+        match desk {
+            None => {
+                (0..receive.len()).for_each(|index| watch(receive.bytes(index)));
+                shard.on_receive(now, *interface, receive);
+            }
+            Some(desk) => {
+                for index in 0..receive.len() {
+                    order.on_taken(receive.bytes(index), station);
+                }
+                desk.spread(0, medium, receive, |own| {
+                    for index in 0..own.len() {
+                        order.on_given(own.bytes(index), station);
+                        watch(own.bytes(index));
+                    }
+                    shard.on_receive(now, *interface, own);
+                });
+            }
+        }
+        self.receive.clear();
+        self.squeues[home].interrupt_pending
+    }
+
+    /// Puts frames into blocks of the pool, as the device does.
+    fn place(&mut self, frames: &[Vec<u8>]) {
         let checksum = match self.plan.offload && self.random.chance(0.5) {
             // The device verified it: a frame that is damaged never comes up.
             true => ReceivedChecksum::Verified,
             false => ReceivedChecksum::Unverified,
         };
-        let mut rest = frames.as_slice();
+        let mut rest = frames;
         while !rest.is_empty() {
             let many = self.random.pick(&[1, 4, 64, 64]).min(rest.len());
             let (part, behind) = rest.split_at(many);
@@ -272,7 +388,6 @@ impl Host {
                     continue;
                 }
                 block.bytes_mut()[at..at + frame.len()].copy_from_slice(frame);
-                watch(frame);
                 placed.push((at as u32, frame.len() as u32));
                 at += frame.len();
             }
@@ -283,18 +398,118 @@ impl Host {
                 debug_assert!(is_within, "frames lie within their block");
             }
         }
-        self.shard.on_receive(now, self.interface, &mut self.receive);
-        self.receive.clear();
+    }
+
+    /// A squeue takes what others handed to it.
+    pub fn take_in(&mut self, now: Instant, home: usize, mut watch: impl FnMut(&[u8])) {
+        let station = (!self.bare_ip).then_some(self.station);
+        let Self { squeues, receive, order, .. } = self;
+        let Squeue { shard, desk, interface, .. } = &mut squeues[home];
+        let Some(desk) = desk else { return };
+        let taken = desk.take_in(receive, |arrived| match arrived {
+            Arrived::Frames(_, frames) => {
+                for index in 0..frames.len() {
+                    order.on_given(frames.bytes(index), station);
+                    watch(frames.bytes(index));
+                }
+                shard.on_receive(now, *interface, frames);
+            }
+            Arrived::Stray(stray) => shard.on_stray(now, &stray),
+        });
+        receive.clear();
+        if taken.more {
+            self.schedule.want(home);
+        }
+    }
+
+    /// A squeue hands on what turned out to be for others; a bit for each that is to be told of this
+    /// or of frames.
+    pub fn hand_on(&mut self, home: usize) -> u64 {
+        let Squeue { shard, desk, .. } = &mut self.squeues[home];
+        let Some(desk) = desk else { return 0 };
+        while let Some(stray) = shard.poll_stray() {
+            let is_droppable = stray.is_droppable();
+            desk.hand_on(stray.home, stray, is_droppable);
+        }
+        desk.take_concerned()
+    }
+
+    /// This squeue has something to do.
+    pub fn want(&mut self, home: usize) {
+        self.schedule.want(home);
+    }
+
+    /// So have those for which something is due that was kept from running until now.
+    pub fn want_due(&mut self, now: Instant) {
+        for (home, squeue) in self.squeues.iter().enumerate() {
+            if squeue.shard.poll_timeout().is_some_and(|due| due <= now) {
+                self.schedule.want(home);
+            }
+        }
+    }
+
+    /// The squeue that runs next, of those that have something to do.
+    pub fn next_to_run(&mut self, now: Instant) -> Option<usize> {
+        self.schedule.next(now)
+    }
+
+    /// Until when the system keeps the squeue from running, if it does.
+    #[must_use]
+    pub fn stalled_until(&self, now: Instant, home: usize) -> Option<Instant> {
+        self.schedule.stalled_until(now, home)
+    }
+
+    /// Until when a squeue that is called now does not come, where the system keeps it from running.
+    pub fn stall(&mut self, now: Instant, home: usize) -> Option<Instant> {
+        self.schedule.stall(now, home, self.plan.squeues.stalls)
+    }
+
+    /// How long it takes until a squeue runs that was told of something.
+    pub fn delay(&mut self) -> Duration {
+        self.schedule.delay()
+    }
+
+    /// When a squeue's timer goes off, for the event that counts.
+    pub fn timer(&mut self, home: usize) -> &mut Option<Instant> {
+        &mut self.squeues[home].timer_at
+    }
+
+    /// A connection of which frames reached their shard in another order than they came, or twice.
+    #[must_use]
+    pub fn shuffled(&self) -> Option<Ends> {
+        self.order.broken()
+    }
+
+    /// What is wrong with the books of what squeues handed to each other, when nothing is under way.
+    #[must_use]
+    pub fn audit_exchange(&self) -> Option<String> {
+        let desks = || self.squeues.iter().filter_map(|squeue| squeue.desk.as_ref());
+        let (mut over, mut taken, mut dropped, mut waiting) = (0, 0, 0, 0);
+        for desk in desks() {
+            let moved = desk.moved();
+            (over, taken) = (over + moved.0, taken + moved.1);
+            dropped += desk.drops().total();
+            waiting += desk.depth();
+        }
+        let lost = self.order.lost();
+        let is_right = waiting == 0 && over == taken + dropped && lost <= dropped;
+        (!is_right).then(|| {
+            format!(
+                "{over} handed over, {taken} taken, {dropped} dropped, {waiting} waiting; \
+                 {lost} segments were seen by no shard"
+            )
+        })
     }
 
     /// One batch goes out, or a part of it.
-    pub fn send(&mut self, now: Instant) -> Option<Sent> {
+    pub fn send(&mut self, now: Instant, home: usize) -> Option<Sent> {
         let partly = self.random.chance(self.plan.partly_taken);
         let room = match partly && self.random.chance(0.5) {
             true => Room { packets: self.random.within(1, 8) as usize, bytes: 9_100 },
             false => Room::UNBOUNDED,
         };
-        let built = self.shard.poll_transmit(now, self.interface, room, &mut self.transmit);
+        let Squeue { shard, interface, .. } = &mut self.squeues[home];
+        let built = shard.poll_transmit(now, *interface, room, &mut self.transmit);
         if built == 0 {
             self.transmit.clear();
             return None;
@@ -304,7 +519,8 @@ impl Host {
         let taken = frames.len();
         let stopped = taken < built;
         let transmitted = Transmitted { taken, stopped: stopped.then_some(Stop::Full) };
-        self.shard.on_transmitted(now, self.interface, &transmitted);
+        let Squeue { shard, interface, .. } = &mut self.squeues[home];
+        shard.on_transmitted(now, *interface, &transmitted);
         // A batch that is kept holds its blocks.
         self.transmit.clear();
         Some(Sent { frames, stopped, lowered_wrongly })
@@ -364,71 +580,6 @@ fn capabilities(plan: &HostPlan, medium: Medium, mtu: usize, random: &mut Random
 /// A host's addresses of both families.
 fn addresses(number: usize, turns: [u8; 2]) -> Vec<ip::Cidr> {
     [false, true].map(|ipv6| network(address(number, ipv6, turns[usize::from(ipv6)]))).to_vec()
-}
-
-/// What a restart makes anew.
-struct Made {
-    shard: Shard,
-    interface: InterfaceId,
-    pool: BlockPool,
-    listeners: Vec<SocketId>,
-    datagrams: Option<SocketId>,
-    isn: IsnGenerator,
-}
-
-impl Made {
-    fn new(
-        now: Instant,
-        addresses: Vec<ip::Cidr>,
-        plan: &HostPlan,
-        capabilities: Capabilities,
-        random: &mut Random,
-    ) -> Self {
-        let pool = BlockPool::new(PoolConfig {
-            limit_bytes: plan.pool_bytes,
-            receive_reserve_bytes: plan.pool_bytes / 4,
-            cached_limit_bytes: plan.pool_bytes.min(4 << 20),
-            ..PoolConfig::default()
-        });
-        let mut secret = [0; 32];
-        for word in secret.as_chunks_mut::<8>().0 {
-            *word = random.word().to_le_bytes();
-        }
-        let isn = IsnGenerator::new(core::array::from_fn(|at| secret[at]));
-        let mut shard = Shard::new(ShardConfig {
-            tcp: plan.tcp.clone(),
-            pool: pool.clone(),
-            secret,
-            sockets_max: SOCKETS_MAX,
-        });
-        shard.set_receive_trains(plan.receive_trains);
-        let config =
-            InterfaceConfig { capabilities, mode: plan.mode, addresses, gateways: Vec::new() };
-        let interface = shard.add_interface(config);
-        let interface = interface.expect("no gateway, so nothing can be refused");
-        if plan.claims != ClaimPolicy::Trust {
-            let (ipv4, ipv6) = (plan.claims, plan.claims);
-            let config = AddressingConfig { ipv4, ipv6, ..AddressingConfig::default() };
-            shard.start_addressing(now, interface, config);
-        }
-        let listeners = PORTS
-            .iter()
-            .filter_map(|port| {
-                let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), *port);
-                let options = ListenOptions {
-                    backlog: plan.backlog,
-                    half_open_max: plan.half_open_max,
-                    syn_cookies: plan.syn_cookies,
-                    fast_open_max: plan.fast_open_max,
-                    ..ListenOptions::default()
-                };
-                shard.tcp_listen_with(any, options).ok()
-            })
-            .collect();
-        let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), DATAGRAM_PORT);
-        let datagrams = shard.udp_bind(any).ok();
-        Self { shard, interface, pool, listeners, datagrams, isn }
-    }
 }
 
 /// A packet of a batch as the device puts it on the wire.

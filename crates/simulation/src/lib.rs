@@ -1,14 +1,15 @@
 //! Stacks in virtual time, over links that lose, shuffle, double and damage, with a checker that
 //! watches the wire.
 //!
-//! A run is a world of a few hosts ([`stack::Shard`]s with a device, a pool and applications),
-//! joined by a switch. A seed says everything: which links, which faults, which settings, who opens
+//! A run is a world of a few hosts (one or several [`stack::Shard`]s with a device, a pool and
+//! applications), joined by a switch. The shards of a host hand frames to each other by the exchange that
+//! squeues use (`steering`), and the seed says who of them runs when. A seed says everything: which links, which faults, which settings, who opens
 //! a connection when, what is said, read, closed, aborted, which host restarts. The same seed gives
 //! the same run to the last bit, so a failing seed is the whole bug report.
 //!
 //! ```text
 //!   scenario   what a seed fixes beforehand         application  what the ends of a connection do
-//!   host       shard + device + pool                link         loss, delay, order, damage
+//!   host       shards + device + pool               link         loss, delay, order, damage
 //!   world      time, events, phases, what must hold checker      what RFCs let a stack send
 //!   packet     frames read with foreign parsers     stream       bytes that say whose they are
 //!                                                   marks        urgent marks in them
@@ -21,6 +22,8 @@
 //! * a connection whose address is taken away fails with the error that says so, nothing is sent from
 //!   an address that is tentative or gone, and one that a neighbour has is not taken;
 //! * once the links are good everybody makes progress and every connection ends;
+//! * frames of a connection reach its shard in the order in which they came, whichever squeue of the
+//!   host runs first or stands still, and what squeues hand to each other is taken or counted as dropped;
 //! * nothing is left at the end: no block, socket, timer;
 //! * no segment is sent that an RFC forbids ([`checker`]);
 //! * a run repeats: [`Report::hash`] is the same for the same seed.

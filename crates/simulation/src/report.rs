@@ -48,6 +48,10 @@ counters::counters! {
         duplicates_found,
         /// Frames that went up in trains, each but the first of a train.
         train_frames,
+        /// Frames and strays that squeues handed to each other.
+        handed_over,
+        /// Times a squeue was called and did not come for a while.
+        stalls,
         /// TCP segments that the checker judged.
         segments_checked,
         /// Frames sent and received.

@@ -7,6 +7,7 @@ use crate::link::LinkPlan;
 use crate::random::Random;
 use device::TransmitMode;
 use stack::{ClaimPolicy, SynCookieMode};
+use steering::{Layout, Policy, Spread};
 use tcp::congestion::Idle;
 use tcp::{Config, EcnMode, Keepalive, Pacing};
 use time::{Duration, Instant};
@@ -18,9 +19,20 @@ pub const BEGINNING: Instant = Instant::from_millis(1_000);
 /// When the first connection is opened.
 pub const START: Instant = Instant::from_millis(10_000);
 
+/// The squeues of a host, and who keeps them from running.
+#[derive(Clone, Copy, Debug)]
+pub struct SqueuesPlan {
+    /// How many there are, how many rings the device has, and what flow goes where.
+    pub spread: Spread,
+    /// How often a squeue that is called does not come for a while.
+    pub stalls: f64,
+}
+
 /// A host.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
+    /// Its squeues.
+    pub squeues: SqueuesPlan,
     /// How batches reach its device.
     pub mode: TransmitMode,
     /// The device completes checksums (and splits super-frames in `Lso`).
@@ -148,6 +160,10 @@ impl Scenario {
         }
         let calm_at = START + spread + Duration::from_millis(random.within(500, 60_000));
         let disturbances = draw_disturbances(&mut random, count, mtu, calm_at);
+        let mut spreading = Random::new(seed ^ 0x050e_e0e5);
+        for host in &mut hosts {
+            host.squeues = draw_squeues(&mut spreading);
+        }
         let datagrams = random.pick(&[0, 10, 60]);
         Self {
             seed,
@@ -251,6 +267,7 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
     let mode = random.pick(&TransmitMode::ALL);
     let small = random.chance(0.15);
     HostPlan {
+        squeues: SqueuesPlan { spread: Spread::SINGLE, stalls: 0.0 },
         mode,
         offload: mode == TransmitMode::Lso || random.chance(0.3),
         tcp: draw_settings(random),
@@ -273,6 +290,22 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
         up: draw_link(random, weather),
         down: if mtu == 9_000 { LinkPlan::clean() } else { draw_link(random, weather) },
     }
+}
+
+/// Every second host has one squeue; others up to four, over as many rings of the device or fewer.
+fn draw_squeues(random: &mut Random) -> SqueuesPlan {
+    let homes = random.pick(&[1, 1, 1, 2, 3, 4]);
+    let rings = random.within(1, homes) as u16;
+    let policy = random.pick(&[Policy::Flow, Policy::Flow, Policy::Source, Policy::Protocol]);
+    let homes = homes as u16;
+    let spread = match homes {
+        1 => Some(Spread::SINGLE),
+        _ => Layout::new(rings, homes, true)
+            .ok()
+            .and_then(|layout| Spread::new(layout, policy, homes).ok()),
+    };
+    let spread = spread.expect("a layout with fan-out feeds as many squeues as it has soft rings");
+    SqueuesPlan { spread, stalls: random.pick(&[0.0, 0.001, 0.01, 0.05]) }
 }
 
 /// Listeners that take data with SYNs, and sometimes days that are longer than a cookie lives and a path

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Everything is drawn from the seed, and events of one moment have an order, so a run repeats to
-//! the bit. `traffic.rs` is what applications and sockets do to each other, `audit.rs` what must
+//! the bit. `running.rs` is who runs when, `traffic.rs` what applications and sockets do to each other, `audit.rs` what must
 //! hold at the end of a phase, `addresses.rs` how hosts come by addresses and lose them, `fast_open.rs`
 //! connections that begin with data.
 
@@ -17,6 +17,7 @@ mod audit;
 mod datagrams;
 mod event;
 mod fast_open;
+mod running;
 mod traffic;
 
 use crate::application::Endpoint;
@@ -33,9 +34,6 @@ use event::{Event, Events};
 use stack::SynCookieMode;
 use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, Instant};
-
-/// Turns that a host may take in one moment before it is taken to run in circles.
-const TURNS_MAX: usize = 2_000;
 
 /// Frames after which a run is taken to go on for ever; the busiest has a tenth of it.
 const FRAMES_MAX: u64 = 5_000_000;
@@ -134,8 +132,10 @@ impl World {
             checker.add_host(host.addresses(), !scenario.bare_ip, scenario.mtu, cookies);
         }
         let mut events = Events::default();
-        for host in 0..hosts.len() {
-            events.add(BEGINNING, Event::Retry { host });
+        for (host, it) in hosts.iter().enumerate() {
+            for home in 0..it.homes() {
+                events.add(BEGINNING, Event::Run { host, home });
+            }
         }
         let mut openings = random.fork(7);
         for index in 0..scenario.connections {
@@ -225,84 +225,34 @@ impl World {
             Event::Datagram { index } => self.send_datagram(index),
             Event::AtSwitch { from, frame, damaged } => self.switch(from, frame, damaged),
             Event::AtHost { host, frame } => {
-                if self.hosts[host].on_frame(frame) {
+                if let Some(home) = self.hosts[host].on_frame(frame) {
                     let at = self.now + self.hosts[host].plan.coalescing;
-                    self.events.add(at, Event::Interrupt { host });
+                    self.events.add(at, Event::Interrupt { host, home });
                 }
             }
-            Event::Interrupt { host } => {
-                let (checker, trace, now) = (&mut self.checker, &mut self.trace, self.now);
-                let ethernet = !self.scenario.bare_ip;
-                self.hosts[host].deliver(now, |frame| {
-                    trace.add(now, host, Way::In, frame, ethernet);
-                    checker.on_arrived(now, host, frame);
-                });
-                self.serve(host);
-            }
-            Event::Timer { host } => {
-                if self.hosts[host].timer_at == Some(self.now) {
-                    self.hosts[host].timer_at = None;
-                    self.serve(host);
+            Event::Interrupt { host, home } => self.interrupt(host, home),
+            Event::Timer { host, home } => {
+                if *self.hosts[host].timer(home) == Some(self.now) {
+                    *self.hosts[host].timer(home) = None;
+                    self.serve(host, home);
                 }
             }
-            Event::Retry { host } => self.serve(host),
+            Event::Run { host, home } => self.serve(host, home),
             Event::Act { endpoint } => {
                 if self.endpoints[endpoint].wake_at == Some(self.now) {
                     self.act(endpoint);
-                    self.serve(self.endpoints[endpoint].host);
+                    self.serve(self.endpoints[endpoint].host, self.endpoints[endpoint].socket.home);
                 }
             }
             Event::Accept { host, listener } => {
                 self.accept(host, listener);
-                self.serve(host);
+                self.serve(host, listener.home);
             }
             Event::Disturb(disturbance) => self.disturb(disturbance),
             Event::Regain { host, ipv6, another } => self.regain_address(host, ipv6, another),
             Event::Calm => self.calm(),
             Event::GiveUp => self.give_up(),
             Event::Deadline(phase) => self.on_deadline(phase),
-        }
-    }
-
-    /// Lets a host do everything it can do now, and notes when it wants to be called next.
-    fn serve(&mut self, host: usize) {
-        for turn in 0.. {
-            if turn > TURNS_MAX {
-                return self.fail("a host comes to rest", format!("host {host} runs in circles"));
-            }
-            let shard = &mut self.hosts[host].shard;
-            if shard.poll_timeout().is_some_and(|due| due <= self.now) {
-                shard.on_timeout(self.now);
-            }
-            self.take_events(host);
-            self.take_address_events(host);
-            let Some(sent) = self.hosts[host].send(self.now) else {
-                // Looking for something to send may have ended a connection.
-                if self.take_events(host) {
-                    continue;
-                }
-                break;
-            };
-            if sent.lowered_wrongly {
-                self.fail("super-frames expand to the packets they are made of", String::new());
-            }
-            for frame in sent.frames {
-                self.put_on_wire(host, frame);
-            }
-            self.judge_flights(host);
-            if sent.stopped {
-                let pause = Duration::from_micros(self.random.within(1, 300));
-                self.events.add(self.now + pause, Event::Retry { host });
-                break;
-            }
-        }
-        let Some(due) = self.hosts[host].shard.poll_timeout() else { return };
-        if due <= self.now {
-            return self.fail("what is due is done", format!("host {host}: due at {due:?}"));
-        }
-        if self.hosts[host].timer_at.is_none_or(|at| due < at || at <= self.now) {
-            self.hosts[host].timer_at = Some(due);
-            self.events.add(due, Event::Timer { host });
         }
     }
 
@@ -358,14 +308,14 @@ impl World {
             Disturbance::CardChange { host } => {
                 if !self.scenario.bare_ip {
                     self.hosts[host].change_card();
-                    self.serve(host);
+                    self.serve_all(host);
                 }
             }
             Disturbance::MtuChange { mtu } => {
                 for host in 0..self.hosts.len() {
                     self.hosts[host].set_mtu(mtu);
                     self.checker.set_mtu(self.now, host, mtu);
-                    self.serve(host);
+                    self.serve_all(host);
                 }
             }
         }
@@ -385,12 +335,14 @@ impl World {
         Report { seed: self.scenario.seed, counters, links, span, hash: self.trace.hash() }
     }
 
-    /// Takes note of what a host's shard has counted, at the end of its life.
+    /// Takes note of what a host's shards have counted, at the end of its life.
     fn count_of(&mut self, host: usize) {
-        let counters = self.hosts[host].shard.counters();
-        self.counters.fast_opens_accepted += counters.shard.fast_opens_accepted;
-        self.counters.fast_open_bytes += counters.tcp.fast_open_bytes_received;
-        self.counters.train_frames += counters.shard.receive_train_frames;
+        for counters in self.hosts[host].counters() {
+            self.counters.fast_opens_accepted += counters.shard.fast_opens_accepted;
+            self.counters.fast_open_bytes += counters.tcp.fast_open_bytes_received;
+            self.counters.train_frames += counters.shard.receive_train_frames;
+        }
+        self.counters.handed_over += self.hosts[host].handed_over();
     }
 
     /// Something that must hold does not.

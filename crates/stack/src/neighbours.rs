@@ -58,8 +58,11 @@ impl Shard {
         }
     }
 
-    /// Queues an ARP request or a neighbour solicitation.
+    /// Queues an ARP request or a neighbour solicitation, or has the first shard of the host ask.
     fn ask_neighbour(&mut self, id: InterfaceId, request: Request) {
+        if self.leaves_asking(id, &request) {
+            return;
+        }
         let interface = &self.interfaces[id.0 as usize];
         let Some(ours) = interface.hardware_address() else { return };
         let Ok(source) = interface.source_for(request.target) else { return };

@@ -3,10 +3,17 @@
 //! Each shard of a host has the same interfaces, addresses and routes, and sockets of its own. Who
 //! drives them gives each what is for its sockets ([`Homes`] says which shard that is), and gives all
 //! of them what hosts say to find each other: every shard keeps its own neighbours. What must not be
-//! done twice the first shard does: it answers who asks for an address of ours, and it puts fragments
-//! together. A datagram that turns out to be for a socket of another shard only here, because it was
-//! in fragments or came over loopback, is a [`Stray`]; the driver carries it there.
+//! done twice the first shard does:
+//!
+//! * it answers who asks for an address of ours, and it puts fragments together;
+//! * it claims and defends addresses; the others have those that it has;
+//! * it asks neighbours, for all, so that they are not asked more often than by a host of one shard.
+//!
+//! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
+//! also a datagram that turns out to be for a socket of another shard only here, because it was in
+//! fragments or came over loopback.
 
+use crate::addressing::AddressOrigin;
 use crate::ingress::Origin;
 use crate::interface::InterfaceId;
 use crate::shard::Shard;
@@ -15,6 +22,8 @@ use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
+use ip::Cidr;
+use link::{Known, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use time::Instant;
@@ -50,11 +59,29 @@ impl fmt::Debug for Share {
     }
 }
 
-/// A whole packet that another shard has the socket for.
+/// What a shard has for another one of its host.
 #[derive(Clone, Debug)]
 pub struct Stray {
     /// The shard it is for.
     pub home: usize,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// A packet that this shard has the socket for.
+    Packet(Whole),
+    /// Shard `asker` wants to know who has an address, or, where it knew, whether that is still so.
+    Question { interface: InterfaceId, asker: usize, target: IpAddr, is_known: bool },
+    /// The first shard says who has it.
+    Answer { interface: InterfaceId, target: IpAddr, known: Known },
+    /// The first shard has an address, or has it no more.
+    Address { interface: InterfaceId, cidr: Cidr, origin: AddressOrigin, is_usable: bool },
+}
+
+/// A whole packet and how it came.
+#[derive(Clone, Debug)]
+struct Whole {
     interface: InterfaceId,
     station: Option<HardwareAddress>,
     link_multicast: bool,
@@ -64,10 +91,11 @@ pub struct Stray {
 }
 
 impl Stray {
-    /// The packet's length in bytes.
+    /// Whether it may be dropped where too much waits. What is said of addresses may not: it is said
+    /// once, and there is no more of it than addresses are claimed and lost.
     #[must_use]
-    pub fn len_bytes(&self) -> usize {
-        self.packet.len()
+    pub fn is_droppable(&self) -> bool {
+        !matches!(self.what, What::Address { .. })
     }
 }
 
@@ -136,24 +164,77 @@ impl Shard {
         self.interfaces[interface.0 as usize].source_for(remote)
     }
 
-    /// The next packet that another shard has the socket for, in the order they came.
+    /// The next thing for another shard, in the order in which they came up.
     pub fn poll_stray(&mut self) -> Option<Stray> {
         self.sharing.strays.pop_front()
     }
 
     /// Takes in what [`Shard::poll_stray`] of another shard gave out.
     pub fn on_stray(&mut self, now: Instant, stray: &Stray) {
-        let Stray { interface, station, link_multicast, .. } = *stray;
+        let interface = match &stray.what {
+            What::Packet(whole) => whole.interface,
+            What::Question { interface, .. }
+            | What::Answer { interface, .. }
+            | What::Address { interface, .. } => *interface,
+        };
         if self.interfaces.get(interface.0 as usize).is_none_or(|it| it.is_removed) {
             return self.drops.add(DropReason::InterfaceRemoved);
         }
+        let neighbours = &mut self.interfaces[interface.0 as usize].neighbours;
+        match &stray.what {
+            What::Packet(whole) => self.on_stray_packet(now, whole),
+            What::Question { asker, target, is_known, .. } => {
+                if let Some(known) = neighbours.on_asked_for(now, *target, *is_known) {
+                    let what = What::Answer { interface, target: *target, known };
+                    self.add_stray(Stray { home: *asker, what });
+                }
+            }
+            What::Answer { target, known, .. } => neighbours.on_told(now, *target, known),
+            What::Address { cidr, origin, is_usable: true, .. } => {
+                self.follow_assigned(interface, *cidr, *origin);
+            }
+            What::Address { cidr, .. } => self.drop_address(now, interface, *cidr),
+        }
+    }
+
+    fn on_stray_packet(&mut self, now: Instant, whole: &Whole) {
+        let Whole { interface, station, link_multicast, .. } = *whole;
         self.checked_addresses = None;
         let origin = Origin { interface, station, link_multicast };
-        let outcome = self.on_whole(now, origin, &stray.packet, stray.checksum, stray.fragmented);
+        let outcome = self.on_whole(now, origin, &whole.packet, whole.checksum, whole.fragmented);
         if let Err(reason) = outcome {
             self.drops.add(reason);
         }
         self.end_batch(now);
+    }
+
+    /// Has the first shard ask a neighbour; says whether that is another one.
+    pub(crate) fn leaves_asking(&mut self, interface: InterfaceId, request: &Request) -> bool {
+        let Some(share) = self.sharing.share.as_ref().filter(|share| share.index > 0) else {
+            return false;
+        };
+        let (asker, target, is_known) = (share.index, request.target, request.unicast_to.is_some());
+        let what = What::Question { interface, asker, target, is_known };
+        self.add_stray(Stray { home: 0, what });
+        true
+    }
+
+    /// Tells the other shards, where this is the first, that it has an address, or has it no more.
+    pub(crate) fn tell_of_address(
+        &mut self,
+        interface: InterfaceId,
+        cidr: Cidr,
+        origin: AddressOrigin,
+        is_usable: bool,
+    ) {
+        let count = match &self.sharing.share {
+            Some(share) if share.index == 0 => share.count,
+            _ => 1,
+        };
+        for home in 1..count {
+            let what = What::Address { interface, cidr, origin, is_usable };
+            self.add_stray(Stray { home, what });
+        }
     }
 
     /// A packet that came otherwise than in a frame of its own.
@@ -190,8 +271,7 @@ impl Shard {
     pub(crate) fn leaves_as_stray(&mut self, origin: Origin, packet: &Chunk) -> bool {
         let Some(home) = self.sharing.home_elsewhere(packet.bytes()) else { return false };
         let Origin { interface, station, link_multicast } = origin;
-        self.add_stray(Stray {
-            home,
+        let what = What::Packet(Whole {
             interface,
             station,
             link_multicast,
@@ -199,6 +279,7 @@ impl Shard {
             checksum: ReceivedChecksum::Unverified,
             packet: packet.clone(),
         });
+        self.add_stray(Stray { home, what });
         true
     }
 
@@ -214,15 +295,17 @@ impl Shard {
             let Some(packet) = frames.chunk(index, 0..frame.len as usize) else { continue };
             let is_udp = ip::parse(packet.bytes()).is_ok_and(|it| it.protocol == protocol::UDP);
             match self.sharing.home_elsewhere(packet.bytes()).filter(|_| is_udp) {
-                Some(home) => self.add_stray(Stray {
-                    home,
-                    interface,
-                    station: None,
-                    link_multicast: false,
-                    fragmented: false,
-                    checksum: frame.checksum,
-                    packet,
-                }),
+                Some(home) => {
+                    let what = What::Packet(Whole {
+                        interface,
+                        station: None,
+                        link_multicast: false,
+                        fragmented: false,
+                        checksum: frame.checksum,
+                        packet,
+                    });
+                    self.add_stray(Stray { home, what });
+                }
                 None => {
                     let block = kept.add_block(packet.block().clone());
                     let fits = kept.push_frame(Frame { block, ..frame });
@@ -234,7 +317,7 @@ impl Shard {
     }
 
     fn add_stray(&mut self, stray: Stray) {
-        if self.sharing.strays.len() >= STRAYS_MAX {
+        if stray.is_droppable() && self.sharing.strays.len() >= STRAYS_MAX {
             return self.drops.add(DropReason::StrayQueueFull);
         }
         self.sharing.strays.push_back(stray);

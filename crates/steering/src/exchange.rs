@@ -14,8 +14,8 @@
 //! An [`Exchange`] is what the homes share, a [`Desk`] what is one home's and lies under its lock. Threads
 //! and virtual time drive both alike; who is told how, and who comes when, is theirs to decide.
 //!
-//! A *stray* (`S`) is what turned out to be for another home only behind the desk, such as a datagram
-//! that was put together from fragments.
+//! A *stray* (`S`) is what shards have for each other: what turned out to be for another home only behind
+//! the desk, such as a datagram that was put together from fragments, and what one says to another.
 //!
 //! What always holds: the frames of a flow that came by one ring reach its shard in order, if each turn
 //! takes in before it receives; soft rings and strays are bounded, and what does not fit is dropped and
@@ -102,9 +102,9 @@ impl<S> Inbox<S> {
         frames + self.strays_len.load(Ordering::Acquire)
     }
 
-    fn push_stray(&self, stray: S) {
+    fn push_stray(&self, stray: S, is_droppable: bool) {
         let mut strays = self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if strays.len() >= STRAYS_MAX {
+        if is_droppable && strays.len() >= STRAYS_MAX {
             self.strays_dropped.fetch_add(1, Ordering::Relaxed);
         } else {
             strays.push_back(stray);
@@ -259,10 +259,11 @@ impl<S> Desk<S> {
         taken
     }
 
-    /// Hands a stray to another home.
-    pub fn hand_on(&mut self, home: usize, stray: S) {
+    /// Hands a stray to another home. One that is not droppable is kept however many wait: who makes it
+    /// sees to it that there are few.
+    pub fn hand_on(&mut self, home: usize, stray: S, is_droppable: bool) {
         let Some(inbox) = self.exchange.inboxes.get(home) else { return };
-        inbox.push_stray(stray);
+        inbox.push_stray(stray, is_droppable);
         self.handed_over += 1;
         self.concerned |= 1 << home;
     }

@@ -264,7 +264,7 @@ impl Homes {
     fn hand_on(&self, own: usize, strays: core::ops::Range<u8>) {
         for stray in strays {
             let mut home = self.all[own].lock().expect("not poisoned");
-            home.0.hand_on(1 - own, stray);
+            home.0.hand_on(1 - own, stray, true);
             home.0.take_note();
             self.turn(&mut home);
             let concerned = home.0.take_concerned();

@@ -171,6 +171,30 @@ impl Spread {
         }
     }
 
+    /// The home at which a connection from `local`, as far as that is given, to `remote` is to be opened,
+    /// so that its replies come there; `None` where it may be any, because the port is still to be chosen
+    /// ([`Spread::ports_home`]) or the device decides. `source` is asked for the address that packets to
+    /// `remote` leave with only where it matters.
+    ///
+    /// # Errors
+    /// What `source` says.
+    pub fn home_to_connect<E>(
+        &self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        source: impl FnOnce() -> Result<IpAddr, E>,
+    ) -> Result<Option<Home>, E> {
+        let port = local.map_or(0, |local| local.port());
+        if port == 0 && self.policy == Policy::Flow {
+            return Ok(None);
+        }
+        let address = match local.map(|local| local.ip()) {
+            Some(address) if !address.is_unspecified() => address,
+            _ => source()?,
+        };
+        Ok(self.home_of_reply(SocketAddr::new(address, port), remote))
+    }
+
     /// The home to which datagrams for this port come: that of the socket bound to it.
     #[must_use]
     pub fn home_of_datagrams(&self, port: u16) -> Home {

@@ -34,6 +34,8 @@ pub(super) struct Entry<W> {
     pub(super) state: State,
     /// Last lookup, or when the entry was made.
     pub(super) used_at: Instant,
+    /// When a request was last sent.
+    pub(super) asked_at: Option<Instant>,
     /// Whether the cache's queue of requests holds this slot.
     pub(super) request_queued: bool,
     /// Empty but in `Incomplete`.
@@ -105,6 +107,7 @@ impl<W> Table<W> {
             link: HardwareAddress::ZERO,
             state,
             used_at: now,
+            asked_at: None,
             request_queued: false,
             waiting: VecDeque::new(),
             deadline: None,

@@ -471,3 +471,43 @@ fn requests_without_a_source_address_do_not_make_a_neighbour_unreachable() {
     cache.on_source_address(true);
     assert_eq!(cache.lookup(at(6_200), HOP), Lookup::Pending);
 }
+
+/// Two caches of one host: what one knows the other is told, and a neighbour is asked once a second however
+/// many want to know.
+#[test]
+fn a_cache_that_asks_for_another_asks_no_more_often_and_tells_what_it_knows() {
+    let (mut first, mut other) = (cache(), cache());
+    assert_eq!(other.lookup(at(0), HOP), Lookup::Pending);
+    assert_eq!(requests(&mut other, 0), [None]);
+    assert_eq!(first.on_asked_for(at(0), HOP, false), None);
+    assert_eq!(first.on_asked_for(at(1), HOP, false), None);
+    assert_eq!(requests(&mut first, 1), [None], "two want to know, one asks");
+    reply(&mut first, 2, THEIRS);
+    let known = first.on_asked_for(at(3), HOP, false).expect("it is known now");
+    assert_eq!(known, Known { link: THEIRS, is_reachable: true });
+    other.on_told(at(3), HOP, &known);
+    assert_eq!(other.lookup(at(3), HOP), Lookup::Resolved(THEIRS));
+
+    // The other one doubts it: the neighbour is asked, but not twice within a second.
+    assert_eq!(first.on_asked_for(at(500), HOP, true), Some(known), "it answered a moment ago");
+    assert_eq!(first.on_asked_for(at(1_001), HOP, true), None);
+    assert_eq!(requests(&mut first, 1_001), [Some(THEIRS)]);
+    assert_eq!(first.on_asked_for(at(1_500), HOP, true), None, "it is being asked");
+    assert_eq!(requests(&mut first, 1_500), []);
+    assert_eq!(
+        first.on_asked_for(at(1_500), HOP, false),
+        Some(Known { is_reachable: false, ..known })
+    );
+
+    // What is no longer sure is told as that.
+    reply(&mut first, 2_000, THEIRS);
+    let known = first.on_asked_for(at(60_000), HOP, false).expect("a stale entry");
+    assert!(!known.is_reachable);
+    let mut third = cache();
+    third.on_told(at(60_000), HOP, &known);
+    assert!(third.is_empty(), "nobody waited for it there");
+    assert_eq!(third.lookup(at(60_000), HOP), Lookup::Pending);
+    third.on_told(at(60_001), HOP, &known);
+    assert_eq!(third.lookup(at(60_002), HOP), Lookup::Resolved(THEIRS));
+    assert!(third.poll_timeout().is_some(), "it is used and will be probed");
+}

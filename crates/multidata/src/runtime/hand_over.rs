@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use stack::{Homes, Shard, Share, Stray};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use steering::{Arrived, Home, Policy, SoftRingConfig, Spread, TakenIn};
+use steering::{Arrived, Home, SoftRingConfig, Spread, TakenIn};
 use time::Instant;
 
 /// What the squeues of a stack share beside their exchange.
@@ -59,9 +59,9 @@ impl HandOver {
         Share { index, count, homes: Arc::clone(self) as _ }
     }
 
-    /// Whether every squeue has local ports for every peer.
-    pub(crate) fn is_home_by_port(&self) -> bool {
-        self.exchange.spread().policy() == Policy::Flow
+    /// Which squeue has what.
+    pub(crate) fn spread(&self) -> &Spread {
+        self.exchange.spread()
     }
 
     /// Notes that squeue `index` has delivered everything, and wakes all where it was the last.
@@ -130,6 +130,7 @@ pub(super) fn take_in(
 /// Hands on what turned out to be for others only in the shard.
 pub(super) fn pass_strays(desk: &mut Desk, shard: &mut Shard) {
     while let Some(stray) = shard.poll_stray() {
-        desk.hand_on(stray.home, stray);
+        let is_droppable = stray.is_droppable();
+        desk.hand_on(stray.home, stray, is_droppable);
     }
 }

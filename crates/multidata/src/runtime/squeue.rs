@@ -196,6 +196,17 @@ impl Core {
         self.take_events(now);
     }
 
+    /// Takes in what waits from other squeues; what follows from it is done by the next [`Core::run`].
+    pub(super) fn take_in(&mut self, now: Instant) {
+        let Self { shard, ports, desk, receive, .. } = self;
+        if let Some(desk) = desk.as_mut().filter(|desk| desk.depth() > 0) {
+            let taken = hand_over::take_in(desk, shard, now, ports, receive);
+            receive.clear();
+            self.discipline.on_drained(taken.frames);
+            self.arrived += taken.frames;
+        }
+    }
+
     /// As [`Core::run`], for a call that fetched what was there: the devices are not polled unless
     /// that is overdue. A bulk reader takes several buffers full between two polls.
     pub(crate) fn run_outgoing(&mut self, now: Instant) {

@@ -11,6 +11,7 @@ use core::net::SocketAddr;
 use stack::{Homes, SocketError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use steering::Home;
 use time::{Duration, Instant};
 
 /// All squeues of a stack.
@@ -81,15 +82,8 @@ impl Squeues {
         remote: SocketAddr,
     ) -> Result<usize, SocketError> {
         let Some(hand_over) = &self.hand_over else { return Ok(0) };
-        let port = local.map_or(0, |local| local.port());
-        if port == 0 && hand_over.is_home_by_port() {
-            return Ok(self.pick());
-        }
-        let address = match local.map(|local| local.ip()) {
-            Some(address) if !address.is_unspecified() => address,
-            _ => self.all[0].look(|core| core.shard.source_for(remote.ip()))?,
-        };
-        let home = hand_over.of_flow(SocketAddr::new(address, port), remote);
+        let source = || self.all[0].look(|core| core.shard.source_for(remote.ip()));
+        let home = hand_over.spread().home_to_connect(local, remote, source)?.map(Home::index);
         Ok(home.unwrap_or_else(|| self.pick()))
     }
 

@@ -194,11 +194,13 @@ impl Squeue {
         }
     }
 
-    /// Does something on the shard that never waits, and runs it.
+    /// Does something on the shard that never waits, and runs it. What other squeues have said before is
+    /// known first: a connection can be opened from an address that the stack has told of.
     pub(crate) fn once<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
         let mut core = self.lock();
         let now = self.clock.now();
         core.application_ran = now;
+        core.take_in(now);
         let outcome = act(&mut core, now);
         core.run(now);
         self.release(core);

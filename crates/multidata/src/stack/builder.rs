@@ -321,8 +321,8 @@ impl StackBuilder {
         }
         for (queues, config) in self.interfaces {
             let places = shared_queue::distribute(queues, count);
-            for (index, ((shard, ports), place)) in shards.iter_mut().zip(places).enumerate() {
-                ports.push(add_port(shard, place, config.clone(), index == 0)?);
+            for ((shard, ports), place) in shards.iter_mut().zip(places) {
+                ports.push(add_port(shard, place, config.clone())?);
             }
         }
         let clock = Clock::start();
@@ -379,7 +379,6 @@ fn add_port(
     shard: &mut Shard,
     place: shared_queue::Place,
     config: InterfaceConfig,
-    is_first: bool,
 ) -> io::Result<Port> {
     let shared_queue::Place { mut queue, receives } = place;
     let capabilities = queue.capabilities();
@@ -394,10 +393,6 @@ fn add_port(
         let mut random = IdentifierKey([0; 16]);
         getrandom::fill(&mut random.0).map_err(io::Error::other)?;
         addressing.routers = Some(RouterConfig::new(key.unwrap_or(random)));
-    }
-    if !is_first {
-        // The first shard claims the addresses of all.
-        (addressing.ipv4, addressing.ipv6) = (ClaimPolicy::Trust, ClaimPolicy::Trust);
     }
     let medium = capabilities.medium;
     let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };

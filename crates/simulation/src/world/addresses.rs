@@ -31,8 +31,9 @@ impl World {
     ) {
         let address = self.hosts[host].address(ipv6);
         let users = self.users_of(host, address);
-        let (id, shard) = (self.hosts[host].interface, &mut self.hosts[host].shard);
-        if shard.remove_address(self.now, id, address).is_err() {
+        let now = self.now;
+        let removed = self.everywhere(host, |shard, id| shard.remove_address(now, id, address));
+        if removed.is_err() {
             return;
         }
         self.counters.addresses_lost += 1;
@@ -43,7 +44,7 @@ impl World {
         }
         for index in users {
             let socket = self.endpoints[index].socket;
-            let status = self.hosts[host].shard.tcp_status(socket);
+            let status = self.hosts[host].shard(socket.home).tcp_status(socket.id);
             if !status.is_ok_and(|status| status.error == Some(SocketError::AddressRemoved)) {
                 let ends = self.ends[index];
                 let what = format!("{status:?}");
@@ -52,7 +53,7 @@ impl World {
             self.endpoints[index].has_lost_address = true;
             self.counters.connections_without_address += 1;
         }
-        self.serve(host);
+        self.serve_all(host);
         self.events.add(self.now + absence, Event::Regain { host, ipv6, another });
     }
 
@@ -64,9 +65,10 @@ impl World {
         };
         let candidates: Vec<_> =
             self.endpoints.iter().enumerate().filter(is_candidate).map(|(i, _)| i).collect();
-        let shard = &mut self.hosts[host].shard;
+        let it = &mut self.hosts[host];
         let is_open = |index: &usize| {
-            let status = shard.tcp_status(self.endpoints[*index].socket);
+            let socket = self.endpoints[*index].socket;
+            let status = it.shard(socket.home).tcp_status(socket.id);
             status.is_ok_and(|status| status.error.is_none() && status.state != State::Closed)
         };
         candidates.into_iter().filter(is_open).collect()
@@ -75,17 +77,21 @@ impl World {
     /// The host claims the address it had, or its next one.
     pub(super) fn regain_address(&mut self, host: usize, ipv6: bool, another: bool) {
         let cidr = self.hosts[host].next_cidr(ipv6, another);
-        let (id, shard) = (self.hosts[host].interface, &mut self.hosts[host].shard);
-        match shard.add_address(self.now, id, cidr) {
+        match self.add_address(host, cidr) {
             // It has restarted in the meantime, and has its address since.
-            Ok(()) | Err(SocketError::AddressInUse) => self.serve(host),
+            Ok(()) | Err(SocketError::AddressInUse) => self.serve_all(host),
             Err(error) => self.fail("an address that is free can be added", error.to_string()),
         }
     }
 
-    /// Takes note of what became of a host's addresses.
+    fn add_address(&mut self, host: usize, cidr: ip::Cidr) -> Result<(), SocketError> {
+        let now = self.now;
+        self.everywhere(host, |shard, id| shard.add_address(now, id, cidr))
+    }
+
+    /// Takes note of what became of a host's addresses: its first shard speaks for all.
     pub(super) fn take_address_events(&mut self, host: usize) {
-        while let Some(event) = self.hosts[host].shard.poll_address_event() {
+        while let Some(event) = self.hosts[host].shard(0).poll_address_event() {
             match event {
                 AddressEvent::Assigned(_, cidr) => {
                     self.counters.addresses_assigned += 1;
@@ -128,11 +134,10 @@ impl World {
                 continue;
             }
             self.taken_claims.insert((host, cidr.address()));
-            let (id, shard) = (self.hosts[host].interface, &mut self.hosts[host].shard);
-            if let Err(error) = shard.add_address(self.now, id, cidr) {
+            if let Err(error) = self.add_address(host, cidr) {
                 return self.fail("an address can be asked about", error.to_string());
             }
-            self.serve(host);
+            self.serve_all(host);
         }
     }
 

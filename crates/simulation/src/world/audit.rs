@@ -28,7 +28,7 @@ impl World {
             for listener in self.hosts[host].listeners.clone() {
                 self.accept(host, listener);
             }
-            self.serve(host);
+            self.serve_all(host);
         }
     }
 
@@ -45,11 +45,11 @@ impl World {
             if !is_alone {
                 continue;
             }
-            let status = self.hosts[host].shard.tcp_status(socket);
+            let status = self.hosts[host].shard(socket.home).tcp_status(socket.id);
             if status.is_ok_and(|status| status.unacknowledged_bytes == 0) {
                 self.endpoints[index].behaviour.ending = Ending::Abort { after: 0 };
                 self.act(index);
-                self.serve(host);
+                self.serve(host, socket.home);
             }
         }
     }
@@ -66,7 +66,7 @@ impl World {
             + host.listeners.len()
             + usize::from(host.datagrams.is_some());
         let (local, remote) = self.ends[index];
-        host.shard.holdings().sockets == known
+        host.holdings().map(|held| held.sockets).sum::<usize>() == known
             && self.checker.is_unheard([peer, endpoint.host], (remote, local))
     }
 
@@ -76,17 +76,17 @@ impl World {
             self.phase = Phase::Closing;
             for host in 0..self.hosts.len() {
                 for listener in core::mem::take(&mut self.hosts[host].listeners) {
-                    self.hosts[host].shard.close(self.now, listener);
+                    self.hosts[host].shard(listener.home).close(self.now, listener.id);
                 }
                 if let Some(socket) = self.hosts[host].datagrams.take() {
-                    self.hosts[host].shard.close(self.now, socket);
+                    self.hosts[host].shard(socket.home).close(self.now, socket.id);
                 }
-                self.serve(host);
+                self.serve_all(host);
             }
             self.events.add(self.now + CLOSING_PATIENCE, Event::Deadline(Phase::Closing));
         }
         if self.phase == Phase::Closing
-            && self.hosts.iter().all(|host| host.shard.holdings() == Holdings::default())
+            && self.hosts.iter().all(|host| host.holdings().all(|held| held == Holdings::default()))
         {
             self.phase = Phase::Quiet;
             self.events.add(self.now + QUIET, Event::Deadline(Phase::Quiet));
@@ -102,7 +102,7 @@ impl World {
         match phase {
             Phase::Calm => self.fail_stuck(),
             Phase::Closing => {
-                let left: Vec<_> = self.hosts.iter().map(|h| h.shard.holdings()).collect();
+                let left: Vec<_> = self.hosts.iter().flat_map(|host| host.holdings()).collect();
                 self.fail("every connection ends and leaves nothing", format!("{left:?}"));
             }
             Phase::Quiet => self.audit(),
@@ -118,7 +118,7 @@ impl World {
         };
         let endpoint = &self.endpoints[index];
         let (host, socket) = (endpoint.host, endpoint.socket);
-        let status = self.hosts[host].shard.tcp_status(socket);
+        let status = self.hosts[host].shard(socket.home).tcp_status(socket.id);
         let endpoint = &self.endpoints[index];
         let what = format!(
             "{} endpoints wait; the first has sent {} of {} bytes, read {}, end {}, shut {}: {status:?}",
@@ -141,14 +141,18 @@ impl World {
         for number in 0..self.hosts.len() {
             let host = &mut self.hosts[number];
             let held_bytes = host.pool.counters().outstanding_bytes;
-            let deadline = host.shard.poll_timeout();
-            let wants = host.shard.wants_transmit();
+            let deadline = host.shards().find_map(|shard| shard.poll_timeout());
+            let wants = host.shards().any(|shard| shard.wants_transmit());
+            let books = host.audit_exchange();
             if held_bytes > 0 {
                 self.fail("no block is leaked", format!("host {number} holds {held_bytes} bytes"));
             } else if let Some(deadline) = deadline {
                 self.fail("no timer is leaked", format!("host {number} waits for {deadline:?}"));
             } else if wants {
                 self.fail("an idle host has nothing to send", format!("host {number}"));
+            } else if let Some(books) = books {
+                let property = "what squeues hand to each other is taken, or counted as dropped";
+                self.fail(property, format!("host {number}: {books}"));
             }
         }
     }

@@ -47,19 +47,20 @@ impl World {
         let is_able = host.has_address(ipv6);
         let address = SocketAddr::new(self.hosts[to].address(ipv6), DATAGRAM_PORT);
         self.datagrams.push(Datagram { from, to, len });
-        match self.hosts[from].shard.udp_send(socket, Some(address), chunk) {
+        match self.hosts[from].shard(socket.home).udp_send(socket.id, Some(address), chunk) {
             Ok(()) => self.counters.datagrams += 1,
             Err(SocketError::WouldBlock) => {}
             Err(SocketError::NoRoute | SocketError::AddressNotAvailable) if !is_able => {}
             Err(error) => return self.fail("a datagram can be sent", error.to_string()),
         }
-        self.serve(from);
+        self.serve(from, socket.home);
     }
 
     /// Whatever came to a host's socket is looked at, and given back to where it came from.
     pub(super) fn receive_datagrams(&mut self, host: usize) {
         let Some(socket) = self.hosts[host].datagrams else { return };
-        while let Ok((payload, source)) = self.hosts[host].shard.udp_receive(socket) {
+        while let Ok((payload, source)) = self.hosts[host].shard(socket.home).udp_receive(socket.id)
+        {
             let name =
                 payload.bytes().first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));
             let index = (name & 0xffff_ffff) as usize;
@@ -81,7 +82,8 @@ impl World {
             self.counters.datagrams_received += 1;
             if host == datagram.to {
                 // It may be too much; then it is lost like others.
-                let sent = self.hosts[host].shard.udp_send(socket, Some(source), payload);
+                let shard = self.hosts[host].shard(socket.home);
+                let sent = shard.udp_send(socket.id, Some(source), payload);
                 self.counters.datagrams += u64::from(sent.is_ok());
             }
         }

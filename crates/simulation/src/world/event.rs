@@ -1,8 +1,8 @@
 //! What is to happen when. Events of one moment happen in the order in which they were added.
 
 use super::Phase;
+use crate::host::Socket;
 use crate::scenario::Disturbance;
-use stack::SocketId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use time::Instant;
@@ -18,16 +18,16 @@ pub(super) enum Event {
     AtSwitch { from: usize, frame: Vec<u8>, damaged: bool },
     /// A frame has come to a host's device.
     AtHost { host: usize, frame: Vec<u8> },
-    /// The device calls the shard for what has arrived.
-    Interrupt { host: usize },
-    /// A host's shard wants to be called.
-    Timer { host: usize },
-    /// A device that was full has room.
-    Retry { host: usize },
+    /// The device calls a squeue for what has arrived.
+    Interrupt { host: usize, home: usize },
+    /// A squeue's shard wants to be called.
+    Timer { host: usize, home: usize },
+    /// A squeue has something to do, or can do it: a device that was full has room.
+    Run { host: usize, home: usize },
     /// An application wants to act.
     Act { endpoint: usize },
     /// An application that was busy accepts.
-    Accept { host: usize, listener: SocketId },
+    Accept { host: usize, listener: Socket },
     /// Something happens to the world.
     Disturb(Disturbance),
     /// A host that lost its address gets it again, or another one.

@@ -18,7 +18,10 @@ impl World {
         }
         let endpoint = &mut self.endpoints[index];
         let host = &mut self.hosts[endpoint.host];
-        let shows_cookie = match host.shard.tcp_offer_fast_open(self.now, endpoint.socket) {
+        let shows_cookie = match host
+            .shard(endpoint.socket.home)
+            .tcp_offer_fast_open(self.now, endpoint.socket.id)
+        {
             Ok(shows_cookie) => shows_cookie,
             Err(error) => return self.fail("a cookie can be shown", error.to_string()),
         };

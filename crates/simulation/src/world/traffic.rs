@@ -4,10 +4,10 @@
 use super::{Event, Pair, Phase, World};
 use crate::application::{Behaviour, Doing, Ended, Endpoint};
 use crate::checker::InFlight;
-use crate::host::PORTS;
+use crate::host::{PORTS, Socket};
 use crate::random::scatter;
 use core::net::SocketAddr;
-use stack::{Readiness, SocketError, SocketId, SynCookieMode};
+use stack::{Readiness, SocketError, SynCookieMode};
 use tcp::TcpInfo;
 use time::Duration;
 
@@ -36,8 +36,7 @@ impl World {
             _ => None,
         };
         let local = port.map(|port| SocketAddr::new(local, port));
-        let shard = &mut self.hosts[client].shard;
-        let socket = match shard.tcp_connect(self.now, local, remote) {
+        let socket = match self.connect(client, local, remote) {
             Ok(socket) => socket,
             Err(SocketError::AddressInUse | SocketError::TooManySockets) => {
                 self.counters.not_opened += 1;
@@ -49,8 +48,9 @@ impl World {
             }
             Err(error) => return self.fail("a connection can be opened", error.to_string()),
         };
-        let info = shard.tcp_info(self.now, socket);
-        let (Ok(local), Ok(info)) = (shard.local_address(socket), info) else {
+        let shard = self.hosts[client].shard(socket.home);
+        let info = shard.tcp_info(self.now, socket.id);
+        let (Ok(local), Ok(info)) = (shard.local_address(socket.id), info) else {
             return self.fail("an open socket has an address and a state", String::new());
         };
         let pair = self.pairs.len();
@@ -61,7 +61,20 @@ impl World {
         self.flows.insert((local, remote, info.send_next.0), pair);
         self.add_endpoint(client, socket, ends, behaviour, pair);
         self.open_fast(endpoint);
-        self.serve(client);
+        self.serve(client, socket.home);
+    }
+
+    /// Opens a connection as a thread does: what other squeues have said before is known first.
+    fn connect(
+        &mut self,
+        host: usize,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<Socket, SocketError> {
+        let home = self.hosts[host].home_to_connect(local, remote)?;
+        self.take_in(host, home);
+        let id = self.hosts[host].shard(home).tcp_connect(self.now, local, remote)?;
+        Ok(Socket { home, id })
     }
 
     /// The port from which a connection's sequence numbers, the client's or the server's, wrap
@@ -89,7 +102,7 @@ impl World {
     fn add_endpoint(
         &mut self,
         host: usize,
-        socket: SocketId,
+        socket: Socket,
         ends: (SocketAddr, SocketAddr),
         behaviour: Behaviour,
         pair: usize,
@@ -109,11 +122,11 @@ impl World {
         index
     }
 
-    /// Passes on what a host's shard has to tell, and says whether that was anything.
-    pub(super) fn take_events(&mut self, host: usize) -> bool {
+    /// Passes on what a shard has to tell, and says whether that was anything.
+    pub(super) fn take_events(&mut self, host: usize, home: usize) -> bool {
         let mut any = false;
-        while let Some(event) = self.hosts[host].shard.poll_event() {
-            let socket = event.socket;
+        while let Some(event) = self.hosts[host].shard(home).poll_event() {
+            let socket = Socket { home, id: event.socket };
             any = true;
             if self.hosts[host].listeners.contains(&socket) {
                 let busy = self.phase == Phase::Busy && self.random.chance(0.1);
@@ -145,16 +158,17 @@ impl World {
     }
 
     /// Whatever waits for this listener is accepted.
-    pub(super) fn accept(&mut self, host: usize, listener: SocketId) {
+    pub(super) fn accept(&mut self, host: usize, listener: Socket) {
         loop {
-            let socket = match self.hosts[host].shard.tcp_accept(listener) {
-                Ok(socket) => socket,
+            let home = listener.home;
+            let socket = match self.hosts[host].shard(home).tcp_accept(listener.id) {
+                Ok(id) => Socket { home, id },
                 // The listener may be one of before a restart.
                 Err(SocketError::WouldBlock | SocketError::InvalidSocket) => return,
                 Err(error) => return self.fail("accepting works", error.to_string()),
             };
-            let shard = &mut self.hosts[host].shard;
-            let (status, info) = (shard.tcp_status(socket), shard.tcp_info(self.now, socket));
+            let shard = self.hosts[host].shard(home);
+            let (status, info) = (shard.tcp_status(socket.id), shard.tcp_info(self.now, socket.id));
             let (Ok(status), Ok(info)) = (status, info) else {
                 return self.fail("an accepted socket is open", String::new());
             };
@@ -164,7 +178,7 @@ impl World {
                 let property = "what is accepted was opened by somebody".to_owned();
                 return self.fail_with(property, what, Some(host), Some(ends));
             };
-            let mut random = self.random.fork(socket.index() as u64);
+            let mut random = self.random.fork(socket.id.index() as u64);
             let behaviour = Behaviour::draw(&mut random, self.scenario.stream_max);
             let index = self.add_endpoint(host, socket, ends, behaviour, pair);
             match self.pairs[pair].server {
@@ -206,7 +220,11 @@ impl World {
             return;
         }
         let host = &mut self.hosts[endpoint.host];
-        let error = host.shard.tcp_status(endpoint.socket).ok().and_then(|status| status.error);
+        let error = host
+            .shard(endpoint.socket.home)
+            .tcp_status(endpoint.socket.id)
+            .ok()
+            .and_then(|status| status.error);
         let mut doings = Vec::new();
         match error {
             Some(error) => endpoint.fail(self.now, host, error, &mut doings),
@@ -390,7 +408,8 @@ impl World {
         if endpoint.ended.is_some() || endpoint.host != host {
             return;
         }
-        let Ok(info) = self.hosts[host].shard.tcp_info(self.now, endpoint.socket) else { return };
+        let Socket { home, id } = endpoint.socket;
+        let Ok(info) = self.hosts[host].shard(home).tcp_info(self.now, id) else { return };
         // RFC 3168, 6.1.2: after a mark the window shrinks at once and the flight with ACKs.
         let shrinks = info.ecn && info.slow_start_threshold_bytes >= info.congestion_window_bytes;
         if info.recovery != tcp::RecoveryState::Open || info.sacked_bytes > 0 || shrinks {
@@ -432,10 +451,12 @@ impl World {
         }
         let held = self.hosts[host].restart(self.now);
         self.checker.on_restart(host, self.hosts[host].addresses());
-        while self.hosts[host].shard.poll_address_event().is_some() {}
+        for shard in self.hosts[host].shards() {
+            while shard.poll_address_event().is_some() {}
+        }
         if held > 0 {
             self.fail("a shard that is gone holds no block", format!("{held} bytes"));
         }
-        self.serve(host);
+        self.serve_all(host);
     }
 }

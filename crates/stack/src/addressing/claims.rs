@@ -139,6 +139,9 @@ impl Shard {
         address: IpAddr,
         station: HardwareAddress,
     ) {
+        if !self.sharing.is_first() {
+            return;
+        }
         let addressing = &mut self.interfaces[id.0 as usize].addressing;
         let Some(record) = addressing.find_mut(address) else { return };
         let keeps = record.origin == AddressOrigin::Fixed;
@@ -187,6 +190,9 @@ impl Shard {
 
     /// The interface's hardware address is another one now: neighbours are told.
     pub(crate) fn on_hardware_address_changed(&mut self, id: InterfaceId) {
+        if !self.sharing.is_first() {
+            return;
+        }
         let addressing = &mut self.interfaces[id.0 as usize].addressing;
         for record in &mut addressing.records {
             record.replaces = true;

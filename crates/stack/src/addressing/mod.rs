@@ -192,8 +192,12 @@ impl Shard {
     }
 
     /// Begins to guard the addresses of interface `id`, the ones it has included, as `config` says.
-    /// Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`].
+    /// Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`]. Of several
+    /// shards that are one host the first one does all this, and tells the others.
     pub fn start_addressing(&mut self, now: Instant, id: InterfaceId, config: AddressingConfig) {
+        if !self.sharing.is_first() {
+            return self.follow_addressing(id, config);
+        }
         let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
         let (routers, dhcp) = (config.routers.clone(), config.dhcp.clone());
         interface.addressing.config = config;
@@ -214,7 +218,8 @@ impl Shard {
     }
 
     /// Adds an address to interface `id`, with a route to its network. It can be used when
-    /// [`AddressEvent::Assigned`] says so, which may be at once.
+    /// [`AddressEvent::Assigned`] says so, which may be at once. Of several shards that are one host it
+    /// is the first one's that counts; the others hear of it ([`Shard::poll_stray`]).
     ///
     /// # Errors
     /// [`SocketError::AddressInUse`] where the interface has it already,
@@ -230,7 +235,8 @@ impl Shard {
     }
 
     /// Takes an address from interface `id`; a leased one is given back to its server. Connections from it fail with
-    /// [`SocketError::AddressRemoved`]; sockets bound to it stay and receive nothing.
+    /// [`SocketError::AddressRemoved`]; sockets bound to it stay and receive nothing. As with
+    /// [`Shard::add_address`], only the first shard of a host does it, and the others hear of it.
     ///
     /// # Errors
     /// [`SocketError::AddressNotAvailable`] where the interface does not have it.
@@ -241,6 +247,9 @@ impl Shard {
         address: IpAddr,
     ) -> Result<(), SocketError> {
         let interface = self.interfaces.get(id.0 as usize).ok_or(SocketError::InvalidArgument)?;
+        if !self.sharing.is_first() {
+            return Ok(());
+        }
         let record = interface.addressing.find(address).ok_or(SocketError::AddressNotAvailable)?;
         let (cidr, origin) = (record.cidr, record.origin);
         if origin == AddressOrigin::Dhcp {
@@ -297,6 +306,9 @@ impl Shard {
         if address.is_unspecified() || address.is_multicast() || is_broadcast {
             return Err(SocketError::InvalidArgument);
         }
+        if !self.sharing.is_first() {
+            return Ok(());
+        }
         if interface.addressing.find(address).is_some() {
             return Err(SocketError::AddressInUse);
         }
@@ -339,6 +351,36 @@ impl Shard {
             self.add_network_route(id, cidr);
         }
         self.address_events.push(AddressEvent::Assigned(id, cidr));
+        self.tell_of_address(id, cidr, origin.unwrap_or(AddressOrigin::Fixed), true);
+    }
+
+    /// As [`Shard::start_addressing`], in a shard that follows the first: addresses that may not be used
+    /// before neighbours were asked are had when the first one has them.
+    fn follow_addressing(&mut self, id: InterfaceId, config: AddressingConfig) {
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let has_link = interface.hardware_address().is_some();
+        let is_asked_about = |cidr: &Cidr| {
+            let policy = if cidr.address().is_ipv4() { config.ipv4 } else { config.ipv6 };
+            has_link && policy == ClaimPolicy::Probe
+        };
+        let all = interface.addressing.records.iter().map(|record| record.cidr);
+        let waiting: Vec<Cidr> = all.filter(is_asked_about).collect();
+        interface.addressing.config = config;
+        for cidr in waiting {
+            self.withdraw(id, cidr);
+            let records = &mut self.interfaces[id.0 as usize].addressing.records;
+            records.retain(|record| record.cidr != cidr);
+        }
+    }
+
+    /// The first shard has this address.
+    pub(crate) fn follow_assigned(&mut self, id: InterfaceId, cidr: Cidr, origin: AddressOrigin) {
+        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        if addressing.find(cidr.address()).is_none() {
+            let record = Record::new(cidr, origin, link::Claim::held(), false);
+            addressing.records.push(record);
+        }
+        self.assign(id, cidr);
     }
 
     /// From now on the address is not used; says whether it was. Its network's route goes with
@@ -393,6 +435,7 @@ impl Shard {
             return;
         }
         self.address_events.push(AddressEvent::Removed(id, cidr));
+        self.tell_of_address(id, cidr, AddressOrigin::Fixed, false);
         let uses = |socket: &Socket| match socket {
             Socket::Tcp(socket) => socket.flow().local.ip() == address,
             _ => false,

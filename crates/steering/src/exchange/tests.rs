@@ -86,17 +86,20 @@ fn what_a_ring_does_not_take_is_counted_at_its_home() {
 fn strays_are_bounded_and_come_in_order() {
     let exchange = exchange("R1S2F1", 8);
     let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
-    (0..STRAYS_MAX as u32 + 3).for_each(|stray| first.hand_on(1, stray));
-    first.hand_on(7, 0);
+    (0..STRAYS_MAX as u32 + 3).for_each(|stray| first.hand_on(1, stray, true));
+    first.hand_on(1, 99, false);
+    first.hand_on(7, 0, true);
     assert_eq!(first.take_concerned(), 2, "there is no home 7");
-    assert_eq!(second.depth(), STRAYS_MAX);
+    assert_eq!(second.depth(), STRAYS_MAX + 1);
     let mut seen = Vec::new();
     let taken = second.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
         Arrived::Stray(stray) => seen.push(stray),
         Arrived::Frames(..) => panic!("there are none"),
     });
-    assert_eq!(taken.frames, STRAYS_MAX);
+    assert_eq!(taken.frames, STRAYS_MAX + 1);
+    let last = seen.pop();
     assert!(seen.into_iter().eq(0..STRAYS_MAX as u32));
+    assert_eq!(last, Some(99), "there is room for what must not be dropped");
     assert_eq!(second.drops().count(DropReason::StrayQueueFull), 3);
     assert_eq!(second.depth(), 0);
 }
