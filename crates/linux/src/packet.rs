@@ -27,6 +27,7 @@ use link::Link;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
+use steering::Spread;
 
 /// Whose hardware address the stack has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,8 +62,12 @@ pub struct PacketConfig {
     /// How many bytes of our frames wait in the kernel at most, with the kernel's overhead.
     pub send_queue_bytes: usize,
     /// How many bytes of frames wait to be received at most, with the kernel's overhead, which is
-    /// as much again for full frames of 1,500 bytes.
+    /// as much again for full frames of 1,500 bytes. Of each queue.
     pub receive_queue_bytes: usize,
+    /// How many queues the device has, one for each home, and which frames come by which: a stack of
+    /// several squeues that is spread so finds each connection's frames at the queue of its squeue
+    /// (PACKET_FANOUT). An interface that is deleted is not taken up again by several.
+    pub spread: Spread,
 }
 
 impl PacketConfig {
@@ -77,17 +82,23 @@ impl PacketConfig {
             bypass_queue: false,
             send_queue_bytes: 4 << 20,
             receive_queue_bytes: 16 << 20,
+            spread: Spread::SINGLE,
         }
     }
 }
 
-/// An open packet socket. It has one queue.
+/// One socket of a device, until its queue is taken.
 #[derive(Debug)]
-pub struct PacketDevice {
+struct Opened {
     socket: Arc<OwnedFd>,
     waiter: Arc<FileWaiter>,
-    /// Until the queue is taken.
-    link: Option<Link>,
+    link: Link,
+}
+
+/// A packet socket that is open, or several that share an interface, one for each queue.
+#[derive(Debug)]
+pub struct PacketDevice {
+    queues: Vec<Option<Opened>>,
     name: String,
     capabilities: Capabilities,
     on: Vec<&'static str>,
@@ -112,17 +123,7 @@ impl PacketDevice {
         }
         let kernel = interface.hardware_address()?;
         let address = own_address(config.address, kernel)?;
-        let socket = calls::open().map_err(|errno| open_error(name, errno))?;
-        let refuse = |what: &'static str| {
-            move |errno: Errno| SystemError::refused(format!("{what} was refused"), errno)
-        };
-        calls::enable(&socket, PacketOption::IgnoreOutgoing)
-            .map_err(refuse("PACKET_IGNORE_OUTGOING, which Linux has since 4.20,"))?;
-        calls::enable(&socket, PacketOption::VnetHeader)
-            .map_err(refuse("the virtio-net header"))?;
-        calls::attach_filter(&socket, address).map_err(refuse("the filter for our frames"))?;
         let (mut on, mut refused) = (Vec::new(), Vec::new());
-        negotiate(&socket, config, &mut on, &mut refused);
         let mut memberships = vec![Membership::AllMulticast];
         if address != kernel {
             memberships.push(Membership::Unicast(address));
@@ -130,10 +131,25 @@ impl PacketDevice {
         if config.promiscuous {
             memberships.push(Membership::Promiscuous);
         }
-        let socket = Arc::new(socket);
-        let link = Link::bind(Arc::clone(&socket), name, memberships).map_err(|errno| {
-            SystemError::refused(format!("the interface {name} cannot be taken up"), errno)
-        })?;
+        let mut queues = Vec::new();
+        for _ in 0..config.spread.homes() {
+            // What is said of the last holds for all: they are asked for the same.
+            (on, refused) = (Vec::new(), Vec::new());
+            let socket = open_socket(name, address)?;
+            negotiate(&socket, config, &mut on, &mut refused);
+            let socket = Arc::new(socket);
+            let bound = Link::bind(Arc::clone(&socket), name, memberships.clone());
+            let link = bound.map_err(|errno| {
+                SystemError::refused(format!("the interface {name} cannot be taken up"), errno)
+            })?;
+            let waiter = FileWaiter::new(Arc::clone(&socket))
+                .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
+            queues.push(Opened { socket, waiter: Arc::new(waiter), link });
+        }
+        if queues.len() > 1 {
+            share(&mut queues, &config.spread)?;
+            on.push("several queues");
+        }
         let segmentation =
             Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: usize::from(u16::MAX) };
         let capabilities = Capabilities {
@@ -141,12 +157,11 @@ impl PacketDevice {
             checksum_receive: true,
             segmentation: config.offload.then_some(segmentation),
             receive_super_frames: true,
+            queues: queues.len(),
             ..Capabilities::plain(Medium::Ethernet(address), interface.mtu_bytes()?)
         };
-        let waiter = FileWaiter::new(Arc::clone(&socket))
-            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
-        let (waiter, link, name) = (Arc::new(waiter), Some(link), name.clone());
-        Ok(Self { socket, waiter, link, name, capabilities, on, refused })
+        let queues = queues.into_iter().map(Some).collect();
+        Ok(Self { queues, name: name.clone(), capabilities, on, refused })
     }
 
     /// The interface's name.
@@ -183,16 +198,48 @@ impl Device for PacketDevice {
     }
 
     fn queue(&mut self, index: usize) -> Result<PacketQueue, DeviceError> {
-        let link = if index == 0 { self.link.take() } else { None };
-        let Some(link) = link else {
-            let why = if index == 0 { "is taken" } else { "does not exist: it has one queue" };
+        let count = self.queues.len();
+        let opened = self.queues.get_mut(index).map(Option::take);
+        let Some(Some(Opened { socket, waiter, link })) = opened else {
+            let why = match opened {
+                Some(_) => String::from("is taken"),
+                None => format!("does not exist: it has {count}"),
+            };
             return Err(DeviceError {
                 message: format!("queue {index} of the packet socket on {} {why}", self.name),
             });
         };
-        let (socket, waiter) = (Arc::clone(&self.socket), Arc::clone(&self.waiter));
         Ok(PacketQueue::new(socket, waiter, link, self.capabilities.clone()))
     }
+}
+
+/// A socket that only takes what is for `address`, and is bound to nothing.
+fn open_socket(name: &str, address: HardwareAddress) -> Result<OwnedFd, DeviceError> {
+    let socket = calls::open().map_err(|errno| open_error(name, errno))?;
+    let refuse = |what: &'static str| {
+        move |errno: Errno| SystemError::refused(format!("{what} was refused"), errno)
+    };
+    calls::enable(&socket, PacketOption::IgnoreOutgoing)
+        .map_err(refuse("PACKET_IGNORE_OUTGOING, which Linux has since 4.20,"))?;
+    calls::enable(&socket, PacketOption::VnetHeader).map_err(refuse("the virtio-net header"))?;
+    calls::attach_filter(&socket, address).map_err(refuse("the filter for our frames"))?;
+    Ok(socket)
+}
+
+/// Divides the frames of the interface among the sockets.
+fn share(queues: &mut [Opened], spread: &Spread) -> Result<(), DeviceError> {
+    let refuse = |errno| SystemError::refused("dividing frames among sockets was refused", errno);
+    let mut number = None;
+    for (index, queue) in queues.iter_mut().enumerate() {
+        number = Some(calls::join_fan_out(&queue.socket, number).map_err(refuse)?);
+        queue.link.set_shared();
+        if index == 0
+            && let Some(program) = spread.socket_program()
+        {
+            calls::set_fan_out_program(&queue.socket, &program).map_err(refuse)?;
+        }
+    }
+    Ok(())
 }
 
 /// Asks for what is good to have.

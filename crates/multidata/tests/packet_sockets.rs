@@ -3,9 +3,9 @@
 
 mod kernel;
 
-use device::{Device, TransmitMode};
+use device::{Device, Queue, TransmitMode};
 use linux::{Feature, PacketAddress, PacketConfig, PacketDevice, VethPair};
-use multidata::{InterfaceConfig, Stack, TcpStream};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::process::ExitCode;
@@ -19,6 +19,8 @@ const TESTS: &[kernel::Test] = &[
     ("an_interface_that_goes_down_in_the_middle_loses_nothing", down_and_up),
     ("an_interface_that_is_made_anew_is_taken_up_again", gone_and_back),
     ("an_mtu_that_shrinks_in_the_middle_loses_nothing", mtu_shrinks),
+    ("several_sockets_get_the_frames_of_their_own_connections", several_sockets),
+    ("an_interface_of_several_sockets_that_is_gone_is_told_of", gone_for_several),
     ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
 ];
 
@@ -256,6 +258,64 @@ fn mtu_shrinks() {
     let interface = &stack.interfaces()[0];
     assert_eq!(interface.capabilities.mtu_bytes, 1_400);
     assert_eq!(interface.counters.capabilities_revoked, 1);
+}
+
+/// A stack of two squeues on two sockets that share the near end.
+fn stack_of_two() -> Stack {
+    let layout = steering::Layout::new(1, 2, true).expect("a layout");
+    let spread = steering::Spread::new(layout, steering::Policy::Flow, 2).expect("a spread");
+    let config = PacketConfig { spread, ..PacketConfig::new(NEAR) };
+    let mut device = PacketDevice::open(&config).expect("root of the namespace");
+    let queue = |index| Box::new(device.queue(index).expect("it has two")) as Box<dyn Queue>;
+    let queues = (0..2).map(queue).collect();
+    assert!(device.queue(0).is_err() && device.queue(2).is_err());
+    let ours = |ipv6, len| ip::Cidr::new(address(ipv6, 2), len).expect("a network");
+    let interface = InterfaceConfig::new(ours(false, 24)).address(ours(true, 64));
+    Stack::builder().squeues(2).multiqueue_interface(queues, interface).build().expect("a stack")
+}
+
+fn several_sockets() {
+    let _pair = cable(1_500, true);
+    let stack = stack_of_two();
+    for ipv6 in [false, true] {
+        let listener = TcpListener::bind(&stack, (address(ipv6, 2), 80)).expect("a free port");
+        for at in 0..40 {
+            let kernel = std::net::TcpStream::connect((address(ipv6, 2), 80)).expect("it listens");
+            let (mut ours, _) = listener.accept().expect("connected");
+            ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let (mut received, sent) = (Vec::new(), pattern(at, 50_000));
+            (&kernel).write_all(&sent).expect("it is taken");
+            kernel.shutdown(Shutdown::Write).expect("open");
+            ours.read_to_end(&mut received).expect("it arrives");
+            assert!(received == sent, "other bytes arrived");
+        }
+        both_ways(&stack, ipv6, 300_000);
+    }
+    let counters = stack.squeue_counters();
+    for squeue in &counters {
+        let accepted = squeue.stack.shard.connections_accepted;
+        assert!(accepted > 20, "{accepted} of 80 connections");
+    }
+    // Neighbours are looked for, of which both hear, and this is all that is handed over.
+    let counters = stack.counters();
+    let (over, all) = (counters.runtime.frames_handed_over, counters.device.receive_frames);
+    assert!(all > 400 && over * 20 < all, "{over} of {all} frames were handed over");
+}
+
+fn gone_for_several() {
+    let pair = cable(1_500, true);
+    let stack = stack_of_two();
+    both_ways(&stack, false, 100_000);
+    drop(pair);
+    let started = Instant::now();
+    loop {
+        let failed = stack.interfaces()[0].failed.clone();
+        if failed.is_some_and(|error| error.message.contains("open it again")) {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "{:?}", stack.interfaces()[0]);
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Datagrams that nobody fetches, into a receive queue for a few of them.

@@ -61,6 +61,7 @@ mod interleavings;
 mod layout;
 #[cfg(test)]
 mod packets;
+mod socket_program;
 mod soft_ring;
 mod soft_ring_set;
 mod spread;
@@ -74,6 +75,7 @@ pub use discipline::{Budget, Discipline, DisciplineConfig, Mode, ThreadToken};
 pub use door::Door;
 pub use exchange::{Arrived, Desk, Exchange, TakenIn};
 pub use layout::{BadLayout, Layout};
+pub use socket_program::Instruction;
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};
 pub use soft_ring_set::{Lane, SoftRingSet};
 pub use spread::{BadSpread, Home, Policy, Spread, Target, UnknownPolicy};

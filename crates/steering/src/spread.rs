@@ -282,10 +282,13 @@ impl Spread {
     }
 }
 
+/// What [`scaled`] multiplies by.
+pub(crate) const SCATTER: u32 = 0x9e37_79b1;
+
 /// A hash as one of `count`, at least 1. The hash is linear: consecutive ports differ in few of its
 /// bits, and perhaps in none of the highest; a multiplication carries every bit there.
 pub(crate) fn scaled(hash: u32, count: u16) -> u16 {
-    let mixed = hash.wrapping_mul(0x9e37_79b1);
+    let mixed = hash.wrapping_mul(SCATTER);
     // Less than `count`, as a high word of a product with it.
     ((u64::from(mixed) * u64::from(count)) >> 32) as u16
 }

@@ -110,7 +110,7 @@ const fn table() -> [[u32; 16]; 2 * MESSAGE_LEN_MAX] {
 }
 
 /// The 32 bits of the key from bit `at` on.
-const fn window(at: usize) -> u32 {
+pub(crate) const fn window(at: usize) -> u32 {
     let mut window = 0;
     let mut bit = at;
     while bit < at + 32 {

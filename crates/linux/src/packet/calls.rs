@@ -9,6 +9,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io::{IoSlice, IoSliceMut};
+use steering::Instruction;
 
 /// An option of the level SOL_PACKET that is a number (`linux/if_packet.h`).
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +139,49 @@ fn filter(address: HardwareAddress) -> [libc::sock_filter; 10] {
         step(RETURN, 0, 0, 0),
         step(RETURN, 0, 0, WHOLE),
     ]
+}
+
+/// How frames are divided among the sockets of a fan-out: as a program says (PACKET_FANOUT_CBPF).
+const FAN_OUT_BY_PROGRAM: c_int = 6;
+/// The kernel chooses a number for the fan-out that no other has.
+const FAN_OUT_UNIQUE: c_int = 0x2000;
+/// As [`PacketOption::IgnoreOutgoing`], which a fan-out does not take from its sockets.
+const FAN_OUT_IGNORE_OUTGOING: c_int = 0x4000;
+
+/// Joins a bound socket to the fan-out of this number, or begins one, and says its number. Each frame is
+/// for one of its sockets, which count from 0 in the order in which they joined.
+pub(super) fn join_fan_out(socket: &OwnedFd, number: Option<u16>) -> Result<u16> {
+    const PACKET_FANOUT: c_int = 18;
+    let kind = FAN_OUT_BY_PROGRAM | FAN_OUT_IGNORE_OUTGOING;
+    let wanted = match number {
+        Some(number) => c_int::from(number) | kind << 16,
+        None => (kind | FAN_OUT_UNIQUE) << 16,
+    };
+    set(socket, libc::SOL_PACKET, PACKET_FANOUT, &wanted)?;
+    let mut joined: c_int = 0;
+    let mut len = size_of::<c_int>() as u32;
+    // SAFETY: the kernel writes at most `len` bytes to the number, and `len` itself.
+    check(unsafe {
+        let value = (&raw mut joined).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, PACKET_FANOUT, value, &raw mut len)
+    })?;
+    Ok(joined as u16)
+}
+
+/// Says by which program the socket's fan-out divides frames; without one all are for the first socket.
+pub(super) fn set_fan_out_program(socket: &OwnedFd, program: &[Instruction]) -> Result<()> {
+    const PACKET_FANOUT_DATA: c_int = 22;
+    let mut program: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|step| libc::sock_filter {
+            code: step.code,
+            jt: step.jump_true,
+            jf: step.jump_false,
+            k: step.value,
+        })
+        .collect();
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    set(socket, libc::SOL_PACKET, PACKET_FANOUT_DATA, &program)
 }
 
 /// How many frames the kernel dropped for want of room since the last call.

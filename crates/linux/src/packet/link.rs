@@ -31,6 +31,8 @@ pub(super) struct Link {
     lost: Option<(DeviceError, Instant)>,
     /// The interface that the socket is bound to was deleted.
     is_unbound: bool,
+    /// It shares the interface with others (PACKET_FANOUT) and cannot be bound a second time.
+    is_shared: bool,
 }
 
 impl Link {
@@ -50,6 +52,7 @@ impl Link {
             index: 0,
             lost: None,
             is_unbound: true,
+            is_shared: false,
         };
         link.attach()?;
         Ok(link)
@@ -59,7 +62,15 @@ impl Link {
     #[cfg(test)]
     pub(super) fn of_socket(socket: Arc<OwnedFd>) -> Self {
         let (name, memberships) = ("no-such-if0".to_owned(), Vec::new());
-        Self { socket, name, memberships, index: 0, lost: None, is_unbound: false }
+        Self {
+            socket,
+            name,
+            memberships,
+            index: 0,
+            lost: None,
+            is_unbound: false,
+            is_shared: false,
+        }
     }
 
     fn attach(&mut self) -> Result<(), Errno> {
@@ -70,6 +81,16 @@ impl Link {
         }
         (self.index, self.is_unbound) = (index, false);
         Ok(())
+    }
+
+    /// The socket has joined others that share the interface.
+    pub(super) fn set_shared(&mut self) {
+        self.is_shared = true;
+    }
+
+    /// Why the interface can never be used again.
+    pub(super) fn end(&self) -> Option<&DeviceError> {
+        self.trouble().filter(|_| self.is_shared && self.is_unbound)
     }
 
     /// The interface's name.
@@ -118,15 +139,17 @@ impl Link {
     }
 
     fn take_up(&mut self) -> Result<(), Errno> {
-        let index = ioctl::index(&self.socket, &self.name)?;
-        self.is_unbound |= index != self.index;
+        let index = ioctl::index(&self.socket, &self.name);
+        self.is_unbound |= index != Ok(self.index);
+        index?;
         if ioctl::flags(&self.socket, &self.name)? & IFF_UP == 0 {
             return Err(Errno::NETDOWN);
         }
-        if self.is_unbound {
-            self.attach()?;
+        match (self.is_unbound, self.is_shared) {
+            (true, true) => Err(Errno::NODEV),
+            (true, false) => self.attach(),
+            (false, _) => Ok(()),
         }
-        Ok(())
     }
 
     /// What is wrong, and what to do.
@@ -136,6 +159,10 @@ impl Link {
             Ok(flags) if flags & IFF_UP == 0 => {
                 format!("the interface {name} is down: bring it up (`ip link set {name} up`)")
             }
+            _ if self.is_shared && self.is_unbound => format!(
+                "the interface {name} is gone: it was deleted, and several sockets cannot be moved to \
+                 another: open it again"
+            ),
             Ok(_) => format!("the interface {name} was away and is taken up again"),
             Err(errno) => format!(
                 "the interface {name} is gone ({}): it was deleted; it is used again when one of \

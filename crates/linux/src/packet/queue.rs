@@ -301,6 +301,9 @@ impl Queue for PacketQueue {
         }
         self.counters.transmit_batches += 1;
         if !self.is_usable() {
+            if let Some(error) = self.link.end() {
+                return Transmitted { taken: 0, stopped: Some(Stop::Failed(error.clone())) };
+            }
             self.counters.transmit_full += 1;
             return Transmitted { taken: 0, stopped: Some(Stop::Full) };
         }
@@ -337,6 +340,7 @@ impl Queue for PacketQueue {
         {
             received.failed = Some(self.failure(errno));
         }
+        received.failed = received.failed.or_else(|| self.link.end().cloned());
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received
     }
