@@ -17,14 +17,15 @@
 //! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
 //!
 //! This crate, the checksum kernels and `packetdrill-ffi` are the only homes of `unsafe`; here it is in
-//! `ioctl.rs`, `packet/calls.rs`, `raw_calls.rs`, `tap/write_ring.rs`, `tunnel/calls.rs`, `xdp/` and one call in
-//! `namespace.rs`. Every error is a sentence that says what was
+//! `ioctl.rs`, `mapping.rs`, `packet/calls.rs`, `packet/block_ring.rs`, `raw_calls.rs`, `tap/write_ring.rs`,
+//! `tunnel/calls.rs`, `xdp/` and one call in `namespace.rs`. Every error is a sentence that says what was
 //! attempted, what the system said and what to do.
 
 pub mod cpu;
 mod interface;
 mod ioctl;
 pub mod kernel_socket;
+mod mapping;
 mod namespace;
 mod netlink;
 mod packet;

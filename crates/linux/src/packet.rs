@@ -10,6 +10,7 @@
 //! The kernel's own traffic over the interface is not seen, so the kernel of this very host cannot
 //! be talked to by the interface itself, as with a macvlan; by the other end of a veth pair it can.
 
+mod block_ring;
 mod calls;
 mod link;
 mod queue;
@@ -21,12 +22,14 @@ use crate::interface::Interface;
 use crate::system_error::{SystemError, said};
 use crate::tap::random_address;
 use crate::waiter::FileWaiter;
+use block_ring::BlockRing;
 use calls::{Membership, PacketOption};
 use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium, Segmentation};
 use link::Link;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::time::Duration;
 use steering::Spread;
 
 /// Whose hardware address the stack has.
@@ -64,6 +67,10 @@ pub struct PacketConfig {
     /// How many bytes of frames wait to be received at most, with the kernel's overhead, which is
     /// as much again for full frames of 1,500 bytes. Of each queue.
     pub receive_queue_bytes: usize,
+    /// Receive in blocks of memory shared with the kernel (TPACKET_V3), `receive_queue_bytes` of them, each
+    /// handed over when it is full or after so long (whole milliseconds, one at least). It saves system calls and
+    /// wake-ups, and a lone frame waits for it; `None` takes frames as they come.
+    pub receive_blocks: Option<Duration>,
     /// How many queues the device has, one for each home, and which frames come by which: a stack of
     /// several squeues that is spread so finds each connection's frames at the queue of its squeue
     /// (PACKET_FANOUT). An interface that is deleted is not taken up again by several.
@@ -82,6 +89,7 @@ impl PacketConfig {
             bypass_queue: false,
             send_queue_bytes: 4 << 20,
             receive_queue_bytes: 16 << 20,
+            receive_blocks: None,
             spread: Spread::SINGLE,
         }
     }
@@ -93,6 +101,7 @@ struct Opened {
     socket: Arc<OwnedFd>,
     waiter: Arc<FileWaiter>,
     link: Link,
+    blocks: Option<BlockRing>,
 }
 
 /// A packet socket that is open, or several that share an interface, one for each queue.
@@ -137,6 +146,12 @@ impl PacketDevice {
             (on, refused) = (Vec::new(), Vec::new());
             let socket = open_socket(name, address)?;
             negotiate(&socket, config, &mut on, &mut refused);
+            let retire = config.receive_blocks;
+            let blocks =
+                retire.map(|retire| BlockRing::new(&socket, config.receive_queue_bytes, retire));
+            let blocks = blocks.transpose().map_err(|errno| {
+                SystemError::refused("receiving in blocks (PACKET_RX_RING) was refused", errno)
+            })?;
             let socket = Arc::new(socket);
             let bound = Link::bind(Arc::clone(&socket), name, memberships.clone());
             let link = bound.map_err(|errno| {
@@ -144,7 +159,7 @@ impl PacketDevice {
             })?;
             let waiter = FileWaiter::new(Arc::clone(&socket))
                 .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
-            queues.push(Opened { socket, waiter: Arc::new(waiter), link });
+            queues.push(Opened { socket, waiter: Arc::new(waiter), link, blocks });
         }
         if queues.len() > 1 {
             share(&mut queues, &config.spread)?;
@@ -200,7 +215,7 @@ impl Device for PacketDevice {
     fn queue(&mut self, index: usize) -> Result<PacketQueue, DeviceError> {
         let count = self.queues.len();
         let opened = self.queues.get_mut(index).map(Option::take);
-        let Some(Some(Opened { socket, waiter, link })) = opened else {
+        let Some(Some(Opened { socket, waiter, link, blocks })) = opened else {
             let why = match opened {
                 Some(_) => String::from("is taken"),
                 None => format!("does not exist: it has {count}"),
@@ -209,7 +224,7 @@ impl Device for PacketDevice {
                 message: format!("queue {index} of the packet socket on {} {why}", self.name),
             });
         };
-        Ok(PacketQueue::new(socket, waiter, link, self.capabilities.clone()))
+        Ok(PacketQueue::new(socket, waiter, link, self.capabilities.clone(), blocks))
     }
 }
 
@@ -251,6 +266,9 @@ fn negotiate(
 ) {
     if config.offload {
         on.push("checksum offload and super-frames");
+    }
+    if config.receive_blocks.is_some() {
+        on.push("received in blocks");
     }
     let bypass = if config.bypass_queue {
         calls::enable(socket, PacketOption::BypassQueue).map(|()| on.push("the queue passed by"))

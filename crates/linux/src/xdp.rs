@@ -30,7 +30,6 @@
 //! kernel says that its frame left; it says so in a ring and raises no event, so who waits for room
 //! looks again after a millisecond.
 
-mod memory;
 mod program;
 mod queue;
 mod receive;

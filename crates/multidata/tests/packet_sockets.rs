@@ -19,6 +19,8 @@ const TESTS: &[kernel::Test] = &[
     ("an_interface_that_goes_down_in_the_middle_loses_nothing", down_and_up),
     ("an_interface_that_is_made_anew_is_taken_up_again", gone_and_back),
     ("an_mtu_that_shrinks_in_the_middle_loses_nothing", mtu_shrinks),
+    ("streams_over_packet_sockets_received_in_blocks", in_blocks),
+    ("an_interface_below_blocks_that_goes_down_loses_nothing", down_and_up_below_blocks),
     ("several_sockets_get_the_frames_of_their_own_connections", several_sockets),
     ("an_interface_of_several_sockets_that_is_gone_is_told_of", gone_for_several),
     ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
@@ -152,6 +154,48 @@ fn bypassed() {
     let _pair = cable(1_500, false);
     let config = PacketConfig { bypass_queue: true, promiscuous: true, ..PacketConfig::new(NEAR) };
     both_ways(&stack(&config, TransmitMode::Multidata), false, 1_000_000);
+}
+
+/// A packet socket that receives in blocks.
+fn blocks_config(offload: bool) -> PacketConfig {
+    let receive_blocks = Some(Duration::from_millis(1));
+    PacketConfig {
+        receive_blocks,
+        receive_queue_bytes: 4 << 20,
+        offload,
+        ..PacketConfig::new(NEAR)
+    }
+}
+
+fn in_blocks() {
+    for offload in [true, false] {
+        let _pair = cable(1_500, offload);
+        let stack = stack(&blocks_config(offload), TransmitMode::Multidata);
+        for ipv6 in [false, true] {
+            both_ways(&stack, ipv6, 4_000_000);
+        }
+        let device = stack.counters().device;
+        assert_eq!(device.receive_dropped, 0);
+        if !offload {
+            // Real frames of 1,500 bytes: some 5,500 of them, and a call only where no block is ready.
+            let (calls, frames) = (device.receive_syscalls, device.receive_frames);
+            assert!(frames > 5_500 && calls < frames / 2, "{calls} calls for {frames} frames");
+        }
+    }
+}
+
+fn down_and_up_below_blocks() {
+    let pair = cable(1_500, true);
+    let stack = stack(&blocks_config(true), TransmitMode::Multidata);
+    through(&stack, 10_000_000, || {
+        pair.near().set_down().expect("root of the namespace");
+        wait_for_trouble(&stack, Some("ip link set pkt0 up"));
+        std::thread::sleep(Duration::from_millis(50));
+        pair.near().set_up().expect("root of the namespace");
+        wait_for_trouble(&stack, None);
+    });
+    let device = stack.counters().device;
+    assert_eq!((device.links_lost, device.links_restored), (1, 1));
 }
 
 /// Sends and receives at once while `disturb` runs, `len` bytes each way.

@@ -141,6 +141,31 @@ fn filter(address: HardwareAddress) -> [libc::sock_filter; 10] {
     ]
 }
 
+/// Has the socket receive into a ring of `count` blocks (TPACKET_V3), which it then shares at offset 0. A
+/// block with something in it is handed over after `retire_ms` at the latest.
+pub(super) fn set_receive_ring(
+    socket: &OwnedFd,
+    block_len: u32,
+    count: u32,
+    retire_ms: u32,
+) -> Result<()> {
+    const PACKET_RX_RING: c_int = 5;
+    const PACKET_VERSION: c_int = 10;
+    const TPACKET_V3: c_int = 2;
+    /// Blocks hold frames of any length; the kernel asks for one all the same.
+    const FRAME_LEN: u32 = 2_048;
+    set(socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3)?;
+    // struct tpacket_req3: blocks, frames, time, and no private room and no features.
+    let frames = block_len / FRAME_LEN * count;
+    let request: [c_uint; 7] = [block_len, count, FRAME_LEN, frames, retire_ms, 0, 0];
+    set(socket, libc::SOL_PACKET, PACKET_RX_RING, &request)
+}
+
+/// The error that waits at the socket, which is none afterwards.
+pub(super) fn take_error(socket: &OwnedFd) -> Result<()> {
+    rustix::net::sockopt::socket_error(socket)?
+}
+
 /// How frames are divided among the sockets of a fan-out: as a program says (PACKET_FANOUT_CBPF).
 const FAN_OUT_BY_PROGRAM: c_int = 6;
 /// The kernel chooses a number for the fan-out that no other has.

@@ -11,6 +11,7 @@
 //! is down or gone takes nothing and says so ([`Queue::trouble`]); the queue is full until it is
 //! back.
 
+use super::block_ring::BlockRing;
 use super::calls;
 use super::link::Link;
 use super::receive::Receiver;
@@ -48,6 +49,8 @@ pub struct PacketQueue {
     capabilities: Capabilities,
     mode: TransmitMode,
     receiver: Receiver,
+    /// Where frames come in instead, where blocks of them were asked for.
+    blocks: Option<BlockRing>,
     /// Frames that are about to be sent.
     staged: Vec<Staged>,
     /// Their fronts: virtio-net header and headers, or all of the frame.
@@ -82,6 +85,7 @@ impl PacketQueue {
         waiter: Arc<FileWaiter>,
         link: Link,
         capabilities: Capabilities,
+        blocks: Option<BlockRing>,
     ) -> Self {
         let receiver = Receiver::new(capabilities.mtu_bytes);
         Self {
@@ -91,6 +95,7 @@ impl PacketQueue {
             capabilities,
             mode: TransmitMode::Multidata,
             receiver,
+            blocks,
             staged: Vec::new(),
             fronts: Vec::new(),
             is_revoked: false,
@@ -333,15 +338,20 @@ impl Queue for PacketQueue {
     ) -> Received {
         // A lost interface may have left frames behind, so it is asked all the same.
         let _ = self.is_usable();
-        let (mut received, failed) =
-            self.receiver.receive(&self.socket, pool, batch, frames_max, &mut self.counters);
+        let (socket, counters) = (&self.socket, &mut self.counters);
+        let (mut received, failed) = match &mut self.blocks {
+            Some(blocks) => blocks.receive(socket, pool, batch, frames_max, counters),
+            None => self.receiver.receive(socket, pool, batch, frames_max, counters),
+        };
+        let is_starved =
+            self.blocks.as_ref().map_or(self.receiver.is_starved, |blocks| blocks.is_starved);
         if let Some(errno) = failed
             && !self.note_loss(errno)
         {
             received.failed = Some(self.failure(errno));
         }
         received.failed = received.failed.or_else(|| self.link.end().cloned());
-        self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
+        self.waiter.on_receive(is_starved, received.failed.is_some());
         received
     }
 

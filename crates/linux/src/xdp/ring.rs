@@ -28,7 +28,7 @@
 
 #![allow(unsafe_code)]
 
-use super::memory::Mapping;
+use crate::mapping::Mapping;
 use core::marker::PhantomData;
 use rustix::fd::AsFd;
 use rustix::io::{Errno, Result};

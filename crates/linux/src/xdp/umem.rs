@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::memory::Mapping;
+use crate::mapping::Mapping;
 use rustix::io::{Errno, Result};
 
 /// One chunk that is ours. There is one value for each chunk at most, and none while the kernel has

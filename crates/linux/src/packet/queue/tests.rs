@@ -16,7 +16,7 @@ fn pair() -> (PacketQueue, UnixDatagram) {
     let medium = Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, 1]));
     let capabilities = Capabilities::plain(medium, 1_500);
     let link = Link::of_socket(Arc::clone(&socket));
-    (PacketQueue::new(socket, waiter, link, capabilities), theirs)
+    (PacketQueue::new(socket, waiter, link, capabilities, None), theirs)
 }
 
 /// Packets of a header of 40 bytes, and payload in so many pieces.

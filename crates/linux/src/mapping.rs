@@ -1,4 +1,4 @@
-//! Mapped memory: the UMEM and the pages of the rings.
+//! Mapped memory: the UMEM of AF_XDP and the pages of rings that are shared with the kernel.
 
 #![allow(unsafe_code)]
 
@@ -9,20 +9,20 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// A mapping that ends with this value. Zero at first, page-aligned, never empty.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the memory belongs to the process, not to a thread; who writes what in it, and when, is
-// decided by those who hold the mapping (`Ring`, `Umem`).
+// decided by those who hold the mapping (`Ring`, `Umem`, `BlockRing`).
 unsafe impl Send for Mapping {}
 // SAFETY: as above; a shared mapping hands out nothing but its address.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Memory of our own, backed by pages at once, so that no fault comes while frames pass.
-    pub(super) fn anonymous(len: usize) -> Result<Self> {
+    pub(crate) fn anonymous(len: usize) -> Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
@@ -31,7 +31,7 @@ impl Mapping {
     }
 
     /// `len` bytes of what a file shares at `offset`.
-    pub(super) fn of_file(file: impl AsFd, offset: u64, len: usize) -> Result<Self> {
+    pub(crate) fn of_file(file: impl AsFd, offset: u64, len: usize) -> Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
@@ -44,12 +44,12 @@ impl Mapping {
     }
 
     /// The first byte.
-    pub(super) fn start(&self) -> NonNull<u8> {
+    pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
     /// Length in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 }

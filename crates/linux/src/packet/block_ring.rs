@@ -1,0 +1,218 @@
+//! Receiving in blocks: memory shared with the kernel, which hands over a block of frames when it is full, or
+//! when it has waited long enough (TPACKET_V3, `PACKET_RX_RING`).
+//!
+//! ```text
+//!  ring   [ block 0 | block 1 | ... ]        one mapping, taken in order and round
+//!  block  [ status, frames, first | frame 0 -> frame 1 -> ... ]
+//!  frame  [ next, lengths, mac | .. | virtio-net header | Ethernet frame ]
+//! ```
+//!
+//! A block is the kernel's or ours, as its status says: the kernel writes the status last when it
+//! hands a block over, and nothing in the block until it has it back. So what is read of a block of ours
+//! stands still. Frames are copied from it into pooled blocks before it goes back: a reader who takes
+//! long holds memory of the pool, which is bounded, and never the ring.
+
+#![allow(unsafe_code)]
+
+use super::calls;
+use crate::mapping::Mapping;
+use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
+use batch::{BlockMut, BlockPool, Frame, ReceiveBatch};
+use core::sync::atomic::{AtomicU32, Ordering};
+use device::{DeviceCounters, Received};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// Length of a block: room for three of the longest super-frames, or a hundred and more full frames.
+const BLOCK_LEN: usize = 262_144;
+
+/// Longest a block is held for more frames.
+const RETIRE_MAX: Duration = Duration::from_millis(1_000);
+
+/// The status of a block that is ours (TP_STATUS_USER).
+const OURS: u32 = 1;
+/// And the kernel's (TP_STATUS_KERNEL).
+const KERNELS: u32 = 0;
+
+/// Offsets in the head of a block (`struct tpacket_block_desc`).
+const STATUS: usize = 8;
+const FRAME_COUNT: usize = 12;
+const FIRST_FRAME: usize = 16;
+const USED_LEN: usize = 20;
+
+/// Offsets in the head of a frame (`struct tpacket3_hdr`).
+const NEXT: usize = 0;
+const STORED_LEN: usize = 12;
+const WIRE_LEN: usize = 16;
+const LINK_OFFSET: usize = 24;
+
+/// Frames begin at multiples of this in pooled blocks.
+const FRAME_ALIGNMENT: usize = 64;
+
+/// The longest pooled block, but for a frame that needs more.
+const POOLED_LEN: usize = 131_072;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct BlockRing {
+    mapping: Mapping,
+    count: usize,
+    /// The block that is looked at next.
+    index: usize,
+    /// Where the next frame of it begins, and how many are left; none of a block that was not begun.
+    begun: Option<(usize, u32)>,
+    /// Frames of the pooled block that is being filled.
+    pending: Vec<Frame>,
+    /// The pool was exhausted in the last call.
+    pub(super) is_starved: bool,
+}
+
+impl BlockRing {
+    /// Has the socket receive in blocks of `len_bytes` together, at least two, each handed over after
+    /// `retire` at the latest (a millisecond at least). The socket's virtio-net header must be on.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub(super) fn new(socket: &OwnedFd, len_bytes: usize, retire: Duration) -> Result<Self, Errno> {
+        let count = (len_bytes / BLOCK_LEN).max(2);
+        let retire_ms = retire.min(RETIRE_MAX).as_millis().max(1) as u32;
+        calls::set_receive_ring(socket, BLOCK_LEN as u32, count as u32, retire_ms)?;
+        let mapping = Mapping::of_file(socket, 0, count * BLOCK_LEN)?;
+        Ok(Self { mapping, count, index: 0, begun: None, pending: Vec::new(), is_starved: false })
+    }
+
+    /// Adds at most `frames_max` frames to `batch`, which is asked for again where there are more.
+    pub(super) fn receive(
+        &mut self,
+        socket: &OwnedFd,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+        counters: &mut DeviceCounters,
+    ) -> (Received, Option<Errno>) {
+        let mut received = Received::default();
+        let mut failed = None;
+        self.is_starved = false;
+        while received.frames < frames_max {
+            if !self.is_ours() {
+                counters.receive_syscalls += 1;
+                // No call brings the frames, so none brings the error of an interface that is lost.
+                failed = calls::take_error(socket).err();
+                break;
+            }
+            let left = frames_max - received.frames;
+            let Some(added) = self.copy_some(pool, batch, left, counters) else {
+                self.is_starved = true;
+                break;
+            };
+            received.frames += added;
+        }
+        received.more = received.frames >= frames_max;
+        if received.frames > 0 {
+            counters.receive_batches += 1;
+            counters.receive_frames += received.frames as u64;
+        }
+        (received, failed)
+    }
+
+    /// Copies frames of the block that is ours into one pooled block, as far as they fit, and gives
+    /// the block back behind the last of them. `None` where the pool has no block.
+    fn copy_some(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+        counters: &mut DeviceCounters,
+    ) -> Option<usize> {
+        let mut pooled: Option<BlockMut> = None;
+        let mut pending = core::mem::take(&mut self.pending);
+        let mut used = 0;
+        let (mut at, mut left) = self.begun.unwrap_or_else(|| {
+            let block = self.block();
+            (word(block, FIRST_FRAME) as usize, word(block, FRAME_COUNT))
+        });
+        while left > 0 && pending.len() < frames_max {
+            let block = self.block();
+            if let Some((bytes, frame)) = frame_at(block, at) {
+                let out = match &mut pooled {
+                    Some(pooled) => pooled,
+                    None => {
+                        let rest = (word(block, USED_LEN) as usize).saturating_sub(at);
+                        let len = rest.min(POOLED_LEN).max(bytes.len());
+                        pooled.insert(pool.allocate_receive(len).ok()?)
+                    }
+                };
+                let Some(room) = out.bytes_mut().get_mut(used..used + bytes.len()) else { break };
+                room.copy_from_slice(bytes);
+                pending.push(Frame { offset: used as u32, ..frame });
+                counters.receive_bytes += bytes.len() as u64;
+                used += bytes.len().next_multiple_of(FRAME_ALIGNMENT);
+            } else {
+                counters.receive_dropped += 1;
+            }
+            at += word(self.block(), at + NEXT) as usize;
+            left -= 1;
+        }
+        self.begun = Some((at, left));
+        if left == 0 {
+            self.give_back();
+        }
+        let index = pooled.map(|pooled| batch.add_block(pooled.freeze()));
+        let mut frames = 0;
+        for frame in pending.drain(..) {
+            frames += usize::from(batch.push_frame(Frame { block: index.unwrap_or(0), ..frame }));
+        }
+        self.pending = pending;
+        Some(frames)
+    }
+
+    /// Whether the next block is ours.
+    fn is_ours(&self) -> bool {
+        self.status().load(Ordering::Acquire) & OURS != 0
+    }
+
+    fn give_back(&mut self) {
+        self.status().store(KERNELS, Ordering::Release);
+        self.index = (self.index + 1) % self.count;
+        self.begun = None;
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: block `index` lies in the mapping, its head holds an aligned word there, and both sides
+        // only ever load and store it whole.
+        unsafe {
+            let block = self.mapping.start().as_ptr().add(self.index * BLOCK_LEN);
+            AtomicU32::from_ptr(block.add(STATUS).cast())
+        }
+    }
+
+    /// The block that is looked at; only asked for while it is ours.
+    fn block(&self) -> &[u8] {
+        // SAFETY: the block lies in the mapping, and while it is ours nobody writes in it but
+        // `give_back`, which takes `self` alone.
+        unsafe {
+            let block = self.mapping.start().as_ptr().add(self.index * BLOCK_LEN);
+            core::slice::from_raw_parts(block, BLOCK_LEN)
+        }
+    }
+}
+
+/// A word of the kernel's, zero where there is none.
+fn word(block: &[u8], at: usize) -> u32 {
+    let bytes = block.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// The bytes of the frame whose head is at `at`, and what its virtio-net header says; `None` of one that was
+/// cut short.
+fn frame_at(block: &[u8], at: usize) -> Option<(&[u8], Frame)> {
+    let len = word(block, at + STORED_LEN) as usize;
+    let is_whole = len > 0 && word(block, at + WIRE_LEN) as usize == len;
+    let offset = (word(block, at + LINK_OFFSET) & 0xffff) as usize;
+    let start = at.checked_add(offset)?;
+    let bytes = block.get(start..start + len).filter(|_| is_whole)?;
+    let header = block.get(start.checked_sub(VNET_HEADER_LEN)?..start)?.first_chunk()?;
+    let (checksum, segmented) = VnetHeader::parse(*header).meaning(len);
+    Some((bytes, Frame { block: 0, offset: 0, len: len as u32, checksum, segmented }))
+}
