@@ -129,6 +129,14 @@ impl BlockPool {
         self.depot.take(len_bytes, self.depot.config.limit_bytes)
     }
 
+    /// How many bytes [`BlockPool::allocate`] could hand out now.
+    #[must_use]
+    pub fn left_to_send_bytes(&self) -> usize {
+        let config = &self.depot.config;
+        let limit_bytes = config.limit_bytes.saturating_sub(config.receive_reserve_bytes);
+        limit_bytes.saturating_sub(self.depot.outstanding_bytes.load(Ordering::Relaxed))
+    }
+
     /// Whether only the receive reserve is left: what is received and must wait (for what is
     /// missing before it, or for a reader who has enough unread) should not be kept.
     #[must_use]
@@ -323,11 +331,13 @@ mod tests {
         let pool = small();
         let held: Vec<_> = (0..3).map(|_| pool.allocate(1_000).expect("room")).collect();
         assert_eq!(pool.allocate(1).unwrap_err(), Exhausted);
-        assert!(!pool.is_low());
+        assert!(!pool.is_low() && pool.left_to_send_bytes() == 0);
         let reserve = pool.allocate_receive(2_000).expect("the reserve is for receiving");
         assert!(pool.is_low() && pool.is_nearly_exhausted());
         assert_eq!(pool.allocate_receive(1).unwrap_err(), Exhausted);
+        assert_eq!(pool.left_to_send_bytes(), 0);
         drop((held, reserve));
+        assert_eq!(pool.left_to_send_bytes(), 3_000);
         assert_eq!(pool.counters().outstanding_bytes, 0);
         assert_eq!(pool.counters().allocation_failures, 2);
     }

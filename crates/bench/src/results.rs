@@ -183,6 +183,8 @@ pub struct Summary {
     pub transactions_per_s: Option<f64>,
     /// Median median time of a transaction, in microseconds.
     pub transaction_us: Option<f64>,
+    /// Median of the time that one transaction in a hundred exceeded, in microseconds.
+    pub transaction_p99_us: Option<f64>,
 }
 
 impl Summary {
@@ -215,14 +217,23 @@ impl Summary {
             transaction_us: median(&|run| {
                 counter(run, TRANSACTION_MEDIAN_NS).map(|median_ns| median_ns / 1_000.0)
             }),
+            transaction_p99_us: median(&|run| {
+                counter(run, TRANSACTION_P99_NS).map(|p99_ns| p99_ns / 1_000.0)
+            }),
         }
     }
 }
 
+/// The counter of what came over the connection over which the least came.
+pub const LEAST_RECEIVED_BYTES: &str = "least_received_bytes";
+/// The counter of what came over the connection over which the most came.
+pub const MOST_RECEIVED_BYTES: &str = "most_received_bytes";
 /// The counter of a run's transactions.
 pub const TRANSACTIONS: &str = "transactions";
 /// The counter that holds the median time of a transaction, in nanoseconds.
 pub const TRANSACTION_MEDIAN_NS: &str = "transaction_median_ns";
+/// The counter that holds the time that one transaction in a hundred exceeded, in nanoseconds.
+pub const TRANSACTION_P99_NS: &str = "transaction_p99_ns";
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -13,7 +13,10 @@ use crate::peer::kernel::{Done, KernelEnd, Meeting, Task, Work};
 use crate::peer::tunnel::TunnelEnd;
 use crate::peer::{tunnel, wire};
 use crate::place::{Addresses, pin_to_cpu};
-use crate::results::{Run, TRANSACTION_MEDIAN_NS, TRANSACTIONS};
+use crate::results::{
+    LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Run, TRANSACTION_MEDIAN_NS, TRANSACTION_P99_NS,
+    TRANSACTIONS,
+};
 use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
 use crate::station::{self, Station};
 use crate::verify::TIMED_VERIFIED_LEN_BYTES;
@@ -104,6 +107,7 @@ fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let task = |meeting| Task {
         meeting,
         connections: scenario.connections,
+        tasks: scenario.tasks,
         work: match scenario.workload {
             Workload::Stream => Work::Stream(Plan {
                 write_len_bytes: KERNEL_WRITE_LEN_BYTES,
@@ -138,6 +142,7 @@ fn through_tunnel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let task = Task {
         meeting: Meeting::Tunnel(far),
         connections: scenario.connections,
+        tasks: scenario.tasks,
         work: match scenario.workload {
             Workload::Stream => Work::Stream(their_plan(scenario, bounds, true)),
             Workload::RequestResponse { len_bytes } => {
@@ -167,7 +172,7 @@ fn against_process(
     };
     let clocks = Clocks::read()?;
     let before = station.counters();
-    let ours = match work(scenario, bounds, connects, (station, &sockets)) {
+    let ours = match work(scenario, bounds, connects, (station, sockets)) {
         Ok(ours) => ours,
         Err(ours) => return Err(kernel.blame(ours)),
     };
@@ -196,13 +201,13 @@ fn work(
     scenario: &Scenario,
     bounds: Bounds,
     connected: bool,
-    (station, sockets): (&Station, &[TcpStream]),
+    (station, sockets): (&Station, Vec<TcpStream>),
 ) -> Result<WorkDone, Failure> {
-    match (scenario.workload, sockets) {
+    match (scenario.workload, &sockets[..]) {
         (Workload::Stream, _) => {
-            let mut tasks = our_plan(scenario, bounds, connected).tasks(sockets)?;
-            station.place(sockets, &mut tasks);
-            let ours = stream::run_all(sockets, &tasks)?;
+            let mut tasks = our_plan(scenario, bounds, connected).tasks(&sockets)?;
+            station.place(&sockets, &mut tasks);
+            let ours = stream::run_all_by(scenario.tasks, sockets, &tasks)?;
             Ok(WorkDone::Streamed { ours, theirs: Totals::default() })
         }
         (Workload::RequestResponse { len_bytes }, [socket, ..]) => {
@@ -227,7 +232,7 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
             let mut far_tasks = their_plan(scenario, bounds, true).tasks(&pair.far)?;
             near.place(&pair.near, &mut near_tasks);
             far.place(&pair.far, &mut far_tasks);
-            let (ours, theirs) = wire::stream(&pair, &near_tasks, &far_tasks)?;
+            let (ours, theirs) = wire::stream(scenario.tasks, pair, &near_tasks, &far_tasks)?;
             WorkDone::Streamed { ours, theirs }
         }
         Workload::RequestResponse { len_bytes } => {
@@ -272,11 +277,15 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
             agree("the other end sent", theirs.sent_bytes, ours.received_bytes)?;
             counters.insert(SENDER_CPU_NS.to_owned(), ours.sender.cpu_ns);
             counters.insert(SENDER_WAITS.to_owned(), ours.sender.waits);
+            let receiver = if ours.received_bytes > 0 { ours } else { theirs };
+            counters.insert(LEAST_RECEIVED_BYTES.to_owned(), receiver.least_received_bytes);
+            counters.insert(MOST_RECEIVED_BYTES.to_owned(), receiver.most_received_bytes);
             (ours.sent_bytes + theirs.sent_bytes, ours.receiving_s.max(theirs.receiving_s))
         }
         WorkDone::Asked(asked) => {
             counters.insert(TRANSACTIONS.to_owned(), asked.transactions);
             counters.insert(TRANSACTION_MEDIAN_NS.to_owned(), asked.median_ns);
+            counters.insert(TRANSACTION_P99_NS.to_owned(), asked.p99_ns);
             let len_bytes = match scenario.workload {
                 Workload::RequestResponse { len_bytes } => len_bytes as u64,
                 Workload::Stream => 0,

@@ -194,6 +194,8 @@ pub struct Scenario {
     pub mode: TransmitMode,
     /// Connections at the same time.
     pub connections: usize,
+    /// A task for each of them, all of an end's in one thread; else a thread for each.
+    pub tasks: bool,
     /// How the frames that this stack receives are put together; `Single` takes them one by one.
     pub coalescing: Coalescing,
     /// Longest IP packet of the device.
@@ -242,8 +244,10 @@ const MTU_MIN_IPV4: usize = 576;
 const MTU_MIN_IPV6: usize = 1_280;
 /// The kernel's bound for TAP devices.
 const MTU_MAX: usize = 65_521;
-/// Ports and threads are given out per connection; more than this is a workload of another kind.
+/// Threads are given out per connection; more than this is for tasks.
 const CONNECTIONS_MAX: usize = 1_000;
+/// Descriptors of the kernel's end are given out per connection, and a shell grants some 20,000.
+const TASK_CONNECTIONS_MAX: usize = 19_000;
 
 impl Scenario {
     /// A stream over this device, with the defaults of the command.
@@ -258,6 +262,7 @@ impl Scenario {
             direction,
             mode,
             connections: 1,
+            tasks: false,
             coalescing: Self::coalescing_of(mode),
             mtu_bytes: 1_500,
             amount: Amount::Time(Duration::from_secs(1)),
@@ -338,7 +343,10 @@ impl Scenario {
             write = crate::sizes::format_size(self.write_len_bytes as u64);
             words.push(&write);
         }
-        if self.connections > 1 {
+        if self.tasks {
+            connections = format!("{} tasks", self.connections);
+            words.push(&connections);
+        } else if self.connections > 1 {
             connections = format!("x{}", self.connections);
             words.push(&connections);
         }
@@ -404,9 +412,10 @@ impl Scenario {
                 self.mtu_bytes
             ));
         }
-        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
+        let connections_max = if self.tasks { TASK_CONNECTIONS_MAX } else { CONNECTIONS_MAX };
+        if !(1..=connections_max).contains(&self.connections) {
             return Err(format!(
-                "--connections {} is out of range: give 1 to {CONNECTIONS_MAX}",
+                "--connections {} is out of range: give 1 to {connections_max}",
                 self.connections
             ));
         }

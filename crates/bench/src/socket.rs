@@ -6,9 +6,19 @@
 use bytes::Bytes;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A connected byte stream. Reading and writing may happen in two threads at once.
-pub trait Socket: Sync {
+pub trait Socket: Sync + Sized {
+    /// The same stream in the hands of a task.
+    type ForTasks: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Hands the stream to a task of the runtime that the caller is in.
+    ///
+    /// # Errors
+    /// What the socket says.
+    fn for_tasks(self) -> io::Result<Self::ForTasks>;
+
     /// Reads at least one byte; 0 is the end of the stream.
     ///
     /// # Errors
@@ -60,6 +70,13 @@ pub trait Socket: Sync {
 }
 
 impl Socket for std::net::TcpStream {
+    type ForTasks = tokio::net::TcpStream;
+
+    fn for_tasks(self) -> io::Result<Self::ForTasks> {
+        self.set_nonblocking(true)?;
+        tokio::net::TcpStream::from_std(self)
+    }
+
     fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
         retry_interrupted(|| (&*self).read(bytes))
     }

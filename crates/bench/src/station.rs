@@ -313,7 +313,7 @@ fn accept_one(listener: &TcpListener, timeout: Duration) -> Result<TcpStream, Fa
                 return Err(format!("none came for {} s", timeout.as_secs())).attempt(refused);
             }
             // Nothing is measured yet.
-            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            Err(_) => std::thread::sleep(Duration::from_micros(50)),
         }
     }
 }
@@ -401,6 +401,12 @@ fn build(
 }
 
 impl Socket for TcpStream {
+    type ForTasks = multidata_tokio::TcpStream;
+
+    fn for_tasks(self) -> io::Result<Self::ForTasks> {
+        self.try_into()
+    }
+
     const LENDS: bool = true;
 
     fn receive_shared(&self, len_max: usize, pieces: &mut Vec<Bytes>) -> io::Result<usize> {

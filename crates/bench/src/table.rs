@@ -54,6 +54,7 @@ fn transaction_table(rows: &[Summary]) -> String {
         "scenario",
         "transactions\n/s",
         "median\nus",
+        "p99\nus",
         "stack CPU\nus each",
         "system CPU\nus each",
     ]);
@@ -67,6 +68,7 @@ fn transaction_table(rows: &[Summary]) -> String {
             &[
                 grouped(row.transactions_per_s.unwrap_or(0.0)),
                 row.transaction_us.map_or_else(String::new, |us| format!("{us:.1}")),
+                row.transaction_p99_us.map_or_else(String::new, |us| format!("{us:.1}")),
                 format!("{:.1}", row.stack_cpu_s_per_gb * gb_each * 1e6),
                 format!("{:.1}", row.system_cpu_s_per_gb * gb_each * 1e6),
             ],

@@ -5,6 +5,8 @@
 
 mod address;
 mod copy_in;
+mod latency;
+mod many;
 mod receive;
 mod transmit;
 
@@ -16,6 +18,8 @@ use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use copy_in::CopyInArguments;
 use device::TransmitMode;
+pub(crate) use latency::LatencyArguments;
+pub(crate) use many::ManyArguments;
 use multidata::tcp::congestion::Algorithm;
 pub(crate) use receive::CoalescingArguments;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -94,6 +98,9 @@ pub(crate) enum BenchVerb {
     CopyIn(CopyInArguments),
     /// Goodput over a bad path, this stack as sender beside Linux as sender
     Loss(LossArguments),
+    /// Transactions of a byte, this stack beside a kernel socket with the same far end, idle and beside a
+    /// bulk transfer
+    Latency(LatencyArguments),
     /// What a tunnel's cipher does alone, on one core
     Cipher(CipherArguments),
     /// Every transmit scheme on every device, by length of a write and number of connections
@@ -103,6 +110,9 @@ pub(crate) enum BenchVerb {
     /// rings, soft rings, fan-out (--layout) and where the application runs
     #[command(after_help = SIZES)]
     Receive(CoalescingArguments),
+    /// Streams over very many connections at the same time, a task for each
+    #[command(after_help = SIZES)]
+    Many(ManyArguments),
 }
 
 /// What joins the two ends.
@@ -355,6 +365,16 @@ enum DirectionArgument {
     Both,
 }
 
+impl From<DirectionArgument> for Direction {
+    fn from(argument: DirectionArgument) -> Self {
+        match argument {
+            DirectionArgument::Send => Self::Send,
+            DirectionArgument::Receive => Self::Receive,
+            DirectionArgument::Both => Self::Both,
+        }
+    }
+}
+
 /// A job as the command line asks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -376,6 +396,8 @@ pub(crate) enum Reading {
     Receive,
     /// Rings, soft rings and fan-out.
     Layouts,
+    /// Numbers of connections.
+    Many,
 }
 
 impl BenchArguments {
@@ -405,7 +427,8 @@ impl BenchArguments {
             Some(BenchVerb::Transmit(arguments)) => arguments.job()?,
             Some(BenchVerb::Receive(arguments)) => arguments.job()?,
             Some(BenchVerb::CopyIn(arguments)) => arguments.job()?,
-            Some(BenchVerb::Loss(_) | BenchVerb::Cipher(_)) => {
+            Some(BenchVerb::Many(arguments)) => arguments.job()?,
+            Some(BenchVerb::Loss(_) | BenchVerb::Latency(_) | BenchVerb::Cipher(_)) => {
                 return Err("a measurement of its own is no list of scenarios".into());
             }
         };
@@ -510,16 +533,11 @@ impl StreamArguments {
             (None, Some(seconds)) => Amount::Time(seconds),
             (None, None) => Amount::Time(Duration::from_secs(1)),
         };
-        let direction = match self.direction {
-            DirectionArgument::Send => Direction::Send,
-            DirectionArgument::Receive => Direction::Receive,
-            DirectionArgument::Both => Direction::Both,
-        };
         Ok(Job {
             scenarios: scenarios
                 .into_iter()
                 .map(|scenario| Scenario {
-                    direction,
+                    direction: self.direction.into(),
                     connections: self.connections,
                     amount,
                     write_len_bytes: self.write_size,

@@ -6,7 +6,7 @@ use bench::place::Place;
 use bench::report::Subject;
 use bench::results::Results;
 use bench::whole_file::{self, WholeFile};
-use bench::{Attempt, Failure, Scenario, copy_in, job, layouts, plan, receive, table};
+use bench::{Attempt, Failure, Scenario, copy_in, job, layouts, many, plan, receive, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
         let subject = match job.reading {
             Reading::Receive => Subject::Receive,
             Reading::Layouts => Subject::Layouts,
-            Reading::Modes | Reading::CopyIn => Subject::Transmit,
+            Reading::Modes | Reading::CopyIn | Reading::Many => Subject::Transmit,
         };
         let page = bench::report::write(directory, &results, subject)?;
         print(&format!("Plots: {}\n", page.display()))?;
@@ -159,6 +159,14 @@ fn report(reading: Reading, results: &Results) -> String {
                  process, which over the wire holds both ends; a wake-up is a wait for the device that \
                  ended; MB are 2^20 bytes.\n\n";
         text += &receive::findings(results).join("\n");
+        text.push('\n');
+        return text;
+    }
+    if reading == Reading::Many {
+        text += &many::render(results);
+        text += "Stack CPU is this process, which over the wire holds both ends. A share is what came over \
+                 one connection, against that of all divided evenly.\n\n";
+        text += &many::findings(results).join("\n");
         text.push('\n');
         return text;
     }

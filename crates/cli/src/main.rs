@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bench_verb;
+mod latency_verb;
 mod loss_verb;
 mod output;
 mod transfer;
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
         Verb::KernelEnd => return bench::peer::kernel::serve(),
         Verb::Bench(BenchArguments { workload: Some(BenchVerb::Loss(arguments)), .. }) => {
             loss_verb::run(&arguments)
+        }
+        Verb::Bench(BenchArguments { workload: Some(BenchVerb::Latency(arguments)), .. }) => {
+            latency_verb::run(&arguments)
         }
         Verb::Bench(BenchArguments { workload: Some(BenchVerb::Cipher(arguments)), .. }) => {
             bench_verb::cipher(&arguments)

@@ -234,6 +234,8 @@ mod tests {
     fn plan() -> SendPlan {
         SendPlan {
             room_bytes: 1 << 20,
+            lent_room_bytes: 1 << 20,
+            share_bytes: 1 << 20,
             segment_len_bytes: 1_448,
             segment_done_bytes: 1_000,
             needs_sums: true,

@@ -415,11 +415,12 @@ impl TcpStream {
         let mut copied = self.take_write_turn();
         while !bytes.is_empty() {
             let len = bytes.len();
-            let plan = self.wait_for_room(true, |_, is_blocking| match is_blocking {
-                true => len.min(self.low_water_bytes()),
+            let room = |plan: &SendPlan| plan.lent_room_bytes;
+            let plan = self.wait_for_room(true, room, |plan, is_blocking| match is_blocking {
+                true => len.min(self.low_water_bytes(plan)),
                 false => len,
             })?;
-            let piece = bytes.split_to(plan.room_bytes.min(bytes.len()).min(LENT_LEN_BYTES_MAX));
+            let piece = bytes.split_to(room(&plan).min(bytes.len()).min(LENT_LEN_BYTES_MAX));
             let len = piece.len();
             copied.chunks.push_back(Chunk::whole(Block::from(piece)));
             self.append(&mut copied.chunks, |counters| counters.bytes_lent += len as u64)?;
@@ -443,7 +444,10 @@ impl TcpStream {
         let call = socket.call(Interest::Writable, After::Send);
         socket.squeue().operate(&call, |core, now| {
             match core.shard.tcp_send_room(socket.id)? < bytes.len() {
-                true => Err(SocketError::WouldBlock),
+                true => {
+                    core.shard.tcp_await_room(socket.id, bytes.len());
+                    Err(SocketError::WouldBlock)
+                }
                 false => core.shard.tcp_append_urgent(now, socket.id, chunk.clone()),
             }
         })
@@ -543,8 +547,9 @@ impl TcpStream {
         let copy_in = stack.tunables();
         let message_len =
             |plan: &SendPlan| bytes.len().min(copy_in.hand_over_bytes(plan.segment_len_bytes));
-        let plan = self.wait_for_room(waits, |plan, is_blocking| match is_blocking {
-            true => message_len(plan).min(self.low_water_bytes()),
+        let room = |plan: &SendPlan| plan.room_bytes;
+        let plan = self.wait_for_room(waits, room, |plan, is_blocking| match is_blocking {
+            true => message_len(plan).min(self.low_water_bytes(plan)),
             false => 1,
         })?;
         let hand_over = message_len(&plan);
@@ -574,28 +579,29 @@ impl TcpStream {
         copied
     }
 
-    /// How much room a blocking write waits for, at most.
-    fn low_water_bytes(&self) -> usize {
-        let Shared { socket, send_buffer_bytes, .. } = &*self.shared;
-        let quarter = send_buffer_bytes.load(Ordering::Relaxed) / 4;
-        socket.stack.tunables().low_water_bytes.min(quarter)
+    /// How much room a write that waits is to find, at most.
+    fn low_water_bytes(&self, plan: &SendPlan) -> usize {
+        self.shared.socket.stack.tunables().low_water_bytes.min(plan.share_bytes / 4)
     }
 
-    /// Waits for as much room as is `wanted` (a byte at least), which may depend on how data will be
+    /// Waits for as much `room` as is `wanted` (a byte at least), which may depend on how data will be
     /// cut and on whether the socket blocks. Without `waits` it asks only once.
     fn wait_for_room(
         &self,
         waits: bool,
+        room: impl Fn(&SendPlan) -> usize,
         wanted: impl Fn(&SendPlan, bool) -> usize,
     ) -> io::Result<SendPlan> {
         let socket = &self.shared.socket;
         let call = socket.call(Interest::Writable, After::Leave);
         let ask = |core: &mut Core| {
             let plan = core.shard.tcp_send_plan(socket.id)?;
-            match plan.room_bytes < wanted(&plan, call.blocks).max(1) {
-                true => Err(SocketError::WouldBlock),
-                false => Ok(plan),
+            let wanted = wanted(&plan, call.blocks).max(1);
+            if room(&plan) < wanted {
+                core.shard.tcp_await_room(socket.id, wanted);
+                return Err(SocketError::WouldBlock);
             }
+            Ok(plan)
         };
         // Usually there is room, and neither clock nor device has to be asked.
         match socket.squeue().look(ask) {

@@ -7,8 +7,8 @@ use pair::{connected, pair, pair_with, right};
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -260,6 +260,69 @@ fn an_exhausted_pool_is_waited_for() {
     let mut bytes = [0; 8];
     server.read_exact(&mut bytes).expect("sent");
     assert_eq!((&bytes, left.counters().runtime.pool_waits >= 2), (b"patience", true));
+}
+
+#[test]
+fn a_crowd_that_waits_for_memory_is_woken_by_turns() {
+    const CROWD: usize = 300;
+    let (left, right_stack) = pair();
+    let listener = TcpListener::bind(&right_stack, right(0)).expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let open = |_| {
+        let client = TcpStream::connect(&left, address).expect("the listener is there");
+        (client, listener.accept().expect("it came"))
+    };
+    let pairs: Vec<_> = (0..CROWD).map(open).collect();
+    let held = left.pool().allocate(left.pool().left_to_send_bytes()).expect("it is left");
+    let log = Arc::new(Mutex::new(Vec::new()));
+    struct Entry(usize, Arc<Mutex<Vec<usize>>>);
+    impl Wake for Entry {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().expect("no panic").push(self.0);
+        }
+    }
+    for (at, (client, _)) in pairs.iter().enumerate() {
+        let waker = Waker::from(Arc::new(Entry(at, Arc::clone(&log))));
+        // It stands in the queue once, however often it asks.
+        for _ in 0..2 {
+            assert!(client.poll_write(&mut Context::from_waker(&waker), b"patience").is_pending());
+        }
+    }
+    let called = || log.lock().expect("no panic").len();
+    // One at a time looks whether there is memory again, about every millisecond.
+    wait("the first call", || called() > 0);
+    assert!(called() < CROWD, "all of them at once");
+    drop(held);
+    wait("the last call", || called() >= CROWD);
+    let order: Vec<usize> = (0..CROWD).collect();
+    assert_eq!(*log.lock().expect("no panic"), order, "first come, first served");
+}
+
+#[test]
+fn a_task_that_waits_for_room_finds_enough_for_a_block() {
+    let (left, right_stack) = pair();
+    let (client, mut server) = connected(&left, &right_stack);
+    let total = 8 << 20;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let bytes = vec![7; 1 << 20];
+            let (mut sent, mut least) = (0, usize::MAX);
+            while sent < total {
+                let len = bytes.len().min(total - sent);
+                let count = run(|it| client.poll_write(it, &bytes[..len])).expect("open");
+                sent += count;
+                least = if sent < total { least.min(count) } else { least };
+            }
+            // The low-water mark, not the crumbs that every acknowledgment makes room for.
+            assert!(least >= 65_536, "{least} bytes were worth waking the task");
+        });
+        // Slowly, so that the writer waits for it.
+        let mut buffer = vec![0; 10_000];
+        let mut received = 0;
+        while received < total {
+            received += server.read(&mut buffer).expect("sent");
+        }
+    });
 }
 
 #[test]

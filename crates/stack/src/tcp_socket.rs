@@ -64,6 +64,21 @@ pub(crate) struct TcpSocket {
     /// The application has let go of it.
     pub(crate) detached: bool,
     pub(crate) pending: Readiness,
+    /// How much room in the send queue a writer waits for; with 0 every acknowledgment is told.
+    pub(crate) room_awaited_bytes: u32,
+}
+
+/// What every connection may have queued, however little is left in the block pool.
+const SEND_SHARE_MIN_BYTES: usize = 4_096;
+
+/// What a connection with so much in its queue may have copied in and queued: as much as is left in
+/// the pool then. So among `n` connections that write as fast as they can each has one part of `n + 1`
+/// in the end, and one part is left for who comes next, without a list of those who write. Without it
+/// the first to come have it all: of ten thousand connections two hundred had full buffers, and the
+/// others nothing.
+fn send_share_bytes(left_bytes: usize, queued_bytes: usize) -> usize {
+    // What is taken is no longer left.
+    (left_bytes.saturating_add(queued_bytes) / 2).max(SEND_SHARE_MIN_BYTES)
 }
 
 impl TcpSocket {
@@ -88,6 +103,29 @@ impl TcpSocket {
         Ok(())
     }
 
+    /// What a writer should know of its room: what may be queued, and how much of that is free.
+    fn share_and_room(&self, left_bytes: usize) -> (usize, usize) {
+        let queued_bytes = self.connection.send_queue_len();
+        let room_bytes = self.connection.send_room();
+        let share_bytes = send_share_bytes(left_bytes, queued_bytes);
+        let share_bytes = share_bytes.min(queued_bytes + room_bytes);
+        (share_bytes, share_bytes.saturating_sub(queued_bytes))
+    }
+
+    /// Whether a writer should look again: there is the room that it waits for, or as much as there
+    /// will be.
+    fn has_awaited_room(&self, left_bytes: usize) -> bool {
+        let connection = &self.connection;
+        if self.room_awaited_bytes == 0
+            || connection.send_queue_len() == 0
+            || !connection.state().accepts_data()
+        {
+            return true;
+        }
+        let (share_bytes, room_bytes) = self.share_and_room(left_bytes);
+        room_bytes >= (self.room_awaited_bytes as usize).min(share_bytes / 4)
+    }
+
     /// Whether nobody will ask for it any more.
     pub(crate) fn is_over(&self) -> bool {
         self.detached && self.connection.is_finished()
@@ -98,8 +136,13 @@ impl TcpSocket {
 /// nothing depends on but the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendPlan {
-    /// Bytes the send queue has room for.
+    /// Bytes that may be copied into blocks and queued: what the send queue has room for, as far as
+    /// its share of the block pool goes.
     pub room_bytes: usize,
+    /// Bytes the send queue has room for, whosever memory they are in.
+    pub lent_room_bytes: usize,
+    /// Bytes that may be in the send queue now: its size or its share, whichever is less.
+    pub share_bytes: usize,
     /// Payload of a full segment, in bytes; at least 1.
     pub segment_len_bytes: usize,
     /// Bytes queued already of the segment that the write begins in.
@@ -252,7 +295,20 @@ impl Shard {
     /// # Errors
     /// Why nothing can be sent (any more).
     pub fn tcp_send_room(&mut self, id: SocketId) -> Result<usize, SocketError> {
-        self.tcp_send_plan(id).map(|plan| plan.room_bytes)
+        self.tcp_send_plan(id).map(|plan| plan.lent_room_bytes)
+    }
+
+    /// Lets [`Readiness::WRITABLE`] wait until the send queue has so much room, or a quarter of what it
+    /// may hold, or is empty; of several who wait, the one that wants the least counts. It holds for
+    /// one event. Without this every acknowledgment that makes room is one.
+    pub fn tcp_await_room(&mut self, id: SocketId, room_bytes: usize) {
+        if let Ok(socket) = self.tcp_socket(id) {
+            let wanted = u32::try_from(room_bytes).unwrap_or(u32::MAX);
+            socket.room_awaited_bytes = match socket.room_awaited_bytes {
+                0 => wanted,
+                awaited => awaited.min(wanted),
+            };
+        }
     }
 
     /// What a write should know before it copies its bytes into blocks.
@@ -260,6 +316,7 @@ impl Shard {
     /// # Errors
     /// As [`Shard::tcp_send_room`].
     pub fn tcp_send_plan(&mut self, id: SocketId) -> Result<SendPlan, SocketError> {
+        let left_bytes = self.pool.left_to_send_bytes();
         let socket = self.tcp_socket(id)?;
         let (connection, interface) = (&socket.connection, socket.path.interface);
         let is_ipv4 = socket.path.network.is_ipv4();
@@ -269,13 +326,21 @@ impl Shard {
         if !connection.state().accepts_data() {
             return Err(SocketError::BrokenPipe);
         }
-        let room_bytes = connection.send_room();
+        let lent_room_bytes = connection.send_room();
+        let (share_bytes, room_bytes) = socket.share_and_room(left_bytes);
         let (segment_len_bytes, segment_done_bytes) = connection.segmenting();
         let interface = self.interfaces.get(interface.0 as usize);
         let completes =
             |it: &Interface| it.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP);
         let needs_sums = !interface.is_some_and(completes);
-        Ok(SendPlan { room_bytes, segment_len_bytes, segment_done_bytes, needs_sums })
+        Ok(SendPlan {
+            room_bytes,
+            lent_room_bytes,
+            share_bytes,
+            segment_len_bytes,
+            segment_done_bytes,
+            needs_sums,
+        })
     }
 
     /// Appends `chunk` to the send queue: it is the connection's until the peer acknowledged it.
@@ -522,15 +587,22 @@ impl Shard {
             (Events::CONNECTED, Readiness::CONNECTED | Readiness::WRITABLE),
             (Events::READABLE, Readiness::READABLE),
             (Events::PEER_CLOSED, Readiness::READABLE),
-            (Events::WRITABLE, Readiness::WRITABLE),
             (Events::URGENT, Readiness::URGENT),
         ] {
             if events.contains(event) {
                 readiness |= bit;
             }
         }
+        if events.contains(Events::WRITABLE)
+            && socket.has_awaited_room(self.pool.left_to_send_bytes())
+        {
+            readiness |= Readiness::WRITABLE;
+        }
         if over {
             readiness |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
+        }
+        if readiness.intersects(Readiness::WRITABLE) {
+            socket.room_awaited_bytes = 0;
         }
         self.notify(index, readiness);
     }
@@ -571,6 +643,7 @@ impl Shard {
             allowance_bytes: 0,
             detached: false,
             pending: Readiness::NONE,
+            room_awaited_bytes: 0,
         };
         let id = self.sockets.insert(Socket::Tcp(Box::new(socket)))?;
         let index = id.index() as u32;

@@ -48,3 +48,103 @@ fn connections_share_an_interface_by_bytes() {
     assert!(most * 10 <= least * 13, "unequal: {large:?}");
     assert!(small_waited <= Duration::from_millis(12), "{small_waited:?}");
 }
+
+/// Writers that take all they get, one after the other, from a pool that is too small for their buffers:
+/// each has its share, the last as the first, and something is left for who comes later.
+#[test]
+fn writers_share_what_the_pool_has() {
+    const WRITERS: usize = 60;
+    const LEFT_BYTES: usize = 4 << 20;
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let connect = |net: &mut Net, port| net.connect_to(false, port).0;
+    let writers: Vec<_> = (0..WRITERS as u16).map(|at| connect(&mut net, 100 + at)).collect();
+    let late = connect(&mut net, 99);
+    let host = &mut net.hosts[0];
+    let held = host.pool.allocate(host.pool.left_to_send_bytes() - LEFT_BYTES).expect("it is left");
+    let mut queued = [0_usize; WRITERS];
+    loop {
+        let before = queued;
+        for (client, queued) in writers.iter().zip(&mut queued) {
+            *queued += write_copied(host, net.now, *client, 16_384);
+        }
+        if queued == before {
+            break;
+        }
+    }
+    let even = LEFT_BYTES / (WRITERS + 1);
+    for bytes in queued {
+        assert!((even / 2..2 * even).contains(&bytes), "{bytes} of {even}: {queued:?}");
+    }
+    assert!(write_copied(host, net.now, late, 16_384) > 4_096, "nothing is left for the last");
+    // With nothing left at all there is the least share, as far as there is memory.
+    let rest = std::iter::from_fn(|| host.pool.allocate(256).ok());
+    let rest: Vec<_> = std::iter::from_fn(|| host.pool.allocate(65_536).ok()).chain(rest).collect();
+    assert_eq!(write_copied(host, net.now, late, 65_536), 0);
+    let plan = host.shard.tcp_send_plan(late).expect("open");
+    assert!(plan.lent_room_bytes > 1 << 19, "lent memory is not the pool's");
+    drop((held, rest));
+}
+
+/// Copies into a block and queues as much of `len` bytes as the plan allows, for as long as the pool has
+/// memory; says how much.
+fn write_copied(
+    host: &mut harness::Host,
+    now: time::Instant,
+    client: stack::SocketId,
+    len: usize,
+) -> usize {
+    let room = host.shard.tcp_send_plan(client).expect("open").room_bytes.min(len);
+    let Ok(block) = host.pool.allocate(room) else { return 0 };
+    if room > 0 {
+        let chunk = batch::Chunk::new(block.freeze(), 0..room);
+        host.shard.tcp_append(now, client, chunk).expect("there is room");
+    }
+    room
+}
+
+/// A writer that waits for room is told once there is as much as it waits for, and not by every
+/// acknowledgment.
+#[test]
+fn a_writer_is_told_of_room_that_is_worth_a_write() {
+    for awaited_bytes in [None, Some(65_536_usize), Some(1 << 30)] {
+        let mut net = Net::new(TransmitMode::Multidata, true);
+        let (client, server) = net.connect(false);
+        let bytes = data(4 << 20);
+        // A few packets at a time, so that acknowledgments come one by one.
+        net.hosts[0].take = Box::new(|built| built.min(4));
+        let (mut written, mut received) = (0, Vec::new());
+        let (mut events, mut steps) = (0, 0);
+        while received.len() < bytes.len() {
+            let room = net.write(0, client, &bytes[written..]);
+            written += room;
+            let shard = &mut net.hosts[0].shard;
+            if let Some(awaited_bytes) = awaited_bytes {
+                shard.tcp_await_room(client, awaited_bytes);
+            }
+            while shard.poll_event().is_some() {}
+            // Until there is an event the writer sleeps.
+            let mut is_told = false;
+            while !is_told && received.len() < bytes.len() {
+                net.step();
+                net.now += Duration::from_micros(20);
+                net.read(1, server, &mut received).expect("open");
+                while let Some(event) = net.hosts[0].shard.poll_event() {
+                    is_told |= event.readiness.intersects(stack::Readiness::WRITABLE);
+                }
+                steps += 1;
+                assert!(steps < 100_000, "the writer was forgotten");
+            }
+            let plan = net.hosts[0].shard.tcp_send_plan(client).expect("open");
+            events += usize::from(is_told && written < bytes.len());
+            let wanted = awaited_bytes.map_or(1, |bytes| bytes.min(plan.share_bytes / 4));
+            let is_empty = plan.lent_room_bytes >= plan.share_bytes;
+            assert!(!is_told || is_empty || plan.room_bytes >= wanted, "{plan:?}");
+        }
+        assert!(received == bytes);
+        // An event for each half dozen of packets, or for each 64 KiB.
+        match awaited_bytes {
+            None => assert!(events > 150, "{events}"),
+            Some(_) => assert!(events < 70, "{events}"),
+        }
+    }
+}

@@ -31,6 +31,21 @@ pub(super) const BENCHES: &[Bench] = &[
     Bench {
         arguments: &[
             "bench",
+            "many",
+            "--connections",
+            "8,1000",
+            "--seconds",
+            "0.2",
+            "--runs",
+            "1",
+            "--device",
+            "wire",
+        ],
+        needs_device: false,
+    },
+    Bench {
+        arguments: &[
+            "bench",
             "copyin",
             "--seconds",
             "0.05",
@@ -97,6 +112,14 @@ pub(super) const BENCHES: &[Bench] = &[
         needs_device: true,
     },
     Bench { arguments: &["bench", "rr", "--seconds", "0.2", "--runs", "1"], needs_device: true },
+    Bench {
+        arguments: &["bench", "many", "--connections", "8,1000", "--seconds", "0.2", "--runs", "1"],
+        needs_device: true,
+    },
+    Bench {
+        arguments: &["bench", "latency", "--seconds", "0.1", "--runs", "1"],
+        needs_device: true,
+    },
     Bench {
         arguments: &[
             "bench",

@@ -45,6 +45,8 @@ pub struct Task {
     pub meeting: Meeting,
     /// How many connections.
     pub connections: usize,
+    /// A task for each of them instead of a thread.
+    pub tasks: bool,
     /// What to do over them.
     pub work: Work,
     /// Run on this CPU only.
@@ -242,16 +244,16 @@ fn work(task: &Task) -> Result<Report, Failure> {
                 socket.set_nodelay(true).attempt(|| "cannot set a socket up")?;
             }
         }
-        return work_over(task, &sockets);
+        return work_over(task, sockets);
     }
-    work_over(task, &meet(task)?)
+    work_over(task, meet(task)?)
 }
 
-fn work_over<S: Socket>(task: &Task, sockets: &[S]) -> Result<Report, Failure> {
+fn work_over<S: Socket>(task: &Task, sockets: Vec<S>) -> Result<Report, Failure> {
     match (&task.work, sockets.first()) {
         (Work::Stream(plan), _) => {
-            let tasks = plan.tasks(sockets)?;
-            stream::run_all(sockets, &tasks).map(Report::Streamed)
+            let tasks = plan.tasks(&sockets)?;
+            stream::run_all_by(task.tasks, sockets, &tasks).map(Report::Streamed)
         }
         (Work::Ask { seed, amount, len_bytes }, Some(socket)) => {
             let connected = matches!(task.meeting, Meeting::Connect(_));

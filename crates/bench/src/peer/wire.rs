@@ -35,10 +35,15 @@ pub fn meet(near: &Station, far: &Station, connections: usize) -> Result<Pair, F
 ///
 /// # Errors
 /// A sentence.
-pub fn stream(pair: &Pair, near: &[Task], far: &[Task]) -> Result<(Totals, Totals), Failure> {
+pub fn stream(
+    by_tasks: bool,
+    pair: Pair,
+    near: &[Task],
+    far: &[Task],
+) -> Result<(Totals, Totals), Failure> {
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| stream::run_all(&pair.far, far));
-        let ours = stream::run_all(&pair.near, near);
+        let other = scope.spawn(|| stream::run_all_by(by_tasks, pair.far, far));
+        let ours = stream::run_all_by(by_tasks, pair.near, near);
         let theirs = joined(other.join());
         Ok((ours?, theirs?))
     })

@@ -10,7 +10,7 @@ use crate::{Attempt, Failure};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// How many transaction times are kept for the median; later ones overwrite earlier ones.
+/// How many transaction times are kept for median and p99; later ones overwrite earlier ones.
 const TIMES_KEPT: usize = 1 << 16;
 
 /// What the asking end is to do.
@@ -33,6 +33,8 @@ pub struct Asked {
     pub seconds: f64,
     /// Median time of one, in nanoseconds.
     pub median_ns: u64,
+    /// The time that one in a hundred exceeded, in nanoseconds.
+    pub p99_ns: u64,
 }
 
 /// Sends requests and waits for each response.
@@ -75,8 +77,9 @@ pub fn ask(socket: &impl Socket, asking: &Asking) -> Result<Asked, Failure> {
         _ => return Err(Failure::new("the other end answered more than it was asked")),
     }
     times_ns.sort_unstable();
-    let median_ns = times_ns.get(times_ns.len() / 2).copied().unwrap_or(0);
-    Ok(Asked { transactions, seconds: ended.as_secs_f64(), median_ns })
+    let at = |index: usize| times_ns.get(index).copied().unwrap_or(0);
+    let (median_ns, p99_ns) = (at(times_ns.len() / 2), at(times_ns.len() * 99 / 100));
+    Ok(Asked { transactions, seconds: ended.as_secs_f64(), median_ns, p99_ns })
 }
 
 fn keep(times_ns: &mut Vec<u64>, index: u64, time: Duration) {
@@ -145,6 +148,7 @@ mod tests {
             let asked = ask(&near, &asking(Amount::Bytes(bytes), len_bytes)).unwrap();
             assert_eq!(asked.transactions, 50);
             assert!(asked.seconds > 0.0 && asked.median_ns > 0);
+            assert!(asked.p99_ns >= asked.median_ns);
             assert_eq!(other.join().unwrap().unwrap(), 50);
         }
     }

@@ -18,6 +18,8 @@ use linux::cpu::{thread_time, thread_waits};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
+pub mod tasks;
+
 /// How much the application asks for in one read.
 pub const READ_LEN_BYTES: usize = 256 << 10;
 
@@ -178,6 +180,10 @@ pub struct Totals {
     pub sender: Sender,
     /// From the first byte of any connection to the last end of a stream.
     pub receiving_s: f64,
+    /// What the connection read over which the least came.
+    pub least_received_bytes: u64,
+    /// What the connection read over which the most came.
+    pub most_received_bytes: u64,
 }
 
 impl Totals {
@@ -186,14 +192,32 @@ impl Totals {
     pub fn of(outcomes: &[Outcome]) -> Self {
         let first = outcomes.iter().filter_map(|outcome| Some(outcome.received_between?.0)).min();
         let last = outcomes.iter().filter_map(|outcome| Some(outcome.received_between?.1)).max();
+        let received = || outcomes.iter().map(|outcome| outcome.received_bytes);
         Self {
             sent_bytes: outcomes.iter().map(|outcome| outcome.sent_bytes).sum(),
-            received_bytes: outcomes.iter().map(|outcome| outcome.received_bytes).sum(),
+            received_bytes: received().sum(),
             sender: outcomes.iter().fold(Sender::default(), |sum, it| sum.plus(it.sender)),
             receiving_s: first
                 .zip(last)
                 .map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64()),
+            least_received_bytes: received().min().unwrap_or(0),
+            most_received_bytes: received().max().unwrap_or(0),
         }
+    }
+}
+
+/// Does the task over each of these connections, by tasks or by threads.
+///
+/// # Errors
+/// The first failure, as a sentence.
+pub fn run_all_by<S: Socket>(
+    by_tasks: bool,
+    sockets: Vec<S>,
+    tasks: &[Task],
+) -> Result<Totals, Failure> {
+    match by_tasks {
+        true => tasks::run_all(sockets, tasks),
+        false => run_all(&sockets, tasks),
     }
 }
 

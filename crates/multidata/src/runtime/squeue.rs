@@ -14,6 +14,7 @@
 
 use super::hand_over::{self, Desk, HandOver};
 use super::intake::Intake;
+use super::turn::MEMORY_RETRY;
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
 use crate::counters::{Counters, SteeringCounters};
@@ -231,7 +232,8 @@ impl Core {
 
     /// Takes the shard's events and notes whom to wake.
     fn take_events(&mut self, now: Instant) {
-        self.waiting.on_time(now, &mut self.woken);
+        let left_bytes = || self.pool.left_to_send_bytes();
+        self.waiting.on_memory(now, left_bytes, now + MEMORY_RETRY, &mut self.woken);
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         while let Some(event) = self.shard.poll_event() {
             if let Some(leader) = &mut self.leader {

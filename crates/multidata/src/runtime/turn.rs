@@ -30,8 +30,8 @@ use time::{Duration, Instant};
 /// Waits of calls that no event ends (flushing) look again after so long.
 const RECHECK: Duration = Duration::from_millis(5);
 
-/// Tasks that found the block pool exhausted look again after so long.
-const MEMORY_RETRY: Duration = Duration::from_millis(1);
+/// The first of the tasks that found the block pool exhausted looks again after so long at the latest.
+pub(super) const MEMORY_RETRY: Duration = Duration::from_millis(1);
 
 /// How often a thread lets others go first before it sleeps.
 const TURNS_GIVEN_MAX: usize = 4;
@@ -184,8 +184,8 @@ impl Squeue {
                 continue;
             }
             if !call.blocks || until.is_some_and(|until| until <= now) {
-                if let Some(waker) = task {
-                    core.wake_later(call, waker, now);
+                if let (Some(waker), Some(socket)) = (task, call.socket) {
+                    core.waiting.add_task(socket, call.interest, waker);
                 }
                 self.release(core);
                 return Err(would_block(call));
@@ -224,6 +224,22 @@ impl Squeue {
             None => core.waiting.add_task(socket, interest, waker),
         }
         self.release(core);
+    }
+
+    /// Has a task that found the block pool exhausted woken when its turn for memory has come. Memory
+    /// that came back before this call is found when the first in turn looks again.
+    pub(crate) fn wait_for_memory(&self, socket: SocketId, waker: &Waker) {
+        let mut guard = self.lock();
+        let core = &mut *guard;
+        core.counters.pool_waits += 1;
+        match core.failed {
+            Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
+            None => {
+                let until = self.clock.now() + MEMORY_RETRY;
+                core.waiting.add_memory_task(socket, waker, until, &mut core.woken);
+            }
+        }
+        self.release(guard);
     }
 
     /// Sleeps, with the lock released, until it makes sense to look again.
@@ -327,15 +343,6 @@ impl Squeue {
 }
 
 impl Core {
-    /// Has a task woken when `call` should be tried again: at an event of its socket, or where it waits
-    /// for memory, which is no event, after a while.
-    fn wake_later(&mut self, call: &Call, waker: &Waker, now: Instant) {
-        match call.socket {
-            Some(socket) => self.waiting.add_task(socket, call.interest, waker),
-            None => self.waiting.add_task_until(now + MEMORY_RETRY, waker),
-        }
-    }
-
     /// Makes sure, before the lock is released, that somebody goes on: the leader if it sleeps past
     /// what has come up, else a follower, else the worker. Says whether the sleeper on the device
     /// must be woken.

@@ -5,6 +5,7 @@
 //! and still finds nothing registers again, under the same lock under which it looked.
 
 use stack::{Readiness, SocketEvent, SocketId};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use time::{Duration, Instant};
@@ -99,48 +100,101 @@ impl Sleeper {
     }
 }
 
+/// How much memory there is to be for each task that is woken because of it: a block of the usual size.
+const MEMORY_EACH_BYTES: usize = 65_536;
+
 /// The table of those who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    slots: Vec<Vec<(Interest, Sleeper)>>,
+    slots: Vec<Slot>,
     tasks: usize,
-    /// Tasks that wait for time to pass, and for how much of it.
-    timed: Vec<Waker>,
-    timed_until: Option<Instant>,
+    /// Sockets whose task waits for memory, longest first, each once; the task may be gone.
+    memory_turns: VecDeque<usize>,
+    /// When the first of them is to look again, whether there is memory or not.
+    memory_until: Option<Instant>,
+}
+
+/// Who waits for one socket.
+#[derive(Debug, Default)]
+struct Slot {
+    sleepers: Vec<(Interest, Sleeper)>,
+    /// The task that waits for memory to write with.
+    memory: Option<Waker>,
+    /// It stands among the turns.
+    has_turn: bool,
 }
 
 impl Waiting {
-    fn slot(&mut self, socket: SocketId) -> &mut Vec<(Interest, Sleeper)> {
+    fn entry(&mut self, socket: SocketId) -> &mut Slot {
         let index = socket.index();
         if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, Vec::new);
+            self.slots.resize_with(index + 1, Slot::default);
         }
         &mut self.slots[index]
     }
 
+    fn slot(&mut self, socket: SocketId) -> &mut Vec<(Interest, Sleeper)> {
+        &mut self.entry(socket).sleepers
+    }
+
     /// Whether any task (not thread) waits.
     pub(crate) fn has_tasks(&self) -> bool {
-        self.tasks > 0 || !self.timed.is_empty()
+        self.tasks > 0 || !self.memory_turns.is_empty()
     }
 
-    /// When the first of the tasks is due that wait for no socket.
+    /// When the first of the tasks is to look again that wait for memory.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.timed_until
+        self.memory_until
     }
 
-    /// Enters a task that waits for no socket, to be woken at `until` or before.
-    pub(crate) fn add_task_until(&mut self, until: Instant, waker: &Waker) {
-        if !self.timed.iter().any(|known| known.will_wake(waker)) {
-            self.timed.push(waker.clone());
+    /// Enters a task that waits for memory to write with.
+    pub(crate) fn add_memory_task(
+        &mut self,
+        socket: SocketId,
+        waker: &Waker,
+        until: Instant,
+        woken: &mut Vec<Sleeper>,
+    ) {
+        let slot = self.entry(socket);
+        let had_turn = core::mem::replace(&mut slot.has_turn, true);
+        if let Some(other) = slot.memory.replace(waker.clone())
+            && !other.will_wake(waker)
+        {
+            woken.push(Sleeper::Task(other));
         }
-        self.timed_until = Some(self.timed_until.map_or(until, |earlier| earlier.min(until)));
+        if !had_turn {
+            self.memory_turns.push_back(socket.index());
+        }
+        self.memory_until.get_or_insert(until);
     }
 
-    /// Moves the tasks that wait for no socket to `woken`, once the first of them is due.
-    pub(crate) fn on_time(&mut self, now: Instant, woken: &mut Vec<Sleeper>) {
-        if self.timed_until.is_some_and(|until| until <= now) {
-            woken.extend(self.timed.drain(..).map(Sleeper::Task));
-            self.timed_until = None;
+    /// Moves as many of the tasks that wait for memory to `woken` as there is memory for, and one where
+    /// it has waited long: by turns, because a crowd that looks again for every block that comes
+    /// back would have no time for anything else. Those that are left are to look again at `until`.
+    pub(crate) fn on_memory(
+        &mut self,
+        now: Instant,
+        left_bytes: impl FnOnce() -> usize,
+        until: Instant,
+        woken: &mut Vec<Sleeper>,
+    ) {
+        let Some(due) = self.memory_until else { return };
+        let is_due = due <= now;
+        let mut turns = (left_bytes() / MEMORY_EACH_BYTES).max(usize::from(is_due));
+        while turns > 0
+            && let Some(index) = self.memory_turns.pop_front()
+        {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            slot.has_turn = false;
+            if let Some(waker) = slot.memory.take() {
+                woken.push(Sleeper::Task(waker));
+                turns -= 1;
+            }
+        }
+        if self.memory_turns.is_empty() {
+            self.memory_until = None;
+        } else if is_due {
+            self.memory_until = Some(until);
         }
     }
 
@@ -174,37 +228,42 @@ impl Waiting {
     /// Takes a task out again; it may have been woken and taken out before.
     pub(crate) fn remove_task(&mut self, socket: SocketId, waker: &Waker) {
         let Some(slot) = self.slots.get_mut(socket.index()) else { return };
-        let before = slot.len();
-        slot.retain(|entry| match &entry.1 {
+        let before = slot.sleepers.len();
+        slot.sleepers.retain(|entry| match &entry.1 {
             Sleeper::Task(known) => !known.will_wake(waker),
             Sleeper::Thread(_) => true,
         });
-        self.tasks -= before - slot.len();
+        self.tasks -= before - slot.sleepers.len();
+        slot.memory.take_if(|known| known.will_wake(waker));
     }
 
     /// Moves those whom an event concerns to `woken`.
     pub(crate) fn on_event(&mut self, event: SocketEvent, woken: &mut Vec<Sleeper>) {
         let Some(slot) = self.slots.get_mut(event.socket.index()) else { return };
         let before = woken.len();
-        woken.extend(
-            slot.extract_if(.., |entry| entry.0.matches(event.readiness)).map(|entry| entry.1),
-        );
+        let concerned = slot.sleepers.extract_if(.., |entry| entry.0.matches(event.readiness));
+        woken.extend(concerned.map(|entry| entry.1));
         self.tasks -= count_tasks(&woken[before..]);
     }
 
     /// Moves everybody to `woken`: the devices are gone.
     pub(crate) fn wake_all(&mut self, woken: &mut Vec<Sleeper>) {
-        woken.extend(self.slots.iter_mut().flat_map(|slot| slot.drain(..)).map(|entry| entry.1));
-        woken.extend(self.timed.drain(..).map(Sleeper::Task));
-        (self.tasks, self.timed_until) = (0, None);
+        for slot in &mut self.slots {
+            woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
+            woken.extend(slot.memory.take().map(Sleeper::Task));
+            slot.has_turn = false;
+        }
+        self.memory_turns.clear();
+        (self.tasks, self.memory_until) = (0, None);
     }
 
     /// Forgets who waited for a socket that is being closed.
     pub(crate) fn forget(&mut self, socket: SocketId, woken: &mut Vec<Sleeper>) {
         let Some(slot) = self.slots.get_mut(socket.index()) else { return };
         let before = woken.len();
-        woken.extend(slot.drain(..).map(|entry| entry.1));
+        woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
         self.tasks -= count_tasks(&woken[before..]);
+        woken.extend(slot.memory.take().map(Sleeper::Task));
     }
 }
 

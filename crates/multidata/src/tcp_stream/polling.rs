@@ -9,14 +9,14 @@ use crate::Stack;
 use crate::copy_in::Copied;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
-use crate::runtime::turn::{After, Call};
+use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::Socket;
 use batch::Chunk;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
-use stack::{SocketError, SocketId};
+use stack::{SendPlan, SocketError, SocketId};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -57,11 +57,10 @@ impl TcpStream {
     /// Ready when a write would not wait; otherwise the task is woken when that may have changed.
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = &self.shared.socket;
-        let outcome = socket.poll(Interest::Writable, After::Leave, context, |core, _| match core
-            .shard
-            .tcp_send_room(socket.id)
+        let outcome = socket.poll(Interest::Writable, After::Leave, context, |core, _| match self
+            .room_for(core, 1)
         {
-            Ok(0) | Err(SocketError::WouldBlock) => Err(SocketError::WouldBlock),
+            Err(SocketError::WouldBlock) => Err(SocketError::WouldBlock),
             Ok(_) | Err(_) => Ok(()),
         });
         // A device that failed is what the write will say.
@@ -147,6 +146,19 @@ impl TcpStream {
         })
     }
 
+    /// Asks for room for `len_bytes`, or for the low-water mark, whichever is less. A task that found
+    /// none is woken when there is so much, and not for each acknowledgment.
+    fn room_for(&self, core: &mut Core, len_bytes: usize) -> Result<SendPlan, SocketError> {
+        let id = self.shared.socket.id;
+        let plan = core.shard.tcp_send_plan(id)?;
+        let low_water_bytes = self.low_water_bytes(&plan).max(1);
+        if plan.room_bytes < low_water_bytes.min(len_bytes) {
+            core.shard.tcp_await_room(id, low_water_bytes);
+            return Err(SocketError::WouldBlock);
+        }
+        Ok(plan)
+    }
+
     /// Copies as much of `pieces` as there is room and memory for, at least a byte.
     fn poll_copy(
         &self,
@@ -156,10 +168,10 @@ impl TcpStream {
     ) -> Poll<io::Result<()>> {
         let socket = &self.shared.socket;
         let (stack, copy_in) = (&socket.stack, socket.stack.tunables());
+        let len_bytes = pieces.iter().map(|piece| piece.len()).sum();
         let mut plan =
             ready!(socket.poll(Interest::Writable, After::Leave, context, |core, _| {
-                let plan = core.shard.tcp_send_plan(socket.id)?;
-                if plan.room_bytes == 0 { Err(SocketError::WouldBlock) } else { Ok(plan) }
+                self.room_for(core, len_bytes)
             }))?;
         for piece in pieces {
             let bytes = &piece[..piece.len().min(plan.room_bytes)];
@@ -173,22 +185,11 @@ impl TcpStream {
             }
         }
         match copied.chunks.is_empty() {
-            true => self.poll_memory(context).map(Err),
+            true => {
+                socket.squeue().wait_for_memory(socket.id, context.waker());
+                Poll::Pending
+            }
             false => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// Has the task woken when the exhausted pool may have blocks again.
-    fn poll_memory(&self, context: &Context<'_>) -> Poll<io::Error> {
-        let socket = &self.shared.socket;
-        let call = Call { socket: None, ..socket.call(Interest::Writable, After::Leave) };
-        let outcome: Poll<io::Result<()>> = socket.squeue().poll(&call, context, |core, _| {
-            core.counters.pool_waits += 1;
-            Err(SocketError::WouldBlock)
-        });
-        match outcome {
-            Poll::Ready(Err(error)) => Poll::Ready(error),
-            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }
     }
 }

@@ -1,0 +1,227 @@
+//! `multidata bench many`: a stream over each of very many connections at the same time.
+//!
+//! Every connection has data to send all the time. What a batch saves is work that segments of one
+//! connection share, so with ten thousand connections taking turns it shrinks to what a turn brings;
+//! and what a segment touches no longer lies in the caches. Both ends drive their connections by tasks
+//! of one thread, whatever their number, so that the application's part is the same everywhere.
+//!
+//! Beside throughput stands how evenly it was shared: what came over the connection over which the least
+//! came, against an even share.
+
+use crate::results::{LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Results, Run};
+use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
+use crate::statistics::{median, ratio};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use std::time::Duration;
+
+/// The axes: every value of each with every value of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axes {
+    /// Devices.
+    pub devices: Vec<DeviceKind>,
+    /// Which way the bytes flow.
+    pub directions: Vec<Direction>,
+    /// Numbers of connections; the first is what the others are compared with.
+    pub connections: Vec<usize>,
+}
+
+impl Axes {
+    /// Every sound combination, each run for this long. Neighbours differ in connections only.
+    #[must_use]
+    pub fn scenarios(&self, time: Duration, common: &Scenario) -> Vec<Scenario> {
+        let mut scenarios = Vec::new();
+        for &device in &self.devices {
+            for &direction in &self.directions {
+                scenarios.extend(self.connections.iter().map(|&connections| Scenario {
+                    device,
+                    direction,
+                    connections,
+                    tasks: true,
+                    amount: Amount::Time(time),
+                    ..common.clone()
+                }));
+            }
+        }
+        scenarios.retain(|scenario| scenario.check().is_ok());
+        scenarios
+    }
+}
+
+/// The medians of one number of connections on one path.
+struct Row {
+    path: String,
+    connections: usize,
+    throughput_gbps: f64,
+    stack_cpu_s_per_gb: f64,
+    packets_per_batch: f64,
+    frames_per_batch: f64,
+    retransmitted_percent: f64,
+    least_percent: f64,
+    most_percent: f64,
+}
+
+/// The medians, in the order in which scenarios first ran.
+fn rows(results: &Results) -> Vec<Row> {
+    let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
+    for run in &results.runs {
+        match groups.iter_mut().find(|(name, _)| *name == run.scenario) {
+            Some((_, runs)) => runs.push(run),
+            None => groups.push((&run.scenario, vec![run])),
+        }
+    }
+    groups.into_iter().filter_map(|(_, runs)| row(&runs)).collect()
+}
+
+fn row(runs: &[&Run]) -> Option<Row> {
+    let first = runs.first()?;
+    let of = |figure: &dyn Fn(&Run) -> Option<f64>| {
+        let figures: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
+        median(&figures).unwrap_or(0.0)
+    };
+    let counter = |run: &Run, name: &str| run.counters.get(name).copied().unwrap_or(0) as f64;
+    let share = |run: &Run, name: &str| {
+        let even = ratio(run.bytes as f64, run.connections as f64)?;
+        Some(100.0 * ratio(counter(run, name), even)?)
+    };
+    let each = |run: &Run, what: &str, of: &str| ratio(counter(run, what), counter(run, of));
+    Some(Row {
+        path: format!("{} {}", first.device, first.direction),
+        connections: first.connections,
+        throughput_gbps: of(&|run| Some(run.throughput_gbps)),
+        stack_cpu_s_per_gb: of(&|run| Some(run.stack_cpu_s_per_gb)),
+        packets_per_batch: of(&|run| {
+            each(run, "device.transmit_packets", "device.transmit_batches")
+        }),
+        frames_per_batch: of(&|run| each(run, "device.receive_frames", "device.receive_batches")),
+        retransmitted_percent: of(&|run| {
+            let share = each(run, "stack.retransmitted_segments", "device.transmit_packets");
+            Some(100.0 * share?)
+        }),
+        least_percent: of(&|run| share(run, LEAST_RECEIVED_BYTES)),
+        most_percent: of(&|run| share(run, MOST_RECEIVED_BYTES)),
+    })
+}
+
+/// What the row is compared with: the first number of connections on its path.
+fn against_first(rows: &[Row], row: &Row) -> Option<f64> {
+    let first = rows.iter().find(|other| other.path == row.path)?;
+    ratio(row.throughput_gbps, first.throughput_gbps)
+}
+
+/// The medians as a table.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let rows = rows(results);
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let heads = [
+        "path",
+        "connections",
+        "Gbit/s",
+        "/ the\nfirst",
+        "stack CPU\ns/GB",
+        "packets\n/batch out",
+        "frames\n/batch in",
+        "sent\nagain, %",
+        "least and most of an\neven share, %",
+    ];
+    table.set_header(heads.map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
+    for row in &rows {
+        let figures = [
+            row.connections.to_string(),
+            format!("{:.2}", row.throughput_gbps),
+            against_first(&rows, row).map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            format!("{:.3}", row.stack_cpu_s_per_gb),
+            format!("{:.1}", row.packets_per_batch),
+            format!("{:.1}", row.frames_per_batch),
+            format!("{:.2}", row.retransmitted_percent),
+            format!("{:.0} to {:.0}", row.least_percent, row.most_percent),
+        ];
+        let figures = figures.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+        table.add_row(std::iter::once(Cell::new(&row.path)).chain(figures));
+    }
+    format!("{table}\n")
+}
+
+/// What most connections reach of what the fewest do, a sentence for each path.
+#[must_use]
+pub fn findings(results: &Results) -> Vec<String> {
+    let rows = rows(results);
+    let mut sentences = Vec::new();
+    let mut paths: Vec<&str> = Vec::new();
+    for row in &rows {
+        if !paths.contains(&row.path.as_str()) {
+            paths.push(&row.path);
+        }
+    }
+    for path in paths {
+        let of_path = || rows.iter().filter(|row| row.path == path);
+        let most = of_path().max_by_key(|row| row.connections);
+        if let (Some(first), Some(most)) = (of_path().next(), most)
+            && most.connections != first.connections
+            && let Some(share) = against_first(&rows, most)
+        {
+            sentences.push(format!(
+                "{path}: {} connections have {share:.2} times the throughput of {}.",
+                most.connections, first.connections
+            ));
+        }
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::{results, run};
+    use device::TransmitMode;
+
+    fn axes() -> Axes {
+        Axes {
+            devices: vec![DeviceKind::Wire, DeviceKind::Tap],
+            directions: vec![Direction::Send, Direction::Receive],
+            connections: vec![64, 10_000],
+        }
+    }
+
+    fn scenarios() -> Vec<Scenario> {
+        let common = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        axes().scenarios(Duration::from_millis(10), &common)
+    }
+
+    #[test]
+    fn every_combination_is_sound_and_has_a_name_of_its_own() {
+        let scenarios = scenarios();
+        assert_eq!(scenarios.len(), 8);
+        let mut names: Vec<String> = scenarios.iter().map(Scenario::name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 8);
+    }
+
+    #[test]
+    fn each_number_of_connections_is_compared_with_the_first_of_its_path() {
+        let runs = scenarios().into_iter().zip([10.0, 8.0, 4.0, 3.0, 2.0, 1.0, 1.0, 1.0]);
+        let runs = runs.map(|(scenario, gbps)| {
+            let mut figures = run(TransmitMode::Multidata, gbps);
+            let even = figures.bytes / scenario.connections as u64;
+            figures.counters.insert(LEAST_RECEIVED_BYTES.to_owned(), even / 2);
+            figures.counters.insert(MOST_RECEIVED_BYTES.to_owned(), 2 * even);
+            let of = Run::of(&scenario);
+            let (connections, direction) = (of.connections, of.direction);
+            let (scenario, device) = (of.scenario, of.device);
+            Run { scenario, device, connections, direction, ..figures }
+        });
+        let results = results(runs.collect());
+        assert_eq!(
+            findings(&results),
+            [
+                "wire send: 10000 connections have 0.80 times the throughput of 64.",
+                "wire receive: 10000 connections have 0.75 times the throughput of 64.",
+                "tap send: 10000 connections have 0.50 times the throughput of 64.",
+                "tap receive: 10000 connections have 1.00 times the throughput of 64.",
+            ]
+        );
+        assert!(render(&results).contains("50 to 200"), "{}", render(&results));
+    }
+}

@@ -1,0 +1,212 @@
+//! The stream over very many connections: a task for each, all of them in the calling thread.
+//!
+//! A thread for each connection measures the system's scheduler long before a thousand of them. A
+//! server of very many connections has tasks, and so have both ends here: this stack's sockets in the
+//! hands of tokio's tasks ([`multidata_tokio`]), the kernel's over epoll. Buffers are the thread's and
+//! not the tasks', so that ten thousand connections do not differ from ten in what the application's
+//! own memory does to the caches. A task writes once and reads once in a turn and then lets the others
+//! go on: otherwise the first to come, whose data leaves as fast as it writes, would write megabytes
+//! before the last had its first turn, and few connections would be active at a time.
+
+use super::{Amount, Outcome, READ_LEN_BYTES, Receiving, Sender, Sending, Task, Totals};
+use crate::peer::kernel::STUCK;
+use crate::socket::Socket;
+use crate::{Attempt, Failure};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+thread_local! {
+    /// What is written, and what is read into. No task keeps it from one poll to the next.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Does the task over each of these connections, and leaves them ended in both directions.
+///
+/// # Errors
+/// The first failure, as a sentence; nothing moved for long.
+pub fn run_all<S: Socket>(sockets: Vec<S>, tasks: &[Task]) -> Result<Totals, Failure> {
+    let refused = || "cannot start tasks";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.attempt(refused)?;
+    let patience = tasks.iter().map(time_of).max().unwrap_or_default() + 2 * STUCK;
+    let before = Sender::of_this_thread();
+    let outcomes = runtime.block_on(async {
+        let mut running = Vec::with_capacity(sockets.len());
+        let started = Instant::now();
+        for (socket, task) in sockets.into_iter().zip(tasks) {
+            let stream = socket.for_tasks().attempt(refused)?;
+            let mut work = Work::new(stream, task.clone(), started);
+            running.push(tokio::spawn(poll_fn(move |context| work.poll(context))));
+        }
+        let all = async {
+            let mut outcomes = Vec::with_capacity(running.len());
+            for task in running {
+                outcomes.push(task.await.attempt(|| "a task of the workload panicked")??);
+            }
+            Ok::<_, Failure>(outcomes)
+        };
+        let in_time = tokio::time::timeout(patience, all).await;
+        in_time
+            .map_err(|_| Failure::new(format!("not all was done in {} s", patience.as_secs())))?
+    })?;
+    let mut totals = Totals::of(&outcomes);
+    if tasks.iter().any(|task| task.send.is_some()) {
+        totals.sender = Sender::of_this_thread().since(before);
+    }
+    Ok(totals)
+}
+
+fn time_of(task: &Task) -> Duration {
+    match task.send.as_ref().map(|sending| sending.amount) {
+        Some(Amount::Time(time)) => time,
+        _ => Duration::ZERO,
+    }
+}
+
+/// One end of one connection.
+struct Work<S> {
+    stream: S,
+    task: Task,
+    started: Instant,
+    outcome: Outcome,
+    is_all_sent: bool,
+    is_ended: bool,
+    /// The peer ended its stream.
+    is_all_received: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Work<S> {
+    fn new(stream: S, task: Task, started: Instant) -> Self {
+        Self {
+            stream,
+            is_all_sent: task.send.is_none(),
+            task,
+            started,
+            outcome: Outcome::default(),
+            is_ended: false,
+            is_all_received: false,
+        }
+    }
+
+    /// Ready when both directions have ended.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Outcome, Failure>> {
+        let sent = self.poll_send(context)?;
+        let received = self.poll_receive(context)?;
+        // An end that only receives says by its own end that everything arrived.
+        let is_done = sent.is_ready() && (self.task.send.is_some() || received.is_ready());
+        if is_done && !self.is_ended {
+            let ended = ready!(Pin::new(&mut self.stream).poll_shutdown(context));
+            ended.attempt(|| "cannot end the stream")?;
+            self.is_ended = true;
+        }
+        match is_done && received.is_ready() {
+            true => Poll::Ready(Ok(self.outcome)),
+            false => Poll::Pending,
+        }
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Failure> {
+        if !self.is_all_sent
+            && let Some(sending) = &self.task.send
+        {
+            let (bytes_max, time) = match sending.amount {
+                Amount::Bytes(bytes) => (bytes, Duration::MAX),
+                Amount::Time(time) => (u64::MAX, time),
+            };
+            let at = self.outcome.sent_bytes;
+            if at >= bytes_max || self.started.elapsed() >= time {
+                self.is_all_sent = true;
+                return Ok(Poll::Ready(()));
+            }
+            let left = usize::try_from(bytes_max - at).unwrap_or(usize::MAX);
+            let len = left.min(sending.write_len_bytes);
+            match write(Pin::new(&mut self.stream), context, sending, at, len) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(count) => {
+                    let count = count.attempt(|| format!("sending failed after {at} bytes"))?;
+                    self.outcome.sent_bytes += count as u64;
+                    context.waker().wake_by_ref();
+                    return Ok(Poll::Pending);
+                }
+            }
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Failure> {
+        if !self.is_all_received {
+            let at = self.outcome.received_bytes;
+            let receiving = self.task.receive.as_ref();
+            let read = read(Pin::new(&mut self.stream), context, receiving, at)?;
+            let Poll::Ready(count) = read else { return Ok(Poll::Pending) };
+            if count == 0 {
+                self.is_all_received = true;
+                let first = self.outcome.received_between.map(|(first, _)| first);
+                self.outcome.received_between = first.map(|first| (first, Instant::now()));
+                return Ok(Poll::Ready(()));
+            }
+            if self.outcome.received_between.is_none() {
+                let now = Instant::now();
+                self.outcome.received_between = Some((now, now));
+            }
+            self.outcome.received_bytes += count as u64;
+            context.waker().wake_by_ref();
+            return Ok(Poll::Pending);
+        }
+        Ok(Poll::Ready(()))
+    }
+}
+
+/// Writes what stands at `at` of the stream, at most `len` bytes.
+fn write<S: AsyncWrite>(
+    stream: Pin<&mut S>,
+    context: &mut Context<'_>,
+    sending: &Sending,
+    at: u64,
+    len: usize,
+) -> Poll<io::Result<usize>> {
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        let bytes = &mut buffer[..len];
+        if at < sending.verified_len_bytes {
+            sending.pattern.fill(at, bytes);
+        }
+        stream.poll_write(context, bytes)
+    })
+}
+
+/// Reads once and checks what came; 0 at the end of the stream.
+fn read<S: AsyncRead>(
+    stream: Pin<&mut S>,
+    context: &mut Context<'_>,
+    receiving: Option<&Receiving>,
+    at: u64,
+) -> Result<Poll<usize>, Failure> {
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.len() < READ_LEN_BYTES {
+            buffer.resize(READ_LEN_BYTES, 0);
+        }
+        let mut bytes = ReadBuf::new(buffer);
+        let read = match stream.poll_read(context, &mut bytes) {
+            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Ready(read) => read,
+        };
+        read.attempt(|| format!("receiving failed after {at} bytes"))?;
+        match (receiving, bytes.filled()) {
+            (_, []) => {}
+            (Some(receiving), filled) => receiving.check(at, filled)?,
+            (None, _) => {
+                let sentence = "the other end sent data where it should only have ended the stream";
+                return Err(Failure::new(sentence));
+            }
+        }
+        Ok(Poll::Ready(bytes.filled().len()))
+    })
+}

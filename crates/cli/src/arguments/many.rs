@@ -1,0 +1,88 @@
+//! The arguments of `bench many`.
+
+use super::{DeviceArgument, DirectionArgument, Job, OutputArguments, Reading, Switch};
+use bench::many::Axes;
+use bench::scenario::{DeviceKind, Direction, Scenario};
+use bench::sizes::{parse_buffer_size, parse_seconds};
+use clap::Args;
+use device::TransmitMode;
+use std::time::Duration;
+
+/// The axes: every value of each with every value of the others.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ManyArguments {
+    /// Devices
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "DEVICE,..",
+        default_value = "wire,tap"
+    )]
+    device: Vec<DeviceArgument>,
+    /// Which way the bytes flow, as seen from this stack
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "WAY,..",
+        default_value = "send,receive"
+    )]
+    direction: Vec<DirectionArgument>,
+    /// Connections at the same time, each a task; the first is what the others are compared with
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_value = "64,256,1000,4000,10000"
+    )]
+    connections: Vec<usize>,
+    /// What the application writes in one call
+    #[arg(long, value_name = "B", default_value = "64K", value_parser = parse_buffer_size)]
+    write_size: usize,
+    /// Super-frames and checksum offload, where the device has them
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    offload: Switch,
+    /// Longest IP packet of the device
+    #[arg(long, value_name = "N", default_value = "1500", value_parser = parse_buffer_size)]
+    mtu: usize,
+    /// Keep this stack on the first CPU and the kernel's end on the second
+    #[arg(long)]
+    pin: bool,
+    /// How long each run sends
+    #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "2")]
+    seconds: Duration,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+impl ManyArguments {
+    /// The job.
+    ///
+    /// # Errors
+    /// A sentence, where no combination can be measured.
+    pub(super) fn job(self) -> Result<Job, String> {
+        let axes = Axes {
+            devices: self.device.iter().map(|device| (*device).into()).collect(),
+            directions: self.direction.iter().map(|direction| (*direction).into()).collect(),
+            connections: self.connections,
+        };
+        let offload = self.offload == Switch::On;
+        let mode = if offload { TransmitMode::Lso } else { TransmitMode::Multidata };
+        let common = Scenario {
+            mtu_bytes: self.mtu,
+            pin: self.pin,
+            write_len_bytes: self.write_size,
+            ..Scenario::stream(DeviceKind::Wire, Direction::Send, mode)
+        };
+        let scenarios = axes.scenarios(self.seconds, &common);
+        if scenarios.is_empty() {
+            return Err(
+                "no combination of these can be measured: --offload on is for wire, tap, tun \
+                        and packet, --mtu 576 to 65521, --connections 1 to 19000"
+                    .to_owned(),
+            );
+        }
+        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading: Reading::Many })
+    }
+}
