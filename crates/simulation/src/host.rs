@@ -339,7 +339,6 @@ impl Host {
         self.squeues[home].interrupt_pending = !self.squeues[home].ring.is_empty();
         self.place(&frames);
         let medium = medium(self.bare_ip, self.station);
-        let station = (!self.bare_ip).then_some(self.station);
         let Self { squeues, receive, order, .. } = self;
         let Squeue { shard, desk, interface, .. } = &mut squeues[home];
         match desk {
@@ -349,11 +348,11 @@ impl Host {
             }
             Some(desk) => {
                 for index in 0..receive.len() {
-                    order.on_taken(receive.bytes(index), station);
+                    order.on_taken(receive.bytes(index), medium);
                 }
                 desk.spread(0, medium, receive, |own| {
                     for index in 0..own.len() {
-                        order.on_given(own.bytes(index), station);
+                        order.on_given(own.bytes(index), medium);
                         watch(own.bytes(index));
                     }
                     shard.on_receive(now, *interface, own);
@@ -402,14 +401,14 @@ impl Host {
 
     /// A squeue takes what others handed to it.
     pub fn take_in(&mut self, now: Instant, home: usize, mut watch: impl FnMut(&[u8])) {
-        let station = (!self.bare_ip).then_some(self.station);
+        let medium = medium(self.bare_ip, self.station);
         let Self { squeues, receive, order, .. } = self;
         let Squeue { shard, desk, interface, .. } = &mut squeues[home];
         let Some(desk) = desk else { return };
         let taken = desk.take_in(receive, |arrived| match arrived {
             Arrived::Frames(_, frames) => {
                 for index in 0..frames.len() {
-                    order.on_given(frames.bytes(index), station);
+                    order.on_given(frames.bytes(index), medium);
                     watch(frames.bytes(index));
                 }
                 shard.on_receive(now, *interface, frames);

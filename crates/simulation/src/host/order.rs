@@ -1,9 +1,10 @@
 //! The order of frames within a connection, from the device's ring to the shard that has it.
 
-use crate::packet::{self, Body, Transport};
 use core::net::SocketAddr;
+use device::Medium;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
+use steering::{Class, classify};
 
 /// The two ends of a connection: sender first.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
@@ -24,15 +25,15 @@ impl Order {
     }
 
     /// A frame was taken from a ring.
-    pub(super) fn on_taken(&mut self, frame: &[u8], station: Option<[u8; 6]>) {
-        if let Some(ends) = ends(frame, station) {
+    pub(super) fn on_taken(&mut self, frame: &[u8], medium: Medium) {
+        if let Some(ends) = ends(frame, medium) {
             self.waiting.entry(ends).or_default().push_back(digest(frame));
         }
     }
 
     /// A frame is given to a shard.
-    pub(super) fn on_given(&mut self, frame: &[u8], station: Option<[u8; 6]>) {
-        let Some(ends) = ends(frame, station) else { return };
+    pub(super) fn on_given(&mut self, frame: &[u8], medium: Medium) {
+        let Some(ends) = ends(frame, medium) else { return };
         let digest = digest(frame);
         let waiting = self.waiting.entry(ends).or_default();
         match waiting.iter().position(|other| *other == digest) {
@@ -59,14 +60,10 @@ impl Order {
     }
 }
 
-/// The connection of a segment that was sent to `station`, where there are stations.
-fn ends(frame: &[u8], station: Option<[u8; 6]>) -> Option<Ends> {
-    if station.is_some_and(|station| !frame.starts_with(&station)) {
-        return None;
-    }
-    let Body::Ip(ip) = packet::read(frame, station.is_some()).ok()?.body else { return None };
-    match ip.transport {
-        Transport::Tcp(segment) => Some((segment.source, segment.destination)),
+/// The connection of a segment, as steering reads it: what is damaged may lead elsewhere.
+fn ends(frame: &[u8], medium: Medium) -> Option<Ends> {
+    match classify(frame, medium) {
+        Class::Tcp(flow) => Some((flow.remote, flow.local)),
         _ => None,
     }
 }
