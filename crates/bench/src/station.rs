@@ -111,7 +111,7 @@ impl Station {
     ) -> Result<Self, Failure> {
         let addresses = Addresses::of(scenario);
         let address = if is_near { addresses.near } else { addresses.far };
-        let about = device.negotiated().to_owned();
+        let about = without_ports(device.negotiated());
         let queue = device.queue(0).attempt(|| "cannot open the tunnel")?;
         let (queues, capture) = captured(scenario, vec![Box::new(queue)])?;
         let stack = build(scenario, queues, (address, addresses.prefix_len), is_near)?;
@@ -281,6 +281,18 @@ fn configure(pair: &VethPair, scenario: &Scenario) -> Result<(), SystemError> {
     if scenario.napi { pair.far().set_threaded_napi(true) } else { Ok(()) }
 }
 
+/// What is said of a tunnel, the same for each run: ports are others every time.
+fn without_ports(about: &str) -> String {
+    let word = |word: &str| {
+        let place = word.trim_end_matches(',');
+        match place.parse::<SocketAddr>() {
+            Ok(address) => word.replacen(place, &address.ip().to_string(), 1),
+            Err(_) => word.to_owned(),
+        }
+    };
+    about.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// Where a device does less than the scenario is about, its figures would be those of another
 /// scenario.
 fn complete(about: String, refused: &[String]) -> Result<String, Failure> {
@@ -443,6 +455,16 @@ mod tests {
     use super::*;
     use crate::scenario::Direction;
     use device::TransmitMode;
+
+    #[test]
+    fn tunnels_of_several_runs_are_told_of_in_the_same_words() {
+        for (about, wanted) in [
+            ("from 127.0.0.1:5 to 127.0.0.1:77, MTU 9", "from 127.0.0.1 to 127.0.0.1, MTU 9"),
+            ("from [::1]:5 to [fe80::1]:77, MTU 9", "from ::1 to fe80::1, MTU 9"),
+        ] {
+            assert_eq!(without_ports(about), wanted);
+        }
+    }
 
     #[test]
     fn a_connection_that_never_comes_is_not_waited_for_without_end() {

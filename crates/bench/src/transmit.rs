@@ -7,6 +7,7 @@
 
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use device::TransmitMode;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// The axes.
@@ -56,6 +57,9 @@ impl Axes {
             }
         }
         scenarios.retain(|scenario| scenario.check().is_ok() && is_worth_running(scenario));
+        // A value that an axis names twice is measured once.
+        let mut names = HashSet::new();
+        scenarios.retain(|scenario| names.insert(scenario.name()));
         scenarios
     }
 }
@@ -88,6 +92,10 @@ mod tests {
         // schemes there; the TAP three, and with NAPI two.
         assert_eq!(scenarios.len(), 8 * (3 + 3 + 2));
         assert!(scenarios.iter().all(|scenario| scenario.check().is_ok()));
+        let mut twice = axes();
+        twice.modes.extend(axes().modes);
+        twice.connections.push(1);
+        assert_eq!(twice.scenarios(Duration::from_millis(10), &common), scenarios);
         let mut names: Vec<String> = scenarios.iter().map(Scenario::name).collect();
         names.sort();
         names.dedup();
