@@ -579,9 +579,18 @@ impl RequestResponseArguments {
 pub(crate) struct LinkArguments {
     /// The interface, which must be up: a TAP with the kernel's address on it, or any other Ethernet
     /// interface, on which a packet socket is opened
-    #[arg(long, value_name = "INTERFACE")]
-    pub(crate) device: String,
-    /// This stack's address and prefix length, such as 10.0.0.2/24; or dhcp or slaac, to get one
+    #[arg(long, value_name = "INTERFACE", required_unless_present = "tunnel")]
+    pub(crate) device: Option<String>,
+    /// Instead of a device: an encrypted UDP tunnel to another host that runs this program. To receive, the
+    /// address to wait at, such as 192.0.2.1:7100; to send, that address of the receiving host
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "device", requires = "key_file")]
+    pub(crate) tunnel: Option<SocketAddr>,
+    /// The secret that both ends of a tunnel share: 64 hexadecimal digits, as `openssl rand -hex 32` makes
+    /// them, in a file that others cannot read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// This stack's address and prefix length, such as 10.0.0.2/24, in a tunnel of a network that both ends
+    /// have to themselves; or dhcp or slaac, to get one
     #[arg(long, value_name = "ADDRESS/LEN")]
     pub(crate) address: AddressArgument,
     /// Where to send what is not on the device's own subnet
@@ -606,6 +615,7 @@ impl LinkArguments {
                         super-frame"
                 .to_owned());
         }
+        self.check_tunnel()?;
         let Some(cidr) = self.address.fixed() else {
             return match self.gateway {
                 Some(_) => Err(format!(
@@ -628,6 +638,31 @@ impl LinkArguments {
     }
 }
 
+impl LinkArguments {
+    fn check_tunnel(&self) -> Result<(), String> {
+        let Some(at) = self.tunnel else {
+            return match self.key_file {
+                Some(_) => Err("--key-file goes with --tunnel".to_owned()),
+                None => Ok(()),
+            };
+        };
+        if at.port() == 0 {
+            return Err(format!("--tunnel {at} is nowhere to meet: name a port above 0"));
+        }
+        if self.address.fixed().is_none() {
+            return Err(format!(
+                "nobody gives out addresses in a tunnel: --address {} needs a \
+                                --device",
+                self.address
+            ));
+        }
+        if self.offload == Switch::On {
+            return Err("--offload on is for devices: a tunnel has none to do the work".to_owned());
+        }
+        Ok(())
+    }
+}
+
 /// Whether one host can have this address.
 fn is_host(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && address != Ipv4Addr::BROADCAST
@@ -644,6 +679,11 @@ impl SendArguments {
         let is_broadcast = broadcast.is_some_and(|all| all == to.ip());
         if to.port() == 0 || !is_host(to.ip()) || is_broadcast {
             return Err(format!("{to} cannot be connected to: name a host and a port above 0"));
+        }
+        if let Some(tunnel) = link.tunnel
+            && !is_host(tunnel.ip())
+        {
+            return Err(format!("--tunnel {tunnel} is not at a host that could receive"));
         }
         if to.is_ipv4() != link.address.is_ipv4() {
             return Err(format!("{to} and --address {} are of two IP versions", link.address));

@@ -9,6 +9,7 @@ mod latency_verb;
 mod loss_verb;
 mod output;
 mod transfer;
+mod tunnel;
 
 use arguments::{BenchArguments, BenchVerb, CommandLine, Verb};
 use clap::{CommandFactory, Parser, error::ErrorKind};

@@ -2,14 +2,15 @@
 //!
 //! The device (a TAP, or any other Ethernet interface by a packet socket) is the user's; this stack is one more host on its
 //! subnet, with the address it is given, and answers ARP, neighbour solicitations and ping as long
-//! as the program runs.
+//! as the program runs. Or the two programs meet in a tunnel (`tunnel.rs`).
 
 use crate::arguments::{AddressArgument, LinkArguments, ReceiveArguments, SendArguments, Switch};
+use crate::tunnel::{self, Key};
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
 use device::{Device, DeviceError, Queue};
-use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice};
+use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TunnelDevice};
 use multidata::dhcp::ClientConfig;
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
@@ -42,7 +43,7 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     if about.is_dir() {
         return Err(Failure::new(format!("cannot read {name}: it is a directory")));
     }
-    let (stack, capture) = open(&arguments.link)?;
+    let (stack, capture) = open(&arguments.link, tunnel::open_to)?;
     let to = arguments.to;
     let mut stream = TcpStream::connect_timeout(&stack, &to, CONNECT_TIMEOUT)
         .map_err(|error| match error.kind() {
@@ -89,7 +90,7 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
     let (at, name) = (arguments.at, arguments.file.display());
     let mut file = WholeFile::begin(&arguments.file)?;
     remove_when_interrupted(file.temporary_path().map(PathBuf::from))?;
-    let (stack, capture) = open(&arguments.link)?;
+    let (stack, capture) = open(&arguments.link, tunnel::open_at)?;
     let listener = TcpListener::bind(&stack, at).attempt(|| format!("cannot listen on {at}"))?;
     let (mut stream, from) = listener.accept().attempt(|| "cannot accept a connection")?;
     // One connection was asked for; whoever else comes is refused.
@@ -133,17 +134,30 @@ fn open_queue(interface: &Interface, offload: bool) -> Result<Box<dyn Queue>, De
     Ok(Box::new(device.queue(0)?))
 }
 
-/// This stack on the device that the user names.
-fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
-    let name = &link.device;
+/// How an end of a tunnel comes about.
+type Meet = fn(SocketAddr, &Key) -> Result<TunnelDevice, Failure>;
+
+/// A queue of the tunnel, where the user asks for one.
+fn tunnel_queue(link: &LinkArguments, meet: Meet) -> Result<Option<Box<dyn Queue>>, Failure> {
+    let (Some(at), Some(key_file)) = (link.tunnel, &link.key_file) else { return Ok(None) };
+    let mut device = meet(at, &Key::read(key_file)?)?;
+    if !device.refused().is_empty() {
+        crate::output::complain(device.negotiated());
+    }
+    let queue = device.queue(0).attempt(|| "cannot use the tunnel")?;
+    Ok(Some(Box::new(queue)))
+}
+
+/// A queue of the device that the user names.
+fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
+    let name = link.device.as_deref().unwrap_or_default();
     let interface = Interface::named(name).map_err(|error| {
         Failure::new(format!(
             "{error}; make it first, for example: ip tuntap add {name} mode tap && ip addr add \
              10.0.0.1/24 dev {name} && ip link set {name} up"
         ))
     })?;
-    let fixed = link.address.fixed();
-    if let Some(address) = fixed.map(|cidr| cidr.address())
+    if let Some(address) = link.address.fixed().map(|cidr| cidr.address())
         && let Some(owner) = kernel_interface_of(address)?
     {
         return Err(Failure::new(format!(
@@ -152,12 +166,21 @@ fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
         )));
     }
     let offload = link.offload == Switch::On;
-    let mut queue = open_queue(&interface, offload).attempt(|| format!("cannot use {name}"))?;
+    let queue = open_queue(&interface, offload).attempt(|| format!("cannot use {name}"))?;
     if !interface.is_up().attempt(|| format!("cannot use {name}"))? {
         return Err(Failure::new(format!(
             "the interface {name} is down: bring it up with: ip link set {name} up"
         )));
     }
+    Ok(queue)
+}
+
+/// This stack on the device that the user names, or in the tunnel.
+fn open(link: &LinkArguments, meet: Meet) -> Result<(Stack, Option<CaptureFile>), Failure> {
+    let mut queue = match tunnel_queue(link, meet)? {
+        Some(queue) => queue,
+        None => device_queue(link)?,
+    };
     let config = match link.address {
         AddressArgument::Fixed(cidr) => InterfaceConfig::new(cidr),
         AddressArgument::Dhcp => InterfaceConfig::default().dhcp(ClientConfig::default()),
@@ -182,11 +205,14 @@ fn open(link: &LinkArguments) -> Result<(Stack, Option<CaptureFile>), Failure> {
             crate::output::complain(&interface.transmit.to_string());
         }
     }
-    if fixed.is_none() {
+    if link.address.fixed().is_none() {
         let is_ipv4 = link.address.is_ipv4();
         let got = stack
             .wait_for_address(0, |address| address.is_ipv4() == is_ipv4, ADDRESS_TIMEOUT)
-            .attempt(|| format!("no address by {} on {name}", link.address))?;
+            .attempt(|| {
+                let name = link.device.as_deref().unwrap_or_default();
+                format!("no address by {} on {name}", link.address)
+            })?;
         crate::output::complain(&format!("this stack has the address {got}"));
     }
     Ok((stack, capture))

@@ -130,11 +130,14 @@ fn files_travel_over_a_named_device() {
         panic!("not send");
     };
     assert_eq!(send.to, "[fd00::1]:7000".parse().unwrap());
-    assert_eq!(send.link.device, "tap0");
+    assert_eq!(send.link.device.as_deref(), Some("tap0"));
     for words in [
         "multidata send data.bin 10.0.0.1 --device tap0 --address 10.0.0.2/24",
         "multidata send data.bin 10.0.0.1:7 --device tap0 --address 10.0.0.2/33",
         "multidata receive 10.0.0.2:7 data.bin --address 10.0.0.2/24",
+        "multidata receive 10.0.0.2:7 data.bin --address 10.0.0.2/24 --tunnel 10.1.0.1:9",
+        "multidata receive 10.0.0.2:7 data.bin --address 10.0.0.2/24 --device t --tunnel 10.1.0.1:9 \
+         --key-file k",
     ] {
         assert!(CommandLine::try_parse_from(words.split(' ')).is_err(), "{words}");
     }
@@ -160,6 +163,10 @@ fn addresses_that_cannot_stand_together_are_named() {
     assert_eq!(complaint("send f 10.0.0.2:7 --device t --address 10.0.0.3/31"), "");
     assert_eq!(complaint("send f 10.0.0.2:7 --device t --address dhcp"), "");
     assert_eq!(complaint("receive [::]:7 f --device t --address slaac"), "");
+    let within = "--tunnel 192.0.2.1:7100 --key-file k --address 10.0.0.2/24";
+    assert_eq!(complaint(&format!("send f 10.0.0.1:7 {within}")), "");
+    assert_eq!(complaint(&format!("receive 10.0.0.2:7 f {within}")), "");
+    assert!(complaint(&format!("send f 10.0.0.1:7 {within} --offload on")).contains("for devices"));
     for (words, part) in [
         ("send f 10.0.0.1:0 OVER", "port above 0"),
         ("send f 0.0.0.0:7 OVER", "cannot be connected to"),
@@ -174,6 +181,13 @@ fn addresses_that_cannot_stand_together_are_named() {
         ("send f [fd00::1]:7 --device t --address dhcp", "two IP versions"),
         ("send f 10.0.0.1:7 --device t --address slaac", "two IP versions"),
         ("send f 8.8.8.8:7 --device t --address dhcp --gateway 10.0.0.1", "brings its own"),
+        ("send f 10.0.0.1:7 --tunnel 0.0.0.0:9 --key-file k --address 10.0.0.2/24", "at a host"),
+        (
+            "send f 10.0.0.1:7 --tunnel 10.1.0.1:0 --key-file k --address 10.0.0.2/24",
+            "port above 0",
+        ),
+        ("send f 10.0.0.1:7 --tunnel 10.1.0.1:9 --key-file k --address dhcp", "in a tunnel"),
+        ("send f 10.0.0.1:7 OVER --key-file k", "--key-file goes with --tunnel"),
         ("receive 10.0.0.3:7 f --device t --address dhcp", "not at this stack's"),
         ("receive 10.0.0.2:0 f OVER", "port above 0"),
         ("receive 10.0.0.3:7 f OVER", "not at this stack's --address 10.0.0.2/24"),

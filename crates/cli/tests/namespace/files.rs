@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 /// Bytes that betray where they belong.
-fn contents(len: usize) -> Vec<u8> {
+pub(crate) fn contents(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 

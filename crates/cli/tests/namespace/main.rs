@@ -8,6 +8,7 @@
 mod files;
 mod ground;
 mod permission;
+mod tunnel;
 
 use linux::Sandbox;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,6 +31,10 @@ const TESTS: &[Test] = &[
     ("an_address_or_device_in_use_is_told", files::in_use),
     ("an_address_that_is_not_ours_is_told", files::not_ours),
     ("a_device_that_is_down_is_told", files::device_down),
+    ("a_file_goes_through_a_tunnel", tunnel::a_file_goes_through),
+    ("a_tunnel_outlives_lost_datagrams", tunnel::lost_datagrams),
+    ("a_tunnel_needs_the_same_key_at_both_ends", tunnel::another_key),
+    ("a_key_file_that_will_not_do_is_told", tunnel::bad_key_files),
     ("a_device_without_permission_is_told", permission::device_is_closed),
     ("without_a_tap_the_main_job_runs_over_the_wire", permission::falls_back_to_the_wire),
 ];

@@ -1,0 +1,329 @@
+//! The tunnel of `multidata send` and `multidata receive`: keys for one session, then the device.
+//!
+//! Both hosts have the same key file. From it they agree on keys that no other session has, by the
+//! handshake NNpsk0 of the Noise Protocol Framework: whoever lacks the file gets no answer, and who steals
+//! it later cannot read what was recorded before.
+//!
+//! ```text
+//!   send                                          receive
+//!     psk, e            ->  again until answered    answers each with keys of its own, a candidate
+//!     <- e, ee
+//!     a sealed datagram ->  the keys are in use     opens under a candidate's keys: that one it is
+//! ```
+//!
+//! So a recorded first message that somebody sends again only makes a candidate that nobody can use, and a
+//! lost message is made good by the next. The first sealed datagram has no packet in it; where it is lost,
+//! the SYN behind it does its part and is sent again by TCP. Counters begin at zero under keys that
+//! are new each time, so no nonce is used twice.
+
+use bench::{Attempt, Failure};
+use device::Transform;
+use linux::{ChaChaKeys, ChaChaPoly, TunnelConfig, TunnelDevice};
+use multidata::batch::{Attributes, Multidata};
+use snow::{Builder, HandshakeState};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+
+/// What both ends must mean by the messages.
+const PROLOGUE: &[u8] = b"multidata tunnel 1";
+
+/// A key file holds so many bytes, as hexadecimal digits.
+const KEY_LEN: usize = 32;
+
+/// The longest key file that is read: the digits and the end of the line.
+const KEY_FILE_LEN_MAX: u64 = 2 * KEY_LEN as u64 + 2;
+
+/// Both messages of the handshake are a key and a tag.
+const MESSAGE_LEN: usize = 48;
+
+/// How long the receiving host may take to answer, and how long until it is asked again.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Answers that wait for the datagram that shows which of them was heard.
+const CANDIDATES_MAX: usize = 8;
+
+/// The secret that both hosts share.
+pub(crate) struct Key([u8; KEY_LEN]);
+
+impl Key {
+    /// Reads a key file that nobody else can read.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let name = path.display();
+        let refused = || format!("cannot read the key file {name}");
+        let file = File::open(path).attempt(refused)?;
+        if file.metadata().attempt(refused)?.mode() & 0o077 != 0 {
+            return Err(Failure::new(format!(
+                "the key file {name} is open to others: keep it to yourself with: chmod 600 {name}"
+            )));
+        }
+        let mut text = String::new();
+        file.take(KEY_FILE_LEN_MAX + 1).read_to_string(&mut text).attempt(refused)?;
+        Self::parse(text.trim()).ok_or_else(|| {
+            Failure::new(format!(
+                "the key file {name} does not hold 64 hexadecimal digits; make one with: \
+                 (umask 077; openssl rand -hex 32 > {name})"
+            ))
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+        let pairs: &[[u8; 2]; KEY_LEN] = pairs.try_into().ok()?;
+        let mut key = [0; KEY_LEN];
+        for (byte, pair) in key.iter_mut().zip(pairs) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            *byte = (digit(0)? << 4 | digit(1)?) as u8;
+        }
+        Some(Self(key))
+    }
+
+    fn state(&self, begins: bool) -> Result<HandshakeState, snow::Error> {
+        let builder = Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.psk(0, &self.0)?;
+        if begins { builder.build_initiator() } else { builder.build_responder() }
+    }
+}
+
+/// The keys of a handshake that is complete; of the two the first is for what its beginner sends.
+fn keys(mut state: HandshakeState, began: bool) -> ChaChaKeys {
+    let (seal, open) = state.dangerously_get_raw_split();
+    let keys = ChaChaKeys { seal, open };
+    if began { keys } else { keys.swapped() }
+}
+
+/// The sending host's end: agrees on keys with the receiving host at `peer`.
+///
+/// # Errors
+/// A sentence, also where nobody with the key answered.
+pub(crate) fn open_to(peer: SocketAddr, key: &Key) -> Result<TunnelDevice, Failure> {
+    let refused = || format!("cannot open a tunnel to {peer}");
+    let any = match peer {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(any).attempt(refused)?;
+    socket.connect(peer).attempt(refused)?;
+    let mut state = key.state(true).attempt(refused)?;
+    let mut first = [0; MESSAGE_LEN];
+    state.write_message(&[], &mut first).attempt(refused)?;
+    let end = Instant::now() + ANSWER_TIMEOUT;
+    while !ask(&socket, &first, &mut state).attempt(refused)? {
+        if Instant::now() >= end {
+            return Err(Failure::new(format!(
+                "nobody with this key answered at {peer} for {} s: is `multidata receive --tunnel` \
+                 running there?",
+                ANSWER_TIMEOUT.as_secs()
+            )));
+        }
+    }
+    let mut transform = ChaChaPoly::new(&keys(state, true));
+    let confirmation = sealed_nothing(&mut transform);
+    match socket.send(&confirmation) {
+        Err(error) if error.kind() != ErrorKind::ConnectionRefused => {
+            return Err(error).attempt(refused);
+        }
+        _ => {}
+    }
+    device(socket, peer, transform)
+}
+
+/// Sends the first message and waits for its answer for a while. Says whether it came.
+fn ask(socket: &UdpSocket, first: &[u8], state: &mut HandshakeState) -> io::Result<bool> {
+    // That nobody is there, or not yet, an ICMP error may tell at the next call.
+    let is_passing = |kind| matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::Interrupted);
+    let end = Instant::now() + AGAIN;
+    if let Err(error) = socket.send(first)
+        && !is_passing(error.kind())
+    {
+        return Err(error);
+    }
+    let mut datagram = [0; MESSAGE_LEN + 1];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.recv(&mut datagram) {
+            // Nothing of what is not authentic is believed.
+            Ok(len) => {
+                if state.read_message(&datagram[..len], &mut []).is_ok() {
+                    return Ok(true);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if is_passing(error.kind()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A datagram without a packet in it, which shows that its sender has the keys.
+fn sealed_nothing(transform: &mut ChaChaPoly) -> Vec<u8> {
+    let mut batch = Multidata::default();
+    let mut datagram = vec![0; 1 + transform.overhead_bytes()];
+    let place = batch.push_packet(1, Attributes::default());
+    debug_assert!(place.is_some(), "an empty batch has room");
+    let len = batch.packet(0).and_then(|packet| transform.seal(&packet, &mut datagram));
+    datagram.truncate(len.unwrap_or(0));
+    datagram
+}
+
+/// Keys that a host was offered.
+struct Candidate {
+    from: SocketAddr,
+    keys: ChaChaKeys,
+}
+
+/// The receiving host's end: waits at `local` until a host with the key has agreed on keys.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn open_at(local: SocketAddr, key: &Key) -> Result<TunnelDevice, Failure> {
+    let refused = || format!("cannot open a tunnel at {local}");
+    let socket = UdpSocket::bind(local).attempt(refused)?;
+    let mut candidates = VecDeque::new();
+    let mut datagram = [0; 2_048];
+    loop {
+        let (len, from) = match socket.recv_from(&mut datagram) {
+            Ok(received) => received,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error).attempt(refused),
+        };
+        let datagram = &mut datagram[..len];
+        if let Some((answer, keys)) = answer(key, datagram).attempt(refused)? {
+            // Where it cannot be sent now it will be asked for again.
+            let _ = socket.send_to(&answer, from);
+            candidates.push_back(Candidate { from, keys });
+            if candidates.len() > CANDIDATES_MAX {
+                candidates.pop_front();
+            }
+        } else if let Some(keys) = confirmed(&candidates, from, datagram) {
+            return device(socket, from, ChaChaPoly::new(&keys));
+        }
+    }
+}
+
+/// The answer to a first message, and the keys that are agreed on where it arrives; `None` where the
+/// message is none, or from somebody without the key.
+fn answer(
+    key: &Key,
+    message: &[u8],
+) -> Result<Option<([u8; MESSAGE_LEN], ChaChaKeys)>, snow::Error> {
+    let mut state = key.state(false)?;
+    if message.len() != MESSAGE_LEN || state.read_message(message, &mut []).is_err() {
+        return Ok(None);
+    }
+    let mut answer = [0; MESSAGE_LEN];
+    state.write_message(&[], &mut answer)?;
+    Ok(Some((answer, keys(state, false))))
+}
+
+/// The keys under which a datagram of `from` was sealed.
+fn confirmed(
+    candidates: &VecDeque<Candidate>,
+    from: SocketAddr,
+    datagram: &[u8],
+) -> Option<ChaChaKeys> {
+    let opens = |it: &&Candidate| {
+        it.from == from && ChaChaPoly::new(&it.keys).open(&mut datagram.to_vec()).is_ok()
+    };
+    candidates.iter().find(opens).map(|candidate| candidate.keys.clone())
+}
+
+fn device(
+    socket: UdpSocket,
+    peer: SocketAddr,
+    transform: ChaChaPoly,
+) -> Result<TunnelDevice, Failure> {
+    socket.set_read_timeout(None).attempt(|| "cannot set the tunnel's socket up")?;
+    TunnelDevice::over(socket, peer, Box::new(transform), TunnelConfig::default())
+        .attempt(|| "cannot open the tunnel")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(byte: u8) -> Key {
+        Key([byte; KEY_LEN])
+    }
+
+    fn first_message(key: &Key) -> (HandshakeState, [u8; MESSAGE_LEN]) {
+        let mut state = key.state(true).expect("a known pattern");
+        let mut message = [0; MESSAGE_LEN];
+        assert_eq!(state.write_message(&[], &mut message).expect("room"), MESSAGE_LEN);
+        (state, message)
+    }
+
+    #[test]
+    fn both_ends_get_the_same_keys_and_others_in_each_session() {
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let (mut state, message) = first_message(&key(1));
+            let (reply, theirs) = answer(&key(1), &message).expect("room").expect("authentic");
+            state.read_message(&reply, &mut []).expect("authentic");
+            let ours = keys(state, true);
+            assert_eq!((ours.seal, ours.open), (theirs.open, theirs.seal));
+            assert_ne!(ours.seal, ours.open);
+            seen.extend([ours.seal, ours.open]);
+            // What the one seals as its first datagram shows the other which keys were taken.
+            let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+            let (_, other) = answer(&key(1), &message).expect("room").expect("authentic");
+            let candidates = VecDeque::from([
+                Candidate { from, keys: other },
+                Candidate { from, keys: theirs.clone() },
+            ]);
+            let datagram = sealed_nothing(&mut ChaChaPoly::new(&ours));
+            let found = confirmed(&candidates, from, &datagram).expect("one of them");
+            assert_eq!(found.open, theirs.open);
+            let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 10));
+            assert!(confirmed(&candidates, elsewhere, &datagram).is_none());
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 4, "no key is used twice");
+    }
+
+    #[test]
+    fn another_key_and_changed_messages_are_refused() {
+        let (mut state, message) = first_message(&key(1));
+        assert!(answer(&key(2), &message).expect("no failure").is_none());
+        assert!(answer(&key(1), &message[..47]).expect("no failure").is_none());
+        for at in 0..MESSAGE_LEN {
+            let mut changed = message;
+            changed[at] ^= 1;
+            assert!(answer(&key(1), &changed).expect("no failure").is_none(), "byte {at}");
+        }
+        let (reply, _) = answer(&key(1), &message).expect("room").expect("authentic");
+        for at in 0..MESSAGE_LEN {
+            let mut changed = reply;
+            changed[at] ^= 1;
+            assert!(state.read_message(&changed, &mut []).is_err(), "byte {at}");
+        }
+        state.read_message(&reply, &mut []).expect("forgeries did no harm");
+    }
+
+    #[test]
+    fn a_key_is_sixty_four_digits() {
+        let digits = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
+        assert_eq!(Key::parse(digits).expect("a key").0[15..18], [0xff, 0, 0x11]);
+        for text in
+            ["", &digits[1..], &digits[2..], &format!("{digits}00"), &digits.replace('a', "g")]
+        {
+            assert!(Key::parse(text).is_none(), "{text}");
+        }
+        let signed = digits.replacen("00", "+0", 1);
+        assert!(Key::parse(&signed).is_none(), "a sign is no digit");
+    }
+}
