@@ -1,7 +1,7 @@
 //! The host, its clock, and the two threads that use them.
 //!
-//! The thread that made the session is packetdrill's main thread; only it lets time pass. Any other
-//! thread makes calls that block. A call that blocks is put aside ([`Waiting`]); whenever time
+//! The thread that made the session is packetdrill's main thread; any other one makes calls that
+//! block. packetdrill lets only one of them run at a time. A call that blocks is put aside ([`Waiting`]); whenever time
 //! passes or a packet arrives, the thread that did it attempts the calls put aside, and wakes the
 //! thread of one that has returned.
 
@@ -171,20 +171,22 @@ impl Session {
         }
     }
 
-    /// The time; the main thread's looks let it pass.
+    /// The time. Looks let it pass, because packetdrill's threads wait by looking (the second one for
+    /// the start of its call); but not the first look after a call that blocked has returned.
     pub(crate) fn look_at_clock(&self) -> Instant {
         let thread = thread::current().id();
         let mut state = self.lock();
-        state.activity += u64::from(thread == self.main);
         if state.settling == Some(thread) {
             state.settling = None;
             self.changed.notify_all();
+            return state.host.now();
         }
         if thread == self.main {
+            state.activity += 1;
             state = self.settle(state);
-            let limit = state.host.now() + LOOK;
-            self.step(&mut state, limit);
         }
+        let limit = state.host.now() + LOOK;
+        self.step(&mut state, limit);
         state.host.now()
     }
 

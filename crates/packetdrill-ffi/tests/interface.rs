@@ -207,6 +207,31 @@ fn a_call_that_blocks_returns_when_time_has_passed() {
     unsafe { (shared.0.free)(data as *mut c_void) };
 }
 
+// packetdrill's second thread waits for the start of its call by looking at the clock, while the first
+// waits for it: with looks that take no time both would wait for ever.
+#[test]
+fn looks_of_any_thread_let_time_pass() {
+    struct Shared(Interface);
+    // SAFETY: packetdrill calls the functions of one structure from two threads.
+    unsafe impl Sync for Shared {}
+    let shared = Shared(load(""));
+    let shared = &shared;
+    let now_us = || {
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let none = core::ptr::null_mut();
+        // SAFETY: the structure lives as long as the threads.
+        unsafe { (shared.0.gettimeofday)(shared.0.userdata, &raw mut time, none) };
+        time.tv_sec * 1_000_000 + time.tv_usec
+    };
+    let start = now_us() + 50;
+    let reached = std::thread::scope(|scope| {
+        scope.spawn(|| (0..1_000).any(|_| now_us() >= start)).join().expect("no panic")
+    });
+    assert!(reached, "a thousand looks took less than 50 us");
+    // SAFETY: made by the library, freed once.
+    unsafe { (shared.0.free)(shared.0.userdata) };
+}
+
 /// Scripts that packetdrill itself can run with a shared library: those without code blocks and
 /// without several connections, which only our runner has. Nobody is expected to have packetdrill, so
 /// this is ignored, not a test that could not run:

@@ -1,11 +1,12 @@
 //! A connection in two worlds: as the script has it, and as it is on the wire.
 //!
-//! The peer's sequence numbers are the same in both. Ours differ by the initial sequence number,
-//! which the script calls 0 and the stack chooses; our timestamps differ by an offset, too. Ports
-//! and addresses are the runner's choice, unless the script names ports.
+//! As packetdrill has it, and tcpdump: segments with SYN have absolute sequence numbers, all others
+//! count from the SYN. The peer's initial sequence number is the script's; ours the stack chooses. Our
+//! timestamps differ by an offset, too. Ports and addresses are the runner's choice, unless the script
+//! names ports.
 
 use crate::live::LiveTcp;
-use crate::script::TcpOption;
+use crate::script::{Flags, TcpOption};
 use core::net::SocketAddr;
 use posix::Fd;
 use std::collections::HashMap;
@@ -34,9 +35,13 @@ pub(crate) struct Flow {
     pub(crate) remote: SocketAddr,
     /// The program's descriptor, live.
     pub(crate) fd: Option<Fd>,
-    /// Added to our sequence numbers on the way from the script to the wire.
-    offset: Option<u32>,
+    /// With which number our side begins, in the script and on the wire once it was seen there.
     script_isn: Option<u32>,
+    live_isn: Option<u32>,
+    peer_isn: Option<u32>,
+    /// Our SYN came first. Of several answers the last counts, up to our own.
+    is_active: bool,
+    has_answered: bool,
     /// Script's to live values of our timestamps.
     timestamps: HashMap<u32, u32>,
     first_timestamp: Option<(u32, u32)>,
@@ -51,8 +56,11 @@ impl Flow {
             local,
             remote,
             fd: None,
-            offset: None,
             script_isn: None,
+            live_isn: None,
+            peer_isn: None,
+            is_active: false,
+            has_answered: false,
             timestamps: HashMap::new(),
             first_timestamp: None,
         }
@@ -60,38 +68,55 @@ impl Flow {
 
     /// The script says with which number our side begins.
     pub(crate) fn expect_isn(&mut self, script_isn: u32) {
-        if self.offset.is_none() {
+        if self.live_isn.is_none() {
             self.script_isn = Some(script_isn);
+            self.is_active = self.peer_isn.is_none();
         }
     }
 
     /// Our SYN, or SYN-ACK, was seen.
     pub(crate) fn on_isn(&mut self, live_isn: u32) {
-        if let Some(script_isn) = self.script_isn.take() {
-            self.offset = Some(live_isn.wrapping_sub(script_isn));
+        if self.script_isn.is_some() && self.live_isn.is_none() {
+            self.live_isn = Some(live_isn);
         }
     }
 
-    fn to_live(&self, sequence: u32) -> u32 {
-        sequence.wrapping_add(self.offset.unwrap_or(0))
+    /// The peer's SYN is about to arrive.
+    pub(crate) fn on_peer_isn(&mut self, isn: u32) {
+        if self.peer_isn.is_none() || (self.is_active && !self.has_answered) {
+            self.peer_isn = Some(isn);
+        }
+    }
+
+    /// What is added to our sequence numbers on the way from the script to the wire.
+    fn offset(&self, is_syn: bool) -> u32 {
+        let script_isn = self.script_isn.filter(|_| is_syn).unwrap_or(0);
+        self.live_isn.map_or(0, |live_isn| live_isn.wrapping_sub(script_isn))
+    }
+
+    /// The same for the peer's.
+    fn peer_offset(&self, is_syn: bool) -> u32 {
+        self.peer_isn.filter(|_| !is_syn).unwrap_or(0)
     }
 
     /// Our sequence number in an ICMP error's quotation.
     pub(crate) fn quoted_sequence(&self, sequence: u32) -> u32 {
-        self.to_live(sequence)
+        sequence.wrapping_add(self.offset(false))
     }
 
     /// A segment of the script on its way to the stack.
     pub(crate) fn inbound(&self, tcp: &mut LiveTcp, scaled: bool) -> Result<(), String> {
-        let has_ack = tcp.has(crate::script::Flags::ACK);
+        let (has_ack, is_syn) = (tcp.has(Flags::ACK), tcp.has(Flags::SYN));
+        let offset = self.offset(is_syn);
+        tcp.sequence = tcp.sequence.wrapping_add(self.peer_offset(is_syn));
         if has_ack {
-            tcp.acknowledgment = self.to_live(tcp.acknowledgment);
+            tcp.acknowledgment = tcp.acknowledgment.wrapping_add(offset);
         }
         for option in &mut tcp.options {
             match option {
                 TcpOption::Sack(blocks) => {
                     for (left, right) in blocks {
-                        (*left, *right) = (self.to_live(*left), self.to_live(*right));
+                        (*left, *right) = (left.wrapping_add(offset), right.wrapping_add(offset));
                     }
                 }
                 TcpOption::Timestamps { echo, .. } if has_ack => {
@@ -116,8 +141,20 @@ impl Flow {
     /// A segment of the stack, put into the script's numbers. `expected` is the TSval that the
     /// script has in its place.
     pub(crate) fn outbound(&mut self, tcp: &mut LiveTcp, expected: Option<u32>) {
-        tcp.sequence = tcp.sequence.wrapping_sub(self.offset.unwrap_or(0));
+        let is_syn = tcp.has(Flags::SYN);
+        self.has_answered |= !is_syn && !tcp.has(Flags::RST);
+        let peer_offset = self.peer_offset(is_syn);
+        tcp.sequence = tcp.sequence.wrapping_sub(self.offset(is_syn));
+        if tcp.has(Flags::ACK) {
+            tcp.acknowledgment = tcp.acknowledgment.wrapping_sub(peer_offset);
+        }
         for option in &mut tcp.options {
+            if let TcpOption::Sack(blocks) = option {
+                for (left, right) in blocks {
+                    *left = left.wrapping_sub(peer_offset);
+                    *right = right.wrapping_sub(peer_offset);
+                }
+            }
             if let TcpOption::Timestamps { value, .. } = option
                 && let Some(script) = expected
             {

@@ -50,9 +50,6 @@ const NUMBERS: &[(&str, Apply)] = &[
     }),
     ("quick_acks_each", |config, value| config.quick_acks_each = value != 0),
     ("push_bursts", |config, value| config.push_bursts = value != 0),
-    ("tcp_synack_retries", |config, value| config.syn_ack_retries = value as u32),
-    ("tcp_orphan_retries", |config, value| config.orphan_retries = value as u32),
-    ("user_timeout_option", |config, value| config.user_timeout_option = value != 0),
     ("challenge_acks_per_second", |config, value| {
         config.challenge_acks_per_second = value as u32;
     }),

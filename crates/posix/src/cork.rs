@@ -34,6 +34,17 @@ impl Host {
         Ok(())
     }
 
+    /// TCP_NODELAY lets go of what is held back now, though the cork stays in (tcp(7)).
+    pub(crate) fn flush_corked(&mut self, fd: Fd) -> Result<(), Errno> {
+        let now = self.now;
+        let stream = self.files.stream(fd)?;
+        if let Some(id) = stream.connection().filter(|_| stream.options.nodelay) {
+            stream.cork_ends = None;
+            let _ = self.shard().tcp_set_option(now, id, TcpOption::Cork(false));
+        }
+        Ok(())
+    }
+
     /// When something held back must go.
     pub(crate) fn next_uncork(&self) -> Option<Instant> {
         self.files.streams().filter_map(|(_, stream)| stream.cork_ends).min()

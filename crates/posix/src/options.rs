@@ -45,7 +45,7 @@ pub(crate) struct Options {
     keepalive_idle_s: i32,
     keepalive_interval_s: i32,
     keepalive_count: i32,
-    nodelay: bool,
+    pub(crate) nodelay: bool,
     congestion: Option<Algorithm>,
     syn_count: i32,
     user_timeout_ms: i32,
@@ -129,6 +129,11 @@ impl Options {
     fn window_bytes(&self) -> Option<usize> {
         let buffer = self.receive_buffer.map(|bytes| bytes / 2);
         buffer.into_iter().chain(self.window_clamp).min()
+    }
+
+    /// TCP_FASTOPEN: connections that may begin with data at once.
+    pub(crate) fn fast_open_max(&self) -> usize {
+        self.fast_open_max.max(0) as usize
     }
 
     fn keepalive(&self) -> Option<tcp::Keepalive> {
@@ -269,7 +274,10 @@ impl Host {
             false => Err(Errno::EINVAL),
         };
         match name {
-            TCP_NODELAY => options.nodelay = value != 0,
+            TCP_NODELAY => {
+                options.nodelay = value != 0;
+                return self.flush_corked(fd);
+            }
             TCP_KEEPIDLE => options.keepalive_idle_s = within(1..=32_767)?,
             TCP_KEEPINTVL => options.keepalive_interval_s = within(1..=32_767)?,
             TCP_KEEPCNT => options.keepalive_count = within(1..=127)?,
@@ -316,12 +324,18 @@ impl Host {
         Ok(())
     }
 
-    /// Passes on to a connection what can change while it is open.
+    /// Passes on to a connection what can change while it is open, and to a listener all that its
+    /// connections begin with.
     pub(crate) fn apply_options(&mut self, fd: Fd) -> Result<(), Errno> {
         let now = self.now;
+        let base = &self.config.tcp;
         let stream = self.files.stream(fd)?;
-        let Some(id) = stream.connection() else { return Ok(()) };
         let options = stream.options.clone();
+        if let Phase::Listening(id) = stream.phase {
+            let (config, fast_open_max) = (options.config(base), options.fast_open_max());
+            return Ok(self.shard().tcp_set_listener(id, config, fast_open_max)?);
+        }
+        let Some(id) = stream.connection() else { return Ok(()) };
         let mut settings =
             vec![TcpOption::NoDelay(options.nodelay), TcpOption::Keepalive(options.keepalive())];
         settings.extend(options.congestion.map(TcpOption::Congestion));

@@ -171,6 +171,25 @@ impl Shard {
         self.sockets.ports.add(Protocol::Tcp, local, bind, index).map(|()| id)
     }
 
+    /// Changes the settings of the connections that a listener opens from now on, and how many of them may
+    /// begin with data ([`ListenOptions::fast_open_max`]). Those whose handshake is under way complete it
+    /// with the new ones.
+    ///
+    /// # Errors
+    /// There is no such listener.
+    pub fn tcp_set_listener(
+        &mut self,
+        listener: SocketId,
+        config: Arc<tcp::Config>,
+        fast_open_max: usize,
+    ) -> Result<(), SocketError> {
+        let index = self.sockets.index(listener)?;
+        let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
+        listener.config = config;
+        listener.options.fast_open_max = fast_open_max;
+        Ok(())
+    }
+
     /// Takes a connection from a listener's queue.
     ///
     /// # Errors

@@ -20,7 +20,12 @@ impl Runner<'_> {
     /// Makes a packet of the script and lets it arrive.
     pub(super) fn inbound(&mut self, packet: &Packet) -> Result<(), String> {
         let index = self.flow_for(packet)?;
-        let flow = &self.flows[index];
+        let flow = &mut self.flows[index];
+        if let Transport::Tcp(tcp) = &packet.transport
+            && tcp.flags.has(Flags::SYN)
+        {
+            flow.on_peer_isn(tcp.sequence);
+        }
         let body = match &packet.transport {
             Transport::Tcp(tcp) => {
                 let mut live = live_tcp(tcp);

@@ -4,6 +4,7 @@ use super::Incoming;
 use crate::connection::Connection;
 use crate::event::ConnectionError;
 use crate::state::State;
+use batch::BlockPool;
 use counters::DropReason;
 use time::Instant;
 use wire::TcpFlags;
@@ -13,7 +14,8 @@ impl Connection {
     pub(super) fn on_syn_sent(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        incoming: &mut Incoming<'_>,
+        pool: &BlockPool,
     ) -> Result<(), DropReason> {
         let header = incoming.header;
         let has_ack = incoming.flags.contains(TcpFlags::ACK);
@@ -42,13 +44,30 @@ impl Connection {
             self.on_fast_open_reply(header);
             self.enter_established(now);
             self.acks.owe_now();
-        } else {
-            // Simultaneous open (RFC 9293, 3.5, figure 8): our SYN goes out again, with ACK.
-            self.enter(State::SynReceived);
-            self.owing.syn = true;
+            return self.take_text_of_syn_ack(now, incoming, pool);
         }
-        // Data in a SYN is left to be sent again.
+        // Simultaneous open (RFC 9293, 3.5, figure 8): our SYN goes out again, with ACK. Data in such a SYN
+        // is left to be sent again.
+        self.enter(State::SynReceived);
+        self.owing.syn = true;
         Ok(())
+    }
+
+    /// What else a SYN-ACK carries goes on as from the sixth step of an open connection (RFC 9293,
+    /// 3.10.7.3).
+    fn take_text_of_syn_ack(
+        &mut self,
+        now: Instant,
+        incoming: &mut Incoming<'_>,
+        pool: &BlockPool,
+    ) -> Result<(), DropReason> {
+        incoming.flags = incoming.flags.without(TcpFlags::SYN);
+        incoming.sequence += 1;
+        if incoming.len() == 0 {
+            return Ok(());
+        }
+        self.check_sequence(now, incoming)?;
+        self.on_data(now, incoming, pool)
     }
 
     /// Our SYN is acknowledged.

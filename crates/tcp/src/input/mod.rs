@@ -99,7 +99,7 @@ impl Connection {
         };
         match self.state {
             State::Closed | State::Listen => Err(DropReason::BadState),
-            State::SynSent => self.on_syn_sent(now, &incoming),
+            State::SynSent => self.on_syn_sent(now, &mut incoming, pool),
             _ => self.on_synchronized(now, &mut incoming, pool),
         }
     }
@@ -156,6 +156,7 @@ impl Connection {
         self.last_received_at = now;
         self.unanswered.keepalive_probes = 0;
         self.on_acknowledgment(now, incoming)?;
+        self.take_timestamp(now, incoming);
         if self.state == State::Closed {
             return Ok(());
         }
@@ -193,7 +194,7 @@ impl Connection {
 
     /// First: whether the segment is within the window (RFC 9293, 3.10.7.4); cuts it to that.
     #[inline]
-    fn check_sequence(
+    pub(super) fn check_sequence(
         &mut self,
         now: Instant,
         incoming: &mut Incoming<'_>,
@@ -207,7 +208,6 @@ impl Connection {
         let window = self.receive.window();
         if offset == 0 && len <= window {
             // In order and within the window: nothing to cut.
-            self.take_timestamp(now, incoming);
             return Ok(());
         }
         if offset < 0 {
@@ -233,11 +233,11 @@ impl Connection {
             incoming.trimmed = true;
             self.acks.owe_now();
         }
-        self.take_timestamp(now, incoming);
         Ok(())
     }
 
-    /// RFC 7323, 4.3 (2).
+    /// RFC 7323, 4.3 (2). Only of a segment whose ACK is acceptable: a blind guess of the sequence number
+    /// alone must not move TS.Recent ahead and have the peer's own segments refused by PAWS.
     #[inline]
     fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
         if let (Some(ours), Some(theirs)) =

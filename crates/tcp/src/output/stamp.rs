@@ -89,6 +89,8 @@ impl Connection {
             if let Some(ack) = self.owing.reset.and_then(|reset| reset.acknowledgment) {
                 header.flags |= TcpFlags::ACK;
                 header.acknowledgment = ack;
+                // RFC 7323, 3.2: a reset of this connection's own SHOULD have timestamps, too.
+                header.options.timestamps = self.negotiated.timestamps.map(|it| it.option(now));
             }
         }
         Stamp::new(&header)
