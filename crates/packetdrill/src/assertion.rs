@@ -76,6 +76,7 @@ pub(crate) type Variables = HashMap<String, i64>;
 /// Runs a block.
 pub(crate) fn run(code: &str, info: &[u8], variables: &mut Variables) -> Result<(), String> {
     let code = code.replace("\\\n", " ");
+    let code = code.trim_end().trim_end_matches('\\');
     for statement in code.split(['\n', ';']) {
         let statement = statement.split('#').next().unwrap_or("").trim();
         if statement.is_empty() || statement.starts_with("print") {

@@ -31,7 +31,7 @@ pub use run::Failure;
 pub use script::Script;
 
 use config::{Config, IpVersion};
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ip::Cidr;
 use posix::HostConfig;
 use std::path::Path;
@@ -48,10 +48,19 @@ pub fn run_on_stack(script: &Script, text: &str) -> Result<(), Failure> {
     let prefix_len = if config.ip == IpVersion::V6 { 48 } else { 16 };
     let network = Cidr::new(config.local, prefix_len);
     host.addresses = vec![network.ok_or_else(|| whole("no such network".to_owned()))?];
-    host.gateways.retain(|gateway| gateway.is_ipv4() == config.local.is_ipv4());
+    host.gateways = vec![beside(config.local)];
     host.mtu_bytes = config.mtu_bytes;
     settings::apply_comments(text, &mut host);
     run::run(script, &mut backend::stack::StackBackend::new(host))
+}
+
+/// Another address of the same network. It stands for the gateway, which on a link without hardware
+/// addresses nobody looks for.
+fn beside(local: IpAddr) -> IpAddr {
+    match local {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() ^ 1).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() ^ 1).into(),
+    }
 }
 
 /// Runs a script against the Linux kernel, in real time, in a network namespace that this process
