@@ -3,17 +3,14 @@
 mod pair;
 
 use multidata::{BindOptions, TcpListener, TcpStream, UdpSocket};
-use pair::{connected, pair, pair_with, right};
+use pair::{PATIENCE, connected, pair, pair_with, right, run};
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Counts how often it is called.
 #[derive(Default)]
@@ -45,29 +42,6 @@ fn wait(what: &str, mut is_there: impl FnMut() -> bool) {
     while !is_there() {
         assert!(started.elapsed() < PATIENCE, "{what} did not come");
         std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Runs one task on the calling thread. A task that is not woken for [`PATIENCE`] was forgotten.
-fn run<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
-    struct Unpark(Thread, AtomicUsize);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.1.store(1, Ordering::SeqCst);
-            self.0.unpark();
-        }
-    }
-    let unpark = Arc::new(Unpark(std::thread::current(), AtomicUsize::new(0)));
-    let waker = Waker::from(Arc::clone(&unpark));
-    loop {
-        if let Poll::Ready(outcome) = poll(&mut Context::from_waker(&waker)) {
-            return outcome;
-        }
-        let started = Instant::now();
-        while unpark.1.swap(0, Ordering::SeqCst) == 0 {
-            std::thread::park_timeout(PATIENCE);
-            assert!(started.elapsed() < PATIENCE, "the task was not woken");
-        }
     }
 }
 

@@ -219,3 +219,55 @@ fn a_socket_that_nobody_reads_does_not_pin_the_pool() {
     let outstanding = net.hosts[1].pool.counters().outstanding_bytes;
     assert!(outstanding < 8 << 20, "{outstanding} bytes");
 }
+
+/// A reader that reads nothing, of whose stream each block of the device has one segment, the rest being
+/// others' frames: it holds a few blocks, and from then on copies, which is counted.
+#[test]
+fn a_slow_reader_does_not_hold_the_blocks_of_the_device() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (client, server) = net.connect(false);
+    let caught = std::rc::Rc::<std::cell::RefCell<Vec<Vec<u8>>>>::default();
+    let catching = caught.clone();
+    net.mangle = Box::new(move |to, frames| {
+        if to == 1 {
+            catching.borrow_mut().append(frames);
+        }
+    });
+    let bytes = harness::data(400_000);
+    let (mut written, mut segments) = (0, 0);
+    loop {
+        written += net.write(0, client, &bytes[written..]);
+        let moved = net.step();
+        let frames = std::mem::take(&mut *caught.borrow_mut());
+        if frames.is_empty() && !moved {
+            break;
+        }
+        for frame in frames {
+            let host = &mut net.hosts[1];
+            let mut block = host.pool.allocate_receive(65_536).expect("within the pool's limit");
+            block.bytes_mut()[..frame.len()].copy_from_slice(&frame);
+            let mut batch = batch::ReceiveBatch::new();
+            let block = batch.add_block(block.freeze());
+            for (offset, len) in [(0, frame.len() as u32), (20_000, 20_000)] {
+                let checksum = batch::ReceivedChecksum::Unverified;
+                let frame = batch::Frame { block, offset, len, checksum, segmented: None };
+                assert!(batch.push_frame(frame));
+            }
+            host.shard.on_receive(net.now, host.interface, &mut batch);
+            segments += 1;
+        }
+    }
+    let host = &mut net.hosts[1];
+    let waiting = host.shard.tcp_status(server).expect("open").readable_bytes;
+    assert!(segments > 60 && waiting > 100_000, "{segments} segments, {waiting} bytes wait");
+    let outstanding = host.pool.counters().outstanding_bytes;
+    assert!(outstanding < 8 * waiting as u64, "{outstanding} bytes are held for {waiting}");
+    assert!(outstanding < segments * 65_536 / 4, "{outstanding} bytes of {segments} blocks");
+    assert!(host.shard.counters().tcp.copied_bytes > waiting as u64 / 4, "copied and counted");
+    let mut received = Vec::new();
+    net.read(1, server, &mut received).expect("open");
+    assert!(received == bytes[..waiting], "copied as it came");
+    // What is still parsed of others' frames is held by nobody.
+    let outstanding = net.hosts[1].pool.counters().outstanding_bytes;
+    assert!(outstanding < 200_000, "{outstanding} bytes are held for nothing");
+}

@@ -7,6 +7,14 @@ use device::{HardwareAddress, Medium, WireConfig, WireEnd};
 use multidata::{InterfaceConfig, Stack, StackBuilder, TcpListener, TcpStream};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// Who waits longer than this waits in vain.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const LEFT: &str = "10.1.0.1";
 pub(crate) const RIGHT: &str = "10.1.0.2";
@@ -138,4 +146,27 @@ pub(crate) fn exchange(client: &TcpStream, server: &TcpStream, seed: u64, len: u
         scope.spawn(|| send_pattern(server, !seed, len));
         check_pattern(client, !seed, len);
     });
+}
+
+/// Runs one task on the calling thread. A task that is not woken for [`PATIENCE`] was forgotten.
+pub(crate) fn run<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    struct Unpark(Thread, AtomicUsize);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.1.store(1, Ordering::SeqCst);
+            self.0.unpark();
+        }
+    }
+    let unpark = Arc::new(Unpark(std::thread::current(), AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&unpark));
+    loop {
+        if let Poll::Ready(outcome) = poll(&mut Context::from_waker(&waker)) {
+            return outcome;
+        }
+        let started = Instant::now();
+        while unpark.1.swap(0, Ordering::SeqCst) == 0 {
+            std::thread::park_timeout(PATIENCE);
+            assert!(started.elapsed() < PATIENCE, "the task was not woken");
+        }
+    }
 }
