@@ -117,10 +117,12 @@ impl Sharing {
         self.share.as_ref().is_none_or(|share| share.index == 0)
     }
 
-    /// Whether segments of this flow come to this shard.
-    pub(crate) fn is_home_of(&self, flow: &Flow) -> bool {
-        let home = self.share.as_ref().and_then(|it| it.homes.of_flow(flow.local, flow.remote));
-        home.is_none_or(|home| self.share.as_ref().is_none_or(|share| home == share.index))
+    /// Whether a connection of this flow may be opened in this shard: its segments come here, or, where the
+    /// device decides, its local port is one of this shard's, so that no other shard opens the same.
+    pub(crate) fn may_open(&self, flow: &Flow) -> bool {
+        let Some(share) = &self.share else { return true };
+        let by_port = || usize::from(flow.local.port()) % share.count.max(1);
+        share.homes.of_flow(flow.local, flow.remote).unwrap_or_else(by_port) == share.index
     }
 
     /// Whether datagrams to this port come to this shard.

@@ -262,7 +262,7 @@ impl Shard {
                 let sharing = &self.sharing;
                 self.sockets.pick_port(Some((address, remote)), |sockets, port| {
                     let local = SocketAddr::new(address, port);
-                    (stays || sharing.is_home_of(&flow(port)))
+                    (stays || sharing.may_open(&flow(port)))
                         && sockets.by_flow(&flow(port)).is_none()
                         && !time_wait.contains(&flow(port))
                         && !half_open.contains(&flow(port))

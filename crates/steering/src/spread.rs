@@ -173,7 +173,8 @@ impl Spread {
 
     /// The home at which a connection from `local`, as far as that is given, to `remote` is to be opened,
     /// so that its replies come there; `None` where it may be any, because the port is still to be chosen
-    /// ([`Spread::ports_home`]) or the device decides. `source` is asked for the address that packets to
+    /// ([`Spread::ports_home`]). Where the device decides, a port has a home all the same, so that the same
+    /// connection is not opened at two. `source` is asked for the address that packets to
     /// `remote` leave with only where it matters.
     ///
     /// # Errors
@@ -185,8 +186,12 @@ impl Spread {
         source: impl FnOnce() -> Result<IpAddr, E>,
     ) -> Result<Option<Home>, E> {
         let port = local.map_or(0, |local| local.port());
-        if port == 0 && self.policy == Policy::Flow {
+        let is_by_device = self.layout.is_spread_by_device();
+        if port == 0 && (is_by_device || self.policy == Policy::Flow) {
             return Ok(None);
+        }
+        if is_by_device {
+            return Ok(Some(Home(port % self.homes)));
         }
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,

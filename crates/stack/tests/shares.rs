@@ -1,0 +1,177 @@
+//! Several shards that are one host: what one of them makes and another gets back, and what they must not
+//! both do.
+
+mod harness;
+
+use core::net::SocketAddr;
+use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
+use harness::{address, bytes_of, receive_batch, station};
+use stack::{
+    AddressingConfig, ClaimPolicy, Homes, InterfaceConfig, InterfaceId, ListenOptions, Shard,
+    ShardConfig, Share, SocketError, SynCookieMode,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use time::{Duration, Instant};
+
+/// A device that decides where flows go, as one with a queue for each shard.
+struct ByDevice;
+
+impl Homes for ByDevice {
+    fn of_flow(&self, _local: SocketAddr, _remote: SocketAddr) -> Option<usize> {
+        None
+    }
+
+    fn of_port(&self, port: u16) -> usize {
+        usize::from(port) % 2
+    }
+}
+
+/// A shard of host `host`, with IPv4 and IPv6; the first, the second, or the only one.
+fn shard(host: usize, share: Option<usize>, medium: Medium) -> (Shard, InterfaceId) {
+    let pool = batch::BlockPool::new(batch::PoolConfig::default());
+    let secret = [host as u8 + 7; 32];
+    let tcp = tcp::Config::default();
+    let mut shard = Shard::new(ShardConfig { tcp, pool, secret, sockets_max: 100 });
+    if let Some(index) = share {
+        shard.set_share(Share { index, count: 2, homes: Arc::new(ByDevice) });
+    }
+    let addresses = vec![ip::Cidr::new(address(host, false), 24).expect("a network")];
+    let (capabilities, mode) = (Capabilities::plain(medium, 1_500), TransmitMode::Multidata);
+    let config = InterfaceConfig { capabilities, mode, addresses, gateways: Vec::new() };
+    let id = shard.add_interface(config).expect("a sound configuration");
+    (shard, id)
+}
+
+/// All frames that a shard sends now.
+fn sent(now: Instant, (shard, id): &mut (Shard, InterfaceId)) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    loop {
+        let mut batch = batch::Multidata::default();
+        let taken = shard.poll_transmit(now, *id, Room::UNBOUNDED, &mut batch);
+        if taken == 0 {
+            return frames;
+        }
+        frames.extend(batch.packets().map(|packet| bytes_of(&packet)));
+        shard.on_transmitted(now, *id, &Transmitted { taken, stopped: None });
+    }
+}
+
+fn give(now: Instant, (shard, id): &mut (Shard, InterfaceId), frames: Vec<Vec<u8>>) {
+    shard.on_receive(now, *id, &mut receive_batch(frames));
+}
+
+/// Carries what a shard has for the other one.
+fn carry(now: Instant, from: &mut Shard, to: &mut Shard) -> usize {
+    core::iter::from_fn(|| from.poll_stray()).inspect(|stray| to.on_stray(now, stray)).count()
+}
+
+const NOW: Instant = Instant::from_millis(1_000);
+
+/// The SYN comes to one shard, which remembers nothing, and the ACK with its cookie to another, because the
+/// device has come to another mind. Cookies are believed where some were sent lately, so the other one has
+/// sent one, too.
+#[test]
+fn a_cookie_of_one_shard_opens_a_connection_in_another() {
+    let mut client = shard(0, None, Medium::Ip);
+    let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let local = SocketAddr::new(address(1, false), 80);
+    let options = ListenOptions { syn_cookies: SynCookieMode::Always, ..ListenOptions::default() };
+    let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
+    let [_, listener] = server.each_mut().map(|it| listen(it).expect("a free port"));
+    client.0.tcp_connect(NOW, None, local).expect("a route");
+    give(NOW, &mut server[1], sent(NOW, &mut client));
+    sent(NOW, &mut server[1]);
+    let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
+    give(NOW, &mut server[0], sent(NOW, &mut client));
+    assert_eq!(server[0].0.half_open_count(), 0, "the cookie is all");
+    give(NOW, &mut client, sent(NOW, &mut server[0]));
+    give(NOW, &mut server[1], sent(NOW, &mut client));
+    let accepted = server[1].0.tcp_accept(listener).expect("by the cookie");
+    let ends = server[1].0.tcp_status(accepted).expect("open");
+    assert_eq!(ends.remote, client.0.local_address(socket).expect("open"));
+}
+
+/// A cookie for fast open that one shard gave is good in the other.
+#[test]
+fn a_fast_open_cookie_of_one_shard_is_good_in_another() {
+    let mut client = shard(0, None, Medium::Ip);
+    let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let local = SocketAddr::new(address(1, false), 80);
+    let options = ListenOptions { fast_open_max: 8, ..ListenOptions::default() };
+    let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
+    let [_, listener] = server.each_mut().map(|it| listen(it).expect("a free port"));
+    let first = client.0.tcp_connect(NOW, None, local).expect("a route");
+    assert_eq!(client.0.tcp_offer_fast_open(NOW, first), Ok(false), "there is no cookie yet");
+    give(NOW, &mut server[0], sent(NOW, &mut client));
+    give(NOW, &mut client, sent(NOW, &mut server[0]));
+    let second = client.0.tcp_connect(NOW, None, local).expect("a route");
+    assert_eq!(client.0.tcp_offer_fast_open(NOW, second), Ok(true), "it was given one");
+    let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"early")));
+    client.0.tcp_append(NOW, second, word).expect("there is room");
+    give(NOW, &mut server[1], sent(NOW, &mut client));
+    let accepted = server[1].0.tcp_accept(listener).expect("before the handshake is over");
+    let mut text = [0; 8];
+    assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut text), Ok(5));
+}
+
+/// Where the device decides, any shard may connect; what no two may do is to open the same connection.
+#[test]
+fn no_two_shards_choose_the_same_port_to_the_same_peer() {
+    let mut shards = [0, 1].map(|index| shard(1, Some(index), Medium::Ip).0);
+    let peer = SocketAddr::new(address(0, false), 80);
+    let mut ports = BTreeSet::new();
+    for shard in &mut shards {
+        for _ in 0..40 {
+            let socket = shard.tcp_connect(NOW, None, peer).expect("a free port");
+            ports.insert(shard.local_address(socket).expect("open").port());
+        }
+    }
+    assert_eq!(ports.len(), 80);
+}
+
+/// RFC 5227, 2.1.1: nobody uses an address before it was asked about, whichever shard asks; and when it is
+/// known to be free all may.
+#[test]
+fn an_address_is_used_in_no_shard_before_the_first_has_asked_about_it() {
+    let ethernet = Medium::Ethernet(station(1));
+    let mut shards = [0, 1].map(|index| shard(1, Some(index), ethernet));
+    let config = || AddressingConfig {
+        ipv4: ClaimPolicy::Probe,
+        ipv6: ClaimPolicy::Probe,
+        ..AddressingConfig::default()
+    };
+    for (shard, id) in &mut shards {
+        shard.start_addressing(NOW, *id, config());
+    }
+    let peer = SocketAddr::new(address(0, false), 80);
+    let mut now = NOW;
+    let [first, second] = &mut shards;
+    while first.0.addresses(first.1)[0].state == stack::AddressState::Tentative {
+        let early = second.0.tcp_connect(now, None, peer);
+        assert!(matches!(early, Err(SocketError::NoRoute)), "{early:?}");
+        now = first.0.poll_timeout().expect("it probes");
+        first.0.on_timeout(now);
+        assert!(now < NOW + Duration::from_secs(20));
+        sent(now, first);
+        assert!(sent(now, second).is_empty(), "one asks for all");
+    }
+    assert_eq!(carry(now, &mut first.0, &mut second.0), 1);
+    second.0.tcp_connect(now, None, peer).expect("it is had by all");
+
+    // Both want to know who the peer is: the first asks, once.
+    first.0.tcp_connect(now, None, peer).expect("a free port");
+    let arp = |frames: Vec<Vec<u8>>| {
+        frames.iter().filter(|it| it[12..14] == [8, 6] && it[28] != 0).count()
+    };
+    assert_eq!(arp(sent(now, second)), 0);
+    assert_eq!(carry(now, &mut second.0, &mut first.0), 1);
+    let asked = sent(now, first);
+    let is_about_peer = |it: &&Vec<u8>| it[12..14] == [8, 6] && it[38..42] == [10, 0, 0, 1];
+    assert_eq!(asked.iter().filter(is_about_peer).count(), 1);
+
+    // When it is taken away it is gone in all.
+    first.0.remove_address(now, first.1, address(1, false)).expect("it is there");
+    carry(now, &mut first.0, &mut second.0);
+    assert!(second.0.addresses(second.1).is_empty());
+}
