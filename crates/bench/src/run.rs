@@ -20,7 +20,7 @@ use crate::results::{
 use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
 use crate::station::{self, Station};
 use crate::verify::TIMED_VERIFIED_LEN_BYTES;
-use crate::workload::request_response::{self, Asked};
+use crate::workload::request_response::{self, Asked, AskingAll};
 use crate::workload::stream::{self, Plan, Totals};
 use crate::{Attempt, Failure, plan};
 use multidata::TcpStream;
@@ -210,9 +210,11 @@ fn work(
             let ours = stream::run_all_by(scenario.tasks, sockets, &tasks)?;
             Ok(WorkDone::Streamed { ours, theirs: Totals::default() })
         }
-        (Workload::RequestResponse { len_bytes }, [socket, ..]) => {
-            socket.set_nodelay(true).attempt(|| "cannot set a socket up")?;
-            let transactions = request_response::answer(socket, len_bytes)?;
+        (Workload::RequestResponse { len_bytes }, [_, ..]) => {
+            for socket in &sockets {
+                socket.set_nodelay(true).attempt(|| "cannot set a socket up")?;
+            }
+            let transactions = request_response::answer_all(&station.placed(&sockets), len_bytes)?;
             Ok(WorkDone::Asked(Asked { transactions, ..Asked::default() }))
         }
         (Workload::RequestResponse { .. }, []) => {
@@ -236,7 +238,9 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
             WorkDone::Streamed { ours, theirs }
         }
         Workload::RequestResponse { len_bytes } => {
-            WorkDone::Asked(wire::ask(&pair, SEED, bounds.amount, len_bytes)?)
+            let amount = bounds.amount;
+            let asking = AskingAll { seed: SEED, connected: false, amount, len_bytes };
+            WorkDone::Asked(wire::ask(&pair, (&near, &far), &asking)?)
         }
     };
     let spent = clocks.spent()?;

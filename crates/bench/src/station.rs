@@ -191,12 +191,22 @@ impl Station {
 
     /// Says of each task on which CPU it is to be done: that of its connection, as the scenario has it.
     pub fn place(&self, sockets: &[TcpStream], tasks: &mut [Task]) {
-        let Some(spreading) = self.spreading else { return };
         for (socket, task) in sockets.iter().zip(tasks) {
-            task.cpu = match self.is_near {
-                true => spreading.receiver_cpu(socket.squeue(), &self.cpus),
-                false => spreading.sender_cpu(socket.squeue(), &self.cpus),
-            };
+            task.cpu = self.cpu_of(socket);
+        }
+    }
+
+    /// Each connection, and the CPU that its thread is to be kept on.
+    #[must_use]
+    pub fn placed<'a>(&self, sockets: &'a [TcpStream]) -> Vec<(&'a TcpStream, Option<usize>)> {
+        sockets.iter().map(|socket| (socket, self.cpu_of(socket))).collect()
+    }
+
+    fn cpu_of(&self, socket: &TcpStream) -> Option<usize> {
+        let spreading = self.spreading?;
+        match self.is_near {
+            true => spreading.receiver_cpu(socket.squeue(), &self.cpus),
+            false => spreading.sender_cpu(socket.squeue(), &self.cpus),
         }
     }
 }

@@ -11,6 +11,7 @@ mod receive;
 mod transmit;
 
 pub(crate) use address::AddressArgument;
+use bench::layouts::{self, Placement};
 use bench::scenario::{
     Amount, DeviceKind, Direction, Outbound, PeerKind, Scenario, TransformKind, Workload,
 };
@@ -20,6 +21,7 @@ pub(crate) use copy_in::CopyInArguments;
 use device::TransmitMode;
 pub(crate) use latency::LatencyArguments;
 pub(crate) use many::ManyArguments;
+use multidata::Layout;
 use multidata::tcp::congestion::Algorithm;
 pub(crate) use receive::CoalescingArguments;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -209,6 +211,21 @@ pub(crate) struct RequestResponseArguments {
     /// Length of a request and of its response
     #[arg(long, value_name = "B", default_value = "1", value_parser = parse_buffer_size)]
     size: usize,
+    /// Connections at the same time, each of which waits for its answer
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    connections: usize,
+    /// Layouts of this stack, as for receive
+    #[arg(long, value_name = "RaSbFc,..", value_delimiter = ',', conflicts_with = "squeues")]
+    layout: Vec<Layout>,
+    /// With --layout, where the application's threads run, as for receive
+    #[arg(
+        long,
+        value_name = "core,other,anywhere",
+        value_delimiter = ',',
+        default_value = "core",
+        requires = "layout"
+    )]
+    placement: Vec<Placement>,
     /// How long each run asks
     #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "1")]
     seconds: Duration,
@@ -557,16 +574,20 @@ impl StreamArguments {
 impl RequestResponseArguments {
     fn job(self) -> Result<Job, String> {
         let scenarios = self.path.scenarios(&self.mode, &[TransmitMode::Multidata])?;
+        let scenarios = scenarios.into_iter().map(|scenario| Scenario {
+            workload: Workload::RequestResponse { len_bytes: self.size },
+            direction: Direction::Both,
+            connections: self.connections,
+            amount: Amount::Time(self.seconds),
+            ..scenario
+        });
+        let scenarios = scenarios.collect::<Vec<_>>();
+        let axes = layouts::Axes { layouts: self.layout, placements: self.placement };
         Ok(Job {
-            scenarios: scenarios
-                .into_iter()
-                .map(|scenario| Scenario {
-                    workload: Workload::RequestResponse { len_bytes: self.size },
-                    direction: Direction::Both,
-                    amount: Amount::Time(self.seconds),
-                    ..scenario
-                })
-                .collect(),
+            scenarios: match axes.layouts.is_empty() {
+                true => scenarios,
+                false => axes.scenarios(&scenarios),
+            },
             may_use_wire: self.path.may_use_wire(),
             output: self.output,
             reading: Reading::Modes,

@@ -18,8 +18,7 @@
 use crate::peer::tunnel::TunnelEnd;
 use crate::scenario::Amount;
 use crate::socket::{Socket, retry_interrupted};
-use crate::verify::{Flow, Pattern};
-use crate::workload::request_response::{self, Asked, Asking};
+use crate::workload::request_response::{self, Asked, AskingAll};
 use crate::workload::stream::{self, Totals};
 use crate::{Attempt, Failure};
 use serde::{Deserialize, Serialize};
@@ -69,7 +68,7 @@ pub enum Meeting {
 pub enum Work {
     /// Bulk transfer.
     Stream(stream::Plan),
-    /// Requests, over one connection.
+    /// Requests, over each connection.
     Ask {
         /// From which the contents derive.
         seed: u64,
@@ -255,13 +254,12 @@ fn work_over<S: Socket>(task: &Task, sockets: Vec<S>) -> Result<Report, Failure>
             let tasks = plan.tasks(&sockets)?;
             stream::run_all_by(task.tasks, sockets, &tasks).map(Report::Streamed)
         }
-        (Work::Ask { seed, amount, len_bytes }, Some(socket)) => {
+        (Work::Ask { seed, amount, len_bytes }, Some(_)) => {
             let connected = matches!(task.meeting, Meeting::Connect(_));
-            let port = stream::connector_port(socket, connected)?;
-            let flow = if connected { Flow::FromConnector } else { Flow::ToConnector };
-            let pattern = Pattern::new(*seed, port, flow);
-            let asking = Asking { pattern, amount: *amount, len_bytes: *len_bytes };
-            request_response::ask(socket, &asking).map(Report::Asked)
+            let asking =
+                AskingAll { seed: *seed, connected, amount: *amount, len_bytes: *len_bytes };
+            let sockets: Vec<(&S, Option<usize>)> = sockets.iter().map(|it| (it, None)).collect();
+            request_response::ask_all(&sockets, &asking).map(Report::Asked)
         }
         (Work::Ask { .. }, None) => Err(Failure::new("there is no connection to ask over")),
     }

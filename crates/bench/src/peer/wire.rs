@@ -1,9 +1,7 @@
 //! A second stack of ours at the other end of an in-process wire.
 
-use crate::scenario::Amount;
 use crate::station::{self, Station};
-use crate::verify::{Flow, Pattern};
-use crate::workload::request_response::{self, Asked, Asking};
+use crate::workload::request_response::{self, Asked, AskingAll};
 use crate::workload::stream::{self, Task, Totals};
 use crate::{Attempt, Failure};
 use multidata::TcpStream;
@@ -53,19 +51,18 @@ pub fn stream(
 ///
 /// # Errors
 /// A sentence.
-pub fn ask(pair: &Pair, seed: u64, amount: Amount, len_bytes: usize) -> Result<Asked, Failure> {
-    let ([near, ..], [far, ..]) = (&pair.near[..], &pair.far[..]) else {
-        return Err(Failure::new("there is no connection to ask over"));
-    };
-    for socket in [near, far] {
+pub fn ask(
+    pair: &Pair,
+    (near, far): (&Station, &Station),
+    asking: &AskingAll,
+) -> Result<Asked, Failure> {
+    for socket in pair.near.iter().chain(&pair.far) {
         socket.set_nodelay(true).attempt(|| "cannot set a socket up")?;
     }
-    let port = stream::connector_port(far, false)?;
-    let pattern = Pattern::new(seed, port, Flow::ToConnector);
-    let asking = Asking { pattern, amount, len_bytes };
+    let (near, far) = (near.placed(&pair.near), far.placed(&pair.far));
     std::thread::scope(|scope| {
-        let answering = scope.spawn(|| request_response::answer(near, len_bytes));
-        let asked = request_response::ask(far, &asking);
+        let answering = scope.spawn(|| request_response::answer_all(&near, asking.len_bytes));
+        let asked = request_response::ask_all(&far, asking);
         joined(answering.join())?;
         asked
     })

@@ -3,9 +3,11 @@
 //! The asking end holds the clock and checks that each response is its request; the contents go on
 //! from transaction to transaction, so that an answer to an earlier request does not pass.
 
-use crate::scenario::Amount;
+use crate::place::on_cpu;
+use crate::scenario::{Amount, Scenario};
 use crate::socket::Socket;
-use crate::verify::Pattern;
+use crate::verify::{Flow, Pattern};
+use crate::workload::stream::connector_port;
 use crate::{Attempt, Failure};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How many transaction times are kept for median and p99; later ones overwrite earlier ones.
 const TIMES_KEPT: usize = 1 << 16;
 
-/// What the asking end is to do.
+/// What the asking end of one connection is to do.
 #[derive(Clone, Debug)]
 pub struct Asking {
     /// The contents of the requests.
@@ -29,12 +31,91 @@ pub struct Asking {
 pub struct Asked {
     /// Transactions completed.
     pub transactions: u64,
-    /// Seconds they took together.
+    /// Seconds they took together; over several connections, the longest of these.
     pub seconds: f64,
-    /// Median time of one, in nanoseconds.
+    /// Median time of one, in nanoseconds; over several connections, the median of their medians.
     pub median_ns: u64,
-    /// The time that one in a hundred exceeded, in nanoseconds.
+    /// The time that one in a hundred exceeded, in nanoseconds; over several connections, the longest of
+    /// theirs.
     pub p99_ns: u64,
+}
+
+/// What the asking end of all connections is to do.
+#[derive(Clone, Debug)]
+pub struct AskingAll {
+    /// From which all contents derive.
+    pub seed: u64,
+    /// This end made the connections.
+    pub connected: bool,
+    /// When to end; bytes are divided among the connections.
+    pub amount: Amount,
+    /// Length of a request.
+    pub len_bytes: usize,
+}
+
+/// Asks over each of these connections at the same time, see [`over_all`].
+///
+/// # Errors
+/// The first failure, as a sentence.
+pub fn ask_all<S: Socket>(
+    sockets: &[(&S, Option<usize>)],
+    all: &AskingAll,
+) -> Result<Asked, Failure> {
+    let flow = if all.connected { Flow::FromConnector } else { Flow::ToConnector };
+    let asked = over_all(sockets, |index, socket| {
+        let port = connector_port(socket, all.connected)?;
+        let amount = match all.amount {
+            Amount::Bytes(bytes) => {
+                Amount::Bytes(Scenario::share_bytes(bytes, sockets.len(), index))
+            }
+            time @ Amount::Time(_) => time,
+        };
+        let pattern = Pattern::new(all.seed, port, flow);
+        ask(socket, &Asking { pattern, amount, len_bytes: all.len_bytes })
+    })?;
+    let mut medians: Vec<u64> = asked.iter().map(|one| one.median_ns).collect();
+    medians.sort_unstable();
+    Ok(Asked {
+        transactions: asked.iter().map(|one| one.transactions).sum(),
+        seconds: asked.iter().fold(0.0, |longest, one| longest.max(one.seconds)),
+        median_ns: medians.get(medians.len() / 2).copied().unwrap_or(0),
+        p99_ns: asked.iter().map(|one| one.p99_ns).max().unwrap_or(0),
+    })
+}
+
+/// Answers over each of these connections at the same time, see [`over_all`]. Returns the number of
+/// transactions.
+///
+/// # Errors
+/// The first failure, as a sentence.
+pub fn answer_all<S: Socket>(
+    sockets: &[(&S, Option<usize>)],
+    len_bytes: usize,
+) -> Result<u64, Failure> {
+    Ok(over_all(sockets, |_, socket| answer(socket, len_bytes))?.into_iter().sum())
+}
+
+/// Does the same over each connection, in a thread each that is kept on the CPU named beside it, or in
+/// this thread where there is one connection and no CPU is named.
+fn over_all<S: Socket, T: Send>(
+    sockets: &[(&S, Option<usize>)],
+    act: impl Fn(usize, &S) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
+    if let [(socket, None)] = sockets {
+        return act(0, socket).map(|done| vec![done]);
+    }
+    std::thread::scope(|scope| {
+        let each = sockets.iter().enumerate().map(|(index, &(socket, cpu))| {
+            let act = &act;
+            scope.spawn(move || on_cpu(cpu, || act(index, socket))?)
+        });
+        let threads: Vec<_> = each.collect();
+        let joined = threads.into_iter().map(|thread| {
+            let panicked = || Err(Failure::new("a thread of the workload panicked"));
+            thread.join().unwrap_or_else(|_| panicked())
+        });
+        joined.collect()
+    })
 }
 
 /// Sends requests and waits for each response.
@@ -125,7 +206,6 @@ fn read_exactly(socket: &impl Socket, bytes: &mut [u8]) -> Result<bool, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::Flow;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
@@ -151,6 +231,22 @@ mod tests {
             assert!(asked.p99_ns >= asked.median_ns);
             assert_eq!(other.join().unwrap().unwrap(), 50);
         }
+    }
+
+    #[test]
+    fn several_connections_are_summed_up() {
+        let (near, far): (Vec<_>, Vec<_>) = (0..3).map(|_| pair()).unzip();
+        let all = AskingAll { seed: 3, connected: true, amount: Amount::Bytes(10), len_bytes: 1 };
+        let cpus = linux::cpu::allowed().unwrap();
+        std::thread::scope(|scope| {
+            let far: Vec<_> = far.iter().map(|socket| (socket, None)).collect();
+            let other = scope.spawn(move || answer_all(&far, 1));
+            let near: Vec<_> = near.iter().map(|socket| (socket, cpus.last().copied())).collect();
+            let asked = ask_all(&near, &all).unwrap();
+            assert_eq!(asked.transactions, 4 + 3 + 3);
+            assert!(asked.seconds > 0.0 && asked.median_ns > 0);
+            assert_eq!(other.join().unwrap().unwrap(), 10);
+        });
     }
 
     #[test]
