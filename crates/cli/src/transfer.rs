@@ -32,6 +32,9 @@ const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the last ACKs may take once the application is done.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long the sending end of a tunnel stays in TIME-WAIT: some retransmissions of the other's FIN.
+const LAST_ACK_TIME: Duration = Duration::from_secs(2);
+
 /// `multidata send FILE ADDR:PORT`: connects, sends, ends the stream, waits for the other end's end.
 ///
 /// # Errors
@@ -78,6 +81,10 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
         }
     }
     drop(stream);
+    if arguments.link.tunnel.is_some() {
+        // Nobody but this program answers here: where the last ACK is lost, the other end asks again.
+        std::thread::sleep(LAST_ACK_TIME);
+    }
     flush(stack)?;
     finish(capture)
 }
