@@ -29,6 +29,10 @@ use time::{Duration, Instant};
 /// How long a write waits for an exhausted block pool that brings no writer on.
 const POOL_WAIT: Duration = Duration::from_secs(1);
 
+/// How often a thread that waits for room looks by itself: what others give back to the pool is room for
+/// this connection, too, and no event of its own.
+const ROOM_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Longest piece of the caller's memory that is queued as one: offsets in a block are 32 bits.
 const LENT_LEN_BYTES_MAX: usize = 1 << 30;
 
@@ -415,12 +419,12 @@ impl TcpStream {
         let mut copied = self.take_write_turn();
         while !bytes.is_empty() {
             let len = bytes.len();
-            let room = |plan: &SendPlan| plan.lent_room_bytes;
-            let plan = self.wait_for_room(true, room, |plan, is_blocking| match is_blocking {
+            let plan = self.wait_for_room(true, true, |plan, is_blocking| match is_blocking {
                 true => len.min(self.low_water_bytes(plan)),
                 false => len,
             })?;
-            let piece = bytes.split_to(room(&plan).min(bytes.len()).min(LENT_LEN_BYTES_MAX));
+            let piece =
+                bytes.split_to(plan.lent_room_bytes.min(bytes.len()).min(LENT_LEN_BYTES_MAX));
             let len = piece.len();
             copied.chunks.push_back(Chunk::whole(Block::from(piece)));
             self.append(&mut copied.chunks, |counters| counters.bytes_lent += len as u64)?;
@@ -445,7 +449,7 @@ impl TcpStream {
         socket.squeue().operate(&call, |core, now| {
             match core.shard.tcp_send_room(socket.id)? < bytes.len() {
                 true => {
-                    core.shard.tcp_await_room(socket.id, bytes.len());
+                    core.shard.tcp_await_room(socket.id, bytes.len(), true);
                     Err(SocketError::WouldBlock)
                 }
                 false => core.shard.tcp_append_urgent(now, socket.id, chunk.clone()),
@@ -547,8 +551,7 @@ impl TcpStream {
         let copy_in = stack.tunables();
         let message_len =
             |plan: &SendPlan| bytes.len().min(copy_in.hand_over_bytes(plan.segment_len_bytes));
-        let room = |plan: &SendPlan| plan.room_bytes;
-        let plan = self.wait_for_room(waits, room, |plan, is_blocking| match is_blocking {
+        let plan = self.wait_for_room(waits, false, |plan, is_blocking| match is_blocking {
             true => message_len(plan).min(self.low_water_bytes(plan)),
             false => 1,
         })?;
@@ -589,7 +592,7 @@ impl TcpStream {
     fn wait_for_room(
         &self,
         waits: bool,
-        room: impl Fn(&SendPlan) -> usize,
+        is_lent: bool,
         wanted: impl Fn(&SendPlan, bool) -> usize,
     ) -> io::Result<SendPlan> {
         let socket = &self.shared.socket;
@@ -597,8 +600,9 @@ impl TcpStream {
         let ask = |core: &mut Core| {
             let plan = core.shard.tcp_send_plan(socket.id)?;
             let wanted = wanted(&plan, call.blocks).max(1);
-            if room(&plan) < wanted {
-                core.shard.tcp_await_room(socket.id, wanted);
+            let room_bytes = if is_lent { plan.lent_room_bytes } else { plan.room_bytes };
+            if room_bytes < wanted {
+                core.shard.tcp_await_room(socket.id, wanted, is_lent);
                 return Err(SocketError::WouldBlock);
             }
             Ok(plan)
@@ -607,7 +611,20 @@ impl TcpStream {
         match socket.squeue().look(ask) {
             Ok(plan) => Ok(plan),
             Err(error) if !waits => Err(socket_error(error)),
-            Err(_) => socket.squeue().operate(&call, |core, _| ask(core)),
+            Err(_) => {
+                let mut left = call.timeout.unwrap_or(Duration::MAX);
+                loop {
+                    let timeout = Some(left.min(ROOM_LOOK_INTERVAL));
+                    let call = Call { timeout, ..call };
+                    let outcome = socket.squeue().operate(&call, |core, _| ask(core));
+                    left = left.saturating_sub(ROOM_LOOK_INTERVAL);
+                    let is_over = left.is_zero() || !call.blocks;
+                    match outcome {
+                        Err(error) if error.kind() == ErrorKind::WouldBlock && !is_over => {}
+                        outcome => return outcome,
+                    }
+                }
+            }
         }
     }
 

@@ -236,6 +236,33 @@ fn an_exhausted_pool_is_waited_for() {
     assert_eq!((&bytes, left.counters().runtime.pool_waits >= 2), (b"patience", true));
 }
 
+// Memory that others give back is room for a connection, too, though no acknowledgment comes with it.
+#[test]
+fn a_writer_whose_peer_keeps_silent_looks_for_memory_by_itself() {
+    let (left, right_stack) = pair();
+    let (client, server) = connected(&left, &right_stack);
+    let all = left.pool().left_to_send_bytes();
+    let held = left.pool().allocate(all - (1 << 20)).expect("it is left");
+    // The peer reads nothing: its window fills up, and then the little memory that there is.
+    let mut silent = 0;
+    while silent < 20 {
+        match client.poll_write(&mut Context::from_waker(Waker::noop()), &[7; 65_536]) {
+            Poll::Ready(written) => silent = usize::from(written.expect("open") == 0),
+            Poll::Pending => {
+                std::thread::sleep(Duration::from_millis(10));
+                silent += 1;
+            }
+        }
+    }
+    let (calls, waker) = Calls::new();
+    assert!(client.poll_write(&mut Context::from_waker(&waker), &[7; 65_536]).is_pending());
+    drop(held);
+    calls.wait_for(1);
+    let written = client.poll_write(&mut Context::from_waker(&waker), &[7; 65_536]);
+    assert!(written.is_ready(), "its send buffer has room, and now there is memory");
+    drop(server);
+}
+
 #[test]
 fn a_crowd_that_waits_for_memory_is_woken_by_turns() {
     const CROWD: usize = 300;

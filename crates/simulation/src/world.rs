@@ -240,8 +240,12 @@ impl World {
             Event::Run { host, home } => self.serve(host, home),
             Event::Act { endpoint } => {
                 if self.endpoints[endpoint].wake_at == Some(self.now) {
+                    let (host, home) =
+                        (self.endpoints[endpoint].host, self.endpoints[endpoint].socket.home);
+                    // Its squeue may have taken something in and not run since.
+                    self.take_events(host, home);
                     self.act(endpoint);
-                    self.serve(self.endpoints[endpoint].host, self.endpoints[endpoint].socket.home);
+                    self.serve(host, home);
                 }
             }
             Event::Accept { host, listener } => {

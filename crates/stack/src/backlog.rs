@@ -47,7 +47,7 @@ pub struct ListenOptions {
     pub config: Option<Arc<tcp::Config>>,
     /// Connections that are open and wait to be accepted; at least one.
     pub backlog: usize,
-    /// Connections whose handshake is under way; 64 bytes each, and their places in the tables. At
+    /// Connections whose handshake is under way; 72 bytes each, and their places in the tables. At
     /// least one.
     pub half_open_max: usize,
     /// What happens beyond that.
@@ -118,12 +118,14 @@ pub(crate) struct Waiting {
     listener: SocketId,
     interface: InterfaceId,
     kept: HalfOpen,
+    /// The listener's settings when the SYN came: what the SYN-ACK offered holds (RFC 7323, 2.2).
+    config: Arc<tcp::Config>,
 }
 
 impl Waiting {
-    /// Its listener, and what is kept of it.
-    pub(crate) fn parts(&self) -> (SocketId, HalfOpen) {
-        (self.listener, self.kept)
+    /// Its listener, what is kept of it, and the settings of the connection.
+    pub(crate) fn parts(&self) -> (SocketId, HalfOpen, Arc<tcp::Config>) {
+        (self.listener, self.kept, Arc::clone(&self.config))
     }
 }
 
@@ -173,7 +175,8 @@ impl Shard {
 
     /// Changes the settings of the connections that a listener opens from now on, and how many of them may
     /// begin with data ([`ListenOptions::fast_open_max`]). Those whose handshake is under way complete it
-    /// with the new ones.
+    /// with the old ones; of SYN cookies that are out nobody knows what they offered, so they are believed
+    /// no more.
     ///
     /// # Errors
     /// There is no such listener.
@@ -186,6 +189,7 @@ impl Shard {
         let index = self.sockets.index(listener)?;
         let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
         listener.config = config;
+        listener.cookie_sent_at = None;
         listener.options.fast_open_max = fast_open_max;
         Ok(())
     }
@@ -286,12 +290,14 @@ impl Shard {
         listening.half_open += 1;
         let gives_cookies = listening.options.fast_open_max > 0;
         let config = Arc::clone(&listening.config);
-        let mut parameters = self.parameters(now, incoming.origin.interface, flow, config);
+        let mut parameters =
+            self.parameters(now, incoming.origin.interface, flow, Arc::clone(&config));
         if let Some(isn_min) = isn_min {
             parameters.isn = parameters.isn.later_of(*isn_min);
         }
         let kept = HalfOpen::new(now, header, parameters.isn);
-        let waiting = Waiting { listener: id, interface: incoming.origin.interface, kept };
+        let interface = incoming.origin.interface;
+        let waiting = Waiting { listener: id, interface, kept, config };
         self.half_open.insert(*flow, waiting, now + self.config.rtt.rto_initial);
         let mut syn_ack = kept.syn_ack(now, parameters);
         syn_ack.options.fast_open = self.cookie_for(now, segment).filter(|_| gives_cookies);
@@ -345,21 +351,22 @@ impl Shard {
         now: Instant,
         incoming: &Incoming<'_>,
         segment: &Unclaimed,
-        waiting: (SocketId, HalfOpen),
+        waiting: (SocketId, HalfOpen, Arc<tcp::Config>),
     ) -> Result<(), DropReason> {
-        let (listener, kept) = waiting;
+        let (listener, kept, config) = waiting;
         let Unclaimed { flow, header, .. } = segment;
         let payload_len = segment.payload_len(incoming);
-        let Some(config) = self.listener_config(listener) else {
+        if self.listener_config(listener).is_none() {
             self.forget_half_open(flow);
             self.send_reset(now, incoming, header, payload_len);
             return Err(DropReason::NoConnection);
-        };
+        }
         let window = config.receive_buffer_bytes.min(65_535) as u32;
-        let parameters =
-            |shard: &Self| shard.parameters(now, incoming.origin.interface, flow, config);
+        let parameters = |shard: &Self| {
+            shard.parameters(now, incoming.origin.interface, flow, Arc::clone(&config))
+        };
         match kept.check(header, payload_len, window) {
-            Verdict::Open => self.complete(now, incoming, segment, listener, &kept),
+            Verdict::Open => self.complete(now, incoming, segment, listener, &kept, config),
             Verdict::SendAgain => {
                 self.send_syn_ack(
                     incoming.origin.interface,
@@ -415,7 +422,8 @@ impl Shard {
             self.counters.syn_cookies_spent += 1;
             return None;
         }
-        let outcome = self.complete(now, incoming, segment, id, &kept);
+        let config = self.listener_config(id)?;
+        let outcome = self.complete(now, incoming, segment, id, &kept, config);
         if outcome.is_ok() {
             self.counters.syn_cookies_accepted += 1;
         }
@@ -431,13 +439,15 @@ impl Shard {
             let interface = self.interfaces.get(waiting.interface.0 as usize);
             let is_ours =
                 interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()));
-            let config = self.listener_config(waiting.listener).filter(|_| is_ours);
-            let config = config.filter(|it| waiting.kept.timeouts() <= it.syn_ack_retries);
-            let Some(config) = config else {
+            let goes_on = is_ours
+                && self.listener_config(waiting.listener).is_some()
+                && waiting.kept.timeouts() <= waiting.config.syn_ack_retries;
+            if !goes_on {
                 self.counters.half_open_timeouts += 1;
                 self.leave_backlog(waiting.listener);
                 continue;
-            };
+            }
+            let config = Arc::clone(&waiting.config);
             let backoff = 1 << waiting.kept.timeouts().min(16);
             let pause = self.config.rtt.rto_initial.saturating_mul(backoff);
             let parameters = self.parameters(now, waiting.interface, &flow, config);
@@ -456,6 +466,7 @@ impl Shard {
         segment: &Unclaimed,
         parent: SocketId,
         kept: &HalfOpen,
+        config: Arc<tcp::Config>,
     ) -> Result<(), DropReason> {
         let listener = self.sockets.index(parent).map_err(|_| DropReason::NoConnection)?;
         let has_room = self.sockets.has_room();
@@ -466,7 +477,6 @@ impl Shard {
         if !has_room {
             return Err(DropReason::SocketsFull);
         }
-        let config = Arc::clone(&listening.config);
         let flow = segment.flow;
         let next_hop = self.way_back(incoming.origin.interface, flow.remote.ip())?;
         let parameters = self.parameters(now, incoming.origin.interface, &flow, config);

@@ -73,6 +73,12 @@ impl Shard {
         if !self.routes.set_duplicating(destination, id.0, on) {
             return Err(SocketError::NoRoute);
         }
+        if !self.routes.has_duplicating() {
+            // Nobody takes note of devices that stand still any more.
+            for interface in &mut self.interfaces {
+                (interface.is_out, interface.full_since) = (false, None);
+            }
+        }
         self.reroute_all(now);
         Ok(())
     }

@@ -349,7 +349,9 @@ impl Shard {
         let ways = self.other_ways(socket.path.interface, source, destination);
         let Some(socket) = self.sockets.tcp(index) else { return };
         // Another way might be by a gateway.
-        socket.path.is_multi_routed = !ways.is_empty() && !socket.path.dont_route;
+        let is_multi_routed = !ways.is_empty() && !socket.path.dont_route;
+        socket.path.is_multi_routed = is_multi_routed;
+        socket.connection.set_path_duplicates(is_multi_routed);
         let Some(socket) = self.sockets.tcp_ref(index) else { return };
         let refusal = self.multidata_for(socket);
         let Some(socket) = self.sockets.tcp(index) else { return };

@@ -8,14 +8,18 @@ use tcp::SYN_COOKIE_LIFETIME;
 use time::Instant;
 use wire::SeqNumber;
 
-/// As many as are remembered; about 100 bytes each, their places in the tables included.
-const SPENT_COOKIES_MAX: usize = 16_384;
+/// Four-tuples of which they are remembered; about 110 bytes each, their places in the tables included. With
+/// more than 512 such connections a second the oldest are forgotten while they could still be brought back.
+const SPENT_COOKIES_MAX: usize = 65_536;
+
+/// Cookies of one four-tuple; who opens more in the time of one is not remembered from the beginning.
+const EACH_MAX: usize = 4;
 
 /// Bounded in number and in time.
 #[derive(Debug)]
 pub(crate) struct SpentCookies {
-    /// The ISS that was the cookie.
-    cookies: FlowTable<SeqNumber>,
+    /// The ISSs that were the cookies, the latest first.
+    cookies: FlowTable<[Option<SeqNumber>; EACH_MAX]>,
 }
 
 impl SpentCookies {
@@ -25,15 +29,18 @@ impl SpentCookies {
 
     /// `cookie` has opened a connection.
     pub(crate) fn add(&mut self, now: Instant, flow: Flow, cookie: SeqNumber) {
-        if self.cookies.len() >= SPENT_COOKIES_MAX && !self.cookies.contains(&flow) {
+        let mut spent = self.cookies.remove(&flow).unwrap_or_default();
+        if self.cookies.len() >= SPENT_COOKIES_MAX {
             self.cookies.remove_first();
         }
-        self.cookies.insert(flow, cookie, now + SYN_COOKIE_LIFETIME);
+        spent.rotate_right(1);
+        spent[0] = Some(cookie);
+        self.cookies.insert(flow, spent, now + SYN_COOKIE_LIFETIME);
     }
 
     /// Whether `cookie` has opened a connection already.
     pub(crate) fn contains(&mut self, flow: &Flow, cookie: SeqNumber) -> bool {
-        self.cookies.get_mut(flow).is_some_and(|spent| *spent == cookie)
+        self.cookies.get_mut(flow).is_some_and(|spent| spent.contains(&Some(cookie)))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -67,7 +74,7 @@ mod tests {
         let mut spent = SpentCookies::new(Keys(1, 2));
         let start = Instant::from_millis(5);
         for number in 0..=SPENT_COOKIES_MAX as u32 {
-            let at = start + Duration::from_millis(u64::from(number));
+            let at = start + Duration::from_micros(250 * u64::from(number));
             spent.add(at, flow(number), SeqNumber(number));
         }
         let last = SPENT_COOKIES_MAX as u32;
@@ -77,6 +84,9 @@ mod tests {
         let gone: Vec<u32> = (0..=last).filter(is_gone).collect();
         assert!(matches!(gone[..], [one] if one < last / 2), "{gone:?}");
         assert!(!spent.contains(&flow(last), SeqNumber(0)), "another cookie of the same peer");
+        spent.add(start + Duration::from_secs(17), flow(last), SeqNumber(0));
+        assert!(spent.contains(&flow(last), SeqNumber(0)));
+        assert!(spent.contains(&flow(last), SeqNumber(last)), "the one before, too");
         spent.on_timeout(start + (SYN_COOKIE_LIFETIME - Duration::from_secs(1)));
         assert_eq!(spent.len(), SPENT_COOKIES_MAX);
         spent.on_timeout(start + SYN_COOKIE_LIFETIME + Duration::from_secs(60));

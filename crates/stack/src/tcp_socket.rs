@@ -66,6 +66,8 @@ pub(crate) struct TcpSocket {
     pub(crate) pending: Readiness,
     /// How much room in the send queue a writer waits for; with 0 every acknowledgment is told.
     pub(crate) room_awaited_bytes: u32,
+    /// For memory of the caller's own.
+    pub(crate) awaits_lent_room: bool,
 }
 
 /// What every connection may have queued, however little is left in the block pool.
@@ -122,7 +124,13 @@ impl TcpSocket {
         {
             return true;
         }
-        let (share_bytes, room_bytes) = self.share_and_room(left_bytes);
+        let (share_bytes, room_bytes) = match self.awaits_lent_room {
+            true => {
+                let room_bytes = connection.send_room();
+                (connection.send_queue_len() + room_bytes, room_bytes)
+            }
+            false => self.share_and_room(left_bytes),
+        };
         room_bytes >= (self.room_awaited_bytes as usize).min(share_bytes / 4)
     }
 
@@ -301,8 +309,13 @@ impl Shard {
     /// Lets [`Readiness::WRITABLE`] wait until the send queue has so much room, or a quarter of what it
     /// may hold, or is empty; of several who wait, the one that wants the least counts. It holds for
     /// one event. Without this every acknowledgment that makes room is one.
-    pub fn tcp_await_room(&mut self, id: SocketId, room_bytes: usize) {
+    ///
+    /// `is_lent` says that the caller's own memory is to be queued, for which the pool need not have any.
+    /// Where it has to, a writer looks again on its own: memory that others give back is no event here.
+    pub fn tcp_await_room(&mut self, id: SocketId, room_bytes: usize, is_lent: bool) {
         if let Ok(socket) = self.tcp_socket(id) {
+            socket.awaits_lent_room =
+                is_lent || (socket.awaits_lent_room && socket.room_awaited_bytes > 0);
             let wanted = u32::try_from(room_bytes).unwrap_or(u32::MAX);
             socket.room_awaited_bytes = match socket.room_awaited_bytes {
                 0 => wanted,
@@ -644,6 +657,7 @@ impl Shard {
             detached: false,
             pending: Readiness::NONE,
             room_awaited_bytes: 0,
+            awaits_lent_room: false,
         };
         let id = self.sockets.insert(Socket::Tcp(Box::new(socket)))?;
         let index = id.index() as u32;

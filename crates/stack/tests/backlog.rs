@@ -9,6 +9,7 @@ use harness::{Fate, Net, address, data};
 use stack::{BindOptions, ListenOptions, SocketError, SocketId, SynCookieMode};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use tcp::State;
 use time::Duration;
 use wire::{SeqNumber, TcpFlags, TcpHeader, TcpOptions, TcpTimestamps};
@@ -165,6 +166,42 @@ fn cookies_that_were_not_sent_are_refused() {
     net.inject(1, [packet([10, 0, 0, 9], &ack(501, cookie + 1))]);
     assert_eq!(net.hosts[1].shard.tcp_accept(listener), Err(SocketError::WouldBlock), "too old");
     assert_eq!(net.hosts[1].shard.counters().shard.syn_cookies_accepted, 0);
+}
+
+// RFC 7323, 2.2: the window scale of a SYN-ACK holds for the connection, whatever is set on its listener
+// before the last ACK comes; and of a cookie nobody knows what it offered.
+#[test]
+fn a_handshake_under_way_keeps_the_settings_of_its_syn_ack() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, _) = listen(&mut net, ListenOptions::default());
+    let mut first = syn(4_000, 500);
+    first.options.window_scale = Some(7);
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &first)]);
+    net.run(MS);
+    let answer = *answers(&net, mark).last().expect("a SYN-ACK");
+    let scale = answer.options.window_scale.expect("it was offered one");
+    assert!(scale > 0);
+    let small = tcp::Config {
+        receive_buffer_bytes: 8_192,
+        receive_buffer_bytes_initial: 8_192,
+        ..tcp::Config::default()
+    };
+    let shard = &mut net.hosts[1].shard;
+    shard.tcp_set_listener(listener, Arc::new(small), 0).expect("it listens");
+    let flags = TcpFlags::ACK;
+    let ack = TcpHeader { acknowledgment: answer.sequence + 1, flags, ..syn(4_000, 501) };
+    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    let server = net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
+    let now = net.now;
+    let info = net.hosts[1].shard.tcp_info(now, server).expect("open");
+    assert_eq!(info.window_scale, Some((7, scale)));
+    // And the next one is of the new settings.
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &TcpHeader { source_port: 4_001, ..first })]);
+    net.run(MS);
+    let answer = *answers(&net, mark).last().expect("a SYN-ACK");
+    assert_eq!(answer.options.window_scale, Some(0));
 }
 
 // RFC 4987, 3.6: a cookie tells of a connection that nobody remembers, so it could tell of it twice. Were

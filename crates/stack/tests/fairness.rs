@@ -119,7 +119,7 @@ fn a_writer_is_told_of_room_that_is_worth_a_write() {
             written += room;
             let shard = &mut net.hosts[0].shard;
             if let Some(awaited_bytes) = awaited_bytes {
-                shard.tcp_await_room(client, awaited_bytes);
+                shard.tcp_await_room(client, awaited_bytes, false);
             }
             while shard.poll_event().is_some() {}
             // Until there is an event the writer sleeps.

@@ -591,6 +591,13 @@ impl Connection {
         self.nodelay
     }
 
+    /// Whether each segment takes several ways, so that the peer gets all of them twice: then neither
+    /// duplicate ACKs (of peers without SACK) nor reports of duplicates are believed. What is lost by every way
+    /// is found by SACK, or else by the timers.
+    pub fn set_path_duplicates(&mut self, on: bool) {
+        self.recovery.path_duplicates = on;
+    }
+
     /// Holds back segments that are not full, until it is called with `false` or the stream ends
     /// (TCP_CORK, and MSG_MORE of one call): the application will add to them soon.
     pub fn set_cork(&mut self, corked: bool) {

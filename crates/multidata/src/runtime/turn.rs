@@ -236,7 +236,7 @@ impl Squeue {
             Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
             None => {
                 let until = self.clock.now() + MEMORY_RETRY;
-                core.waiting.add_memory_task(socket, waker, until, &mut core.woken);
+                core.waiting.add_memory_task(socket, waker, until);
             }
         }
         self.release(guard);

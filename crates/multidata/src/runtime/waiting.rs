@@ -118,8 +118,8 @@ pub(crate) struct Waiting {
 #[derive(Debug, Default)]
 struct Slot {
     sleepers: Vec<(Interest, Sleeper)>,
-    /// The task that waits for memory to write with.
-    memory: Option<Waker>,
+    /// The tasks that wait for memory to write with, mostly one.
+    memory: Vec<Waker>,
     /// It stands among the turns.
     has_turn: bool,
 }
@@ -148,19 +148,11 @@ impl Waiting {
     }
 
     /// Enters a task that waits for memory to write with.
-    pub(crate) fn add_memory_task(
-        &mut self,
-        socket: SocketId,
-        waker: &Waker,
-        until: Instant,
-        woken: &mut Vec<Sleeper>,
-    ) {
+    pub(crate) fn add_memory_task(&mut self, socket: SocketId, waker: &Waker, until: Instant) {
         let slot = self.entry(socket);
         let had_turn = core::mem::replace(&mut slot.has_turn, true);
-        if let Some(other) = slot.memory.replace(waker.clone())
-            && !other.will_wake(waker)
-        {
-            woken.push(Sleeper::Task(other));
+        if !slot.memory.iter().any(|known| known.will_wake(waker)) {
+            slot.memory.push(waker.clone());
         }
         if !had_turn {
             self.memory_turns.push_back(socket.index());
@@ -186,8 +178,8 @@ impl Waiting {
         {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             slot.has_turn = false;
-            if let Some(waker) = slot.memory.take() {
-                woken.push(Sleeper::Task(waker));
+            if !slot.memory.is_empty() {
+                woken.extend(slot.memory.drain(..).map(Sleeper::Task));
                 turns -= 1;
             }
         }
@@ -234,7 +226,7 @@ impl Waiting {
             Sleeper::Thread(_) => true,
         });
         self.tasks -= before - slot.sleepers.len();
-        slot.memory.take_if(|known| known.will_wake(waker));
+        slot.memory.retain(|known| !known.will_wake(waker));
     }
 
     /// Moves those whom an event concerns to `woken`.
@@ -250,7 +242,7 @@ impl Waiting {
     pub(crate) fn wake_all(&mut self, woken: &mut Vec<Sleeper>) {
         for slot in &mut self.slots {
             woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
-            woken.extend(slot.memory.take().map(Sleeper::Task));
+            woken.extend(slot.memory.drain(..).map(Sleeper::Task));
             slot.has_turn = false;
         }
         self.memory_turns.clear();
@@ -263,7 +255,7 @@ impl Waiting {
         let before = woken.len();
         woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
         self.tasks -= count_tasks(&woken[before..]);
-        woken.extend(slot.memory.take().map(Sleeper::Task));
+        woken.extend(slot.memory.drain(..).map(Sleeper::Task));
     }
 }
 

@@ -56,13 +56,7 @@ impl TcpStream {
 
     /// Ready when a write would not wait; otherwise the task is woken when that may have changed.
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let socket = &self.shared.socket;
-        let outcome = socket.poll(Interest::Writable, After::Leave, context, |core, _| match self
-            .room_for(core, 1)
-        {
-            Err(SocketError::WouldBlock) => Err(SocketError::WouldBlock),
-            Ok(_) | Err(_) => Ok(()),
-        });
+        let outcome = self.poll_room(context, 1);
         // A device that failed is what the write will say.
         outcome.map(|_| Ok(()))
     }
@@ -147,16 +141,26 @@ impl TcpStream {
     }
 
     /// Asks for room for `len_bytes`, or for the low-water mark, whichever is less. A task that found
-    /// none is woken when there is so much, and not for each acknowledgment.
-    fn room_for(&self, core: &mut Core, len_bytes: usize) -> Result<SendPlan, SocketError> {
-        let id = self.shared.socket.id;
-        let plan = core.shard.tcp_send_plan(id)?;
-        let low_water_bytes = self.low_water_bytes(&plan).max(1);
-        if plan.room_bytes < low_water_bytes.min(len_bytes) {
-            core.shard.tcp_await_room(id, low_water_bytes);
-            return Err(SocketError::WouldBlock);
+    /// none is woken when there is so much, and not for each acknowledgment; where it is memory that lacks
+    /// and not the peer, also when its turn for memory has come.
+    fn poll_room(&self, context: &Context<'_>, len_bytes: usize) -> Poll<io::Result<SendPlan>> {
+        let socket = &self.shared.socket;
+        let mut lacks_memory = false;
+        let polled = socket.poll(Interest::Writable, After::Leave, context, |core, _| {
+            let plan = core.shard.tcp_send_plan(socket.id)?;
+            let low_water_bytes = self.low_water_bytes(&plan).max(1);
+            let wanted_bytes = low_water_bytes.min(len_bytes);
+            lacks_memory = plan.room_bytes < wanted_bytes && plan.lent_room_bytes >= wanted_bytes;
+            if plan.room_bytes < wanted_bytes {
+                core.shard.tcp_await_room(socket.id, low_water_bytes, false);
+                return Err(SocketError::WouldBlock);
+            }
+            Ok(plan)
+        });
+        if lacks_memory {
+            socket.squeue().wait_for_memory(socket.id, context.waker());
         }
-        Ok(plan)
+        polled
     }
 
     /// Copies as much of `pieces` as there is room and memory for, at least a byte.
@@ -169,10 +173,7 @@ impl TcpStream {
         let socket = &self.shared.socket;
         let (stack, copy_in) = (&socket.stack, socket.stack.tunables());
         let len_bytes = pieces.iter().map(|piece| piece.len()).sum();
-        let mut plan =
-            ready!(socket.poll(Interest::Writable, After::Leave, context, |core, _| {
-                self.room_for(core, len_bytes)
-            }))?;
+        let mut plan = ready!(self.poll_room(context, len_bytes))?;
         for piece in pieces {
             let bytes = &piece[..piece.len().min(plan.room_bytes)];
             let layout = copy_in.of_stream(&plan);

@@ -75,8 +75,7 @@ impl World {
         }
     }
 
-    /// A squeue takes what others handed to it, and applications hear of what it brought: else one might act on
-    /// what it was not told.
+    /// A squeue takes what others handed to it.
     pub(super) fn take_in(&mut self, host: usize, home: usize) {
         let (checker, trace, now) = (&mut self.checker, &mut self.trace, self.now);
         let ethernet = !self.scenario.bare_ip;
@@ -84,7 +83,6 @@ impl World {
             trace.add(now, host, Way::In, frame, ethernet);
             checker.on_arrived(now, host, frame);
         });
-        self.take_events(host, home);
     }
 
     /// Does the same in every squeue of a host, as a call of the program does that concerns all. The first

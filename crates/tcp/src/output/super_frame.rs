@@ -8,13 +8,18 @@
 //! So the little that is left behind whole super-frames waits for what is written next, as Nagle's
 //! algorithm has a part of a segment wait (RFC 9293, 3.7.4), and under its conditions: not with
 //! TCP_NODELAY, not at the end of the stream, and no longer than a whole super-frame of this connection is
-//! unacknowledged. A peer that owes the acknowledgment of so much does not delay it.
+//! unacknowledged. A peer that owes the acknowledgment of so much does not delay it. And only where that
+//! comes within a millisecond: on a longer path the wait would cost more than the call.
 
 use super::plan::Planner;
 use crate::connection::Connection;
+use time::Duration;
 
 /// Full segments up to this part of a super-frame wait for more, and part of a segment behind them.
 const CRUMB_DIVISOR: u32 = 8;
+
+/// Longest round trip of paths on which anything waits.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(1);
 
 /// Bytes of a TCP header without options.
 const HEADER_LEN_MIN: u32 = 20;
@@ -40,7 +45,8 @@ impl Connection {
     /// The measure for segments of `full` payload bytes; `None` where nothing waits for more.
     #[inline]
     pub(super) fn whole_super_frame(&self, full: u32) -> Option<Whole> {
-        if self.super_frame_len == 0 || self.nodelay || self.config.minshall {
+        let is_near = self.rtt.smoothed().is_some_and(|rtt| rtt <= ROUND_TRIP_MAX);
+        if self.super_frame_len == 0 || self.nodelay || self.config.minshall || !is_near {
             return None;
         }
         let options = u32::from(self.negotiated.mss_send()).saturating_sub(full);

@@ -154,6 +154,8 @@ pub(crate) struct Recovery {
     /// RecoveryPoint, or RFC 6582's recover: one past what had been sent when loss was noticed.
     point: SeqNumber,
     duplicate_acks: u32,
+    /// Each segment takes several ways, so what arrives twice says nothing of what was sent again.
+    pub(crate) path_duplicates: bool,
     /// Without SACK: bytes that duplicate ACKs say have left the network.
     departed_bytes: u32,
     /// The first lost segment goes out whatever the window says.
@@ -176,6 +178,7 @@ impl Recovery {
             phase: Phase::Open,
             point: iss,
             duplicate_acks: 0,
+            path_duplicates: false,
             departed_bytes: 0,
             force: false,
             frto: Frto::Off,
@@ -346,6 +349,9 @@ impl Recovery {
     /// A duplicate ACK (RFC 5681, 2), with SACK one that reported something new (RFC 6675, 2). Says
     /// how many bytes it delivered beyond what SACK blocks told.
     pub(crate) fn on_duplicate_ack(&mut self, send: &SendSequence, mss: u32) -> u32 {
+        if self.path_duplicates && !self.sack {
+            return 0;
+        }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         let is_beyond_limited_transmit = self.phase == Phase::Open
             && self.duplicate_acks >= DUPLICATE_THRESHOLD
@@ -373,7 +379,8 @@ impl Recovery {
         let len = end.offset_from(start);
         let was_again = start.is_before(send.una)
             || self.flight.as_ref().is_some_and(|flight| flight.sent.is_again_at(start));
-        if end.is_after(send.nxt) || len > self.unreported_bytes || !was_again {
+        let is_believed = was_again && !self.path_duplicates;
+        if end.is_after(send.nxt) || len > self.unreported_bytes || !is_believed {
             return false;
         }
         self.unreported_bytes -= len;

@@ -346,6 +346,30 @@ fn reports_of_duplicates_are_believed_for_what_was_sent_again_only() {
     assert_eq!(harness.connection.counters().duplicate_sacks_received, 1_000);
 }
 
+// Where every segment takes two ways the peer reports each retransmission as a duplicate, though the
+// original was lost on both; and without SACK every copy draws a duplicate ACK.
+#[test]
+fn on_several_ways_duplicates_prove_nothing() {
+    let mut harness = in_flight(path(sack_config()), 10);
+    harness.connection.set_path_duplicates(true);
+    let before = harness.connection.congestion_window();
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.receive(ACK, 1, 10_001, b"");
+    harness.write(&stream(0..1_000));
+    harness.take();
+    sack(&mut harness, 10_001, &[(1, 1_001)]);
+    assert!(harness.connection.congestion_window() < before);
+    assert_eq!(harness.connection.counters().undone_by_duplicates, 0);
+    let mut harness = in_flight(path(Config { sack: false, ..sack_config() }), 10);
+    harness.connection.set_path_duplicates(true);
+    for _ in 0..10 {
+        harness.receive(ACK, 1, 1, b"");
+    }
+    harness.expect_nothing();
+    assert_eq!(harness.connection.counters().fast_recoveries, 0);
+}
+
 // RFC 5682, 3.1: step 2.b sends new data, step 3.b finds that the flight was only late.
 #[test]
 fn a_spurious_timeout_is_found_out_and_taken_back() {
