@@ -217,7 +217,7 @@ fn over_kernel(
     _device: &TapDevice,
 ) -> Result<(Asked, Bulk), Failure> {
     measure(comparison, case.load, far, |to| {
-        let socket = std::net::TcpStream::connect_timeout(&to, CONNECT_TIMEOUT)?;
+        let socket = crate::peer::kernel::connect(&to)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(crate::peer::kernel::STUCK))?;
         socket.set_write_timeout(Some(crate::peer::kernel::STUCK))?;

@@ -3,9 +3,17 @@
 use crate::system_error::SystemError;
 use rustix::fd::AsFd;
 use rustix::net::sockopt;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 /// Selects the congestion control of a kernel TCP socket (`TCP_CONGESTION`), so that two peers can
 /// be compared; a machine's default may be `bbr`, and a namespace may not change it.
+///
+/// Only a socket that has no connection yet is as if the algorithm were the default: once `bbr` has had a
+/// connection, what is chosen after it is paced, too. A listening socket hands its choice on to what
+/// it accepts; for connections to be made there is [`connect`].
 ///
 /// # Errors
 /// Where the kernel does not have the algorithm, or does not let an ordinary user have it.
@@ -18,10 +26,24 @@ pub fn set_congestion(socket: impl AsFd, algorithm: &str) -> Result<(), SystemEr
     })
 }
 
+/// Connects by the kernel's TCP, with this congestion control from the first segment on.
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::Unsupported`] where [`set_congestion`] fails.
+pub fn connect(to: &SocketAddr, algorithm: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(*to), Type::STREAM, Some(Protocol::TCP))?;
+    set_congestion(&socket, algorithm)
+        .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
+    socket.connect_timeout(&(*to).into(), timeout)?;
+    Ok(socket.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
 
     #[test]
     fn an_algorithm_the_kernel_has_is_selected_and_another_is_refused() {
@@ -32,5 +54,20 @@ mod tests {
         assert_eq!(selected, "reno");
         let error = set_congestion(&socket, "no-such").expect_err("no such algorithm");
         assert!(error.message.contains("no-such"), "{error}");
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_have_what_was_selected_before_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback address");
+        set_congestion(&listener, "reno").expect("every kernel has it");
+        let to = listener.local_addr().expect("bound");
+        let near = connect(&to, "reno", PATIENCE).expect("somebody listens");
+        let (far, _) = listener.accept().expect("connected");
+        for socket in [&near, &far] {
+            assert_eq!(sockopt::tcp_congestion(socket).expect("an option"), "reno");
+        }
+        let refused = connect(&to, "no-such", PATIENCE).expect_err("no such algorithm");
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("no-such"), "{refused}");
     }
 }

@@ -10,10 +10,10 @@ use crate::verify::{Flow, Pattern};
 use crate::{Attempt, Failure, host};
 use device::{FaultConfig, HardwareAddress, Medium, WireConfig, WireEnd, wire};
 use ip::Cidr;
-use linux::Sandbox;
+use linux::{Sandbox, kernel_socket};
 use multidata::{InterfaceConfig, Stack};
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -199,11 +199,8 @@ fn send_ours(stack: &Stack, to: SocketAddr, seed: u64, stop: &AtomicBool) {
 }
 
 fn send_linux(congestion: &str, to: SocketAddr, seed: u64, stop: &AtomicBool) {
-    let Ok(mut socket) = TcpStream::connect_timeout(&to, CONNECT_TIMEOUT) else { return };
+    let Ok(mut socket) = kernel_socket::connect(&to, congestion, CONNECT_TIMEOUT) else { return };
     let Ok(local) = socket.local_addr() else { return };
-    if linux::kernel_socket::set_congestion(&socket, congestion).is_err() {
-        return;
-    }
     let _ = socket.set_write_timeout(Some(WRITE_WAIT));
     send(&mut socket, Pattern::new(seed, local.port(), Flow::FromConnector), stop);
 }

@@ -21,8 +21,9 @@ use crate::socket::{Socket, retry_interrupted};
 use crate::workload::request_response::{self, Asked, AskingAll};
 use crate::workload::stream::{self, Totals};
 use crate::{Attempt, Failure};
+use linux::kernel_socket;
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -268,8 +269,7 @@ fn work_over<S: Socket>(task: &Task, sockets: Vec<S>) -> Result<Report, Failure>
 fn meet(task: &Task) -> Result<Vec<TcpStream>, Failure> {
     let sockets: Result<Vec<TcpStream>, Failure> = match task.meeting {
         Meeting::Listen(address) => {
-            let listener =
-                TcpListener::bind(address).attempt(|| format!("cannot listen on {address}"))?;
+            let listener = listen(address).attempt(|| format!("cannot listen on {address}"))?;
             let listening =
                 listener.local_addr().attempt(|| "a listening socket has no address")?;
             say(&Report::Listening(listening));
@@ -284,8 +284,7 @@ fn meet(task: &Task) -> Result<Vec<TcpStream>, Failure> {
         Meeting::Tunnel(_) => return Err(Failure::new("a tunnel has no kernel at its end")),
         Meeting::Connect(address) => (0..task.connections)
             .map(|_| {
-                TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
-                    .attempt(|| format!("cannot connect to this stack at {address}"))
+                connect(&address).attempt(|| format!("cannot connect to this stack at {address}"))
             })
             .collect(),
     };
@@ -296,10 +295,28 @@ fn meet(task: &Task) -> Result<Vec<TcpStream>, Failure> {
     Ok(sockets)
 }
 
-/// CUBIC, as this stack: a machine's default may be another algorithm, and a namespace of one's
-/// own may not change that. Where the kernel has no CUBIC, its default stays.
+/// The kernel's ends use what this stack does: a machine's default may be another algorithm, and a
+/// namespace of one's own may not change that. Where the kernel has no CUBIC, its default stays.
+const CONGESTION: &str = "cubic";
+
+/// Listens by the kernel's TCP, with [`CONGESTION`].
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    let _ = kernel_socket::set_congestion(&listener, CONGESTION);
+    Ok(listener)
+}
+
+/// Connects by the kernel's TCP, with [`CONGESTION`].
+pub(crate) fn connect(to: &SocketAddr) -> io::Result<TcpStream> {
+    match kernel_socket::connect(to, CONGESTION, CONNECT_TIMEOUT) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            TcpStream::connect_timeout(to, CONNECT_TIMEOUT)
+        }
+        outcome => outcome,
+    }
+}
+
 fn prepare(socket: &TcpStream) -> Result<(), Failure> {
-    let _ = linux::kernel_socket::set_congestion(socket, "cubic");
     socket
         .set_nodelay(true)
         .and_then(|()| socket.set_read_timeout(Some(STUCK)))
