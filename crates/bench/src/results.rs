@@ -79,7 +79,8 @@ pub struct Run {
     pub bytes: u64,
     /// Seconds by the clock of the receiving end, from the first byte to the end of the stream.
     pub seconds: f64,
-    /// Bytes times eight over seconds, in 10^9 bits per second.
+    /// Bytes times eight over seconds, in 10^9 bits per second; where connections are tasks' and
+    /// sending ends by time, of the bytes and the seconds in which all had something to send.
     pub throughput_gbps: f64,
     /// CPU seconds of the process that holds this stack, for each 10^9 bytes. With peer `self`
     /// that is both stacks.

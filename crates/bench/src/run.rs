@@ -19,6 +19,7 @@ use crate::results::{
 };
 use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
 use crate::station::{self, Station};
+use crate::statistics::ratio;
 use crate::verify::TIMED_VERIFIED_LEN_BYTES;
 use crate::workload::request_response::{self, Asked, AskingAll};
 use crate::workload::stream::{self, Plan, Totals};
@@ -98,6 +99,15 @@ struct Measured {
 enum WorkDone {
     Streamed { ours: Totals, theirs: Totals },
     Asked(Asked),
+}
+
+impl WorkDone {
+    /// What arrived while all connections were busy, where the ends told that apart.
+    fn busy_gbps(&self) -> Option<f64> {
+        let Self::Streamed { ours, theirs } = self else { return None };
+        let busy = [ours.busy, theirs.busy].into_iter().flatten();
+        busy.filter_map(|busy| ratio(busy.bytes as f64 * 8e-9, busy.seconds)).reduce(|a, b| a + b)
+    }
 }
 
 fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
@@ -311,11 +321,12 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
         Direction::Both => (sent.0 + received.0, sent.1 + received.1),
     };
     let gb = bytes as f64 / 1e9;
-    let each_gb = |seconds: f64| crate::statistics::ratio(seconds, gb).unwrap_or(0.0);
+    let busy_gbps = measured.work.busy_gbps();
+    let each_gb = |seconds: f64| ratio(seconds, gb).unwrap_or(0.0);
     let run = Run {
         bytes,
         seconds,
-        throughput_gbps: crate::statistics::ratio(gb * 8.0, seconds).unwrap_or(0.0),
+        throughput_gbps: busy_gbps.or_else(|| ratio(gb * 8.0, seconds)).unwrap_or(0.0),
         stack_cpu_s_per_gb: each_gb(measured.spent.process_cpu_s),
         stack_kernel_cpu_s_per_gb: each_gb(measured.spent.kernel_cpu_s),
         system_cpu_s_per_gb: each_gb(measured.spent.system_cpu_s),

@@ -151,6 +151,17 @@ pub enum Amount {
     Time(Duration),
 }
 
+impl Amount {
+    /// The time of sending, where that ends it.
+    #[must_use]
+    pub const fn time(self) -> Option<Duration> {
+        match self {
+            Self::Bytes(_) => None,
+            Self::Time(time) => Some(time),
+        }
+    }
+}
+
 impl fmt::Display for Amount {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -73,6 +73,7 @@ impl Plan {
                     verified_len_bytes: self.verified_len_bytes,
                 }),
                 receive: self.receives.then(|| Receiving {
+                    time: self.amount.time(),
                     pattern: Pattern::new(self.seed, port, back),
                     zero_copy: self.zero_copy,
                     verified_len_bytes: self.verified_len_bytes,
@@ -121,6 +122,8 @@ pub struct Sending {
 /// What to expect.
 #[derive(Clone, Debug)]
 pub struct Receiving {
+    /// How long the other end sends, where that is known.
+    pub time: Option<Duration>,
     /// The contents.
     pub pattern: Pattern,
     /// Take the memory that was received into instead of having it copied, where the socket does
@@ -169,6 +172,15 @@ impl Sender {
     }
 }
 
+/// What was read in the time in which every connection had something to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Busy {
+    /// Bytes read.
+    pub bytes: u64,
+    /// The length of that time.
+    pub seconds: f64,
+}
+
 /// What all connections of one end did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
@@ -180,6 +192,8 @@ pub struct Totals {
     pub sender: Sender,
     /// From the first byte of any connection to the last end of a stream.
     pub receiving_s: f64,
+    /// What was read while all were busy, where that was told apart.
+    pub busy: Option<Busy>,
     /// What the connection read over which the least came.
     pub least_received_bytes: u64,
     /// What the connection read over which the most came.
@@ -200,6 +214,7 @@ impl Totals {
             receiving_s: first
                 .zip(last)
                 .map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64()),
+            busy: None,
             least_received_bytes: received().min().unwrap_or(0),
             most_received_bytes: received().max().unwrap_or(0),
         }

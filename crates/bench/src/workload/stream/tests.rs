@@ -23,7 +23,8 @@ fn sending(amount: Amount, verified_len_bytes: u64) -> Sending {
 }
 
 fn receiving(verified_len_bytes: u64) -> Receiving {
-    Receiving { pattern: pattern(Flow::FromConnector), zero_copy: true, verified_len_bytes }
+    let pattern = pattern(Flow::FromConnector);
+    Receiving { time: None, pattern, zero_copy: true, verified_len_bytes }
 }
 
 fn transfer(
