@@ -235,6 +235,9 @@ pub struct Scenario {
     /// A tunnel sends and receives many datagrams by one call (UDP_SEGMENT, UDP_GRO); else one
     /// datagram a call. Without meaning elsewhere.
     pub udp_offload: bool,
+    /// Both ends of a tunnel leave transport checksums of the packets in it to the cipher, which
+    /// authenticates them. Without meaning elsewhere.
+    pub trust_checksums: bool,
     /// Whether packets of this stack may leave in batches, whatever the mode.
     pub outbound: Outbound,
     /// Keep this stack on the first CPU and the kernel's end on the second.
@@ -287,6 +290,7 @@ impl Scenario {
             ipv6: false,
             transform: TransformKind::Null,
             udp_offload: true,
+            trust_checksums: false,
             outbound: Outbound::On,
             pin: false,
             squeues: 1,
@@ -324,6 +328,9 @@ impl Scenario {
         }
         if self.device == DeviceKind::Tunnel && !self.udp_offload {
             words.push("one-a-call");
+        }
+        if self.trust_checksums {
+            words.push("trusting");
         }
         if self.ipv6 {
             words.push("ipv6");
@@ -397,18 +404,7 @@ impl Scenario {
                     .to_owned(),
             );
         }
-        if self.device == DeviceKind::Tunnel && self.offload {
-            return Err(
-                "--offload on is not for tunnels, which transform every packet: they have \
-                        --udp-offload"
-                    .to_owned(),
-            );
-        }
-        if self.device != DeviceKind::Tunnel
-            && (self.transform != TransformKind::Null || !self.udp_offload)
-        {
-            return Err("--transform and --udp-offload need --device tunnel".to_owned());
-        }
+        self.check_tunnel()?;
         if self.io_uring && !matches!(self.device, DeviceKind::Tap | DeviceKind::Tun) {
             return Err(
                 "--io-uring on needs --device tap or tun: the others have calls of their own \
@@ -441,6 +437,29 @@ impl Scenario {
         layouts::check(self)
     }
 
+    fn check_tunnel(&self) -> Result<(), String> {
+        if self.device == DeviceKind::Tunnel && self.offload {
+            return Err(
+                "--offload on is not for tunnels, which transform every packet: they have \
+                        --udp-offload"
+                    .to_owned(),
+            );
+        }
+        if self.device != DeviceKind::Tunnel
+            && (self.transform != TransformKind::Null || !self.udp_offload)
+        {
+            return Err("--transform and --udp-offload need --device tunnel".to_owned());
+        }
+        if self.trust_checksums && self.transform == TransformKind::Null {
+            return Err(
+                "--trust-checksums on needs --device tunnel and --transform chacha20poly1305: what \
+                 nothing authenticates needs its checksums"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
     /// The share of connection `index` in [`Amount::Bytes`]; the first ones take the remainder.
     #[must_use]
     pub fn share_bytes(bytes: u64, connections: usize, index: usize) -> u64 {
@@ -468,6 +487,10 @@ mod tests {
             (Scenario { device: DeviceKind::Tunnel, offload: true, ..sound.clone() }, "--offload"),
             (Scenario { transform: TransformKind::ChaChaPoly, ..sound.clone() }, "--transform"),
             (Scenario { udp_offload: false, ..sound.clone() }, "--udp-offload"),
+            (
+                Scenario { device: DeviceKind::Tunnel, trust_checksums: true, ..sound.clone() },
+                "--transform chacha20poly1305",
+            ),
             (
                 Scenario { device: DeviceKind::Packet, io_uring: true, ..sound.clone() },
                 "--io-uring",

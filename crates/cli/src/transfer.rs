@@ -5,7 +5,7 @@
 //! as the program runs. Or the two programs meet in a tunnel (`tunnel.rs`).
 
 use crate::arguments::{AddressArgument, LinkArguments, ReceiveArguments, SendArguments, Switch};
-use crate::tunnel::{self, Key};
+use crate::tunnel::{self, Checksums, Key};
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
@@ -142,12 +142,13 @@ fn open_queue(interface: &Interface, offload: bool) -> Result<Box<dyn Queue>, De
 }
 
 /// How an end of a tunnel comes about.
-type Meet = fn(SocketAddr, &Key) -> Result<TunnelDevice, Failure>;
+type Meet = fn(SocketAddr, &Key, Checksums) -> Result<TunnelDevice, Failure>;
 
 /// A queue of the tunnel, where the user asks for one.
 fn tunnel_queue(link: &LinkArguments, meet: Meet) -> Result<Option<Box<dyn Queue>>, Failure> {
     let (Some(at), Some(key_file)) = (link.tunnel, &link.key_file) else { return Ok(None) };
-    let mut device = meet(at, &Key::read(key_file)?)?;
+    let checksums = if link.checksums { Checksums::Kept } else { Checksums::LeftToCipher };
+    let mut device = meet(at, &Key::read(key_file)?, checksums)?;
     if !device.refused().is_empty() {
         crate::output::complain(device.negotiated());
     }

@@ -15,6 +15,10 @@
 //! lost message is made good by the next. The first sealed datagram has no packet in it; where it is lost,
 //! the SYN behind it does its part and is sent again by TCP. Counters begin at zero under keys that
 //! are new each time, so no nonce is used twice.
+//!
+//! Each of the two messages says besides whether its sender would leave the transport checksums of packets in
+//! the tunnel to the cipher ([`Checksums`]). Where both would, they are neither made nor looked at. Nobody in
+//! between can change what was said: the messages are authenticated, the second over the first.
 
 use bench::{Attempt, Failure};
 use device::Transform;
@@ -40,8 +44,11 @@ const KEY_LEN: usize = 32;
 /// The longest key file that is read: the digits and the end of the line.
 const KEY_FILE_LEN_MAX: u64 = 2 * KEY_LEN as u64 + 2;
 
-/// Both messages of the handshake are a key and a tag.
-const MESSAGE_LEN: usize = 48;
+/// What a message of the handshake says besides the key.
+const OFFER_LEN: usize = 1;
+
+/// Both messages of the handshake are a key, an offer and a tag.
+const MESSAGE_LEN: usize = 32 + OFFER_LEN + 16;
 
 /// How long the receiving host may take to answer, and how long until it is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -49,6 +56,34 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Answers that wait for the datagram that shows which of them was heard.
 const CANDIDATES_MAX: usize = 8;
+
+/// What guards the packets in a tunnel from one stack to the other.
+///
+/// What is sealed here this host's stack has made itself, in the same process and a moment before: it forwards
+/// nothing. So who says [`Checksums::LeftToCipher`] vouches for every packet from its first byte on, and the
+/// tag guards it up to where the other end's stack takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checksums {
+    /// The cipher's tags and the packets' own checksums.
+    Kept,
+    /// The cipher's tags alone.
+    LeftToCipher,
+}
+
+impl Checksums {
+    /// As it is said in the handshake: one bit; the others are not looked at.
+    const fn offer(self) -> [u8; OFFER_LEN] {
+        [match self {
+            Self::Kept => 0,
+            Self::LeftToCipher => 1,
+        }]
+    }
+
+    /// What comes of it where the other end offers this.
+    const fn agreed(self, [offer]: [u8; OFFER_LEN]) -> Self {
+        if offer & 1 == 1 { self } else { Self::Kept }
+    }
+}
 
 /// The secret that both hosts share.
 pub(crate) struct Key([u8; KEY_LEN]);
@@ -105,7 +140,11 @@ fn keys(mut state: HandshakeState, began: bool) -> ChaChaKeys {
 ///
 /// # Errors
 /// A sentence, also where nobody with the key answered.
-pub(crate) fn open_to(peer: SocketAddr, key: &Key) -> Result<TunnelDevice, Failure> {
+pub(crate) fn open_to(
+    peer: SocketAddr,
+    key: &Key,
+    checksums: Checksums,
+) -> Result<TunnelDevice, Failure> {
     let refused = || format!("cannot open a tunnel to {peer}");
     let any = match peer {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -115,9 +154,12 @@ pub(crate) fn open_to(peer: SocketAddr, key: &Key) -> Result<TunnelDevice, Failu
     socket.connect(peer).attempt(refused)?;
     let mut state = key.state(true).attempt(refused)?;
     let mut first = [0; MESSAGE_LEN];
-    state.write_message(&[], &mut first).attempt(refused)?;
+    state.write_message(&checksums.offer(), &mut first).attempt(refused)?;
     let end = Instant::now() + ANSWER_TIMEOUT;
-    while !ask(&socket, &first, &mut state).attempt(refused)? {
+    let offer = loop {
+        if let Some(offer) = ask(&socket, &first, &mut state).attempt(refused)? {
+            break offer;
+        }
         if Instant::now() >= end {
             return Err(Failure::new(format!(
                 "nobody with this key answered at {peer} for {} s: is `multidata receive --tunnel` \
@@ -125,7 +167,7 @@ pub(crate) fn open_to(peer: SocketAddr, key: &Key) -> Result<TunnelDevice, Failu
                 ANSWER_TIMEOUT.as_secs()
             )));
         }
-    }
+    };
     let mut transform = ChaChaPoly::new(&keys(state, true));
     let confirmation = sealed_nothing(&mut transform);
     match socket.send(&confirmation) {
@@ -134,11 +176,15 @@ pub(crate) fn open_to(peer: SocketAddr, key: &Key) -> Result<TunnelDevice, Failu
         }
         _ => {}
     }
-    device(socket, peer, transform)
+    device(socket, peer, transform, checksums.agreed(offer))
 }
 
-/// Sends the first message and waits for its answer for a while. Says whether it came.
-fn ask(socket: &UdpSocket, first: &[u8], state: &mut HandshakeState) -> io::Result<bool> {
+/// Sends the first message and waits for its answer for a while: what the other end offers, if it came.
+fn ask(
+    socket: &UdpSocket,
+    first: &[u8],
+    state: &mut HandshakeState,
+) -> io::Result<Option<[u8; OFFER_LEN]>> {
     // That nobody is there, or not yet, an ICMP error may tell at the next call.
     let is_passing = |kind| matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::Interrupted);
     let end = Instant::now() + AGAIN;
@@ -151,17 +197,18 @@ fn ask(socket: &UdpSocket, first: &[u8], state: &mut HandshakeState) -> io::Resu
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(false);
+            return Ok(None);
         }
         socket.set_read_timeout(Some(left))?;
         match socket.recv(&mut datagram) {
             // Nothing of what is not authentic is believed.
             Ok(len) => {
-                if state.read_message(&datagram[..len], &mut []).is_ok() {
-                    return Ok(true);
+                let mut offer = [0; OFFER_LEN];
+                if state.read_message(&datagram[..len], &mut offer).is_ok() {
+                    return Ok(Some(offer));
                 }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) if is_passing(error.kind()) => {}
             Err(error) => return Err(error),
         }
@@ -183,13 +230,18 @@ fn sealed_nothing(transform: &mut ChaChaPoly) -> Vec<u8> {
 struct Candidate {
     from: SocketAddr,
     keys: ChaChaKeys,
+    checksums: Checksums,
 }
 
 /// The receiving host's end: waits at `local` until a host with the key has agreed on keys.
 ///
 /// # Errors
 /// A sentence.
-pub(crate) fn open_at(local: SocketAddr, key: &Key) -> Result<TunnelDevice, Failure> {
+pub(crate) fn open_at(
+    local: SocketAddr,
+    key: &Key,
+    checksums: Checksums,
+) -> Result<TunnelDevice, Failure> {
     let refused = || format!("cannot open a tunnel at {local}");
     let socket = UdpSocket::bind(local).attempt(refused)?;
     let mut candidates = VecDeque::new();
@@ -201,59 +253,65 @@ pub(crate) fn open_at(local: SocketAddr, key: &Key) -> Result<TunnelDevice, Fail
             Err(error) => return Err(error).attempt(refused),
         };
         let datagram = &mut datagram[..len];
-        if let Some((answer, keys)) = answer(key, datagram).attempt(refused)? {
+        if let Some((answer, keys, offer)) = answer(key, datagram, checksums).attempt(refused)? {
             // Where it cannot be sent now it will be asked for again.
             let _ = socket.send_to(&answer, from);
-            candidates.push_back(Candidate { from, keys });
+            let checksums = checksums.agreed(offer);
+            candidates.push_back(Candidate { from, keys, checksums });
             if candidates.len() > CANDIDATES_MAX {
                 candidates.pop_front();
             }
-        } else if let Some(keys) = confirmed(&candidates, from, datagram) {
-            return device(socket, from, ChaChaPoly::new(&keys));
+        } else if let Some(it) = confirmed(&candidates, from, datagram) {
+            return device(socket, from, ChaChaPoly::new(&it.keys), it.checksums);
         }
     }
 }
 
-/// The answer to a first message, and the keys that are agreed on where it arrives; `None` where the
-/// message is none, or from somebody without the key.
-fn answer(
-    key: &Key,
-    message: &[u8],
-) -> Result<Option<([u8; MESSAGE_LEN], ChaChaKeys)>, snow::Error> {
+/// The answer to a first message, the keys that are agreed on where it arrives, and what the message
+/// offered.
+type Answer = ([u8; MESSAGE_LEN], ChaChaKeys, [u8; OFFER_LEN]);
+
+/// The answer to a first message; `None` where the message is none, or from somebody without the key.
+fn answer(key: &Key, message: &[u8], checksums: Checksums) -> Result<Option<Answer>, snow::Error> {
     let mut state = key.state(false)?;
-    if message.len() != MESSAGE_LEN || state.read_message(message, &mut []).is_err() {
+    let mut offer = [0; OFFER_LEN];
+    if message.len() != MESSAGE_LEN || state.read_message(message, &mut offer).is_err() {
         return Ok(None);
     }
     let mut answer = [0; MESSAGE_LEN];
-    state.write_message(&[], &mut answer)?;
-    Ok(Some((answer, keys(state, false))))
+    state.write_message(&checksums.offer(), &mut answer)?;
+    Ok(Some((answer, keys(state, false), offer)))
 }
 
-/// The keys under which a datagram of `from` was sealed.
-fn confirmed(
-    candidates: &VecDeque<Candidate>,
+/// The candidate under whose keys a datagram of `from` was sealed.
+fn confirmed<'a>(
+    candidates: &'a VecDeque<Candidate>,
     from: SocketAddr,
     datagram: &[u8],
-) -> Option<ChaChaKeys> {
+) -> Option<&'a Candidate> {
     let opens = |it: &&Candidate| {
         it.from == from && ChaChaPoly::new(&it.keys).open(&mut datagram.to_vec()).is_ok()
     };
-    candidates.iter().find(opens).map(|candidate| candidate.keys.clone())
+    candidates.iter().find(opens)
 }
 
 fn device(
     socket: UdpSocket,
     peer: SocketAddr,
     transform: ChaChaPoly,
+    checksums: Checksums,
 ) -> Result<TunnelDevice, Failure> {
     socket.set_read_timeout(None).attempt(|| "cannot set the tunnel's socket up")?;
-    TunnelDevice::over(socket, peer, Box::new(transform), TunnelConfig::default())
+    let trust_checksums = checksums == Checksums::LeftToCipher;
+    let config = TunnelConfig { trust_checksums, ..TunnelConfig::default() };
+    TunnelDevice::over(socket, peer, Box::new(transform), config)
         .attempt(|| "cannot open the tunnel")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::Device;
 
     fn key(byte: u8) -> Key {
         Key([byte; KEY_LEN])
@@ -262,7 +320,8 @@ mod tests {
     fn first_message(key: &Key) -> (HandshakeState, [u8; MESSAGE_LEN]) {
         let mut state = key.state(true).expect("a known pattern");
         let mut message = [0; MESSAGE_LEN];
-        assert_eq!(state.write_message(&[], &mut message).expect("room"), MESSAGE_LEN);
+        let offer = Checksums::Kept.offer();
+        assert_eq!(state.write_message(&offer, &mut message).expect("room"), MESSAGE_LEN);
         (state, message)
     }
 
@@ -271,22 +330,24 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..2 {
             let (mut state, message) = first_message(&key(1));
-            let (reply, theirs) = answer(&key(1), &message).expect("room").expect("authentic");
-            state.read_message(&reply, &mut []).expect("authentic");
+            let checksums = Checksums::Kept;
+            let answer = || answer(&key(1), &message, checksums).expect("room").expect("authentic");
+            let (reply, theirs, _) = answer();
+            state.read_message(&reply, &mut [0; OFFER_LEN]).expect("authentic");
             let ours = keys(state, true);
             assert_eq!((ours.seal, ours.open), (theirs.open, theirs.seal));
             assert_ne!(ours.seal, ours.open);
             seen.extend([ours.seal, ours.open]);
             // What the one seals as its first datagram shows the other which keys were taken.
             let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-            let (_, other) = answer(&key(1), &message).expect("room").expect("authentic");
+            let (_, other, _) = answer();
             let candidates = VecDeque::from([
-                Candidate { from, keys: other },
-                Candidate { from, keys: theirs.clone() },
+                Candidate { from, keys: other, checksums },
+                Candidate { from, keys: theirs.clone(), checksums },
             ]);
             let datagram = sealed_nothing(&mut ChaChaPoly::new(&ours));
             let found = confirmed(&candidates, from, &datagram).expect("one of them");
-            assert_eq!(found.open, theirs.open);
+            assert_eq!(found.keys.open, theirs.open);
             let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 10));
             assert!(confirmed(&candidates, elsewhere, &datagram).is_none());
         }
@@ -298,20 +359,48 @@ mod tests {
     #[test]
     fn another_key_and_changed_messages_are_refused() {
         let (mut state, message) = first_message(&key(1));
-        assert!(answer(&key(2), &message).expect("no failure").is_none());
-        assert!(answer(&key(1), &message[..47]).expect("no failure").is_none());
+        let answer = |digit, message: &[u8]| {
+            super::answer(&key(digit), message, Checksums::LeftToCipher).expect("no failure")
+        };
+        assert!(answer(2, &message).is_none());
+        assert!(answer(1, &message[..MESSAGE_LEN - 1]).is_none());
         for at in 0..MESSAGE_LEN {
             let mut changed = message;
             changed[at] ^= 1;
-            assert!(answer(&key(1), &changed).expect("no failure").is_none(), "byte {at}");
+            assert!(answer(1, &changed).is_none(), "byte {at}");
         }
-        let (reply, _) = answer(&key(1), &message).expect("room").expect("authentic");
+        let (reply, ..) = answer(1, &message).expect("authentic");
         for at in 0..MESSAGE_LEN {
             let mut changed = reply;
             changed[at] ^= 1;
-            assert!(state.read_message(&changed, &mut []).is_err(), "byte {at}");
+            let read = state.read_message(&changed, &mut [0; OFFER_LEN]);
+            assert!(read.is_err(), "byte {at}");
         }
-        state.read_message(&reply, &mut []).expect("forgeries did no harm");
+        state.read_message(&reply, &mut [0; OFFER_LEN]).expect("forgeries did no harm");
+    }
+
+    // Packets without checksums are for an end that expects them, so both ends must come to the same.
+    #[test]
+    fn checksums_are_left_to_the_cipher_where_both_ends_say_so_and_only_there() {
+        use Checksums::{Kept, LeftToCipher};
+        for (ours, theirs) in
+            [(Kept, Kept), (Kept, LeftToCipher), (LeftToCipher, Kept), (LeftToCipher, LeftToCipher)]
+        {
+            let reserved = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback interface");
+            let at = reserved.local_addr().expect("bound");
+            drop(reserved);
+            let (near, far) = std::thread::scope(|scope| {
+                let far = scope.spawn(move || open_at(at, &key(5), theirs).expect("a tunnel"));
+                let near = open_to(at, &key(5), ours).expect("a tunnel");
+                (near, far.join().expect("no panic"))
+            });
+            let is_left = (ours, theirs) == (LeftToCipher, LeftToCipher);
+            for end in [near, far] {
+                let capabilities = end.capabilities();
+                assert_eq!(capabilities.checksum_transmit, is_left, "{ours:?} {theirs:?}");
+                assert_eq!(capabilities.checksum_receive, is_left, "{ours:?} {theirs:?}");
+            }
+        }
     }
 
     #[test]

@@ -55,9 +55,10 @@ pub struct TunnelConfig {
     /// moves one datagram.
     pub messages_per_call: usize,
     /// Leave out transport checksums of inner packets and believe those that come: what the peer has
-    /// sealed nobody has changed. Both ends must do so, and the transform must be authenticated. The
-    /// default writes and verifies them, because they guard the way through both hosts' memory, too,
-    /// and cost a fiftieth of a cipher.
+    /// sealed nobody has changed. The transform must be authenticated, and both ends must have agreed on it:
+    /// that they do so, and that each seals only what its own stack has made. An end that forwarded packets
+    /// of others would vouch for bytes that may have been damaged before they reached it. The default
+    /// writes and verifies them.
     pub trust_checksums: bool,
     /// What the kernel may hold for us in each direction. A burst beyond it is lost.
     pub socket_buffer_bytes: usize,

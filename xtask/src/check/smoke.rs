@@ -140,6 +140,23 @@ pub(super) const BENCHES: &[Bench] = &[
     Bench {
         arguments: &[
             "bench",
+            "stream",
+            "--device",
+            "tunnel",
+            "--transform",
+            "chacha20poly1305",
+            "--trust-checksums",
+            "off,on",
+            "--seconds",
+            "0.2",
+            "--runs",
+            "1",
+        ],
+        needs_device: true,
+    },
+    Bench {
+        arguments: &[
+            "bench",
             "transmit",
             "--write-size",
             "64K",

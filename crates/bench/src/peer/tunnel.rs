@@ -1,7 +1,7 @@
 //! A second stack of ours at the other end of a UDP tunnel, in a process of its own.
 //!
 //! The two processes are joined by the kernel's loopback. Each binds a socket of its own; the near
-//! end tells the far one its address, and the keys, in the task ([`TunnelEnd`]), and the far end
+//! end tells the far one its address, the keys, and whether checksums are left out, in the task ([`TunnelEnd`]), and the far end
 //! answers with its own address once it listens inside the tunnel, on a port that both know.
 
 use crate::scenario::{Direction, Scenario, TransformKind};
@@ -28,6 +28,7 @@ pub struct TunnelEnd {
     /// The far end's keys: for what it sends, and for what it receives.
     keys: Option<([u8; 32], [u8; 32])>,
     udp_offload: bool,
+    trust_checksums: bool,
     is_single: bool,
     ipv6: bool,
     mtu_bytes: usize,
@@ -54,6 +55,7 @@ impl TunnelEnd {
             near,
             keys: keys.as_ref().map(|keys| (keys.open, keys.seal)),
             udp_offload: scenario.udp_offload,
+            trust_checksums: scenario.trust_checksums,
             is_single: scenario.mode == TransmitMode::Single,
             ipv6: scenario.ipv6,
             mtu_bytes: scenario.mtu_bytes,
@@ -75,6 +77,7 @@ impl TunnelEnd {
         let mode = if self.is_single { TransmitMode::Single } else { TransmitMode::Multidata };
         let scenario = Scenario {
             udp_offload: self.udp_offload,
+            trust_checksums: self.trust_checksums,
             ipv6: self.ipv6,
             mtu_bytes: self.mtu_bytes,
             send_buffer_bytes: self.send_buffer_bytes,
@@ -114,6 +117,7 @@ pub fn open(
     let around = OUTER_HEADERS_LEN + transform.overhead_bytes();
     let mut config = TunnelConfig {
         mtu_bytes: Some(scenario.mtu_bytes.saturating_sub(around)),
+        trust_checksums: scenario.trust_checksums,
         ..TunnelConfig::default()
     };
     if !scenario.udp_offload {

@@ -36,6 +36,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
     let lso = Scenario {
         transform: TransformKind::Null,
         udp_offload: true,
+        trust_checksums: false,
         workload: Workload::Stream,
         device: DeviceKind::Tun,
         offload: true,
@@ -91,6 +92,11 @@ fn offload_and_mode_follow_from_each_other() {
     assert_eq!(names.len(), 8, "{names:?}");
     assert_eq!(names[3], "tunnel chacha20poly1305 one-a-call send single");
     assert_eq!(names[4], "tunnel send multidata");
+    let tunnel =
+        "bench stream --device tunnel --transform chacha20poly1305 --trust-checksums off,on";
+    let names: Vec<String> = job(tunnel).unwrap().scenarios.iter().map(Scenario::name).collect();
+    assert_eq!(names[2], "tunnel chacha20poly1305 send multidata");
+    assert_eq!(names[3], "tunnel chacha20poly1305 trusting send multidata");
 }
 
 #[test]
@@ -105,6 +111,7 @@ fn the_other_end_and_the_device_agree() {
         ("bench stream --device tunnel --mode lso", "--offload"),
         ("bench stream --device tun --transform chacha20poly1305", "--device tunnel"),
         ("bench stream --udp-offload off", "--device tunnel"),
+        ("bench stream --device tunnel --trust-checksums on", "--transform chacha20poly1305"),
         ("bench stream --mode lso --offload off", "--offload on"),
         ("bench stream --connections 0", "--connections"),
         ("bench stream --mtu 60", "--mtu"),
@@ -135,6 +142,7 @@ fn files_travel_over_a_named_device() {
         "multidata send data.bin 10.0.0.1 --device tap0 --address 10.0.0.2/24",
         "multidata send data.bin 10.0.0.1:7 --device tap0 --address 10.0.0.2/33",
         "multidata receive 10.0.0.2:7 data.bin --address 10.0.0.2/24",
+        "multidata send data.bin 10.0.0.1:7 --device tap0 --address 10.0.0.2/24 --checksums",
         "multidata receive 10.0.0.2:7 data.bin --address 10.0.0.2/24 --tunnel 10.1.0.1:9",
         "multidata receive 10.0.0.2:7 data.bin --address 10.0.0.2/24 --device t --tunnel 10.1.0.1:9 \
          --key-file k",

@@ -48,7 +48,7 @@ fn through(content: &[u8], from: SocketAddr, at: SocketAddr, options: &str) -> V
 
 pub(crate) fn a_file_goes_through() {
     let content = contents(5_000_001);
-    for options in ["", "--mode single"] {
+    for options in ["", "--mode single", "--checksums"] {
         let at = free();
         assert!(through(&content, at, at, options) == content, "{options}");
     }

@@ -1,0 +1,170 @@
+//! The arguments of `send` and `receive`.
+
+use super::{AddressArgument, Switch};
+use clap::Args;
+use device::TransmitMode;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// The device a file travels over, and this stack's address there.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LinkArguments {
+    /// The interface, which must be up: a TAP with the kernel's address on it, or any other Ethernet
+    /// interface, on which a packet socket is opened
+    #[arg(long, value_name = "INTERFACE", required_unless_present = "tunnel")]
+    pub(crate) device: Option<String>,
+    /// Instead of a device: an encrypted UDP tunnel to another host that runs this program. To receive, the
+    /// address to wait at, such as 192.0.2.1:7100; to send, that address of the receiving host
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "device", requires = "key_file")]
+    pub(crate) tunnel: Option<SocketAddr>,
+    /// The secret that both ends of a tunnel share: 64 hexadecimal digits, as `openssl rand -hex 32` makes
+    /// them, in a file that others cannot read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Make and verify the transport checksums of packets in a tunnel as well. Without it they are left to
+    /// the cipher, if the other end agrees
+    #[arg(long, requires = "tunnel")]
+    pub(crate) checksums: bool,
+    /// This stack's address and prefix length, such as 10.0.0.2/24, in a tunnel of a network that both ends
+    /// have to themselves; or dhcp or slaac, to get one
+    #[arg(long, value_name = "ADDRESS/LEN")]
+    pub(crate) address: AddressArgument,
+    /// Where to send what is not on the device's own subnet
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) gateway: Option<IpAddr>,
+    /// Write every packet to this pcapng file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
+    /// How batches reach the device: single, chain, contiguous, replicated, multidata or lso
+    #[arg(long, value_name = "MODE", default_value_t = TransmitMode::Multidata)]
+    pub(crate) mode: TransmitMode,
+    /// Checksum offload and super-frames, where the device takes them
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub(crate) offload: Switch,
+}
+
+impl LinkArguments {
+    /// Looks for contradictions.
+    fn check(&self) -> Result<(), String> {
+        if self.mode == TransmitMode::Lso && self.offload == Switch::Off {
+            return Err("--mode lso needs --offload on: without it the device takes no \
+                        super-frame"
+                .to_owned());
+        }
+        self.check_tunnel()?;
+        let Some(cidr) = self.address.fixed() else {
+            return match self.gateway {
+                Some(_) => Err(format!(
+                    "--gateway goes with a fixed --address: {} brings its own",
+                    self.address
+                )),
+                None => Ok(()),
+            };
+        };
+        let address = cidr.address();
+        if !is_host(address) || cidr.broadcast().is_some_and(|all| all == address) {
+            return Err(format!("--address {cidr} is not the address of one host"));
+        }
+        match self.gateway {
+            Some(gateway) if !cidr.contains(gateway) => {
+                Err(format!("--gateway {gateway} is not on the network of --address {cidr}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl LinkArguments {
+    fn check_tunnel(&self) -> Result<(), String> {
+        let Some(at) = self.tunnel else {
+            return match self.key_file {
+                Some(_) => Err("--key-file goes with --tunnel".to_owned()),
+                None => Ok(()),
+            };
+        };
+        if at.port() == 0 {
+            return Err(format!("--tunnel {at} is nowhere to meet: name a port above 0"));
+        }
+        if self.address.fixed().is_none() {
+            return Err(format!(
+                "nobody gives out addresses in a tunnel: --address {} needs a \
+                                --device",
+                self.address
+            ));
+        }
+        if self.offload == Switch::On {
+            return Err("--offload on is for devices: a tunnel has none to do the work".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Whether one host can have this address.
+fn is_host(address: IpAddr) -> bool {
+    !address.is_unspecified() && !address.is_multicast() && address != Ipv4Addr::BROADCAST
+}
+
+impl SendArguments {
+    /// Looks for contradictions.
+    ///
+    /// # Errors
+    /// A sentence that names what cannot stand together, or cannot be connected to.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { to, link, .. } = self;
+        let broadcast = link.address.fixed().and_then(|cidr| cidr.broadcast());
+        let is_broadcast = broadcast.is_some_and(|all| all == to.ip());
+        if to.port() == 0 || !is_host(to.ip()) || is_broadcast {
+            return Err(format!("{to} cannot be connected to: name a host and a port above 0"));
+        }
+        if let Some(tunnel) = link.tunnel
+            && !is_host(tunnel.ip())
+        {
+            return Err(format!("--tunnel {tunnel} is not at a host that could receive"));
+        }
+        if to.is_ipv4() != link.address.is_ipv4() {
+            return Err(format!("{to} and --address {} are of two IP versions", link.address));
+        }
+        link.check()
+    }
+}
+
+impl ReceiveArguments {
+    /// Looks for contradictions.
+    ///
+    /// # Errors
+    /// A sentence that names what cannot stand together, or cannot be listened on.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { at, link, .. } = self;
+        if at.port() == 0 {
+            return Err(format!("{at} is nowhere to connect to: name a port above 0"));
+        }
+        let own = link.address.fixed().map(|cidr| cidr.address());
+        let is_any = at.ip().is_unspecified() && at.is_ipv4() == link.address.is_ipv4();
+        if own != Some(at.ip()) && !is_any {
+            return Err(format!("{at} is not at this stack's --address {}", link.address));
+        }
+        link.check()
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SendArguments {
+    /// What to send
+    pub(crate) file: PathBuf,
+    /// Where to connect to, such as 10.0.0.1:7000 or [fd00::1]:7000
+    #[arg(value_name = "ADDR:PORT")]
+    pub(crate) to: SocketAddr,
+    #[command(flatten)]
+    pub(crate) link: LinkArguments,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReceiveArguments {
+    /// Where to listen: this stack's address, such as 10.0.0.2:7000 or [fd00::2]:7000
+    #[arg(value_name = "ADDR:PORT")]
+    pub(crate) at: SocketAddr,
+    /// The file to write; it appears when all of it has arrived
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) link: LinkArguments,
+}
