@@ -6,7 +6,7 @@
 use crate::ingress::{Origin, check_addresses};
 use crate::interface::InterfaceId;
 use crate::shard::Shard;
-use batch::{Chunk, ReceiveBatch, ReceivedChecksum};
+use batch::ReceiveBatch;
 use counters::DropReason;
 use ip::{Arrival, IcmpErrorKind, ReceivedFragment};
 use time::Instant;
@@ -42,23 +42,12 @@ impl Shard {
         };
         let (pool, drops) = (&self.pool, &mut self.drops);
         match self.reassembly.on_fragment(now, &fragment, received, pool, drops)? {
-            Some(packet) => self.on_reassembled(now, origin, &packet),
+            Some(packet) => {
+                self.counters.datagrams_reassembled += 1;
+                self.on_put_together(now, origin, packet)
+            }
             None => Ok(()),
         }
-    }
-
-    /// A datagram is whole again: nobody has verified its checksum.
-    fn on_reassembled(
-        &mut self,
-        now: Instant,
-        origin: Origin,
-        packet: &Chunk,
-    ) -> Result<(), DropReason> {
-        self.counters.datagrams_reassembled += 1;
-        if self.leaves_as_stray(origin, packet) {
-            return Ok(());
-        }
-        self.on_whole(now, origin, packet, ReceivedChecksum::Unverified, true)
     }
 
     /// Gives up the datagrams whose fragments did not come in time, and tells the senders of those

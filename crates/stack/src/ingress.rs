@@ -322,7 +322,7 @@ impl Unclaimed {
 }
 
 /// The flow of a segment, as the table of flows knows it.
-fn flow_of(info: &PacketInfo, header: &TcpHeader) -> Flow {
+pub(crate) fn flow_of(info: &PacketInfo, header: &TcpHeader) -> Flow {
     Flow {
         local: SocketAddr::new(info.destination, header.destination_port),
         remote: SocketAddr::new(info.source, header.source_port),

@@ -10,11 +10,14 @@
 //! * it asks neighbours, for all, so that they are not asked more often than by a host of one shard.
 //!
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
-//! also a datagram that turns out to be for a socket of another shard only here, because it was in
-//! fragments or came over loopback.
+//! also a packet that turns out to be for a socket of another shard only here, because it was in
+//! fragments or came over loopback. Where the device decides which shard has a connection, nobody can
+//! compute it: the packet goes from shard to shard until one knows the connection, and the last deals
+//! with it as with a segment that came to it. So a stranger's segment is answered by one reset, and a
+//! SYN, which nobody knows, opens one connection.
 
 use crate::addressing::AddressOrigin;
-use crate::ingress::Origin;
+use crate::ingress::{Origin, flow_of};
 use crate::interface::InterfaceId;
 use crate::shard::Shard;
 use crate::sockets::Flow;
@@ -27,7 +30,7 @@ use link::{Known, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use time::Instant;
-use wire::{HardwareAddress, TcpHeader, UdpView, protocol};
+use wire::{TcpHeader, UdpView, protocol};
 
 /// Strays that wait to be fetched at most; what comes beyond is dropped and counted.
 const STRAYS_MAX: usize = 1_024;
@@ -82,12 +85,30 @@ enum What {
 /// A whole packet and how it came.
 #[derive(Clone, Debug)]
 struct Whole {
-    interface: InterfaceId,
-    station: Option<HardwareAddress>,
-    link_multicast: bool,
+    origin: Origin,
     fragmented: bool,
     checksum: ReceivedChecksum,
     packet: Chunk,
+    /// How many shards were asked for its connection and do not know it.
+    asked: usize,
+}
+
+/// What sockets there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// Which shard has the socket that a packet is for.
+#[derive(Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// This one has, or nobody.
+    Here,
+    /// Another one.
+    At(usize),
+    /// Whichever the device gave this connection to.
+    Sought(Flow),
 }
 
 impl Stray {
@@ -130,23 +151,47 @@ impl Sharing {
         self.share.as_ref().is_none_or(|share| share.homes.of_port(port) == share.index)
     }
 
-    /// The other shard that this packet is for, if any: its home by its transport header.
-    fn home_elsewhere(&self, packet: &[u8]) -> Option<usize> {
-        let share = self.share.as_ref()?;
-        let info = ip::parse(packet).ok()?;
-        let transport = info.transport(packet);
-        let home = match info.protocol {
-            protocol::UDP => {
-                share.homes.of_port(UdpView::parse(transport).ok()?.destination_port())
-            }
-            protocol::TCP => {
-                let (header, _) = TcpHeader::parse(transport).ok()?;
-                let local = SocketAddr::new(info.destination, header.destination_port);
-                share.homes.of_flow(local, SocketAddr::new(info.source, header.source_port))?
-            }
-            _ => return None,
+    /// The shard to ask when so many, this one included, do not know a connection; `None` after the last.
+    fn next_to_ask(&self, asked: usize) -> Option<usize> {
+        let share = self.share.as_ref().filter(|share| asked < share.count)?;
+        Some((share.index + 1) % share.count)
+    }
+
+    /// Who has the socket that this packet is for.
+    fn whereabouts(&self, packet: &[u8]) -> Whereabouts {
+        transport_of(packet).map_or(Whereabouts::Here, |it| self.whereabouts_of(it))
+    }
+
+    fn whereabouts_of(&self, (transport, flow): (Transport, Flow)) -> Whereabouts {
+        let Some(share) = &self.share else { return Whereabouts::Here };
+        let home = match transport {
+            Transport::Udp => Some(share.homes.of_port(flow.local.port())),
+            Transport::Tcp => share.homes.of_flow(flow.local, flow.remote),
         };
-        (home != share.index).then_some(home)
+        match home {
+            None => Whereabouts::Sought(flow),
+            Some(home) if home == share.index => Whereabouts::Here,
+            Some(home) => Whereabouts::At(home),
+        }
+    }
+}
+
+/// What a packet is of, as of packets that come in.
+fn transport_of(packet: &[u8]) -> Option<(Transport, Flow)> {
+    let info = ip::parse(packet).ok()?;
+    let bytes = info.transport(packet);
+    match info.protocol {
+        protocol::TCP => {
+            let (header, _) = TcpHeader::parse(bytes).ok()?;
+            Some((Transport::Tcp, flow_of(&info, &header)))
+        }
+        protocol::UDP => {
+            let view = UdpView::parse(bytes).ok()?;
+            let local = SocketAddr::new(info.destination, view.destination_port());
+            let remote = SocketAddr::new(info.source, view.source_port());
+            Some((Transport::Udp, Flow { local, remote }))
+        }
+        _ => None,
     }
 }
 
@@ -174,7 +219,7 @@ impl Shard {
     /// Takes in what [`Shard::poll_stray`] of another shard gave out.
     pub fn on_stray(&mut self, now: Instant, stray: &Stray) {
         let interface = match &stray.what {
-            What::Packet(whole) => whole.interface,
+            What::Packet(whole) => whole.origin.interface,
             What::Question { interface, .. }
             | What::Answer { interface, .. }
             | What::Address { interface, .. } => *interface,
@@ -200,11 +245,8 @@ impl Shard {
     }
 
     fn on_stray_packet(&mut self, now: Instant, whole: &Whole) {
-        let Whole { interface, station, link_multicast, .. } = *whole;
         self.checked_addresses = None;
-        let origin = Origin { interface, station, link_multicast };
-        let outcome = self.on_whole(now, origin, &whole.packet, whole.checksum, whole.fragmented);
-        if let Err(reason) = outcome {
+        if let Err(reason) = self.on_whole(now, whole.clone()) {
             self.drops.add(reason);
         }
         self.end_batch(now);
@@ -239,15 +281,23 @@ impl Shard {
         }
     }
 
-    /// A packet that came otherwise than in a frame of its own.
-    pub(crate) fn on_whole(
+    /// A datagram that was put together here: nobody has verified its checksum.
+    pub(crate) fn on_put_together(
         &mut self,
         now: Instant,
         origin: Origin,
-        packet: &Chunk,
-        checksum: ReceivedChecksum,
-        fragmented: bool,
+        packet: Chunk,
     ) -> Result<(), DropReason> {
+        let (checksum, fragmented) = (ReceivedChecksum::Unverified, true);
+        self.on_whole(now, Whole { origin, fragmented, checksum, packet, asked: 0 })
+    }
+
+    /// A packet that came otherwise than in a frame of its own goes up, or on to the shard that has
+    /// its socket.
+    fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
+        let Some(Whole { origin, packet, checksum, fragmented, .. }) = self.send_home(whole) else {
+            return Ok(());
+        };
         let mut batch = ReceiveBatch::new();
         let block = batch.add_block(packet.block().clone());
         let (offset, len) = (packet.offset() as u32, packet.len() as u32);
@@ -268,21 +318,29 @@ impl Shard {
         }
     }
 
-    /// Gives a packet that was put together here to the shard that has its socket; says whether it
-    /// is another one.
-    pub(crate) fn leaves_as_stray(&mut self, origin: Origin, packet: &Chunk) -> bool {
-        let Some(home) = self.sharing.home_elsewhere(packet.bytes()) else { return false };
-        let Origin { interface, station, link_multicast } = origin;
-        let what = What::Packet(Whole {
-            interface,
-            station,
-            link_multicast,
-            fragmented: true,
-            checksum: ReceivedChecksum::Unverified,
-            packet: packet.clone(),
-        });
-        self.add_stray(Stray { home, what });
-        true
+    /// Gives a packet to the shard that has its socket, or to the next that may have it; hands it back
+    /// where it is for this one.
+    fn send_home(&mut self, mut whole: Whole) -> Option<Whole> {
+        let home = match self.sharing.whereabouts(whole.packet.bytes()) {
+            Whereabouts::Here => return Some(whole),
+            Whereabouts::At(home) => home,
+            Whereabouts::Sought(flow) => {
+                whole.asked += 1;
+                match self.sharing.next_to_ask(whole.asked) {
+                    Some(next) if !self.knows(&flow) => next,
+                    _ => return Some(whole),
+                }
+            }
+        };
+        self.add_stray(Stray { home, what: What::Packet(whole) });
+        None
+    }
+
+    /// Whether segments of this flow belong to something here that is more than a listener.
+    fn knows(&self, flow: &Flow) -> bool {
+        self.sockets.by_flow(flow).is_some()
+            || self.half_open.contains(flow)
+            || self.time_wait.contains(flow)
     }
 
     /// Takes the datagrams for sockets of other shards out of what this shard sent to itself.
@@ -295,20 +353,15 @@ impl Shard {
         for index in 0..frames.len() {
             let Some(frame) = frames.frame(index) else { continue };
             let Some(packet) = frames.chunk(index, 0..frame.len as usize) else { continue };
-            let is_udp = ip::parse(packet.bytes()).is_ok_and(|it| it.protocol == protocol::UDP);
-            match self.sharing.home_elsewhere(packet.bytes()).filter(|_| is_udp) {
-                Some(home) => {
-                    let what = What::Packet(Whole {
-                        interface,
-                        station: None,
-                        link_multicast: false,
-                        fragmented: false,
-                        checksum: frame.checksum,
-                        packet,
-                    });
-                    self.add_stray(Stray { home, what });
+            let datagram = transport_of(packet.bytes()).filter(|(it, _)| *it == Transport::Udp);
+            match datagram.map(|it| self.sharing.whereabouts_of(it)) {
+                Some(Whereabouts::At(home)) => {
+                    let origin = Origin { interface, station: None, link_multicast: false };
+                    let checksum = frame.checksum;
+                    let whole = Whole { origin, fragmented: false, checksum, packet, asked: 0 };
+                    self.add_stray(Stray { home, what: What::Packet(whole) });
                 }
-                None => {
+                _ => {
                     let block = kept.add_block(packet.block().clone());
                     let fits = kept.push_frame(Frame { block, ..frame });
                     debug_assert!(fits, "it lay in this block before");
@@ -352,15 +405,15 @@ mod tests {
         (packet[8], packet[9]) = (64, protocol::UDP);
         (packet[12], packet[16]) = (10, 10);
         packet[25] = 8;
-        for (port, elsewhere) in [(6, None), (7, Some(1))] {
+        for (port, elsewhere) in [(6, Whereabouts::Here), (7, Whereabouts::At(1))] {
             packet[23] = port;
             (packet[10], packet[11]) = (0, 0);
             let sum = !checksum::sum(&packet[..20]);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
-            assert_eq!(sharing.home_elsewhere(&packet), elsewhere, "{port}");
+            assert_eq!(sharing.whereabouts(&packet), elsewhere, "{port}");
         }
         for len in 0..28 {
-            assert_eq!(sharing.home_elsewhere(&packet[..len]), None, "cut off at {len}");
+            assert_eq!(sharing.whereabouts(&packet[..len]), Whereabouts::Here, "cut off at {len}");
         }
         assert!(sharing.is_home_of_port(2) && !sharing.is_home_of_port(3));
         assert!(Sharing::default().is_home_of_port(3), "an only shard has all");

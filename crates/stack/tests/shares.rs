@@ -8,11 +8,12 @@ use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{address, bytes_of, receive_batch, station};
 use stack::{
     AddressingConfig, ClaimPolicy, Homes, InterfaceConfig, InterfaceId, ListenOptions, Shard,
-    ShardConfig, Share, SocketError, SynCookieMode,
+    ShardConfig, Share, SocketError, SynCookieMode, TcpOption,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use time::{Duration, Instant};
+use wire::{Ipv4Repr, Ipv4View};
 
 /// A device that decides where flows go, as one with a queue for each shard.
 struct ByDevice;
@@ -174,4 +175,94 @@ fn an_address_is_used_in_no_shard_before_the_first_has_asked_about_it() {
     first.0.remove_address(now, first.1, address(1, false)).expect("it is there");
     carry(now, &mut first.0, &mut second.0);
     assert!(second.0.addresses(second.1).is_empty());
+}
+
+/// An IPv4 packet with a segment in two fragments, of which the second has no ports; nothing where there is
+/// no data behind the header, which has to be whole in the first (RFC 1858, 3).
+fn in_fragments(packet: &[u8]) -> Vec<Vec<u8>> {
+    let view = Ipv4View::parse(packet).expect("sound");
+    let header_len = usize::from(view.payload()[12] >> 4) * 4;
+    let (first, rest) = match view.payload().split_at_checked(header_len.next_multiple_of(8)) {
+        Some((first, rest)) if !rest.is_empty() => (first, rest),
+        _ => return Vec::new(),
+    };
+    let fragment = |offset_bytes, piece: &[u8]| {
+        let mut bytes = vec![0; Ipv4Repr::LEN];
+        let repr = Ipv4Repr {
+            identification: 7,
+            dont_fragment: false,
+            more_fragments: offset_bytes == 0,
+            fragment_offset_bytes: offset_bytes,
+            payload_len: piece.len(),
+            ..Ipv4Repr::parse(&view)
+        };
+        repr.emit(&mut bytes);
+        bytes.extend(piece);
+        bytes
+    };
+    vec![fragment(0, first), fragment(first.len(), rest)]
+}
+
+/// The first shard puts segments together, and where the device decides nobody can compute who has their
+/// connections: half open, open, and none at all, which one reset answers.
+#[test]
+fn a_segment_in_fragments_finds_the_shard_of_its_connection() {
+    let mut client = shard(0, None, Medium::Ip);
+    let host = || [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let (mut server, mut stranger) = (host(), host());
+    let local = SocketAddr::new(address(1, false), 80);
+    let [_, listener] = server.each_mut().map(|it| it.0.tcp_listen(local, 8).expect("free"));
+    let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
+    client.0.tcp_set_option(NOW, socket, TcpOption::NoDelay(true)).expect("open");
+    give(NOW, &mut server[1], sent(NOW, &mut client));
+    give(NOW, &mut client, sent(NOW, &mut server[1]));
+    let word = |text| batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(text)));
+    let mut accepted = None;
+    for text in [b"first", b"again"] {
+        client.0.tcp_append(NOW, socket, word(text)).expect("there is room");
+        let fragments: Vec<_> =
+            sent(NOW, &mut client).iter().flat_map(|it| in_fragments(it)).collect();
+        assert_eq!(fragments.len(), 2, "one segment has data");
+        for [first, second] in [&mut server, &mut stranger] {
+            give(NOW, first, fragments.clone());
+            assert_eq!(carry(NOW, &mut first.0, &mut second.0), 1);
+            assert_eq!(carry(NOW, &mut second.0, &mut first.0), 0, "all were asked");
+            assert!(sent(NOW, first).is_empty(), "it does not speak for others");
+        }
+        let answers = sent(NOW, &mut stranger[1]);
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0][33] & 0x04, 0x04, "a reset");
+        let accepted = *accepted.get_or_insert_with(|| server[1].0.tcp_accept(listener));
+        let mut bytes = [0; 8];
+        assert_eq!(server[1].0.tcp_read(NOW, accepted.expect("open"), &mut bytes), Ok(5));
+        assert_eq!(&bytes[..5], text);
+        give(NOW, &mut client, sent(NOW, &mut server[1]));
+    }
+}
+
+/// A SYN that is long, because it brings data.
+#[test]
+fn a_syn_in_fragments_opens_one_connection() {
+    let mut client = shard(0, None, Medium::Ip);
+    let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let local = SocketAddr::new(address(1, false), 80);
+    let options = ListenOptions { fast_open_max: 8, ..ListenOptions::default() };
+    let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
+    let listeners = server.each_mut().map(|it| listen(it).expect("a free port"));
+    let first = client.0.tcp_connect(NOW, None, local).expect("a route");
+    assert_eq!(client.0.tcp_offer_fast_open(NOW, first), Ok(false), "there is no cookie yet");
+    give(NOW, &mut server[0], sent(NOW, &mut client));
+    give(NOW, &mut client, sent(NOW, &mut server[0]));
+    sent(NOW, &mut client);
+    let second = client.0.tcp_connect(NOW, None, local).expect("a route");
+    assert_eq!(client.0.tcp_offer_fast_open(NOW, second), Ok(true), "it was given one");
+    let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"early")));
+    client.0.tcp_append(NOW, second, word).expect("there is room");
+    let fragments = sent(NOW, &mut client).iter().flat_map(|it| in_fragments(it)).collect();
+    give(NOW, &mut server[0], fragments);
+    let [one, other] = &mut server;
+    assert_eq!(carry(NOW, &mut one.0, &mut other.0), 1);
+    assert!(one.0.tcp_accept(listeners[0]).is_err());
+    let accepted = other.0.tcp_accept(listeners[1]).expect("before the handshake is over");
+    assert_eq!(other.0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(5));
 }

@@ -1,0 +1,68 @@
+//! Several squeues behind a middlebox: what tells too little of its flow to be steered by it, fragments,
+//! reaches the squeue of its connection or socket, whatever ring it comes by.
+
+mod narrow;
+mod pair;
+
+use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
+use narrow::{Middlebox, Rings};
+use pair::{LEFT, RIGHT, interface, right};
+use std::time::Duration;
+
+/// Rings that keep each flow, and frames that are all hashed, over two and over four squeues.
+const LAYOUTS: [&str; 3] = ["R2S0F0", "R2S2F1", "R4S0F0"];
+
+fn stacks(layout: &str) -> (Middlebox, Stack, Stack) {
+    let layout: multidata::Layout = layout.parse().expect("a layout");
+    let (middlebox, left, right) = Middlebox::open(layout.rings().into());
+    let build = |rings: Rings, address| {
+        let builder = Stack::builder().layout(layout);
+        builder.multiqueue_interface(rings, interface(address)).build().expect("a stack")
+    };
+    (middlebox, build(left, LEFT), build(right, RIGHT))
+}
+
+/// Connections from left to right, some in each squeue of both, over which bytes go both ways.
+fn exchange_over_eight(left: &Stack, right_stack: &Stack, listening: u16) {
+    let listener = TcpListener::bind(right_stack, right(listening)).expect("a free port");
+    for seed in 0..8 {
+        let client = TcpStream::connect(left, right(listening)).expect("it listens");
+        let (server, _) = listener.accept().expect("a connection");
+        pair::exchange(&client, &server, seed, 50_000);
+    }
+    for stack in [left, right_stack] {
+        let counts = stack.squeue_counters().into_iter().map(|it| it.stack.shard);
+        let counts = counts.map(|it| it.connections_accepted + it.connections_opened);
+        assert!(counts.clone().all(|count| count > 0), "{:?}", counts.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn segments_in_fragments_come_to_their_connection() {
+    for layout in LAYOUTS {
+        let (_middlebox, left, right_stack) = stacks(layout);
+        exchange_over_eight(&left, &right_stack, 80);
+        for stack in [&left, &right_stack] {
+            let shard = stack.counters().stack.shard;
+            assert!(shard.datagrams_reassembled >= 8 * 50_000 / 1_460, "{layout}");
+            assert_eq!(shard.resets_without_connection, 0, "{layout}");
+        }
+    }
+}
+
+#[test]
+fn datagrams_in_fragments_by_several_rings_come_to_their_socket() {
+    for layout in LAYOUTS {
+        let (_middlebox, left, right_stack) = stacks(layout);
+        let client = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
+        for port in 5_000..5_008 {
+            let server = UdpSocket::bind(&right_stack, right(port)).expect("a free port");
+            server.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+            client.send_to(&[port as u8; 1_400], right(port)).expect("a route");
+            let mut buffer = [0; 2_000];
+            let (count, _) = server.recv_from(&mut buffer).expect("sent");
+            assert_eq!(buffer[..count], [port as u8; 1_400], "{layout}");
+        }
+        assert_eq!(right_stack.counters().stack.shard.datagrams_reassembled, 8, "{layout}");
+    }
+}
