@@ -224,6 +224,12 @@ fn what_a_stack_sends_to_itself_reaches_every_squeue() {
         client.send_to(&[7; 3_000], own(port)).expect("a route");
         let (count, source) = server.recv_from(&mut buffer).expect("sent");
         assert_eq!((count, source), (3_000, client.local_addr().expect("bound")));
+        // Nobody listens there: so says the squeue of that port, to the one of the socket.
+        client.connect(own(port + 100)).expect("a route");
+        client.send(b"hello").expect("a route");
+        client.set_read_timeout(Some(Duration::from_secs(5))).expect("a time");
+        let error = client.recv(&mut buffer).expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     }
     let listener = TcpListener::bind(&left, own(90)).expect("a free port");
     for seed in 0..6 {

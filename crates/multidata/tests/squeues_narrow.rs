@@ -1,20 +1,21 @@
-//! Several squeues behind a middlebox: what tells too little of its flow to be steered by it, fragments,
-//! reaches the squeue of its connection or socket, whatever ring it comes by.
+//! Several squeues behind a middlebox: what tells too little of its flow to be steered by it, fragments
+//! and errors, reaches the squeue of its connection or socket, whatever ring it comes by.
 
 mod narrow;
 mod pair;
 
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
-use narrow::{Middlebox, Rings};
+use narrow::{CLOSED_PORT, Long, Middlebox, Rings};
 use pair::{LEFT, RIGHT, interface, right};
-use std::time::Duration;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
 
 /// Rings that keep each flow, and frames that are all hashed, over two and over four squeues.
 const LAYOUTS: [&str; 3] = ["R2S0F0", "R2S2F1", "R4S0F0"];
 
-fn stacks(layout: &str) -> (Middlebox, Stack, Stack) {
+fn stacks(layout: &str, long: Long) -> (Middlebox, Stack, Stack) {
     let layout: multidata::Layout = layout.parse().expect("a layout");
-    let (middlebox, left, right) = Middlebox::open(layout.rings().into());
+    let (middlebox, left, right) = Middlebox::open(layout.rings().into(), long);
     let build = |rings: Rings, address| {
         let builder = Stack::builder().layout(layout);
         builder.multiqueue_interface(rings, interface(address)).build().expect("a stack")
@@ -40,7 +41,7 @@ fn exchange_over_eight(left: &Stack, right_stack: &Stack, listening: u16) {
 #[test]
 fn segments_in_fragments_come_to_their_connection() {
     for layout in LAYOUTS {
-        let (_middlebox, left, right_stack) = stacks(layout);
+        let (_middlebox, left, right_stack) = stacks(layout, Long::Cut);
         exchange_over_eight(&left, &right_stack, 80);
         for stack in [&left, &right_stack] {
             let shard = stack.counters().stack.shard;
@@ -53,7 +54,7 @@ fn segments_in_fragments_come_to_their_connection() {
 #[test]
 fn datagrams_in_fragments_by_several_rings_come_to_their_socket() {
     for layout in LAYOUTS {
-        let (_middlebox, left, right_stack) = stacks(layout);
+        let (_middlebox, left, right_stack) = stacks(layout, Long::Cut);
         let client = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
         for port in 5_000..5_008 {
             let server = UdpSocket::bind(&right_stack, right(port)).expect("a free port");
@@ -64,5 +65,34 @@ fn datagrams_in_fragments_by_several_rings_come_to_their_socket() {
             assert_eq!(buffer[..count], [port as u8; 1_400], "{layout}");
         }
         assert_eq!(right_stack.counters().stack.shard.datagrams_reassembled, 8, "{layout}");
+    }
+}
+
+#[test]
+fn reports_of_a_narrow_path_come_to_their_connection() {
+    for layout in LAYOUTS {
+        let (_middlebox, left, right_stack) = stacks(layout, Long::Report);
+        exchange_over_eight(&left, &right_stack, 81);
+        for stack in [&left, &right_stack] {
+            // Each squeue's own connections were told.
+            let lowered = stack.squeue_counters().into_iter().map(|it| it.stack.shard);
+            let lowered: Vec<u64> = lowered.map(|it| it.path_mtus_lowered).collect();
+            assert!(lowered.iter().all(|count| *count > 0), "{layout}: {lowered:?}");
+            assert_eq!(stack.counters().stack.shard.fragments_received, 0, "{layout}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_refused_by_an_error_fails_at_once_in_every_squeue() {
+    for layout in LAYOUTS {
+        let (_middlebox, left, _right_stack) = stacks(layout, Long::Report);
+        for _ in 0..8 {
+            let started = Instant::now();
+            let refused = TcpStream::connect(&left, right(CLOSED_PORT)).expect_err("closed");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{layout}");
+            // The second SYN would come after a second.
+            assert!(started.elapsed() < Duration::from_millis(900), "{layout}: not at once");
+        }
     }
 }

@@ -25,7 +25,7 @@ use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
-use ip::Cidr;
+use ip::{Cidr, IcmpIncoming};
 use link::{Known, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -176,7 +176,8 @@ impl Sharing {
     }
 }
 
-/// What a packet is of, as of packets that come in.
+/// What a packet is of, or, where it is an ICMP error, what the packet is of that it is about; as of
+/// packets that come in.
 fn transport_of(packet: &[u8]) -> Option<(Transport, Flow)> {
     let info = ip::parse(packet).ok()?;
     let bytes = info.transport(packet);
@@ -190,6 +191,17 @@ fn transport_of(packet: &[u8]) -> Option<(Transport, Flow)> {
             let local = SocketAddr::new(info.destination, view.destination_port());
             let remote = SocketAddr::new(info.source, view.source_port());
             Some((Transport::Udp, Flow { local, remote }))
+        }
+        protocol::ICMP | protocol::ICMPV6 => {
+            let IcmpIncoming::Error(error) = ip::parse_icmp(&info, bytes).ok()? else {
+                return None;
+            };
+            let flow = Flow { local: error.quoted.local, remote: error.quoted.remote };
+            match error.quoted.protocol {
+                protocol::TCP => Some((Transport::Tcp, flow)),
+                protocol::UDP => Some((Transport::Udp, flow)),
+                _ => None,
+            }
         }
         _ => None,
     }
@@ -343,8 +355,8 @@ impl Shard {
             || self.time_wait.contains(flow)
     }
 
-    /// Takes the datagrams for sockets of other shards out of what this shard sent to itself.
-    /// Connections stay: both of their ends are here.
+    /// Takes the datagrams for sockets of other shards, and the errors about datagrams of theirs, out of
+    /// what this shard sent to itself. Connections stay: both of their ends are here.
     pub(crate) fn sort_out_loopback(&mut self, interface: InterfaceId, frames: &mut ReceiveBatch) {
         if !self.sharing.has_others() {
             return;

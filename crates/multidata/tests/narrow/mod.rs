@@ -1,18 +1,31 @@
 //! A middlebox between two stacks with several rings each: packets that are too long for it go on in
-//! fragments, whatever they forbid.
+//! fragments, whatever they forbid, or come back as a report, by another ring than they came by.
 
 use super::pair;
 use batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use bytes::Bytes;
 use device::{Queue, WireQueue};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use wire::{EthernetRepr, Ipv4Repr, Ipv4View, ether_type};
+use wire::{EthernetRepr, Icmpv4Repr, Ipv4Repr, Ipv4View, TcpHeader, ether_type, protocol};
 
 /// The longest packet that it lets pass.
 pub(crate) const MTU_BYTES: usize = 700;
+
+/// A TCP port that it lets nobody reach.
+pub(crate) const CLOSED_PORT: u16 = 99;
+
+/// What becomes of packets that are too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Long {
+    /// They go on in fragments, each by the next ring.
+    Cut,
+    /// Their sender is told (RFC 1191, 3).
+    Report,
+}
 
 /// Carries frames between the stacks until it is dropped.
 pub(crate) struct Middlebox {
@@ -25,7 +38,7 @@ pub(crate) type Rings = Vec<Box<dyn Queue>>;
 
 impl Middlebox {
     /// A middlebox and the devices of so many rings on its left and its right.
-    pub(crate) fn open(rings: usize) -> (Self, Rings, Rings) {
+    pub(crate) fn open(rings: usize, long: Long) -> (Self, Rings, Rings) {
         let (mut left, mut right): (Rings, Rings) = (Vec::new(), Vec::new());
         let mut sides: [Vec<WireQueue>; 2] = [Vec::new(), Vec::new()];
         for _ in 0..rings {
@@ -42,7 +55,7 @@ impl Middlebox {
             let pool = BlockPool::new(PoolConfig::default());
             let mut identification = 0;
             while !is_over.load(Ordering::Relaxed) {
-                if carry(&mut sides, &pool, &mut identification) == 0 {
+                if carry(&mut sides, &pool, long, &mut identification) == 0 {
                     std::thread::sleep(Duration::from_micros(50));
                 }
             }
@@ -60,13 +73,22 @@ impl Drop for Middlebox {
 }
 
 /// Carries what is there, and says how many frames that was.
-fn carry(sides: &mut [Vec<WireQueue>; 2], pool: &BlockPool, identification: &mut u16) -> usize {
+fn carry(
+    sides: &mut [Vec<WireQueue>; 2],
+    pool: &BlockPool,
+    long: Long,
+    identification: &mut u16,
+) -> usize {
     let (mut carried, mut batch) = (0, ReceiveBatch::new());
     for side in 0..2 {
         for ring in 0..sides[side].len() {
             batch.clear();
             sides[side][ring].receive(pool, &mut batch, 64);
             for frame in (0..batch.len()).map(|index| batch.bytes(index)) {
+                if let Some(report) = report(frame, long) {
+                    send(&mut sides[side], ring + 1, &report);
+                    continue;
+                }
                 let pieces = cut(frame, identification);
                 for (at, piece) in pieces.iter().enumerate() {
                     send(&mut sides[1 - side], ring + at, piece);
@@ -123,4 +145,40 @@ fn emitted(repr: &Ipv4Repr) -> [u8; Ipv4Repr::LEN] {
     let mut header = [0; Ipv4Repr::LEN];
     repr.emit(&mut header);
     header
+}
+
+/// What the sender of this frame is told instead of having it carried on.
+fn report(frame: &[u8], long: Long) -> Option<Vec<u8>> {
+    let view = packet_of(frame)?;
+    let is_closed = view.protocol() == protocol::TCP
+        && TcpHeader::parse(view.payload())
+            .is_ok_and(|(header, _)| header.destination_port == CLOSED_PORT);
+    let (code, next_hop_mtu) = if is_closed {
+        (Icmpv4Repr::CODE_PORT, 0)
+    } else if long == Long::Report && view.total_len() > MTU_BYTES {
+        (Icmpv4Repr::CODE_FRAGMENTATION_NEEDED, MTU_BYTES as u16)
+    } else {
+        return None;
+    };
+    let packet = &frame[EthernetRepr::LEN..];
+    let quoted = &packet[..packet.len().min(200)];
+    let mut message = [&[0; Icmpv4Repr::LEN], quoted].concat();
+    Icmpv4Repr::DestinationUnreachable { code, next_hop_mtu }.emit(&mut message);
+    let sum = !checksum::sum(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let repr = Ipv4Repr {
+        dscp_ecn: 0,
+        identification: 1,
+        dont_fragment: false,
+        more_fragments: false,
+        fragment_offset_bytes: 0,
+        hop_limit: 64,
+        protocol: protocol::ICMP,
+        source: Ipv4Addr::new(10, 1, 0, 254),
+        destination: view.source(),
+        payload_len: message.len(),
+    };
+    // Back to the station that sent it.
+    let stations = [&frame[6..12], &frame[..6], &frame[12..14]].concat();
+    Some([&stations[..], &emitted(&repr), &message].concat())
 }
