@@ -13,7 +13,7 @@ use stack::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use time::{Duration, Instant};
-use wire::{Ipv4Repr, Ipv4View};
+use wire::{Icmpv4Repr, Ipv4Repr, Ipv4View, protocol};
 
 /// A device that decides where flows go, as one with a queue for each shard.
 struct ByDevice;
@@ -180,9 +180,14 @@ fn an_address_is_used_in_no_shard_before_the_first_has_asked_about_it() {
 /// An IPv4 packet with a segment in two fragments, of which the second has no ports; nothing where there is
 /// no data behind the header, which has to be whole in the first (RFC 1858, 3).
 fn in_fragments(packet: &[u8]) -> Vec<Vec<u8>> {
+    let header_len = usize::from(packet[Ipv4Repr::LEN + 12] >> 4) * 4;
+    cut_behind(packet, header_len.next_multiple_of(8))
+}
+
+/// An IPv4 packet in two fragments, where there is more in it than the first takes.
+fn cut_behind(packet: &[u8], first_len: usize) -> Vec<Vec<u8>> {
     let view = Ipv4View::parse(packet).expect("sound");
-    let header_len = usize::from(view.payload()[12] >> 4) * 4;
-    let (first, rest) = match view.payload().split_at_checked(header_len.next_multiple_of(8)) {
+    let (first, rest) = match view.payload().split_at_checked(first_len) {
         Some((first, rest)) if !rest.is_empty() => (first, rest),
         _ => return Vec::new(),
     };
@@ -265,4 +270,37 @@ fn a_syn_in_fragments_opens_one_connection() {
     assert!(one.0.tcp_accept(listeners[0]).is_err());
     let accepted = other.0.tcp_accept(listeners[1]).expect("before the handshake is over");
     assert_eq!(other.0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(5));
+}
+
+/// A router's report may come in fragments as well: what counts is the segment that it quotes.
+#[test]
+fn a_report_in_fragments_finds_the_connection_that_it_is_about() {
+    let mut client = shard(0, None, Medium::Ip);
+    let [mut first, mut second] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let local = SocketAddr::new(address(0, false), 80);
+    client.0.tcp_listen(local, 8).expect("a free port");
+    let socket = second.0.tcp_connect(NOW, None, local).expect("a route");
+    give(NOW, &mut client, sent(NOW, &mut second));
+    give(NOW, &mut second, sent(NOW, &mut client));
+    let text = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(&[7; 1_400])));
+    second.0.tcp_append(NOW, socket, text).expect("there is room");
+    let long = sent(NOW, &mut second).pop().expect("a segment");
+
+    let mut message = [&[0; Icmpv4Repr::LEN], &long[..500]].concat();
+    let code = Icmpv4Repr::CODE_FRAGMENTATION_NEEDED;
+    Icmpv4Repr::DestinationUnreachable { code, next_hop_mtu: 700 }.emit(&mut message);
+    let sum = !checksum::sum(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let of_segment = Ipv4Repr::parse(&Ipv4View::parse(&long).expect("sound"));
+    let mut report = vec![0; Ipv4Repr::LEN];
+    let (source, destination) = ([10, 0, 0, 99].into(), of_segment.source);
+    let (protocol, payload_len) = (protocol::ICMP, message.len());
+    Ipv4Repr { source, destination, protocol, payload_len, ..of_segment }.emit(&mut report);
+    report.extend(message);
+
+    give(NOW, &mut first, cut_behind(&report, 80));
+    assert_eq!(carry(NOW, &mut first.0, &mut second.0), 1);
+    assert_eq!(second.0.counters().shard.path_mtus_lowered, 1);
+    let lens = sent(NOW, &mut second).iter().map(Vec::len).max();
+    assert!(lens.is_some_and(|len| len <= 700), "sent again, and shorter: {lens:?}");
 }
