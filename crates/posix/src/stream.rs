@@ -13,7 +13,7 @@ use crate::host::{Attempt, Host, Stop, Task};
 use crate::options::Options;
 use crate::{Address, Errno};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use stack::{BindOptions, ListenOptions, SocketError, SocketId, TcpStatus};
+use stack::{BindOptions, Ipv4Options, ListenOptions, SocketError, SocketId, TcpStatus};
 use tcp::State;
 use time::{Duration, Instant};
 
@@ -180,7 +180,7 @@ impl Host {
     pub(crate) fn accept(&mut self, task: &Task, fd: Fd) -> Attempt {
         let stream = self.files.stream(fd)?;
         let Phase::Listening(listener) = stream.phase else { return Err(Errno::EINVAL.into()) };
-        let (domain, options) = (stream.domain, stream.options.clone());
+        let (domain, mut options) = (stream.domain, stream.options.clone());
         let wait = stream.wait(task, stream.options.receive_timeout, 0);
         let id = match self.shard().tcp_accept(listener) {
             Ok(id) => id,
@@ -188,6 +188,9 @@ impl Host {
             Err(error) => return Err(error.into()),
         };
         let status = self.shard().tcp_status(id)?;
+        // As Linux: of all options the listener's in the IPv4 header are not handed on. There an accepted
+        // connection has what its SYN's make when they are turned round, which this stack does not do.
+        options.ip_options = Ipv4Options::NONE;
         let mut accepted = Stream::new(domain, false);
         accepted.options = options;
         accepted.bound = Some(status.local);

@@ -261,13 +261,45 @@ fn options_are_read_back_as_they_were_set() {
     assert_eq!(pair.refused(0, unknown), Errno::ENOPROTOOPT);
 }
 
+const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
+
+fn set_header_options(fd: Fd, value: &[u8]) -> Call {
+    Call::SetOption { fd, level: IPPROTO_IP, name: IP_OPTIONS, value: value.to_vec() }
+}
+
+// What Linux does: neither the SYN-ACK nor the accepted connection has the listener's.
+#[test]
+fn header_options_of_a_listener_are_its_own() {
+    let mut pair = Pair::new();
+    let listener = pair.socket(1, SOCK_STREAM);
+    pair.call(1, set_header_options(listener, &ROUTER_ALERT));
+    pair.call(1, Call::Bind { fd: listener, address: address("10.0.0.2:80") });
+    pair.call(1, Call::Listen { fd: listener, backlog: 4 });
+    pair.call(1, set_header_options(listener, &ROUTER_ALERT));
+    let client = pair.socket(0, SOCK_STREAM);
+    pair.call(0, Call::Connect { fd: client, address: address("10.0.0.2:80") });
+    let server = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    for (fd, wanted) in [(listener, &ROUTER_ALERT[..]), (server, &[])] {
+        let asked = Call::GetOption { fd, level: IPPROTO_IP, name: IP_OPTIONS, len: 40 };
+        let output = pair.call(1, asked).output;
+        assert!(matches!(output, Output::Value(value) if value == wanted));
+    }
+    let value = vec![1, 0, 0, 0];
+    pair.call(1, Call::SetOption { fd: server, level: IPPROTO_TCP, name: TCP_NODELAY, value });
+    for header in [0x45, 0x46] {
+        let host = &mut pair.hosts[1];
+        let mut task = host.begin(send(server, b"answer"));
+        let _ = host.attempt(&mut task);
+        let (_, packet) = host.take_packet().expect("data");
+        assert_eq!(packet[0], header);
+        // It can have some of its own.
+        pair.call(1, set_header_options(server, &ROUTER_ALERT));
+    }
+}
+
 #[test]
 fn header_options_set_before_connect_go_with_the_syn() {
-    const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
-    let option = |fd, value: &[u8]| {
-        let value = value.to_vec();
-        Call::SetOption { fd, level: IPPROTO_IP, name: IP_OPTIONS, value }
-    };
+    let option = set_header_options;
     for kind in [SOCK_STREAM, SOCK_DGRAM] {
         let mut pair = Pair::new();
         let fd = pair.socket(0, kind);
