@@ -124,7 +124,22 @@ impl Spreading {
                  F1 finds the squeue by our own hash, whatever queue it was"
             )),
             DeviceKind::Tap | DeviceKind::Tun => Ok(()),
-            other => Err(format!("--layout is for wire, tap and tun, not for {}", other.name())),
+            DeviceKind::Packet if layout.is_spread_by_device() => Err(format!(
+                "--layout {layout} leaves it to the device which squeue has a connection, and without \
+                 fan-out the kernel divides frames among packet sockets by a hash of its own; with F1 it \
+                 does by ours"
+            )),
+            DeviceKind::Packet if ![1, layout.homes_max()].contains(&layout.rings()) => {
+                Err(format!(
+                    "--layout {layout} has several squeues behind a ring: packet sockets have one each, as \
+                     in R{0}S{0}F1, or share one, as in R1S{0}F1",
+                    layout.homes_max()
+                ))
+            }
+            DeviceKind::Packet => Ok(()),
+            other => {
+                Err(format!("--layout is for wire, tap, tun and packet, not for {}", other.name()))
+            }
         }
     }
 }
@@ -424,6 +439,22 @@ pub(crate) mod tests {
 
     #[test]
     fn what_a_device_cannot_keep_is_refused_with_the_reason() {
+        for (text, device, part) in [
+            ("R2S0F0", DeviceKind::Packet, "F1"),
+            ("R2S4F1", DeviceKind::Packet, "R4S4F1"),
+            ("R2S2F1", DeviceKind::Xdp, "not for xdp"),
+        ] {
+            let refused =
+                spreading(text, Placement::Core).check(device).expect_err("no such rings");
+            assert!(refused.contains(part), "{refused}");
+        }
+        for text in ["R1S1F0", "R1S2F1", "R2S2F1"] {
+            assert_eq!(
+                spreading(text, Placement::Core).check(DeviceKind::Packet),
+                Ok(()),
+                "{text}"
+            );
+        }
         let by_device = spreading("R2S0F0", Placement::Core);
         assert!(by_device.check(DeviceKind::Wire).is_ok());
         let refused = by_device.check(DeviceKind::Tap).expect_err("flows change their queue");

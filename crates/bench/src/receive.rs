@@ -85,6 +85,18 @@ pub fn parse_hold_off(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// After how long a packet socket's blocks are handed over at the latest: zero for `off`, or whole
+/// milliseconds such as `1ms`.
+///
+/// # Errors
+/// A sentence, where it is neither.
+pub fn parse_blocks(text: &str) -> Result<Duration, String> {
+    match parse_hold_off(text) {
+        Ok(time) if time.subsec_micros().is_multiple_of(1_000) => Ok(time),
+        _ => Err("give off, or whole milliseconds such as 1ms, 1 s at most".to_owned()),
+    }
+}
+
 /// A setting as names have it: `adaptive`, `8`, or `8 held 50us`.
 #[must_use]
 pub fn coalescing_name(coalescing: Coalescing) -> String {

@@ -242,8 +242,13 @@ pub struct Scenario {
     pub outbound: Outbound,
     /// Keep this stack on the first CPU and the kernel's end on the second.
     pub pin: bool,
-    /// Squeues of the stacks, which share the device's one queue.
+    /// Squeues of the stacks, which share the device's queues.
     pub squeues: u16,
+    /// Packet sockets on the interface, each of which brings a squeue the frames of its own connections.
+    pub queues: u16,
+    /// A packet socket receives in blocks that the kernel hands over when they are full or after so long
+    /// (TPACKET_V3), in whole milliseconds; else frames as they come.
+    pub receive_blocks: Option<Duration>,
     /// Rings, soft rings and where the application runs, in place of a number of squeues.
     pub spreading: Option<Spreading>,
     /// Packets of this stack are written to this file, a section for each run.
@@ -294,6 +299,8 @@ impl Scenario {
             outbound: Outbound::On,
             pin: false,
             squeues: 1,
+            queues: 1,
+            receive_blocks: None,
             spreading: None,
             capture: None,
         }
@@ -339,6 +346,15 @@ impl Scenario {
         if self.squeues > 1 {
             squeues = format!("{} squeues", self.squeues);
             words.push(&squeues);
+        }
+        let (queues, blocks);
+        if self.queues > 1 {
+            queues = format!("{} queues", self.queues);
+            words.push(&queues);
+        }
+        if let Some(retire) = self.receive_blocks {
+            blocks = format!("blocks-{}ms", retire.as_millis());
+            words.push(&blocks);
         }
         if self.napi {
             words.push("napi");
@@ -405,6 +421,7 @@ impl Scenario {
             );
         }
         self.check_tunnel()?;
+        self.check_packet_socket()?;
         if self.io_uring && !matches!(self.device, DeviceKind::Tap | DeviceKind::Tun) {
             return Err(
                 "--io-uring on needs --device tap or tun: the others have calls of their own \
@@ -460,6 +477,23 @@ impl Scenario {
         Ok(())
     }
 
+    fn check_packet_socket(&self) -> Result<(), String> {
+        if self.device != DeviceKind::Packet && (self.queues > 1 || self.receive_blocks.is_some()) {
+            return Err("--queues and --blocks need --device packet".to_owned());
+        }
+        if self.queues > 1 && self.queues != self.squeues {
+            return Err(format!(
+                "--queues {} needs --squeues {}: each squeue of a packet socket's has a queue, or one has \
+                 the only one",
+                self.queues, self.queues
+            ));
+        }
+        if self.queues > 1 && self.capture.is_some() {
+            return Err("--capture is for one queue, without --queues".to_owned());
+        }
+        Ok(())
+    }
+
     /// The share of connection `index` in [`Amount::Bytes`]; the first ones take the remainder.
     #[must_use]
     pub fn share_bytes(bytes: u64, connections: usize, index: usize) -> u64 {
@@ -495,6 +529,12 @@ mod tests {
                 Scenario { device: DeviceKind::Packet, io_uring: true, ..sound.clone() },
                 "--io-uring",
             ),
+            (Scenario { queues: 2, squeues: 2, ..sound.clone() }, "--device packet"),
+            (
+                Scenario { receive_blocks: Some(Duration::from_millis(1)), ..sound.clone() },
+                "--blocks",
+            ),
+            (Scenario { device: DeviceKind::Packet, queues: 2, ..sound.clone() }, "--squeues 2"),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),

@@ -15,10 +15,11 @@ use linux::{
     Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
     TunnelDevice, VethPair, XdpConfig, XdpDevice,
 };
-use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
+use multidata::{CaptureFile, InterfaceConfig, Layout, Policy, Stack, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
+use steering::{BadSpread, Spread};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -266,11 +267,34 @@ fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
     let pair = cable(scenario)?;
     let near = pair.near().name();
     let refused = || format!("cannot open a packet socket on {near}");
-    let config = PacketConfig { offload: scenario.offload, ..PacketConfig::new(near) };
+    let spread = spread_of_sockets(scenario).attempt(refused)?;
+    let config = PacketConfig {
+        offload: scenario.offload,
+        receive_blocks: scenario.receive_blocks,
+        spread,
+        ..PacketConfig::new(near)
+    };
     let mut device = PacketDevice::open(&config).attempt(refused)?;
     let about = complete(device.negotiated(), device.refused())?;
-    let queue = Box::new(device.queue(0).attempt(refused)?);
-    Ok(Opened { queues: vec![queue], about, ground: Ground::Veth { _pair: pair } })
+    let queues: Result<Queues, Failure> = (0..spread.homes())
+        .map(|queue| Ok(Box::new(device.queue(queue.into()).attempt(refused)?) as _))
+        .collect();
+    Ok(Opened { queues: queues?, about, ground: Ground::Veth { _pair: pair } })
+}
+
+/// How the kernel is to divide frames among packet sockets: as the stack does among its squeues, where
+/// there is a socket for each.
+fn spread_of_sockets(scenario: &Scenario) -> Result<Spread, BadSpread> {
+    match scenario.spreading {
+        Some(spreading) if spreading.layout.rings() > 1 => {
+            Spread::new(spreading.layout, Policy::Flow, spreading.layout.homes_max())
+        }
+        None if scenario.queues > 1 => {
+            let layout = Layout::new(1, scenario.queues, true).unwrap_or(Layout::SINGLE);
+            Spread::new(layout, Policy::Flow, layout.homes_max())
+        }
+        _ => Ok(Spread::SINGLE),
+    }
 }
 
 /// Without offload neither end splits, merges or leaves checksums out; with NAPI the far end merges

@@ -13,6 +13,7 @@ mod transmit;
 
 pub(crate) use address::AddressArgument;
 use bench::layouts::{self, Placement};
+use bench::receive::parse_blocks;
 use bench::scenario::{
     Amount, DeviceKind, Direction, Outbound, PeerKind, Scenario, TransformKind, Workload,
 };
@@ -160,6 +161,14 @@ pub(crate) struct PathArguments {
     /// Squeues of the stack, which threads can be in at the same time; over a wire, of both stacks
     #[arg(long, value_name = "1..64", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
     squeues: u16,
+    /// Packet sockets on the interface, one for each squeue; with 1, all squeues share it
+    #[arg(long, value_name = "1..64", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
+    queues: u16,
+    /// A packet socket receives in blocks that the kernel hands over when they are full or after a time, such
+    /// as 1ms (TPACKET_V3); off: frames as they come (recvmmsg); several are measured in alternation
+    #[arg(long, value_name = "off,TIME,..", value_delimiter = ',', default_value = "off",
+          value_parser = parse_blocks)]
+    blocks: Vec<Duration>,
     /// Keep this stack on the first CPU and the kernel's end on the second
     #[arg(long)]
     pin: bool,
@@ -531,6 +540,7 @@ impl PathArguments {
             ipv6: self.ipv6,
             pin: self.pin,
             squeues: self.squeues,
+            queues: self.queues,
             capture: self.capture.clone(),
             ..Scenario::stream(device, Direction::Send, mode)
         });
@@ -544,12 +554,15 @@ impl PathArguments {
         let mut all = Vec::new();
         for trust in &self.trust_checksums {
             let trust_checksums = *trust == Switch::On;
-            let positions = self.multidata_outbound.iter();
-            all.extend(positions.map(|it| Scenario {
-                trust_checksums,
-                outbound: (*it).into(),
-                ..scenario.clone()
-            }));
+            for &blocks in &self.blocks {
+                let positions = self.multidata_outbound.iter();
+                all.extend(positions.map(|it| Scenario {
+                    trust_checksums,
+                    receive_blocks: (!blocks.is_zero()).then_some(blocks),
+                    outbound: (*it).into(),
+                    ..scenario.clone()
+                }));
+            }
         }
         all
     }

@@ -2,7 +2,7 @@
 
 use super::{DeviceArgument, Job, OutputArguments, Reading, Switch};
 use bench::layouts::{self, Placement};
-use bench::receive::{Axes, Count, parse_hold_off};
+use bench::receive::{Axes, Count, parse_blocks, parse_hold_off};
 use bench::scenario::{DeviceKind, Direction, Scenario};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use clap::Args;
@@ -55,6 +55,11 @@ pub(crate) struct CoalescingArguments {
         requires = "layout"
     )]
     placement: Vec<Placement>,
+    /// How packet sockets receive: in blocks that the kernel hands over when they are full or after a time,
+    /// such as 1ms (TPACKET_V3), or frames as they come (off)
+    #[arg(long, value_name = "off,TIME,..", value_delimiter = ',', default_value = "off",
+          value_parser = parse_blocks)]
+    blocks: Vec<Duration>,
     /// Super-frames and checksum offload, where the device has them
     #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]
     offload: Vec<Switch>,
@@ -98,7 +103,14 @@ impl CoalescingArguments {
             pin: self.pin,
             ..Scenario::stream(DeviceKind::Wire, Direction::Receive, TransmitMode::Multidata)
         };
-        let mut scenarios = axes.scenarios(self.seconds, &common);
+        let scenarios = axes.scenarios(self.seconds, &common).into_iter();
+        let in_blocks = scenarios.flat_map(|scenario| {
+            self.blocks.iter().map(move |blocks| Scenario {
+                receive_blocks: (!blocks.is_zero()).then_some(*blocks),
+                ..scenario.clone()
+            })
+        });
+        let mut scenarios: Vec<Scenario> = in_blocks.filter(|it| it.check().is_ok()).collect();
         for scenario in &mut scenarios {
             scenario.udp_offload =
                 scenario.device != DeviceKind::Tunnel || self.udp_offload == Switch::On;
@@ -106,7 +118,7 @@ impl CoalescingArguments {
         if scenarios.is_empty() {
             return Err(
                 "no combination of these can be measured: --offload on is for wire, tap, tun \
-                        and packet, --mtu 576 to 65521, --connections 1 to 1000"
+                        and packet, --blocks 1ms for packet, --mtu 576 to 65521, --connections 1 to 1000"
                     .to_owned(),
             );
         }

@@ -60,6 +60,8 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         outbound: bench::scenario::Outbound::On,
         pin: true,
         squeues: 2,
+        queues: 1,
+        receive_blocks: None,
         spreading: None,
         capture: None,
     };
@@ -97,6 +99,15 @@ fn offload_and_mode_follow_from_each_other() {
     let names: Vec<String> = job(tunnel).unwrap().scenarios.iter().map(Scenario::name).collect();
     assert_eq!(names[2], "tunnel chacha20poly1305 send multidata");
     assert_eq!(names[3], "tunnel chacha20poly1305 trusting send multidata");
+    let sockets = "bench stream --device packet --squeues 2 --queues 2 --blocks off,1ms";
+    let scenarios = job(sockets).unwrap().scenarios;
+    assert_eq!(scenarios[2].name(), "packet 2 squeues 2 queues send multidata");
+    assert_eq!(scenarios[3].name(), "packet 2 squeues 2 queues blocks-1ms send multidata");
+    assert_eq!(scenarios[3].receive_blocks, Some(Duration::from_millis(1)));
+    let sockets = "bench receive --device packet,wire --coalesce adaptive --blocks off,1ms,5ms";
+    let names: Vec<String> = job(sockets).unwrap().scenarios.iter().map(Scenario::name).collect();
+    assert_eq!(names.len(), 4, "a wire has no blocks: {names:?}");
+    assert_eq!(names[2], "packet blocks-5ms receive multidata up adaptive");
 }
 
 #[test]
@@ -111,6 +122,9 @@ fn the_other_end_and_the_device_agree() {
         ("bench stream --device tunnel --mode lso", "--offload"),
         ("bench stream --device tun --transform chacha20poly1305", "--device tunnel"),
         ("bench stream --udp-offload off", "--device tunnel"),
+        ("bench stream --device tap --blocks 1ms", "--device packet"),
+        ("bench stream --device packet --blocks 50us", "whole milliseconds"),
+        ("bench stream --device packet --queues 2", "--squeues 2"),
         ("bench stream --device tunnel --trust-checksums on", "--transform chacha20poly1305"),
         ("bench stream --mode lso --offload off", "--offload on"),
         ("bench stream --connections 0", "--connections"),
