@@ -12,13 +12,16 @@
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
 //! also a packet that turns out to be for a socket of another shard only here, because it was in
 //! fragments or came over loopback. Where the device decides which shard has a connection, nobody can
-//! compute it: the packet goes from shard to shard until one knows the connection, and the last deals
-//! with it as with a segment that came to it. So a stranger's segment is answered by one reset, and a
-//! SYN, which nobody knows, opens one connection.
+//! compute it: the packet goes from shard to shard until one knows the connection. One that nobody
+//! knows is answered by the last, with one reset, unless somebody listens: whichever shard opened a
+//! connection for it, by its SYN or by a SYN cookie, the device would bring what follows to another. It is
+//! dropped then, and its sender sends it again: a SYN without the data that made it long, and what came before
+//! the end of the handshake behind that end.
 
 use crate::addressing::AddressOrigin;
 use crate::ingress::{Origin, flow_of};
 use crate::interface::InterfaceId;
+use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
@@ -307,7 +310,8 @@ impl Shard {
     /// A packet that came otherwise than in a frame of its own goes up, or on to the shard that has
     /// its socket.
     fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
-        let Some(Whole { origin, packet, checksum, fragmented, .. }) = self.send_home(whole) else {
+        let Some(Whole { origin, packet, checksum, fragmented, .. }) = self.send_home(whole)?
+        else {
             return Ok(());
         };
         let mut batch = ReceiveBatch::new();
@@ -332,20 +336,24 @@ impl Shard {
 
     /// Gives a packet to the shard that has its socket, or to the next that may have it; hands it back
     /// where it is for this one.
-    fn send_home(&mut self, mut whole: Whole) -> Option<Whole> {
+    fn send_home(&mut self, mut whole: Whole) -> Result<Option<Whole>, DropReason> {
         let home = match self.sharing.whereabouts(whole.packet.bytes()) {
-            Whereabouts::Here => return Some(whole),
+            Whereabouts::Here => return Ok(Some(whole)),
             Whereabouts::At(home) => home,
+            Whereabouts::Sought(flow) if self.knows(&flow) => return Ok(Some(whole)),
             Whereabouts::Sought(flow) => {
                 whole.asked += 1;
+                let has_listener =
+                    || self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some();
                 match self.sharing.next_to_ask(whole.asked) {
-                    Some(next) if !self.knows(&flow) => next,
-                    _ => return Some(whole),
+                    Some(next) => next,
+                    None if has_listener() => return Err(DropReason::HomeUnknown),
+                    None => return Ok(Some(whole)),
                 }
             }
         };
         self.add_stray(Stray { home, what: What::Packet(whole) });
-        None
+        Ok(None)
     }
 
     /// Whether segments of this flow belong to something here that is more than a listener.

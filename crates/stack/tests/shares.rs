@@ -28,14 +28,19 @@ impl Homes for ByDevice {
     }
 }
 
-/// A shard of host `host`, with IPv4 and IPv6; the first, the second, or the only one.
+/// A shard of host `host`; the first, the second, or the only one.
 fn shard(host: usize, share: Option<usize>, medium: Medium) -> (Shard, InterfaceId) {
+    shard_of(host, share.map(|index| (index, 2)), medium)
+}
+
+/// A shard of host `host`: which one of how many, or the only one.
+fn shard_of(host: usize, share: Option<(usize, usize)>, medium: Medium) -> (Shard, InterfaceId) {
     let pool = batch::BlockPool::new(batch::PoolConfig::default());
     let secret = [host as u8 + 7; 32];
     let tcp = tcp::Config::default();
     let mut shard = Shard::new(ShardConfig { tcp, pool, secret, sockets_max: 100 });
-    if let Some(index) = share {
-        shard.set_share(Share { index, count: 2, homes: Arc::new(ByDevice) });
+    if let Some((index, count)) = share {
+        shard.set_share(Share { index, count, homes: Arc::new(ByDevice) });
     }
     let addresses = vec![ip::Cidr::new(address(host, false), 24).expect("a network")];
     let (capabilities, mode) = (Capabilities::plain(medium, 1_500), TransmitMode::Multidata);
@@ -245,11 +250,12 @@ fn a_segment_in_fragments_finds_the_shard_of_its_connection() {
     }
 }
 
-/// A SYN that is long, because it brings data.
+/// A SYN that is long, because it brings data. Whichever shard opened a connection for it, the device
+/// would bring the rest to another: it comes again without its data, and not in fragments.
 #[test]
-fn a_syn_in_fragments_opens_one_connection() {
+fn a_syn_in_fragments_waits_for_the_one_that_comes_by_itself() {
     let mut client = shard(0, None, Medium::Ip);
-    let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let mut server = [0, 1, 2].map(|index| shard_of(1, Some((index, 3)), Medium::Ip));
     let local = SocketAddr::new(address(1, false), 80);
     let options = ListenOptions { fast_open_max: 8, ..ListenOptions::default() };
     let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
@@ -265,11 +271,23 @@ fn a_syn_in_fragments_opens_one_connection() {
     client.0.tcp_append(NOW, second, word).expect("there is room");
     let fragments = sent(NOW, &mut client).iter().flat_map(|it| in_fragments(it)).collect();
     give(NOW, &mut server[0], fragments);
-    let [one, other] = &mut server;
+    let [one, other, last] = &mut server;
     assert_eq!(carry(NOW, &mut one.0, &mut other.0), 1);
-    assert!(one.0.tcp_accept(listeners[0]).is_err());
-    let accepted = other.0.tcp_accept(listeners[1]).expect("before the handshake is over");
-    assert_eq!(other.0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(5));
+    assert_eq!(carry(NOW, &mut other.0, &mut last.0), 1);
+    assert_eq!(last.0.counters().drops.count(counters::DropReason::HomeUnknown), 1);
+    for (it, listener) in server.iter_mut().zip(listeners) {
+        assert!(it.0.tcp_accept(listener).is_err());
+        assert!(sent(NOW, it).is_empty(), "neither a SYN-ACK nor a reset");
+    }
+
+    let later = NOW + Duration::from_secs(1);
+    client.0.on_timeout(later);
+    // The device brings all of this flow to the second shard.
+    give(later, &mut server[1], sent(later, &mut client));
+    give(later, &mut client, sent(later, &mut server[1]));
+    give(later, &mut server[1], sent(later, &mut client));
+    let accepted = server[1].0.tcp_accept(listeners[1]).expect("the handshake is over");
+    assert_eq!(server[1].0.tcp_read(later, accepted, &mut [0; 8]), Ok(5));
 }
 
 /// A router's report may come in fragments as well: what counts is the segment that it quotes.

@@ -73,8 +73,8 @@ fn time_of(task: &Task) -> Duration {
     time.unwrap_or(Duration::ZERO)
 }
 
-/// The time in which all connections are busy: from a quarter of the time for sending to its end, counted
-/// from the first byte that arrived.
+/// The time in which all connections are busy: from a quarter of the time for sending to three quarters,
+/// counted from the first byte that arrived, which is some time behind the beginning of sending.
 #[derive(Debug, Default)]
 struct Window {
     time: Option<Duration>,
@@ -91,14 +91,14 @@ impl Window {
     fn on_read(&self, now: Instant, count: usize) {
         let Some(time) = self.time else { return };
         let passed = now.duration_since(*self.first.get_or_init(|| now));
-        if passed >= time / 4 && passed < time {
+        if passed >= time / 4 && passed < time * 3 / 4 {
             self.bytes.fetch_add(count as u64, Ordering::Relaxed);
         }
     }
 
     fn busy(&self) -> Option<Busy> {
-        let seconds = (self.time? * 3 / 4).as_secs_f64();
-        Some(Busy { bytes: self.bytes.load(Ordering::Relaxed), seconds })
+        let (seconds, bytes) = ((self.time? / 2).as_secs_f64(), self.bytes.load(Ordering::Relaxed));
+        (bytes > 0).then_some(Busy { bytes, seconds })
     }
 }
 
@@ -251,13 +251,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_came_between_a_quarter_of_the_time_and_its_end() {
+    fn what_counts_came_in_the_middle_half_of_the_time() {
         let window = Window { time: Some(Duration::from_millis(400)), ..Window::default() };
         let first = Instant::now();
-        for (ms, count) in [(0, 1), (99, 2), (100, 4), (399, 8), (400, 16), (9_000, 32)] {
+        for (ms, count) in [(0, 1), (99, 2), (100, 4), (299, 8), (300, 16), (9_000, 32)] {
             window.on_read(first + Duration::from_millis(ms), count);
         }
-        assert_eq!(window.busy(), Some(Busy { bytes: 4 + 8, seconds: 0.3 }));
+        assert_eq!(window.busy(), Some(Busy { bytes: 4 + 8, seconds: 0.2 }));
+    }
+
+    #[test]
+    fn a_time_in_which_nothing_came_is_not_told_apart() {
+        let window = Window { time: Some(Duration::from_millis(400)), ..Window::default() };
+        window.on_read(Instant::now(), 1);
+        assert_eq!(window.busy(), None);
     }
 
     #[test]
