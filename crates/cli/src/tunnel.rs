@@ -11,8 +11,10 @@
 //!     a sealed datagram ->  the keys are in use     opens under a candidate's keys: that one it is
 //! ```
 //!
-//! So a recorded first message that somebody sends again only makes a candidate that nobody can use, and a
-//! lost message is made good by the next. The first sealed datagram has no packet in it; where it is lost,
+//! So a recorded first message that somebody sends again only makes candidates that nobody can use, and a
+//! lost message is made good by the next. A message that comes again from the same address gets the same
+//! answer, and where candidates become too many, those of one message make room for each other
+//! ([`Candidates`]): whoever sends one recording again and again does not push the right one out. The first sealed datagram has no packet in it; where it is lost,
 //! the SYN behind it does its part and is sent again by TCP. Counters begin at zero under keys that
 //! are new each time, so no nonce is used twice.
 //!
@@ -36,7 +38,7 @@ use std::time::{Duration, Instant};
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
 /// What both ends must mean by the messages.
-const PROLOGUE: &[u8] = b"multidata tunnel 1";
+const PROLOGUE: &[u8] = b"multidata tunnel 2";
 
 /// A key file holds so many bytes, as hexadecimal digits.
 const KEY_LEN: usize = 32;
@@ -54,7 +56,8 @@ const MESSAGE_LEN: usize = 32 + OFFER_LEN + 16;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Answers that wait for the datagram that shows which of them was heard.
+/// Answers that wait for the datagram that shows which of them was heard. So many recordings of different
+/// sessions, sent again within a round trip, push the right one out.
 const CANDIDATES_MAX: usize = 8;
 
 /// What guards the packets in a tunnel from one stack to the other.
@@ -201,10 +204,10 @@ fn ask(
         }
         socket.set_read_timeout(Some(left))?;
         match socket.recv(&mut datagram) {
-            // Nothing of what is not authentic is believed.
+            // Nothing of what is not authentic is believed, and what has no offer offers nothing.
             Ok(len) => {
                 let mut offer = [0; OFFER_LEN];
-                if state.read_message(&datagram[..len], &mut offer).is_ok() {
+                if len == MESSAGE_LEN && state.read_message(&datagram[..len], &mut offer).is_ok() {
                     return Ok(Some(offer));
                 }
             }
@@ -226,11 +229,63 @@ fn sealed_nothing(transform: &mut ChaChaPoly) -> Vec<u8> {
     datagram
 }
 
-/// Keys that a host was offered.
+/// Keys that a host was offered in answer to a first message.
 struct Candidate {
     from: SocketAddr,
+    message: [u8; MESSAGE_LEN],
+    answer: [u8; MESSAGE_LEN],
     keys: ChaChaKeys,
     checksums: Checksums,
+}
+
+/// At most [`CANDIDATES_MAX`] candidates, the oldest first, one for each message from each address.
+#[derive(Default)]
+struct Candidates(VecDeque<Candidate>);
+
+impl Candidates {
+    /// The answer to a first message of `from`; `None` where the message is none, or from somebody without
+    /// the key.
+    fn answer(
+        &mut self,
+        key: &Key,
+        checksums: Checksums,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Result<Option<[u8; MESSAGE_LEN]>, snow::Error> {
+        // Its sender may have read the first answer already, and would not read another.
+        if let Some(it) = self.0.iter().find(|it| it.from == from && it.message == datagram) {
+            return Ok(Some(it.answer));
+        }
+        let Ok(message) = datagram.try_into() else { return Ok(None) };
+        let Some((answer, keys, offer)) = answer(key, &message, checksums)? else {
+            return Ok(None);
+        };
+        let checksums = checksums.agreed(offer);
+        self.0.push_back(Candidate { from, message, answer, keys, checksums });
+        if self.0.len() > CANDIDATES_MAX {
+            self.make_room();
+        }
+        Ok(Some(answer))
+    }
+
+    /// Forgets the oldest candidate of the message that has the most: one message from many addresses takes
+    /// nobody else's place.
+    fn make_room(&mut self) {
+        let share =
+            |at: &usize| self.0.iter().filter(|it| it.message == self.0[*at].message).count();
+        // Of equals the last is taken, which is the oldest.
+        if let Some(at) = (0..self.0.len()).rev().max_by_key(share) {
+            self.0.remove(at);
+        }
+    }
+
+    /// The candidate under whose keys a datagram of `from` was sealed.
+    fn confirmed(&self, from: SocketAddr, datagram: &[u8]) -> Option<&Candidate> {
+        let opens = |it: &&Candidate| {
+            it.from == from && ChaChaPoly::new(&it.keys).open(&mut datagram.to_vec()).is_ok()
+        };
+        self.0.iter().find(opens)
+    }
 }
 
 /// The receiving host's end: waits at `local` until a host with the key has agreed on keys.
@@ -244,7 +299,7 @@ pub(crate) fn open_at(
 ) -> Result<TunnelDevice, Failure> {
     let refused = || format!("cannot open a tunnel at {local}");
     let socket = UdpSocket::bind(local).attempt(refused)?;
-    let mut candidates = VecDeque::new();
+    let mut candidates = Candidates::default();
     let mut datagram = [0; 2_048];
     loop {
         let (len, from) = match socket.recv_from(&mut datagram) {
@@ -252,16 +307,12 @@ pub(crate) fn open_at(
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error).attempt(refused),
         };
-        let datagram = &mut datagram[..len];
-        if let Some((answer, keys, offer)) = answer(key, datagram, checksums).attempt(refused)? {
+        let datagram = &datagram[..len];
+        let answer = candidates.answer(key, checksums, from, datagram).attempt(refused)?;
+        if let Some(answer) = answer {
             // Where it cannot be sent now it will be asked for again.
             let _ = socket.send_to(&answer, from);
-            let checksums = checksums.agreed(offer);
-            candidates.push_back(Candidate { from, keys, checksums });
-            if candidates.len() > CANDIDATES_MAX {
-                candidates.pop_front();
-            }
-        } else if let Some(it) = confirmed(&candidates, from, datagram) {
+        } else if let Some(it) = candidates.confirmed(from, datagram) {
             return device(socket, from, ChaChaPoly::new(&it.keys), it.checksums);
         }
     }
@@ -271,28 +322,20 @@ pub(crate) fn open_at(
 /// offered.
 type Answer = ([u8; MESSAGE_LEN], ChaChaKeys, [u8; OFFER_LEN]);
 
-/// The answer to a first message; `None` where the message is none, or from somebody without the key.
-fn answer(key: &Key, message: &[u8], checksums: Checksums) -> Result<Option<Answer>, snow::Error> {
+/// The answer to a first message; `None` where it is from somebody without the key.
+fn answer(
+    key: &Key,
+    message: &[u8; MESSAGE_LEN],
+    checksums: Checksums,
+) -> Result<Option<Answer>, snow::Error> {
     let mut state = key.state(false)?;
     let mut offer = [0; OFFER_LEN];
-    if message.len() != MESSAGE_LEN || state.read_message(message, &mut offer).is_err() {
+    if state.read_message(message, &mut offer).is_err() {
         return Ok(None);
     }
     let mut answer = [0; MESSAGE_LEN];
     state.write_message(&checksums.offer(), &mut answer)?;
     Ok(Some((answer, keys(state, false), offer)))
-}
-
-/// The candidate under whose keys a datagram of `from` was sealed.
-fn confirmed<'a>(
-    candidates: &'a VecDeque<Candidate>,
-    from: SocketAddr,
-    datagram: &[u8],
-) -> Option<&'a Candidate> {
-    let opens = |it: &&Candidate| {
-        it.from == from && ChaChaPoly::new(&it.keys).open(&mut datagram.to_vec()).is_ok()
-    };
-    candidates.iter().find(opens)
 }
 
 fn device(
@@ -325,45 +368,95 @@ mod tests {
         (state, message)
     }
 
+    fn at_port(port: u16) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// What the sender of a first message seals first, once it has read an answer to it.
+    fn confirmation(mut state: HandshakeState, answer: &[u8; MESSAGE_LEN]) -> Vec<u8> {
+        state.read_message(answer, &mut [0; OFFER_LEN]).expect("authentic");
+        sealed_nothing(&mut ChaChaPoly::new(&keys(state, true)))
+    }
+
     #[test]
     fn both_ends_get_the_same_keys_and_others_in_each_session() {
         let mut seen = Vec::new();
         for _ in 0..2 {
             let (mut state, message) = first_message(&key(1));
-            let checksums = Checksums::Kept;
-            let answer = || answer(&key(1), &message, checksums).expect("room").expect("authentic");
-            let (reply, theirs, _) = answer();
+            let mut candidates = Candidates::default();
+            let mut answer = |message: &[u8]| {
+                let answer = candidates.answer(&key(1), Checksums::Kept, at_port(9), message);
+                answer.expect("room").expect("authentic")
+            };
+            answer(&first_message(&key(1)).1);
+            let reply = answer(&message);
             state.read_message(&reply, &mut [0; OFFER_LEN]).expect("authentic");
             let ours = keys(state, true);
-            assert_eq!((ours.seal, ours.open), (theirs.open, theirs.seal));
             assert_ne!(ours.seal, ours.open);
             seen.extend([ours.seal, ours.open]);
             // What the one seals as its first datagram shows the other which keys were taken.
-            let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-            let (_, other, _) = answer();
-            let candidates = VecDeque::from([
-                Candidate { from, keys: other, checksums },
-                Candidate { from, keys: theirs.clone(), checksums },
-            ]);
             let datagram = sealed_nothing(&mut ChaChaPoly::new(&ours));
-            let found = confirmed(&candidates, from, &datagram).expect("one of them");
-            assert_eq!(found.keys.open, theirs.open);
-            let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 10));
-            assert!(confirmed(&candidates, elsewhere, &datagram).is_none());
+            let found = candidates.confirmed(at_port(9), &datagram).expect("one of them");
+            assert_eq!((ours.seal, ours.open), (found.keys.open, found.keys.seal));
+            assert!(candidates.confirmed(at_port(10), &datagram).is_none());
         }
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen.len(), 4, "no key is used twice");
     }
 
+    // Who asks takes the first answer and stops: its keys have to be known until it shows that it has them.
+    #[test]
+    fn messages_that_come_again_leave_the_right_candidate() {
+        let (state, message) = first_message(&key(1));
+        let mut candidates = Candidates::default();
+        let mut answer = |from, message: &[u8]| {
+            let answer = candidates.answer(&key(1), Checksums::Kept, from, message);
+            answer.expect("room").expect("authentic")
+        };
+        let reply = answer(at_port(9), &message);
+        // Its own repetitions, which a stalled receiver finds in its queue.
+        for _ in 0..3 * CANDIDATES_MAX {
+            assert_eq!(answer(at_port(9), &message), reply);
+        }
+        // Recordings of other sessions, by turns from ever new addresses.
+        let recorded: Vec<_> = (1..CANDIDATES_MAX).map(|_| first_message(&key(1)).1).collect();
+        for port in 10..100 {
+            for message in &recorded[..usize::from(port) % recorded.len() + 1] {
+                assert_ne!(answer(at_port(port), message), reply);
+            }
+        }
+        assert_eq!(candidates.0.len(), CANDIDATES_MAX);
+        let datagram = confirmation(state, &reply);
+        assert!(candidates.confirmed(at_port(9), &datagram).is_some());
+    }
+
+    #[test]
+    fn an_answer_without_an_offer_is_none() {
+        let [ours, theirs] = [(); 2].map(|()| UdpSocket::bind(at_port(0)).expect("loopback"));
+        ours.connect(theirs.local_addr().expect("bound")).expect("loopback");
+        theirs.connect(ours.local_addr().expect("bound")).expect("loopback");
+        let (mut state, message) = first_message(&key(1));
+        for (offer, expected) in [(&[][..], None), (&[1], Some([1]))] {
+            let mut other = key(1).state(false).expect("a known pattern");
+            other.read_message(&message, &mut [0; OFFER_LEN]).expect("authentic");
+            let mut reply = [0; MESSAGE_LEN];
+            let len = other.write_message(offer, &mut reply).expect("room");
+            theirs.send(&reply[..len]).expect("loopback");
+            assert_eq!(ask(&ours, &message, &mut state).expect("loopback"), expected);
+        }
+    }
+
     #[test]
     fn another_key_and_changed_messages_are_refused() {
         let (mut state, message) = first_message(&key(1));
-        let answer = |digit, message: &[u8]| {
+        let answer = |digit, message: &[u8; MESSAGE_LEN]| {
             super::answer(&key(digit), message, Checksums::LeftToCipher).expect("no failure")
         };
         assert!(answer(2, &message).is_none());
-        assert!(answer(1, &message[..MESSAGE_LEN - 1]).is_none());
+        let short = &message[..MESSAGE_LEN - 1];
+        let short = Candidates::default().answer(&key(1), Checksums::Kept, at_port(9), short);
+        assert!(short.expect("no failure").is_none());
         for at in 0..MESSAGE_LEN {
             let mut changed = message;
             changed[at] ^= 1;
