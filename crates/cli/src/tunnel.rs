@@ -14,9 +14,9 @@
 //! So a recorded first message that somebody sends again only makes candidates that nobody can use, and a
 //! lost message is made good by the next. A message that comes again from the same address gets the same
 //! answer, and where candidates become too many, those of one message make room for each other
-//! ([`Candidates`]): whoever sends one recording again and again does not push the right one out. The first sealed datagram has no packet in it; where it is lost,
-//! the SYN behind it does its part and is sent again by TCP. Counters begin at zero under keys that
-//! are new each time, so no nonce is used twice.
+//! ([`Candidates`]): whoever sends one recording again and again does not push the right one out. The first
+//! sealed datagram has no packet in it; where it is lost, the SYN behind it does its part and is sent again by
+//! TCP. Counters begin at zero under keys that are new each time, so no nonce is used twice.
 //!
 //! Each of the two messages says besides whether its sender would leave the transport checksums of packets in
 //! the tunnel to the cipher ([`Checksums`]). Where both would, they are neither made nor looked at. Nobody in
