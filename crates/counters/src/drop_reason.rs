@@ -119,8 +119,8 @@ drop_reasons! {
     NoRoute => "drop_no_route",
     /// Queued for sending from an address that the interface has no more.
     SourceRemoved => "drop_source_removed",
-    /// A TCP segment put together from fragments that may be for any shard of the host, and of no
-    /// connection that one of them knows, while somebody listens at its port.
+    /// A TCP segment put together from fragments, or an error about one, that may be for any shard of the
+    /// host, and of no connection that one of them knows, while somebody listens at its port.
     HomeUnknown => "drop_home_unknown",
     /// A packet for another shard of the host, of which too many waited.
     StrayQueueFull => "drop_stray_queue_full",

@@ -1,8 +1,9 @@
 //! A second stack of ours at the other end of a UDP tunnel, in a process of its own.
 //!
 //! The two processes are joined by the kernel's loopback. Each binds a socket of its own; the near
-//! end tells the far one its address, the keys, and whether checksums are left out, in the task ([`TunnelEnd`]), and the far end
-//! answers with its own address once it listens inside the tunnel, on a port that both know.
+//! end tells the far one its address, the keys, and whether checksums are left out, in the task
+//! ([`TunnelEnd`]), and the far end answers with its own address once it listens inside the tunnel, on a
+//! port that both know.
 
 use crate::scenario::{Direction, Scenario, TransformKind};
 use crate::station::{self, Station};
