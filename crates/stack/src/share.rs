@@ -12,7 +12,9 @@
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
 //! also a packet that turns out to be for a socket of another shard only here, because it was in
 //! fragments or came over loopback. Where the device decides which shard has a connection, nobody can
-//! compute it: the packet goes from shard to shard until one knows the connection. One that nobody
+//! compute it: the packet goes from shard to shard until one has the connection. What is left of one that
+//! was (TIME-WAIT), or may never be one (half-open), may be older than the one that another shard has, because
+//! the device has come to another mind: such a shard gets the packet when all were asked. One that nobody
 //! knows is answered by the last, with one reset, unless somebody listens: whichever shard opened a
 //! connection for it, by its SYN or by a SYN cookie, the device would bring what follows to another. It is
 //! dropped then, and its sender sends it again: a SYN without the data that made it long, and what came before
@@ -32,6 +34,7 @@ use ip::{Cidr, IcmpIncoming};
 use link::{Known, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tcp::State;
 use time::Instant;
 use wire::{TcpHeader, UdpView, protocol};
 
@@ -92,8 +95,21 @@ struct Whole {
     fragmented: bool,
     checksum: ReceivedChecksum,
     packet: Chunk,
-    /// How many shards were asked for its connection and do not know it.
+    /// How many shards were asked for its connection and do not have it.
     asked: usize,
+    /// The one of them that has the most of it, and what: the first one, of equals.
+    best: Option<(Stake, usize)>,
+}
+
+/// What a shard has of a connection, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stake {
+    /// What 2 MSL keep of it.
+    TimeWait,
+    /// A SYN that nobody has confirmed.
+    HalfOpen,
+    /// The connection.
+    Live,
 }
 
 /// What sockets there are.
@@ -154,10 +170,14 @@ impl Sharing {
         self.share.as_ref().is_none_or(|share| share.homes.of_port(port) == share.index)
     }
 
-    /// The shard to ask when so many, this one included, do not know a connection; `None` after the last.
+    /// The shard to ask when so many, this one included, do not have a connection; `None` after the last.
     fn next_to_ask(&self, asked: usize) -> Option<usize> {
         let share = self.share.as_ref().filter(|share| asked < share.count)?;
         Some((share.index + 1) % share.count)
+    }
+
+    fn index(&self) -> usize {
+        self.share.as_ref().map_or(0, |share| share.index)
     }
 
     /// Who has the socket that this packet is for.
@@ -304,7 +324,7 @@ impl Shard {
         packet: Chunk,
     ) -> Result<(), DropReason> {
         let (checksum, fragmented) = (ReceivedChecksum::Unverified, true);
-        self.on_whole(now, Whole { origin, fragmented, checksum, packet, asked: 0 })
+        self.on_whole(now, Whole { origin, fragmented, checksum, packet, asked: 0, best: None })
     }
 
     /// A packet that came otherwise than in a frame of its own goes up, or on to the shard that has
@@ -340,27 +360,55 @@ impl Shard {
         let home = match self.sharing.whereabouts(whole.packet.bytes()) {
             Whereabouts::Here => return Ok(Some(whole)),
             Whereabouts::At(home) => home,
-            Whereabouts::Sought(flow) if self.knows(&flow) => return Ok(Some(whole)),
-            Whereabouts::Sought(flow) => {
-                whole.asked += 1;
-                let has_listener =
-                    || self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some();
-                match self.sharing.next_to_ask(whole.asked) {
-                    Some(next) => next,
-                    None if has_listener() => return Err(DropReason::HomeUnknown),
-                    None => return Ok(Some(whole)),
-                }
-            }
+            Whereabouts::Sought(flow) => match self.seek(&flow, &mut whole)? {
+                Some(home) => home,
+                None => return Ok(Some(whole)),
+            },
         };
         self.add_stray(Stray { home, what: What::Packet(whole) });
         Ok(None)
     }
 
-    /// Whether segments of this flow belong to something here that is more than a listener.
-    fn knows(&self, flow: &Flow) -> bool {
-        self.sockets.by_flow(flow).is_some()
-            || self.half_open.contains(flow)
-            || self.time_wait.contains(flow)
+    /// The shard to give a packet to that may be of anybody's connection; `None` where it is for this one.
+    fn seek(&mut self, flow: &Flow, whole: &mut Whole) -> Result<Option<usize>, DropReason> {
+        let (stake, index) = (self.stake_in(flow), self.sharing.index());
+        if stake == Some(Stake::Live) {
+            return Ok(None);
+        }
+        // One that all were asked about has come to the one with the most.
+        if self.sharing.next_to_ask(whole.asked).is_some() {
+            whole.asked += 1;
+            let is_better = |it: &Stake| whole.best.is_none_or(|(best, _)| *it > best);
+            if let Some(stake) = stake.filter(is_better) {
+                whole.best = Some((stake, index));
+            }
+            let home = self.sharing.next_to_ask(whole.asked).or(whole.best.map(|(_, home)| home));
+            if home.is_some_and(|home| home != index) {
+                return Ok(home);
+            }
+        }
+        let has_listener =
+            || self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some();
+        if stake.is_none() && has_listener() {
+            return Err(DropReason::HomeUnknown);
+        }
+        Ok(None)
+    }
+
+    /// What this shard has of a connection, more than a listener for it.
+    fn stake_in(&mut self, flow: &Flow) -> Option<Stake> {
+        if let Some(index) = self.sockets.by_flow(flow) {
+            let state = self.sockets.tcp(index).map(|it| it.connection.state());
+            return Some(if state == Some(State::TimeWait) {
+                Stake::TimeWait
+            } else {
+                Stake::Live
+            });
+        }
+        if self.half_open.contains(flow) {
+            return Some(Stake::HalfOpen);
+        }
+        self.time_wait.contains(flow).then_some(Stake::TimeWait)
     }
 
     /// Takes the datagrams for sockets of other shards, and the errors about datagrams of theirs, out of
@@ -377,8 +425,9 @@ impl Shard {
             match datagram.map(|it| self.sharing.whereabouts_of(it)) {
                 Some(Whereabouts::At(home)) => {
                     let origin = Origin { interface, station: None, link_multicast: false };
-                    let checksum = frame.checksum;
-                    let whole = Whole { origin, fragmented: false, checksum, packet, asked: 0 };
+                    let (checksum, fragmented) = (frame.checksum, false);
+                    let whole =
+                        Whole { origin, fragmented, checksum, packet, asked: 0, best: None };
                     self.add_stray(Stray { home, what: What::Packet(whole) });
                 }
                 _ => {

@@ -8,7 +8,7 @@ use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{address, bytes_of, receive_batch, station};
 use stack::{
     AddressingConfig, ClaimPolicy, Homes, InterfaceConfig, InterfaceId, ListenOptions, Shard,
-    ShardConfig, Share, SocketError, SynCookieMode, TcpOption,
+    ShardConfig, Share, SocketError, SocketId, SynCookieMode, TcpOption,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -248,6 +248,111 @@ fn a_segment_in_fragments_finds_the_shard_of_its_connection() {
         assert_eq!(&bytes[..5], text);
         give(NOW, &mut client, sent(NOW, &mut server[1]));
     }
+}
+
+/// The device has come to another mind while a handshake was under way, or after a connection was over: what is
+/// left of it in the first shard takes nothing of the connection that the second one has.
+#[test]
+fn a_connection_wins_over_what_is_left_of_another_in_an_earlier_shard() {
+    for is_over in [false, true] {
+        let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+        let local = SocketAddr::new(address(1, false), 80);
+        let listeners = server.each_mut().map(|it| it.0.tcp_listen(local, 8).expect("free"));
+        let remote = SocketAddr::new(address(0, false), 5_000);
+        if is_over {
+            let mut before = shard(0, None, Medium::Ip);
+            let socket = before.0.tcp_connect(NOW, Some(remote), local).expect("a route");
+            leave_in_time_wait(&mut server[0], listeners[0], &mut before, socket);
+        }
+        let later = NOW + Duration::from_secs(1);
+        let mut client = shard(0, None, Medium::Ip);
+        let socket = client.0.tcp_connect(later, Some(remote), local).expect("a route");
+        client.0.tcp_set_option(later, socket, TcpOption::NoDelay(true)).expect("open");
+        let syn = sent(later, &mut client);
+        if !is_over {
+            give(later, &mut server[0], syn.clone());
+            sent(later, &mut server[0]);
+            assert_eq!(server[0].0.half_open_count(), 1, "its SYN-ACK is lost");
+        }
+        give(later, &mut server[1], syn);
+        give(later, &mut client, sent(later, &mut server[1]));
+        give(later, &mut server[1], sent(later, &mut client));
+        let accepted = server[1].0.tcp_accept(listeners[1]).expect("the handshake is over");
+
+        let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"first")));
+        client.0.tcp_append(later, socket, word).expect("there is room");
+        let fragments = sent(later, &mut client).iter().flat_map(|it| in_fragments(it)).collect();
+        let [first, second] = &mut server;
+        give(later, first, fragments);
+        assert_eq!(carry(later, &mut first.0, &mut second.0), 1, "is over: {is_over}");
+        assert_eq!(carry(later, &mut second.0, &mut first.0), 0, "the connection has it");
+        assert!(sent(later, first).is_empty(), "it does not speak for others");
+        assert_eq!(second.0.tcp_read(later, accepted, &mut [0; 8]), Ok(5), "is over: {is_over}");
+    }
+}
+
+/// TIME-WAIT answers what comes again (RFC 9293, 3.10.7.4), also where it has to be looked for: in the second of
+/// three shards, in a table of its own or in a socket that its application still has.
+#[test]
+fn what_no_connection_takes_comes_to_the_shard_with_time_wait() {
+    for is_kept in [false, true] {
+        let mut server = [0, 1, 2].map(|index| shard_of(1, Some((index, 3)), Medium::Ip));
+        let local = SocketAddr::new(address(1, false), 80);
+        let listeners = server.each_mut().map(|it| it.0.tcp_listen(local, 8).expect("free"));
+        let mut client = shard(0, None, Medium::Ip);
+        let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
+        give(NOW, &mut server[1], sent(NOW, &mut client));
+        give(NOW, &mut client, sent(NOW, &mut server[1]));
+        give(NOW, &mut server[1], sent(NOW, &mut client));
+        let accepted = server[1].0.tcp_accept(listeners[1]).expect("the handshake is over");
+        let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"a word")));
+        client.0.tcp_append(NOW, socket, word).expect("there is room");
+        let segment = sent(NOW, &mut client);
+        give(NOW, &mut server[1], segment.clone());
+        assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(6));
+        server[1].0.tcp_shutdown_write(NOW, accepted).expect("open");
+        if !is_kept {
+            server[1].0.close(NOW, accepted);
+        }
+        give(NOW, &mut client, sent(NOW, &mut server[1]));
+        client.0.tcp_shutdown_write(NOW, socket).expect("open");
+        give(NOW, &mut server[1], sent(NOW, &mut client));
+        sent(NOW, &mut server[1]);
+        assert_eq!(server[1].0.time_wait_count(), usize::from(!is_kept));
+
+        let [first, second, third] = &mut server;
+        give(NOW, first, segment.iter().flat_map(|it| in_fragments(it)).collect());
+        assert_eq!(carry(NOW, &mut first.0, &mut second.0), 1);
+        assert_eq!(carry(NOW, &mut second.0, &mut third.0), 1, "it may be of a connection there");
+        let stray = third.0.poll_stray().expect("nobody has more of it");
+        assert_eq!(stray.home, 1);
+        second.0.on_stray(NOW, &stray);
+        assert!(second.0.poll_stray().is_none(), "all were asked");
+        assert!(sent(NOW, first).is_empty() && sent(NOW, third).is_empty());
+        let answers = sent(NOW, second);
+        assert_eq!(answers.len(), 1, "kept: {is_kept}");
+        assert_eq!(answers[0][33], 0x10, "an ACK");
+    }
+}
+
+/// Opens the connection that a client asks for, and closes it from the server's side.
+fn leave_in_time_wait(
+    server: &mut (Shard, InterfaceId),
+    listener: SocketId,
+    client: &mut (Shard, InterfaceId),
+    socket: SocketId,
+) {
+    for _ in 0..2 {
+        give(NOW, server, sent(NOW, client));
+        give(NOW, client, sent(NOW, server));
+    }
+    let accepted = server.0.tcp_accept(listener).expect("the handshake is over");
+    server.0.close(NOW, accepted);
+    give(NOW, client, sent(NOW, server));
+    client.0.close(NOW, socket);
+    give(NOW, server, sent(NOW, client));
+    sent(NOW, server);
+    assert_eq!(server.0.time_wait_count(), 1);
 }
 
 /// A SYN that is long, because it brings data. Whichever shard opened a connection for it, the device
