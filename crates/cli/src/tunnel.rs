@@ -5,32 +5,35 @@
 //! it later cannot read what was recorded before.
 //!
 //! ```text
-//!   send                                          receive
-//!     psk, e            ->  again until answered    answers each with keys of its own, a candidate
-//!     <- e, ee
-//!     a sealed datagram ->  the keys are in use     opens under a candidate's keys: that one it is
+//!   send                                              receive
+//!     psk, e, no greeting   ->  again until answered    answers each, and keeps nothing
+//!     <- e, ee, greeting
+//!     psk, e, that greeting ->  again until answered    answers with keys of its own, a candidate
+//!     <- e, ee, greeting
+//!     a sealed datagram     ->  the keys are in use     opens under a candidate's keys: that one it is
 //! ```
 //!
-//! So a recorded first message that somebody sends again only makes candidates that nobody can use, and a
-//! lost message is made good by the next. A message that comes again from the same address gets the same
-//! answer, and where candidates become too many, those of one message make room for each other
-//! ([`Candidates`]): whoever sends one recording again and again does not push the right one out. The first
-//! sealed datagram has no packet in it; where it is lost, the SYN behind it does its part and is sent again by
-//! TCP. Counters begin at zero under keys that are new each time, so no nonce is used twice.
+//! The greeting ([`Greeter`]) says when the receiving host began to wait, in random bytes, and from where it was
+//! asked. Only who has the key can read it, and send it back in a message that the key guards: so a first message
+//! that somebody recorded and sends again, in another session or from another address, is answered as one of a
+//! stranger to the session is and takes no room; and of its own repetitions it gets the same answer ([`Candidates`]).
+//! A lost message is made good by the next. No answer is longer than what it answers, and who lacks the key gets
+//! none. The first sealed datagram has no packet in it; where it is lost, the SYN behind it does its part and is
+//! sent again by TCP. Counters begin at zero under keys that are new each time, so no nonce is used twice.
 //!
-//! Each of the two messages says besides whether its sender would leave the transport checksums of packets in
-//! the tunnel to the cipher ([`Checksums`]). Where both would, they are neither made nor looked at. Nobody in
-//! between can change what was said: the messages are authenticated, the second over the first.
+//! Each message says besides whether its sender would leave the transport checksums of packets in the tunnel to
+//! the cipher ([`Checksums`]). Where both would, they are neither made nor looked at. Nobody in between can change
+//! what was said: the messages are authenticated, the second over the first.
 
 use bench::{Attempt, Failure};
 use device::Transform;
-use linux::{ChaChaKeys, ChaChaPoly, TunnelConfig, TunnelDevice};
+use linux::{ChaChaKeys, ChaChaPoly, SystemError, TunnelConfig, TunnelDevice};
 use multidata::batch::{Attributes, Multidata};
 use snow::{Builder, HandshakeState};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,7 +41,7 @@ use std::time::{Duration, Instant};
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
 /// What both ends must mean by the messages.
-const PROLOGUE: &[u8] = b"multidata tunnel 2";
+const PROLOGUE: &[u8] = b"multidata tunnel 3";
 
 /// A key file holds so many bytes, as hexadecimal digits.
 const KEY_LEN: usize = 32;
@@ -46,18 +49,22 @@ const KEY_LEN: usize = 32;
 /// The longest key file that is read: the digits and the end of the line.
 const KEY_FILE_LEN_MAX: u64 = 2 * KEY_LEN as u64 + 2;
 
-/// What a message of the handshake says besides the key.
-const OFFER_LEN: usize = 1;
+/// What a message of the handshake says besides the key: an offer and a greeting.
+const SAYING_LEN: usize = 1 + GREETING_LEN;
 
-/// Both messages of the handshake are a key, an offer and a tag.
-const MESSAGE_LEN: usize = 32 + OFFER_LEN + 16;
+/// A greeting: random bytes, an address and a port.
+const GREETING_LEN: usize = NONCE_LEN + 16 + 2;
+const NONCE_LEN: usize = 16;
+
+/// Both messages of the handshake are a key, a saying and a tag.
+const MESSAGE_LEN: usize = 32 + SAYING_LEN + 16;
 
 /// How long the receiving host may take to answer, and how long until it is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Answers that wait for the datagram that shows which of them was heard. So many recordings of different
-/// sessions, sent again within a round trip, push the right one out.
+/// Answers that wait for the datagram that shows which of them was heard. More than so many hosts with the key that
+/// ask within a round trip push each other out; recordings do not count.
 const CANDIDATES_MAX: usize = 8;
 
 /// What guards the packets in a tunnel from one stack to the other.
@@ -74,17 +81,53 @@ pub(crate) enum Checksums {
 }
 
 impl Checksums {
-    /// As it is said in the handshake: one bit; the others are not looked at.
-    const fn offer(self) -> [u8; OFFER_LEN] {
-        [match self {
-            Self::Kept => 0,
-            Self::LeftToCipher => 1,
-        }]
+    /// What comes of it where the other end offers this.
+    fn agreed(self, theirs: Self) -> Self {
+        if theirs == Self::LeftToCipher { self } else { Self::Kept }
+    }
+}
+
+/// What the receiving host says to who asks, and wants to hear again.
+type Greeting = [u8; GREETING_LEN];
+
+/// What a first message says whose sender has not been greeted: no host is at port zero.
+const NOT_GREETED: Greeting = [0; GREETING_LEN];
+
+/// What a message of the handshake says besides the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Saying {
+    checksums: Checksums,
+    greeting: Greeting,
+}
+
+impl Saying {
+    /// The offer is one bit; the others are not looked at.
+    fn bytes(&self) -> [u8; SAYING_LEN] {
+        let mut bytes = [0; SAYING_LEN];
+        bytes[0] = u8::from(self.checksums == Checksums::LeftToCipher);
+        bytes[1..].copy_from_slice(&self.greeting);
+        bytes
     }
 
-    /// What comes of it where the other end offers this.
-    const fn agreed(self, [offer]: [u8; OFFER_LEN]) -> Self {
-        if offer & 1 == 1 { self } else { Self::Kept }
+    fn from_bytes(bytes: &[u8; SAYING_LEN]) -> Self {
+        let checksums = if bytes[0] & 1 == 1 { Checksums::LeftToCipher } else { Checksums::Kept };
+        let mut greeting = NOT_GREETED;
+        greeting.copy_from_slice(&bytes[1..]);
+        Self { checksums, greeting }
+    }
+
+    /// Reads a message of the handshake; nothing of what is not authentic is believed.
+    fn read(state: &mut HandshakeState, message: &[u8]) -> Option<Self> {
+        let mut bytes = [0; SAYING_LEN];
+        let is_whole = message.len() == MESSAGE_LEN;
+        let len = is_whole.then(|| state.read_message(message, &mut bytes))?.ok()?;
+        (len == SAYING_LEN).then(|| Self::from_bytes(&bytes))
+    }
+
+    fn write(&self, state: &mut HandshakeState) -> Result<[u8; MESSAGE_LEN], snow::Error> {
+        let mut message = [0; MESSAGE_LEN];
+        state.write_message(&self.bytes(), &mut message)?;
+        Ok(message)
     }
 }
 
@@ -155,21 +198,23 @@ pub(crate) fn open_to(
     };
     let socket = UdpSocket::bind(any).attempt(refused)?;
     socket.connect(peer).attempt(refused)?;
-    let mut state = key.state(true).attempt(refused)?;
-    let mut first = [0; MESSAGE_LEN];
-    state.write_message(&checksums.offer(), &mut first).attempt(refused)?;
     let end = Instant::now() + ANSWER_TIMEOUT;
-    let offer = loop {
-        if let Some(offer) = ask(&socket, &first, &mut state).attempt(refused)? {
-            break offer;
-        }
-        if Instant::now() >= end {
+    let mut greeting = NOT_GREETED;
+    let (state, theirs) = loop {
+        let mut state = key.state(true).attempt(refused)?;
+        let first = Saying { checksums, greeting }.write(&mut state).attempt(refused)?;
+        let Some(said) = ask_until(end, &socket, &first, &mut state).attempt(refused)? else {
             return Err(Failure::new(format!(
                 "nobody with this key answered at {peer} for {} s: is `multidata receive --tunnel` \
                  running there?",
                 ANSWER_TIMEOUT.as_secs()
             )));
+        };
+        // Another greeting than was given back: these keys nobody keeps.
+        if said.greeting == greeting {
+            break (state, said.checksums);
         }
+        greeting = said.greeting;
     };
     let mut transform = ChaChaPoly::new(&keys(state, true));
     let confirmation = sealed_nothing(&mut transform);
@@ -179,15 +224,26 @@ pub(crate) fn open_to(
         }
         _ => {}
     }
-    device(socket, peer, transform, checksums.agreed(offer))
+    device(socket, peer, transform, checksums.agreed(theirs))
 }
 
-/// Sends the first message and waits for its answer for a while: what the other end offers, if it came.
-fn ask(
+/// Asks again and again until there is an answer, or until `end`.
+fn ask_until(
+    end: Instant,
     socket: &UdpSocket,
     first: &[u8],
     state: &mut HandshakeState,
-) -> io::Result<Option<[u8; OFFER_LEN]>> {
+) -> io::Result<Option<Saying>> {
+    while Instant::now() < end {
+        if let Some(said) = ask(socket, first, state)? {
+            return Ok(Some(said));
+        }
+    }
+    Ok(None)
+}
+
+/// Sends a first message and waits for its answer for a while: what the other end says, if it came.
+fn ask(socket: &UdpSocket, first: &[u8], state: &mut HandshakeState) -> io::Result<Option<Saying>> {
     // That nobody is there, or not yet, an ICMP error may tell at the next call.
     let is_passing = |kind| matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::Interrupted);
     let end = Instant::now() + AGAIN;
@@ -204,11 +260,9 @@ fn ask(
         }
         socket.set_read_timeout(Some(left))?;
         match socket.recv(&mut datagram) {
-            // Nothing of what is not authentic is believed, and what has no offer offers nothing.
             Ok(len) => {
-                let mut offer = [0; OFFER_LEN];
-                if len == MESSAGE_LEN && state.read_message(&datagram[..len], &mut offer).is_ok() {
-                    return Ok(Some(offer));
+                if let Some(said) = Saying::read(state, &datagram[..len]) {
+                    return Ok(Some(said));
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
@@ -238,11 +292,46 @@ struct Candidate {
     checksums: Checksums,
 }
 
-/// At most [`CANDIDATES_MAX`] candidates, the oldest first, one for each message from each address.
-#[derive(Default)]
-struct Candidates(VecDeque<Candidate>);
+/// Greets who asks, and knows its own greetings again; it remembers nobody.
+struct Greeter {
+    nonce: [u8; NONCE_LEN],
+}
+
+impl Greeter {
+    /// One whose greetings nobody has heard before.
+    fn new() -> Result<Self, SystemError> {
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&ChaChaKeys::generate()?.seal[..NONCE_LEN]);
+        Ok(Self { nonce })
+    }
+
+    /// What who asks from there is greeted with. It is secret, as everything that the messages say.
+    fn greeting(&self, from: SocketAddr) -> Greeting {
+        let address = match from.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let mut greeting = NOT_GREETED;
+        let (nonce, rest) = greeting.split_at_mut(NONCE_LEN);
+        nonce.copy_from_slice(&self.nonce);
+        rest[..16].copy_from_slice(&address.octets());
+        rest[16..].copy_from_slice(&from.port().to_be_bytes());
+        greeting
+    }
+}
+
+/// At most [`CANDIDATES_MAX`] candidates, the oldest first, one for each message of this session. What makes room
+/// is the oldest, and not one of the same address: its message may be an older one that came late.
+struct Candidates {
+    greeter: Greeter,
+    waiting: VecDeque<Candidate>,
+}
 
 impl Candidates {
+    fn new() -> Result<Self, SystemError> {
+        Ok(Self { greeter: Greeter::new()?, waiting: VecDeque::new() })
+    }
+
     /// The answer to a first message of `from`; `None` where the message is none, or from somebody without
     /// the key.
     fn answer(
@@ -253,30 +342,22 @@ impl Candidates {
         datagram: &[u8],
     ) -> Result<Option<[u8; MESSAGE_LEN]>, snow::Error> {
         // Its sender may have read the first answer already, and would not read another.
-        if let Some(it) = self.0.iter().find(|it| it.from == from && it.message == datagram) {
+        if let Some(it) = self.waiting.iter().find(|it| it.from == from && it.message == datagram) {
             return Ok(Some(it.answer));
         }
         let Ok(message) = datagram.try_into() else { return Ok(None) };
-        let Some((answer, keys, offer)) = answer(key, &message, checksums)? else {
+        let ours = Saying { checksums, greeting: self.greeter.greeting(from) };
+        let Some((answer, keys, theirs)) = answer(key, &message, &ours)? else {
             return Ok(None);
         };
-        let checksums = checksums.agreed(offer);
-        self.0.push_back(Candidate { from, message, answer, keys, checksums });
-        if self.0.len() > CANDIDATES_MAX {
-            self.make_room();
+        if theirs.greeting == ours.greeting {
+            let checksums = checksums.agreed(theirs.checksums);
+            if self.waiting.len() == CANDIDATES_MAX {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back(Candidate { from, message, answer, keys, checksums });
         }
         Ok(Some(answer))
-    }
-
-    /// Forgets the oldest candidate of the message that has the most: one message from many addresses takes
-    /// nobody else's place.
-    fn make_room(&mut self) {
-        let share =
-            |at: &usize| self.0.iter().filter(|it| it.message == self.0[*at].message).count();
-        // Of equals the last is taken, which is the oldest.
-        if let Some(at) = (0..self.0.len()).rev().max_by_key(share) {
-            self.0.remove(at);
-        }
     }
 
     /// The candidate under whose keys a datagram of `from` was sealed.
@@ -284,7 +365,7 @@ impl Candidates {
         let opens = |it: &&Candidate| {
             it.from == from && ChaChaPoly::new(&it.keys).open(&mut datagram.to_vec()).is_ok()
         };
-        self.0.iter().find(opens)
+        self.waiting.iter().find(opens)
     }
 }
 
@@ -299,7 +380,7 @@ pub(crate) fn open_at(
 ) -> Result<TunnelDevice, Failure> {
     let refused = || format!("cannot open a tunnel at {local}");
     let socket = UdpSocket::bind(local).attempt(refused)?;
-    let mut candidates = Candidates::default();
+    let mut candidates = Candidates::new().attempt(refused)?;
     let mut datagram = [0; 2_048];
     loop {
         let (len, from) = match socket.recv_from(&mut datagram) {
@@ -319,23 +400,19 @@ pub(crate) fn open_at(
 }
 
 /// The answer to a first message, the keys that are agreed on where it arrives, and what the message
-/// offered.
-type Answer = ([u8; MESSAGE_LEN], ChaChaKeys, [u8; OFFER_LEN]);
+/// said.
+type Answer = ([u8; MESSAGE_LEN], ChaChaKeys, Saying);
 
 /// The answer to a first message; `None` where it is from somebody without the key.
 fn answer(
     key: &Key,
     message: &[u8; MESSAGE_LEN],
-    checksums: Checksums,
+    ours: &Saying,
 ) -> Result<Option<Answer>, snow::Error> {
     let mut state = key.state(false)?;
-    let mut offer = [0; OFFER_LEN];
-    if state.read_message(message, &mut offer).is_err() {
-        return Ok(None);
-    }
-    let mut answer = [0; MESSAGE_LEN];
-    state.write_message(&checksums.offer(), &mut answer)?;
-    Ok(Some((answer, keys(state, false), offer)))
+    let Some(theirs) = Saying::read(&mut state, message) else { return Ok(None) };
+    let answer = ours.write(&mut state)?;
+    Ok(Some((answer, keys(state, false), theirs)))
 }
 
 fn device(
@@ -360,11 +437,13 @@ mod tests {
         Key([byte; KEY_LEN])
     }
 
-    fn first_message(key: &Key) -> (HandshakeState, [u8; MESSAGE_LEN]) {
-        let mut state = key.state(true).expect("a known pattern");
-        let mut message = [0; MESSAGE_LEN];
-        let offer = Checksums::Kept.offer();
-        assert_eq!(state.write_message(&offer, &mut message).expect("room"), MESSAGE_LEN);
+    fn saying(greeting: Greeting) -> Saying {
+        Saying { checksums: Checksums::Kept, greeting }
+    }
+
+    fn first_message(greeting: Greeting) -> (HandshakeState, [u8; MESSAGE_LEN]) {
+        let mut state = key(1).state(true).expect("a known pattern");
+        let message = saying(greeting).write(&mut state).expect("room");
         (state, message)
     }
 
@@ -372,30 +451,53 @@ mod tests {
         SocketAddr::from((Ipv4Addr::LOCALHOST, port))
     }
 
+    fn candidates() -> Candidates {
+        Candidates::new().expect("random bytes")
+    }
+
+    fn answer_of(
+        candidates: &mut Candidates,
+        from: SocketAddr,
+        message: &[u8],
+    ) -> [u8; MESSAGE_LEN] {
+        let answer = candidates.answer(&key(1), Checksums::Kept, from, message);
+        answer.expect("room").expect("authentic")
+    }
+
+    /// Asks as a stranger to the session, and then as one that was greeted.
+    fn greeted(
+        candidates: &mut Candidates,
+        from: SocketAddr,
+    ) -> (HandshakeState, [u8; MESSAGE_LEN]) {
+        let (mut state, message) = first_message(NOT_GREETED);
+        let answer = answer_of(candidates, from, &message);
+        first_message(Saying::read(&mut state, &answer).expect("authentic").greeting)
+    }
+
     /// What the sender of a first message seals first, once it has read an answer to it.
-    fn confirmation(mut state: HandshakeState, answer: &[u8; MESSAGE_LEN]) -> Vec<u8> {
-        state.read_message(answer, &mut [0; OFFER_LEN]).expect("authentic");
-        sealed_nothing(&mut ChaChaPoly::new(&keys(state, true)))
+    fn confirmation(
+        mut state: HandshakeState,
+        answer: &[u8; MESSAGE_LEN],
+    ) -> (ChaChaKeys, Vec<u8>) {
+        Saying::read(&mut state, answer).expect("authentic");
+        let keys = keys(state, true);
+        let datagram = sealed_nothing(&mut ChaChaPoly::new(&keys));
+        (keys, datagram)
     }
 
     #[test]
     fn both_ends_get_the_same_keys_and_others_in_each_session() {
         let mut seen = Vec::new();
         for _ in 0..2 {
-            let (mut state, message) = first_message(&key(1));
-            let mut candidates = Candidates::default();
-            let mut answer = |message: &[u8]| {
-                let answer = candidates.answer(&key(1), Checksums::Kept, at_port(9), message);
-                answer.expect("room").expect("authentic")
-            };
-            answer(&first_message(&key(1)).1);
-            let reply = answer(&message);
-            state.read_message(&reply, &mut [0; OFFER_LEN]).expect("authentic");
-            let ours = keys(state, true);
+            let mut candidates = candidates();
+            let (_, other) = greeted(&mut candidates, at_port(9));
+            answer_of(&mut candidates, at_port(9), &other);
+            let (state, message) = greeted(&mut candidates, at_port(9));
+            let reply = answer_of(&mut candidates, at_port(9), &message);
+            // What the one seals as its first datagram shows the other which keys were taken.
+            let (ours, datagram) = confirmation(state, &reply);
             assert_ne!(ours.seal, ours.open);
             seen.extend([ours.seal, ours.open]);
-            // What the one seals as its first datagram shows the other which keys were taken.
-            let datagram = sealed_nothing(&mut ChaChaPoly::new(&ours));
             let found = candidates.confirmed(at_port(9), &datagram).expect("one of them");
             assert_eq!((ours.seal, ours.open), (found.keys.open, found.keys.seal));
             assert!(candidates.confirmed(at_port(10), &datagram).is_none());
@@ -408,40 +510,63 @@ mod tests {
     // Who asks takes the first answer and stops: its keys have to be known until it shows that it has them.
     #[test]
     fn messages_that_come_again_leave_the_right_candidate() {
-        let (state, message) = first_message(&key(1));
-        let mut candidates = Candidates::default();
-        let mut answer = |from, message: &[u8]| {
-            let answer = candidates.answer(&key(1), Checksums::Kept, from, message);
-            answer.expect("room").expect("authentic")
-        };
-        let reply = answer(at_port(9), &message);
-        // Its own repetitions, which a stalled receiver finds in its queue.
-        for _ in 0..3 * CANDIDATES_MAX {
-            assert_eq!(answer(at_port(9), &message), reply);
-        }
-        // Recordings of other sessions, by turns from ever new addresses.
-        let recorded: Vec<_> = (1..CANDIDATES_MAX).map(|_| first_message(&key(1)).1).collect();
-        for port in 10..100 {
-            for message in &recorded[..usize::from(port) % recorded.len() + 1] {
-                assert_ne!(answer(at_port(port), message), reply);
+        // Of other sessions, which were made from this address, too.
+        let recorded: Vec<_> = (0..3 * CANDIDATES_MAX)
+            .map(|_| greeted(&mut candidates(), at_port(9)).1)
+            .chain((0..3 * CANDIDATES_MAX).map(|_| first_message(NOT_GREETED).1))
+            .collect();
+        let mut candidates = candidates();
+        let (state, message) = greeted(&mut candidates, at_port(9));
+        let reply = answer_of(&mut candidates, at_port(9), &message);
+        for again in &recorded {
+            // Its own repetitions, which a stalled receiver finds in its queue.
+            assert_eq!(answer_of(&mut candidates, at_port(9), &message), reply);
+            for port in [9, 10, 11] {
+                assert_ne!(answer_of(&mut candidates, at_port(port), again), reply);
             }
         }
-        assert_eq!(candidates.0.len(), CANDIDATES_MAX);
-        let datagram = confirmation(state, &reply);
+        // That of this session from ever new addresses, and so that its sender seems to be another one.
+        for port in 10..100 {
+            assert_ne!(answer_of(&mut candidates, at_port(port), &message), reply);
+        }
+        assert_eq!(candidates.waiting.len(), 1, "nothing that was recorded takes room");
+        let (_, datagram) = confirmation(state, &reply);
         assert!(candidates.confirmed(at_port(9), &datagram).is_some());
     }
 
     #[test]
-    fn an_answer_without_an_offer_is_none() {
+    fn however_many_have_the_key_the_candidates_are_bounded() {
+        let mut candidates = candidates();
+        let (mut first, mut last) = (None, None);
+        for port in 10..100 {
+            let (state, message) = greeted(&mut candidates, at_port(port));
+            let reply = answer_of(&mut candidates, at_port(port), &message);
+            let (_, datagram) = confirmation(state, &reply);
+            first.get_or_insert((port, datagram.clone()));
+            last = Some((port, datagram));
+        }
+        assert_eq!(candidates.waiting.len(), CANDIDATES_MAX);
+        let is_known = |(port, datagram): (u16, Vec<u8>)| {
+            candidates.confirmed(at_port(port), &datagram).is_some()
+        };
+        assert!(last.is_some_and(is_known) && !first.is_some_and(is_known));
+    }
+
+    #[test]
+    fn an_answer_that_says_less_is_none() {
         let [ours, theirs] = [(); 2].map(|()| UdpSocket::bind(at_port(0)).expect("loopback"));
         ours.connect(theirs.local_addr().expect("bound")).expect("loopback");
         theirs.connect(ours.local_addr().expect("bound")).expect("loopback");
-        let (mut state, message) = first_message(&key(1));
-        for (offer, expected) in [(&[][..], None), (&[1], Some([1]))] {
+        let (mut state, message) = first_message(NOT_GREETED);
+        let said = Saying { checksums: Checksums::LeftToCipher, greeting: [7; GREETING_LEN] };
+        let bytes = said.bytes();
+        for (bytes, expected) in
+            [(&[][..], None), (&bytes[..SAYING_LEN - 1], None), (&bytes[..], Some(said))]
+        {
             let mut other = key(1).state(false).expect("a known pattern");
-            other.read_message(&message, &mut [0; OFFER_LEN]).expect("authentic");
+            Saying::read(&mut other, &message).expect("authentic");
             let mut reply = [0; MESSAGE_LEN];
-            let len = other.write_message(offer, &mut reply).expect("room");
+            let len = other.write_message(bytes, &mut reply).expect("room");
             theirs.send(&reply[..len]).expect("loopback");
             assert_eq!(ask(&ours, &message, &mut state).expect("loopback"), expected);
         }
@@ -449,13 +574,14 @@ mod tests {
 
     #[test]
     fn another_key_and_changed_messages_are_refused() {
-        let (mut state, message) = first_message(&key(1));
+        let (mut state, message) = first_message(NOT_GREETED);
+        let ours = saying([7; GREETING_LEN]);
         let answer = |digit, message: &[u8; MESSAGE_LEN]| {
-            super::answer(&key(digit), message, Checksums::LeftToCipher).expect("no failure")
+            super::answer(&key(digit), message, &ours).expect("no failure")
         };
         assert!(answer(2, &message).is_none());
         let short = &message[..MESSAGE_LEN - 1];
-        let short = Candidates::default().answer(&key(1), Checksums::Kept, at_port(9), short);
+        let short = candidates().answer(&key(1), Checksums::Kept, at_port(9), short);
         assert!(short.expect("no failure").is_none());
         for at in 0..MESSAGE_LEN {
             let mut changed = message;
@@ -466,10 +592,9 @@ mod tests {
         for at in 0..MESSAGE_LEN {
             let mut changed = reply;
             changed[at] ^= 1;
-            let read = state.read_message(&changed, &mut [0; OFFER_LEN]);
-            assert!(read.is_err(), "byte {at}");
+            assert!(Saying::read(&mut state, &changed).is_none(), "byte {at}");
         }
-        state.read_message(&reply, &mut [0; OFFER_LEN]).expect("forgeries did no harm");
+        assert_eq!(Saying::read(&mut state, &reply), Some(ours), "forgeries did no harm");
     }
 
     // Packets without checksums are for an end that expects them, so both ends must come to the same.
