@@ -95,8 +95,9 @@ fn only_once(frames: &[Vec<u8>], frame: &Vec<u8>) -> bool {
 /// The home of a class as the documentation has it; `None` for every home.
 fn home(spread: &Spread, class: &Class, own: Home) -> Option<Home> {
     match class {
-        Class::Tcp(flow) => Some(spread.home_of_reply(flow.local, flow.remote).unwrap_or(own)),
-        Class::IcmpError(Transport::Tcp, flow) => spread.home_of_reply(flow.local, flow.remote),
+        Class::Tcp(flow) | Class::IcmpError(Transport::Tcp, flow) => {
+            Some(spread.home_of_reply(flow.local, flow.remote).unwrap_or(own))
+        }
         Class::Udp(flow) | Class::IcmpError(Transport::Udp, flow) => {
             Some(spread.home_of_datagrams(flow.local.port()))
         }

@@ -4,7 +4,9 @@
 //! splits super-frames where it said it would, puts arriving frames end to end into blocks of the
 //! host's pool and calls the shard after it has waited a little for more of them.
 
+mod cutter;
 mod order;
+mod rings;
 mod schedule;
 mod squeue;
 
@@ -13,16 +15,18 @@ use crate::random::Random;
 use crate::scenario::{HostPlan, Scenario};
 use batch::{BlockPool, Checksum, Frame, Multidata, PacketView, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use cutter::Cutter;
 use device::{
     Capabilities, HardwareAddress, Medium, Room, Segmentation, Stop, TransmitMode, Transmitted,
     lowering,
 };
 use order::{Ends, Order};
+use rings::Rings;
 use schedule::Schedule;
 use squeue::{Made, Squeue};
 use stack::{AddressState, Holdings, InterfaceId, Shard, SocketError, SocketId, StackCounters};
 use std::collections::BTreeMap;
-use steering::{Arrived, Class, Home, classify};
+use steering::{Arrived, Home};
 use tcp::isn::IsnGenerator;
 use time::{Duration, Instant};
 
@@ -68,6 +72,8 @@ pub struct Host {
     /// What the shards' initial sequence numbers are drawn from.
     pub isn: IsnGenerator,
     squeues: Vec<Squeue>,
+    rings: Rings,
+    cutter: Cutter,
     schedule: Schedule,
     order: Order,
     number: usize,
@@ -133,6 +139,7 @@ impl Host {
         // A stream of its own: with one squeue nothing is drawn from it.
         let seed = scenario.seed ^ 0x5c4e_d01e ^ number as u64;
         let schedule = Schedule::new(made.squeues.len(), Random::new(seed));
+        let rings = Rings::new(plan.squeues.spread, Random::new(seed ^ 0x0417_65e7));
         Self {
             plan,
             pool: made.pool,
@@ -144,6 +151,8 @@ impl Host {
             owners: BTreeMap::new(),
             isn: made.isn,
             squeues: made.squeues,
+            rings,
+            cutter: Cutter::default(),
             schedule,
             order: Order::default(),
             number,
@@ -307,7 +316,7 @@ impl Host {
         let is_for_us = self.bare_ip
             || frame.first().is_some_and(|byte| byte & 1 == 1)
             || frame.get(..6) == Some(&self.station[..]);
-        let ring = self.ring_of(&frame);
+        let ring = self.rings.ring_of(&frame, medium(self.bare_ip, self.station));
         let squeue = &mut self.squeues[ring];
         if !is_for_us || squeue.ring.len() == RING_FRAMES_MAX {
             return None;
@@ -317,16 +326,11 @@ impl Host {
         (!was_pending).then_some(ring)
     }
 
-    /// The device keeps a flow on one ring, which need not be the ring of its home.
-    fn ring_of(&self, frame: &[u8]) -> usize {
-        let rings = self.plan.squeues.spread.layout().rings();
-        if rings == 1 {
-            return 0;
-        }
-        match classify(frame, medium(self.bare_ip, self.station)) {
-            Class::Tcp(flow) | Class::Udp(flow) => (flow.hash() % u32::from(rings)) as usize,
-            _ => 0,
-        }
+    /// What the middlebox before the host makes of a frame that is too long for it: fragments, or nothing
+    /// where it is no segment.
+    pub fn cut(&mut self, frame: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mtu = self.plan.path_mtu.filter(|_| self.plan.cuts)?;
+        self.cutter.cut(frame, self.bare_ip, mtu)
     }
 
     /// A squeue takes what others handed to it, and then frames that wait on its ring: to its shard goes
@@ -339,8 +343,9 @@ impl Host {
         self.squeues[home].interrupt_pending = !self.squeues[home].ring.is_empty();
         self.place(&frames);
         let medium = medium(self.bare_ip, self.station);
-        let Self { squeues, receive, order, .. } = self;
+        let Self { squeues, receive, order, cutter, bare_ip, .. } = self;
         let Squeue { shard, desk, interface, .. } = &mut squeues[home];
+        let mut watch = watched(&mut watch, cutter, *bare_ip);
         match desk {
             None => {
                 (0..receive.len()).for_each(|index| watch(receive.bytes(index)));
@@ -402,9 +407,10 @@ impl Host {
     /// A squeue takes what others handed to it.
     pub fn take_in(&mut self, now: Instant, home: usize, mut watch: impl FnMut(&[u8])) {
         let medium = medium(self.bare_ip, self.station);
-        let Self { squeues, receive, order, .. } = self;
+        let Self { squeues, receive, order, cutter, bare_ip, .. } = self;
         let Squeue { shard, desk, interface, .. } = &mut squeues[home];
         let Some(desk) = desk else { return };
+        let mut watch = watched(&mut watch, cutter, *bare_ip);
         let taken = desk.take_in(receive, |arrived| match arrived {
             Arrived::Frames(_, frames) => {
                 for index in 0..frames.len() {
@@ -522,6 +528,10 @@ impl Host {
         shard.on_transmitted(now, *interface, &transmitted);
         // A batch that is kept holds its blocks.
         self.transmit.clear();
+        let network = if self.bare_ip { 0 } else { 14 };
+        for frame in &frames {
+            self.rings.on_sent(frame.get(network..).unwrap_or(&[]), home);
+        }
         Some(Sent { frames, stopped, lowered_wrongly })
     }
 
@@ -561,6 +571,20 @@ impl Host {
 
 const SEGMENTATION: Segmentation =
     Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: 65_535 };
+
+/// Lets `watch` see a frame, and the segment that is whole with it where it was cut on its way.
+fn watched(
+    watch: &mut impl FnMut(&[u8]),
+    cutter: &mut Cutter,
+    bare_ip: bool,
+) -> impl FnMut(&[u8]) {
+    move |frame| {
+        watch(frame);
+        if let Some(whole) = cutter.on_arrived(frame, bare_ip) {
+            watch(&whole);
+        }
+    }
+}
 
 fn medium(bare_ip: bool, station: [u8; 6]) -> Medium {
     if bare_ip { Medium::Ip } else { Medium::Ethernet(HardwareAddress(station)) }

@@ -48,6 +48,10 @@ counters::counters! {
         duplicates_found,
         /// Frames that went up in trains, each but the first of a train.
         train_frames,
+        /// Segments that a middlebox sent on in fragments.
+        segments_cut,
+        /// Of these, those of connections that no squeue knew yet, where the device has to know whose they are.
+        homes_unknown,
         /// Frames and strays that squeues handed to each other.
         handed_over,
         /// Times a squeue was called and did not come for a while.

@@ -61,6 +61,9 @@ pub struct HostPlan {
     /// Longest IP packet that the way from the switch to the host takes, where a router there
     /// reports longer ones (RFC 1191, RFC 8201).
     pub path_mtu: Option<usize>,
+    /// That router is a middlebox that sends segments on in fragments, whatever they forbid; of other packets
+    /// it reports that they are too long.
+    pub cuts: bool,
     /// The host's way to the switch.
     pub up: LinkPlan,
     /// The way from the switch to the host.
@@ -163,6 +166,7 @@ impl Scenario {
         let mut spreading = Random::new(seed ^ 0x050e_e0e5);
         for host in &mut hosts {
             host.squeues = draw_squeues(&mut spreading);
+            draw_cuts(&mut spreading, host, mtu);
         }
         let datagrams = random.pick(&[0, 10, 60]);
         Self {
@@ -287,12 +291,14 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
         fast_open_max: 0,
         claims: random.pick(&[ClaimPolicy::Trust, ClaimPolicy::Optimistic, ClaimPolicy::Probe]),
         path_mtu: random.chance(0.2).then(|| random.within(1_280, mtu as u64) as usize),
+        cuts: false,
         up: draw_link(random, weather),
         down: if mtu == 9_000 { LinkPlan::clean() } else { draw_link(random, weather) },
     }
 }
 
-/// Every second host has one squeue; others up to four, over as many rings of the device or fewer.
+/// Every second host has one squeue; others up to four, over as many rings of the device, which has spread
+/// the flows then for a part of them, or fewer.
 fn draw_squeues(random: &mut Random) -> SqueuesPlan {
     let homes = random.pick(&[1, 1, 1, 2, 3, 4]);
     let rings = random.within(1, homes) as u16;
@@ -300,12 +306,27 @@ fn draw_squeues(random: &mut Random) -> SqueuesPlan {
     let homes = homes as u16;
     let spread = match homes {
         1 => Some(Spread::SINGLE),
+        _ if random.chance(0.4) => Layout::new(homes, random.pick(&[0, 0, 2]), false)
+            .ok()
+            .and_then(|layout| Spread::new(layout, policy, homes).ok()),
         _ => Layout::new(rings, homes, true)
             .ok()
             .and_then(|layout| Spread::new(layout, policy, homes).ok()),
     };
-    let spread = spread.expect("a layout with fan-out feeds as many squeues as it has soft rings");
+    let spread = spread.expect("a layout feeds as many squeues as it has soft rings to fan out over, or else rings");
     SqueuesPlan { spread, stalls: random.pick(&[0.0, 0.001, 0.01, 0.05]) }
+}
+
+/// Middleboxes that cut, above all where the device has to tell flows apart and cannot.
+fn draw_cuts(random: &mut Random, host: &mut HostPlan, mtu: usize) {
+    let share = match host.squeues.spread.layout().is_spread_by_device() {
+        true => 0.6,
+        false => 0.1,
+    };
+    host.cuts = random.chance(share);
+    if host.cuts && host.path_mtu.is_none() {
+        host.path_mtu = Some(random.within(1_280, mtu as u64) as usize);
+    }
 }
 
 /// Listeners that take data with SYNs, and sometimes days that are longer than a cookie lives and a path

@@ -29,6 +29,7 @@ use crate::report::{Failure, Report, RunCounters};
 use crate::scenario::{BEGINNING, Disturbance, START, Scenario};
 use crate::trace::{Trace, Way};
 use core::net::{IpAddr, SocketAddr};
+use counters::DropReason;
 use datagrams::Datagram;
 use event::{Event, Events};
 use stack::SynCookieMode;
@@ -279,16 +280,26 @@ impl World {
         let known = known.filter(|_| !self.scenario.bare_ip);
         for host in (0..self.hosts.len()).filter(|host| *host != from) {
             if known.is_none_or(|known| known == host) {
+                if let Some(fragments) = self.hosts[host].cut(&frame) {
+                    self.counters.segments_cut += 1;
+                    for fragment in fragments {
+                        self.carry_down(host, fragment, damaged);
+                    }
+                    continue;
+                }
                 if let Some(report) = self.too_long_for(host, &frame) {
                     self.events.add(self.now, Event::AtHost { host: from, frame: report });
                     continue;
                 }
-                let arrivals = self.hosts[host].down.carry(self.now, frame.len());
-                let frame = frame.clone();
-                for (arrival, frame) in arrived(arrivals, frame, self.scenario.bare_ip, damaged) {
-                    self.events.add(arrival.at, Event::AtHost { host, frame });
-                }
+                self.carry_down(host, frame.clone(), damaged);
             }
+        }
+    }
+
+    fn carry_down(&mut self, host: usize, frame: Vec<u8>, damaged: bool) {
+        let arrivals = self.hosts[host].down.carry(self.now, frame.len());
+        for (arrival, frame) in arrived(arrivals, frame, self.scenario.bare_ip, damaged) {
+            self.events.add(arrival.at, Event::AtHost { host, frame });
         }
     }
 
@@ -345,6 +356,7 @@ impl World {
             self.counters.fast_opens_accepted += counters.shard.fast_opens_accepted;
             self.counters.fast_open_bytes += counters.tcp.fast_open_bytes_received;
             self.counters.train_frames += counters.shard.receive_train_frames;
+            self.counters.homes_unknown += counters.drops.count(DropReason::HomeUnknown);
         }
         self.counters.handed_over += self.hosts[host].handed_over();
     }

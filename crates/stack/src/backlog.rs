@@ -98,6 +98,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// Whether a cookie that it sent may still come back.
+    pub(crate) fn has_sent_cookie_lately(&self, now: Instant) -> bool {
+        self.cookie_sent_at.is_some_and(|sent_at| now - sent_at <= SYN_COOKIE_LIFETIME)
+    }
+
     fn is_accept_queue_full(&self) -> bool {
         self.accept_queue.len() >= self.options.backlog
     }
@@ -409,8 +414,7 @@ impl Shard {
         segment: &Unclaimed,
     ) -> Option<Result<(), DropReason>> {
         let id = self.sockets.id(listener)?;
-        let sent_at = self.sockets.listener(listener)?.cookie_sent_at?;
-        if now - sent_at > SYN_COOKIE_LIFETIME {
+        if !self.sockets.listener(listener)?.has_sent_cookie_lately(now) {
             return None;
         }
         let Unclaimed { flow, header, .. } = segment;

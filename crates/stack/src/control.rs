@@ -44,7 +44,7 @@ impl Shard {
                 );
                 Ok(())
             }
-            IcmpIncoming::Error(error) => self.on_icmp_error(now, &error),
+            IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming, &error),
             // RFC 6980, 5: neighbour discovery never comes with a fragment header.
             IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
             IcmpIncoming::Ndp => self.on_ndp(now, incoming),
@@ -59,13 +59,20 @@ impl Shard {
     /// An error about a packet of ours. It may be forged, so it must name a socket of ours and, for
     /// TCP, a sequence number that is in flight (RFC 5927, 4.1); and a connection that is open
     /// survives it (5.2).
-    fn on_icmp_error(&mut self, now: Instant, error: &IcmpError) -> Result<(), DropReason> {
+    fn on_icmp_error(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        error: &IcmpError,
+    ) -> Result<(), DropReason> {
         let quoted = &error.quoted;
         let is_known = match quoted.protocol {
             wire::protocol::TCP => {
                 let flow = Flow { local: quoted.local, remote: quoted.remote };
-                let index = self.sockets.by_flow(&flow).ok_or(DropReason::UnrelatedIcmp)?;
-                self.on_tcp_error(now, index, error)
+                match self.sockets.by_flow(&flow) {
+                    Some(index) => self.on_tcp_error(now, index, error),
+                    None => self.leaves_error(incoming, &flow),
+                }
             }
             wire::protocol::UDP => {
                 let reported = match error.kind {

@@ -58,7 +58,7 @@ impl Shard {
             let Ok(info) = ip::parse_fixed(packet.bytes()) else { continue };
             let Arrival { link_multicast, .. } = arrival;
             let interface = InterfaceId(expired.interface);
-            let origin = Origin { interface, station: None, link_multicast };
+            let origin = Origin { interface, station: None, link_multicast, is_home: false };
             self.send_error_about(
                 now,
                 &origin,

@@ -34,6 +34,8 @@ pub(crate) struct Origin {
     pub(crate) station: Option<HardwareAddress>,
     /// The frame went to several stations.
     pub(crate) link_multicast: bool,
+    /// Of several shards, this one has what the packet is for, if any has.
+    pub(crate) is_home: bool,
 }
 
 /// A packet on its way up, with the frame it came in.
@@ -144,7 +146,9 @@ impl Shard {
                 (Some(ethernet.source), multicast, ethernet.payload_offset)
             }
         };
-        let origin = Origin { interface: id, station, link_multicast };
+        // Both ends of a connection over loopback are here.
+        let is_home = self.interfaces[id.0 as usize].is_loopback;
+        let origin = Origin { interface: id, station, link_multicast, is_home };
         // What was read is passed by reference all the way up: moving a structure right after it was
         // written makes the processor wait for its parts.
         match &ip::parse(bytes.get(network..).unwrap_or(&[])) {

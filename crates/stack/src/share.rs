@@ -12,16 +12,16 @@
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
 //! also a packet that turns out to be for a socket of another shard only here, because it was in
 //! fragments or came over loopback. Where the device decides which shard has a connection, nobody can
-//! compute it: the packet goes from shard to shard until one has the connection. What is left of one that
-//! was (TIME-WAIT), or may never be one (half-open), may be older than the one that another shard has, because
-//! the device has come to another mind: such a shard gets the packet when all were asked. One that nobody
-//! knows is answered by the last, with one reset, unless somebody listens: whichever shard opened a
-//! connection for it, by its SYN or by a SYN cookie, the device would bring what follows to another. It is
-//! dropped then, and its sender sends it again: a SYN without the data that made it long, and what came before
-//! the end of the handshake behind that end.
+//! compute it: the packet goes from shard to shard until one has the connection. So do errors about segments,
+//! which the device puts anywhere. What is left of a connection that was (TIME-WAIT), or may never be one
+//! (half-open), may be older than the one that another shard has, because the device has come to another mind:
+//! such a shard gets the packet when all were asked. A segment that nobody knows is answered by the last, with
+//! one reset, unless it may begin a connection: whichever shard opened one for it, by its SYN or by a SYN cookie,
+//! the device would bring what follows to another. It is dropped then, and its sender sends it again: a SYN
+//! without the data that made it long, and what came before the end of the handshake behind that end.
 
 use crate::addressing::AddressOrigin;
-use crate::ingress::{Origin, flow_of};
+use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interface::InterfaceId;
 use crate::ports::Protocol;
 use crate::shard::Shard;
@@ -36,7 +36,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tcp::State;
 use time::Instant;
-use wire::{TcpHeader, UdpView, protocol};
+use wire::{TcpFlags, TcpHeader, UdpView, protocol};
 
 /// Strays that wait to be fetched at most; what comes beyond is dropped and counted.
 const STRAYS_MAX: usize = 1_024;
@@ -99,6 +99,16 @@ struct Whole {
     asked: usize,
     /// The one of them that has the most of it, and what: the first one, of equals.
     best: Option<(Stake, usize)>,
+    /// One of them listens where it may begin a connection.
+    may_begin: bool,
+}
+
+impl Whole {
+    /// A packet that nobody was asked about.
+    fn new(origin: Origin, packet: Chunk, checksum: ReceivedChecksum) -> Self {
+        let (fragmented, asked, best, may_begin) = (false, 0, None, false);
+        Self { origin, fragmented, checksum, packet, asked, best, may_begin }
+    }
 }
 
 /// What a shard has of a connection, the least first.
@@ -230,6 +240,12 @@ fn transport_of(packet: &[u8]) -> Option<(Transport, Flow)> {
     }
 }
 
+/// The flags of a packet that is a segment.
+fn flags_of(packet: &[u8]) -> Option<TcpFlags> {
+    let info = ip::parse(packet).ok().filter(|info| info.protocol == protocol::TCP)?;
+    TcpHeader::parse(info.transport(packet)).ok().map(|(header, _)| header.flags)
+}
+
 impl Shard {
     /// Makes this shard one of several of its host. Before interfaces and sockets are added.
     pub fn set_share(&mut self, share: Share) {
@@ -323,17 +339,30 @@ impl Shard {
         origin: Origin,
         packet: Chunk,
     ) -> Result<(), DropReason> {
-        let (checksum, fragmented) = (ReceivedChecksum::Unverified, true);
-        self.on_whole(now, Whole { origin, fragmented, checksum, packet, asked: 0, best: None })
+        let whole = Whole::new(origin, packet, ReceivedChecksum::Unverified);
+        self.on_whole(now, Whole { fragmented: true, ..whole })
+    }
+
+    /// An error about a segment of nobody's here, which came by whatever ring the device chose: others are
+    /// asked. Says whether there are any.
+    pub(crate) fn leaves_error(&mut self, incoming: &Incoming<'_>, flow: &Flow) -> bool {
+        let whereabouts = self.sharing.whereabouts_of((Transport::Tcp, *flow));
+        if incoming.origin.is_home || !matches!(whereabouts, Whereabouts::Sought(_)) {
+            return false;
+        }
+        let Some(packet) = incoming.packet_chunk() else { return false };
+        let whole = Whole::new(incoming.origin, packet, ReceivedChecksum::Verified);
+        let Some(home) = self.sharing.next_to_ask(1) else { return false };
+        self.add_stray(Stray { home, what: What::Packet(Whole { asked: 1, ..whole }) });
+        true
     }
 
     /// A packet that came otherwise than in a frame of its own goes up, or on to the shard that has
     /// its socket.
     fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
-        let Some(Whole { origin, packet, checksum, fragmented, .. }) = self.send_home(whole)?
-        else {
-            return Ok(());
-        };
+        let Some(whole) = self.send_home(now, whole)? else { return Ok(()) };
+        let Whole { origin, packet, checksum, fragmented, .. } = whole;
+        let origin = Origin { is_home: true, ..origin };
         let mut batch = ReceiveBatch::new();
         let block = batch.add_block(packet.block().clone());
         let (offset, len) = (packet.offset() as u32, packet.len() as u32);
@@ -356,11 +385,11 @@ impl Shard {
 
     /// Gives a packet to the shard that has its socket, or to the next that may have it; hands it back
     /// where it is for this one.
-    fn send_home(&mut self, mut whole: Whole) -> Result<Option<Whole>, DropReason> {
+    fn send_home(&mut self, now: Instant, mut whole: Whole) -> Result<Option<Whole>, DropReason> {
         let home = match self.sharing.whereabouts(whole.packet.bytes()) {
             Whereabouts::Here => return Ok(Some(whole)),
             Whereabouts::At(home) => home,
-            Whereabouts::Sought(flow) => match self.seek(&flow, &mut whole)? {
+            Whereabouts::Sought(flow) => match self.seek(now, &flow, &mut whole)? {
                 Some(home) => home,
                 None => return Ok(Some(whole)),
             },
@@ -370,7 +399,12 @@ impl Shard {
     }
 
     /// The shard to give a packet to that may be of anybody's connection; `None` where it is for this one.
-    fn seek(&mut self, flow: &Flow, whole: &mut Whole) -> Result<Option<usize>, DropReason> {
+    fn seek(
+        &mut self,
+        now: Instant,
+        flow: &Flow,
+        whole: &mut Whole,
+    ) -> Result<Option<usize>, DropReason> {
         let (stake, index) = (self.stake_in(flow), self.sharing.index());
         if stake == Some(Stake::Live) {
             return Ok(None);
@@ -382,14 +416,13 @@ impl Shard {
             if let Some(stake) = stake.filter(is_better) {
                 whole.best = Some((stake, index));
             }
+            whole.may_begin |= self.may_begin(now, flow, whole.packet.bytes());
             let home = self.sharing.next_to_ask(whole.asked).or(whole.best.map(|(_, home)| home));
             if home.is_some_and(|home| home != index) {
                 return Ok(home);
             }
         }
-        let has_listener =
-            || self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some();
-        if stake.is_none() && has_listener() {
+        if stake.is_none() && whole.may_begin {
             return Err(DropReason::HomeUnknown);
         }
         Ok(None)
@@ -411,6 +444,18 @@ impl Shard {
         self.time_wait.contains(flow).then_some(Stake::TimeWait)
     }
 
+    /// Whether a packet of a flow of which this shard has no connection may begin one: it is a SYN, or perhaps what follows a SYN cookie of this shard, and somebody listens.
+    fn may_begin(&mut self, now: Instant, flow: &Flow, packet: &[u8]) -> bool {
+        let Some(flags) = flags_of(packet).filter(|it| !it.contains(TcpFlags::RST)) else {
+            return false;
+        };
+        let listener = self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote);
+        let Some(listener) = listener.and_then(|it| self.sockets.listener(it)) else {
+            return false;
+        };
+        flags.contains(TcpFlags::SYN) || listener.has_sent_cookie_lately(now)
+    }
+
     /// Takes the datagrams for sockets of other shards, and the errors about datagrams of theirs, out of
     /// what this shard sent to itself. Connections stay: both of their ends are here.
     pub(crate) fn sort_out_loopback(&mut self, interface: InterfaceId, frames: &mut ReceiveBatch) {
@@ -424,10 +469,9 @@ impl Shard {
             let datagram = transport_of(packet.bytes()).filter(|(it, _)| *it == Transport::Udp);
             match datagram.map(|it| self.sharing.whereabouts_of(it)) {
                 Some(Whereabouts::At(home)) => {
-                    let origin = Origin { interface, station: None, link_multicast: false };
-                    let (checksum, fragmented) = (frame.checksum, false);
-                    let whole =
-                        Whole { origin, fragmented, checksum, packet, asked: 0, best: None };
+                    let (station, link_multicast, is_home) = (None, false, false);
+                    let origin = Origin { interface, station, link_multicast, is_home };
+                    let whole = Whole::new(origin, packet, frame.checksum);
                     self.add_stray(Stray { home, what: What::Packet(whole) });
                 }
                 _ => {

@@ -395,33 +395,109 @@ fn a_syn_in_fragments_waits_for_the_one_that_comes_by_itself() {
     assert_eq!(server[1].0.tcp_read(later, accepted, &mut [0; 8]), Ok(5));
 }
 
-/// A router's report may come in fragments as well: what counts is the segment that it quotes.
-#[test]
-fn a_report_in_fragments_finds_the_connection_that_it_is_about() {
-    let mut client = shard(0, None, Medium::Ip);
-    let [mut first, mut second] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
-    let local = SocketAddr::new(address(0, false), 80);
-    client.0.tcp_listen(local, 8).expect("a free port");
-    let socket = second.0.tcp_connect(NOW, None, local).expect("a route");
-    give(NOW, &mut client, sent(NOW, &mut second));
-    give(NOW, &mut second, sent(NOW, &mut client));
-    let text = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(&[7; 1_400])));
-    second.0.tcp_append(NOW, socket, text).expect("there is room");
-    let long = sent(NOW, &mut second).pop().expect("a segment");
-
+/// What a router says of a packet of more than 700 bytes.
+fn report_about(long: &[u8]) -> Vec<u8> {
     let mut message = [&[0; Icmpv4Repr::LEN], &long[..500]].concat();
     let code = Icmpv4Repr::CODE_FRAGMENTATION_NEEDED;
     Icmpv4Repr::DestinationUnreachable { code, next_hop_mtu: 700 }.emit(&mut message);
     let sum = !checksum::sum(&message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
-    let of_segment = Ipv4Repr::parse(&Ipv4View::parse(&long).expect("sound"));
+    let of_segment = Ipv4Repr::parse(&Ipv4View::parse(long).expect("sound"));
     let mut report = vec![0; Ipv4Repr::LEN];
     let (source, destination) = ([10, 0, 0, 99].into(), of_segment.source);
     let (protocol, payload_len) = (protocol::ICMP, message.len());
     Ipv4Repr { source, destination, protocol, payload_len, ..of_segment }.emit(&mut report);
     report.extend(message);
+    report
+}
 
-    give(NOW, &mut first, cut_behind(&report, 80));
+/// A connection of the second shard with a peer, and a long segment that it has just sent.
+fn long_segment(second: &mut (Shard, InterfaceId)) -> (SocketId, Vec<u8>) {
+    let mut client = shard(0, None, Medium::Ip);
+    let remote = SocketAddr::new(address(0, false), 80);
+    client.0.tcp_listen(remote, 8).expect("a free port");
+    let socket = second.0.tcp_connect(NOW, None, remote).expect("a route");
+    give(NOW, &mut client, sent(NOW, second));
+    give(NOW, second, sent(NOW, &mut client));
+    let text = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(&[7; 1_400])));
+    second.0.tcp_append(NOW, socket, text).expect("there is room");
+    (socket, sent(NOW, second).pop().expect("a segment"))
+}
+
+/// Errors come by any ring. Which of them are nobody's is known when the last shard was asked, and counted
+/// once.
+#[test]
+fn an_error_about_a_segment_is_unrelated_only_where_no_shard_knows_the_connection() {
+    let [mut first, mut second, mut last] =
+        [0, 1, 2].map(|index| shard_of(1, Some((index, 3)), Medium::Ip));
+    let (socket, long) = long_segment(&mut second);
+    let unrelated = |shards: [&(Shard, InterfaceId); 3]| {
+        let count = |it: &Shard| it.counters().drops.count(counters::DropReason::UnrelatedIcmp);
+        shards.map(|(shard, _)| count(shard))
+    };
+    for (ring, expected) in [(1, 0), (2, 1)] {
+        // By the ring of its own shard, and by another one.
+        let at = if ring == 1 { &mut second } else { &mut last };
+        give(NOW, at, vec![report_about(&long)]);
+        assert_eq!(carry(NOW, &mut last.0, &mut first.0), expected);
+        assert_eq!(carry(NOW, &mut first.0, &mut second.0), expected);
+        assert_eq!(carry(NOW, &mut second.0, &mut last.0), 0, "it has the connection");
+        // The second time the path is known to be that narrow.
+        assert_eq!(second.0.counters().shard.path_mtus_lowered, 1);
+        assert_eq!(unrelated([&first, &second, &last]), [0; 3]);
+    }
+    second.0.tcp_abort(NOW, socket);
+    sent(NOW, &mut second);
+    give(NOW, &mut second, vec![report_about(&long)]);
+    assert_eq!(carry(NOW, &mut second.0, &mut last.0), 1);
+    assert_eq!(carry(NOW, &mut last.0, &mut first.0), 1);
+    assert_eq!(carry(NOW, &mut first.0, &mut second.0), 0, "all were asked");
+    assert_eq!(unrelated([&first, &second, &last]), [1, 0, 0]);
+}
+
+/// A peer that missed the reset goes on with full segments, which come in fragments: it is told again,
+/// though somebody listens, as it would be of whole ones.
+#[test]
+fn a_segment_in_fragments_of_a_connection_that_is_gone_is_answered_where_somebody_listens() {
+    let mut client = shard(0, None, Medium::Ip);
+    let [mut first, mut second] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let local = SocketAddr::new(address(1, false), 80);
+    let options = ListenOptions { syn_cookies: SynCookieMode::Always, ..ListenOptions::default() };
+    let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
+    let [_, listener] = [&mut first, &mut second].map(|it| listen(it).expect("free"));
+    let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
+    give(NOW, &mut second, sent(NOW, &mut client));
+    give(NOW, &mut client, sent(NOW, &mut second));
+    give(NOW, &mut second, sent(NOW, &mut client));
+    let accepted = second.0.tcp_accept(listener).expect("by its cookie");
+    second.0.tcp_abort(NOW, accepted);
+    sent(NOW, &mut second);
+    let unknown = |shard: &Shard| shard.counters().drops.count(counters::DropReason::HomeUnknown);
+    let mut now = NOW;
+    let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"still there?")));
+    client.0.tcp_append(now, socket, word).expect("there is room");
+    // It might be the rest of a handshake as long as cookies are believed.
+    for (later, dropped, answers) in [(0, 1, 0), (600, 1, 1)] {
+        now += Duration::from_secs(later);
+        client.0.on_timeout(now);
+        let frames = sent(now, &mut client);
+        let fragments: Vec<_> = frames.iter().flat_map(|it| in_fragments(it)).collect();
+        assert!(!fragments.is_empty(), "{frames:?}");
+        give(now, &mut first, fragments);
+        carry(now, &mut first.0, &mut second.0);
+        assert_eq!(unknown(&second.0), dropped);
+        let answered = sent(now, &mut second);
+        assert_eq!(answered.len(), answers);
+        assert!(answered.iter().all(|it| it[33] & 0x04 == 0x04), "a reset");
+    }
+}
+
+/// A router's report may come in fragments as well: what counts is the segment that it quotes.
+#[test]
+fn a_report_in_fragments_finds_the_connection_that_it_is_about() {
+    let [mut first, mut second] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let (_, long) = long_segment(&mut second);
+    give(NOW, &mut first, cut_behind(&report_about(&long), 80));
     assert_eq!(carry(NOW, &mut first.0, &mut second.0), 1);
     assert_eq!(second.0.counters().shard.path_mtus_lowered, 1);
     let lens = sent(NOW, &mut second).iter().map(Vec::len).max();

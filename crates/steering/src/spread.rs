@@ -246,12 +246,9 @@ impl Spread {
     #[inline]
     pub fn target(&self, class: &Class, hash: impl FnOnce() -> u32) -> Target {
         match class {
-            Class::Tcp(flow) => self.tcp(flow, hash),
-            Class::IcmpError(Transport::Tcp, flow) => match self.tcp(flow, hash) {
-                // The device put the error on any ring; whoever has the connection will know it.
-                Target::Ring => Target::All,
-                target => target,
-            },
+            // Where the device has spread the flows it puts errors on any ring, and the shards seek whose
+            // they are.
+            Class::Tcp(flow) | Class::IcmpError(Transport::Tcp, flow) => self.tcp(flow, hash),
             Class::Udp(flow) | Class::IcmpError(Transport::Udp, flow) => {
                 Target::Slot(self.udp(flow.local.port()))
             }
