@@ -444,7 +444,8 @@ impl Shard {
         self.time_wait.contains(flow).then_some(Stake::TimeWait)
     }
 
-    /// Whether a packet of a flow of which this shard has no connection may begin one: it is a SYN, or perhaps what follows a SYN cookie of this shard, and somebody listens.
+    /// Whether a packet of a flow of which this shard has no connection may begin one: it is a SYN, or
+    /// perhaps what follows a SYN cookie of this shard, and somebody listens.
     fn may_begin(&mut self, now: Instant, flow: &Flow, packet: &[u8]) -> bool {
         let Some(flags) = flags_of(packet).filter(|it| !it.contains(TcpFlags::RST)) else {
             return false;
