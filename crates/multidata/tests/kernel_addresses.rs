@@ -20,6 +20,8 @@ const TESTS: &[kernel::Test] = &[
     ("an_address_of_the_kernel_is_found_to_be_taken", duplicates),
     ("an_address_is_leased_from_a_server_in_the_kernel", leased),
     ("an_address_is_formed_from_what_the_kernel_advertises", formed),
+    ("an_address_is_leased_for_all_squeues", leased_for_all),
+    ("an_address_is_formed_for_all_squeues", formed_for_all),
     ("datagrams_to_groups_reach_the_kernel_and_come_back", groups),
 ];
 
@@ -42,6 +44,11 @@ fn cidr(ipv6: bool, network: u8, host: u8) -> ip::Cidr {
 
 /// A stack over a TAP with the kernel at `.1`.
 fn stack(network: u8, config: InterfaceConfig) -> (Stack, Interface) {
+    stack_of(1, network, config)
+}
+
+/// As [`stack`], of so many squeues.
+fn stack_of(squeues: usize, network: u8, config: InterfaceConfig) -> (Stack, Interface) {
     let mut device = TapDevice::open(&TapConfig::default()).expect("the namespace has the driver");
     let interface = device.interface().expect("it exists");
     for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
@@ -50,7 +57,8 @@ fn stack(network: u8, config: InterfaceConfig) -> (Stack, Interface) {
     }
     interface.set_up().expect("root of the namespace");
     let queue = device::Device::queue(&mut device, 0).expect("it has one");
-    (Stack::builder().interface(queue, config).build().expect("a stack"), interface)
+    let builder = Stack::builder().squeues(squeues).boxed_interface(queue, config);
+    (builder.build().expect("a stack"), interface)
 }
 
 fn fixed(network: u8) -> InterfaceConfig {
@@ -119,8 +127,16 @@ fn serve(server: &std::net::UdpSocket, network: u8, count: usize) {
 
 // RFC 2131, 3.1, over the kernel's UDP.
 fn leased() {
+    leased_by(1, 52);
+}
+
+fn leased_for_all() {
+    leased_by(3, 55);
+}
+
+fn leased_by(squeues: usize, network: u8) {
     let config = InterfaceConfig::default().dhcp(multidata::dhcp::ClientConfig::default());
-    let (stack, interface) = stack(52, config);
+    let (stack, interface) = stack_of(squeues, network, config);
     let server = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::empty(), None);
     let server = server.expect("a socket");
     setsockopt(&server, sockopt::BindToDevice, &interface.name().into()).expect("root may");
@@ -131,38 +147,54 @@ fn leased() {
     let server = std::net::UdpSocket::from(server);
     server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     std::thread::scope(|scope| {
-        scope.spawn(|| serve(&server, 52, 1));
+        scope.spawn(|| serve(&server, network, 1));
         let got = stack.wait_for_address(0, |address| address.is_ipv4(), PATIENCE);
-        assert_eq!(got.expect("a lease"), cidr(false, 52, 9));
+        assert_eq!(got.expect("a lease"), cidr(false, network, 9));
     });
     let status = &stack.interfaces()[0];
     assert_eq!(status.address_status[0].origin, AddressOrigin::Dhcp);
-    assert_eq!(status.name_servers, [address(false, 52, 53)]);
-    talks(&stack, address(false, 52, 1), address(false, 52, 9));
-    stack.remove_address(0, address(false, 52, 9)).expect("ours");
+    assert_eq!(status.name_servers, [address(false, network, 53)]);
+    talks(&stack, address(false, network, 1), address(false, network, 9));
+    stack.remove_address(0, address(false, network, 9)).expect("ours");
     let mut buffer = [0; 1_500];
     let (_, from) = server.recv_from(&mut buffer).expect("it is given back");
-    assert_eq!((buffer[242], from.ip()), (7, address(false, 52, 9)));
+    assert_eq!((buffer[242], from.ip()), (7, address(false, network, 9)));
+    let refused =
+        TcpStream::connect_timeout(&stack, &(address(false, network, 1), 1).into(), PATIENCE);
+    assert!(refused.is_err(), "no squeue has the address any more");
 }
 
-/// A connection from the stack to a kernel socket, which sees `from`.
+/// A connection from each squeue of the stack to a kernel socket, which sees `from`.
 fn talks(stack: &Stack, kernel: IpAddr, from: IpAddr) {
     let listener = std::net::TcpListener::bind((kernel, 0)).expect("the kernel's address");
     let to = listener.local_addr().expect("bound");
-    let mut ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("a route");
-    let (mut theirs, peer) = listener.accept().expect("connected");
-    assert_eq!(peer.ip(), from);
-    ours.write_all(b"over the new address").expect("open");
-    let mut bytes = [0; 20];
-    theirs.read_exact(&mut bytes).expect("open");
-    assert_eq!(&bytes, b"over the new address");
+    // They are opened in each in turn.
+    for _ in 0..stack.squeue_counters().len() {
+        let mut ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("a route");
+        let (mut theirs, peer) = listener.accept().expect("connected");
+        assert_eq!(peer.ip(), from);
+        ours.write_all(b"over the new address").expect("open");
+        let mut bytes = [0; 20];
+        theirs.read_exact(&mut bytes).expect("open");
+        assert_eq!(&bytes, b"over the new address");
+    }
+    let opened = stack.squeue_counters().into_iter().map(|it| it.stack.shard.connections_opened);
+    assert!(opened.clone().all(|count| count > 0), "{:?}", opened.collect::<Vec<_>>());
 }
 
 // RFC 4861, 6.3.4 and RFC 4862, 5.5.3, from a raw socket of the kernel.
 fn formed() {
-    let (stack, interface) = stack(53, InterfaceConfig::default().slaac());
-    let prefix = "2001:db8:53::".parse::<Ipv6Addr>().expect("an address");
-    let kernel = "2001:db8:53::1".parse().expect("an address");
+    formed_by(1, 53);
+}
+
+fn formed_for_all() {
+    formed_by(3, 56);
+}
+
+fn formed_by(squeues: usize, network: u8) {
+    let (stack, interface) = stack_of(squeues, network, InterfaceConfig::default().slaac());
+    let prefix = format!("2001:db8:{network}::").parse::<Ipv6Addr>().expect("an address");
+    let kernel = format!("2001:db8:{network}::1").parse().expect("an address");
     interface.add_address(kernel, 128).expect("root of the namespace");
     let local = wait("the link-local address", || {
         let status = stack.interfaces().remove(0).address_status;
@@ -193,7 +225,7 @@ fn formed() {
     let IpAddr::V6(got) = got else { panic!("an IPv6 address") };
     assert_eq!(got.octets()[..8], prefix.octets()[..8]);
     // The kernel has no route back to a prefix it does not have on the link.
-    let back = "2001:db8:53::2".parse().expect("an address");
+    let back = format!("2001:db8:{network}::2").parse().expect("an address");
     interface.add_address(back, 64).expect("root of the namespace");
     talks(&stack, kernel, got.into());
 }

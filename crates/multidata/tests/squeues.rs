@@ -286,7 +286,6 @@ fn a_stack_is_refused_that_cannot_be() {
         (build(plain().squeues(2), 3, interface(LEFT)), "3 queues"),
         (build(plain(), 0, interface(LEFT)), "0 queues"),
         (build(builder("R2S2F1"), 1, interface(LEFT)), "2 rings"),
-        (build(plain().squeues(2), 1, InterfaceConfig::automatic()), "automatic addresses"),
     ] {
         assert!(built.contains(said), "{built}");
     }

@@ -573,11 +573,7 @@ const SEGMENTATION: Segmentation =
     Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: 65_535 };
 
 /// Lets `watch` see a frame, and the segment that is whole with it where it was cut on its way.
-fn watched(
-    watch: &mut impl FnMut(&[u8]),
-    cutter: &mut Cutter,
-    bare_ip: bool,
-) -> impl FnMut(&[u8]) {
+fn watched(watch: &mut impl FnMut(&[u8]), cutter: &mut Cutter, bare_ip: bool) -> impl FnMut(&[u8]) {
     move |frame| {
         watch(frame);
         if let Some(whole) = cutter.on_arrived(frame, bare_ip) {

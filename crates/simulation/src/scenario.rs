@@ -313,7 +313,9 @@ fn draw_squeues(random: &mut Random) -> SqueuesPlan {
             .ok()
             .and_then(|layout| Spread::new(layout, policy, homes).ok()),
     };
-    let spread = spread.expect("a layout feeds as many squeues as it has soft rings to fan out over, or else rings");
+    let spread = spread.expect(
+        "a layout feeds as many squeues as it has soft rings to fan out over, or else rings",
+    );
     SqueuesPlan { spread, stalls: random.pick(&[0.0, 0.001, 0.01, 0.05]) }
 }
 

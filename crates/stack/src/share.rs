@@ -6,7 +6,8 @@
 //! done twice the first shard does:
 //!
 //! * it answers who asks for an address of ours, and it puts fragments together;
-//! * it claims and defends addresses; the others have those that it has;
+//! * it claims and defends addresses, leases and forms them; the others have those that it has, and what it
+//!   learns of the link from routers and DHCP servers (`addressing/news.rs`);
 //! * it asks neighbours, for all, so that they are not asked more often than by a host of one shard.
 //!
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
@@ -20,7 +21,7 @@
 //! the device would bring what follows to another. It is dropped then, and its sender sends it again: a SYN
 //! without the data that made it long, and what came before the end of the handshake behind that end.
 
-use crate::addressing::AddressOrigin;
+use crate::addressing::{AddressOrigin, LinkNews};
 use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interface::InterfaceId;
 use crate::ports::Protocol;
@@ -29,6 +30,7 @@ use crate::sockets::Flow;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 use counters::DropReason;
 use ip::{Cidr, IcmpIncoming};
 use link::{Known, Request};
@@ -40,6 +42,10 @@ use wire::{TcpFlags, TcpHeader, UdpView, protocol};
 
 /// Strays that wait to be fetched at most; what comes beyond is dropped and counted.
 const STRAYS_MAX: usize = 1_024;
+
+/// News that other shards have not taken, all of them together, beyond which routers are not listened to: more
+/// than an advertisement that says all there is to say makes for 63 others.
+const NEWS_MAX: usize = 4_096;
 
 /// Which shard has what. The same for all shards of a host, and for as long as they live.
 pub trait Homes: Send + Sync {
@@ -86,6 +92,10 @@ enum What {
     Answer { interface: InterfaceId, target: IpAddr, known: Known },
     /// The first shard has an address, or has it no more.
     Address { interface: InterfaceId, cidr: Cidr, origin: AddressOrigin, is_usable: bool },
+    /// The first shard learned something of the link.
+    News { interface: InterfaceId, news: LinkNews },
+    /// A piece of news was taken.
+    NewsTaken,
 }
 
 /// A whole packet and how it came.
@@ -141,11 +151,12 @@ enum Whereabouts {
 }
 
 impl Stray {
-    /// Whether it may be dropped where too much waits. What is said of addresses may not: it is said
-    /// once, and there is no more of it than addresses are claimed and lost.
+    /// Whether it may be dropped where too much waits. What is said of addresses and of the link may not: it
+    /// is said once. There is no more of it than addresses are claimed and lost, and than the first shard lets
+    /// routers say while others are behind.
     #[must_use]
     pub fn is_droppable(&self) -> bool {
-        !matches!(self.what, What::Address { .. })
+        matches!(self.what, What::Packet(_) | What::Question { .. } | What::Answer { .. })
     }
 }
 
@@ -154,6 +165,8 @@ impl Stray {
 pub(crate) struct Sharing {
     share: Option<Share>,
     strays: VecDeque<Stray>,
+    /// News that others were told and have not taken.
+    untaken: usize,
 }
 
 impl Sharing {
@@ -165,6 +178,19 @@ impl Sharing {
     /// Whether this shard answers for all.
     pub(crate) fn is_first(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.index == 0)
+    }
+
+    /// Whether others are so far behind that there must be no more news for now.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.untaken > NEWS_MAX
+    }
+
+    /// The other shards, where this is the first of several.
+    fn followers(&self) -> Range<usize> {
+        match &self.share {
+            Some(share) if share.index == 0 => 1..share.count,
+            _ => 1..1,
+        }
     }
 
     /// Whether a connection of this flow may be opened in this shard: its segments come here, or, where the
@@ -270,7 +296,15 @@ impl Shard {
     /// Takes in what [`Shard::poll_stray`] of another shard gave out.
     pub fn on_stray(&mut self, now: Instant, stray: &Stray) {
         let interface = match &stray.what {
+            What::NewsTaken => {
+                self.sharing.untaken = self.sharing.untaken.saturating_sub(1);
+                return;
+            }
             What::Packet(whole) => whole.origin.interface,
+            What::News { interface, .. } => {
+                self.add_stray(Stray { home: 0, what: What::NewsTaken });
+                *interface
+            }
             What::Question { interface, .. }
             | What::Answer { interface, .. }
             | What::Address { interface, .. } => *interface,
@@ -292,6 +326,8 @@ impl Shard {
                 self.follow_assigned(interface, *cidr, *origin);
             }
             What::Address { cidr, .. } => self.drop_address(now, interface, *cidr),
+            What::News { news, .. } => self.follow_news(interface, news.clone()),
+            What::NewsTaken => {}
         }
     }
 
@@ -322,12 +358,17 @@ impl Shard {
         origin: AddressOrigin,
         is_usable: bool,
     ) {
-        let count = match &self.sharing.share {
-            Some(share) if share.index == 0 => share.count,
-            _ => 1,
-        };
-        for home in 1..count {
+        for home in self.sharing.followers() {
             let what = What::Address { interface, cidr, origin, is_usable };
+            self.add_stray(Stray { home, what });
+        }
+    }
+
+    /// Tells the other shards, where this is the first, what it learned of a link.
+    pub(crate) fn tell_of_link(&mut self, interface: InterfaceId, news: &LinkNews) {
+        for home in self.sharing.followers() {
+            self.sharing.untaken += 1;
+            let what = What::News { interface, news: news.clone() };
             self.add_stray(Stray { home, what });
         }
     }
@@ -512,7 +553,7 @@ mod tests {
     #[test]
     fn a_packet_is_elsewhere_where_another_shard_has_its_socket() {
         let share = Share { index: 0, count: 2, homes: Arc::new(ByPort) };
-        let sharing = Sharing { share: Some(share), strays: VecDeque::new() };
+        let sharing = Sharing { share: Some(share), ..Sharing::default() };
         let mut packet = [0; 28];
         packet[0] = 0x45;
         packet[3] = 28;

@@ -77,7 +77,8 @@ impl InterfaceConfig {
         Self { addresses: vec![address], ..Self::default() }
     }
 
-    /// An interface without fixed addresses: IPv4 from a DHCP server, IPv6 from routers.
+    /// An interface without fixed addresses: IPv4 from a DHCP server, IPv6 from routers. Of several
+    /// squeues the first one asks, and what it learns holds for all.
     /// [`Stack::wait_for_address`] waits for the first.
     #[must_use]
     pub fn automatic() -> Self {
@@ -285,8 +286,7 @@ impl StackBuilder {
     ///
     /// # Errors
     /// There is no interface, a gateway is on no network of its interface, an interface has more
-    /// queues than there are squeues, or with several squeues automatic addresses, a device failed,
-    /// or the system gave no random bytes or no thread.
+    /// queues than there are squeues, a device failed, or the system gave no random bytes or no thread.
     pub fn build(self) -> io::Result<Stack> {
         let spread = self.spread()?;
         let count = usize::from(spread.homes());
@@ -351,7 +351,7 @@ fn check_interfaces(
             "a stack needs an interface: add one with StackBuilder::interface",
         ));
     }
-    for (index, (queues, config)) in interfaces.iter().enumerate() {
+    for (index, (queues, _)) in interfaces.iter().enumerate() {
         if queues.is_empty() || queues.len() > squeues {
             return invalid(format!(
                 "interface {index} has {} queues: it needs one at least, and one for each of the \
@@ -363,12 +363,6 @@ fn check_interfaces(
             return invalid(format!(
                 "interface {index} has {} queues, and the layout says {rings} rings",
                 queues.len()
-            ));
-        }
-        if squeues > 1 && (config.slaac.is_some() || config.addressing.dhcp.is_some()) {
-            return invalid(format!(
-                "interface {index} asks for automatic addresses, which a stack of several squeues \
-                 does not do yet: give it fixed ones, or the stack one squeue"
             ));
         }
     }

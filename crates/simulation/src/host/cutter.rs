@@ -173,9 +173,8 @@ mod tests {
                 segment.extend(&bytes[fragment.data]);
             }
             assert_eq!(segment, frame[header_len..]);
-            let whole = |cutter: &mut Cutter, index: usize| {
-                cutter.on_arrived(&fragments[index], true)
-            };
+            let whole =
+                |cutter: &mut Cutter, index: usize| cutter.on_arrived(&fragments[index], true);
             assert_eq!(whole(&mut cutter, 2), None);
             assert_eq!(whole(&mut cutter, 0), None);
             assert_eq!(whole(&mut cutter, 0), None);

@@ -4,6 +4,7 @@
 //! program fixed stays the default whatever routers say.
 
 use super::AddressOrigin;
+use super::news::LinkNews;
 use crate::ingress::Incoming;
 use crate::interface::InterfaceId;
 use crate::outbox::Network;
@@ -24,8 +25,6 @@ const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 #[derive(Debug)]
 pub(crate) struct Autoconfiguration {
     discovery: RouterDiscovery,
-    /// The default route that routers gave.
-    router: Option<Ipv6Addr>,
 }
 
 impl Autoconfiguration {
@@ -50,7 +49,7 @@ impl Shard {
         let Some(station) = interface.hardware_address() else { return };
         let jitter = &mut interface.addressing.jitter;
         let discovery = RouterDiscovery::new(now, config, station, jitter);
-        let part = Autoconfiguration { discovery, router: None };
+        let part = Autoconfiguration { discovery };
         interface.addressing.autoconfiguration = Some(Box::new(part));
         self.carry_out(now, id);
     }
@@ -105,14 +104,24 @@ impl Shard {
         message: &RouterAdvertisement,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
+        if self.sharing.is_behind() {
+            // Routers repeat what they say.
+            return Err(DropReason::StrayQueueFull);
+        }
         let interface = &mut self.interfaces[id.0 as usize];
         let addressing = &mut interface.addressing;
-        let part = addressing.autoconfiguration.as_mut().ok_or(DropReason::UnrelatedIcmp)?;
+        let follows = !self.sharing.is_first() && addressing.config.routers.is_some();
+        if addressing.autoconfiguration.is_none() && !follows {
+            return Err(DropReason::UnrelatedIcmp);
+        }
         if let Some(link) = message.source_link {
             interface.neighbours.on_link_address(now, source.into(), link)?;
         }
-        part.discovery.on_advertisement(now, source, message, &mut addressing.jitter);
-        self.carry_out(now, id);
+        // Of several shards the first one draws the conclusions.
+        if let Some(part) = addressing.autoconfiguration.as_mut() {
+            part.discovery.on_advertisement(now, source, message, &mut addressing.jitter);
+            self.carry_out(now, id);
+        }
         Ok(())
     }
 
@@ -144,19 +153,7 @@ impl Shard {
 
     fn carry_out(&mut self, now: Instant, id: InterfaceId) {
         while let Some(change) = self.discovery(id).and_then(RouterDiscovery::poll_change) {
-            let interface = &mut self.interfaces[id.0 as usize];
             match change {
-                LinkChange::DefaultRouter(router) => self.set_learned_router(id, router),
-                LinkChange::OnLink { prefix, prefix_len } => {
-                    if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
-                        self.add_network_route(id, network);
-                    }
-                }
-                LinkChange::OffLink { prefix, prefix_len } => {
-                    if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
-                        self.remove_network_route(id, network);
-                    }
-                }
                 LinkChange::Form(address) => {
                     let origin = match address.is_unicast_link_local() {
                         true => AddressOrigin::LinkLocal,
@@ -168,34 +165,55 @@ impl Shard {
                         let _ = self.claim_address(now, id, cidr, origin);
                     }
                 }
-                LinkChange::Prefer(address, is_preferred) => {
-                    if let Some(record) = interface.addressing.find_mut(address.into()) {
-                        record.is_deprecated = !is_preferred;
-                    }
-                }
                 LinkChange::Expire(address) => {
-                    let record = interface.addressing.find(address.into());
+                    let record = self.interfaces[id.0 as usize].addressing.find(address.into());
                     if let Some(cidr) = record.map(|record| record.cidr) {
                         self.drop_address(now, id, cidr);
                     }
                 }
-                LinkChange::HopLimit(hop_limit) => interface.ipv6_hop_limit = hop_limit,
-                // Routers repeat it every few minutes, or as often as somebody likes: connections
-                // look at their paths again only where it is another.
-                LinkChange::Mtu(mtu_bytes) => {
-                    let before = interface.ipv6_mtu_bytes.replace(mtu_bytes);
-                    if before != Some(mtu_bytes) {
-                        self.path_mtus.invalidate();
-                    }
-                }
-                LinkChange::Times { reachable, retransmit } => {
-                    interface.neighbours.set_times(reachable, retransmit);
-                }
-                LinkChange::NameServers(servers) => {
-                    let servers = servers.into_iter().map(IpAddr::V6).collect();
-                    self.set_name_servers(id, 1, servers);
+                said => self.learn(id, LinkNews::Router(said)),
+            }
+        }
+    }
+
+    /// What routers say of the link holds from now on.
+    pub(super) fn follow_router(&mut self, id: InterfaceId, change: LinkChange) {
+        let interface = &mut self.interfaces[id.0 as usize];
+        match change {
+            LinkChange::DefaultRouter(router) => self.set_learned_router(id, router),
+            LinkChange::OnLink { prefix, prefix_len } => {
+                if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
+                    self.add_network_route(id, network);
                 }
             }
+            LinkChange::OffLink { prefix, prefix_len } => {
+                if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
+                    self.remove_network_route(id, network);
+                }
+            }
+            LinkChange::Prefer(address, is_preferred) => {
+                if let Some(record) = interface.addressing.find_mut(address.into()) {
+                    record.is_deprecated = !is_preferred;
+                }
+            }
+            LinkChange::HopLimit(hop_limit) => interface.ipv6_hop_limit = hop_limit,
+            // Routers repeat it every few minutes, or as often as somebody likes: connections
+            // look at their paths again only where it is another.
+            LinkChange::Mtu(mtu_bytes) => {
+                let before = interface.ipv6_mtu_bytes.replace(mtu_bytes);
+                if before != Some(mtu_bytes) {
+                    self.path_mtus.invalidate();
+                }
+            }
+            LinkChange::Times { reachable, retransmit } => {
+                interface.neighbours.set_times(reachable, retransmit);
+            }
+            LinkChange::NameServers(servers) => {
+                let servers = servers.into_iter().map(IpAddr::V6).collect();
+                self.set_name_servers(id, 1, servers);
+            }
+            // Addresses have a life of their own.
+            LinkChange::Form(_) | LinkChange::Expire(_) => {}
         }
     }
 
@@ -205,12 +223,11 @@ impl Shard {
             |route: &&Route| route.destination == Cidr::ANY_IPV6 && route.interface == id.0;
         let in_force = self.routes.routes().iter().find(is_default).and_then(|route| route.gateway);
         let addressing = &mut self.interfaces[id.0 as usize].addressing;
-        let Some(part) = &mut addressing.autoconfiguration else { return };
-        let learned = part.router.map(IpAddr::V6);
+        let learned = addressing.learned_router.map(IpAddr::V6);
         if in_force.is_some() && in_force != learned {
             return;
         }
-        part.router = router;
+        addressing.learned_router = router;
         match router {
             Some(router) => {
                 let gateway = Some(router.into());

@@ -5,6 +5,7 @@
 //! stays the default whatever servers say.
 
 use super::AddressOrigin;
+use super::news::LinkNews;
 use crate::control::template;
 use crate::ingress::Incoming;
 use crate::interface::InterfaceId;
@@ -24,8 +25,6 @@ pub(crate) struct Leasing {
     client: Client,
     /// Where the last answer came from: the server's station, or its relay's.
     station: Option<HardwareAddress>,
-    /// The routes that came with the lease.
-    routes: Vec<Route>,
 }
 
 impl Leasing {
@@ -44,8 +43,7 @@ impl Shard {
         let interface = &mut self.interfaces[id.0 as usize];
         let Some(station) = interface.hardware_address() else { return };
         let client = Client::new(now, config, station, &mut interface.addressing.jitter);
-        interface.addressing.leasing =
-            Some(Box::new(Leasing { client, station: None, routes: Vec::new() }));
+        interface.addressing.leasing = Some(Box::new(Leasing { client, station: None }));
     }
 
     pub(super) fn on_leasing_timeout(&mut self, now: Instant, id: InterfaceId) {
@@ -57,7 +55,8 @@ impl Shard {
         }
     }
 
-    /// A datagram to the port of DHCP clients; says whether one lives on the interface.
+    /// A datagram to the port of DHCP clients; says whether one lives on the interface. Every shard of a host
+    /// gets it, and the first is the client.
     pub(crate) fn on_dhcp(
         &mut self,
         now: Instant,
@@ -66,7 +65,9 @@ impl Shard {
     ) -> bool {
         let id = incoming.origin.interface;
         let addressing = &mut self.interfaces[id.0 as usize].addressing;
-        let Some(part) = &mut addressing.leasing else { return false };
+        let Some(part) = &mut addressing.leasing else {
+            return !self.sharing.is_first() && addressing.config.dhcp.is_some();
+        };
         // Anybody can send to this port; where a farewell goes, the server decides.
         if part.client.on_message(now, payload, &mut addressing.jitter) {
             part.station = incoming.origin.station;
@@ -112,11 +113,11 @@ impl Shard {
             match action {
                 Action::Send(packet) => self.send_dhcp(id, &packet),
                 Action::Check(lease) => self.check_lease(now, id, &lease),
-                Action::Configure(lease) => self.configure(id, &lease),
+                Action::Configure(lease) => {
+                    self.learn(id, LinkNews::Leased(Some(Box::new(lease))));
+                }
                 Action::Deconfigure(address) => {
-                    self.set_leased_routes(id, Vec::new());
-                    self.set_name_servers(id, 0, Vec::new());
-                    self.set_leased_mtu(id, None);
+                    self.learn(id, LinkNews::Leased(None));
                     let record = self.interfaces[id.0 as usize].addressing.find(address.into());
                     let leased = record.filter(|record| record.origin == AddressOrigin::Dhcp);
                     if let Some(cidr) = leased.map(|record| record.cidr) {
@@ -172,14 +173,20 @@ impl Shard {
         }
     }
 
-    fn configure(&mut self, id: InterfaceId, lease: &Lease) {
+    /// What comes with the address, which is claimed for itself.
+    pub(super) fn configure(&mut self, id: InterfaceId, lease: Option<&Lease>) {
+        let Some(lease) = lease else {
+            self.set_leased_routes(id, Vec::new());
+            self.set_name_servers(id, 0, Vec::new());
+            return self.set_leased_mtu(id, None);
+        };
         self.set_leased_mtu(id, lease.mtu_bytes.map(usize::from));
         let interface = &self.interfaces[id.0 as usize];
         let has_gateway = |destination: Cidr| {
             let mut routes = self.routes.routes().iter();
             routes.any(|route| route.destination == destination && route.interface == id.0)
         };
-        let known = interface.addressing.leasing.as_ref().map_or(&[][..], |part| &part.routes);
+        let known = &interface.addressing.leased_routes;
         let routes = lease.routes.iter().filter_map(|route| {
             let destination = Cidr::new(route.network.into(), route.prefix_len)?;
             let is_fixed = has_gateway(destination)
@@ -205,11 +212,11 @@ impl Shard {
     }
 
     fn set_leased_routes(&mut self, id: InterfaceId, routes: Vec<Route>) {
-        let Some(part) = &mut self.interfaces[id.0 as usize].addressing.leasing else { return };
-        if part.routes == routes {
+        let known = &mut self.interfaces[id.0 as usize].addressing.leased_routes;
+        if *known == routes {
             return;
         }
-        let old = core::mem::replace(&mut part.routes, routes.clone());
+        let old = core::mem::replace(known, routes.clone());
         for route in &old {
             self.routes.remove_on(route.destination, id.0);
         }

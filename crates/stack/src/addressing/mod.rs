@@ -12,7 +12,9 @@
 //! An *assigned* address stands in [`Interface::addresses`] and so is usable: packets to it are
 //! received, sockets can be bound to it, its network has a route. A *tentative* one stands in the
 //! records here alone. `claims.rs` speaks for addresses on the link (probes, announcements,
-//! defence); `autoconfiguration.rs` turns what routers say into addresses and routes.
+//! defence); `autoconfiguration.rs` turns what routers say into addresses and routes, `lease.rs` what a DHCP
+//! server says. Of several shards that are one host the first does all that, and `news.rs` is how the others
+//! come by what it learns.
 //!
 //! What always holds: an interface has at most [`ADDRESSES_MAX`] addresses; every assigned address
 //! has exactly one record; a connection whose local address is gone has failed with an error that
@@ -21,6 +23,7 @@
 mod autoconfiguration;
 mod claims;
 mod lease;
+mod news;
 mod record;
 
 use crate::error::SocketError;
@@ -29,11 +32,12 @@ use crate::multicast::Listener;
 use crate::shard::{Shard, earlier};
 use crate::sockets::Socket;
 pub(crate) use autoconfiguration::Autoconfiguration;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use ip::membership::Filter;
 use ip::router::RouterConfig;
 use ip::{Cidr, Route};
 pub(crate) use lease::Leasing;
+pub(crate) use news::LinkNews;
 pub(crate) use record::Record;
 pub use record::{AddressOrigin, AddressState, AddressStatus};
 use std::collections::VecDeque;
@@ -117,6 +121,10 @@ pub(crate) struct Addressing {
     pub(crate) jitter: Jitter,
     pub(crate) autoconfiguration: Option<Box<Autoconfiguration>>,
     pub(crate) leasing: Option<Box<Leasing>>,
+    /// The routes that came with a lease.
+    leased_routes: Vec<Route>,
+    /// The default route that routers gave.
+    learned_router: Option<Ipv6Addr>,
     /// DNS servers that a DHCP server, and those that routers told of.
     pub(crate) name_servers: [Vec<IpAddr>; 2],
 }
@@ -136,6 +144,8 @@ impl Addressing {
             jitter: Jitter::new(seed),
             autoconfiguration: None,
             leasing: None,
+            leased_routes: Vec::new(),
+            learned_router: None,
             name_servers: [Vec::new(), Vec::new()],
         }
     }
