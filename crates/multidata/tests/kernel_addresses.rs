@@ -57,7 +57,7 @@ fn stack_of(squeues: usize, network: u8, config: InterfaceConfig) -> (Stack, Int
     }
     interface.set_up().expect("root of the namespace");
     let queue = device::Device::queue(&mut device, 0).expect("it has one");
-    let builder = Stack::builder().squeues(squeues).boxed_interface(queue, config);
+    let builder = Stack::builder().squeues(squeues).interface(queue, config);
     (builder.build().expect("a stack"), interface)
 }
 
