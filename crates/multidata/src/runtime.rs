@@ -62,6 +62,9 @@ counters::counters! {
         follower_parks,
         /// Times one thread woke another, wakers of tasks included.
         wakeups_sent,
+        /// Entries of those who wait that were looked at for an event, for memory, or to take one out: whom the
+        /// event concerns, and no others.
+        sleepers_visited,
         /// Waits for the device by the squeue's worker.
         worker_turns,
         /// Turns of the worker behind which it slept, where there are several squeues.

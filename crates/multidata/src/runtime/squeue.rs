@@ -242,6 +242,7 @@ impl Core {
             }
             self.waiting.on_event(event, &mut self.woken);
         }
+        self.counters.sleepers_visited += self.waiting.take_visited();
         if self.failed.is_none() && self.ports.iter().all(|port| port.failed.is_some()) {
             self.failed = self.ports.iter().find_map(|port| port.failed.clone());
             self.waiting.wake_all(&mut self.woken);

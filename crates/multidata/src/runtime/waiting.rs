@@ -112,6 +112,8 @@ pub(crate) struct Waiting {
     memory_turns: VecDeque<usize>,
     /// When the first of them is to look again, whether there is memory or not.
     memory_until: Option<Instant>,
+    /// Entries that were looked at.
+    visited: u64,
 }
 
 /// Who waits for one socket.
@@ -134,7 +136,14 @@ impl Waiting {
     }
 
     fn slot(&mut self, socket: SocketId) -> &mut Vec<(Interest, Sleeper)> {
+        let visited = self.entry(socket).sleepers.len() as u64;
+        self.visited += visited;
         &mut self.entry(socket).sleepers
+    }
+
+    /// How many entries were looked at since this was asked last.
+    pub(crate) fn take_visited(&mut self) -> u64 {
+        core::mem::take(&mut self.visited)
     }
 
     /// Whether any task (not thread) waits.
@@ -177,6 +186,7 @@ impl Waiting {
             && let Some(index) = self.memory_turns.pop_front()
         {
             let Some(slot) = self.slots.get_mut(index) else { continue };
+            self.visited += 1 + slot.memory.len() as u64;
             slot.has_turn = false;
             if !slot.memory.is_empty() {
                 woken.extend(slot.memory.drain(..).map(Sleeper::Task));
@@ -221,6 +231,7 @@ impl Waiting {
     pub(crate) fn remove_task(&mut self, socket: SocketId, waker: &Waker) {
         let Some(slot) = self.slots.get_mut(socket.index()) else { return };
         let before = slot.sleepers.len();
+        self.visited += (before + slot.memory.len()) as u64;
         slot.sleepers.retain(|entry| match &entry.1 {
             Sleeper::Task(known) => !known.will_wake(waker),
             Sleeper::Thread(_) => true,
@@ -233,6 +244,7 @@ impl Waiting {
     pub(crate) fn on_event(&mut self, event: SocketEvent, woken: &mut Vec<Sleeper>) {
         let Some(slot) = self.slots.get_mut(event.socket.index()) else { return };
         let before = woken.len();
+        self.visited += slot.sleepers.len() as u64;
         let concerned = slot.sleepers.extract_if(.., |entry| entry.0.matches(event.readiness));
         woken.extend(concerned.map(|entry| entry.1));
         self.tasks -= count_tasks(&woken[before..]);
@@ -240,6 +252,7 @@ impl Waiting {
 
     /// Moves everybody to `woken`: the devices are gone.
     pub(crate) fn wake_all(&mut self, woken: &mut Vec<Sleeper>) {
+        self.visited += self.slots.len() as u64;
         for slot in &mut self.slots {
             woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
             woken.extend(slot.memory.drain(..).map(Sleeper::Task));
@@ -253,6 +266,7 @@ impl Waiting {
     pub(crate) fn forget(&mut self, socket: SocketId, woken: &mut Vec<Sleeper>) {
         let Some(slot) = self.slots.get_mut(socket.index()) else { return };
         let before = woken.len();
+        self.visited += (slot.sleepers.len() + slot.memory.len()) as u64;
         woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
         self.tasks -= count_tasks(&woken[before..]);
         woken.extend(slot.memory.drain(..).map(Sleeper::Task));

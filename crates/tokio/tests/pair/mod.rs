@@ -20,11 +20,16 @@ pub(crate) fn pair() -> (Stack, Stack) {
 
 /// The same, the right one with as many squeues.
 pub(crate) fn pair_with_squeues(count: usize) -> (Stack, Stack) {
+    pair_with(&StackConfig::default(), count)
+}
+
+/// The same, with these settings of both.
+pub(crate) fn pair_with(config: &StackConfig, count: usize) -> (Stack, Stack) {
     let end = |last| WireEnd::plain(Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, last])));
     let (left, right) = wire(WireConfig::new(end(1), end(2)));
     let build = |queue, address: &str, squeues| {
         let interface = InterfaceConfig::new(address.parse().expect("an address"));
-        let builder = Stack::builder().config(StackConfig::default()).squeues(squeues);
+        let builder = Stack::builder().config(config.clone()).squeues(squeues);
         builder.interface(queue, interface).build().expect("a stack")
     };
     (build(left, "10.1.0.1/24", 1), build(right, "10.1.0.2/24", count))
