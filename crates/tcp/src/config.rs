@@ -58,8 +58,10 @@ pub struct Config {
     pub nodelay: bool,
     /// With Nagle's algorithm on, a small segment waits only while another *small* one is
     /// unacknowledged (RFC 9293, A.3: Minshall's modification), so that the tail of a large write
-    /// goes out with the rest, as Linux does. Off by default: a stream of large writes would leave a
-    /// small segment behind each, which splits what goes to the device as one.
+    /// goes out with the rest, as Linux does. On by default: held back, the tail of each write of one of
+    /// very many connections is a visit of its own at both ends, and an ACK of its own behind the
+    /// deferral. Where the device takes super-frames it has no effect: there the tail would be a
+    /// super-frame of its own (`output/super_frame.rs`).
     pub minshall: bool,
     /// Keepalive; off by default (RFC 9293, MUST-25).
     pub keepalive: Option<Keepalive>,
@@ -131,7 +133,7 @@ impl Default for Config {
             receive_buffer_bytes: 6 << 20,
             receive_buffer_bytes_initial: 128 << 10,
             nodelay: false,
-            minshall: false,
+            minshall: true,
             keepalive: None,
             timestamps: true,
             sack: true,

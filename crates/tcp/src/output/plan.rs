@@ -341,7 +341,13 @@ impl Connection {
     fn nagle_holds_back(&self) -> bool {
         !self.nodelay
             && !self.urgent.is_sending()
-            && (!self.config.minshall || self.send.has_small_outstanding())
+            && (!self.lets_tails_go() || self.send.has_small_outstanding())
+    }
+
+    /// Whether the short end of a large write goes with the rest. Not where the device takes
+    /// super-frames: it would be one by itself, and what is written next would fill it.
+    fn lets_tails_go(&self) -> bool {
+        self.config.minshall && self.super_frame_len == 0
     }
 
     /// Whether data waits that only the peer's window holds back.

@@ -46,7 +46,7 @@ impl Connection {
     #[inline]
     pub(super) fn whole_super_frame(&self, full: u32) -> Option<Whole> {
         let is_near = self.rtt.smoothed().is_some_and(|rtt| rtt <= ROUND_TRIP_MAX);
-        if self.super_frame_len == 0 || self.nodelay || self.config.minshall || !is_near {
+        if self.super_frame_len == 0 || self.nodelay || !is_near {
             return None;
         }
         let options = u32::from(self.negotiated.mss_send()).saturating_sub(full);
