@@ -18,7 +18,7 @@
 use crate::acknowledging::Acknowledging;
 use crate::chronograph::{Chronograph, Waits};
 use crate::config::{Config, Parameters};
-use crate::congestion::{Algorithm, Congestion as _, Controller, WindowUse};
+use crate::congestion::{Algorithm, Congestion as _, Controller, Idle, WindowUse};
 use crate::counters::{Counting, TcpCounters};
 use crate::duplicates::Duplicates;
 use crate::ecn::Ecn;
@@ -38,7 +38,7 @@ use crate::state::State;
 use crate::timers::{Timer, Timers};
 use crate::urgent::Urgent;
 use crate::user_timeout;
-use crate::window_tuning::{WindowTuning, growth_max};
+use crate::window_tuning::{WindowTuning, growth_max, is_near};
 use batch::Chunk;
 use counters::trace;
 use std::sync::Arc;
@@ -465,7 +465,8 @@ impl Connection {
             return;
         }
         let (silence, rto) = (now - self.last_data_sent_at, self.rtt.rto());
-        if silence > rto {
+        let keeps = self.config.congestion.idle == Idle::Decay && is_near(self.rtt.min_rtt());
+        if silence > rto && !keeps {
             // RFC 5681, 4.1: the old window proves nothing.
             self.congestion.on_idle(silence, rto, self.negotiated.payload_max());
         }

@@ -38,7 +38,7 @@ const NEAR: Duration = Duration::from_millis(1);
 const NEAR_BYTES_MAX: usize = 1 << 20;
 
 /// Whether a path with this least round trip is a near one.
-fn is_near(rtt_min: Option<Duration>) -> bool {
+pub(crate) fn is_near(rtt_min: Option<Duration>) -> bool {
     rtt_min.is_some_and(|rtt| rtt < NEAR)
 }
 

@@ -12,6 +12,7 @@ mod joined;
 mod loss;
 mod lossy;
 mod options;
+mod pauses;
 mod recovery;
 mod reset;
 mod runs;
