@@ -5,9 +5,9 @@
 //! and what a segment touches no longer lies in the caches. Both ends drive their connections by tasks
 //! of one thread, whatever their number, so that the application's part is the same everywhere.
 //!
-//! Throughput is of the middle half of the time for sending, in which all are busy. CPU for each byte, and how
-//! evenly bytes were shared - what came over the connection over which the least came, against an even
-//! share - are of the whole run, with the emptying of all buffers behind it.
+//! Throughput and CPU for each byte are of the middle half of the time for sending, in which all are busy. How
+//! evenly bytes were shared - what came over the connection over which the least came, against an even share -
+//! is of the whole run, with the emptying of all buffers behind it.
 
 use crate::results::{LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};

@@ -8,6 +8,7 @@
 
 use crate::Failure;
 use linux::cpu::{SystemSample, process_kernel_time, process_time};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub struct Clocks {
 }
 
 /// CPU seconds spent between two moments.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// By this process.
     pub process_cpu_s: f64,
@@ -45,12 +46,17 @@ impl Clocks {
     /// # Errors
     /// As [`Clocks::read`].
     pub fn spent(self) -> Result<Spent, Failure> {
-        let now = Self::read()?;
-        Ok(Spent {
-            process_cpu_s: now.process.saturating_sub(self.process).as_secs_f64(),
-            kernel_cpu_s: now.kernel.saturating_sub(self.kernel).as_secs_f64(),
-            system_cpu_s: now.system.since(&self.system).busy_by_ticks.as_secs_f64(),
-        })
+        Ok(self.spent_until(&Self::read()?))
+    }
+
+    /// What was spent from then until `later`.
+    #[must_use]
+    pub fn spent_until(&self, later: &Self) -> Spent {
+        Spent {
+            process_cpu_s: later.process.saturating_sub(self.process).as_secs_f64(),
+            kernel_cpu_s: later.kernel.saturating_sub(self.kernel).as_secs_f64(),
+            system_cpu_s: later.system.since(&self.system).busy_by_ticks.as_secs_f64(),
+        }
     }
 }
 

@@ -105,8 +105,19 @@ impl WorkDone {
     /// What arrived while all connections were busy, where the ends told that apart.
     fn busy_gbps(&self) -> Option<f64> {
         let Self::Streamed { ours, theirs } = self else { return None };
-        let busy = [ours.busy, theirs.busy].into_iter().flatten();
+        let busy = [ours.busy, theirs.busy].into_iter().flatten().filter(|busy| busy.bytes > 0);
         busy.filter_map(|busy| ratio(busy.bytes as f64 * 8e-9, busy.seconds)).reduce(|a, b| a + b)
+    }
+
+    /// What was spent, and on how many bytes: of the time in which all connections were busy, where this end
+    /// told that apart, else of the whole run.
+    fn spent_on(&self, whole: Spent, bytes: u64) -> (Spent, u64) {
+        let ours = match self {
+            Self::Streamed { ours, .. } => ours.busy,
+            Self::Asked(_) => None,
+        };
+        let busy = ours.and_then(|busy| Some((busy.spent?, busy.moved_bytes)));
+        busy.unwrap_or((whole, bytes))
     }
 }
 
@@ -322,14 +333,15 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
     };
     let gb = bytes as f64 / 1e9;
     let busy_gbps = measured.work.busy_gbps();
-    let each_gb = |seconds: f64| ratio(seconds, gb).unwrap_or(0.0);
+    let (spent, spent_on_bytes) = measured.work.spent_on(measured.spent, bytes);
+    let each_gb = |seconds: f64| ratio(seconds, spent_on_bytes as f64 / 1e9).unwrap_or(0.0);
     let run = Run {
         bytes,
         seconds,
         throughput_gbps: busy_gbps.or_else(|| ratio(gb * 8.0, seconds)).unwrap_or(0.0),
-        stack_cpu_s_per_gb: each_gb(measured.spent.process_cpu_s),
-        stack_kernel_cpu_s_per_gb: each_gb(measured.spent.kernel_cpu_s),
-        system_cpu_s_per_gb: each_gb(measured.spent.system_cpu_s),
+        stack_cpu_s_per_gb: each_gb(spent.process_cpu_s),
+        stack_kernel_cpu_s_per_gb: each_gb(spent.kernel_cpu_s),
+        system_cpu_s_per_gb: each_gb(spent.system_cpu_s),
         packets,
         batches,
         syscalls: count("device.transmit_syscalls")
@@ -352,6 +364,19 @@ fn agree(who: &str, sent_bytes: u64, received_bytes: u64) -> Result<(), Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::stream::Busy;
+
+    #[test]
+    fn costs_are_of_the_time_that_throughput_is_of() {
+        let spent = |process_cpu_s| Spent { process_cpu_s, ..Spent::default() };
+        let busy = Busy { bytes: 0, moved_bytes: 500, seconds: 0.5, spent: Some(spent(1.0)) };
+        let ended = Totals { busy: Some(Busy { bytes: 400, ..busy }), ..Totals::default() };
+        let streamed =
+            |busy| WorkDone::Streamed { ours: Totals { busy, ..Totals::default() }, theirs: ended };
+        assert_eq!(streamed(Some(busy)).spent_on(spent(9.0), 900), (spent(1.0), 500));
+        assert_eq!(streamed(None).spent_on(spent(9.0), 900), (spent(9.0), 900), "not theirs");
+        assert_eq!(streamed(Some(busy)).busy_gbps(), streamed(None).busy_gbps());
+    }
 
     #[test]
     fn a_length_that_differs_is_a_failure() {

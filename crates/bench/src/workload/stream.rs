@@ -8,6 +8,7 @@
 //! The receiving end checks what is to be verified, counts the rest, and holds the clock: from the
 //! first byte to the end of the stream.
 
+use crate::measure::Spent;
 use crate::place::pin_to_cpu;
 use crate::scenario::{Amount, Scenario};
 use crate::socket::Socket;
@@ -172,13 +173,17 @@ impl Sender {
     }
 }
 
-/// What was read in the time in which every connection had something to send.
+/// What an end did in the time in which every connection had something to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Busy {
     /// Bytes read.
     pub bytes: u64,
+    /// Bytes read and bytes written.
+    pub moved_bytes: u64,
     /// The length of that time.
     pub seconds: f64,
+    /// What that took of the end's process and of the machine, where its end was seen.
+    pub spent: Option<Spent>,
 }
 
 /// What all connections of one end did.
@@ -192,7 +197,7 @@ pub struct Totals {
     pub sender: Sender,
     /// From the first byte of any connection to the last end of a stream.
     pub receiving_s: f64,
-    /// What was read while all were busy, where that was told apart.
+    /// What was done while all were busy, where that was told apart.
     pub busy: Option<Busy>,
     /// What the connection read over which the least came.
     pub least_received_bytes: u64,

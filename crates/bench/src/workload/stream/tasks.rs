@@ -8,11 +8,12 @@
 //! go on: otherwise the first to come, whose data leaves as fast as it writes, would write megabytes
 //! before the last had its first turn, and few connections would be active at a time.
 //!
-//! Who receives tells apart what came while all were busy ([`Window`]). When sending ends, ten thousand
+//! An end tells apart what moved while all were busy, and what that cost ([`Window`]). When sending ends, ten thousand
 //! sockets hold a gigabyte, which the fast ones empty soon and the last ones alone, after their retransmission
 //! timeouts: a run of 6 s took 60, and said of its middle nothing.
 
 use super::{Amount, Busy, Outcome, READ_LEN_BYTES, Receiving, Sender, Sending, Task, Totals};
+use crate::measure::Clocks;
 use crate::peer::kernel::STUCK;
 use crate::socket::Socket;
 use crate::{Attempt, Failure};
@@ -74,31 +75,59 @@ fn time_of(task: &Task) -> Duration {
 }
 
 /// The time in which all connections are busy: from a quarter of the time for sending to three quarters,
-/// counted from the first byte that arrived, which is some time behind the beginning of sending.
+/// counted from the first byte that this end wrote or read. What is read, what moves and what that costs are
+/// of the same time: the clocks are read with the first byte of it and the first one behind it.
 #[derive(Debug, Default)]
 struct Window {
     time: Option<Duration>,
     first: OnceLock<Instant>,
-    bytes: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    clocks: [OnceLock<Option<Clocks>>; 2],
 }
 
 impl Window {
     fn of(tasks: &[Task]) -> Self {
-        let times = tasks.iter().filter_map(|task| task.receive.as_ref()?.time);
-        Self { time: times.min(), ..Self::default() }
+        let received = |task: &Task| task.receive.as_ref()?.time;
+        let sent = |task: &Task| task.send.as_ref()?.amount.time();
+        let times = tasks.iter().flat_map(|task| [received(task), sent(task)]);
+        Self { time: times.flatten().min(), ..Self::default() }
     }
 
     fn on_read(&self, now: Instant, count: usize) {
+        self.on_moved(now, count, &self.read_bytes, || Clocks::read().ok());
+    }
+
+    fn on_written(&self, now: Instant, count: usize) {
+        self.on_moved(now, count, &self.written_bytes, || Clocks::read().ok());
+    }
+
+    fn on_moved(
+        &self,
+        now: Instant,
+        count: usize,
+        bytes: &AtomicU64,
+        read: impl FnOnce() -> Option<Clocks>,
+    ) {
         let Some(time) = self.time else { return };
         let passed = now.duration_since(*self.first.get_or_init(|| now));
-        if passed >= time / 4 && passed < time * 3 / 4 {
-            self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        if passed >= time / 4 {
+            let is_over = passed >= time * 3 / 4;
+            self.clocks[usize::from(is_over)].get_or_init(read);
+            if !is_over {
+                bytes.fetch_add(count as u64, Ordering::Relaxed);
+            }
         }
     }
 
     fn busy(&self) -> Option<Busy> {
-        let (seconds, bytes) = ((self.time? / 2).as_secs_f64(), self.bytes.load(Ordering::Relaxed));
-        (bytes > 0).then_some(Busy { bytes, seconds })
+        let seconds = (self.time? / 2).as_secs_f64();
+        let [bytes, written] =
+            [&self.read_bytes, &self.written_bytes].map(|bytes| bytes.load(Ordering::Relaxed));
+        let [began, ended] = [0, 1].map(|at: usize| self.clocks[at].get().copied().flatten());
+        let spent = began.zip(ended).map(|(began, ended)| began.spent_until(&ended));
+        let moved_bytes = bytes + written;
+        (moved_bytes > 0).then_some(Busy { bytes, moved_bytes, seconds, spent })
     }
 }
 
@@ -166,6 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Work<S> {
                 Poll::Ready(count) => {
                     let count = count.attempt(|| format!("sending failed after {at} bytes"))?;
                     self.outcome.sent_bytes += count as u64;
+                    self.window.on_written(Instant::now(), count);
                     context.waker().wake_by_ref();
                     return Ok(Poll::Pending);
                 }
@@ -251,13 +281,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_came_in_the_middle_half_of_the_time() {
+    fn what_counts_moved_in_the_middle_half_of_the_time_and_so_do_its_costs() {
         let window = Window { time: Some(Duration::from_millis(400)), ..Window::default() };
         let first = Instant::now();
-        for (ms, count) in [(0, 1), (99, 2), (100, 4), (299, 8), (300, 16), (9_000, 32)] {
-            window.on_read(first + Duration::from_millis(ms), count);
+        let looks = RefCell::new(Vec::new());
+        for (ms, count) in [(0, 1), (99, 2), (101, 4), (299, 8), (301, 16), (9_000, 32)] {
+            let now = first + Duration::from_millis(ms);
+            for bytes in [&window.read_bytes, &window.written_bytes] {
+                window.on_moved(now, count, bytes, || {
+                    looks.borrow_mut().push(ms);
+                    Clocks::read().ok()
+                });
+            }
         }
-        assert_eq!(window.busy(), Some(Busy { bytes: 4 + 8, seconds: 0.2 }));
+        let busy = window.busy().expect("some came");
+        assert_eq!((busy.bytes, busy.moved_bytes, busy.seconds), (4 + 8, 2 * (4 + 8), 0.2));
+        assert!(busy.spent.is_some());
+        assert_eq!(*looks.borrow(), [101, 301], "the clocks are read at both ends of it");
+    }
+
+    #[test]
+    fn an_end_that_only_sends_tells_what_that_cost() {
+        let window = Window { time: Some(Duration::from_millis(400)), ..Window::default() };
+        let first = Instant::now();
+        for ms in [0, 200, 400] {
+            window.on_written(first + Duration::from_millis(ms), 1);
+        }
+        let busy = window.busy().expect("some left");
+        assert_eq!((busy.bytes, busy.moved_bytes), (0, 1));
+        assert!(busy.spent.is_some());
     }
 
     #[test]
