@@ -19,6 +19,7 @@ struct Received {
     bytes: Vec<u8>,
     from: Option<Address>,
     flags: i32,
+    unread: Option<i32>,
 }
 
 fn receive(session: &Session, fd: c_int, len: usize, flags: c_int) -> Result<Received, Errno> {
@@ -26,9 +27,40 @@ fn receive(session: &Session, fd: c_int, len: usize, flags: c_int) -> Result<Rec
     let reply = session.call(Call::Receive { fd: session.fd(fd), len, flags })?;
     let value = reply.value;
     Ok(match reply.output {
-        Output::Received { bytes, from, flags } => Received { value, bytes, from, flags },
-        _ => Received { value, bytes: Vec::new(), from: None, flags: 0 },
+        Output::Received { bytes, from, flags, unread } => {
+            Received { value, bytes, from, flags, unread }
+        }
+        _ => Received { value, bytes: Vec::new(), from: None, flags: 0, unread: None },
     })
+}
+
+/// As the kernel answers where there is nowhere to read to: what is there stays there.
+fn receive_nowhere(session: &Session, fd: c_int, flags: c_int) -> Result<i64, Errno> {
+    match receive(session, fd, 1, flags | posix::abi::MSG_PEEK)?.value {
+        0 => Ok(0),
+        _ => Err(Errno::EFAULT),
+    }
+}
+
+/// Writes the control message that says what is left to be read, where there is room for it; the length that
+/// was written, and a flag where there is none.
+unsafe fn give_unread(header: &msghdr, unread: Option<i32>) -> Result<(usize, i32), Errno> {
+    let Some(unread) = unread else { return Ok((0, 0)) };
+    // SAFETY: arithmetic.
+    let (len, space) = unsafe {
+        let of_value = size_of::<i32>() as u32;
+        (libc::CMSG_LEN(of_value) as usize, libc::CMSG_SPACE(of_value) as usize)
+    };
+    if header.msg_control.is_null() || header.msg_controllen < len {
+        return Ok((0, libc::MSG_CTRUNC));
+    }
+    let mut bytes = len.to_ne_bytes().to_vec();
+    bytes.extend(posix::abi::IPPROTO_TCP.to_ne_bytes());
+    bytes.extend(posix::abi::TCP_INQ.to_ne_bytes());
+    bytes.extend(unread.to_ne_bytes());
+    // SAFETY: see the module `calls`.
+    unsafe { memory::write(header.msg_control, &bytes)? };
+    Ok((space.min(header.msg_controllen), 0))
 }
 
 /// Reads a vector of buffers.
@@ -120,6 +152,9 @@ pub(crate) unsafe extern "C" fn recvfrom(
     from_len: *mut socklen_t,
 ) -> ssize_t {
     let call = |session: &Session| {
+        if buffer.is_null() && len > 0 {
+            return receive_nowhere(session, fd, flags);
+        }
         let received = receive(session, fd, len, flags)?;
         // SAFETY: see the module `calls`.
         unsafe {
@@ -153,8 +188,10 @@ pub(crate) unsafe extern "C" fn recvmsg(
             unsafe { memory::write(header.msg_name, &bytes[..room])? };
         }
         header.msg_namelen = bytes.len() as socklen_t;
-        header.msg_controllen = 0;
-        header.msg_flags = received.flags;
+        // SAFETY: see the module `calls`.
+        let (control_len, cut) = unsafe { give_unread(&header, received.unread)? };
+        header.msg_controllen = control_len as _;
+        header.msg_flags = received.flags | cut;
         // SAFETY: see the module `calls`.
         unsafe { memory::write_value(message, header)? };
         Ok(received.value)

@@ -20,8 +20,12 @@
 //! * a descriptor is a real one, of `/dev/null`, because packetdrill closes with close(2) what a
 //!   script left open.
 //!
-//! Code blocks (`%{ ... }%`) ask the kernel for `TCP_INFO` behind the interface's back, so
-//! packetdrill cannot run them with any shared library; `multidata-packetdrill` can.
+//! For code blocks (`%{ ... }%`) packetdrill asks the kernel for `TCP_INFO` behind the structure's back; so
+//! for scripts that have some the library is preloaded, too (`preload.rs`):
+//!
+//! ```text
+//! LD_PRELOAD=$PWD/libmultidata_packetdrill.so packetdrill --so_filename=$PWD/libmultidata_packetdrill.so ...
+//! ```
 //!
 //! `abi.rs` is the structure, `calls.rs` and `files.rs` its functions, `memory.rs` reads and writes
 //! the caller's memory without trusting its pointers.
@@ -30,6 +34,7 @@ mod abi;
 mod calls;
 mod files;
 mod memory;
+mod preload;
 mod session;
 
 pub use abi::Interface;

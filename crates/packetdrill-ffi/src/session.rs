@@ -5,6 +5,7 @@
 //! passes or a packet arrives, the thread that did it attempts the calls put aside, and wakes the
 //! thread of one that has returned.
 
+use crate::preload;
 use posix::{Call, Errno, Host, Reply, Task};
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -214,6 +215,11 @@ impl Session {
         }
     }
 
+    /// Where it lies, which is what packetdrill hands back with each call.
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).expose_provenance()
+    }
+
     /// A real descriptor for one of the host's.
     pub(crate) fn publish(&self, fd: posix::Fd) -> Result<c_int, Errno> {
         // SAFETY: the string ends with a zero.
@@ -222,6 +228,7 @@ impl Session {
             return Err(Errno::EMFILE);
         }
         self.lock().fds.insert(real, fd);
+        preload::publish(real, self.address());
         Ok(real)
     }
 
@@ -232,10 +239,17 @@ impl Session {
 
     /// The descriptor is closed.
     pub(crate) fn retire(&self, real: c_int) {
+        preload::retire(real);
         if self.lock().fds.remove(&real).is_some() {
             // SAFETY: it was opened by `publish` and is known to nobody else any more.
             unsafe { libc::close(real) };
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        preload::end(self.address());
     }
 }
 

@@ -69,6 +69,70 @@ fn segment(flags: u8, sequence: u32, acknowledgment: u32) -> Vec<u8> {
     ip
 }
 
+const TCP_INQ: i32 = 36;
+static ON: i32 = 1;
+
+/// The segment with text behind its header.
+fn with_text(mut packet: Vec<u8>, text: &[u8]) -> Vec<u8> {
+    packet.extend(text);
+    let len = packet.len() as u16;
+    packet[2..4].copy_from_slice(&len.to_be_bytes());
+    packet[10..12].fill(0);
+    let sum = checksum(&packet[..20], 0);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet[36..38].fill(0);
+    let mut summed = packet[12..20].to_vec();
+    summed.extend([0, 6]);
+    summed.extend((len - 20).to_be_bytes());
+    summed.extend(&packet[20..]);
+    let sum = checksum(&summed, 0);
+    packet[36..38].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+// What packetdrill does for a code block, with the library preloaded: the system's call, by its name.
+#[test]
+fn the_system_call_of_code_blocks_reaches_the_session() {
+    let interface = load("");
+    let data = interface.userdata;
+    let ask = preloaded_getsockopt();
+    let mut info = [0_u8; 512];
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: the pointers are to what lives as long as the calls.
+    unsafe {
+        let fd = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        let value = info.as_mut_ptr().cast();
+        assert_eq!(ask(fd, libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut len), 0);
+        assert_eq!((len, info[0]), (280, 7), "of a socket that is closed");
+        (interface.free)(data);
+        assert_eq!(ask(fd, libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut len), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOTSOCK));
+
+        let real = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        let mut len = 4;
+        assert_eq!(ask(real, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut len), 0);
+        assert_eq!((len, info[0]), (4, libc::SOCK_STREAM as u8), "the kernel's own sockets");
+        libc::close(real);
+    }
+}
+
+type Ask = unsafe extern "C" fn(i32, i32, i32, *mut c_void, *mut libc::socklen_t) -> i32;
+
+/// What the library has to be preloaded for.
+fn preloaded_getsockopt() -> Ask {
+    let path = CString::new(library().to_str().expect("a path of text")).expect("no zero");
+    // SAFETY: as in `load`; the type is the system call's.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        let symbol = libc::dlsym(handle, c"getsockopt".as_ptr());
+        let mut place: libc::Dl_info = core::mem::zeroed();
+        assert_ne!(libc::dladdr(symbol, &raw mut place), 0);
+        let name = std::ffi::CStr::from_ptr(place.dli_fname).to_string_lossy().into_owned();
+        assert!(name.contains("multidata_packetdrill"), "it is the library's own: {name}");
+        core::mem::transmute::<*mut c_void, Ask>(symbol)
+    }
+}
+
 fn checksum(bytes: &[u8], start: u32) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let sum = words.fold(start, |sum, word| sum + word);
@@ -114,6 +178,30 @@ fn a_handshake_goes_through_the_structure() {
         let mut len = packet.len();
         assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
         assert_eq!(&packet[40..len], b"hello");
+        // A bad pointer costs nothing of what is there, and a message tells what is left of it.
+        let text = with_text(segment(0x18, 101, isn.wrapping_add(6)), b"a word");
+        assert_eq!((interface.netdev_send)(data, text.as_ptr().cast(), text.len()), 0);
+        assert_eq!((interface.read)(data, accepted, core::ptr::null_mut(), 6), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
+        let on = (&raw const ON).cast();
+        assert_eq!((interface.setsockopt)(data, accepted, libc::IPPROTO_TCP, TCP_INQ, on, 4), 0);
+        for (room, flags) in [(64, 0), (8, libc::MSG_CTRUNC)] {
+            let mut control = [0_u64; 8];
+            let mut buffer = libc::iovec { iov_base: packet.as_mut_ptr().cast(), iov_len: 2 };
+            let mut message: libc::msghdr = core::mem::zeroed();
+            (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
+            (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), room);
+            assert_eq!((interface.recvmsg)(data, accepted, &raw mut message, 0), 2);
+            assert_eq!(message.msg_flags, flags);
+            if flags == 0 {
+                let told = *libc::CMSG_FIRSTHDR(&raw const message);
+                assert_eq!((told.cmsg_level, told.cmsg_type), (libc::IPPROTO_TCP, TCP_INQ));
+                let value = libc::CMSG_DATA(libc::CMSG_FIRSTHDR(&raw const message));
+                assert_eq!(value.cast::<i32>().read_unaligned(), 4);
+            } else {
+                assert_eq!(message.msg_controllen, 0);
+            }
+        }
         assert_eq!((interface.close)(data, accepted), 0);
         (interface.free)(data);
     }

@@ -64,6 +64,7 @@ pub const SO_SNDTIMEO: i32 = 21;
 pub const SO_ACCEPTCONN: i32 = 30;
 pub const SO_PROTOCOL: i32 = 38;
 pub const SO_DOMAIN: i32 = 39;
+pub const SO_MEMINFO: i32 = 55;
 
 pub const TCP_NODELAY: i32 = 1;
 pub const TCP_MAXSEG: i32 = 2;
@@ -85,6 +86,9 @@ pub const TCP_NOTSENT_LOWAT: i32 = 25;
 pub const TCP_FASTOPEN_CONNECT: i32 = 30;
 pub const TCP_FASTOPEN_KEY: i32 = 33;
 pub const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+pub const TCP_CC_INFO: i32 = 26;
+/// The option and, in recvmsg(2), what it brings.
+pub const TCP_INQ: i32 = 36;
 
 pub const IP_TOS: i32 = 1;
 pub const IP_TTL: i32 = 2;

@@ -135,11 +135,13 @@ pub struct Reply {
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Output {
     Nothing,
-    /// Bytes read, where they came from, and flags as in `msg_flags`.
+    /// Bytes read, where they came from, flags as in `msg_flags`, and what is left to be read, where the
+    /// program asked to be told (TCP_INQ).
     Received {
         bytes: Vec<u8>,
         from: Option<Address>,
         flags: i32,
+        unread: Option<i32>,
     },
     Address(Address),
     /// The value of an option.

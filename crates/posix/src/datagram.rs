@@ -122,7 +122,10 @@ impl Host {
         bytes.truncate(len);
         let value = if flags & MSG_TRUNC != 0 { whole } else { bytes.len() };
         let from = Some(Address::seen_from(datagram.domain, from));
-        Ok(Reply { value: value as i64, output: Output::Received { bytes, from, flags: told } })
+        Ok(Reply {
+            value: value as i64,
+            output: Output::Received { bytes, from, flags: told, unread: None },
+        })
     }
 
     /// Whether a datagram or an error waits.

@@ -51,6 +51,8 @@ pub(crate) struct Options {
     user_timeout_ms: i32,
     pub(crate) not_sent_low_water: Option<usize>,
     pub(crate) cork: bool,
+    /// TCP_INQ: reading tells what is left.
+    pub(crate) tells_unread: bool,
     /// TCP_FASTOPEN_CONNECT: connect(2) waits for the first write.
     pub(crate) fast_open_connect: bool,
     mss_max: Option<u16>,
@@ -88,6 +90,7 @@ impl Default for Options {
             user_timeout_ms: 0,
             not_sent_low_water: None,
             cork: false,
+            tells_unread: false,
             fast_open_connect: false,
             mss_max: None,
             window_clamp: None,
@@ -122,6 +125,11 @@ impl Options {
     /// Bytes the send queue holds.
     pub(crate) fn send_buffer_bytes(&self) -> usize {
         self.send_buffer.unwrap_or(SEND_BUFFER_DEFAULT)
+    }
+
+    /// What the receive buffer is said to be.
+    fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer.unwrap_or(RECEIVE_BUFFER_DEFAULT)
     }
 
     /// What the receive window may be, where the program says so: half of the buffer that Linux
@@ -227,7 +235,7 @@ impl Host {
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
                 if !self.is_stream(fd) =>
             {
-                self.set_mtu_discovery(fd, integer(value)?)?;
+                self.set_mtu_discovery(fd, integer_or_byte(value)?)?;
             }
             (IPPROTO_IPV6, IPV6_V6ONLY) => self.options(fd)?.ipv6_only = integer(value)? != 0,
             (IPPROTO_IP, IP_OPTIONS) => self.set_ip_options(fd, value)?,
@@ -299,6 +307,7 @@ impl Host {
                 options.window_clamp = usize::try_from(value).ok().filter(|bytes| *bytes > 0);
             }
             TCP_LINGER2 => options.linger2_s = Some(value),
+            TCP_INQ => options.tells_unread = within(0..=1)? != 0,
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(())
@@ -355,6 +364,7 @@ impl Host {
         self.options(fd)?;
         let mut value = match (level, name) {
             (SOL_SOCKET, SO_ERROR) => self.error_value(fd)?.to_ne_bytes().to_vec(),
+            (SOL_SOCKET, SO_MEMINFO) => self.memory_info(fd)?,
             (SOL_SOCKET, _) => self.socket_option(fd, name)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
                 if !self.is_stream(fd) =>
@@ -363,6 +373,8 @@ impl Host {
             }
             (IPPROTO_IP, IP_OPTIONS) => self.options(fd)?.ip_options.bytes().to_vec(),
             (IPPROTO_TCP, TCP_INFO) if self.is_stream(fd) => self.tcp_info(fd)?,
+            // As of CUBIC and Reno, which tell nothing.
+            (IPPROTO_TCP, TCP_CC_INFO) if self.is_stream(fd) => Vec::new(),
             (IPPROTO_TCP, TCP_CONGESTION) if self.is_stream(fd) => {
                 let set = self.options(fd)?.congestion;
                 let algorithm = set.unwrap_or(self.config.tcp.congestion.algorithm);
@@ -383,6 +395,22 @@ impl Host {
         };
         value.truncate(len);
         Ok(Reply { value: 0, output: Output::Value(value) })
+    }
+
+    /// SO_MEMINFO: nine counts of 32 bits, of which a socket here has what waits to be read and to be
+    /// acknowledged, and the sizes of the buffers.
+    fn memory_info(&mut self, fd: Fd) -> Result<Vec<u8>, Errno> {
+        let status = match self.is_stream(fd) {
+            true => self.status(fd)?.map(|(_, status)| status),
+            false => None,
+        };
+        let of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let unread = status.as_ref().map_or(0, |status| of(status.readable_bytes));
+        let queued = status.as_ref().map_or(0, |status| of(status.unacknowledged_bytes));
+        let options = self.options(fd)?;
+        let (sending, receiving) = (options.send_buffer_bytes(), options.receive_buffer_bytes());
+        let counts = [unread, of(receiving), queued, of(sending), 0, queued, 0, 0, 0];
+        Ok(counts.iter().flat_map(|count| count.to_ne_bytes()).collect())
     }
 
     /// What is believed of the path to the peer of a connected socket (ip(7), IP_MTU).
@@ -441,7 +469,7 @@ impl Host {
             SO_PRIORITY => options.priority,
             SO_KEEPALIVE => options.keepalive.into(),
             SO_SNDBUF => options.send_buffer_bytes() as i32,
-            SO_RCVBUF => options.receive_buffer.unwrap_or(RECEIVE_BUFFER_DEFAULT) as i32,
+            SO_RCVBUF => options.receive_buffer_bytes() as i32,
             SO_RCVLOWAT => options.receive_low_water as i32,
             SO_SNDLOWAT => 1,
             SO_TYPE => {
@@ -482,6 +510,7 @@ impl Host {
             TCP_FASTOPEN => options.fast_open_max,
             TCP_FASTOPEN_CONNECT => options.fast_open_connect.into(),
             TCP_WINDOW_CLAMP => options.window_clamp.unwrap_or(0) as i32,
+            TCP_INQ => options.tells_unread.into(),
             TCP_LINGER2 => options.linger2_s.unwrap_or(self.config.tcp.fin_wait_2.as_secs() as i32),
             TCP_NOTSENT_LOWAT => {
                 options.not_sent_low_water.map_or(0, |bytes| i32::try_from(bytes).unwrap_or(-1))
@@ -514,6 +543,14 @@ pub(crate) fn mtu_discovery(value: i32) -> Result<stack::MtuDiscovery, Errno> {
         3 => stack::MtuDiscovery::Probe,
         _ => return Err(Errno::EINVAL),
     })
+}
+
+/// As ip(7) has it: a byte will do.
+fn integer_or_byte(value: &[u8]) -> Result<i32, Errno> {
+    match value {
+        [byte, rest @ ..] if rest.len() < 3 => Ok((*byte).into()),
+        _ => integer(value),
+    }
 }
 
 fn integer(value: &[u8]) -> Result<i32, Errno> {

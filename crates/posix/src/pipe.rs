@@ -56,7 +56,7 @@ impl Pipe {
         }
         let bytes = self.take(len);
         let value = bytes.len() as i64;
-        Ok(Reply { value, output: Output::Received { bytes, from: None, flags: 0 } })
+        Ok(Reply { value, output: Output::Received { bytes, from: None, flags: 0, unread: None } })
     }
 
     fn take(&self, len: usize) -> Vec<u8> {

@@ -7,8 +7,8 @@ use crate::stream::Phase;
 use core::time::Duration;
 use tcp::{RecoveryState, State, TcpInfo};
 
-/// Bytes of the structure, up to and including `tcpi_total_rto_time`.
-const LEN_BYTES: usize = 248;
+/// Bytes of the structure, up to and including what Accurate ECN counts.
+const LEN_BYTES: usize = 280;
 
 /// Linux's number of a threshold that was never set.
 const THRESHOLD_INFINITE: u32 = 0x7fff_ffff;

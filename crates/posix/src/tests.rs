@@ -277,7 +277,23 @@ fn header_options_of_a_listener_are_its_own() {
     pair.call(1, Call::Listen { fd: listener, backlog: 4 });
     pair.call(1, set_header_options(listener, &ROUTER_ALERT));
     let client = pair.socket(0, SOCK_STREAM);
-    pair.call(0, Call::Connect { fd: client, address: address("10.0.0.2:80") });
+    let mut connect =
+        pair.hosts[0].begin(Call::Connect { fd: client, address: address("10.0.0.2:80") });
+    assert_eq!(pair.hosts[0].attempt(&mut connect), None, "it waits for an answer");
+    let (_, syn) = pair.hosts[0].take_packet().expect("a SYN");
+    pair.hosts[1].inject(&syn);
+    let (_, syn_ack) = pair.hosts[1].take_packet().expect("a SYN-ACK");
+    assert_eq!((syn_ack[0], syn_ack[33]), (0x45, 0x12), "no options in its IPv4 header");
+    // Nor is its way marked: IP_TOS and IP_TTL are refused, so a listener has none to hand on.
+    assert_eq!((syn_ack[1], syn_ack[8]), (0, 64));
+    for name in [IP_TOS, IP_TTL] {
+        let value = vec![4, 0, 0, 0];
+        let marks = Call::SetOption { fd: listener, level: IPPROTO_IP, name, value };
+        assert_eq!(pair.refused(1, marks), Errno::ENOPROTOOPT);
+    }
+    pair.hosts[0].inject(&syn_ack);
+    pair.carry();
+    assert!(matches!(pair.hosts[0].attempt(&mut connect), Some(Ok(_))));
     let server = pair.call(1, Call::Accept { fd: listener }).value as Fd;
     for (fd, wanted) in [(listener, &ROUTER_ALERT[..]), (server, &[])] {
         let asked = Call::GetOption { fd, level: IPPROTO_IP, name: IP_OPTIONS, len: 40 };
@@ -317,5 +333,65 @@ fn header_options_set_before_connect_go_with_the_syn() {
         }
         let (_, packet) = host.take_packet().expect("a SYN or a datagram");
         assert_eq!((packet[0], &packet[20..24]), (0x46, &ROUTER_ALERT[..]));
+    }
+}
+
+// tcp(7), TCP_INQ: what is left to be read, and 1 at the end of the stream.
+#[test]
+fn a_read_tells_what_is_left_where_it_was_asked_to() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    let told = |reply: Reply| match reply.output {
+        Output::Received { unread, .. } => unread,
+        other => panic!("{other:?}"),
+    };
+    let read = |len| Call::Receive { fd: server, len, flags: 0 };
+    let set = |value: i32| Call::SetOption {
+        fd: server,
+        level: IPPROTO_TCP,
+        name: TCP_INQ,
+        value: value.to_ne_bytes().to_vec(),
+    };
+    pair.call(0, send(client, b"some words"));
+    assert_eq!(told(pair.call(1, read(1))), None, "nobody asked");
+    assert_eq!(pair.refused(1, set(2)), Errno::EINVAL);
+    pair.call(1, set(1));
+    assert_eq!(told(pair.call(1, read(4))), Some(5));
+    assert_eq!(told(pair.call(1, read(5))), Some(0));
+    pair.call(0, send(client, b"end"));
+    pair.call(0, Call::Close { fd: client });
+    assert_eq!(told(pair.call(1, read(2))), Some(1));
+    assert_eq!(told(pair.call(1, read(1))), Some(1), "the end is left");
+}
+
+// As connect(2) answers, of which a send with MSG_FASTOPEN is one.
+#[test]
+fn a_send_that_opens_is_refused_as_an_open_is() {
+    let mut pair = Pair::new();
+    let open = |fd, address| Call::Send {
+        fd,
+        bytes: b"early".to_vec(),
+        flags: MSG_FASTOPEN | MSG_DONTWAIT,
+        to: Some(address),
+    };
+    let fresh = pair.socket(0, SOCK_STREAM);
+    assert_eq!(pair.refused(0, open(fresh, Address::Unspecified)), Errno::EOPNOTSUPP);
+    let away = || address("10.0.0.9:80");
+    assert_eq!(pair.refused(0, open(fresh, away())), Errno::EINPROGRESS);
+    assert_eq!(pair.refused(0, open(fresh, away())), Errno::EALREADY);
+    let (_, _, connected) = pair.connected();
+    assert_eq!(pair.refused(0, open(connected, away())), Errno::EISCONN);
+}
+
+#[test]
+fn what_code_blocks_ask_for_has_the_lengths_of_the_system() {
+    let mut pair = Pair::new();
+    let (_, _, fd) = pair.connected();
+    for (level, name, len) in
+        [(IPPROTO_TCP, TCP_INFO, 280), (IPPROTO_TCP, TCP_CC_INFO, 0), (SOL_SOCKET, SO_MEMINFO, 36)]
+    {
+        let asked = Call::GetOption { fd, level, name, len: 512 };
+        let output = pair.call(0, asked).output;
+        assert!(matches!(&output, Output::Value(value) if value.len() == len), "{output:?}");
     }
 }

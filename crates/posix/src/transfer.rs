@@ -2,6 +2,7 @@
 
 use crate::abi::{
     MSG_DONTWAIT, MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
+    POLLRDHUP,
 };
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
@@ -20,12 +21,28 @@ impl Host {
     pub(crate) fn receive(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
         let len = len.min(TRANSFER_BYTES_MAX);
         match self.files.get(fd)? {
-            File::Stream(_) => self.receive_stream(task, fd, len, flags),
+            File::Stream(_) => {
+                let reply = self.receive_stream(task, fd, len, flags)?;
+                self.with_unread(fd, reply)
+            }
             File::Datagram(_) => self.receive_datagram(task, fd, len, flags),
             File::PipeRead(pipe) => pipe.read(len),
             File::PipeWrite(_) => Err(Errno::EBADF.into()),
             File::Epoll(_) => Err(Errno::EINVAL.into()),
         }
+    }
+
+    /// Adds what TCP_INQ asks for: the bytes left to be read, or 1 for the end of the stream.
+    fn with_unread(&mut self, fd: Fd, mut reply: Reply) -> Attempt {
+        if self.files.stream(fd)?.options.tells_unread
+            && let Output::Received { unread, .. } = &mut reply.output
+        {
+            let left = self.readable_bytes(fd)?;
+            let is_over = self.readiness(fd)? & POLLRDHUP != 0;
+            let count = if left == 0 { usize::from(is_over) } else { left };
+            *unread = Some(i32::try_from(count).unwrap_or(i32::MAX));
+        }
+        Ok(reply)
     }
 
     fn receive_stream(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
@@ -134,11 +151,18 @@ impl Host {
     ) -> Attempt {
         let stream = self.files.stream(fd)?;
         let phase = stream.phase;
-        let to = to.filter(|_| flags & MSG_FASTOPEN != 0).or(stream.deferred);
+        let opens = flags & MSG_FASTOPEN != 0 && !task.begun;
+        if opens && to == Some(Address::Unspecified) {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let to = to.filter(|_| opens).or(stream.deferred);
         let id = match phase {
-            Phase::Idle if to.is_some() || flags & MSG_FASTOPEN != 0 => {
+            Phase::Idle if to.is_some() || opens => {
                 return self.send_fast(task, fd, bytes, flags, to);
             }
+            // As connect(2).
+            Phase::Connecting(_) if opens => return Err(Errno::EALREADY.into()),
+            Phase::Connected(_) if opens => return Err(Errno::EISCONN.into()),
             Phase::Idle | Phase::Listening(_) => return Err(Errno::EPIPE.into()),
             Phase::Connecting(id) | Phase::Connected(id) => id,
         };
@@ -236,7 +260,9 @@ impl Host {
         to: Option<Address>,
     ) -> Attempt {
         self.open(fd, to.ok_or(Errno::EDESTADDRREQ)?)?;
-        if let Some(count) = self.send_with_syn(fd, bytes)? {
+        task.begun = true;
+        // Nothing to write is an open and no more.
+        if let Some(count @ 1..) = self.send_with_syn(fd, bytes)? {
             return Ok(Reply::value(count as i64));
         }
         self.wait_to_send(task, fd, flags).map_err(|stop| match stop {
@@ -292,5 +318,5 @@ fn received(task: &mut Task, flags: i32) -> Reply {
     let value = bytes.len() as i64;
     // RFC 9293 has no messages; with MSG_TRUNC Linux throws away what it counts.
     let bytes = if flags & MSG_TRUNC != 0 { Vec::new() } else { bytes };
-    Reply { value, output: Output::Received { bytes, from: None, flags: 0 } }
+    Reply { value, output: Output::Received { bytes, from: None, flags: 0, unread: None } }
 }

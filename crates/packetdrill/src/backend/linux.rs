@@ -235,12 +235,15 @@ fn transfer(call: &Call) -> Result<Reply, i32> {
             Err(errno) if errno == Errno::ENOTSOCK.0 => {
                 let bytes = raw_calls::read(*fd, *len)?;
                 let value = bytes.len() as i64;
-                Ok(Reply { value, output: Output::Received { bytes, from: None, flags: 0 } })
+                Ok(Reply {
+                    value,
+                    output: Output::Received { bytes, from: None, flags: 0, unread: None },
+                })
             }
             Err(errno) => Err(errno),
             Ok((value, bytes, from, flags)) => {
                 let from = address(&from);
-                Ok(Reply { value, output: Output::Received { bytes, from, flags } })
+                Ok(Reply { value, output: Output::Received { bytes, from, flags, unread: None } })
             }
         },
         Call::Send { fd, bytes, flags, to } => {
