@@ -23,6 +23,7 @@
 //! ```
 
 mod block;
+mod headers;
 mod multidata;
 mod pool;
 mod receive;

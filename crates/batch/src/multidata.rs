@@ -6,7 +6,10 @@
 //! `header bytes ++ payload spans`, complete and real.
 //!
 //! What always holds:
-//! * a packet's header lies in its own slot of the header block, slot `i` for packet `i`;
+//! * a packet's header lies in its own slot of the header block, slot `i` for packet `i`, or is
+//!   *implied*: the packet was pushed by [`Multidata::push_implied`], and its header is that of a
+//!   packet before it, its *model*, but for what counts on. Whoever looks at it sees the same bytes as
+//!   if it had been written, and what a layer says of the model it says of those it implies;
 //! * a span lies within its block; spans of a packet are contiguous in the span list;
 //! * packets of one run (equal [`Attributes::run`], neighbours in the batch) are consecutive
 //!   segments of one flow, all of the payload length of the first but the last, which may be
@@ -15,10 +18,16 @@
 //! * after [`Multidata::clear`] no block is held and no memory is given back, so a batch is reused
 //!   without allocation.
 
+mod view;
+
+pub use view::{PacketView, Payload};
+
 use crate::block::Block;
+use crate::headers::{Counting, Headers, Model, derive};
 use bytes::Bytes;
-use checksum::Accumulator;
+use core::num::NonZeroU8;
 use core::ops::Range;
+use view::payload;
 
 /// How a header slot is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +108,7 @@ struct Span {
     len: u32,
 }
 
-/// A packet's descriptor.
+/// A packet's descriptor. What it says of an implied packet's header has no meaning: its model's does.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     header_start: u16,
@@ -110,6 +119,11 @@ struct Packet {
     span_count: u32,
     payload_len: u32,
     attributes: Attributes,
+    /// How far in front of an implied packet its model is; zero for one whose header is written.
+    distance: u16,
+    /// How many packets behind this one it is the model of.
+    implies: u16,
+    counting: Counting,
 }
 
 /// The transmit batch. See the module documentation.
@@ -117,7 +131,7 @@ struct Packet {
 pub struct Multidata {
     layout: HeaderLayout,
     limits: Limits,
-    headers: Vec<u8>,
+    headers: Headers,
     packets: Vec<Packet>,
     spans: Vec<Span>,
     blocks: Vec<Block>,
@@ -143,7 +157,7 @@ impl Multidata {
         Self {
             layout,
             limits,
-            headers: vec![0; layout.stride_bytes as usize * limits.packets],
+            headers: Headers::new(layout.stride_bytes as usize * limits.packets),
             packets: Vec::with_capacity(limits.packets),
             spans: Vec::with_capacity(2 * limits.packets),
             blocks: Vec::with_capacity(limits.blocks),
@@ -177,10 +191,7 @@ impl Multidata {
     /// Changes how large the batch may grow; it holds for packets pushed from now on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
-        let wanted = self.layout.stride_bytes as usize * limits.packets;
-        if self.headers.len() < wanted {
-            self.headers.resize(wanted, 0);
-        }
+        self.headers.grow(self.layout.stride_bytes as usize * limits.packets);
     }
 
     /// Empties the batch and lets go of all blocks; keeps its memory.
@@ -245,6 +256,7 @@ impl Multidata {
     /// Opens a packet with a transport header of `len` bytes and returns that header to be
     /// written; its bytes are those of an earlier packet. `None` where the batch is full or the
     /// header does not fit behind the headroom.
+    #[inline]
     pub fn push_packet(&mut self, len: usize, attributes: Attributes) -> Option<&mut [u8]> {
         let start = self.layout.headroom_bytes;
         let end = start as usize + len;
@@ -261,12 +273,16 @@ impl Multidata {
             span_count: 0,
             payload_len: 0,
             attributes,
+            distance: 0,
+            implies: 0,
+            counting: Counting::default(),
         });
-        self.headers.get_mut(slot + start as usize..slot + end)
+        self.headers.written_mut().get_mut(slot + start as usize..slot + end)
     }
 
-    /// Appends `len` bytes of `block` from `offset` to the payload of the packet pushed last.
-    /// Says whether there was room for them in the batch; where not, nothing has changed.
+    /// Appends `len` bytes of `block` from `offset` to the payload of the packet pushed last, which
+    /// is not an implied one. Says whether there was room for them in the batch; where not, nothing
+    /// has changed.
     #[must_use]
     pub fn append_span(&mut self, block: &Block, offset: usize, len: usize) -> bool {
         if block.len() > self.block_bytes_max {
@@ -277,6 +293,9 @@ impl Multidata {
         };
         if len == 0 {
             return true;
+        }
+        if packet.distance > 0 {
+            return false;
         }
         if end > block.len() || len > self.limits.payload_bytes.saturating_sub(self.payload_bytes) {
             return false;
@@ -295,25 +314,28 @@ impl Multidata {
         true
     }
 
-    /// Opens `count` packets with headers of `header_len` bytes, whose payloads lie side by side in
-    /// `block` from `offset` on, `len` bytes each; `write` gets each header with the packet's number,
-    /// from zero. Says for how many there was room: as pushing them one by one would, and 0 where
-    /// the block is too long to be referred to.
-    pub fn push_packets(
+    /// Opens up to `count` packets behind the one pushed last, whose headers it implies: they differ
+    /// from its own in the 32 bits `sequence` bytes into the transport header, which grow by the
+    /// payload of each, and in what [`Multidata::count_identification`] names. Their payloads lie side
+    /// by side in `block` from `offset` on and are as long as that of the packet in front. Says for
+    /// how many there was room: as pushing them one by one would, and 0 where the block is too
+    /// long to be referred to.
+    ///
+    /// Whoever calls this vouches for the packets being one run.
+    pub fn push_implied(
         &mut self,
         count: usize,
-        (header_len, attributes): (usize, Attributes),
-        (block, offset, len): (&Block, usize, usize),
-        mut write: impl FnMut(usize, &mut [u8]),
+        sequence: u8,
+        (block, offset): (&Block, usize),
     ) -> usize {
-        let (start, stride) = (self.layout.headroom_bytes, usize::from(self.layout.stride_bytes));
-        let end = start + header_len as u16;
-        if header_len > stride || usize::from(end) > stride || block.len() > self.block_bytes_max {
+        let Some(last) = self.packets.last().copied() else { return 0 };
+        let len = last.payload_len as usize;
+        if len == 0 || block.len() > self.block_bytes_max {
             return 0;
         }
-        let in_block = block.len().saturating_sub(offset).checked_div(len).unwrap_or(0);
-        let in_batch = self.room_packets().min(self.room_bytes() / len.max(1));
-        let count = count.min(in_block).min(in_batch);
+        let in_block = block.len().saturating_sub(offset) / len;
+        let in_batch = self.room_packets().min(self.room_bytes() / len);
+        let count = count.min(in_block).min(in_batch).min(usize::from(u16::MAX - last.distance));
         let is_last = self.blocks.last().is_some_and(|last| last.is_same(block));
         if count == 0 || (!is_last && self.blocks.len() >= self.limits.blocks) {
             return 0;
@@ -321,30 +343,92 @@ impl Multidata {
         if !is_last {
             self.blocks.push(block.clone());
         }
-        let index = self.blocks.len() as u32 - 1;
-        let (slot, span) = (self.packets.len() * stride, self.spans.len() as u32);
-        let slots = self.headers[slot..slot + count * stride].chunks_exact_mut(stride);
-        for (number, slot) in slots.enumerate() {
-            write(number, &mut slot[usize::from(start)..usize::from(end)]);
-        }
-        self.packets.extend((0..count as u32).map(|number| Packet {
-            header_start: start,
-            header_end: end,
-            network_start: start,
-            transport_start: start,
-            span_first: span + number,
+        let index = self.packets.len() - 1 - usize::from(last.distance);
+        self.headers.forget_made();
+        let model = &mut self.packets[index];
+        model.counting.sequence = sequence;
+        model.implies += count as u16;
+        let (block, span) = (self.blocks.len() as u32 - 1, self.spans.len() as u32);
+        self.packets.extend((0..count as u16).map(|number| Packet {
+            span_first: span + u32::from(number),
             span_count: 1,
-            payload_len: len as u32,
-            attributes,
+            distance: last.distance + 1 + number,
+            implies: 0,
+            ..last
         }));
-        let spans = (0..count).map(|number| offset + number * len);
-        self.spans.extend(spans.map(|at| Span {
-            block: index,
-            offset: at as u32,
-            len: len as u32,
-        }));
+        let spans = (0..count).map(|number| (offset + number * len) as u32);
+        self.spans.extend(spans.map(|offset| Span { block, offset, len: len as u32 }));
         self.payload_bytes += count * len;
         count
+    }
+
+    /// How many packets directly behind packet `index` are implied by the same header as it.
+    #[inline]
+    #[must_use]
+    pub fn implied_behind(&self, index: usize) -> usize {
+        let Some(packet) = self.packets.get(index) else { return 0 };
+        match packet.distance {
+            0 => usize::from(packet.implies),
+            distance => usize::from(self.model(index, packet).implies - distance),
+        }
+    }
+
+    /// Says of packet `index` and those it implies that the 16 bits `identification` bytes into the
+    /// network header grow by one from packet to packet, and that the checksum `checksum` bytes into
+    /// it covers them. No header begins with an identification: with zero nothing counts on.
+    pub fn count_identification(&mut self, index: usize, identification: u8, checksum: u8) {
+        self.headers.forget_made();
+        if let Some(packet) = self.packets.get_mut(index) {
+            packet.counting.identification =
+                NonZeroU8::new(identification).map(|identification| (identification, checksum));
+        }
+    }
+
+    /// Writes the headers of those of the packets `range` that are implied, and of all behind each
+    /// that have its model: from here on they have their own.
+    pub fn write_headers(&mut self, range: Range<usize>) {
+        let mut index = range.start;
+        while index < range.end {
+            index = match self.packets.get(index) {
+                None => break,
+                Some(Packet { distance: 0, implies: 0, .. }) => index + 1,
+                Some(Packet { distance: 0, .. }) if index + 1 == range.end => break,
+                Some(Packet { distance: 0, .. }) => self.write_implied(index + 1),
+                Some(_) => self.write_implied(index),
+            }
+        }
+    }
+
+    /// Writes the header of packet `first`, which is an implied one, and of all behind it that have its
+    /// model; returns where these end.
+    fn write_implied(&mut self, first: usize) -> usize {
+        let stride = usize::from(self.layout.stride_bytes);
+        let model_at = first - usize::from(self.packets[first].distance);
+        let model = self.packets[model_at];
+        let (before, slots) = self.headers.written_mut().split_at_mut(first * stride);
+        let range = usize::from(model.header_start)..usize::from(model.header_end);
+        let header = model.header(&before[model_at * stride + range.start..][..range.len()]);
+        let end = model_at + 1 + usize::from(model.implies);
+        let slots = slots.chunks_exact_mut(stride);
+        for (packet, slot) in self.packets[first..end].iter_mut().zip(slots) {
+            derive(&header, packet.distance, &mut slot[range.clone()]);
+            let Packet { span_first, span_count, .. } = *packet;
+            *packet = Packet { span_first, span_count, implies: 0, ..model };
+        }
+        self.packets[model_at].implies = (first - model_at - 1) as u16;
+        end
+    }
+
+    /// The descriptor that says of `packet`, which is `index`, what its header is.
+    #[inline]
+    fn model(&self, index: usize, packet: &Packet) -> &Packet {
+        &self.packets[index - usize::from(packet.distance)]
+    }
+
+    /// Whether somebody looked at headers that were implied, since the batch changed last.
+    #[must_use]
+    pub fn has_made_headers(&self) -> bool {
+        self.headers.has_made()
     }
 
     /// As [`Multidata::append_span`], of a block that is too long to be referred to.
@@ -369,20 +453,25 @@ impl Multidata {
         let forgotten = &self.packets[len..];
         self.payload_bytes -=
             forgotten.iter().map(|packet| packet.payload_len as usize).sum::<usize>();
+        let distance = first.distance;
         self.spans.truncate(first.span_first as usize);
         self.packets.truncate(len);
+        if distance > 0 {
+            self.packets[len - usize::from(distance)].implies = distance - 1;
+        }
         let blocks = self.spans.last().map_or(0, |span| span.block as usize + 1);
         self.blocks.truncate(blocks);
     }
 
-    /// Grows the header of packet `index` by `len` bytes to the front and returns them to be
-    /// written. `None` where there is no such packet or no room.
+    /// Grows the header of packet `index`, and of those it implies, by `len` bytes to the front and
+    /// returns them to be written. `None` where there is no such packet or no room, or where it is
+    /// an implied one, which has grown with its model.
     pub fn prepend(&mut self, index: usize, len: usize) -> Option<&mut [u8]> {
-        let packet = self.packets.get_mut(index)?;
+        let packet = self.packets.get_mut(index).filter(|packet| packet.distance == 0)?;
         let end = packet.header_start as usize;
         packet.header_start = end.checked_sub(len)? as u16;
         let slot = index * self.layout.stride_bytes as usize;
-        self.headers.get_mut(slot + end - len..slot + end)
+        self.headers.written_mut().get_mut(slot + end - len..slot + end)
     }
 
     /// The header of the last packet, to be changed.
@@ -390,34 +479,52 @@ impl Multidata {
         self.header_mut(self.packets.len().checked_sub(1)?)
     }
 
-    /// All headers of packet `index`, to be changed. Who changes more than a run's packets may differ
+    /// All headers of packet `index`, to be changed; none that it implied changes with it. Who changes more than a run's packets may differ
     /// in must see to it that the packet is in none.
     pub fn header_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        self.write_headers(index..index.checked_add(2)?);
         let packet = self.packets.get(index)?;
         let slot = index * self.layout.stride_bytes as usize;
         let range = slot + packet.header_start as usize..slot + packet.header_end as usize;
-        self.headers.get_mut(range)
+        self.headers.written_mut().get_mut(range)
     }
 
     /// Like [`Multidata::prepend`], for the network header: its start is remembered, and the
-    /// result covers it and the transport header behind it, with the payload beside them, so that
-    /// a checksum over all of it can be filled in.
+    /// result covers it and the transport header behind it, with the payload beside them.
+    #[inline]
     pub fn prepend_network(
         &mut self,
         index: usize,
         len: usize,
     ) -> Option<(&mut [u8], Payload<'_>)> {
-        let packet = self.packets.get_mut(index)?;
+        let packet = self.packets.get_mut(index).filter(|packet| packet.distance == 0)?;
         packet.header_start = packet.header_start.checked_sub(u16::try_from(len).ok()?)?;
         packet.network_start = packet.header_start;
         let slot = index * self.layout.stride_bytes as usize;
         let range = slot + packet.header_start as usize..slot + packet.header_end as usize;
         let payload = payload(&self.spans, &self.blocks, packet);
-        Some((self.headers.get_mut(range)?, payload))
+        Some((self.headers.written_mut().get_mut(range)?, payload))
     }
 
-    /// Sets what is known of the transport checksum of packet `index`.
+    /// The transport header of packet `index` and its payload, with its length in bytes, so that a
+    /// checksum over both can be filled in; what is changed is so in those it implies as well. `None`
+    /// where there is no such packet, or it is an implied one.
+    #[inline]
+    pub fn transport_mut(&mut self, index: usize) -> Option<(&mut [u8], Payload<'_>, usize)> {
+        let packet = self.packets.get(index).filter(|packet| packet.distance == 0)?;
+        let slot = index * usize::from(self.layout.stride_bytes);
+        let range =
+            slot + usize::from(packet.transport_start)..slot + usize::from(packet.header_end);
+        let payload = payload(&self.spans, &self.blocks, packet);
+        let header = self.headers.written_mut().get_mut(range)?;
+        Some((header, payload, packet.payload_len as usize))
+    }
+
+    /// Sets what is known of the transport checksum of packet `index`, and of those it implies.
     pub fn set_checksum(&mut self, index: usize, checksum: Checksum) {
+        if self.packets.get(index).is_some_and(|packet| packet.distance > 0) {
+            self.write_implied(index);
+        }
         if let Some(packet) = self.packets.get_mut(index) {
             packet.attributes.checksum = checksum;
         }
@@ -426,16 +533,38 @@ impl Multidata {
     /// The attributes of packet `index`.
     #[must_use]
     pub fn attributes(&self, index: usize) -> Option<Attributes> {
-        self.packets.get(index).map(|packet| packet.attributes)
+        self.packets.get(index).map(|packet| self.model(index, packet).attributes)
     }
 
     /// Packet `index`, complete.
     #[must_use]
     pub fn packet(&self, index: usize) -> Option<PacketView<'_>> {
         let packet = self.packets.get(index)?;
-        let slot = index * self.layout.stride_bytes as usize;
-        let slot = self.headers.get(slot..slot + self.layout.stride_bytes as usize)?;
-        Some(PacketView { packet, slot, spans: &self.spans, blocks: &self.blocks })
+        Some(PacketView { batch: self, index, packet, model: self.model(index, packet) })
+    }
+
+    /// The header of packet `index` that is written: its own or its model's.
+    #[inline]
+    fn written_header(&self, index: usize, packet: &Packet, model: &Packet) -> &[u8] {
+        let slot = (index - usize::from(packet.distance)) * usize::from(self.layout.stride_bytes);
+        let slot = &self.headers.written()[slot..slot + usize::from(self.layout.stride_bytes)];
+        &slot[usize::from(model.header_start)..usize::from(model.header_end)]
+    }
+
+    /// The slots of all implied headers, made at the first look at one of them.
+    #[inline]
+    fn made_headers(&self) -> &[u8] {
+        self.headers.made(|slots| {
+            let stride = usize::from(self.layout.stride_bytes);
+            for (index, packet) in self.packets.iter().enumerate() {
+                if packet.distance > 0 {
+                    let model = self.model(index, packet);
+                    let range = usize::from(model.header_start)..usize::from(model.header_end);
+                    let header = model.header(self.written_header(index, packet, model));
+                    derive(&header, packet.distance, &mut slots[index * stride..][range]);
+                }
+            }
+        })
     }
 
     /// All packets in order.
@@ -469,130 +598,35 @@ impl Multidata {
         let mut start = first;
         core::iter::from_fn(move || {
             let head = self.packets.get(start)?.attributes;
-            let same = |packet: &&Packet| {
+            let same = |packet: &Packet| {
                 packet.attributes.run == head.run && packet.attributes.owner == head.owner
             };
-            let count = match head.run {
-                0 => 1,
-                _ => self.packets[start..].iter().take_while(same).count(),
-            };
-            let range = start..start + count;
-            start = range.end;
+            let mut end = start + 1;
+            if head.run != 0 {
+                end += self.implied_behind(start);
+                while self.packets.get(end).is_some_and(same) {
+                    end += 1 + self.implied_behind(end);
+                }
+            }
+            let range = start..end;
+            start = end;
             Some(range)
         })
     }
 }
 
-/// One packet of a batch, as the device sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct PacketView<'a> {
-    packet: &'a Packet,
-    slot: &'a [u8],
-    spans: &'a [Span],
-    blocks: &'a [Block],
-}
-
-impl<'a> PacketView<'a> {
-    /// All headers, lowest first.
-    #[must_use]
-    pub fn header(&self) -> &'a [u8] {
-        &self.slot[self.packet.header_start as usize..self.packet.header_end as usize]
-    }
-
-    /// Length of what lies in front of the network header (the link header), in bytes.
-    #[must_use]
-    pub fn link_header_len(&self) -> usize {
-        (self.packet.network_start - self.packet.header_start) as usize
-    }
-
-    /// Bytes from the first header byte to the transport header.
-    #[must_use]
-    pub fn transport_offset(&self) -> usize {
-        (self.packet.transport_start - self.packet.header_start) as usize
-    }
-
-    /// The payload, piece by piece.
-    #[must_use]
-    pub fn payload(&self) -> Payload<'a> {
-        payload(self.spans, self.blocks, self.packet)
-    }
-
-    /// Payload length in bytes.
-    #[must_use]
-    pub fn payload_len(&self) -> usize {
-        self.packet.payload_len as usize
-    }
-
-    /// Length of the whole packet in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.header().len() + self.payload_len()
-    }
-
-    /// Whether the packet has neither header nor payload.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What the layers said of the packet.
-    #[must_use]
-    pub fn attributes(&self) -> Attributes {
-        self.packet.attributes
-    }
-
-    /// Copies the whole packet to the front of `out` and says how long it is; `None` where `out`
-    /// is too short.
+impl Packet {
+    /// Its header, `bytes`, as one that others are derived from.
     #[inline]
-    pub fn copy_to(&self, out: &mut [u8]) -> Option<usize> {
-        let (mut at, len) = (self.header().len(), self.len());
-        let out = out.get_mut(..len)?;
-        out[..at].copy_from_slice(self.header());
-        for piece in self.payload() {
-            out[at..at + piece.len()].copy_from_slice(piece);
-            at += piece.len();
+    fn header<'a>(&self, bytes: &'a [u8]) -> Model<'a> {
+        Model {
+            bytes,
+            network: usize::from(self.network_start - self.header_start),
+            transport: usize::from(self.transport_start - self.header_start),
+            payload_len: self.payload_len,
+            counting: self.counting,
         }
-        Some(len)
     }
-}
-
-/// The payload of a packet, piece by piece.
-#[derive(Clone, Debug)]
-pub struct Payload<'a> {
-    spans: core::slice::Iter<'a, Span>,
-    blocks: &'a [Block],
-}
-
-impl Payload<'_> {
-    /// Adds all pieces to `sum` and says how many bytes had to be read for it: those whose sums are
-    /// not known from the copy that brought them ([`Block::sum`]).
-    #[inline]
-    pub fn add_to(self, sum: &mut Accumulator) -> usize {
-        let mut read = 0;
-        for span in self.spans {
-            let Some(block) = self.blocks.get(span.block as usize) else { continue };
-            let start = span.offset as usize;
-            let (of_span, of_span_read) = block.sum(start..start + span.len as usize);
-            sum.add_sum(of_span, span.len as usize);
-            read += of_span_read;
-        }
-        read
-    }
-}
-
-impl<'a> Iterator for Payload<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let span = self.spans.next()?;
-        let start = span.offset as usize;
-        self.blocks.get(span.block as usize)?.bytes().get(start..start + span.len as usize)
-    }
-}
-
-fn payload<'a>(spans: &'a [Span], blocks: &'a [Block], packet: &Packet) -> Payload<'a> {
-    let first = packet.span_first as usize;
-    Payload { spans: spans[first..first + packet.span_count as usize].iter(), blocks }
 }
 
 #[cfg(test)]

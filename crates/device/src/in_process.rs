@@ -226,7 +226,7 @@ impl WireQueue {
         plan: &mut Vec<SuperFrame>,
     ) -> Result<(), Stop> {
         let head = batch.packet(frame.packets.start).ok_or(Stop::Refused)?;
-        let len = head.header().len() + frame.payload_len;
+        let len = head.header_len() + frame.payload_len;
         let count = frame.packets.len();
         if frame.is_merged() && (len > room.bytes || count > room.packets) {
             return frame
@@ -347,7 +347,7 @@ fn aligned(len: usize) -> usize {
 
 fn frame_len(batch: &Multidata, frame: &SuperFrame) -> usize {
     let head = batch.packet(frame.packets.start);
-    head.map_or(0, |head| head.header().len() + frame.payload_len)
+    head.map_or(0, |head| head.header_len() + frame.payload_len)
 }
 
 /// Copies header and payload to `out`, which has the frame's length.

@@ -116,11 +116,10 @@ impl SuperFrame {
     ) -> Option<&'a [u8]> {
         let first = batch.packet(self.packets.start)?;
         if !self.is_merged() {
-            return Some(first.header());
+            return first.header_in(scratch);
         }
         let last = batch.packet(self.packets.end.checked_sub(1)?)?;
-        let header = scratch.get_mut(..first.header().len())?;
-        header.copy_from_slice(first.header());
+        let header = first.copy_header(scratch)?;
         let (network, transport) = (first.link_header_len(), first.transport_offset());
         let added = self.payload_len.checked_sub(first.payload_len())?;
         match self.version {
@@ -137,9 +136,9 @@ impl SuperFrame {
             }
         }
         *header.get_mut(transport + TCP_FLAGS)? |=
-            last.header().get(transport + TCP_FLAGS)? & (PSH | FIN);
+            last.written_header().get(transport + TCP_FLAGS)? & (PSH | FIN);
         let field = transport + TCP_CHECKSUM as usize;
-        let segment = first.header().len() - transport + first.payload_len();
+        let segment = first.header_len() - transport + first.payload_len();
         let sum = replace_in_sum(word(header, field)?, segment, segment + added)?;
         put(header, field, sum)?;
         Some(header)
@@ -196,22 +195,23 @@ impl SuperFrames<'_> {
         let version = mergeable_head(head, limits)?;
         let segment_len = head.payload_len();
         let len_max = limits.len_bytes_max.min(IP_LEN_MAX);
-        let mut len = head.len() - head.link_header_len();
+        let network_len = head.len() - head.link_header_len();
+        let room = len_max.saturating_sub(network_len);
         let (mut end, mut payload_len) = (start + 1, segment_len);
         while end < self.run_end {
             let Some(packet) = self.batch.packet(end) else { break };
             let Some(flags) = follows(head, &packet) else { break };
-            if len + packet.payload_len() > len_max {
-                break;
-            }
-            debug_assert!(agrees(head, &packet, payload_len, end - start), "a run that is none");
-            len += packet.payload_len();
-            payload_len += packet.payload_len();
-            end += 1;
-            if packet.payload_len() < segment_len || flags & (PSH | FIN) != 0 {
+            let len = packet.payload_len();
+            // What is implied behind it says the same and is as long: nothing more to ask.
+            let alike = 1 + self.batch.implied_behind(end);
+            let fit = alike.min((room + segment_len - payload_len) / len);
+            payload_len += fit * len;
+            end += fit;
+            if fit < alike || len < segment_len || flags & (PSH | FIN) != 0 {
                 break;
             }
         }
+        debug_assert!(agree(self.batch, start..end), "a run that is none");
         let segment_len = u16::try_from(segment_len).ok()?;
         (end > start + 1).then_some(SuperFrame {
             packets: start..end,
@@ -224,7 +224,7 @@ impl SuperFrames<'_> {
 
 /// Which IP a packet is that may stand at the front of a super-frame.
 fn mergeable_head(packet: &PacketView<'_>, limits: Segmentation) -> Option<NetworkVersion> {
-    let header = packet.header();
+    let header = packet.written_header();
     let (network, transport) = (packet.link_header_len(), packet.transport_offset());
     let version = tcp_version(header.get(network..transport)?)?;
     let allowed = match version {
@@ -243,8 +243,8 @@ fn mergeable_head(packet: &PacketView<'_>, limits: Segmentation) -> Option<Netwo
 
 /// The flags of a packet that may stand behind `head` in a super-frame.
 fn follows(head: &PacketView<'_>, packet: &PacketView<'_>) -> Option<u8> {
-    let flags = *packet.header().get(head.transport_offset() + TCP_FLAGS)?;
-    let alike = packet.header().len() == head.header().len()
+    let flags = *packet.written_header().get(head.transport_offset() + TCP_FLAGS)?;
+    let alike = packet.header_len() == head.header_len()
         && packet.transport_offset() == head.transport_offset()
         && packet.link_header_len() == head.link_header_len()
         && packet.attributes().checksum == head.attributes().checksum
@@ -253,14 +253,26 @@ fn follows(head: &PacketView<'_>, packet: &PacketView<'_>) -> Option<u8> {
     alike.then_some(flags)
 }
 
-/// What a run vouches for: `packet`, the `index`th behind `head`, is what an engine would make of
-/// `head` `offset` payload bytes further on.
+/// What a run vouches for: the packets `range` are what an engine would make of the first of them.
+fn agree(batch: &Multidata, range: Range<usize>) -> bool {
+    let (first, mut offset) = (range.start, 0);
+    range.map_while(|index| batch.packet(index)).enumerate().all(|(index, packet)| {
+        let is_like = batch.packet(first).is_some_and(|head| agrees(&head, &packet, offset, index));
+        offset += packet.payload_len();
+        is_like
+    })
+}
+
+/// Whether `packet`, the `index`th behind `head`, is what an engine would make of `head` `offset`
+/// payload bytes further on.
 fn agrees(head: &PacketView<'_>, packet: &PacketView<'_>, offset: usize, index: usize) -> bool {
-    let mut wanted = [0; HEADER_LEN_MAX];
-    let header = packet.header();
+    let (mut wanted, mut header) = ([0; HEADER_LEN_MAX], [0; HEADER_LEN_MAX]);
     let (network, transport) = (head.link_header_len(), head.transport_offset());
-    let Some(wanted) = wanted.get_mut(..header.len()) else { return false };
-    wanted.copy_from_slice(head.header());
+    let Some(wanted) = head.copy_header(&mut wanted) else { return false };
+    let Some(header) = packet.copy_header(&mut header) else { return false };
+    if header.len() != wanted.len() {
+        return false;
+    }
     // Lengths, checksums and the flags of the end differ by right.
     let mut by_right = vec![transport + TCP_FLAGS, transport + 16, transport + 17];
     if header[network] >> 4 == 4 {

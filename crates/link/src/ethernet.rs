@@ -18,12 +18,15 @@ pub fn stamp_ethernet(
     ether_type: u16,
 ) {
     let header = EthernetRepr { destination, source, ether_type }.to_bytes();
-    for index in packets {
+    let mut index = packets.start;
+    while index < packets.end {
         let room = batch.prepend(index, EthernetRepr::LEN);
         debug_assert!(room.is_some(), "packet {index} has no room for a link header");
         if let Some(room) = room {
             room.copy_from_slice(&header);
         }
+        // Those whose header it implies have it, too.
+        index += 1 + batch.implied_behind(index);
     }
 }
 

@@ -214,7 +214,7 @@ impl FrameBlock {
                 packet.copy_to(out).filter(|len| *len == out.len())?;
                 continue;
             }
-            let mut rest = out.get_mut(packet.header().len()..)?;
+            let mut rest = out.get_mut(packet.header_len()..)?;
             for piece in packet.payload() {
                 let (here, behind) = rest.split_at_mut_checked(piece.len())?;
                 here.copy_from_slice(piece);

@@ -31,6 +31,8 @@ struct Flow {
     sequence: u32,
     /// Flags of single packets, by index.
     flags: Vec<(usize, u8)>,
+    /// Headers are written only where no other implies them.
+    implied: bool,
 }
 
 impl Default for Flow {
@@ -48,6 +50,7 @@ impl Default for Flow {
             identification: 0xfffe,
             sequence: 0xffff_ff00,
             flags: Vec::new(),
+            implied: false,
         }
     }
 }
@@ -64,6 +67,23 @@ impl Flow {
     fn checksum_offset(&self) -> u8 {
         if self.udp { UDP_CHECKSUM } else { TCP_CHECKSUM }
     }
+
+    /// Whether the headers of packet `index` follow from those of the one before it: TCP's, of a whole
+    /// segment behind a whole segment, both without a flag, in one block, with the sum left open.
+    fn is_implied(&self, index: usize) -> bool {
+        let end = (index + 1) * self.segment_len;
+        let is_plain = |index| self.flags.iter().all(|(at, _)| *at != index);
+        let is_in_one_block =
+            (end - self.segment_len) / self.block_len == (end - 1) / self.block_len;
+        self.implied
+            && !self.udp
+            && !self.complete
+            && index > 0
+            && end <= self.payload_len
+            && is_plain(index)
+            && is_plain(index - 1)
+            && is_in_one_block
+    }
 }
 
 /// Flows of TCP as a stack with offload sends them.
@@ -72,7 +92,12 @@ fn flows() -> impl Strategy<Value = Flow> {
     (
         (any::<bool>(), prop_oneof![Just(0_usize), Just(14), Just(18)], 0..11_usize),
         (1..1_461_usize, 0..90_000_usize, 100..70_000_usize),
-        (any::<u16>(), any::<u32>(), prop::collection::vec((0..60_usize, flags), 0..4)),
+        (
+            any::<u16>(),
+            any::<u32>(),
+            prop::collection::vec((0..60_usize, flags), 0..4),
+            any::<bool>(),
+        ),
     )
         .prop_map(|((ipv6, link_len, option_words), (segment, payload, block), rest)| Flow {
             ipv6,
@@ -85,6 +110,7 @@ fn flows() -> impl Strategy<Value = Flow> {
             identification: rest.0,
             sequence: rest.1,
             flags: rest.2,
+            implied: rest.3,
             ..Flow::default()
         })
 }
@@ -171,6 +197,10 @@ fn build(batch: &mut Multidata, flow: &Flow) {
         let end = flow.payload_len.min(start + flow.segment_len);
         if flow.run_ends.contains(&index) {
             attributes.run = batch.next_run();
+        } else if flow.is_implied(index) {
+            let (block, offset) = (start / flow.block_len, start % flow.block_len);
+            assert_eq!(batch.push_implied(1, 4, (&blocks[block], offset)), 1);
+            continue;
         }
         let header = batch.push_packet(header_len, attributes).expect("room");
         transport_header(flow, index, start..end, header);
@@ -194,6 +224,9 @@ fn build(batch: &mut Multidata, flow: &Flow) {
             transport.copy_from_slice(&whole[..header_len]);
         }
         batch.prepend(packet, flow.link_len).expect("headroom").fill(0xee);
+        if !flow.ipv6 {
+            batch.count_identification(packet, 4, 10);
+        }
     }
 }
 
@@ -271,6 +304,22 @@ proptest! {
             next = frame.packets.end;
         }
         prop_assert_eq!(next, batch.len());
+    }
+
+    #[test]
+    fn a_run_that_is_written_once_is_lowered_as_one_that_is_written_out(
+        flows in prop::collection::vec(prop_oneof![flows(), any_flows()], 1..4),
+        len_bytes_max in 1_000..70_000_usize,
+        splits in any::<bool>(),
+    ) {
+        let flows = |implied| -> Vec<Flow> {
+            flows.iter().map(|flow| Flow { implied, ..flow.clone() }).collect()
+        };
+        let segmentation = splits.then_some(Segmentation { len_bytes_max, ..LIMITS });
+        let (once, out) = (batch_of(&flows(true)), batch_of(&flows(false)));
+        prop_assert_eq!(sent_lowered(&once, segmentation), sent_lowered(&out, segmentation));
+        prop_assert_eq!(sent_singly(&once), sent_singly(&out));
+        prop_assert!(!once.has_made_headers(), "to lower is not to look at the packets");
     }
 
     #[test]

@@ -150,6 +150,44 @@ proptest! {
     }
 
     #[test]
+    fn a_run_that_is_written_once_is_its_packets_sent_singly(
+        (count, len, sequence) in (1..15_usize, 1..300_usize, any::<u32>()),
+        template in any_template(),
+        start in any::<u16>(),
+        offload in any::<bool>(),
+        ends_run in any::<bool>(),
+    ) {
+        let payload = Bytes::from((0..count * len).map(|at| (at * 7) as u8).collect::<Vec<_>>());
+        let segment = |number: usize| {
+            let mut header = vec![0x77; 20];
+            let sequence = sequence.wrapping_add((number * len) as u32);
+            header[8..12].copy_from_slice(&sequence.to_be_bytes());
+            header[6..8].fill(0);
+            let piece = payload[number * len..(number + 1) * len].to_vec();
+            Sample { header, pieces: vec![piece], checksum: MISSING }
+        };
+        let mut whole = large_batch();
+        push(&mut whole, &segment(0));
+        let implied = whole.push_implied(count - 1, 8, (&Block::from(payload.clone()), len));
+        prop_assert_eq!(implied, count - 1);
+        let total = count + usize::from(ends_run);
+        if ends_run {
+            push(&mut whole, &segment(0));
+        }
+        let (mut identification, mut identification_single) = (start, start);
+        let stamped = stamp(&mut whole, 0..total, &template, &mut identification, offload);
+        prop_assert_eq!(stamped, total);
+        for number in 0..total {
+            let mut single = large_batch();
+            push(&mut single, &segment(number % count));
+            stamp(&mut single, 0..1, &template, &mut identification_single, offload);
+            prop_assert_eq!(bytes_of(&single, 0), bytes_of(&whole, number));
+            prop_assert_eq!(single.attributes(0), whole.attributes(number));
+        }
+        prop_assert_eq!(identification, identification_single);
+    }
+
+    #[test]
     fn what_is_stamped_parses_and_its_sums_are_right(
         sample in any_sample(),
         template in any_template(),

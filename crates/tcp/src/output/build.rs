@@ -11,6 +11,12 @@ use wire::{SeqNumber, TcpFlags};
 /// The most pieces of payload in one segment; more small chunks than that make it shorter.
 const SPANS_PER_SEGMENT_MAX: usize = 16;
 
+/// Where the sequence number is in a TCP header (RFC 9293, 3.1), in bytes.
+const SEQUENCE_OFFSET: u8 = 4;
+
+/// Where the flags are, in bytes.
+const FLAGS_OFFSET: usize = 13;
+
 /// Length of the header of a segment with timestamps and no other option.
 const STAMP_LEN_USUAL: usize = 32;
 
@@ -47,7 +53,7 @@ impl Builder {
             Kind::New => self.push_new(connection, segment, out),
             Kind::Reset | Kind::Syn => {
                 let stamp = connection.control_stamp(now, segment.kind);
-                let flags = TcpFlags(stamp.bytes[13]);
+                let flags = TcpFlags(stamp.bytes[FLAGS_OFFSET]);
                 push_segment(out, self.attributes, &stamp, segment, flags, 0)
                     && (segment.len == 0 || push_syn_data(connection, segment, out))
             }
@@ -107,8 +113,9 @@ impl Builder {
         true
     }
 
-    /// Writes up to `count` segments that follow `first`, which was written last, and differ from it
+    /// Appends up to `count` segments that follow `first`, which was written last, and differ from it
     /// in their sequence numbers only, as far as their payload lies in the same chunk; says how many.
+    /// Their headers are implied by its own: nobody writes them before somebody looks.
     pub(super) fn push_more(
         &mut self,
         connection: &Connection,
@@ -118,17 +125,16 @@ impl Builder {
     ) -> u32 {
         let len = first.len as usize;
         let Some(cursor) = &mut self.cursor else { return 0 };
+        let last = out.len().checked_sub(1).and_then(|index| out.packet(index));
+        if last.is_none_or(|last| last.written_header().get(FLAGS_OFFSET) != Some(&self.flags.0)) {
+            // One with CWR says what the others do not.
+            return 0;
+        }
         let Some((block, offset, pieces)) = connection.send_queue.pieces(cursor, len) else {
             return 0;
         };
         let count = pieces.min(count as usize);
-        let (stamp, flags) = (&self.stamp, self.flags);
-        let attributes = (stamp.len, self.attributes);
-        let mut sequence = first.end();
-        let pushed = out.push_packets(count, attributes, (block, offset, len), |_, header| {
-            write_header(header, stamp, sequence, flags);
-            sequence += first.len;
-        });
+        let pushed = out.push_implied(count, SEQUENCE_OFFSET, (block, offset));
         cursor.advance(pushed * len);
         pushed as u32
     }
@@ -237,5 +243,5 @@ fn write_header(header: &mut [u8], stamp: &Stamp, sequence: SeqNumber, flags: Tc
         _ => header.copy_from_slice(&stamp.bytes[..stamp.len]),
     }
     header[4..8].copy_from_slice(&sequence.0.to_be_bytes());
-    header[13] = flags.0;
+    header[FLAGS_OFFSET] = flags.0;
 }

@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Every segment is written by [`build`] from a stamp, the header of this poll: within one call all
-//! segments carry the same acknowledgment, window, timestamp and SACK blocks, so a burst costs a
-//! copy of the stamp and two patched fields per segment. Consecutive new segments of full size form
+//! segments carry the same acknowledgment, window, timestamp and SACK blocks, so a segment costs a
+//! copy of the stamp and two patched fields. Consecutive new segments of full size form
 //! a run, and are decided on, written and committed together as far as their payload lies in one
-//! block: a run of forty-four is one decision.
+//! block: a run of forty-four is one decision and one header.
 
 mod build;
 mod commit;

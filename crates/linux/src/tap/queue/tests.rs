@@ -72,6 +72,16 @@ fn tcp_batch(count: usize, len: usize, checksum: Checksum) -> Multidata {
     batch
 }
 
+/// The same run with one header written, as TCP builds it.
+fn tcp_run(count: usize, len: usize, checksum: Checksum) -> Multidata {
+    let mut batch = tcp_batch(1, len, checksum);
+    let bytes: Vec<u8> = (0..count * len).map(|at| (at % 251) as u8).collect();
+    let implied = batch.push_implied(count - 1, 4, (&Block::from(Bytes::from(bytes)), len));
+    assert_eq!(implied, count - 1, "there is room");
+    batch.count_identification(0, 4, 10);
+    batch
+}
+
 /// The packets of a batch as they lie there.
 fn packets(batch: &Multidata) -> Vec<Vec<u8>> {
     batch
@@ -102,6 +112,28 @@ const UNMERGED: [TransmitMode; 5] = [
     TransmitMode::Contiguous(Contiguous::PAYLOAD),
     TransmitMode::Multidata,
 ];
+
+#[test]
+fn a_run_that_is_written_once_leaves_as_if_it_had_been_written_out() {
+    for mode in UNMERGED.into_iter().chain([TransmitMode::Lso]) {
+        let frames = |batch: &Multidata| {
+            let (mut queue, peer) = pair(OFFLOAD);
+            queue.set_mode(mode).expect("every form can be sent");
+            let transmitted = queue.transmit(batch);
+            assert_eq!(transmitted, Transmitted { taken: batch.len(), stopped: None });
+            frames_at(&peer)
+        };
+        let (run, written) = (tcp_run(50, 1_400, PARTIAL), tcp_batch(50, 1_400, PARTIAL));
+        assert_eq!(frames(&run), frames(&written), "{mode}");
+        // 46 of them are one frame, and 4 another.
+        assert_eq!(frames(&run).len(), if mode == TransmitMode::Lso { 2 } else { 50 });
+        if mode == TransmitMode::Lso {
+            let untouched = tcp_run(50, 1_400, PARTIAL);
+            frames(&untouched);
+            assert!(!untouched.has_made_headers(), "nobody looked at a packet");
+        }
+    }
+}
 
 #[test]
 fn every_packet_leaves_as_one_frame_and_is_counted() {
