@@ -26,7 +26,7 @@ use schedule::Schedule;
 use squeue::{Made, Squeue};
 use stack::{AddressState, Holdings, InterfaceId, Shard, SocketError, SocketId, StackCounters};
 use std::collections::BTreeMap;
-use steering::{Arrived, Home};
+use steering::{Arrived, Home, StrayWeight};
 use tcp::isn::IsnGenerator;
 use time::{Duration, Instant};
 
@@ -433,8 +433,8 @@ impl Host {
         let Squeue { shard, desk, .. } = &mut self.squeues[home];
         let Some(desk) = desk else { return 0 };
         while let Some(stray) = shard.poll_stray() {
-            let is_droppable = stray.is_droppable();
-            desk.hand_on(stray.home, stray, is_droppable);
+            let (held_bytes, is_droppable) = (stray.held_bytes(), stray.is_droppable());
+            desk.hand_on(stray.home, stray, StrayWeight { held_bytes, is_droppable });
         }
         desk.take_concerned()
     }

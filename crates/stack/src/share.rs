@@ -43,6 +43,9 @@ use wire::{TcpFlags, TcpHeader, UdpView, protocol};
 /// Strays that wait to be fetched at most; what comes beyond is dropped and counted.
 const STRAYS_MAX: usize = 1_024;
 
+/// Bytes that they hold at most: the blocks that their packets lie in.
+const STRAYS_BYTES_MAX: usize = 8 << 20;
+
 /// News that other shards have not taken, all of them together, beyond which routers are not listened to: more
 /// than an advertisement that says all there is to say makes for 63 others.
 const NEWS_MAX: usize = 4_096;
@@ -160,11 +163,24 @@ impl Stray {
     }
 }
 
+impl Stray {
+    /// Bytes of the memory that it holds: of the whole block where it is a packet, however short that is.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        match &self.what {
+            What::Packet(whole) => whole.packet.block().len(),
+            _ => 0,
+        }
+    }
+}
+
 /// A shard's part in its host, and the strays it has for others.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     share: Option<Share>,
     strays: VecDeque<Stray>,
+    /// What they hold.
+    strays_bytes: usize,
     /// News that others were told and have not taken.
     untaken: usize,
 }
@@ -290,7 +306,9 @@ impl Shard {
 
     /// The next thing for another shard, in the order in which they came up.
     pub fn poll_stray(&mut self) -> Option<Stray> {
-        self.sharing.strays.pop_front()
+        let stray = self.sharing.strays.pop_front()?;
+        self.sharing.strays_bytes -= stray.held_bytes();
+        Some(stray)
     }
 
     /// Takes in what [`Shard::poll_stray`] of another shard gave out.
@@ -391,7 +409,9 @@ impl Shard {
         if incoming.origin.is_home || !matches!(whereabouts, Whereabouts::Sought(_)) {
             return false;
         }
-        let Some(packet) = incoming.packet_chunk() else { return false };
+        // A few of them must not hold all that came with them.
+        let packet = incoming.packet_chunk().and_then(|packet| self.compact(&packet).ok());
+        let Some(packet) = packet else { return false };
         let whole = Whole::new(incoming.origin, packet, ReceivedChecksum::Verified);
         let Some(home) = self.sharing.next_to_ask(1) else { return false };
         self.add_stray(Stray { home, what: What::Packet(Whole { asked: 1, ..whole }) });
@@ -527,9 +547,12 @@ impl Shard {
     }
 
     fn add_stray(&mut self, stray: Stray) {
-        if stray.is_droppable() && self.sharing.strays.len() >= STRAYS_MAX {
+        let bytes = self.sharing.strays_bytes + stray.held_bytes();
+        let is_full = self.sharing.strays.len() >= STRAYS_MAX || bytes > STRAYS_BYTES_MAX;
+        if stray.is_droppable() && is_full {
             return self.drops.add(DropReason::StrayQueueFull);
         }
+        self.sharing.strays_bytes = bytes;
         self.sharing.strays.push_back(stray);
     }
 }

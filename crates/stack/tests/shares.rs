@@ -395,6 +395,48 @@ fn a_syn_in_fragments_waits_for_the_one_that_comes_by_itself() {
     assert_eq!(server[1].0.tcp_read(later, accepted, &mut [0; 8]), Ok(5));
 }
 
+/// A datagram of 60,000 bytes for a socket of the second shard, in fragments.
+fn long_datagram(identification: u16) -> Vec<Vec<u8>> {
+    let mut datagram = vec![0; 60_000];
+    wire::UdpRepr { source_port: 9, destination_port: 7, payload_len: datagram.len() - 8 }
+        .emit(&mut datagram);
+    let pieces = datagram.chunks(1_480).enumerate();
+    let fragments = pieces.map(|(index, piece)| {
+        let repr = Ipv4Repr {
+            dscp_ecn: 0,
+            identification,
+            dont_fragment: false,
+            more_fragments: (index + 1) * 1_480 < datagram.len(),
+            fragment_offset_bytes: index * 1_480,
+            hop_limit: 64,
+            protocol: protocol::UDP,
+            source: [10, 0, 0, 1].into(),
+            destination: [10, 0, 0, 2].into(),
+            payload_len: piece.len(),
+        };
+        let mut bytes = vec![0; Ipv4Repr::LEN];
+        repr.emit(&mut bytes);
+        bytes.extend(piece);
+        bytes
+    });
+    fragments.collect()
+}
+
+/// Who sends what is long, and is put together here for a shard that stands still, fills some megabytes.
+#[test]
+fn what_waits_for_another_shard_is_bounded_by_what_it_holds() {
+    let [mut first, _] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let full = |it: &Shard| it.counters().drops.count(counters::DropReason::StrayQueueFull);
+    (0..200).for_each(|number| give(NOW, &mut first, long_datagram(number)));
+    let strays: Vec<_> = core::iter::from_fn(|| first.0.poll_stray()).collect();
+    let held: usize = strays.iter().map(stack::Stray::held_bytes).sum();
+    assert!((60_000 * strays.len()..=8 << 20).contains(&held), "{held} in {}", strays.len());
+    assert!(strays.len() > 100, "{}", strays.len());
+    assert_eq!(full(&first.0), 200 - strays.len() as u64);
+    give(NOW, &mut first, long_datagram(200));
+    assert!(first.0.poll_stray().is_some(), "they are fetched, so there is room");
+}
+
 /// What a router says of a packet of more than 700 bytes.
 fn report_about(long: &[u8]) -> Vec<u8> {
     let mut message = [&[0; Icmpv4Repr::LEN], &long[..500]].concat();

@@ -38,6 +38,9 @@ const FRAMES_MAX: usize = 256;
 /// Strays that wait for a home at most.
 const STRAYS_MAX: usize = 1_024;
 
+/// Bytes that they hold at most: as much as may wait in a soft ring.
+const STRAYS_BYTES_MAX: usize = 8 << 20;
+
 /// What homes share to hand frames to each other.
 #[derive(Debug)]
 pub struct Exchange<S> {
@@ -50,11 +53,28 @@ pub struct Exchange<S> {
 struct Inbox<S> {
     /// One for each interface.
     rings: Vec<SoftRing>,
-    strays: Mutex<VecDeque<S>>,
+    strays: Mutex<Strays<S>>,
     strays_len: AtomicUsize,
     strays_dropped: AtomicUsize,
     /// Where it is announced that something was put in.
     door: Door,
+}
+
+/// Strays that wait for one home.
+#[derive(Debug)]
+struct Strays<S> {
+    queue: VecDeque<S>,
+    /// What they hold.
+    bytes: usize,
+}
+
+/// How much a stray weighs where too much waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrayWeight {
+    /// Bytes of the memory that it holds.
+    pub held_bytes: usize,
+    /// It may be dropped. Of those that may not, whoever makes them sees to it that there are few.
+    pub is_droppable: bool,
 }
 
 impl<S> Exchange<S> {
@@ -63,7 +83,7 @@ impl<S> Exchange<S> {
     pub fn new(spread: Spread, interfaces: usize, rings: SoftRingConfig) -> Self {
         let inbox = |_| Inbox {
             rings: (0..interfaces).map(|_| SoftRing::new(rings)).collect(),
-            strays: Mutex::new(VecDeque::new()),
+            strays: Mutex::new(Strays { queue: VecDeque::new(), bytes: 0 }),
             strays_len: AtomicUsize::new(0),
             strays_dropped: AtomicUsize::new(0),
             door: Door::default(),
@@ -102,13 +122,16 @@ impl<S> Inbox<S> {
         frames + self.strays_len.load(Ordering::Acquire)
     }
 
-    fn push_stray(&self, stray: S, is_droppable: bool) {
+    fn push_stray(&self, stray: S, weight: StrayWeight) {
         let mut strays = self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if is_droppable && strays.len() >= STRAYS_MAX {
+        let bytes = strays.bytes.saturating_add(weight.held_bytes);
+        let is_full = strays.queue.len() >= STRAYS_MAX || bytes > STRAYS_BYTES_MAX;
+        if weight.is_droppable && is_full {
             self.strays_dropped.fetch_add(1, Ordering::Relaxed);
         } else {
-            strays.push_back(stray);
-            self.strays_len.store(strays.len(), Ordering::Release);
+            strays.bytes = bytes;
+            strays.queue.push_back(stray);
+            self.strays_len.store(strays.queue.len(), Ordering::Release);
         }
     }
 
@@ -118,7 +141,8 @@ impl<S> Inbox<S> {
         }
         let mut strays = self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.strays_len.store(0, Ordering::Release);
-        core::mem::take(&mut *strays)
+        strays.bytes = 0;
+        core::mem::take(&mut strays.queue)
     }
 }
 
@@ -259,11 +283,11 @@ impl<S> Desk<S> {
         taken
     }
 
-    /// Hands a stray to another home. One that is not droppable is kept however many wait: who makes it
-    /// sees to it that there are few.
-    pub fn hand_on(&mut self, home: usize, stray: S, is_droppable: bool) {
+    /// Hands a stray to another home, or drops it where so many wait there, or such heavy ones, that there is no
+    /// room for it.
+    pub fn hand_on(&mut self, home: usize, stray: S, weight: StrayWeight) {
         let Some(inbox) = self.exchange.inboxes.get(home) else { return };
-        inbox.push_stray(stray, is_droppable);
+        inbox.push_stray(stray, weight);
         self.handed_over += 1;
         self.concerned |= 1 << home;
     }

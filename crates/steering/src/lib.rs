@@ -73,7 +73,7 @@ pub use coalescing::{Coalescer, Coalescing, Verdict};
 pub use counting::{BatchSizes, SoftRingCounters, SoftRingSetCounters, SqueueCounters};
 pub use discipline::{Budget, Discipline, DisciplineConfig, Mode, ThreadToken};
 pub use door::Door;
-pub use exchange::{Arrived, Desk, Exchange, TakenIn};
+pub use exchange::{Arrived, Desk, Exchange, StrayWeight, TakenIn};
 pub use layout::{BadLayout, Layout};
 pub use socket_program::Instruction;
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};

@@ -196,8 +196,8 @@ pub(super) const PLANTED: &[Planted] = &[
     Planted {
         name: "stray-forgotten",
         file: "crates/steering/src/exchange.rs",
-        original: "            strays.push_back(stray);",
-        mistake: "            if strays.len() != 1 { strays.push_back(stray); }",
+        original: "            strays.queue.push_back(stray);",
+        mistake: "            if strays.queue.len() != 1 { strays.queue.push_back(stray); }",
         finder: Finder::Simulator,
     },
     Planted {

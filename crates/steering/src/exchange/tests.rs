@@ -86,9 +86,10 @@ fn what_a_ring_does_not_take_is_counted_at_its_home() {
 fn strays_are_bounded_and_come_in_order() {
     let exchange = exchange("R1S2F1", 8);
     let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
-    (0..STRAYS_MAX as u32 + 3).for_each(|stray| first.hand_on(1, stray, true));
-    first.hand_on(1, 99, false);
-    first.hand_on(7, 0, true);
+    let light = StrayWeight { held_bytes: 0, is_droppable: true };
+    (0..STRAYS_MAX as u32 + 3).for_each(|stray| first.hand_on(1, stray, light));
+    first.hand_on(1, 99, StrayWeight { is_droppable: false, ..light });
+    first.hand_on(7, 0, light);
     assert_eq!(first.take_concerned(), 2, "there is no home 7");
     assert_eq!(second.depth(), STRAYS_MAX + 1);
     let mut seen = Vec::new();
@@ -102,4 +103,24 @@ fn strays_are_bounded_and_come_in_order() {
     assert_eq!(last, Some(99), "there is room for what must not be dropped");
     assert_eq!(second.drops().count(DropReason::StrayQueueFull), 3);
     assert_eq!(second.depth(), 0);
+}
+
+#[test]
+fn strays_that_hold_much_are_bounded_by_what_they_hold() {
+    let exchange = exchange("R1S2F1", 8);
+    let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
+    let heavy = StrayWeight { held_bytes: STRAYS_BYTES_MAX / 4, is_droppable: true };
+    // Twice, because what was taken weighs nothing any more.
+    for round in 1..=2 {
+        (0..6).for_each(|stray| first.hand_on(1, stray, heavy));
+        first.hand_on(1, 6, StrayWeight { held_bytes: 0, ..heavy });
+        first.hand_on(1, 7, StrayWeight { is_droppable: false, ..heavy });
+        let mut seen = Vec::new();
+        second.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
+            Arrived::Stray(stray) => seen.push(stray),
+            Arrived::Frames(..) => panic!("there are none"),
+        });
+        assert_eq!(seen, [0, 1, 2, 3, 6, 7]);
+        assert_eq!(second.drops().count(DropReason::StrayQueueFull), 2 * round);
+    }
 }
