@@ -18,7 +18,9 @@
 use crate::acknowledging::Acknowledging;
 use crate::chronograph::{Chronograph, Waits};
 use crate::config::{Config, Parameters};
-use crate::congestion::{Algorithm, Congestion as _, Controller, Idle, WindowUse};
+use crate::congestion::{
+    Algorithm, Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse,
+};
 use crate::counters::{Counting, TcpCounters};
 use crate::duplicates::Duplicates;
 use crate::ecn::Ecn;
@@ -465,7 +467,9 @@ impl Connection {
             return;
         }
         let (silence, rto) = (now - self.last_data_sent_at, self.rtt.rto());
-        let keeps = self.config.congestion.idle == Idle::Decay && is_near(self.rtt.min_rtt());
+        let keeps = self.config.congestion.idle == Idle::Decay
+            && is_near(self.rtt.min_rtt())
+            && silence <= NON_VALIDATED_PERIOD;
         if silence > rto && !keeps {
             // RFC 5681, 4.1: the old window proves nothing.
             self.congestion.on_idle(silence, rto, self.negotiated.payload_max());

@@ -160,6 +160,9 @@ pub enum Algorithm {
     Bbr,
 }
 
+/// For how long a window that nobody has used may be taken for one that fits (RFC 7661, 4.4).
+pub(crate) const NON_VALIDATED_PERIOD: Duration = Duration::from_secs(300);
+
 /// What becomes of a window that was not used, because nothing was sent for longer than the
 /// retransmission timeout, or for as long never as much as it allows.
 ///
@@ -173,7 +176,7 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Idle {
     /// RFC 2861, except that a path on which a round trip has taken less than a millisecond keeps its
-    /// window. There the timeout is several hundred round trips, nothing is paced, and a turn of 64 KiB
+    /// window for five minutes, as RFC 7661 would everywhere. There the timeout is several hundred round trips, nothing is paced, and a turn of 64 KiB
     /// bounds the burst anyway; slow start would be gone through again by each write of one of ten
     /// thousand connections that share a link, for every one of them is silent for longer than that
     /// between two of its turns.
