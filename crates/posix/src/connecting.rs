@@ -5,6 +5,7 @@ use crate::descriptors::File;
 use crate::host::{Attempt, Host, Stop, Task};
 use crate::stream::{Phase, is_open};
 use crate::{Address, Errno};
+use stack::SocketId;
 use tcp::State;
 
 impl Host {
@@ -84,10 +85,7 @@ impl Host {
             return Ok(Reply::value(0));
         }
         if status.state == State::Closed {
-            let error = self.take_error(fd)?.unwrap_or(Errno::ECONNABORTED);
-            self.files.stream(fd)?.phase = Phase::Idle;
-            self.shard().close(now, id);
-            return Err(error.into());
+            return Err(self.give_up_connecting(fd, id)?.into());
         }
         let stream = self.files.stream(fd)?;
         if stream.nonblocking {
@@ -98,5 +96,14 @@ impl Host {
             Some(deadline) if now >= deadline => Err(Errno::EINPROGRESS.into()),
             _ => Err(Stop::Wait(deadline)),
         }
+    }
+
+    /// The connection was never made: says why, and the socket can try again.
+    pub(crate) fn give_up_connecting(&mut self, fd: Fd, id: SocketId) -> Result<Errno, Errno> {
+        let now = self.now;
+        let error = self.take_error(fd)?.unwrap_or(Errno::ECONNABORTED);
+        self.files.stream(fd)?.phase = Phase::Idle;
+        self.shard().close(now, id);
+        Ok(error)
     }
 }

@@ -65,6 +65,8 @@ pub struct Task {
     pub(crate) written: usize,
     /// The first attempt has begun what the call asks for.
     pub(crate) begun: bool,
+    /// A write has sent the SYN, and stands for connect(2) until the handshake is over.
+    pub(crate) opened: bool,
     /// A connection that close(2) lingers on.
     pub(crate) lingering: Option<SocketId>,
     deadline: Option<Instant>,
@@ -171,6 +173,7 @@ impl Host {
             read: Vec::new(),
             written: 0,
             begun: false,
+            opened: false,
             lingering: None,
             deadline: None,
         }

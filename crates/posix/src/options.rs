@@ -49,7 +49,8 @@ pub(crate) struct Options {
     congestion: Option<Algorithm>,
     syn_count: i32,
     user_timeout_ms: i32,
-    pub(crate) not_sent_low_water: Option<usize>,
+    /// Unsigned, though the call takes and tells an `int`.
+    pub(crate) not_sent_low_water: Option<u32>,
     pub(crate) cork: bool,
     /// TCP_INQ: reading tells what is left.
     pub(crate) tells_unread: bool,
@@ -293,7 +294,7 @@ impl Host {
             TCP_USER_TIMEOUT => options.user_timeout_ms = within(0..=i32::MAX)?,
             TCP_FASTOPEN => options.fast_open_max = within(0..=i32::MAX)?,
             TCP_NOTSENT_LOWAT => {
-                options.not_sent_low_water = usize::try_from(value).ok().filter(|bytes| *bytes > 0);
+                options.not_sent_low_water = Some(value.cast_unsigned()).filter(|bytes| *bytes > 0);
             }
             TCP_CORK => {
                 options.cork = value != 0;
@@ -512,9 +513,7 @@ impl Host {
             TCP_WINDOW_CLAMP => options.window_clamp.unwrap_or(0) as i32,
             TCP_INQ => options.tells_unread.into(),
             TCP_LINGER2 => options.linger2_s.unwrap_or(self.config.tcp.fin_wait_2.as_secs() as i32),
-            TCP_NOTSENT_LOWAT => {
-                options.not_sent_low_water.map_or(0, |bytes| i32::try_from(bytes).unwrap_or(-1))
-            }
+            TCP_NOTSENT_LOWAT => options.not_sent_low_water.unwrap_or(0).cast_signed(),
             _ => return Err(Errno::ENOPROTOOPT),
         })
     }

@@ -73,7 +73,7 @@ impl Host {
         }
         let least = stream.options.send_buffer_bytes() / 3;
         let low_water = stream.options.not_sent_low_water;
-        let few_unsent = low_water.is_none_or(|most| status.unsent_bytes < most);
+        let few_unsent = low_water.is_none_or(|most| status.unsent_bytes < most as usize);
         if write_done || (status.send_room_bytes >= least.max(1) && few_unsent) {
             bits |= WRITABLE;
         } else {

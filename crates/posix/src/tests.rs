@@ -226,6 +226,7 @@ fn options_are_read_back_as_they_were_set() {
         (IPPROTO_TCP, TCP_SYNCNT, 4),
         (IPPROTO_TCP, TCP_USER_TIMEOUT, 9_000),
         (IPPROTO_TCP, TCP_NOTSENT_LOWAT, 4_096),
+        (IPPROTO_TCP, TCP_NOTSENT_LOWAT, -1),
     ];
     for fd in [fresh, connected] {
         for (level, name, value) in options {
@@ -381,6 +382,49 @@ fn a_send_that_opens_is_refused_as_an_open_is() {
     assert_eq!(pair.refused(0, open(fresh, away())), Errno::EALREADY);
     let (_, _, connected) = pair.connected();
     assert_eq!(pair.refused(0, open(connected, away())), Errno::EISCONN);
+}
+
+// RFC 7413, and Linux's tcp_sendmsg_fastopen(): what went with the SYN is what was written, unless the
+// call may wait for the handshake and write the rest.
+#[test]
+fn a_send_that_opens_tells_what_went_with_the_syn() {
+    let mut pair = Pair::new();
+    let listener = pair.socket(1, SOCK_STREAM);
+    let value = vec![5, 0, 0, 0];
+    pair.call(1, Call::SetOption { fd: listener, level: IPPROTO_TCP, name: TCP_FASTOPEN, value });
+    pair.call(1, Call::Bind { fd: listener, address: address("10.0.0.2:80") });
+    pair.call(1, Call::Listen { fd: listener, backlog: 4 });
+    let open = |fd, len, flags| Call::Send {
+        fd,
+        bytes: vec![7; len],
+        flags: MSG_FASTOPEN | flags,
+        to: Some(address("10.0.0.2:80")),
+    };
+    let read = |fd| Call::Receive { fd, len: 10_000, flags: 0 };
+    let asking = pair.socket(0, SOCK_STREAM);
+    assert_eq!(pair.refused(0, open(asking, 4_000, MSG_DONTWAIT)), Errno::EINPROGRESS);
+    let empty = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    assert_eq!(pair.try_call(1, read(empty)), None, "nothing was taken");
+
+    // An MSS of 1,460 less the longest options of a header.
+    let hasty = pair.socket(0, SOCK_STREAM);
+    assert_eq!(pair.call(0, open(hasty, 4_000, MSG_DONTWAIT)).value, 1_420);
+    let served = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    assert_eq!(pair.call(1, read(served)).value, 1_420);
+
+    let patient = pair.socket(0, SOCK_STREAM);
+    let mut task = pair.hosts[0].begin(open(patient, 4_000, 0));
+    assert_eq!(pair.hosts[0].attempt(&mut task), None, "it waits for the handshake");
+    pair.carry();
+    assert_eq!(pair.hosts[0].attempt(&mut task), Some(Ok(Reply::value(4_000))));
+    pair.carry();
+    let served = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    assert_eq!(pair.call(1, read(served)).value, 4_000);
+
+    pair.call(1, Call::Close { fd: listener });
+    let refused = pair.socket(0, SOCK_STREAM);
+    assert_eq!(pair.refused(0, open(refused, 4_000, 0)), Errno::ECONNREFUSED);
+    assert_eq!(pair.refused(0, send(refused, b"x")), Errno::EPIPE, "told once");
 }
 
 #[test]

@@ -167,10 +167,18 @@ impl Host {
             Phase::Connecting(id) | Phase::Connected(id) => id,
         };
         let state = self.shard().tcp_status(id)?.state;
-        if matches!(phase, Phase::Connecting(_))
-            && matches!(state, State::SynSent | State::SynReceived)
-        {
-            return self.wait_to_send(task, fd, flags);
+        if matches!(phase, Phase::Connecting(_)) {
+            match state {
+                State::SynSent | State::SynReceived if task.opened => {
+                    return self.wait_to_open(task, fd, flags);
+                }
+                State::SynSent | State::SynReceived => return self.wait_to_send(task, fd, flags),
+                // What went with the SYN went nowhere.
+                State::Closed if task.opened => {
+                    return Err(self.give_up_connecting(fd, id)?.into());
+                }
+                _ => {}
+            }
         }
         if is_open(state) {
             self.files.stream(fd)?.phase = Phase::Connected(id);
@@ -196,15 +204,18 @@ impl Host {
         Ok(Reply::value(task.written as i64))
     }
 
-    /// RFC 7413: asks for a cookie, or where there is one queues data to go with the SYN, and says how
-    /// much.
-    fn send_with_syn(&mut self, fd: Fd, bytes: &[u8]) -> Result<Option<usize>, Errno> {
+    /// RFC 7413: asks for a cookie, or shows the one there is, and says how much was queued. A call that
+    /// may wait queues the rest as well, and so it goes with the ACK of the SYN-ACK.
+    fn send_with_syn(&mut self, fd: Fd, bytes: &[u8], may_wait: bool) -> Result<usize, Errno> {
         let now = self.now;
-        let Some(id) = self.files.stream(fd)?.connection() else { return Ok(None) };
-        if !self.shard().tcp_offer_fast_open(now, id)? {
-            return Ok(None);
+        let Some(id) = self.files.stream(fd)?.connection() else { return Ok(0) };
+        let room = self.shard().tcp_offer_fast_open(now, id)?;
+        let count = if may_wait { bytes.len() } else { room.min(bytes.len()) };
+        match count {
+            // Nothing to write is an open and no more.
+            0 => Ok(0),
+            _ => Ok(self.append(fd, id, &bytes[..count], false)?),
         }
-        Ok(Some(self.append(fd, id, bytes, false)?))
     }
 
     /// Queues what there is room for. Once a program has found no room, there is none for it
@@ -249,8 +260,8 @@ impl Host {
         }
     }
 
-    /// Opens with data in the SYN where a cookie is known (RFC 7413); else asks for one, and the data
-    /// follows the handshake.
+    /// Opens, with data in the SYN where a cookie is known (RFC 7413), else asking for one. The rest
+    /// follows the handshake, for which a call that may block waits.
     fn send_fast(
         &mut self,
         task: &mut Task,
@@ -260,11 +271,17 @@ impl Host {
         to: Option<Address>,
     ) -> Attempt {
         self.open(fd, to.ok_or(Errno::EDESTADDRREQ)?)?;
-        task.begun = true;
-        // Nothing to write is an open and no more.
-        if let Some(count @ 1..) = self.send_with_syn(fd, bytes)? {
-            return Ok(Reply::value(count as i64));
-        }
+        (task.begun, task.opened) = (true, true);
+        let stream = self.files.stream(fd)?;
+        stream.more_follows = flags & MSG_MORE != 0;
+        let may_wait = !stream.nonblocking && flags & MSG_DONTWAIT == 0;
+        self.set_cork(fd)?;
+        task.written = self.send_with_syn(fd, bytes, may_wait)?;
+        self.wait_to_open(task, fd, flags)
+    }
+
+    /// As connect(2) waits, but what went with the SYN is told where the call does not.
+    fn wait_to_open(&mut self, task: &Task, fd: Fd, flags: i32) -> Attempt {
         self.wait_to_send(task, fd, flags).map_err(|stop| match stop {
             Stop::Errno(Errno::EAGAIN) => Stop::Errno(Errno::EINPROGRESS),
             other => other,

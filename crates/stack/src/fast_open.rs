@@ -128,18 +128,23 @@ impl Shard {
     }
 
     /// Lets a connection whose SYN was not sent yet ask for a cookie, or show the one its peer gave,
-    /// and says whether what is queued before the SYN goes out may go with it.
+    /// and says how many of the bytes that are queued before the SYN goes out may go with it: 0
+    /// where there is no cookie.
     ///
     /// # Errors
     /// There is no such connection.
-    pub fn tcp_offer_fast_open(&mut self, now: Instant, id: SocketId) -> Result<bool, SocketError> {
+    pub fn tcp_offer_fast_open(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+    ) -> Result<usize, SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)?;
         let Some((option, mss)) = self.fast_open.option_for(now, socket.flow().remote.ip()) else {
-            return Ok(false);
+            return Ok(0);
         };
         socket.connection.offer_fast_open(option, mss);
-        Ok(!option.cookie().is_empty())
+        Ok(socket.connection.fast_open_room())
     }
 
     /// A connection that this side opened is established: remembers what it learned.

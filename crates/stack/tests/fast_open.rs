@@ -111,8 +111,8 @@ fn what_the_syn_has_no_room_for_follows_the_handshake() {
     net.run(SECOND);
     let accepted = net.hosts[1].shard.tcp_accept(listener).expect("open");
     assert_eq!(read_all(&mut net, accepted), bytes);
-    let (_, syn, data_len) = syns(&net, mark)[0];
-    assert_eq!(data_len + syn.header_len(), 1_480, "a full packet of the path");
+    // A path of 1,500 bytes, less an IPv4 header and the longest that TCP has.
+    assert_eq!(syns(&net, mark)[0].2, 1_500 - 20 - 60);
 }
 
 // RFC 6093: the mark of urgent data arrives, though a SYN has none.
@@ -122,7 +122,7 @@ fn urgent_data_does_not_go_with_the_syn() {
     let mark = net.wire.len();
     let (now, shard) = (net.now, &mut net.hosts[0].shard);
     let id = shard.tcp_connect(now, None, to).expect("a route");
-    assert!(shard.tcp_offer_fast_open(now, id).expect("new"), "there is a cookie");
+    assert!(shard.tcp_offer_fast_open(now, id).expect("new") > 0, "there is a cookie");
     let chunk = Chunk::whole(Block::from(Bytes::from_static(b"urgent")));
     shard.tcp_append_urgent(now, id, chunk).expect("room");
     net.run(SECOND);

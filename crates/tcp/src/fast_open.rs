@@ -22,7 +22,7 @@ use crate::receive_queue::Arrival;
 use crate::state::State;
 use batch::{BlockPool, Chunk};
 use time::Instant;
-use wire::{SeqNumber, TCP_HEADER_LEN_MIN, TcpFastOpen, TcpHeader};
+use wire::{SeqNumber, TCP_HEADER_LEN_MAX, TCP_HEADER_LEN_MIN, TcpFastOpen, TcpHeader};
 
 /// The part of a connection that tries it.
 #[derive(Debug, Default)]
@@ -109,12 +109,23 @@ impl Connection {
         if self.urgent.is_sending() {
             return 0;
         }
-        // The clock does not change the length of the options.
-        let options = (self.syn_header(Instant::ZERO).header_len() - TCP_HEADER_LEN_MIN) as u32;
+        self.send_queue.len_from(self.send.iss + 1).min(self.room_with_syn(part))
+    }
+
+    /// How many bytes may go with the SYN that [`Connection::offer_fast_open`] prepared; 0 where none
+    /// may.
+    #[must_use]
+    pub fn fast_open_room(&self) -> usize {
+        let part = self.fast_open.as_deref().filter(|part| part.mss > 0);
+        part.map_or(0, |part| self.room_with_syn(part) as usize)
+    }
+
+    /// Leaves room for all options that a header can have, as Linux does (`tcp_send_syn_data`): paths
+    /// that add some of their own exist, and one that cannot is one that drops the SYN.
+    fn room_with_syn(&self, part: &FastOpen) -> u32 {
         let mss = part.mss.min(self.negotiated.mss_send_max());
         let mss = self.negotiated.less_network_options(mss);
-        let room = u32::from(mss).saturating_sub(options);
-        self.send_queue.len_from(self.send.iss + 1).min(room)
+        u32::from(mss).saturating_sub((TCP_HEADER_LEN_MAX - TCP_HEADER_LEN_MIN) as u32)
     }
 
     /// RFC 7413, 4.2.1: a SYN that was lost goes again without data and option, which may be why.
