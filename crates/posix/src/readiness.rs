@@ -44,7 +44,11 @@ impl Host {
             let waits = self.shard().tcp_acceptable(id).unwrap_or(0) > 0;
             return Ok(if waits { READABLE } else { 0 });
         }
-        let Some((_, status)) = self.status(fd)? else { return Ok(WRITABLE | POLLHUP) };
+        let Some((_, status)) = self.status(fd)? else {
+            // Where the first write opens (TCP_FASTOPEN_CONNECT), that may be done.
+            let hung = if self.files.stream(fd)?.deferred.is_some() { 0 } else { POLLHUP };
+            return Ok(WRITABLE | hung);
+        };
         let stream = self.files.stream(fd)?;
         let has_error = status.error.is_some() && !stream.error_told;
         let is_closed = status.state == State::Closed;

@@ -48,7 +48,9 @@ fn lay_out(info: &TcpInfo) -> Vec<u8> {
     bytes[5] = u8::from(info.timestamps)
         | u8::from(info.sack) << 1
         | u8::from(info.window_scale.is_some()) << 2
-        | u8::from(info.ecn) << 3;
+        | u8::from(info.ecn) << 3
+        // Bit 4, that the peer marks its segments, is not told apart from bit 3.
+        | u8::from(info.syn_data) << 5;
     bytes[6] = send_shift | receive_shift << 4;
     bytes[7] = u8::from(info.delivery_rate.is_some_and(|(_, limited)| limited));
     lay_out_words(info, &mut bytes);

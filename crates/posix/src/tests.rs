@@ -411,6 +411,21 @@ fn a_send_that_opens_tells_what_went_with_the_syn() {
     assert_eq!(pair.call(0, open(hasty, 4_000, MSG_DONTWAIT)).value, 1_420);
     let served = pair.call(1, Call::Accept { fd: listener }).value as Fd;
     assert_eq!(pair.call(1, read(served)).value, 1_420);
+    let options = |pair: &mut Pair, host: usize, fd| {
+        let asked = Call::GetOption { fd, level: IPPROTO_TCP, name: TCP_INFO, len: 280 };
+        match pair.call(host, asked).output {
+            Output::Value(value) => value[5],
+            other => panic!("{other:?}"),
+        }
+    };
+    // TCPI_OPT_SYN_DATA.
+    assert_eq!(options(&mut pair, 0, hasty) & 0x20, 0x20);
+    assert_eq!(options(&mut pair, 1, served) & 0x20, 0x20);
+    assert_eq!(options(&mut pair, 0, asking) & 0x20, 0);
+    // Nobody has been told yet that the connection is open, so that this call is told.
+    assert_eq!(pair.call(0, open(hasty, 2_000, MSG_DONTWAIT)).value, 2_000);
+    assert_eq!(pair.refused(0, open(hasty, 2_000, MSG_DONTWAIT)), Errno::EISCONN);
+    assert_eq!(pair.call(1, read(served)).value, 2_000);
 
     let patient = pair.socket(0, SOCK_STREAM);
     let mut task = pair.hosts[0].begin(open(patient, 4_000, 0));

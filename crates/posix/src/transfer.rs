@@ -161,7 +161,6 @@ impl Host {
                 return self.send_fast(task, fd, bytes, flags, to);
             }
             // As connect(2).
-            Phase::Connecting(_) if opens => return Err(Errno::EALREADY.into()),
             Phase::Connected(_) if opens => return Err(Errno::EISCONN.into()),
             Phase::Idle | Phase::Listening(_) => return Err(Errno::EPIPE.into()),
             Phase::Connecting(id) | Phase::Connected(id) => id,
@@ -169,6 +168,8 @@ impl Host {
         let state = self.shard().tcp_status(id)?.state;
         if matches!(phase, Phase::Connecting(_)) {
             match state {
+                // As connect(2); the first that finds the handshake done goes on.
+                State::SynSent | State::SynReceived if opens => return Err(Errno::EALREADY.into()),
                 State::SynSent | State::SynReceived if task.opened => {
                     return self.wait_to_open(task, fd, flags);
                 }

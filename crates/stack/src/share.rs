@@ -94,11 +94,20 @@ enum What {
     /// The first shard says who has it.
     Answer { interface: InterfaceId, target: IpAddr, known: Known },
     /// The first shard has an address, or has it no more.
-    Address { interface: InterfaceId, cidr: Cidr, origin: AddressOrigin, is_usable: bool },
+    Address { interface: InterfaceId, cidr: Cidr, origin: AddressOrigin, standing: Standing },
     /// The first shard learned something of the link.
     News { interface: InterfaceId, news: LinkNews },
     /// A piece of news was taken.
     NewsTaken,
+}
+
+/// What the first shard has of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Usable,
+    /// It begins no connection (RFC 4862, 5.5.4).
+    Deprecated,
+    Gone,
 }
 
 /// A whole packet and how it came.
@@ -340,10 +349,13 @@ impl Shard {
                 }
             }
             What::Answer { target, known, .. } => neighbours.on_told(now, *target, known),
-            What::Address { cidr, origin, is_usable: true, .. } => {
-                self.follow_assigned(interface, *cidr, *origin);
+            What::Address { cidr, standing: Standing::Gone, .. } => {
+                self.drop_address(now, interface, *cidr);
             }
-            What::Address { cidr, .. } => self.drop_address(now, interface, *cidr),
+            What::Address { cidr, origin, standing, .. } => {
+                let is_deprecated = *standing == Standing::Deprecated;
+                self.follow_assigned(interface, *cidr, *origin, is_deprecated);
+            }
             What::News { news, .. } => self.follow_news(interface, news.clone()),
             What::NewsTaken => {}
         }
@@ -376,8 +388,16 @@ impl Shard {
         origin: AddressOrigin,
         is_usable: bool,
     ) {
+        // It may have been deprecated before it was ours, while others were asked for it.
+        let addressing = &self.interfaces[interface.0 as usize].addressing;
+        let record = addressing.find(cidr.address());
+        let standing = match record.is_some_and(|record| record.is_deprecated) {
+            _ if !is_usable => Standing::Gone,
+            true => Standing::Deprecated,
+            false => Standing::Usable,
+        };
         for home in self.sharing.followers() {
-            let what = What::Address { interface, cidr, origin, is_usable };
+            let what = What::Address { interface, cidr, origin, standing };
             self.add_stray(Stray { home, what });
         }
     }
@@ -407,6 +427,10 @@ impl Shard {
     pub(crate) fn leaves_error(&mut self, incoming: &Incoming<'_>, flow: &Flow) -> bool {
         let whereabouts = self.sharing.whereabouts_of((Transport::Tcp, *flow));
         if incoming.origin.is_home || !matches!(whereabouts, Whereabouts::Sought(_)) {
+            return false;
+        }
+        // Of an address that is nobody's here, no shard has a connection.
+        if !self.interfaces.iter().any(|interface| interface.is_ours(flow.local.ip())) {
             return false;
         }
         // A few of them must not hold all that came with them.

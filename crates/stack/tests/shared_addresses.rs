@@ -304,6 +304,21 @@ fn one_shard_listens_to_routers_and_all_follow_them() {
     assert_eq!(host.drops(DropReason::UnrelatedIcmp), 0);
 }
 
+/// RFC 4862, 5.5.4: a prefix that is deprecated when it is first heard of gives an address that is deprecated in
+/// all shards, also where others are asked for it first.
+#[test]
+fn an_address_that_was_never_preferred_is_so_in_no_shard() {
+    let mut host = routed(ClaimPolicy::Probe);
+    host.run(Duration::from_secs(5), |_, _| None);
+    host.hear(&advertised(600, 0, 0));
+    host.run(Duration::from_secs(3), |_, _| None);
+    let (local, global) = (formed(ROUTER, 0), formed(PREFIX, 0));
+    assert_eq!(
+        host.states(),
+        [(global, AddressState::Deprecated), (local, AddressState::Preferred)]
+    );
+}
+
 /// RFC 4862, 5.4: an address that somebody has is used in no shard, and all have the next one.
 #[test]
 fn an_address_that_is_taken_is_formed_anew_for_all() {

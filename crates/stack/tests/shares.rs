@@ -495,6 +495,16 @@ fn an_error_about_a_segment_is_unrelated_only_where_no_shard_knows_the_connectio
     assert_eq!(carry(NOW, &mut last.0, &mut first.0), 1);
     assert_eq!(carry(NOW, &mut first.0, &mut second.0), 0, "all were asked");
     assert_eq!(unrelated([&first, &second, &last]), [1, 0, 0]);
+    // Nobody is asked about a connection of an address that nobody has here.
+    let mut foreign = report_about(&long);
+    let message = &mut foreign[Ipv4Repr::LEN..];
+    message[Icmpv4Repr::LEN + 15] ^= 0x40;
+    message[2..4].fill(0);
+    let sum = !checksum::sum(message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    give(NOW, &mut second, vec![foreign]);
+    assert_eq!(carry(NOW, &mut second.0, &mut last.0), 0);
+    assert_eq!(unrelated([&first, &second, &last]), [1, 1, 0]);
 }
 
 /// A peer that missed the reset goes on with full segments, which come in fragments: it is told again,

@@ -60,8 +60,8 @@ pub struct Config {
     /// unacknowledged (RFC 9293, A.3: Minshall's modification), so that the tail of a large write
     /// goes out with the rest, as Linux does. On by default: held back, the tail of each write of one of
     /// very many connections is a visit of its own at both ends, and an ACK of its own behind the
-    /// deferral. Where the device takes super-frames it has no effect: there the tail would be a
-    /// super-frame of its own (`output/super_frame.rs`).
+    /// deferral. Where the device takes super-frames and the path is near it has no effect: there the
+    /// tail would be a super-frame of its own (`output/super_frame.rs`).
     pub minshall: bool,
     /// Keepalive; off by default (RFC 9293, MUST-25).
     pub keepalive: Option<Keepalive>,

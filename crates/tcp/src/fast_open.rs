@@ -81,6 +81,7 @@ impl Connection {
                 connection.counters.fast_open_bytes_received += len as u64;
                 connection.totals.bytes_received += len as u64;
                 connection.totals.data_segments_received += 1;
+                connection.totals.syn_data = true;
                 connection.events.insert(Events::READABLE);
             }
         }
@@ -149,6 +150,7 @@ impl Connection {
             self.totals.bytes_sent += taken;
             self.totals.bytes_acknowledged += taken;
             self.totals.data_segments_sent += u64::from(taken > 0);
+            self.totals.syn_data = taken > 0 && self.send.una == self.send.nxt;
         }
     }
 

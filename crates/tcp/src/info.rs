@@ -28,6 +28,8 @@ pub(crate) struct Totals {
     pub(crate) marked_segments_received: u32,
     pub(crate) duplicates_reported_by_peer: u32,
     pub(crate) reorderings_seen: u32,
+    /// The data that went, or came, with the SYN was all taken.
+    pub(crate) syn_data: bool,
 }
 
 /// Adds to a sum that stays at the largest number it can hold.
@@ -67,6 +69,8 @@ pub struct TcpInfo {
     pub sack: bool,
     /// Marks of congestion are in use (RFC 3168).
     pub ecn: bool,
+    /// The data of the SYN, ours or the peer's, was all taken with it (RFC 7413).
+    pub syn_data: bool,
     /// Shift of the windows the peer announces, and of ours (RFC 7323, 2); `None` where they are not
     /// scaled.
     pub window_scale: Option<(u8, u8)>,
@@ -203,6 +207,7 @@ impl Connection {
             timestamps: negotiated.timestamps.is_some(),
             sack: negotiated.sack,
             ecn: self.ecn.is_on(),
+            syn_data: self.totals.syn_data,
             window_scale: negotiated.window_shifts(),
             rto: self.rtt.rto(),
             ato: self.config.deferred_acks_interval,

@@ -384,10 +384,17 @@ impl Shard {
     }
 
     /// The first shard has this address.
-    pub(crate) fn follow_assigned(&mut self, id: InterfaceId, cidr: Cidr, origin: AddressOrigin) {
+    pub(crate) fn follow_assigned(
+        &mut self,
+        id: InterfaceId,
+        cidr: Cidr,
+        origin: AddressOrigin,
+        is_deprecated: bool,
+    ) {
         let addressing = &mut self.interfaces[id.0 as usize].addressing;
         if addressing.find(cidr.address()).is_none() {
-            let record = Record::new(cidr, origin, link::Claim::held(), false);
+            let mut record = Record::new(cidr, origin, link::Claim::held(), false);
+            record.is_deprecated = is_deprecated;
             addressing.records.push(record);
         }
         self.assign(id, cidr);

@@ -171,13 +171,14 @@ pub(crate) const NON_VALIDATED_PERIOD: Duration = Duration::from_secs(300);
 /// three quarters of it in the threshold, so that a short pause costs little and a long one as much
 /// as a restart. Linux does the latter and so do we. RFC 7661, which made RFC 2861 historic, keeps
 /// the window for five minutes but wants a measure of what was used, and half the window taken back
-/// at the first loss. It is not here: what it gains over RFC 2861 is the time after pauses of a few
+/// at the first loss. All of it is not here: what it gains over RFC 2861 is the time after pauses of a few
 /// timeouts, and those who want that can have [`Idle::Keep`], behind pacing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Idle {
-    /// RFC 2861, except that a path on which a round trip has taken less than a millisecond keeps its
-    /// window for five minutes, as RFC 7661 would everywhere. There the timeout is several hundred round trips, nothing is paced, and a turn of 64 KiB
-    /// bounds the burst anyway; slow start would be gone through again by each write of one of ten
+    /// RFC 2861, except that on a path on which a round trip has taken less than a millisecond the
+    /// window outlives five minutes of silence, as RFC 7661 has it everywhere; one that is used in part
+    /// is still taken back. There the timeout is several hundred round trips, nothing is paced, and a
+    /// turn of 64 KiB bounds the burst anyway; slow start would be gone through again by each write of one of ten
     /// thousand connections that share a link, for every one of them is silent for longer than that
     /// between two of its turns.
     #[default]

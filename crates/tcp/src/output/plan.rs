@@ -344,10 +344,10 @@ impl Connection {
             && (!self.lets_tails_go() || self.send.has_small_outstanding())
     }
 
-    /// Whether the short end of a large write goes with the rest. Not where the device takes
-    /// super-frames: it would be one by itself, and what is written next would fill it.
+    /// Whether the short end of a large write goes with the rest. Not where the device takes super-frames
+    /// and the path is near: it would be one by itself, and what is written next would fill it.
     fn lets_tails_go(&self) -> bool {
-        self.config.minshall && self.super_frame_len == 0
+        self.config.minshall && !self.waits_for_more()
     }
 
     /// Whether data waits that only the peer's window holds back.

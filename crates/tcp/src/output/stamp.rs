@@ -115,7 +115,8 @@ impl Connection {
             ..TcpHeader::default()
         };
         header.options.user_timeout = user_timeout::announced(&self.config);
-        header.options.fast_open = self.fast_open_option();
+        // What a SYN-ACK carries is a cookie for the peer; ours may come here by a SYN that crossed it.
+        header.options.fast_open = self.fast_open_option().filter(|_| !is_reply);
         if is_reply {
             header.flags |= TcpFlags::ACK;
             header.acknowledgment = self.receive.next();

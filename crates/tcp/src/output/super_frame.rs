@@ -42,11 +42,18 @@ impl Connection {
         self.super_frame_len = len;
     }
 
+    /// Whether what a super-frame has no place for waits: the device takes such frames, and the path is so
+    /// short that it waits for a moment.
+    #[inline]
+    pub(super) fn waits_for_more(&self) -> bool {
+        let is_near = || self.rtt.smoothed().is_some_and(|rtt| rtt <= ROUND_TRIP_MAX);
+        self.super_frame_len > 0 && is_near()
+    }
+
     /// The measure for segments of `full` payload bytes; `None` where nothing waits for more.
     #[inline]
     pub(super) fn whole_super_frame(&self, full: u32) -> Option<Whole> {
-        let is_near = self.rtt.smoothed().is_some_and(|rtt| rtt <= ROUND_TRIP_MAX);
-        if self.super_frame_len == 0 || self.nodelay || !is_near {
+        if self.nodelay || !self.waits_for_more() {
             return None;
         }
         let options = u32::from(self.negotiated.mss_send()).saturating_sub(full);

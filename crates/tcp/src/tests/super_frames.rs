@@ -1,6 +1,9 @@
 //! A device that takes runs as super-frames: what waits so that these are whole, and what ends that.
 
 use super::harness::*;
+use crate::{Config, Pacing};
+use time::Duration;
+use wire::TcpOptions;
 
 /// The device takes four full segments as one.
 fn of_four_segments() -> Harness {
@@ -70,4 +73,19 @@ fn it_is_the_same_where_the_batch_holds_one_super_frame() {
     harness.write(&stream(0..9_200));
     assert_eq!(harness.take_ranges(), full(1, 8));
     assert!(!harness.connection.wants_transmit(harness.now));
+}
+
+// There it would wait for as long as a round trip takes.
+#[test]
+fn on_a_far_path_the_tail_of_a_write_goes_with_it() {
+    let mut harness = Harness::connect(Config { pacing: Pacing::Off, ..plain_config() });
+    harness.expect_one();
+    harness.pass(Duration::from_millis(10));
+    harness.options = TcpOptions { mss: Some(MSS as u16), ..TcpOptions::default() };
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.options = TcpOptions::default();
+    harness.expect_one();
+    harness.connection.set_super_frame_len(20 + 4 * MSS as u16 + 900);
+    harness.write(&stream(0..5_300));
+    assert_eq!(harness.take_ranges(), [full(1, 5), vec![(5_001, 300)]].concat());
 }
