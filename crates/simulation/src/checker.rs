@@ -349,13 +349,27 @@ impl Watched {
         if self.cookies {
             self.bring_back(segment);
         }
+        let waits = self.has_answer_in_waiting(segment);
         match self.flows.get_mut(&ends) {
+            None if waits => Ok(()),
             Some(flow) => flow.judge(now, segment, ecn, may_skip),
             None => Err((
                 "RFC 9293, 3.10.7.1: a connection that does not exist sends resets only",
                 segment.to_string(),
             )),
         }
+    }
+
+    /// Whether it is the ACK of a half-open connection whose SYN-ACK nobody has seen: that waits for a
+    /// neighbour, and what refuses a segment goes back to where that came from, and need not.
+    fn has_answer_in_waiting(&self, segment: &Segment<'_>) -> bool {
+        let ends = (segment.source, segment.destination);
+        let answers = |syn: &Syn| segment.acknowledgment == syn.sequence.wrapping_add(1);
+        segment.flags == flag::ACK
+            && segment.payload.is_empty()
+            && !self.flows.contains_key(&ends)
+            && self.asked_at.contains_key(&segment.destination.ip())
+            && self.syns.get(&ends).is_some_and(|syns| syns.iter().any(answers))
     }
 
     /// A cookie came back: the segment may belong to a SYN-ACK that is not the last.

@@ -140,6 +140,20 @@ fn a_gap_in_which_a_neighbour_was_asked_for_is_not_the_timers() {
     assert!(last_of(0).is_err_and(|(rule, _)| rule.starts_with("RFC 6298, 5.5")));
 }
 
+#[test]
+fn who_asks_for_a_neighbour_may_refuse_before_its_syn_ack_is_seen() {
+    let refuses = |asked: u32, payload: &'static [u8]| {
+        let mut wire = Wire::new();
+        wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b""));
+        wire.asks(SERVER, asked);
+        wire.sends(&segment(SERVER, flag::ACK, (1, 1), payload))
+    };
+    let is_broken = |rule: &str| rule.starts_with("RFC 9293, 3.10.7.1");
+    assert_eq!(refuses(1, b""), Ok(()));
+    assert!(refuses(1, b"data").is_err_and(|(rule, _)| is_broken(rule)));
+    assert!(refuses(0, b"").is_err_and(|(rule, _)| is_broken(rule)));
+}
+
 // RFC 4987, 3.6: what overtakes the segment with the cookie is refused, and the connection opens after
 // that; but no cookie opens a connection where one has been.
 #[test]
