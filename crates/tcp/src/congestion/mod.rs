@@ -178,9 +178,9 @@ pub enum Idle {
     /// RFC 2861, except that on a path on which a round trip has taken less than a millisecond the
     /// window outlives five minutes of silence, as RFC 7661 has it everywhere; one that is used in part
     /// is still taken back. There the timeout is several hundred round trips, nothing is paced, and a
-    /// turn of 64 KiB bounds the burst anyway; slow start would be gone through again by each write of one of ten
-    /// thousand connections that share a link, for every one of them is silent for longer than that
-    /// between two of its turns.
+    /// turn of 64 KiB bounds the burst anyway; slow start would be gone through again by each write of
+    /// one of ten thousand connections that share a link, for every one of them is silent for longer
+    /// than that between two of its turns.
     #[default]
     Decay,
     /// RFC 5681, 4.1.
