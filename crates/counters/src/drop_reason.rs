@@ -145,6 +145,8 @@ drop_reasons! {
     TunnelForeign => "drop_tunnel_foreign",
     /// A packet filter of this stack said so.
     Filtered => "drop_filtered",
+    /// A packet filter of this stack panicked when it was asked.
+    FilterPanicked => "drop_filter_panicked",
     /// It waited to be sent by an interface that was removed.
     InterfaceRemoved => "drop_interface_removed",
     /// Lost on purpose by a fault wrapper.

@@ -21,6 +21,7 @@ pub(crate) mod turn;
 pub(crate) mod waiting;
 pub(crate) mod worker;
 
+use std::sync::{Mutex, MutexGuard};
 use time::Instant;
 
 /// The monotonic clock, as nanoseconds since the stack was built.
@@ -37,6 +38,16 @@ impl Clock {
     pub(crate) fn now(&self) -> Instant {
         Instant::ZERO + self.start.elapsed()
     }
+}
+
+/// Takes a lock, also where a thread panicked under it, which is not held against those who come after. Devices,
+/// filters, wakers and the memory that writes lend are the application's code, and some of it runs under
+/// locks; what they protect is consistent whenever it does.
+pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| {
+        mutex.clear_poison();
+        poisoned.into_inner()
+    })
 }
 
 counters::counters! {
@@ -62,6 +73,12 @@ counters::counters! {
         follower_parks,
         /// Times one thread woke another, wakers of tasks included.
         wakeups_sent,
+        /// Wakers of tasks that panicked; the others were woken all the same.
+        wakers_panicked,
+        /// Threads that panicked inside the squeue, in a device or in a waker that is cloned.
+        panics_inside,
+        /// Threads of the squeue that panicked and went on.
+        workers_restarted,
         /// Entries of those who wait that were looked at for an event, for memory, or to take one out: whom the
         /// event concerns, and no others.
         sleepers_visited,

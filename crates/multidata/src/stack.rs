@@ -7,12 +7,12 @@ pub use builder::{InterfaceConfig, StackBuilder, StackConfig};
 use crate::copy_in::CopyIn;
 use crate::counters::Counters;
 use crate::error::socket_error;
-use crate::runtime::shared_filter;
 use crate::runtime::squeue::{Core, Port, Squeue};
 use crate::runtime::squeues::Squeues;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use crate::runtime::worker::Threads;
+use crate::runtime::{locked, shared_filter};
 use batch::BlockPool;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -24,7 +24,7 @@ use stack::{
     PacketFilter, Shard, SocketError, TransmitStatus,
 };
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use steering::{BatchSizes, Coalescing};
 use time::Instant;
 
@@ -70,7 +70,7 @@ struct Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.squeues.stop(LINGER_ON_DROP);
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let threads = locked(&self.threads).take();
         if let Some(threads) = threads {
             threads.join();
         }
@@ -283,12 +283,16 @@ impl Stack {
     }
 
     /// Puts a packet filter on the ways out and in of all interfaces, loopback included, in place of
-    /// any other; `None` takes it away. It is called with the stack's lock held and must not wait.
+    /// any other; `None` takes it away. It is called with the stack's lock held and must not wait. Where
+    /// it panics, what it was asked about is dropped (`drop_filter_panicked`), whichever thread it was.
     pub fn set_filter(&self, filter: Option<Box<dyn PacketFilter>>) {
         let filters = shared_filter::for_each(filter, self.runtime.squeues.len());
-        for (squeue, filter) in self.runtime.squeues.iter().zip(filters) {
-            squeue.look(|core| core.shard.set_filter(filter));
-        }
+        let pairs = self.runtime.squeues.iter().zip(filters);
+        let replaced: Vec<_> = pairs
+            .map(|(squeue, filter)| squeue.look(|core| core.shard.set_filter(filter)))
+            .collect();
+        // Application code again, which no lock is held for.
+        drop(replaced);
     }
 
     /// Adds a route to the network `destination` by interface `index`, by way of `gateway` or

@@ -57,6 +57,8 @@ counters::counters! {
         loopback_packets,
         /// Calls of the packet filter.
         filter_calls,
+        /// Of these, calls that ended in a panic of the filter, and other questions to it that did.
+        filter_panics,
         /// Received super-frames taken apart for it.
         filter_expansions,
         /// Header runs stamped: one route and neighbour look-up each.

@@ -366,6 +366,7 @@ impl Shard {
         let index = planned.owner;
         let payload_before = out.payload_bytes() - planned.payload_bytes;
         let screened = self.screen(now, id, out, first..first + planned.built);
+        let reason = self.filtered_for(0);
         let Some(socket) = self.sockets.tcp(index) else { return false };
         if screened.wants_single {
             // Until the path is asked about again.
@@ -379,7 +380,7 @@ impl Shard {
         planned.payload_bytes = out.payload_bytes() - payload_before;
         if screened.passed == 0 {
             // As if they had been lost on the wire.
-            self.drops.add_many(DropReason::Filtered, screened.dropped as u64);
+            self.drops.add_many(reason, screened.dropped as u64);
             let connection = &mut socket.connection;
             let dropped = screened.dropped;
             self.connection_counters.lend(connection, |it| it.on_transmitted(now, dropped));
@@ -404,7 +405,7 @@ impl Shard {
             let screened = self.screen(now, id, out, first + at..first + at + 1);
             if screened.dropped > 0 {
                 out.truncate(first);
-                self.drops.add(DropReason::Filtered);
+                self.drops.add(self.filtered_for(0));
                 return false;
             }
         }

@@ -13,6 +13,10 @@
 //! A packet that is built and not taken by the device is built again, and the filter asked again.
 //! What a filter drops on the way out is, for its sender, lost on the wire: TCP sends it again when
 //! it finds out.
+//!
+//! A filter is the application's code, which any thread may run that runs the shard. Where it panics, the packets
+//! that it was asked about and did not decide on are dropped and counted (`drop_filter_panicked`), and it
+//! is asked again about the next: what it was there to keep out must not pass because it failed.
 
 use crate::interface::InterfaceId;
 use crate::shard::Shard;
@@ -20,8 +24,10 @@ use batch::{Block, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 use counters::DropReason;
 use device::{Medium, lowering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use time::Instant;
 
 /// What becomes of a packet.
@@ -62,7 +68,8 @@ pub struct FilterFlow {
     pub remote: SocketAddr,
 }
 
-/// Looks at packets on their way out and in. Called with the shard's lock held: it must not wait.
+/// Looks at packets on their way out and in. Called with the shard's lock held: it must not wait. Where it
+/// panics, the packets of that call are dropped.
 pub trait PacketFilter: Send {
     /// How it wants the packets of a flow on the way out. Asked when a connection finds its path
     /// and whenever that changes, and for every packet that is no connection's.
@@ -94,6 +101,68 @@ pub trait PacketFilter: Send {
     );
 }
 
+/// The application's filter, which may panic: that ends the call and nothing else.
+pub(crate) struct GuardedFilter {
+    filter: Box<dyn PacketFilter>,
+    /// Atomic, because it is also asked where nothing may be changed.
+    panics: AtomicU64,
+}
+
+impl GuardedFilter {
+    /// What the call says, or `None` where it panicked.
+    fn caught<T>(panics: &AtomicU64, call: impl FnOnce() -> T) -> Option<T> {
+        let outcome = catch_unwind(AssertUnwindSafe(call)).ok();
+        if outcome.is_none() {
+            panics.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// See [`PacketFilter::handling`].
+    pub(crate) fn handling(&self, flow: &FilterFlow) -> Handling {
+        Self::caught(&self.panics, || self.filter.handling(flow)).unwrap_or_default()
+    }
+
+    fn receives_batches(&self) -> bool {
+        Self::caught(&self.panics, || self.filter.receives_batches()).unwrap_or(true)
+    }
+
+    /// See [`PacketFilter::transmit`]. Says whether it decided; otherwise everything is dropped.
+    fn transmit(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        batch: &Multidata,
+        packets: Range<usize>,
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let Self { filter, panics } = self;
+        let call = || filter.transmit(now, interface, batch, packets, verdicts);
+        let is_decided = Self::caught(panics, call).is_some();
+        if !is_decided {
+            verdicts.fill(Verdict::Drop);
+        }
+        is_decided
+    }
+
+    /// See [`PacketFilter::receive`]. Says whether it decided; otherwise everything is dropped.
+    fn receive(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        frames: &ReceiveBatch,
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let Self { filter, panics } = self;
+        let call = || filter.receive(now, interface, frames, verdicts);
+        let is_decided = Self::caught(panics, call).is_some();
+        if !is_decided {
+            verdicts.fill(Verdict::Drop);
+        }
+        is_decided
+    }
+}
+
 /// What a filter left of the packets of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Screened {
@@ -106,10 +175,22 @@ pub(crate) struct Screened {
 }
 
 impl Shard {
-    /// Puts a filter on the ways out and in, in place of any other; `None` takes it away.
-    pub fn set_filter(&mut self, filter: Option<Box<dyn PacketFilter>>) {
-        self.filter = filter;
+    /// Puts a filter on the ways out and in, in place of any other, which it gives back; `None` takes it away.
+    pub fn set_filter(
+        &mut self,
+        filter: Option<Box<dyn PacketFilter>>,
+    ) -> Option<Box<dyn PacketFilter>> {
+        self.counters.filter_panics = self.filter_panics();
+        let new = filter.map(|filter| GuardedFilter { filter, panics: AtomicU64::new(0) });
+        let old = core::mem::replace(&mut self.filter, new);
         self.path_mtus.invalidate();
+        old.map(|old| old.filter)
+    }
+
+    /// Calls of filters that ended in a panic.
+    pub(crate) fn filter_panics(&self) -> u64 {
+        let panics = self.filter.as_ref().map_or(0, |it| it.panics.load(Ordering::Relaxed));
+        self.counters.filter_panics + panics
     }
 
     /// Has the filter decide on the packets `packets`, and cuts `out` off behind those that go on,
@@ -126,7 +207,8 @@ impl Shard {
         let Some(filter) = &mut self.filter else { return whole };
         self.verdicts.clear();
         self.verdicts.resize(count, Verdict::Pass);
-        filter.transmit(now, id, out, packets, &mut self.verdicts);
+        let is_decided = filter.transmit(now, id, out, packets, &mut self.verdicts);
+        self.undecided_from = if is_decided { usize::MAX } else { 0 };
         self.counters.filter_calls += 1;
         let marks = self.verdicts.iter().any(|verdict| matches!(verdict, Verdict::Mark(_)));
         if marks && count > 1 {
@@ -150,25 +232,36 @@ impl Shard {
         let Some(filter) = &mut self.filter else { return };
         self.verdicts.clear();
         self.verdicts.resize(batch.len(), Verdict::Pass);
+        self.undecided_from = usize::MAX;
         if filter.receives_batches() {
             self.counters.filter_calls += 1;
-            return filter.receive(now, id, batch, &mut self.verdicts);
+            if !filter.receive(now, id, batch, &mut self.verdicts) {
+                self.undecided_from = 0;
+            }
+            return;
         }
         let network_offset = match self.interfaces[id.0 as usize].capabilities.medium {
             Medium::Ethernet(_) => wire::EthernetRepr::LEN,
             Medium::Ip => 0,
         };
         for index in 0..batch.len() {
+            let mut is_decided = true;
             // A super-frame of which the filter drops a packet is dropped whole: its other packets
             // are sent again.
             let passes = packets_of(batch, index, network_offset).is_some_and(|mut packets| {
                 packets.all(|packet| {
                     let mut verdict = [Verdict::Pass];
                     self.counters.filter_calls += 1;
-                    filter.receive(now, id, &packet, &mut verdict);
+                    is_decided = filter.receive(now, id, &packet, &mut verdict);
                     verdict != [Verdict::Drop]
                 })
             });
+            if !is_decided {
+                // It is not asked about the rest of this batch, which it might take as long to fail at.
+                self.verdicts[index..].fill(Verdict::Drop);
+                self.undecided_from = index;
+                return;
+            }
             self.counters.filter_expansions +=
                 u64::from(batch.frame(index).is_some_and(|frame| frame.segmented.is_some()));
             self.verdicts[index] = if passes { Verdict::Pass } else { Verdict::Drop };
@@ -181,8 +274,16 @@ impl Shard {
         if self.filter.is_none() || is_passed(&self.verdicts, index) {
             return true;
         }
-        self.drops.add(DropReason::Filtered);
+        self.drops.add(self.filtered_for(index));
         false
+    }
+
+    /// Why the filter's last answer dropped the packet of this number.
+    pub(crate) fn filtered_for(&self, index: usize) -> DropReason {
+        match index >= self.undecided_from {
+            true => DropReason::FilterPanicked,
+            false => DropReason::Filtered,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::egress::Planned;
 use crate::error::SocketError;
 use crate::event::{Events, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
-use crate::filter::{PacketFilter, Verdict};
+use crate::filter::{GuardedFilter, Verdict};
 use crate::flow_table::FlowTable;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::loopback::Loopback;
@@ -96,9 +96,11 @@ pub struct Shard {
     pub(crate) interface_events: InterfaceEvents,
     /// `ip_multidata_outbound` of all interfaces together.
     pub(crate) multidata_outbound: bool,
-    pub(crate) filter: Option<Box<dyn PacketFilter>>,
+    pub(crate) filter: Option<GuardedFilter>,
     /// What the filter said of the packets it saw last.
     pub(crate) verdicts: Vec<Verdict>,
+    /// The first of them that it did not decide on, because it panicked.
+    pub(crate) undecided_from: usize,
     pub(crate) loopback: Loopback,
     pub(crate) sharing: Sharing,
     pub(crate) sequence_numbers: IsnGenerator,
@@ -162,6 +164,7 @@ impl Shard {
             multidata_outbound: true,
             filter: None,
             verdicts: Vec::new(),
+            undecided_from: usize::MAX,
             loopback: Loopback::default(),
             sharing: Sharing::default(),
             seed: keys.hash_one("addressing"),
@@ -296,6 +299,7 @@ impl Shard {
             path_mtus_evicted: self.path_mtus.evicted(),
             address_events_forgotten: self.address_events.forgotten,
             interface_events_forgotten: self.interface_events.forgotten,
+            filter_panics: self.filter_panics(),
             ..self.counters
         };
         let (refusals, drops) = (self.refusals, self.drops);

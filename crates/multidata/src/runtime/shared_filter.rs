@@ -6,7 +6,7 @@
 use batch::{Multidata, ReceiveBatch};
 use core::ops::Range;
 use stack::{FilterFlow, Handling, InterfaceId, PacketFilter, Verdict};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use time::Instant;
 
 /// The filter for each of `count` shards.
@@ -28,7 +28,7 @@ struct SharedFilter(Arc<Mutex<Box<dyn PacketFilter>>>);
 impl SharedFilter {
     /// A filter that panicked goes on as it is, as with one shard.
     fn filter(&self) -> MutexGuard<'_, Box<dyn PacketFilter>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        super::locked(&self.0)
     }
 }
 

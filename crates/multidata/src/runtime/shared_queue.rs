@@ -56,11 +56,11 @@ struct Shared {
 impl Shared {
     /// A thread that panicked in the device left it as it is, as with a queue of one squeue.
     fn queue(&self) -> MutexGuard<'_, Box<dyn Queue>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        super::locked(&self.queue)
     }
 
     fn full(&self) -> MutexGuard<'_, Vec<Arc<Bell>>> {
-        self.full.lock().unwrap_or_else(PoisonError::into_inner)
+        super::locked(&self.full)
     }
 }
 
@@ -152,7 +152,7 @@ struct BellState {
 
 impl Waiter for Bell {
     fn wait(&self, timeout: Option<Duration>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = super::locked(&self.state);
         if core::mem::take(&mut state.is_pending) {
             return;
         }
@@ -173,7 +173,7 @@ impl Waiter for Bell {
     }
 
     fn wake(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = super::locked(&self.state);
         state.rung += 1;
         if state.sleepers == 0 {
             state.is_pending = true;

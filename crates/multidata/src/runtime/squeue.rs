@@ -19,10 +19,11 @@ use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
 use crate::counters::{Counters, SteeringCounters};
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{DeviceError, Medium, Queue, Room, Stop, TransmitMode, Waiter};
+use device::{DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter};
 use stack::{InterfaceId, Shard, SocketId};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use steering::{Discipline, DisciplineConfig, Mode, ThreadToken};
 use tcp::State;
@@ -341,7 +342,13 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
             sending = Sending::Done;
             break;
         }
-        let transmitted = port.queue.transmit(batch);
+        let transmitted = catch_unwind(AssertUnwindSafe(|| port.queue.transmit(batch)));
+        let transmitted = transmitted.unwrap_or_else(|panic| {
+            // The shard must hear of each batch it made, or forgets those that it is of.
+            let none = Transmitted { taken: 0, stopped: Some(Stop::Full) };
+            shard.on_transmitted(now, port.id, &none);
+            resume_unwind(panic)
+        });
         shard.on_transmitted(now, port.id, &transmitted);
         match transmitted.stopped {
             None | Some(Stop::Refused) => {}
@@ -406,8 +413,25 @@ pub(crate) struct Squeue {
     pub(super) worker_parker: Arc<Parker>,
     /// Set with [`Core::stopping`], for threads that do not hold the lock.
     pub(super) is_stopping: AtomicBool,
+    /// Counted without the lock: wakers that panicked, and threads of the squeue that did and went on.
+    pub(super) wakers_panicked: AtomicU64,
+    pub(super) workers_restarted: AtomicU64,
     /// The squeue's number, and what it shares with others, where there are others.
     pub(super) others: Option<(usize, Arc<HandOver>)>,
+}
+
+/// See [`Squeue::alarm`].
+pub(super) struct Alarm<'a> {
+    squeue: &'a Squeue,
+    was_panicking: bool,
+}
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.was_panicking {
+            self.squeue.wake_threads();
+        }
+    }
 }
 
 impl Squeue {
@@ -421,17 +445,19 @@ impl Squeue {
             clock,
             worker_parker: Arc::default(),
             is_stopping: AtomicBool::new(false),
+            wakers_panicked: AtomicU64::new(0),
+            workers_restarted: AtomicU64::new(0),
         }
     }
 
-    /// Takes the lock. A thread that panicked under it left the shard as it is: every call of the
-    /// shard leaves it consistent, so the others go on.
+    /// Takes the lock. A thread that panicked under it did so in a device or a waker, between two calls
+    /// of the shard or in what one of them lets go of, so the others go on.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
         let (mut core, was_held) = match self.core.try_lock() {
             Ok(core) => (core, false),
-            Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
+            Err(TryLockError::Poisoned(poisoned)) => (self.heal(poisoned), false),
             Err(TryLockError::WouldBlock) => {
-                (self.core.lock().unwrap_or_else(PoisonError::into_inner), true)
+                (self.core.lock().unwrap_or_else(|poisoned| self.heal(poisoned)), true)
             }
         };
         core.counters.squeue_enters += 1;
@@ -444,9 +470,22 @@ impl Squeue {
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
         match self.core.try_lock() {
             Ok(core) => Some(core),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.heal(poisoned)),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    fn heal<'a>(&self, poisoned: PoisonError<MutexGuard<'a, Core>>) -> MutexGuard<'a, Core> {
+        self.core.clear_poison();
+        let mut core = poisoned.into_inner();
+        core.counters.panics_inside += 1;
+        core
+    }
+
+    /// For the time of a call: where it panics inside, whom it would have woken when it left has the squeue's
+    /// threads look instead. To be made before the lock is taken.
+    pub(super) fn alarm(&self) -> Alarm<'_> {
+        Alarm { squeue: self, was_panicking: std::thread::panicking() }
     }
 
     /// Tells all threads of the runtime that the stack's last handle is gone.
@@ -470,6 +509,8 @@ impl Squeue {
                 sum.device.merge(&port.queue.counters());
                 sum.receive.merge(&port.intake.sizes());
             }
+            sum.runtime.wakers_panicked = self.wakers_panicked.load(Ordering::Relaxed);
+            sum.runtime.workers_restarted = self.workers_restarted.load(Ordering::Relaxed);
             let entries = core.discipline.counters();
             sum.runtime.squeue_migrations = entries.squeue_migrations;
             sum.runtime.worker_interrupt_turns = entries.squeue_interrupt_turns;

@@ -10,7 +10,7 @@ use super::squeue::{Core, Squeue};
 use core::net::SocketAddr;
 use stack::{Homes, SocketError};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use steering::Home;
 use time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Squeues {
         &self,
         act: impl Fn(&mut Core, Instant) -> Result<T, E>,
     ) -> Result<T, E> {
-        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = super::locked(&self.changing);
         let first = self.all[0].once(&act)?;
         for squeue in &self.all[1..] {
             squeue.once(&act)?;

@@ -23,6 +23,8 @@ use crate::error::{device_error, socket_error};
 use device::Waiter;
 use stack::{SocketError, SocketId};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use time::{Duration, Instant};
@@ -144,6 +146,7 @@ impl Squeue {
         task: Option<&Waker>,
         mut attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
     ) -> io::Result<T> {
+        let _alarm = self.alarm();
         let mut core = self.lock();
         let mut deadline = None;
         loop {
@@ -197,6 +200,7 @@ impl Squeue {
     /// Does something on the shard that never waits, and runs it. What other squeues have said before is
     /// known first: a connection can be opened from an address that the stack has told of.
     pub(crate) fn once<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        let _alarm = self.alarm();
         let mut core = self.lock();
         let now = self.clock.now();
         core.application_ran = now;
@@ -218,6 +222,7 @@ impl Squeue {
 
     /// Has a task woken once, at the next event its interest is in.
     pub(crate) fn register_waker(&self, socket: SocketId, interest: Interest, waker: &Waker) {
+        let _alarm = self.alarm();
         let mut core = self.lock();
         match core.failed {
             Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
@@ -229,6 +234,7 @@ impl Squeue {
     /// Has a task that found the block pool exhausted woken when its turn for memory has come. Memory
     /// that came back before this call is found when the first in turn looks again.
     pub(crate) fn wait_for_memory(&self, socket: SocketId, waker: &Waker) {
+        let _alarm = self.alarm();
         let mut guard = self.lock();
         let core = &mut *guard;
         core.counters.pool_waits += 1;
@@ -266,12 +272,19 @@ impl Squeue {
         core.leader = Some(Leader { socket, until, has_event: false, is_woken: false });
         core.counters.leader_waits += 1;
         self.release(core);
-        if let Some(waiter) = self.waiters.first() {
-            give_way(&**waiter);
-            waiter.wait(until.map(|until| until.since(now)));
-        }
+        let waited = self.waiters.first().map_or(Ok(()), |waiter| {
+            // A device is the application's code: who panics in it must not lead for ever.
+            catch_unwind(AssertUnwindSafe(|| {
+                give_way(&**waiter);
+                waiter.wait(until.map(|until| until.since(now)));
+            }))
+        });
         let mut core = self.lock();
         core.leader = None;
+        if let Err(panic) = waited {
+            self.release(core);
+            resume_unwind(panic);
+        }
         // The call for the worker may have been what woke this thread, before the worker slept.
         core.calls_again = matches!(core.worker, Worker::Called);
         core
@@ -334,7 +347,10 @@ impl Squeue {
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
         let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
         drop(core);
-        woken.into_iter().for_each(Sleeper::wake);
+        let panicked = woken.into_iter().filter_map(|it| (!it.wake()).then_some(())).count();
+        if panicked > 0 {
+            self.wakers_panicked.fetch_add(panicked as u64, Ordering::Relaxed);
+        }
         if wakes_waiter && let Some(waiter) = self.waiters.first() {
             waiter.wake();
         }

@@ -6,6 +6,7 @@
 
 use stack::{Readiness, SocketEvent, SocketId};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use time::{Duration, Instant};
@@ -48,13 +49,13 @@ impl Parker {
     /// The calling thread's parker, without notification.
     pub(crate) fn own() -> Arc<Self> {
         let parker = OWN.try_with(Arc::clone).unwrap_or_default();
-        *parker.notified.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *super::locked(&parker.notified) = false;
         parker
     }
 
     /// Sleeps until notified (also before the call) or for `timeout`; says whether it was notified.
     pub(crate) fn park(&self, timeout: Option<Duration>) -> bool {
-        let guard = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = super::locked(&self.notified);
         let mut guard = match timeout {
             Some(timeout) => {
                 let waited = self.changed.wait_timeout_while(guard, timeout, |told| !*told);
@@ -70,7 +71,7 @@ impl Parker {
 
     /// Ends the current or the next [`Parker::park`].
     pub(crate) fn notify(&self) {
-        let mut guard = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = super::locked(&self.notified);
         if !core::mem::replace(&mut *guard, true) {
             drop(guard);
             self.changed.notify_one();
@@ -92,11 +93,16 @@ pub(crate) enum Sleeper {
 }
 
 impl Sleeper {
-    pub(crate) fn wake(self) {
+    /// Wakes it. A waker is the application's code; says `false` where it panicked, which must not keep others
+    /// from being woken.
+    pub(crate) fn wake(self) -> bool {
         match self {
             Self::Thread(parker) => parker.notify(),
-            Self::Task(waker) => waker.wake(),
+            Self::Task(waker) => {
+                return catch_unwind(AssertUnwindSafe(|| waker.wake())).is_ok();
+            }
         }
+        true
     }
 }
 

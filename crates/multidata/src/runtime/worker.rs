@@ -15,6 +15,7 @@ use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use super::turn::Worker;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
@@ -86,10 +87,10 @@ impl Threads {
                 // A CPU that was taken from the process meanwhile: the thread runs where it may.
                 drop(linux::cpu::pin(&[cpu]));
             }
-            match index {
+            squeue.live(|| match index {
                 0 => squeue.work(),
                 _ => squeue.watch(index),
-            }
+            });
         };
         self.handles.push(Builder::new().name(name).spawn(live)?);
         Ok(())
@@ -109,13 +110,27 @@ impl Threads {
 }
 
 impl Squeue {
+    /// A life that a panic does not end: what it came from, a device for example, may go on, and whoever waits here
+    /// has nobody else. Not while the stack ends, for which another thread waits.
+    fn live(&self, life: impl Fn()) {
+        while catch_unwind(AssertUnwindSafe(&life)).is_err() {
+            self.workers_restarted.fetch_add(1, Ordering::Relaxed);
+            if self.is_stopping.load(Ordering::Acquire) {
+                return;
+            }
+            // Where each turn panics, this is how many there are.
+            std::thread::sleep(ASIDE_MAX);
+        }
+    }
+
     /// The worker's life.
     fn work(&self) {
         let grace = if self.others.is_some() { SHARED_GRACE } else { GRACE };
         let active_max = grace.max(ASIDE_ACTIVE_MAX);
         let mut aside = grace;
         let mut application_ran = Instant::ZERO;
-        let (mut is_due, mut is_called) = (false, false);
+        // At first, for the thread may have panicked before.
+        let (mut is_due, mut is_called) = (true, false);
         loop {
             let Some(mut core) = self.lock_for_worker(is_due || is_called) else {
                 is_called = self.worker_parker.park(Some(aside.min(active_max)));
