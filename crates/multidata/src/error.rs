@@ -16,6 +16,7 @@ pub fn socket_error(error: SocketError) -> Error {
             ErrorKind::AddrNotAvailable
         }
         SocketError::NoRoute => ErrorKind::NetworkUnreachable,
+        SocketError::DeviceFailed => ErrorKind::NetworkDown,
         SocketError::HostUnreachable => ErrorKind::HostUnreachable,
         SocketError::ConnectionRefused => ErrorKind::ConnectionRefused,
         SocketError::ConnectionReset => ErrorKind::ConnectionReset,

@@ -1,6 +1,7 @@
 //! The stack as its user sees it: what it tells of itself, what can be changed, how it ends.
 
 mod builder;
+mod events;
 
 pub use builder::{InterfaceConfig, StackBuilder, StackConfig};
 
@@ -17,6 +18,7 @@ use batch::BlockPool;
 use core::net::IpAddr;
 use core::time::Duration;
 use device::{Capabilities, DeviceCounters, DeviceError, TransmitMode};
+use events::InterfaceEvents;
 use ip::Cidr;
 use stack::InterfaceId;
 use stack::{
@@ -65,6 +67,7 @@ struct Runtime {
     copy_in: CopyIn,
     send_buffer_bytes: usize,
     nodelay: bool,
+    events: InterfaceEvents,
 }
 
 impl Drop for Runtime {
@@ -346,19 +349,18 @@ impl Stack {
         let removed = self.runtime.squeues.everywhere(|core, now| {
             let port = core.ports.get_mut(index).ok_or(SocketError::InvalidArgument)?;
             core.shard.remove_interface(now, port.id)?;
-            let message = "the interface was removed; add another to a new stack".to_owned();
-            port.failed.get_or_insert(DeviceError { message });
+            port.remove();
             Ok(())
         });
         removed.map_err(socket_error)
     }
 
-    /// The next thing that happened to an interface, if any: negotiated anew, its device failed or
-    /// takes less, removed. Each reads as a sentence. At most 64 wait to be asked for; then the oldest
-    /// is forgotten.
+    /// The next thing that happened to an interface, if any: negotiated anew, its device failed, is of
+    /// no use for now or takes less, removed. Each reads as a sentence. What several squeues met is told
+    /// once. At most 64 of each squeue wait to be asked for; then the oldest is forgotten.
     #[must_use]
     pub fn poll_interface_event(&self) -> Option<InterfaceEvent> {
-        self.squeue(0).look(|core| core.shard.poll_interface_event())
+        self.runtime.events.poll(&self.runtime.squeues)
     }
 
     /// Sends no packets longer than this by interface `index` from now on; its device may take

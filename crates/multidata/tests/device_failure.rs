@@ -1,5 +1,7 @@
 //! Devices that fail or take capabilities back while the stack runs.
 
+mod pair;
+
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
     Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Segmentation, Stop,
@@ -126,6 +128,86 @@ fn a_failed_device_ends_every_call_that_waits_with_its_own_sentence() {
     let later = socket.send_to(b"x", "10.1.0.9:1").expect_err("the device has failed");
     assert_eq!(later.kind(), ErrorKind::NetworkDown);
     assert_eq!(stack.interfaces()[0].failed, Some(Void::error()));
+}
+
+/// Waits until `holds`.
+fn eventually(holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "waited in vain");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What the stack told of its interfaces.
+fn told(stack: &Stack) -> Vec<String> {
+    std::iter::from_fn(|| stack.poll_interface_event()).map(|event| event.to_string()).collect()
+}
+
+#[test]
+fn a_failure_that_is_found_in_receiving_is_counted_and_told() {
+    let device = Void::default();
+    let stack = stack_on(&device, TransmitMode::Multidata);
+    device.change(|state| state.failed = true);
+    eventually(|| stack.interfaces()[0].failed.is_some());
+    assert_eq!(stack.counters().stack.shard.device_failures, 1);
+    let told = told(&stack);
+    let failed = |line: &&String| line.ends_with("its device failed: the cable was cut: splice it");
+    assert_eq!(told.iter().filter(failed).count(), 1, "{told:?}");
+}
+
+#[test]
+fn connections_by_a_failed_device_are_told_and_others_go_on() {
+    // The failing one comes first and second: a leader sleeps on the first.
+    for first in [true, false] {
+        let (near, far) = device::wire(pair::ethernet());
+        let device = Void::default();
+        let void = InterfaceConfig::new("10.9.0.1/24".parse().expect("an address"));
+        let hub = match first {
+            true => Stack::builder()
+                .interface(device.clone(), void)
+                .interface(near, pair::interface(pair::LEFT)),
+            false => Stack::builder()
+                .interface(near, pair::interface(pair::LEFT))
+                .interface(device.clone(), void),
+        };
+        let hub = hub.build().expect("a stack");
+        let peer = Stack::builder().interface(far, pair::interface(pair::RIGHT));
+        let peer = peer.build().expect("a stack");
+        let (here, there) = pair::connected(&hub, &peer);
+        let socket = UdpSocket::bind(&hub, "10.9.0.1:53").expect("a free port");
+        std::thread::scope(|scope| {
+            let calls = [0, 1].map(|_| {
+                scope.spawn(|| TcpStream::connect(&hub, "10.9.0.9:1").expect_err("it fails"))
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            device.change(|state| state.failed = true);
+            for call in calls {
+                let error = call.join().expect("no panic");
+                assert_eq!(error.kind(), ErrorKind::NetworkDown);
+                assert_eq!(error.to_string(), "the cable was cut: splice it");
+            }
+        });
+        let error = socket.send_to(b"x", "10.9.0.9:1").expect_err("the device has failed");
+        assert_eq!(error.kind(), ErrorKind::NetworkDown);
+        pair::exchange(&here, &there, 1, 1 << 20);
+    }
+}
+
+#[test]
+fn what_another_squeue_meets_is_told_as_well() {
+    let devices = [Void::default(), Void::default()];
+    let queues = devices.iter().map(|device| Box::new(device.clone()) as Box<dyn Queue>).collect();
+    let config = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
+    let stack = Stack::builder().squeues(2).multiqueue_interface(queues, config);
+    let stack = stack.build().expect("a stack");
+    let negotiated = |line: &&String| line.contains("transmit multidata");
+    let before = told(&stack);
+    assert_eq!(before.iter().filter(negotiated).count(), 1, "both squeues say it: {before:?}");
+    devices[1].change(|state| state.failed = true);
+    eventually(|| stack.interfaces()[0].failed.is_some());
+    let told = told(&stack);
+    assert!(told.iter().any(|line| line.contains("the cable was cut")), "{told:?}");
 }
 
 #[test]

@@ -64,6 +64,7 @@ impl From<SocketError> for Errno {
             SocketError::AddressInUse => Self::EADDRINUSE,
             SocketError::AddressNotAvailable | SocketError::NoPortLeft => Self::EADDRNOTAVAIL,
             SocketError::NoRoute => Self::ENETUNREACH,
+            SocketError::DeviceFailed => Self::ENETDOWN,
             SocketError::HostUnreachable => Self::EHOSTUNREACH,
             SocketError::ConnectionRefused => Self::ECONNREFUSED,
             SocketError::ConnectionReset => Self::ECONNRESET,

@@ -33,7 +33,7 @@ counters::counters! {
         device_refused,
         /// Batches that ended because the device took a capability back.
         device_revoked,
-        /// Batches that ended because the device failed.
+        /// Times a device failed, found in sending or in receiving.
         device_failures,
         /// Times a device began to take only shorter packets.
         device_mtus_shrunk,

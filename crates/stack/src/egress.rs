@@ -116,7 +116,7 @@ impl Shard {
             }
             self.counters.transmit_batches += 1;
             self.counters.transmit_packets += out.len() as u64;
-            self.counters.transmit_copied_bytes += out.copied_bytes() as u64;
+            self.note_copied(id, out.copied_bytes());
         }
         out.len()
     }

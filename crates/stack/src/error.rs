@@ -15,6 +15,8 @@ pub enum SocketError {
     NoPortLeft,
     /// No route leads to the destination.
     NoRoute,
+    /// The device of the interface on the way has failed.
+    DeviceFailed,
     /// The neighbour on the way did not answer, or a router said that the host is unreachable.
     HostUnreachable,
     /// The peer answered the SYN with a reset.
@@ -53,6 +55,7 @@ impl fmt::Display for SocketError {
             Self::AddressNotAvailable => "no interface of this stack has this local address",
             Self::NoPortLeft => "every local port that could be picked is taken",
             Self::NoRoute => "no route leads to the destination",
+            Self::DeviceFailed => "the device of the interface on the way has failed",
             Self::HostUnreachable => "the host is unreachable: its neighbour does not answer",
             Self::ConnectionRefused => "the peer refused the connection",
             Self::ConnectionReset => "the peer reset the connection",

@@ -47,6 +47,8 @@ pub(crate) struct Interface {
     pub(crate) is_loopback: bool,
     /// It was removed; its place is kept so that the ids of others stay.
     pub(crate) is_removed: bool,
+    /// Its device failed and was not replaced since: nothing more can be sent by it.
+    pub(crate) has_failed: bool,
     /// Its device failed, or takes nothing, and there may be other ways (`multirouting.rs`).
     pub(crate) is_out: bool,
     /// Since when its device takes nothing.
@@ -107,6 +109,7 @@ impl Interface {
             agreement: Agreement::new(config.mode),
             is_loopback: false,
             is_removed: false,
+            has_failed: false,
             is_out: false,
             full_since: None,
             mtu_max: None,

@@ -17,12 +17,14 @@
 use crate::filter::{FilterFlow, Handling};
 use crate::interface::{Interface, InterfaceId};
 use crate::shard::Shard;
+use crate::sockets::SocketId;
 use crate::tcp_socket::TcpSocket;
 use batch::Limits;
 use core::fmt;
 use counters::MultidataRefusal;
-use device::{Capabilities, Room, Stop, TransmitMode, Transmitted};
+use device::{Capabilities, DeviceError, Room, Stop, TransmitMode, Transmitted};
 use std::collections::VecDeque;
+use time::Instant;
 
 /// What an interface and its device agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,8 +94,20 @@ pub enum InterfaceEvent {
     Negotiated(InterfaceId, Box<TransmitStatus>),
     /// Its device takes only packets up to this many bytes now.
     MtuShrunk(InterfaceId, usize),
-    /// Its device took only some packets of a batch, or none, and failed: how many, and its sentence.
-    DeviceFailed(InterfaceId, usize, String),
+    /// Its device failed: how many packets of a batch it had taken, where it was found in sending, and
+    /// its sentence.
+    DeviceFailed(InterfaceId, Option<usize>, String),
+    /// Its device takes and brings nothing for now, and the sentence that says why.
+    LinkLost(InterfaceId, String),
+    /// What was wrong with its device has passed.
+    LinkRestored(InterfaceId),
+    /// Its device will never take a packet that was built for it, which is dropped. Told of the first
+    /// one; the counters have them all, here and in the two below.
+    PacketRefused(InterfaceId),
+    /// Its device took so many packets of a batch of so many, and the rest is built afresh.
+    TookPart(InterfaceId, usize, usize),
+    /// So many payload bytes of a batch were copied, as their blocks are longer than its device takes.
+    BlocksCopied(InterfaceId, usize),
     /// It was removed, and so many connections ended with it.
     Removed(InterfaceId, usize),
 }
@@ -108,9 +122,38 @@ impl fmt::Display for InterfaceEvent {
                  longer and outstanding is sent again in shorter ones",
                 id.0
             ),
-            Self::DeviceFailed(id, taken, message) => write!(
+            Self::DeviceFailed(id, Some(taken), message) => write!(
                 formatter,
                 "interface {}: its device failed after {taken} packets of a batch: {message}",
+                id.0
+            ),
+            Self::DeviceFailed(id, None, message) => {
+                write!(formatter, "interface {}: its device failed: {message}", id.0)
+            }
+            Self::LinkLost(id, message) => write!(
+                formatter,
+                "interface {}: nothing can be sent or received for now: {message}",
+                id.0
+            ),
+            Self::LinkRestored(id) => {
+                write!(formatter, "interface {}: its device can be used again", id.0)
+            }
+            Self::PacketRefused(id) => write!(
+                formatter,
+                "interface {}: its device refused a packet for good, which was dropped; further ones \
+                 are only counted",
+                id.0
+            ),
+            Self::TookPart(id, taken, of) => write!(
+                formatter,
+                "interface {}: its device took {taken} of {of} packets of a batch, and the rest is \
+                 built afresh; further ones are only counted",
+                id.0
+            ),
+            Self::BlocksCopied(id, bytes) => write!(
+                formatter,
+                "interface {}: its device takes only blocks shorter than the stack's, so {bytes} bytes of \
+                 a batch were copied for it; further ones are only counted",
                 id.0
             ),
             Self::Removed(id, ended) => {
@@ -150,12 +193,23 @@ pub(crate) struct Agreement {
     /// Why all of its batches are single packets.
     pub(crate) refusal: Option<MultidataRefusal>,
     negotiations: u32,
+    /// What was told of the device and is told once.
+    told: Told,
+}
+
+/// What is told of a device once, and counted always.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    refused: bool,
+    part: bool,
+    copied: bool,
 }
 
 impl Agreement {
     pub(crate) fn new(wanted: TransmitMode) -> Self {
         let protocols = MultidataProtocols::default();
-        Self { wanted, outbound: true, protocols, mode: wanted, refusal: None, negotiations: 0 }
+        let (refusal, told) = (None, Told::default());
+        Self { wanted, outbound: true, protocols, mode: wanted, refusal, negotiations: 0, told }
     }
 }
 
@@ -281,23 +335,73 @@ impl Shard {
         self.path_mtus.invalidate();
     }
 
-    /// Counts how a device met a batch of `of` packets, and tells of it where it failed.
+    /// The device of interface `id` failed, which was found in receiving or in changing it; what is found in
+    /// sending [`Shard::on_transmitted`] takes in. Whoever runs the shard says it once.
+    pub fn on_device_failed(&mut self, now: Instant, id: InterfaceId, error: &DeviceError) {
+        self.tell_failed(id, None, error);
+        let stopped = Some(Stop::Failed(error.clone()));
+        self.note_standstill(now, id, &Transmitted { taken: 0, stopped });
+        self.wake_blocked(id);
+    }
+
+    fn tell_failed(&mut self, id: InterfaceId, taken: Option<usize>, error: &DeviceError) {
+        self.counters.device_failures += 1;
+        let event = InterfaceEvent::DeviceFailed(id, taken, error.message.clone());
+        self.interface_events.push(event);
+        if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
+            interface.has_failed = true;
+        }
+    }
+
+    /// The interface that a connection leaves by at present; `None` for anything else, and where that was
+    /// removed.
+    #[must_use]
+    pub fn tcp_interface(&self, id: SocketId) -> Option<InterfaceId> {
+        let socket = self.sockets.tcp_ref(self.sockets.index(id).ok()?)?;
+        let id = socket.path.interface;
+        self.interfaces.get(id.0 as usize).filter(|it| !it.is_removed).map(|_| id)
+    }
+
+    /// Something is wrong with the device of interface `id` that may pass, or no more.
+    pub fn on_device_trouble(&mut self, id: InterfaceId, trouble: Option<&DeviceError>) {
+        self.interface_events.push(match trouble {
+            Some(error) => InterfaceEvent::LinkLost(id, error.message.clone()),
+            None => InterfaceEvent::LinkRestored(id),
+        });
+    }
+
+    /// Counts how a device met a batch of `of` packets, and tells of it.
     pub(crate) fn note_transmitted(&mut self, id: InterfaceId, of: usize, outcome: &Transmitted) {
+        let taken = outcome.taken;
         let counters = &mut self.counters;
+        let is_part = (1..of).contains(&taken);
+        counters.device_took_part += u64::from(is_part);
+        counters.device_took_nothing += u64::from(of > 0 && taken == 0);
         match &outcome.stopped {
             None => {}
             Some(Stop::Full) => counters.device_full += 1,
             Some(Stop::Refused) => counters.device_refused += 1,
             Some(Stop::Revoked) => counters.device_revoked += 1,
-            Some(Stop::Failed(error)) => {
-                counters.device_failures += 1;
-                let message = error.message.clone();
-                let event = InterfaceEvent::DeviceFailed(id, outcome.taken, message);
-                self.interface_events.push(event);
-            }
+            Some(Stop::Failed(error)) => return self.tell_failed(id, Some(taken), error),
         }
-        counters.device_took_part += u64::from((1..of).contains(&outcome.taken));
-        counters.device_took_nothing += u64::from(of > 0 && outcome.taken == 0);
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        interface.has_failed &= taken == 0;
+        let told = &mut interface.agreement.told;
+        if outcome.stopped == Some(Stop::Refused) && !core::mem::replace(&mut told.refused, true) {
+            self.interface_events.push(InterfaceEvent::PacketRefused(id));
+        }
+        if is_part && !core::mem::replace(&mut told.part, true) {
+            self.interface_events.push(InterfaceEvent::TookPart(id, taken, of));
+        }
+    }
+
+    /// Counts what of a batch was copied for the device, and tells of it.
+    pub(crate) fn note_copied(&mut self, id: InterfaceId, bytes: usize) {
+        self.counters.transmit_copied_bytes += bytes as u64;
+        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        if bytes > 0 && !core::mem::replace(&mut interface.agreement.told.copied, true) {
+            self.interface_events.push(InterfaceEvent::BlocksCopied(id, bytes));
+        }
     }
 
     /// Whether a connection may leave in batches now: the answer of the network layer at bind and

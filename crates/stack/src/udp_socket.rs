@@ -208,6 +208,10 @@ impl Shard {
         let Way { interface_id, next_hop, source, hop_limit } =
             self.way(local.ip(), remote.ip(), multicast)?;
         let interface = &self.interfaces[interface_id.0 as usize];
+        // Of several ways one is enough.
+        if interface.has_failed && !self.routes.has_duplicating() {
+            return Err(SocketError::DeviceFailed);
+        }
         let protocol = wire::protocol::UDP;
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, 0);
         template.set_options(ip_options);
@@ -423,7 +427,9 @@ impl Shard {
     /// whoever made it.
     pub(crate) fn wake_blocked(&mut self, id: InterfaceId) {
         let interface = &mut self.interfaces[id.0 as usize];
-        if interface.blocked.is_empty() || !interface.outbox.has_room() {
+        // Who waits for a device that failed is told so.
+        let is_worth_it = interface.outbox.has_room() || interface.has_failed;
+        if interface.blocked.is_empty() || !is_worth_it {
             return;
         }
         while let Some(index) = self.interfaces[id.0 as usize].blocked.pop() {

@@ -558,8 +558,26 @@ fn a_device_that_takes_half_a_batch_none_or_fails_in_the_middle_loses_and_repeat
     assert!(counted.shard.transmit_not_taken > 0);
     assert_eq!(counted.tcp.retransmitted_segments, 0);
     let told: Vec<String> = events(&mut net).iter().map(ToString::to_string).collect();
+    let parts =
+        told.iter().filter(|line| line.contains("packets of a batch, and the rest")).count();
+    assert_eq!(parts, 1, "told once and counted always: {told:?}");
     let sentence = "its device failed after 5 packets of a batch: the cable was cut: splice it";
     assert!(told.iter().any(|line| line.ends_with(sentence)), "{told:?}");
+}
+
+#[test]
+fn a_packet_that_is_refused_for_good_is_told_of_once() {
+    let mut net = net(TransmitMode::Multidata);
+    let (client, server) = net.connect(false);
+    for take in [1, 2] {
+        net.hosts[0].script.push_back(Turn { take, stop: Stop::Refused, then: None });
+    }
+    let bytes = data(200_000);
+    move_bytes(&mut net, client, server, &bytes);
+    assert_eq!(counters(&net, 0).shard.device_refused, 2);
+    let id = net.hosts[0].interface;
+    let refused = InterfaceEvent::PacketRefused(id);
+    assert_eq!(events(&mut net).iter().filter(|event| **event == refused).count(), 1);
 }
 
 #[test]
@@ -591,6 +609,8 @@ fn blocks_longer_than_the_device_takes_are_copied_for_it() {
     transfer_once(&mut net, client, server, 100_000);
     assert!(largest(&mut net) > 8, "in batches all the same");
     assert_eq!(counters(&net, 0).shard.transmit_copied_bytes, 100_000);
+    let is_copied = |event: &InterfaceEvent| matches!(event, InterfaceEvent::BlocksCopied(..));
+    assert_eq!(events(&mut net).iter().filter(|event| is_copied(event)).count(), 1);
 }
 
 #[test]

@@ -14,18 +14,21 @@
 
 use super::hand_over::{self, Desk, HandOver};
 use super::intake::Intake;
+use super::shared_queue::Place;
 use super::turn::MEMORY_RETRY;
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
 use crate::counters::{Counters, SteeringCounters};
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter};
+use device::{
+    Capabilities, DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter,
+};
 use stack::{InterfaceId, Shard, SocketId};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{Discipline, DisciplineConfig, Mode, ThreadToken};
+use steering::{Coalescing, Discipline, DisciplineConfig, Mode, ThreadToken};
 use tcp::State;
 use time::{Duration, Instant};
 
@@ -38,6 +41,9 @@ const BATCHES_MAX: usize = 256;
 /// How long after a device said `Full` it is asked again, for devices whose waiters report frames to
 /// receive only; at 10 Gbit/s a queue of 1,000 full frames drains in about this time.
 const FULL_RETRY: Duration = Duration::from_millis(1);
+
+/// The same where it also said what is wrong, as an interface that is down.
+const TROUBLE_RETRY: Duration = Duration::from_millis(10);
 
 /// Closed connections that are kept in mind before the finished ones among them are forgotten.
 const CLOSING_CHECK_MIN: usize = 64;
@@ -64,6 +70,17 @@ pub(crate) struct Port {
     /// The longest frame, link header included.
     pub(crate) frame_len_max: usize,
     pub(crate) failed: Option<DeviceError>,
+    /// What was told of the device.
+    told: Told,
+}
+
+/// What users were told of a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// It failed.
+    failed: bool,
+    /// Something is wrong with it that may pass.
+    trouble: bool,
 }
 
 /// Room for any link header.
@@ -98,6 +115,8 @@ pub(crate) struct Core {
     pub(crate) is_unfinished: bool,
     /// All devices failed; the first one's sentence.
     pub(crate) failed: Option<DeviceError>,
+    /// How many have.
+    failures: usize,
     /// The stack's last handle is gone; until when its connections may linger.
     pub(crate) stopping: Option<Instant>,
     /// Connections the application let go of that may have something left to deliver.
@@ -131,6 +150,7 @@ impl Core {
             application_ran: Instant::ZERO,
             is_unfinished: false,
             failed: None,
+            failures: 0,
             stopping: None,
             closing: Vec::new(),
             closing_checked_at: CLOSING_CHECK_MIN,
@@ -183,7 +203,7 @@ impl Core {
             for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
                 match send(shard, port, transmit, now) {
                     Sending::Done => {}
-                    Sending::Full => self.retry = Some(now + FULL_RETRY),
+                    Sending::Full => self.retry = earliest(self.retry, Some(port.retry(now))),
                     Sending::Unfinished => has_more = true,
                 }
             }
@@ -221,7 +241,7 @@ impl Core {
         for port in self.ports.iter_mut().filter(|port| port.failed.is_none()) {
             match send(&mut self.shard, port, &mut self.transmit, now) {
                 Sending::Done => {}
-                Sending::Full => self.retry = Some(now + FULL_RETRY),
+                Sending::Full => self.retry = earliest(self.retry, Some(port.retry(now))),
                 Sending::Unfinished => self.is_unfinished = true,
             }
         }
@@ -237,6 +257,7 @@ impl Core {
         let left_bytes = || self.pool.left_to_send_bytes();
         self.waiting.on_memory(now, left_bytes, now + MEMORY_RETRY, &mut self.woken);
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
+        self.look_at_devices(now);
         while let Some(event) = self.shard.poll_event() {
             if let Some(leader) = &mut self.leader {
                 leader.on_event(event.socket);
@@ -244,11 +265,38 @@ impl Core {
             self.waiting.on_event(event, &mut self.woken);
         }
         self.counters.sleepers_visited += self.waiting.take_visited();
-        if self.failed.is_none() && self.ports.iter().all(|port| port.failed.is_some()) {
-            self.failed = self.ports.iter().find_map(|port| port.failed.clone());
-            self.waiting.wake_all(&mut self.woken);
-            self.woken.extend(self.followers.iter().cloned().map(Sleeper::Thread));
+    }
+
+    /// Tells what the devices have met. Those who wait for a device that failed are woken: where others
+    /// are left, it concerns the connections by this one.
+    fn look_at_devices(&mut self, now: Instant) {
+        let mut failures = 0;
+        for port in &mut self.ports {
+            port.tell(&mut self.shard, now);
+            failures += usize::from(port.failed.is_some());
         }
+        if failures == self.failures {
+            return;
+        }
+        self.failures = failures;
+        if failures == self.ports.len() {
+            self.failed = self.ports.iter().find_map(|port| port.failed.clone());
+        }
+        if let Some(leader) = &mut self.leader {
+            leader.on_failure();
+        }
+        self.waiting.wake_all(&mut self.woken);
+        self.woken.extend(self.followers.iter().cloned().map(Sleeper::Thread));
+    }
+
+    /// Why a call on this socket, or on none, is in vain: all devices have failed, or the one that the
+    /// connection leaves by.
+    pub(crate) fn failure_of(&self, socket: Option<SocketId>) -> Option<&DeviceError> {
+        if self.failed.is_some() || self.failures == 0 {
+            return self.failed.as_ref();
+        }
+        let id = self.shard.tcp_interface(socket?)?;
+        self.ports.iter().find(|port| port.id == id)?.failed.as_ref()
     }
 
     /// Lets go of a socket; a connection goes on delivering what is queued.
@@ -359,6 +407,8 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
             Some(Stop::Revoked) => port.on_revoked(shard),
             Some(Stop::Failed(error)) => {
                 port.failed = Some(error);
+                // The shard has heard of it.
+                port.told.failed = true;
                 sending = Sending::Done;
                 break;
             }
@@ -369,6 +419,48 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
 }
 
 impl Port {
+    pub(crate) fn new(id: InterfaceId, place: Place, coalescing: Coalescing) -> Self {
+        let Place { queue, receives } = place;
+        let Capabilities { medium, mtu_bytes, .. } = queue.capabilities();
+        Self {
+            id,
+            queue,
+            intake: Intake::new(coalescing),
+            receives,
+            medium,
+            mode: TransmitMode::default(),
+            frame_len_max: mtu_bytes + LINK_HEADER_LEN_MAX,
+            failed: None,
+            told: Told::default(),
+        }
+    }
+
+    /// Nothing is sent or received by it any more, by the user's own wish.
+    pub(crate) fn remove(&mut self) {
+        let message = "the interface was removed; add another to a new stack".to_owned();
+        self.failed.get_or_insert(DeviceError { message });
+        self.told.failed = true;
+    }
+
+    /// Tells users what the device has met, once.
+    fn tell(&mut self, shard: &mut Shard, now: Instant) {
+        if let Some(error) = &self.failed {
+            if !core::mem::replace(&mut self.told.failed, true) {
+                shard.on_device_failed(now, self.id, error);
+            }
+            return;
+        }
+        let trouble = self.queue.trouble();
+        if trouble.is_some() != core::mem::replace(&mut self.told.trouble, trouble.is_some()) {
+            shard.on_device_trouble(self.id, trouble.as_ref());
+        }
+    }
+
+    /// When a device that said `Full` is asked again at the latest.
+    fn retry(&self, now: Instant) -> Instant {
+        now + if self.queue.trouble().is_some() { TROUBLE_RETRY } else { FULL_RETRY }
+    }
+
     /// The device took a capability back: what is left decides how batches are built from now on.
     fn on_revoked(&mut self, shard: &mut Shard) {
         shard.set_capabilities(self.id, self.queue.capabilities());

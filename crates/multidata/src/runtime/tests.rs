@@ -1,7 +1,7 @@
 //! Who leads, who follows and who is woken, on a device that does what the test says.
 
 use super::Clock;
-use super::intake::Intake;
+use super::shared_queue::Place;
 use super::squeue::{Core, Port, Squeue};
 use super::turn::{After, Call};
 use super::waiting::Interest;
@@ -100,10 +100,7 @@ fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
     let id = shard.add_interface(config).expect("no gateway");
     let sockets =
         [1_u16, 2].map(|port| shard.udp_bind(([10, 1, 0, 1], port).into()).expect("a free port"));
-    let intake = Intake::new(Coalescing::default());
-    let (medium, receives) = (Medium::Ip, true);
-    let port =
-        Port { id, queue, intake, receives, medium, mode, frame_len_max: 1_532, failed: None };
+    let port = Port::new(id, Place { queue, receives: true }, Coalescing::default());
     (Squeue::new(Core::new(shard, vec![port], pool, None), Clock::start(), None), device, sockets)
 }
 

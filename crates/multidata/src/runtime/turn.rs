@@ -62,6 +62,11 @@ impl Leader {
         self.is_woken = false;
     }
 
+    /// A device failed, which may be the one that it waits for.
+    pub(crate) fn on_failure(&mut self) {
+        self.has_event = true;
+    }
+
     /// A turn of another thread changed something about `socket`.
     pub(crate) fn on_event(&mut self, socket: SocketId) {
         self.has_event |= self.socket == Some(socket);
@@ -152,7 +157,7 @@ impl Squeue {
         loop {
             let now = self.clock.now();
             core.application_ran = now;
-            if let Some(error) = core.failed.clone() {
+            if let Some(error) = core.failure_of(call.socket).cloned() {
                 // What has arrived can still be read.
                 let outcome = match call.interest {
                     Interest::Readable => attempt(&mut core, now),
@@ -183,7 +188,7 @@ impl Squeue {
                 return outcome.map_err(socket_error);
             };
             let until = *deadline.get_or_insert_with(|| call.timeout.map(|timeout| now + timeout));
-            if core.failed.is_some() {
+            if core.failure_of(call.socket).is_some() {
                 continue;
             }
             if !call.blocks || until.is_some_and(|until| until <= now) {
@@ -224,7 +229,7 @@ impl Squeue {
     pub(crate) fn register_waker(&self, socket: SocketId, interest: Interest, waker: &Waker) {
         let _alarm = self.alarm();
         let mut core = self.lock();
-        match core.failed {
+        match core.failure_of(Some(socket)) {
             Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
             None => core.waiting.add_task(socket, interest, waker),
         }
@@ -238,7 +243,7 @@ impl Squeue {
         let mut guard = self.lock();
         let core = &mut *guard;
         core.counters.pool_waits += 1;
-        match core.failed {
+        match core.failure_of(Some(socket)) {
             Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
             None => {
                 let until = self.clock.now() + MEMORY_RETRY;

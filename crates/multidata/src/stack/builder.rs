@@ -1,13 +1,13 @@
 //! What a stack is built from.
 
+use super::events::InterfaceEvents;
 use super::{Runtime, Stack};
 use crate::copy_in::CopyIn;
 use crate::error::socket_error;
 use crate::runtime::Clock;
 use crate::runtime::hand_over::HandOver;
-use crate::runtime::intake::Intake;
 use crate::runtime::shared_queue;
-use crate::runtime::squeue::{Core, LINK_HEADER_LEN_MAX, Port, Squeue};
+use crate::runtime::squeue::{Core, Port, Squeue};
 use crate::runtime::squeues::Squeues;
 use crate::runtime::worker::Threads;
 use batch::{BlockPool, PoolConfig};
@@ -334,7 +334,9 @@ impl StackBuilder {
         let squeues = Squeues::new(squeues.collect(), hand_over.clone(), cpus);
         let threads = Mutex::new(Some(Threads::start(&squeues)?));
         let copy_in = self.config.copy_in;
-        let runtime = Runtime { squeues, threads, pool, copy_in, send_buffer_bytes, nodelay };
+        let events = InterfaceEvents::default();
+        let runtime =
+            Runtime { squeues, threads, pool, copy_in, send_buffer_bytes, nodelay, events };
         Ok(Stack { runtime: Arc::new(runtime) })
     }
 }
@@ -374,13 +376,12 @@ fn add_port(
     place: shared_queue::Place,
     config: InterfaceConfig,
 ) -> io::Result<Port> {
-    let shared_queue::Place { mut queue, receives } = place;
-    let capabilities = queue.capabilities();
+    let mut place = place;
+    let capabilities = place.queue.capabilities();
     let mode =
         if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
-    queue.set_mode(mode).map_err(io::Error::other)?;
+    place.queue.set_mode(mode).map_err(io::Error::other)?;
     let wanted = config.mode;
-    let frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
     let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, coalescing, .. } =
         config;
     if let Some(key) = slaac {
@@ -388,14 +389,13 @@ fn add_port(
         getrandom::fill(&mut random.0).map_err(io::Error::other)?;
         addressing.routers = Some(RouterConfig::new(key.unwrap_or(random)));
     }
-    let medium = capabilities.medium;
     let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };
     let id = shard.add_interface(config).map_err(socket_error)?;
     shard.set_mss_clamp(id, mss_max);
     // The clock starts at zero, when the stack does.
     shard.start_addressing(Instant::ZERO, id, addressing);
-    let intake = Intake::new(coalescing);
-    let mut port = Port { id, queue, intake, receives, medium, mode, frame_len_max, failed: None };
+    let mut port = Port::new(id, place, coalescing);
+    port.mode = mode;
     // The device may be one that the stack only hands single packets.
     port.follow_mode(shard);
     Ok(port)

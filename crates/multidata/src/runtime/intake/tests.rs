@@ -1,6 +1,6 @@
 //! Two squeues, one at each end of a wire, in virtual time: nothing takes any but what waits.
 
-use crate::runtime::intake::Intake;
+use crate::runtime::shared_queue::Place;
 use crate::runtime::squeue::{Core, Port};
 use batch::{Block, BlockPool, Chunk, PoolConfig};
 use bytes::Bytes;
@@ -25,10 +25,7 @@ fn core(queue: WireQueue, last: u8, coalescing: Coalescing) -> Core {
     let capabilities = queue.capabilities();
     let config = InterfaceConfig { capabilities, mode, addresses: vec![address], gateways: vec![] };
     let id = shard.add_interface(config).expect("no gateway");
-    let intake = Intake::new(coalescing);
-    let (medium, receives) = (device::Medium::Ip, true);
-    let port =
-        Port { id, queue, intake, receives, medium, mode, frame_len_max: 1_532, failed: None };
+    let port = Port::new(id, Place { queue, receives: true }, coalescing);
     Core::new(shard, vec![port], pool, None)
 }
 
