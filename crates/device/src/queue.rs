@@ -85,8 +85,10 @@ counters::counters! {
         /// Transmit calls that ended with `Full`.
         transmit_full,
         /// Packets that were refused although packets behind them were taken: they count as taken, and
-        /// are lost.
+        /// are lost, as another call would not have had them either.
         transmit_lost,
+        /// Packets that found no room although packets behind them did, and were written behind those.
+        transmit_late,
         /// Rings for many frames by one system call that were not to be had, or that the kernel
         /// stopped to serve: each frame has a call of its own since.
         rings_lost,

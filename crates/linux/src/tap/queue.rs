@@ -12,9 +12,14 @@
 //!
 //! Offloads can fail when they are used, although the driver accepted them: the first refused
 //! frame takes the capability back, and the caller builds the rest without it.
+//!
+//! An interface that is down takes nothing and says so ([`Queue::trouble`]); the queue is full until it
+//! is up again. One that was deleted has failed.
 
+mod late;
 mod pieces;
 
+use super::link::{Link, State};
 use super::receive::Receiver;
 use super::write_ring::{Staging, WriteRing};
 use crate::interface::Interface;
@@ -30,7 +35,8 @@ use device::{
     Capabilities, Contiguous, DeviceCounters, DeviceError, Queue, Received, Room, Segmentation,
     Stop, TransmitMode, Transmitted, Waiter,
 };
-use pieces::{Offer, PIECES_FEW, PIECES_MAX, Pieces, Tally, complete, gather, lay_out};
+use late::Kept;
+use pieces::{Offer, PIECES_FEW, PIECES_MAX, Pieces, Tally, complete, gather, lay_out, weightier};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, write, writev};
 use std::io::IoSlice;
@@ -51,8 +57,7 @@ const BATCH_SUPER_FRAMES: usize = 4;
 pub struct TapQueue {
     file: Arc<OwnedFd>,
     waiter: Arc<FileWaiter>,
-    /// To ask whether the interface is up; absent only in tests.
-    interface: Option<Interface>,
+    link: Link,
     /// Whether a virtio-net header stands in front of every frame.
     vnet: bool,
     capabilities: Capabilities,
@@ -64,6 +69,8 @@ pub struct TapQueue {
     ring: Option<Box<WriteRing>>,
     /// The frames that are staged in the ring.
     offers: Vec<Offer>,
+    /// Frames that others have overtaken and that found no room since.
+    kept: Kept,
     counters: DeviceCounters,
 }
 
@@ -78,10 +85,11 @@ impl TapQueue {
     ) -> Self {
         let super_frames = capabilities.receive_super_frames;
         let receiver = Receiver::new(vnet, super_frames, capabilities.mtu_bytes);
+        let link = Link::new(Arc::clone(&file), interface);
         Self {
             file,
             waiter,
-            interface,
+            link,
             vnet,
             capabilities,
             mode: TransmitMode::Multidata,
@@ -89,6 +97,7 @@ impl TapQueue {
             contiguous: Vec::new(),
             ring,
             offers: Vec::new(),
+            kept: Kept::default(),
             counters: DeviceCounters::default(),
         }
     }
@@ -114,7 +123,7 @@ impl TapQueue {
             }
         }
         if let Some(staging) = &mut staging {
-            self.submit(staging, &mut tally);
+            self.submit(batch, staging, &mut tally);
         }
         self.ring = ring;
         self.finish(batch, tally)
@@ -158,14 +167,14 @@ impl TapQueue {
         };
         if let Some(staging) = staging {
             if !staging.has_room() {
-                self.submit(staging, tally);
+                self.submit(batch, staging, tally);
             }
             if !tally.has_failed() && pieces.stage(staging) {
                 self.offers.push(offer);
                 return Some(());
             }
             // What the ring cannot take goes alone, behind what is staged.
-            self.submit(staging, tally);
+            self.submit(batch, staging, tally);
             if tally.has_failed() {
                 return Some(());
             }
@@ -197,30 +206,45 @@ impl TapQueue {
     }
 
     /// Writes what is staged.
-    fn submit(&mut self, staging: &mut Staging<'_, '_>, tally: &mut Tally) {
+    fn submit(&mut self, batch: &Multidata, staging: &mut Staging<'_, '_>, tally: &mut Tally) {
         let mut offers = core::mem::take(&mut self.offers);
         if !offers.is_empty() {
             let outcomes = staging.submit(&mut self.counters.transmit_syscalls);
-            for (offer, written) in offers.drain(..).zip(outcomes) {
-                self.settle(offer, *written, tally);
-            }
+            self.settle_all(batch, &offers, outcomes, tally);
         }
+        offers.clear();
         self.offers = offers;
     }
 
-    /// Notes what became of a frame.
+    /// Notes what became of frames that were offered together.
+    fn settle_all(
+        &mut self,
+        batch: &Multidata,
+        offers: &[Offer],
+        outcomes: &[Result<(), Errno>],
+        tally: &mut Tally,
+    ) {
+        let overtaking = outcomes.iter().rposition(Result::is_ok).unwrap_or(0);
+        for (index, (offer, written)) in offers.iter().zip(outcomes).enumerate() {
+            match written {
+                Err(errno) if index < overtaking => {
+                    self.on_overtaken(batch, *offer, *errno, tally);
+                }
+                written => self.settle(*offer, *written, tally),
+            }
+        }
+    }
+
+    /// Notes what became of a frame that none behind it has overtaken.
     fn settle(&mut self, offer: Offer, written: Result<(), Errno>, tally: &mut Tally) {
         match written {
             Ok(()) => {
-                // Frames before it that were refused cannot be sent in order any more.
-                self.counters.transmit_lost += core::mem::take(&mut tally.refused_packets) as u64;
                 tally.taken = offer.end;
                 self.counters.transmit_packets += offer.packets as u64;
                 self.counters.transmit_bytes += offer.bytes as u64;
                 self.counters.transmit_frames += 1;
             }
             Err(errno) => {
-                tally.refused_packets += offer.packets;
                 tally.failure.get_or_insert((errno, offer));
             }
         }
@@ -234,14 +258,16 @@ impl TapQueue {
             self.counters.rings_lost += 1;
         }
         let taken = tally.taken;
-        let stop = tally
+        if taken > 0 {
+            self.link.on_written();
+        }
+        let refused = tally
             .failure
             .map(|(errno, offer)| self.on_write_error(errno, offer.merged, offer.partial));
-        let stopped = match stop {
-            Some(stop) if tally.refused_packets > 0 => Some(stop),
-            Some(stop @ (Stop::Revoked | Stop::Failed(_))) => Some(stop),
-            Some(Stop::Full | Stop::Refused) | None => {
-                (taken < batch.len()).then_some(Stop::Refused)
+        let stopped = match (refused, tally.overtaken) {
+            (Some(one), Some(other)) => Some(weightier(one, other)),
+            (one, other) => {
+                one.or(other).or_else(|| (taken < batch.len()).then_some(Stop::Refused))
             }
         };
         if stopped == Some(Stop::Full) {
@@ -270,7 +296,8 @@ impl TapQueue {
             }
             let laid_out = self.lay_out_block(batch, &block, &mut bytes);
             let staging = ring.as_deref_mut().map(WriteRing::stage);
-            if laid_out.is_none() || self.write_block(&bytes, &block, staging, &mut tally).is_none()
+            if laid_out.is_none()
+                || self.write_block(batch, &bytes, &block, staging, &mut tally).is_none()
             {
                 break;
             }
@@ -315,6 +342,7 @@ impl TapQueue {
     /// Writes the frames of a block. `None` where one was refused.
     fn write_block<'block>(
         &mut self,
+        batch: &Multidata,
         bytes: &'block [u8],
         block: &FrameBlock,
         mut staging: Option<Staging<'_, 'block>>,
@@ -328,7 +356,7 @@ impl TapQueue {
             let offer = Offer { end, packets: 1, bytes: len, merged: false, partial };
             if let Some(staging) = &mut staging {
                 if !staging.has_room() {
-                    self.submit(staging, tally);
+                    self.submit(batch, staging, tally);
                 }
                 staging.push_whole(whole);
                 self.offers.push(offer);
@@ -341,7 +369,7 @@ impl TapQueue {
             }
         }
         if let Some(mut staging) = staging {
-            self.submit(&mut staging, tally);
+            self.submit(batch, &mut staging, tally);
         }
         (!tally.has_failed()).then_some(())
     }
@@ -368,11 +396,21 @@ impl TapQueue {
     /// What it means that a frame was refused.
     fn on_write_error(&mut self, errno: Errno, merged: bool, partial: bool) -> Stop {
         let revocable = merged || partial;
+        // EIO also says that the interface is down, whatever the frame.
+        if errno == Errno::IO {
+            let state = self.link.look(&mut self.counters);
+            if self.link.is_passing(state) {
+                return Stop::Full;
+            }
+            if state == State::Gone {
+                return Stop::Failed(self.failure(Errno::BADFD));
+            }
+        }
         match errno {
             Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => Stop::Full,
-            // EIO also says that the interface is down, whatever the frame.
-            Errno::IO if self.is_down() => Stop::Failed(self.failure(errno)),
             Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE if revocable => {
+                // Of frames that were offered together each may say so.
+                let had = (self.capabilities.segmentation, self.capabilities.checksum_transmit);
                 self.capabilities.segmentation = None;
                 if !merged {
                     self.capabilities.checksum_transmit = false;
@@ -380,7 +418,8 @@ impl TapQueue {
                 if self.mode == TransmitMode::Lso {
                     self.mode = TransmitMode::Multidata;
                 }
-                self.counters.capabilities_revoked += 1;
+                let has = (self.capabilities.segmentation, self.capabilities.checksum_transmit);
+                self.counters.capabilities_revoked += u64::from(has != had);
                 Stop::Revoked
             }
             Errno::INVAL | Errno::MSGSIZE => Stop::Refused,
@@ -388,18 +427,26 @@ impl TapQueue {
         }
     }
 
-    fn is_down(&self) -> bool {
-        self.interface.as_ref().is_some_and(|interface| !interface.is_up().unwrap_or(true))
+    /// Why a batch need not be looked at: the interface is still down, or is gone, or what was taken
+    /// before still finds no room.
+    fn standstill(&mut self) -> Option<Stop> {
+        if self.link.is_lost() && self.link.look(&mut self.counters) == State::Gone {
+            return Some(Stop::Failed(self.failure(Errno::BADFD)));
+        }
+        if !self.link.is_lost() && self.write_kept() {
+            return None;
+        }
+        // The kernel says that there is room when the interface comes up, too.
+        self.waiter.want_room();
+        self.counters.transmit_full += 1;
+        Some(Stop::Full)
     }
 
     /// A sentence about a device that is of no use any more.
     fn failure(&self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
-        let name = self.interface.as_ref().map_or("TAP", Interface::name);
+        let name = self.link.name();
         let message = match errno {
-            Errno::IO if self.is_down() => {
-                format!("the interface {name} is down: bring it up (`ip link set {name} up`)")
-            }
             Errno::BADFD | Errno::NODEV | Errno::NXIO | Errno::FAULT => format!(
                 "the interface {name} is gone ({}): it was deleted, open it again",
                 said(errno)
@@ -428,7 +475,7 @@ impl Queue for TapQueue {
 
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
         if !self.capabilities.supports(mode) {
-            let name = self.interface.as_ref().map_or("TAP", Interface::name);
+            let name = self.link.name();
             return Err(DeviceError {
                 message: format!(
                     "the interface {name} takes no super-frames, so it cannot work in mode {mode}: \
@@ -450,6 +497,9 @@ impl Queue for TapQueue {
             return Transmitted { taken: 0, stopped: None };
         }
         self.counters.transmit_batches += 1;
+        if let Some(stop) = self.standstill() {
+            return Transmitted { taken: 0, stopped: Some(stop) };
+        }
         let segmentation = match self.mode {
             TransmitMode::Contiguous(contiguous) => return self.transmit_blocks(batch, contiguous),
             TransmitMode::Lso => self.capabilities.segmentation,
@@ -466,9 +516,21 @@ impl Queue for TapQueue {
     ) -> Received {
         let (mut received, failed) =
             self.receiver.receive(&self.file, pool, batch, frames_max, &mut self.counters);
+        // Reading says nothing of an interface that is down.
+        if self.waiter.take_changed() || self.link.is_lost() {
+            self.link.look(&mut self.counters);
+        }
         received.failed = failed.map(|errno| self.failure(errno));
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received
+    }
+
+    fn trouble(&self) -> Option<DeviceError> {
+        self.link.trouble().cloned()
+    }
+
+    fn reclaim(&mut self) {
+        self.write_kept();
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {

@@ -4,8 +4,9 @@ use super::filter::forbid_io_uring;
 use super::packets::{Station, UDP};
 use crate::Ground;
 use batch::{Attributes, BlockPool, Checksum, Multidata, PoolConfig, ReceiveBatch};
-use device::{Device, HardwareAddress, Medium, Queue, Stop, Transmitted};
-use linux::{Feature, Interface, IoUring, Napi, TapConfig, TapDevice, TapKind, VethPair};
+use device::{Device, HardwareAddress, Medium, Queue, Stop, Transmitted, Waiter};
+use linux::{Feature, Interface, IoUring, Napi, TapConfig, TapDevice, TapKind, TapQueue, VethPair};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn named(name: &str) -> TapConfig {
@@ -47,13 +48,35 @@ pub(crate) fn down_and_gone() {
     station.send(&batch);
     let interface = station.device().interface().expect("it is there");
 
+    let waiter = station.queue.waiter();
+    let full = Transmitted { taken: 0, stopped: Some(Stop::Full) };
+    for _ in 0..3 {
+        interface.set_down().expect("we are root here");
+        assert_eq!(station.queue.transmit(&batch), full);
+        assert_eq!(station.queue.transmit(&batch), full, "still");
+        let trouble = station.queue.trouble().expect("it is down").message;
+        assert!(trouble.contains("is down: bring it up"), "{trouble}");
+        assert!(station.queue.capabilities().checksum_transmit, "that was not the offload's fault");
+        // Waiting for it is no spinning, and ends when it is up.
+        receive_all(&mut station.queue);
+        while waits(&waiter, Duration::from_millis(30)) < Duration::from_millis(30) {
+            receive_all(&mut station.queue);
+        }
+        interface.set_up().expect("we are root here");
+        assert!(waits(&waiter, Duration::from_secs(10)) < Duration::from_secs(5));
+        station.send(&batch);
+        assert_eq!(station.queue.trouble(), None);
+    }
+    let counters = station.queue.counters();
+    assert_eq!((counters.links_lost, counters.links_restored), (3, 3));
+    assert_eq!((counters.transmit_full, counters.transmit_lost), (6, 0));
+
+    // Who only receives learns of it as well.
     interface.set_down().expect("we are root here");
-    let transmitted = station.queue.transmit(&batch);
-    let Some(Stop::Failed(error)) = transmitted.stopped else { panic!("{transmitted:?}") };
-    assert!(error.message.contains("is down"), "{error}");
-    assert!(station.queue.capabilities().checksum_transmit, "that was not the offload's fault");
-    interface.set_up().expect("we are root here");
-    station.send(&batch);
+    while station.queue.trouble().is_none() {
+        waiter.wait(Some(Duration::from_secs(10)));
+        receive_all(&mut station.queue);
+    }
 
     interface.delete().expect("we are root here");
     let transmitted = station.queue.transmit(&batch);
@@ -62,6 +85,21 @@ pub(crate) fn down_and_gone() {
     let pool = BlockPool::new(PoolConfig::default());
     let received = station.queue.receive(&pool, &mut ReceiveBatch::new(), 64);
     assert!(received.failed.expect("it is gone").message.contains("is gone"));
+}
+
+/// Fetches what came, and forgets it.
+fn receive_all(queue: &mut TapQueue) {
+    let (pool, mut received) = (BlockPool::new(PoolConfig::default()), ReceiveBatch::new());
+    while queue.receive(&pool, &mut received, 64).frames > 0 {
+        received.clear();
+    }
+}
+
+/// How long a wait takes.
+fn waits(waiter: &Arc<dyn Waiter>, timeout: Duration) -> Duration {
+    let started = Instant::now();
+    waiter.wait(Some(timeout));
+    started.elapsed()
 }
 
 /// NAPI's thread empties the queue that we fill: all is taken in the end, nothing hangs.
@@ -81,7 +119,6 @@ pub(crate) fn full_and_emptied(io_uring: IoUring) {
     for _ in 0..64 {
         station.push(&mut batch, UDP, false, &udp, (&block, 0..1_000), 0);
     }
-    let (pool, mut received) = (BlockPool::new(PoolConfig::default()), ReceiveBatch::new());
     let mut round = 0;
     while round < 100 || (full == 0 && round < 10_000) {
         let transmitted = station.queue.transmit(&batch);
@@ -91,9 +128,7 @@ pub(crate) fn full_and_emptied(io_uring: IoUring) {
             Some(Stop::Full) => {
                 full += 1;
                 // What the kernel says to our packets would end the wait as well.
-                while station.queue.receive(&pool, &mut received, 64).frames > 0 {
-                    received.clear();
-                }
+                receive_all(&mut station.queue);
                 let started = Instant::now();
                 waiter.wait(Some(Duration::from_secs(10)));
                 longest_wait = longest_wait.max(started.elapsed());
@@ -104,18 +139,23 @@ pub(crate) fn full_and_emptied(io_uring: IoUring) {
     }
     assert!(full > 0, "32 KiB of queue were never full");
     assert!(longest_wait < Duration::from_secs(5), "{longest_wait:?} until there was room");
+    let started = Instant::now();
+    while station.queue.counters().transmit_packets < taken {
+        station.queue.reclaim();
+        assert!(started.elapsed() < Duration::from_secs(5), "what is late finds no room");
+    }
     let counters = station.queue.counters();
-    assert_eq!(counters.transmit_packets + counters.transmit_lost, taken);
+    assert_eq!((counters.transmit_packets, counters.transmit_lost), (taken, 0));
     assert_eq!(counters.transmit_full, full);
     if io_uring == IoUring::Off {
-        assert_eq!(counters.transmit_lost, 0, "each frame is known before the next is written");
+        assert_eq!(counters.transmit_late, 0, "each frame is known before the next is written");
     } else {
         assert!(counters.transmit_syscalls < counters.transmit_frames, "{counters:?}");
     }
 }
 
 /// The driver takes packets of IP only. One by one nothing passes such a packet; by a ring those behind it
-/// do, and it is lost.
+/// do, and it is lost: it can never be sent.
 pub(crate) fn a_refused_packet_in_the_middle(io_uring: IoUring) {
     let config = TapConfig { kind: TapKind::Tun, offload: false, io_uring, ..TapConfig::default() };
     let mut station = Station::on(TapDevice::open(&config).expect("an interface"));

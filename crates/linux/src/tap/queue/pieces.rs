@@ -2,6 +2,7 @@
 
 use crate::tap::write_ring::Staging;
 use batch::{Checksum, PacketView};
+use device::Stop;
 use device::lowering::complete_checksum;
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -30,19 +31,30 @@ pub(super) struct Offer {
 /// What became of the frames of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Packets up to the last one that was written.
+    /// Packets up to the last one that was written, or is kept to be.
     pub(super) taken: usize,
-    /// Packets refused behind it.
-    pub(super) refused_packets: usize,
-    /// The first frame that was refused, and why.
+    /// The first frame behind them, which was refused, and why.
     pub(super) failure: Option<(Errno, Offer)>,
+    /// What follows from frames that were refused although others behind them were written.
+    pub(super) overtaken: Option<Stop>,
 }
 
 impl Tally {
-    /// Whether nothing more can be offered in order.
+    /// Whether nothing more can be offered.
     pub(super) fn has_failed(&self) -> bool {
-        self.refused_packets > 0
+        self.failure.is_some() || self.overtaken.is_some()
     }
+}
+
+/// Of two reasons to stop, the one that the caller must hear.
+pub(super) fn weightier(one: Stop, other: Stop) -> Stop {
+    let weight = |stop: &Stop| match stop {
+        Stop::Refused => 0,
+        Stop::Full => 1,
+        Stop::Revoked => 2,
+        Stop::Failed(_) => 3,
+    };
+    if weight(&other) > weight(&one) { other } else { one }
 }
 
 /// A frame as it lies in memory.

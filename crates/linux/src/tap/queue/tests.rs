@@ -272,6 +272,56 @@ fn a_refused_offload_is_taken_back_one_step_at_a_time() {
     assert_eq!(queue.counters().transmit_packets, 0);
 }
 
+/// What a ring makes of frames offered together: these outcomes, in which the last was written.
+fn overtaken(queue: &mut TapQueue, batch: &Multidata, outcomes: &[(Offer, Errno)]) -> Transmitted {
+    let last = Offer { end: batch.len(), packets: 1, bytes: 140, merged: false, partial: false };
+    let offers: Vec<Offer> = outcomes.iter().map(|(offer, _)| *offer).chain([last]).collect();
+    let results = outcomes.iter().map(|(_, errno)| Err(*errno)).chain([Ok(())]);
+    let mut tally = Tally::default();
+    queue.settle_all(batch, &offers, &results.collect::<Vec<_>>(), &mut tally);
+    queue.finish(batch, tally)
+}
+
+#[test]
+fn a_super_frame_that_is_refused_and_overtaken_leaves_packet_by_packet() {
+    let batch = tcp_batch(6, 100, PARTIAL);
+    let (mut queue, peer) = pair(OFFLOAD);
+    queue.set_mode(TransmitMode::Lso).expect("it was offered");
+    let offer = |end| Offer { end, packets: 2, bytes: 280, merged: true, partial: true };
+    let refused = [(offer(2), Errno::INVAL), (offer(4), Errno::INVAL)];
+    let transmitted = overtaken(&mut queue, &batch, &refused);
+    assert_eq!(transmitted, Transmitted { taken: 6, stopped: Some(Stop::Revoked) });
+    let frames: Vec<Vec<u8>> = frames_at(&peer).iter().map(|frame| frame[10..].to_vec()).collect();
+    assert_eq!(frames, completed(&batch)[..4]);
+    let counters = queue.counters();
+    assert_eq!((counters.transmit_late, counters.transmit_lost), (4, 0));
+    assert_eq!(counters.transmit_packets, 5, "one was written before");
+    assert_eq!((counters.capabilities_revoked, queue.capabilities().segmentation), (1, None));
+}
+
+#[test]
+fn what_was_overtaken_and_finds_no_room_goes_before_the_next_batch() {
+    let batch = tcp_batch(3, 1_000, Checksum::Complete);
+    let (ours, peer) = UnixDatagram::pair().expect("a pair of sockets");
+    ours.set_nonblocking(true).expect("an option of sockets");
+    peer.set_nonblocking(true).expect("an option of sockets");
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 16_384).expect("less than there is");
+    let mut queue = queue_on(ours, PLAIN);
+    while queue.transmit(&batch).stopped.is_none() {}
+    let full = Transmitted { taken: 3, stopped: Some(Stop::Full) };
+    let offer = |end| Offer { end, packets: 1, bytes: 1_040, merged: false, partial: false };
+    let refused = [(offer(1), Errno::AGAIN), (offer(2), Errno::NOBUFS)];
+    assert_eq!(overtaken(&mut queue, &batch, &refused), full);
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 0, ..full }, "still");
+    frames_at(&peer);
+    queue.waiter().wait(Some(Duration::from_secs(10)));
+    queue.reclaim();
+    assert_eq!(frames_at(&peer), packets(&batch)[..2]);
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 3, stopped: None });
+    let counters = queue.counters();
+    assert_eq!((counters.transmit_late, counters.transmit_lost), (2, 0));
+}
+
 #[test]
 fn packets_that_can_never_be_sent_are_refused_one_by_one() {
     for mode in UNMERGED {

@@ -1,0 +1,106 @@
+//! The interface of a TUN file: whether it is up, and whether it is there at all.
+//!
+//! The driver says EIO to whatever is written while the interface is down, and EBADFD to every call once
+//! it was deleted or the file was detached from it. poll(2) tells both apart without a name, which may
+//! be another interface's by now, and which means nothing where the interface was moved to another
+//! namespace: the file is in error when the interface is gone, and writable only while it is up. So
+//! what is down takes nothing and loses nothing that a connection owes, and what is gone has failed.
+
+use crate::interface::Interface;
+use device::{DeviceCounters, DeviceError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use std::sync::Arc;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Link {
+    file: Arc<OwnedFd>,
+    /// The interface as it was found when it was opened; absent only in tests.
+    interface: Option<Interface>,
+    /// Why the interface is of no use now.
+    lost: Option<DeviceError>,
+    /// A write met EIO although the interface was up, and none has passed since.
+    is_doubtful: bool,
+}
+
+/// How an interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Up,
+    /// It may come up again.
+    Down,
+    /// It was deleted, or the file was detached from it: that is for good.
+    Gone,
+}
+
+impl Link {
+    pub(super) fn new(file: Arc<OwnedFd>, interface: Option<Interface>) -> Self {
+        Self { file, interface, lost: None, is_doubtful: false }
+    }
+
+    /// The interface's name.
+    pub(super) fn name(&self) -> &str {
+        self.interface.as_ref().map_or("TAP", Interface::name)
+    }
+
+    /// Why the interface is of no use now.
+    pub(super) fn trouble(&self) -> Option<&DeviceError> {
+        self.lost.as_ref()
+    }
+
+    /// Whether the interface was down when it was looked at last.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// Looks at the interface, and counts where it went down or came up again.
+    pub(super) fn look(&mut self, counters: &mut DeviceCounters) -> State {
+        let state = self.state();
+        match state {
+            State::Up => counters.links_restored += u64::from(self.lost.take().is_some()),
+            State::Down if self.lost.is_none() => {
+                counters.links_lost += 1;
+                let name = self.name();
+                let message =
+                    format!("the interface {name} is down: bring it up (`ip link set {name} up`)");
+                self.lost = Some(DeviceError { message });
+            }
+            State::Down | State::Gone => {}
+        }
+        state
+    }
+
+    /// Takes an EIO, and says whether the write is worth repeating: an interface that is up may have
+    /// been down a moment ago, but not twice without a write that passed in between.
+    pub(super) fn is_passing(&mut self, state: State) -> bool {
+        match state {
+            State::Up => !core::mem::replace(&mut self.is_doubtful, true),
+            State::Down => true,
+            State::Gone => false,
+        }
+    }
+
+    /// A write has passed.
+    pub(super) fn on_written(&mut self) {
+        self.is_doubtful = false;
+    }
+
+    fn state(&self) -> State {
+        let mut files = [PollFd::new(&*self.file, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let told = match poll(&mut files, Some(&at_once)) {
+            Ok(_) => files[0].revents(),
+            Err(_) => PollFlags::empty(),
+        };
+        if told.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+            return State::Gone;
+        }
+        // What is up and full is not writable either.
+        let is_up = |it: &Interface| it.exists() && it.is_up().unwrap_or(false);
+        match told.contains(PollFlags::OUT) || self.interface.as_ref().is_some_and(is_up) {
+            true => State::Up,
+            false => State::Down,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! TAP and TUN interfaces that go down for a moment, with the kernel's TCP as the peer, in a network of
+//! the test's own.
+
+mod kernel;
+mod pair;
+
+use device::{Device as _, TransmitMode};
+use linux::{Interface, IoUring, TapConfig, TapDevice, TapKind};
+use multidata::{InterfaceConfig, Stack, TcpStream};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const TESTS: &[kernel::Test] = &[
+    ("a_tap_that_is_down_for_a_moment_loses_nothing", || down_and_up(TapKind::Tap, IoUring::Off)),
+    ("a_tap_by_io_uring_that_is_down_for_a_moment_loses_nothing", || {
+        down_and_up(TapKind::Tap, IoUring::Auto);
+    }),
+    ("a_tun_that_is_down_for_a_moment_loses_nothing", || down_and_up(TapKind::Tun, IoUring::Off)),
+    ("a_tap_that_is_deleted_has_failed", deleted),
+];
+
+/// Longest time any step may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn address(host: u8) -> IpAddr {
+    IpAddr::from([10, 61, 0, host])
+}
+
+/// A stack at `.2` over a new interface, and the kernel at `.1`.
+fn stack(config: &TapConfig, mode: TransmitMode) -> (Stack, TapDevice, Interface) {
+    let mut device = TapDevice::open(config).expect("the namespace has the TUN driver");
+    let interface = device.interface().expect("it exists");
+    interface.add_address(address(1), 24).expect("root of the namespace");
+    interface.set_up().expect("root of the namespace");
+    let queue = device.queue(0).expect("it has one");
+    let ours = ip::Cidr::new(address(2), 24).expect("a network");
+    let config = InterfaceConfig::new(ours).mode(mode);
+    let stack = Stack::builder().interface(queue, config).build().expect("a stack");
+    (stack, device, interface)
+}
+
+/// A connection that the kernel accepted.
+fn connected(stack: &Stack) -> (TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind((address(1), 0)).expect("its own address");
+    let to: SocketAddr = listener.local_addr().expect("bound");
+    let ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("the kernel answers");
+    let (kernel, _) = listener.accept().expect("connected");
+    kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    kernel.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    ours.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    (ours, kernel)
+}
+
+/// Sends `len` bytes of a seed.
+fn send(mut to: impl Write, seed: u64, len: usize) {
+    let (mut pattern, mut bytes) = (pair::Pattern::new(seed), vec![0; 50_000]);
+    for _ in 0..len / bytes.len() {
+        pattern.fill(&mut bytes);
+        to.write_all(&bytes).expect("it is taken");
+    }
+}
+
+/// Receives them.
+fn check(mut from: impl Read, seed: u64, len: usize) {
+    let (mut pattern, mut bytes) = (pair::Pattern::new(seed), vec![0; 50_000]);
+    for _ in 0..len / bytes.len() {
+        from.read_exact(&mut bytes).expect("it arrives");
+        pattern.check(&bytes);
+    }
+}
+
+/// Waits until `holds`.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Streams both ways through an interface that is twice down for a moment.
+fn down_and_up(kind: TapKind, io_uring: IoUring) {
+    const LEN: usize = 60_000_000;
+    for (offload, mode) in [(false, TransmitMode::Multidata), (true, TransmitMode::Lso)] {
+        let config = TapConfig { kind, offload, io_uring, ..TapConfig::default() };
+        let (stack, _device, interface) = stack(&config, mode);
+        let (ours, kernel) = connected(&stack);
+        let device = || stack.counters().device;
+        std::thread::scope(|scope| {
+            scope.spawn(|| send(&ours, 1, LEN));
+            scope.spawn(|| check(&ours, 2, LEN));
+            scope.spawn(|| send(&kernel, 2, LEN));
+            scope.spawn(|| check(&kernel, 1, LEN));
+            for round in 1..3 {
+                let before = device().receive_bytes;
+                eventually("bytes move", || device().receive_bytes > before + 1_000_000);
+                interface.set_down().expect("root of the namespace");
+                eventually("it is noticed", || device().links_lost == round);
+                let status = stack.interfaces().remove(0);
+                let trouble = status.trouble.expect("it is down").message;
+                assert!(trouble.contains("is down: bring it up"), "{trouble}");
+                assert_eq!(status.failed, None);
+                // It is asked again every few milliseconds and not all the time, once the applications
+                // have read and written what they could.
+                let turns = (0..4).map(|_| {
+                    let before = stack.counters().runtime.squeue_runs;
+                    std::thread::sleep(Duration::from_millis(30));
+                    stack.counters().runtime.squeue_runs - before
+                });
+                let turns = turns.min().unwrap_or(0);
+                assert!(turns < 30, "{turns} turns in 30 ms for nothing");
+                interface.set_up().expect("root of the namespace");
+            }
+        });
+        let device = device();
+        assert_eq!((device.links_lost, device.links_restored), (2, 2), "{mode}");
+        assert_eq!(device.capabilities_revoked, 0, "that was not the offload's fault");
+        let status = stack.interfaces().remove(0);
+        assert_eq!((status.trouble, status.failed, status.mode), (None, None, mode));
+        let told: Vec<String> = std::iter::from_fn(|| stack.poll_interface_event())
+            .map(|event| event.to_string())
+            .collect();
+        let count = |what: &str| told.iter().filter(|line| line.contains(what)).count();
+        assert_eq!(count("for now: the interface"), 2, "{told:?}");
+        assert_eq!(count("can be used again"), 2, "{told:?}");
+    }
+}
+
+fn deleted() {
+    let (stack, _device, interface) = stack(&TapConfig::default(), TransmitMode::Multidata);
+    let (ours, _kernel) = connected(&stack);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            // Down first, as it was: then gone is another thing.
+            interface.set_down().expect("root of the namespace");
+            eventually("it is noticed", || stack.interfaces()[0].trouble.is_some());
+            interface.delete().expect("root of the namespace");
+        });
+        let error = (&ours).read(&mut [0; 9]).expect_err("nothing was sent");
+        assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown);
+        assert!(error.to_string().contains("is gone"), "{error}");
+    });
+    assert!(stack.interfaces()[0].failed.is_some());
+}
+
+fn main() -> ExitCode {
+    kernel::run(TESTS, kernel::enter_with_tun)
+}
