@@ -195,21 +195,20 @@ pub(crate) struct Row {
     pub(crate) contended_percent: f64,
 }
 
-/// The head of a column and the sum that stands in it, for each MB received: counters to add and to take
-/// away.
-type Column = (&'static str, &'static [&'static str], &'static [&'static str]);
+/// The head of a column and the counters whose sum stands in it, for each MB received.
+type Column = (&'static str, &'static [&'static str]);
 
 /// What is shown of the squeues. Batches in line are those that came by a squeue's own ring, queued ones
 /// those that came by a soft ring.
 pub(crate) const COUNTERS: [Column; 8] = [
-    ("enters", &["runtime.squeue_enters"], &[]),
-    ("inline", &["stack.receive_batches"], &["steering.soft_ring_drains"]),
-    ("queued", &["steering.soft_ring_drains"], &[]),
-    ("frames handed over", &["runtime.frames_handed_over"], &[]),
-    ("migrations", &["runtime.squeue_migrations"], &[]),
-    ("interrupt turns", &["runtime.leader_waits", "runtime.worker_turns"], &[]),
-    ("poll turns", &["runtime.worker_poll_turns"], &[]),
-    ("wake-ups", &["runtime.wakeups_sent"], &[]),
+    ("enters", &["runtime.squeue_enters"]),
+    ("inline", &["runtime.squeue_inline_batches"]),
+    ("queued", &["runtime.squeue_queued_batches"]),
+    ("frames handed over", &["runtime.frames_handed_over"]),
+    ("migrations", &["runtime.squeue_migrations"]),
+    ("interrupt turns", &["runtime.leader_waits", "runtime.worker_turns"]),
+    ("poll turns", &["runtime.worker_poll_turns"]),
+    ("wake-ups", &["runtime.wakeups_sent"]),
 ];
 
 /// The medians, in the order in which they first ran.
@@ -234,11 +233,8 @@ fn row(name: &str, runs: &[&Run]) -> Option<Row> {
     let sum = |run: &Run, names: &[&str]| -> f64 {
         names.iter().map(|name| run.counters.get(*name).copied().unwrap_or(0) as f64).sum()
     };
-    let each_mb = |(_, plus, minus): &Column| {
-        of(&|run| {
-            let count = (sum(run, plus) - sum(run, minus)).max(0.0);
-            ratio(count, run.bytes as f64 / f64::from(1 << 20)).unwrap_or(0.0)
-        })
+    let each_mb = |(_, names): &Column| {
+        of(&|run| ratio(sum(run, names), run.bytes as f64 / f64::from(1 << 20)).unwrap_or(0.0))
     };
     Some(Row {
         path: path.replace(&format!(" x{connections}"), "").replace(" multidata up", ""),
@@ -389,8 +385,8 @@ pub(crate) mod tests {
             for (name, count) in [
                 ("runtime.squeue_enters", 20_000),
                 ("runtime.squeue_enters_contended", 500),
-                ("stack.receive_batches", 4_000),
-                ("steering.soft_ring_drains", 1_000),
+                ("runtime.squeue_inline_batches", 3_000),
+                ("runtime.squeue_queued_batches", 1_000),
             ] {
                 counters.insert(name.to_owned(), count);
             }
@@ -408,7 +404,7 @@ pub(crate) mod tests {
         assert_eq!((rows[3].layout.as_str(), rows[3].connections), ("R1S2F1", 8));
         assert_eq!(rows[0].contended_percent, 2.5);
         let mb = 1e9 / f64::from(1 << 20);
-        assert!((rows[0].counters[1] - 3_000.0 / mb).abs() < 1e-9, "in line: all but the queued");
+        assert!((rows[0].counters[1] - 3_000.0 / mb).abs() < 1e-9, "in line, for each MB");
         assert_eq!(
             findings(&measured()),
             [

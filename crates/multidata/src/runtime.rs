@@ -59,6 +59,14 @@ counters::counters! {
         squeue_enters_contended,
         /// Times another thread came in than the one before.
         squeue_migrations,
+        /// Batches that came by the squeue's own devices, processed by the thread that fetched them.
+        squeue_inline_batches,
+        /// Batches that came by soft rings, processed by another thread than the one that put them there.
+        squeue_queued_batches,
+        /// Times a thread that had left was told of work that had come meanwhile, and went in again.
+        squeue_owed_on_leaving,
+        /// Times the worker or an application thread that waits was woken to run the squeue.
+        squeue_worker_wakeups,
         /// Turns of the loop between the devices and the shard.
         squeue_runs,
         /// Frames received here and handed to another squeue.

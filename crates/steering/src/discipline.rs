@@ -5,8 +5,8 @@
 //! * **Who comes in** is counted: whether it had to wait, and whether it is another thread than the one
 //!   before ([`Discipline::on_enter`]).
 //! * **Bounded work inline** (seed 004, section III C: an external thread processes for "a finite duration,
-//!   after which it switches processing to squeue worker thread"): a [`Budget`] of frames and time that an
-//!   entering thread takes along.
+//!   after which it switches processing to squeue worker thread"): a [`Budget`] of frames and time that a
+//!   thread takes along into each turn, the worker too, so that others come in between.
 //! * **Interrupts or polling** (III A): while every turn finds a backlog, waiting for the device and being
 //!   woken by it is waste; above a high mark the squeue polls, and it goes back when the backlog has been
 //!   below a low mark for a while ([`Discipline::on_turn`]). "Interrupt" here is whatever wakes a thread

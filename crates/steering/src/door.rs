@@ -1,9 +1,12 @@
 //! The door of a squeue: work that is left for whoever is inside is never forgotten.
 //!
 //! A squeue is a lock around a shard. A thread that brings frames for it puts them into a soft ring and
-//! then looks whether the squeue is free: if so it goes in and processes them itself, if not it leaves
-//! them to whoever is inside. The danger is the moment between the last look that the thread inside
-//! takes at its rings and its leaving: what is put in then, neither of the two would process.
+//! then looks whether the squeue is free: if so it goes in, if not it leaves them to whoever is inside. Who
+//! goes in may process them, or see to it that somebody comes: the runtime wakes the thread that waits
+//! there, because one that brings frames has its own squeue to run (processing them in line cost more CPU
+//! time and throughput where it was tried; TESTING.md, "Two cores"). The danger is the moment between the
+//! last look that the thread inside takes at its rings and its leaving: what is put in then, neither of the two
+//! would process.
 //!
 //! ```text
 //!   who brings work                         who is inside

@@ -42,7 +42,7 @@
 //!         // shard.on_receive(now, interface, lane.batch_mut());
 //!     } else {
 //!         let pushed = lane.push_to(ring);
-//!         // door.announce(), then try that squeue's lock
+//!         // door.announce(), then try that squeue's lock; if it is free, wake who waits there
 //!         # let _ = pushed;
 //!     }
 //! }

@@ -32,11 +32,12 @@ use steering::{Coalescing, Discipline, DisciplineConfig, Mode, ThreadToken};
 use tcp::State;
 use time::{Duration, Instant};
 
-/// Rounds of one turn: after 16 × 256 frames at most (a few milliseconds) the lock is given to others.
-const ROUNDS_MAX: usize = 16;
+/// Rounds of one turn, should the clock stand still; what ends a turn that finds no end is the
+/// discipline's [`Budget`](steering::Budget) of frames and time, asked after each round.
+const ROUNDS_MAX: usize = 64;
 
 /// Batches handed to one device queue in one round.
-const BATCHES_MAX: usize = 256;
+const BATCHES_MAX: usize = 16;
 
 /// How long after a device said `Full` it is asked again, for devices whose waiters report frames to
 /// receive only; at 10 Gbit/s a queue of 1,000 full frames drains in about this time.
@@ -93,8 +94,10 @@ pub(crate) struct Core {
     /// Where frames are handed to other squeues and taken from them, where there are others.
     pub(super) desk: Option<Desk>,
     pub(crate) counters: RuntimeCounters,
-    /// Who comes in, and whether the worker sleeps or polls.
-    discipline: Discipline,
+    /// Who comes in, how long they may stay, and whether the worker sleeps or polls.
+    pub(super) discipline: Discipline,
+    /// Tells the time within a turn; without one it stands still.
+    clock: Option<Box<dyn FnMut() -> Instant + Send>>,
     /// Frames that came since the worker asked last.
     arrived: usize,
     pub(crate) waiting: Waiting,
@@ -139,6 +142,7 @@ impl Core {
             desk,
             counters: RuntimeCounters::default(),
             discipline: Discipline::new(DisciplineConfig::default()),
+            clock: None,
             arrived: 0,
             waiting: Waiting::default(),
             woken: Vec::new(),
@@ -163,60 +167,92 @@ impl Core {
         }
     }
 
+    /// What tells the time within a turn.
+    pub(super) fn set_clock(&mut self, clock: impl FnMut() -> Instant + Send + 'static) {
+        self.clock = Some(Box::new(clock));
+    }
+
     /// Runs the shard until nothing is left to move or the budget is used: what the devices received
     /// goes in, timers that are due fire, and whatever there is to send and room for goes out. This
     /// is the only place where the shard and the devices meet.
+    ///
+    /// A turn that is done in one round reads no clock. What the budget leaves is owed: it is pressing for
+    /// whoever comes next, or is called when the lock is released.
     pub(crate) fn run(&mut self, now: Instant) {
-        let Self { shard, ports, desk, pool, receive, transmit, .. } = self;
         self.counters.squeue_runs += 1;
         self.unpolled_bytes = 0;
         (self.polled, self.retry, self.is_unfinished) = (now, None, true);
+        let mut budget = self.discipline.budget(now);
         for _ in 0..ROUNDS_MAX {
-            let mut has_more = false;
-            // Before the devices are asked, so that frames of a flow that came by another squeue's
-            // ring stay before those that come by its own now.
-            if let Some(desk) = desk {
-                let taken = hand_over::take_in(desk, shard, now, ports, receive);
-                self.discipline.on_drained(taken.frames);
-                self.arrived += taken.frames;
-                has_more |= taken.more;
-            }
-            let open = ports.iter_mut().enumerate().filter(|(_, port)| port.failed.is_none());
-            for (index, port) in open {
-                receive.clear();
-                let received = port.intake.fetch(now, &mut *port.queue, pool, receive);
-                self.arrived += received.frames;
-                match desk {
-                    _ if received.frames == 0 => {}
-                    None => shard.on_receive(now, port.id, receive),
-                    Some(desk) => desk.spread(index, port.medium, receive, |own| {
-                        shard.on_receive(now, port.id, own);
-                    }),
-                }
-                has_more |= received.more;
-                port.failed = received.failed;
-            }
-            receive.clear();
-            if shard.poll_timeout().is_some_and(|due| due <= now) {
-                shard.on_timeout(now);
-            }
-            for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
-                match send(shard, port, transmit, now) {
-                    Sending::Done => {}
-                    Sending::Full => self.retry = earliest(self.retry, Some(port.retry(now))),
-                    Sending::Unfinished => has_more = true,
-                }
-            }
-            has_more |= shard.is_loopback_pending() | shard.take_copies_queued();
-            if let Some(desk) = desk {
-                hand_over::pass_strays(desk, shard);
-            }
+            let before = self.arrived;
+            let received_more = self.receive_round(now);
+            let has_more = self.send_round(now) | received_more;
             if !has_more {
                 self.is_unfinished = false;
                 break;
             }
+            let at = self.clock.as_mut().map_or(now, |clock| clock());
+            if !budget.spend(at, self.arrived.saturating_sub(before)) {
+                break;
+            }
         }
         self.take_events(now);
+    }
+
+    /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
+    fn receive_round(&mut self, now: Instant) -> bool {
+        let Self { shard, ports, desk, pool, receive, discipline, .. } = self;
+        let mut has_more = false;
+        // Before the devices are asked, so that frames of a flow that came by another squeue's
+        // ring stay before those that come by its own now.
+        if let Some(desk) = desk {
+            let taken = hand_over::take_in(desk, shard, now, ports, receive);
+            discipline.on_drained(taken.frames);
+            self.arrived += taken.frames;
+            has_more |= taken.more;
+        }
+        let open = ports.iter_mut().enumerate().filter(|(_, port)| port.failed.is_none());
+        for (index, port) in open {
+            receive.clear();
+            let received = port.intake.fetch(now, &mut *port.queue, pool, receive);
+            self.arrived += received.frames;
+            match desk {
+                _ if received.frames == 0 => {}
+                None => {
+                    discipline.on_inline(received.frames);
+                    shard.on_receive(now, port.id, receive);
+                }
+                Some(desk) => desk.spread(index, port.medium, receive, |own| {
+                    discipline.on_inline(own.len());
+                    shard.on_receive(now, port.id, own);
+                }),
+            }
+            has_more |= received.more;
+            port.failed = received.failed;
+        }
+        receive.clear();
+        has_more
+    }
+
+    /// Timers that are due fire, and what there is to send goes out; says whether there is more.
+    fn send_round(&mut self, now: Instant) -> bool {
+        let Self { shard, ports, desk, transmit, .. } = self;
+        let mut has_more = false;
+        if shard.poll_timeout().is_some_and(|due| due <= now) {
+            shard.on_timeout(now);
+        }
+        for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
+            match send(shard, port, transmit, now) {
+                Sending::Done => {}
+                Sending::Full => self.retry = earliest(self.retry, Some(port.retry(now))),
+                Sending::Unfinished => has_more = true,
+            }
+        }
+        has_more |= shard.is_loopback_pending() | shard.take_copies_queued();
+        if let Some(desk) = desk {
+            hand_over::pass_strays(desk, shard);
+        }
+        has_more
     }
 
     /// Takes in what waits from other squeues; what follows from it is done by the next [`Core::run`].
@@ -528,7 +564,12 @@ impl Drop for Alarm<'_> {
 
 impl Squeue {
     /// `others` is the squeue's number and what it shares with others, where there are others.
-    pub(crate) fn new(core: Core, clock: Clock, others: Option<(usize, Arc<HandOver>)>) -> Self {
+    pub(crate) fn new(
+        mut core: Core,
+        clock: Clock,
+        others: Option<(usize, Arc<HandOver>)>,
+    ) -> Self {
+        core.set_clock(move || clock.now());
         Self {
             waiters: core.ports.iter().map(|port| port.queue.waiter()).collect(),
             receives: core.ports.iter().map(|port| port.receives).collect(),
@@ -552,19 +593,19 @@ impl Squeue {
                 (self.core.lock().unwrap_or_else(|poisoned| self.heal(poisoned)), true)
             }
         };
-        core.counters.squeue_enters += 1;
-        core.counters.squeue_enters_contended += u64::from(was_held);
         core.discipline.on_enter(own_token(), was_held);
         core
     }
 
     /// Takes the lock if nobody holds it.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
-        match self.core.try_lock() {
-            Ok(core) => Some(core),
-            Err(TryLockError::Poisoned(poisoned)) => Some(self.heal(poisoned)),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        let mut core = match self.core.try_lock() {
+            Ok(core) => core,
+            Err(TryLockError::Poisoned(poisoned)) => self.heal(poisoned),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        core.discipline.on_enter(own_token(), false);
+        Some(core)
     }
 
     fn heal<'a>(&self, poisoned: PoisonError<MutexGuard<'a, Core>>) -> MutexGuard<'a, Core> {
@@ -604,6 +645,12 @@ impl Squeue {
             sum.runtime.wakers_panicked = self.wakers_panicked.load(Ordering::Relaxed);
             sum.runtime.workers_restarted = self.workers_restarted.load(Ordering::Relaxed);
             let entries = core.discipline.counters();
+            sum.runtime.squeue_enters = entries.squeue_entries;
+            sum.runtime.squeue_enters_contended = entries.squeue_entries_contended;
+            sum.runtime.squeue_inline_batches = entries.squeue_inline_batches;
+            sum.runtime.squeue_queued_batches = entries.squeue_queued_batches;
+            sum.runtime.squeue_owed_on_leaving = entries.squeue_owed_on_leaving;
+            sum.runtime.squeue_worker_wakeups = entries.squeue_worker_wakeups;
             sum.runtime.squeue_migrations = entries.squeue_migrations;
             sum.runtime.worker_interrupt_turns = entries.squeue_interrupt_turns;
             sum.runtime.worker_poll_turns = entries.squeue_poll_turns;

@@ -1,6 +1,7 @@
 //! Who leads, who follows and who is woken, on a device that does what the test says.
 
 use super::Clock;
+use super::hand_over::HandOver;
 use super::shared_queue::Place;
 use super::squeue::{Core, Port, Squeue};
 use super::turn::{After, Call};
@@ -10,12 +11,13 @@ use device::{
     Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Stop, TransmitMode,
     Transmitted, Waiter,
 };
-use stack::{InterfaceConfig, Shard, ShardConfig, SocketError, SocketId};
+use stack::{InterfaceConfig, Shard, ShardConfig, SocketError, SocketId, Stray};
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Wake, Waker};
 use std::time::Duration;
-use steering::Coalescing;
+use steering::{Coalescing, Exchange, Policy, Spread};
 
 /// A device that takes everything, or nothing, and brings nothing; it counts how often its waiter
 /// was woken on purpose.
@@ -81,6 +83,10 @@ impl Queue for SilentQueue {
 
 /// A squeue without worker, so that the test's threads are the only ones, with two UDP sockets.
 fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
+    squeue_of(None)
+}
+
+fn squeue_of(others: Option<(usize, Arc<HandOver>)>) -> (Squeue, Arc<Silent>, [SocketId; 2]) {
     let device = Arc::new(Silent::default());
     let pool = BlockPool::new(PoolConfig::default());
     let mut shard = Shard::new(ShardConfig {
@@ -101,7 +107,9 @@ fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
     let sockets =
         [1_u16, 2].map(|port| shard.udp_bind(([10, 1, 0, 1], port).into()).expect("a free port"));
     let port = Port::new(id, Place { queue, receives: true }, Coalescing::default());
-    (Squeue::new(Core::new(shard, vec![port], pool, None), Clock::start(), None), device, sockets)
+    let desk = others.as_ref().map(|(index, it)| it.desk(*index));
+    let core = Core::new(shard, vec![port], pool, desk);
+    (Squeue::new(core, Clock::start(), others), device, sockets)
 }
 
 fn call(socket: SocketId, timeout_ms: Option<u64>) -> Call {
@@ -217,6 +225,37 @@ fn a_full_device_is_asked_again_and_a_flooding_one_does_not_keep_a_thread() {
     });
     assert_eq!(unfinished, 1, "the budget was used up and the call came back");
     assert_eq!(sent, 2, "the SYN was built twice and sent once");
+}
+
+/// Who is woken has left frames for the squeue and found it taken.
+struct Announcing(Arc<Exchange<Stray>>);
+
+impl Wake for Announcing {
+    fn wake(self: Arc<Self>) {
+        self.0.announce(1);
+    }
+}
+
+#[test]
+fn what_was_left_at_a_taken_squeue_is_seen_to_by_who_leaves_it() {
+    let layout = "R1S2F1".parse().expect("a layout");
+    let spread = Spread::new(layout, Policy::Flow, 2).expect("a spread");
+    let hand_over = HandOver::new(spread, 1).expect("two squeues");
+    let (squeue, _, [socket, _]) = squeue_of(Some((1, Arc::clone(&hand_over))));
+    let exchange = Arc::clone(hand_over.desk(1).exchange());
+    let waker = Waker::from(Arc::new(Announcing(exchange)));
+    squeue.register_waker(socket, Interest::Readable, &waker);
+    let before = squeue.counters().runtime;
+    squeue.once(|core, _| core.wake_socket(socket));
+    let after = squeue.counters().runtime;
+    assert_eq!(after.squeue_owed_on_leaving, 1);
+    // Its call, the way back in, and the two looks at the counters less the first.
+    assert_eq!(after.squeue_enters - before.squeue_enters, 3);
+    assert_eq!(after.squeue_migrations, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(squeue.try_lock().expect("nobody is inside")));
+    });
+    assert_eq!(squeue.counters().runtime.squeue_migrations, 2, "there and back");
 }
 
 #[test]

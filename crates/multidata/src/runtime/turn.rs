@@ -337,8 +337,9 @@ impl Squeue {
     fn look_after(&self) {
         let Some((index, others)) = &self.others else { return };
         while others.is_told(*index)
-            && let Some(core) = self.try_lock()
+            && let Some(mut core) = self.try_lock()
         {
+            core.discipline.on_owed();
             let concerned = self.leave(core);
             others.tell(concerned);
         }
@@ -348,6 +349,9 @@ impl Squeue {
     fn leave(&self, mut core: MutexGuard<'_, Core>) -> u64 {
         let wakes_waiter =
             core.settle(&self.worker_parker) | core::mem::take(&mut core.calls_again);
+        if wakes_waiter {
+            core.discipline.on_wakeup();
+        }
         let woken = core::mem::take(&mut core.woken);
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
         let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
@@ -384,6 +388,7 @@ impl Core {
         }
         if let Some(follower) = self.followers.pop_front() {
             self.is_handed_over = true;
+            self.discipline.on_wakeup();
             self.woken.push(Sleeper::Thread(follower));
             return false;
         }
@@ -399,6 +404,7 @@ impl Core {
                     || owed_frames >= OWED_FRAMES_CALL =>
             {
                 self.worker = Worker::Awake;
+                self.discipline.on_wakeup();
                 self.woken.push(Sleeper::Thread(Arc::clone(worker)));
                 false
             }

@@ -2,16 +2,23 @@
 
 use crate::runtime::shared_queue::Place;
 use crate::runtime::squeue::{Core, Port};
-use batch::{Block, BlockPool, Chunk, PoolConfig};
+use batch::{
+    Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
+};
 use bytes::Bytes;
-use device::{Medium, Queue, TransmitMode, WireConfig, WireEnd, WireQueue, wire};
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, TransmitMode,
+    Transmitted, Waiter, WireConfig, WireEnd, wire,
+};
 use stack::{InterfaceConfig, Shard, ShardConfig, SocketId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use steering::Coalescing;
 use time::{Duration, Instant};
 
 const HOLD_OFF: Duration = Duration::from_micros(50);
 
-fn core(queue: WireQueue, last: u8, coalescing: Coalescing) -> Core {
+fn core(queue: impl Queue + 'static, last: u8, coalescing: Coalescing) -> Core {
     let pool = BlockPool::new(PoolConfig::default());
     let mut shard = Shard::new(ShardConfig {
         tcp: tcp::Config { nodelay: true, ..tcp::Config::default() },
@@ -111,6 +118,75 @@ fn transactions_of_one_byte_take_no_longer_with_adaptive_coalescing_than_one_by_
     // What the clock would show: each way waits for a frame that never comes.
     let held = Coalescing { count: 8, hold_off: HOLD_OFF, adaptive: false };
     assert!(time(held) >= 200 * HOLD_OFF, "{:?}", time(held));
+}
+
+/// A device that never runs out of frames, until it is told to.
+struct Flood {
+    fetches: Arc<AtomicUsize>,
+    left: usize,
+}
+
+impl Queue for Flood {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(Medium::Ip, 1_500)
+    }
+
+    fn set_mode(&mut self, _: TransmitMode) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        Transmitted { taken: batch.len(), stopped: None }
+    }
+
+    fn receive(&mut self, _: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
+        let frames = max.min(self.left);
+        self.left -= frames;
+        self.fetches.fetch_add(1, Ordering::SeqCst);
+        let block = batch.add_block(Block::from(Bytes::from(vec![0; 20])));
+        for _ in 0..frames {
+            let checksum = ReceivedChecksum::Unverified;
+            let frame = Frame { block, offset: 0, len: 20, checksum, segmented: None };
+            assert!(batch.push_frame(frame));
+        }
+        Received { frames, more: self.left > 0, ..Received::default() }
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        unreachable!("nobody waits")
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+}
+
+// "Inline" is for a bounded time, whoever it is that came in: what is left is for the next.
+#[test]
+fn a_turn_ends_by_frames_or_by_time_and_what_is_left_is_owed() {
+    // What a round takes by the clock, and the frames that one fetches; the rounds of the turn.
+    for (round_us, frames, rounds) in [(0, 256, 4), (300, 16, 4), (2_000, 1, 1), (0, 1, 64)] {
+        let fetches = Arc::new(AtomicUsize::new(0));
+        let coalescing = Coalescing { count: frames, hold_off: Duration::ZERO, adaptive: false };
+        let left = frames * (rounds + 2);
+        let mut core = core(Flood { fetches: Arc::clone(&fetches), left }, 1, coalescing);
+        let mut now = Instant::ZERO;
+        core.set_clock(move || {
+            now = now + Duration::from_micros(round_us);
+            now
+        });
+        core.run(Instant::ZERO);
+        assert_eq!(fetches.load(Ordering::SeqCst), rounds, "{round_us} us, {frames} frames");
+        assert!(core.is_unfinished, "the rest is owed");
+        assert_eq!(core.discipline.counters().squeue_inline_batches, rounds as u64);
+        core.run(Instant::from_micros(1_000_000));
+        assert_eq!(fetches.load(Ordering::SeqCst), rounds + 2);
+        assert!(!core.is_unfinished);
+    }
 }
 
 #[test]
