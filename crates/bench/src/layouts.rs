@@ -21,7 +21,7 @@ use crate::statistics::{median, ratio};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use core::fmt;
 use core::str::FromStr;
-use multidata::Layout;
+use multidata::{Layout, Polling};
 
 /// Where the application's threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,11 +68,17 @@ pub struct Spreading {
     pub layout: Layout,
     /// Where the application runs.
     pub placement: Placement,
+    /// When the receiver polls, where that is not left to the stack.
+    pub polling: Option<Polling>,
 }
 
 impl fmt::Display for Spreading {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} at {}", self.layout, self.placement.name())
+        write!(formatter, "{} at {}", self.layout, self.placement.name())?;
+        match self.polling {
+            Some(polling) => write!(formatter, " polling {}", polling.name()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -155,6 +161,8 @@ pub struct Axes {
     pub layouts: Vec<Layout>,
     /// Where the application runs.
     pub placements: Vec<Placement>,
+    /// When the receiver polls; empty where that is left to the stack.
+    pub pollings: Vec<Polling>,
 }
 
 impl Axes {
@@ -162,10 +170,16 @@ impl Axes {
     #[must_use]
     pub fn scenarios(&self, scenarios: &[Scenario]) -> Vec<Scenario> {
         let mut all = Vec::new();
+        let pollings: Vec<Option<Polling>> = match self.pollings.is_empty() {
+            true => vec![None],
+            false => self.pollings.iter().copied().map(Some).collect(),
+        };
+        let kinds =
+            || self.layouts.iter().flat_map(|layout| pollings.iter().map(move |it| (*layout, *it)));
         for scenario in scenarios {
             for &placement in &self.placements {
-                all.extend(self.layouts.iter().map(|&layout| {
-                    let spreading = Spreading { layout, placement };
+                all.extend(kinds().map(|(layout, polling)| {
+                    let spreading = Spreading { layout, placement, polling };
                     let label = scenario.label.as_deref().unwrap_or_default();
                     Scenario {
                         spreading: Some(spreading),
@@ -207,7 +221,7 @@ pub(crate) const COUNTERS: [Column; 8] = [
     ("frames handed over", &["runtime.frames_handed_over"]),
     ("migrations", &["runtime.squeue_migrations"]),
     ("interrupt turns", &["runtime.leader_waits", "runtime.worker_turns"]),
-    ("poll turns", &["runtime.worker_poll_turns"]),
+    ("poll turns", &["runtime.poll_turns"]),
     ("wake-ups", &["runtime.wakeups_sent"]),
 ];
 
@@ -226,6 +240,9 @@ pub(crate) fn rows(results: &Results) -> Vec<Row> {
 fn row(name: &str, runs: &[&Run]) -> Option<Row> {
     let (path, spreading) = name.split_once(" by ")?;
     let (layout, placement) = spreading.split_once(" at ")?;
+    // Layouts are compared with each other, polled one way or another.
+    let (placement, polling) = placement.split_once(" polling ").unwrap_or((placement, ""));
+    let layout = format!("{layout} {polling}").trim_end().to_owned();
     let connections = runs.first()?.connections;
     let of = |figure: &dyn Fn(&Run) -> f64| {
         median(&runs.iter().map(|run| figure(run)).collect::<Vec<_>>()).unwrap_or(0.0)
@@ -238,7 +255,7 @@ fn row(name: &str, runs: &[&Run]) -> Option<Row> {
     };
     Some(Row {
         path: path.replace(&format!(" x{connections}"), "").replace(" multidata up", ""),
-        layout: layout.to_owned(),
+        layout,
         placement: placement.to_owned(),
         connections,
         throughput_gbps: of(&|run| run.throughput_gbps),
@@ -364,7 +381,7 @@ pub(crate) mod tests {
     }
 
     fn spreading(layout_text: &str, placement: Placement) -> Spreading {
-        Spreading { layout: layout(layout_text), placement }
+        Spreading { layout: layout(layout_text), placement, polling: None }
     }
 
     /// Two layouts, at one and at eight connections.
@@ -372,6 +389,7 @@ pub(crate) mod tests {
         let axes = Axes {
             layouts: vec![layout("R2S0F0"), layout("R1S2F1")],
             placements: vec![Placement::Core],
+            pollings: vec![],
         };
         let plain = |connections| Scenario {
             connections,

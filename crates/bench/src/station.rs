@@ -430,6 +430,11 @@ fn build(
             .pin(spreading.placement != Placement::Anywhere),
         Some(spreading) => Stack::builder().layout(spreading.of_sender()),
     };
+    let polling = scenario.spreading.filter(|_| is_near).and_then(|it| it.polling);
+    let builder = match polling {
+        Some(polling) => builder.polling(polling),
+        None => builder,
+    };
     let stack = builder
         .tcp(tcp)
         .copy_in(scenario.copy_in)

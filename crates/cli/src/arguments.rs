@@ -609,7 +609,11 @@ impl RequestResponseArguments {
             ..scenario
         });
         let scenarios = scenarios.collect::<Vec<_>>();
-        let axes = layouts::Axes { layouts: self.layout, placements: self.placement };
+        let axes = layouts::Axes {
+            layouts: self.layout,
+            placements: self.placement,
+            pollings: Vec::new(),
+        };
         Ok(Job {
             scenarios: match axes.layouts.is_empty() {
                 true => scenarios,

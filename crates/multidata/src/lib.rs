@@ -129,7 +129,7 @@ pub use ::stack::{
     Handling, InterfaceEvent, InterfaceId, ListenOptions, MultidataProtocols, PacketFilter,
     SynCookieMode, TransmitStatus, Verdict,
 };
-pub use ::steering::{Layout, Policy};
+pub use ::steering::{Layout, Policy, Polling, PollingMarks};
 pub use {::batch, ::device, ::dhcp, ::ip, ::tcp};
 
 pub use crate::capture::CaptureFile;

@@ -92,12 +92,13 @@ counters::counters! {
         sleepers_visited,
         /// Waits for the device by the squeue's worker.
         worker_turns,
-        /// Turns of the worker behind which it slept, where there are several squeues.
-        worker_interrupt_turns,
-        /// Turns of the worker behind which it asked the devices again without sleeping.
-        worker_poll_turns,
+        /// Turns behind which the worker slept until the device wakes it, or, where
+        /// [`StackBuilder::polling`](crate::StackBuilder::polling) is set, an application thread.
+        interrupt_turns,
+        /// Turns behind which it asked the devices again without sleeping.
+        poll_turns,
         /// Times it began to.
-        worker_to_polling,
+        to_polling,
         /// Bytes copied from the application's buffers into blocks.
         bytes_copied_in,
         /// Of these, bytes whose checksums were made in the copy.

@@ -445,7 +445,7 @@ fn a_backlog_is_polled_and_an_idle_squeue_sleeps() {
     source.set_nonblocking(true).expect("open");
     let runtime = || right_stack.counters().runtime;
     let started = Instant::now();
-    while runtime().worker_to_polling == 0 {
+    while runtime().to_polling == 0 {
         for _ in 0..1_000 {
             drop(source.send_to(&[0; 200], right(6_667)));
         }
@@ -454,9 +454,9 @@ fn a_backlog_is_polled_and_an_idle_squeue_sleeps() {
     // Nothing comes any more: the worker goes back to sleep, and polls no more.
     let started = Instant::now();
     loop {
-        let before = runtime().worker_poll_turns;
+        let before = runtime().poll_turns;
         std::thread::sleep(Duration::from_millis(50));
-        if runtime().worker_poll_turns == before {
+        if runtime().poll_turns == before {
             break;
         }
         assert!(started.elapsed() < Duration::from_secs(60), "it polls for ever");

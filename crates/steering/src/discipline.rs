@@ -13,17 +13,82 @@
 //!   that sleeps on a device: a poll set, an event, a soft ring's wake-up.
 
 use crate::counting::{BatchSizes, SqueueCounters};
+use core::fmt;
+use core::str::FromStr;
 use time::{Duration, Instant};
 
-/// The marks and bounds of a squeue.
+/// When a squeue asks its devices again without sleeping, in place of waiting until they wake it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Polling {
+    /// Never.
+    Off,
+    /// While there is a backlog, as these marks say.
+    Adaptive(PollingMarks),
+    /// Whenever there is nothing else to do: who waits for frames uses up a CPU, also where none come.
+    Always,
+}
+
+impl Polling {
+    /// [`Polling::Adaptive`] with marks that were found to do: from 64 frames in one turn on, until none had
+    /// more than 8 for 200 us.
+    pub const ADAPTIVE: Self = Self::Adaptive(PollingMarks {
+        backlog_high: 64,
+        backlog_low: 8,
+        calm: Duration::from_micros(200),
+    });
+
+    /// Every kind and its name, adaptive with the usual marks.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Off, "off"), (Self::ADAPTIVE, "adaptive"), (Self::Always, "always")];
+
+    /// The name of its kind.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Adaptive(_) => "adaptive",
+            Self::Always => "always",
+        }
+    }
+}
+
+impl FromStr for Polling {
+    type Err = UnknownPolling;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolling> {
+        let found = Self::ALL.into_iter().find(|(_, name)| *name == text);
+        found.map(|(polling, _)| polling).ok_or(UnknownPolling)
+    }
+}
+
+/// No way of polling has this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DisciplineConfig {
+pub struct UnknownPolling;
+
+impl fmt::Display for UnknownPolling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("devices are polled off, adaptive or always")
+    }
+}
+
+impl core::error::Error for UnknownPolling {}
+
+/// Between what marks a squeue changes from waiting to polling and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PollingMarks {
     /// A turn that finds more frames than this begins poll mode.
     pub backlog_high: usize,
     /// Turns that find no more frames than this let poll mode end; at most `backlog_high`.
     pub backlog_low: usize,
     /// For how long they must before it ends.
     pub calm: Duration,
+}
+
+/// The marks and bounds of a squeue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisciplineConfig {
+    /// When it polls.
+    pub polling: Polling,
     /// Frames that a thread which brings work processes before it leaves the rest to the worker.
     pub inline_frames_max: usize,
     /// How long such a thread may stay.
@@ -31,13 +96,10 @@ pub struct DisciplineConfig {
 }
 
 impl Default for DisciplineConfig {
-    /// Polling from 64 frames in one turn on, until none had more than 8 for 200 us; 1024 frames or 1 ms
-    /// inline.
+    /// [`Polling::ADAPTIVE`]; 1024 frames or 1 ms inline.
     fn default() -> Self {
         Self {
-            backlog_high: 64,
-            backlog_low: 8,
-            calm: Duration::from_micros(200),
+            polling: Polling::ADAPTIVE,
             inline_frames_max: 1024,
             inline_time_max: Duration::from_millis(1),
         }
@@ -92,13 +154,13 @@ pub struct Discipline {
 }
 
 impl Discipline {
-    /// A squeue that nobody has entered, in interrupt mode.
+    /// A squeue that nobody has entered, in interrupt mode unless it always polls.
     #[must_use]
     pub fn new(config: DisciplineConfig) -> Self {
-        let backlog_low = config.backlog_low.min(config.backlog_high);
+        let mode = if config.polling == Polling::Always { Mode::Poll } else { Mode::Interrupt };
         Self {
-            config: DisciplineConfig { backlog_low, ..config },
-            mode: Mode::default(),
+            config,
+            mode,
             calm_since: None,
             last_thread: None,
             counters: SqueueCounters::default(),
@@ -151,17 +213,20 @@ impl Discipline {
             Mode::Interrupt => self.counters.squeue_interrupt_turns += 1,
             Mode::Poll => self.counters.squeue_poll_turns += 1,
         }
+        let Polling::Adaptive(marks) = self.config.polling else { return self.mode };
         match self.mode {
-            Mode::Interrupt if backlog > self.config.backlog_high => {
+            Mode::Interrupt if backlog > marks.backlog_high => {
                 self.mode = Mode::Poll;
                 self.calm_since = None;
                 self.counters.squeue_to_poll_mode += 1;
             }
             Mode::Interrupt => {}
-            Mode::Poll if backlog > self.config.backlog_low => self.calm_since = None,
+            Mode::Poll if backlog > marks.backlog_low.min(marks.backlog_high) => {
+                self.calm_since = None;
+            }
             Mode::Poll => {
                 let since = *self.calm_since.get_or_insert(now);
-                if now.since(since) >= self.config.calm {
+                if now.since(since) >= marks.calm {
                     self.mode = Mode::Interrupt;
                     self.counters.squeue_to_interrupt_mode += 1;
                 }
@@ -215,6 +280,23 @@ mod tests {
         let counters = discipline.counters();
         assert_eq!((counters.squeue_to_poll_mode, counters.squeue_to_interrupt_mode), (1, 1));
         assert_eq!((counters.squeue_interrupt_turns, counters.squeue_poll_turns), (3, 7));
+    }
+
+    #[test]
+    fn who_never_polls_and_who_always_does_go_by_no_mark() {
+        for (polling, mode) in [(Polling::Off, Mode::Interrupt), (Polling::Always, Mode::Poll)] {
+            let config = DisciplineConfig { polling, ..DisciplineConfig::default() };
+            let mut discipline = Discipline::new(config);
+            for (us, backlog) in [(0, 0), (1, 10_000), (2, 10_000), (1_000_000, 0)] {
+                assert_eq!(discipline.on_turn(at(us), backlog), mode);
+            }
+            let counters = discipline.counters();
+            assert_eq!((counters.squeue_to_poll_mode, counters.squeue_to_interrupt_mode), (0, 0));
+        }
+        for (polling, name) in Polling::ALL {
+            assert_eq!((name.parse(), polling.name()), (Ok(polling), name));
+        }
+        assert_eq!("sometimes".parse::<Polling>(), Err(UnknownPolling));
     }
 
     #[test]

@@ -71,7 +71,9 @@ pub mod toeplitz;
 pub use classify::{Class, Flow, Transport, classify};
 pub use coalescing::{Coalescer, Coalescing, Verdict};
 pub use counting::{BatchSizes, SoftRingCounters, SoftRingSetCounters, SqueueCounters};
-pub use discipline::{Budget, Discipline, DisciplineConfig, Mode, ThreadToken};
+pub use discipline::{
+    Budget, Discipline, DisciplineConfig, Mode, Polling, PollingMarks, ThreadToken, UnknownPolling,
+};
 pub use door::Door;
 pub use exchange::{Arrived, Desk, Exchange, StrayWeight, TakenIn};
 pub use layout::{BadLayout, Layout};

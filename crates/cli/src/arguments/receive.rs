@@ -7,7 +7,7 @@ use bench::scenario::{DeviceKind, Direction, Scenario};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use clap::Args;
 use device::TransmitMode;
-use multidata::Layout;
+use multidata::{Layout, Polling};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +55,10 @@ pub(crate) struct CoalescingArguments {
         requires = "layout"
     )]
     placement: Vec<Placement>,
+    /// With --layout, when the receiver asks its device again without sleeping: never, under a backlog, whenever
+    /// it would wait [default: the stack's own: under a backlog where there are several squeues]
+    #[arg(long, value_name = "off,adaptive,always", value_delimiter = ',', requires = "layout")]
+    polling: Vec<Polling>,
     /// How packet sockets receive: in blocks that the kernel hands over when they are full or after a time,
     /// such as 1ms (TPACKET_V3), or frames as they come (off)
     #[arg(long, value_name = "off,TIME,..", value_delimiter = ',', default_value = "off",
@@ -125,7 +129,11 @@ impl CoalescingArguments {
         let mut reading = Reading::Receive;
         if is_laid_out {
             reading = Reading::Layouts;
-            let axes = layouts::Axes { layouts: self.layout, placements: self.placement };
+            let axes = layouts::Axes {
+                layouts: self.layout,
+                placements: self.placement,
+                pollings: self.polling,
+            };
             scenarios = axes.scenarios(&scenarios);
         }
         Ok(Job { scenarios, may_use_wire: false, output: self.output, reading })

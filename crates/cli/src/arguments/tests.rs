@@ -232,7 +232,13 @@ fn layouts_and_placements_reach_their_scenarios() {
     let names: Vec<String> = laid_out.scenarios.iter().map(Scenario::name).collect();
     assert_eq!(names[0], "wire receive multidata up adaptive by R2S0F0 at core");
     assert_eq!(names[11], "wire receive x8 multidata up adaptive by R1S2F1 at anywhere");
+    let polled = job("bench receive --layout R1S0F0 --polling off,adaptive,always").unwrap();
+    let names: Vec<String> = polled.scenarios.iter().map(Scenario::name).collect();
+    assert_eq!(names.len(), 3);
+    assert_eq!(names[2], "wire receive multidata up adaptive by R1S0F0 at core polling always");
     for (words, part) in [
+        ("bench receive --polling off", "--layout"),
+        ("bench receive --layout R1S2F1 --polling often", "adaptive"),
         ("bench receive --placement core", "--layout"),
         ("bench receive --layout R2", "R1S8F1"),
         ("bench receive --layout R1S2F1 --placement near", "anywhere"),

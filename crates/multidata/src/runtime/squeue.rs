@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{Coalescing, Discipline, DisciplineConfig, Mode, ThreadToken};
+use steering::{Coalescing, Discipline, DisciplineConfig, Mode, Polling, ThreadToken};
 use tcp::State;
 use time::{Duration, Instant};
 
@@ -96,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) counters: RuntimeCounters,
     /// Who comes in, how long they may stay, and whether the worker sleeps or polls.
     pub(super) discipline: Discipline,
+    /// Application threads that wait for the device poll as well.
+    pub(super) leader_polls: bool,
     /// Tells the time within a turn; without one it stands still.
     clock: Option<Box<dyn FnMut() -> Instant + Send>>,
     /// Frames that came since the worker asked last.
@@ -136,12 +138,18 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(shard: Shard, ports: Vec<Port>, pool: BlockPool, desk: Option<Desk>) -> Self {
+        // An only squeue's worker leaves its CPU to the application.
+        let polling = if desk.is_some() { Polling::ADAPTIVE } else { Polling::Off };
         Self {
             shard,
             ports,
             desk,
             counters: RuntimeCounters::default(),
-            discipline: Discipline::new(DisciplineConfig::default()),
+            discipline: Discipline::new(DisciplineConfig {
+                polling,
+                ..DisciplineConfig::default()
+            }),
+            leader_polls: false,
             clock: None,
             arrived: 0,
             waiting: Waiting::default(),
@@ -165,6 +173,12 @@ impl Core {
             unpolled_bytes: 0,
             retry: None,
         }
+    }
+
+    /// Has everybody who waits for the devices poll them like this: the worker and application threads.
+    pub(crate) fn set_polling(&mut self, polling: Polling) {
+        let config = DisciplineConfig { polling, ..DisciplineConfig::default() };
+        (self.discipline, self.leader_polls) = (Discipline::new(config), true);
     }
 
     /// What tells the time within a turn.
@@ -384,12 +398,11 @@ impl Core {
         self.desk.as_ref().map_or(0, Desk::depth)
     }
 
-    /// Whether the worker is to ask the devices again without sleeping: while every turn finds a
-    /// backlog, to be woken for each is waste. Where there are several squeues; an only one's worker
-    /// leaves its CPU to the application.
+    /// Whether who would wait for the devices is to ask them again without sleeping: while every turn
+    /// finds a backlog, to be woken for each is waste.
     pub(super) fn polls(&mut self, now: Instant) -> bool {
         let arrived = core::mem::take(&mut self.arrived);
-        self.desk.is_some() && self.discipline.on_turn(now, arrived) == Mode::Poll
+        self.discipline.on_turn(now, arrived) == Mode::Poll
     }
 
     /// When the shard has to run again at the latest.
@@ -652,9 +665,9 @@ impl Squeue {
             sum.runtime.squeue_owed_on_leaving = entries.squeue_owed_on_leaving;
             sum.runtime.squeue_worker_wakeups = entries.squeue_worker_wakeups;
             sum.runtime.squeue_migrations = entries.squeue_migrations;
-            sum.runtime.worker_interrupt_turns = entries.squeue_interrupt_turns;
-            sum.runtime.worker_poll_turns = entries.squeue_poll_turns;
-            sum.runtime.worker_to_polling = entries.squeue_to_poll_mode;
+            sum.runtime.interrupt_turns = entries.squeue_interrupt_turns;
+            sum.runtime.poll_turns = entries.squeue_poll_turns;
+            sum.runtime.to_polling = entries.squeue_to_poll_mode;
             if let Some(desk) = &core.desk {
                 sum.steering = SteeringCounters {
                     sets: desk.set_counters(),

@@ -272,8 +272,19 @@ impl Squeue {
         if core.leader.is_some() || core.is_handed_over {
             return self.follow(core, call, until, now);
         }
-        let until = earliest(until, core.deadline());
         let socket = call.socket;
+        if core.leader_polls && core.polls(now) {
+            // As if it had been woken already: nobody needs to call it.
+            let until = Some(now);
+            core.leader = Some(Leader { socket, until, has_event: false, is_woken: true });
+            self.release(core);
+            // Whoever is to bring the next frames may need this CPU.
+            std::thread::yield_now();
+            let mut core = self.lock();
+            core.leader = None;
+            return core;
+        }
+        let until = earliest(until, core.deadline());
         core.leader = Some(Leader { socket, until, has_event: false, is_woken: false });
         core.counters.leader_waits += 1;
         self.release(core);

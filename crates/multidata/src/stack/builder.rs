@@ -19,7 +19,7 @@ use ip::router::{IdentifierKey, RouterConfig};
 use stack::{AddressingConfig, ClaimPolicy, Shard, ShardConfig};
 use std::io;
 use std::sync::{Arc, Mutex};
-use steering::{Coalescing, Layout, Policy, Spread};
+use steering::{Coalescing, Layout, Policy, Polling, Spread};
 use time::Instant;
 
 /// Settings of a stack that do not belong to one interface.
@@ -168,6 +168,7 @@ pub struct StackBuilder {
     squeues: Option<usize>,
     layout: Option<Layout>,
     policy: Policy,
+    polling: Option<Polling>,
     is_pinned: bool,
 }
 
@@ -257,6 +258,18 @@ impl StackBuilder {
         self
     }
 
+    /// When whoever waits for frames, the worker or an application thread in a call, asks the devices again
+    /// without sleeping (seed 004, III A): under a backlog waiting and being woken for each batch is waste.
+    /// [`Polling::Always`] never sleeps on the first interface's device and takes a CPU for each squeue in which
+    /// somebody waits, also when nothing comes; threads of further interfaces sleep on theirs all the same.
+    ///
+    /// Without this setting the workers of several squeues are adaptive, and nobody else polls.
+    #[must_use]
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.polling = Some(polling);
+        self
+    }
+
     /// Keeps the threads of each squeue on a CPU of its own, as far as the process may use so many, the
     /// first squeue's on the first of them, and opens connections in the squeue of the CPU that the calling thread runs on.
     #[must_use]
@@ -328,7 +341,10 @@ impl StackBuilder {
         let clock = Clock::start();
         let squeues = shards.into_iter().enumerate().map(|(index, (shard, ports))| {
             let desk = hand_over.as_ref().map(|it| it.desk(index));
-            let core = Core::new(shard, ports, pool.clone(), desk);
+            let mut core = Core::new(shard, ports, pool.clone(), desk);
+            if let Some(polling) = self.polling {
+                core.set_polling(polling);
+            }
             Arc::new(Squeue::new(core, clock, hand_over.clone().map(|it| (index, it))))
         });
         let squeues = Squeues::new(squeues.collect(), hand_over.clone(), cpus);

@@ -176,7 +176,7 @@ fn a_turn_ends_by_frames_or_by_time_and_what_is_left_is_owed() {
         let mut core = core(Flood { fetches: Arc::clone(&fetches), left }, 1, coalescing);
         let mut now = Instant::ZERO;
         core.set_clock(move || {
-            now = now + Duration::from_micros(round_us);
+            now += Duration::from_micros(round_us);
             now
         });
         core.run(Instant::ZERO);
