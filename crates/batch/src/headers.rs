@@ -98,6 +98,12 @@ impl Headers {
         }
     }
 
+    /// Takes over the first `len_bytes` of another block, and makes this one as long where it is shorter.
+    pub(crate) fn copy_front(&mut self, from: &Self, len_bytes: usize) {
+        self.grow(from.written.len());
+        self.written_mut()[..len_bytes].copy_from_slice(&from.written[..len_bytes]);
+    }
+
     #[inline]
     pub(crate) fn written(&self) -> &[u8] {
         &self.written

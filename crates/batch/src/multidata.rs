@@ -463,6 +463,26 @@ impl Multidata {
         self.blocks.truncate(blocks);
     }
 
+    /// Becomes the first `count` packets of `whole`, or all where it has no more: for a device that takes
+    /// part of a batch from one that is shown to it in parts. Headers are copied and blocks are shared.
+    pub fn set_front(&mut self, whole: &Self, count: usize) {
+        self.clear();
+        let count = count.min(whole.len());
+        (self.layout, self.limits) = (whole.layout, whole.limits);
+        self.block_bytes_max = whole.block_bytes_max;
+        self.run_next = whole.run_next;
+        self.headers.copy_front(&whole.headers, count * usize::from(whole.layout.stride_bytes));
+        self.packets.extend_from_slice(&whole.packets[..count]);
+        let spans = self.packets.last().map_or(0, |last| last.span_first + last.span_count);
+        self.spans.extend_from_slice(&whole.spans[..spans as usize]);
+        let blocks = self.spans.last().map_or(0, |span| span.block as usize + 1);
+        self.blocks.extend_from_slice(&whole.blocks[..blocks]);
+        self.payload_bytes = self.packets.iter().map(|packet| packet.payload_len as usize).sum();
+        if let Some(Packet { distance: distance @ 1.., .. }) = whole.packets.get(count) {
+            self.packets[count - usize::from(*distance)].implies = distance - 1;
+        }
+    }
+
     /// Grows the header of packet `index`, and of those it implies, by `len` bytes to the front and
     /// returns them to be written. `None` where there is no such packet or no room, or where it is
     /// an implied one, which has grown with its model.

@@ -142,6 +142,18 @@ proptest! {
         (0..=written.len()).for_each(|index| assert_same(&written, &implied, index));
         let runs = |batch: &Multidata| batch.runs(0).collect::<Vec<_>>();
         prop_assert_eq!(runs(&written), runs(&implied));
+        // A front is the batch, truncated.
+        let mut front = Multidata::default();
+        for count in (0..=implied.len() + 1).rev() {
+            front.set_front(&implied, count);
+            written.truncate(count);
+            prop_assert_eq!(front.len(), written.len());
+            prop_assert_eq!(front.payload_bytes(), written.payload_bytes());
+            (0..=front.len()).for_each(|index| assert_same(&written, &front, index));
+            prop_assert_eq!(runs(&front), runs(&written));
+            let last = front.len().saturating_sub(1);
+            prop_assert!(front.implied_behind(last) == 0, "nothing is implied behind the end");
+        }
     }
 }
 

@@ -26,8 +26,8 @@ use crate::{
     Transmitted, Waiter, lowering,
 };
 use batch::{
-    Block, BlockPool, Checksum, Chunk, Frame, HeaderLayout, Limits, Multidata, PacketView,
-    PoolConfig, ReceiveBatch, ReceivedChecksum, Segmented,
+    Block, BlockPool, Checksum, Chunk, Frame, Multidata, PacketView, ReceiveBatch,
+    ReceivedChecksum, Segmented,
 };
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -134,7 +134,6 @@ pub struct FaultQueue<Q> {
     failed: Option<DeviceError>,
     /// The front of a batch that is stopped in the middle.
     front: Multidata,
-    pool: BlockPool,
     counters: FaultCounters,
 }
 
@@ -142,8 +141,6 @@ impl<Q: Queue> FaultQueue<Q> {
     /// Wraps `inner`.
     #[must_use]
     pub fn new(inner: Q, config: FaultConfig) -> Self {
-        // Twice the room of a default slot, whatever layout the batch has.
-        let layout = HeaderLayout { stride_bytes: 512, headroom_bytes: 256 };
         Self {
             inner,
             config,
@@ -157,8 +154,7 @@ impl<Q: Queue> FaultQueue<Q> {
             injections: VecDeque::new(),
             revoked: false,
             failed: None,
-            front: Multidata::new(layout, Limits::default()),
-            pool: BlockPool::new(PoolConfig::default()),
+            front: Multidata::default(),
             counters: FaultCounters::default(),
         }
     }
@@ -276,32 +272,12 @@ impl<Q: Queue> FaultQueue<Q> {
     }
 
     /// Offers the first `count` packets of `batch` and nothing behind them. The inner queue takes
-    /// whole batches, so the front is a batch of its own, with the payload copied.
+    /// whole batches, so the front is a batch of its own.
     fn transmit_front(&mut self, batch: &Multidata, count: usize) -> Transmitted {
         if count >= batch.len() {
             return self.inner.transmit(batch);
         }
-        self.front.clear();
-        self.front.set_limits(Limits { packets: count, blocks: 1, payload_bytes: usize::MAX });
-        let packets = || batch.packets().take(count);
-        let payload_len = packets().map(|packet| packet.payload_len()).sum();
-        let Ok(mut block) = self.pool.allocate(payload_len) else {
-            return Transmitted { taken: 0, stopped: Some(Stop::Full) };
-        };
-        let mut rest = block.bytes_mut();
-        for piece in packets().flat_map(|packet| packet.payload()) {
-            let Some((here, behind)) = rest.split_at_mut_checked(piece.len()) else { break };
-            here.copy_from_slice(piece);
-            rest = behind;
-        }
-        let block = block.freeze();
-        let mut offset = 0;
-        for packet in packets() {
-            if append_copy(&mut self.front, &packet, &block, offset).is_none() {
-                return Transmitted { taken: 0, stopped: Some(Stop::Refused) };
-            }
-            offset += packet.payload_len();
-        }
+        self.front.set_front(batch, count);
         let result = self.inner.transmit(&self.front);
         self.front.clear();
         result
@@ -331,27 +307,6 @@ impl<Q: Queue> FaultQueue<Q> {
         let first = if self.revoked { batch.packets().position(needs) } else { None };
         first.unwrap_or(batch.len())
     }
-}
-
-/// Appends a packet whose payload lies in `block` from `offset` on.
-fn append_copy(
-    out: &mut Multidata,
-    packet: &PacketView<'_>,
-    block: &Block,
-    offset: usize,
-) -> Option<()> {
-    let (link, rest) = packet.header().split_at_checked(packet.link_header_len())?;
-    let (network, transport) =
-        rest.split_at_checked(packet.transport_offset().checked_sub(link.len())?)?;
-    let index = out.len();
-    out.push_packet(transport.len(), packet.attributes())?.copy_from_slice(transport);
-    if !out.append_span(block, offset, packet.payload_len()) {
-        return None;
-    }
-    let (room, _) = out.prepend_network(index, network.len())?;
-    room.get_mut(..network.len())?.copy_from_slice(network);
-    out.prepend(index, link.len())?.copy_from_slice(link);
-    Some(())
 }
 
 /// A copy of the frame with one bit flipped; `None` where that is not for this frame, or there is

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{HardwareAddress, WireConfig, WireEnd, WireQueue, wire};
-use batch::Attributes;
+use batch::{Attributes, HeaderLayout, Limits, PoolConfig};
 use proptest::prelude::*;
 
 const UDP_CHECKSUM: u8 = 6;
