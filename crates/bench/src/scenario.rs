@@ -251,6 +251,8 @@ pub struct Scenario {
     pub receive_blocks: Option<Duration>,
     /// Rings, soft rings and where the application runs, in place of a number of squeues.
     pub spreading: Option<Spreading>,
+    /// Bits of frames a second that leave this stack at most, by all queues of its device together.
+    pub rate: Option<u64>,
     /// Packets of this stack are written to this file, a section for each run.
     pub capture: Option<PathBuf>,
 }
@@ -302,6 +304,7 @@ impl Scenario {
             queues: 1,
             receive_blocks: None,
             spreading: None,
+            rate: None,
             capture: None,
         }
     }
@@ -383,6 +386,11 @@ impl Scenario {
         } else if self.connections > 1 {
             connections = format!("x{}", self.connections);
             words.push(&connections);
+        }
+        let rate;
+        if let Some(bits_per_second) = self.rate {
+            rate = format!("{}Mbit/s", bits_per_second as f64 / 1e6);
+            words.push(&rate);
         }
         words.push(&mode);
         words.extend(self.label.as_deref());

@@ -78,6 +78,30 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a rate in bits a second: a whole number above zero, or one followed by `K`, `M` or `G`, which
+/// are powers of 1,000 here, as everywhere where rates of links are told.
+///
+/// # Errors
+/// A sentence that says what is wrong with `text`.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let digits_len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, unit) = text.split_at(digits_len);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" => Some(1),
+        "k" => Some(1_000),
+        "m" => Some(1_000_000),
+        "g" => Some(1_000_000_000),
+        _ => None,
+    };
+    let bits_per_second = digits.parse::<u64>().ok().zip(factor);
+    bits_per_second
+        .and_then(|(number, factor)| number.checked_mul(factor))
+        .filter(|rate| *rate > 0)
+        .ok_or_else(|| {
+            format!("\"{text}\" is no rate: give bits a second, such as 100M (powers of 1000)")
+        })
+}
+
 /// Writes a size the way [`parse_size`] reads it, as short as it stays exact.
 #[must_use]
 pub fn format_size(len_bytes: u64) -> String {
@@ -133,6 +157,18 @@ mod tests {
     fn writes_what_it_reads() {
         for len_bytes in [0, 1, 1_023, 1_024, 1_500, 65_536, 1 << 20, (1 << 30) + 1, 1 << 40] {
             assert_eq!(parse_size(&format_size(len_bytes)), Ok(len_bytes));
+        }
+    }
+
+    #[test]
+    fn reads_rates_in_powers_of_a_thousand() {
+        for (text, rate) in
+            [("1", 1), ("64k", 64_000), ("100M", 100_000_000), ("2G", 2_000_000_000)]
+        {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        for text in ["", "0", "0M", "M", "-1", "1.5G", "10Mbit", "99999999999999G"] {
+            assert!(parse_rate(text).is_err_and(|it| it.contains("no rate")), "{text}");
         }
     }
 

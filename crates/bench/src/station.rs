@@ -9,7 +9,9 @@ use crate::workload::stream::Task;
 use crate::{Attempt, Failure};
 use batch::{BlockPool, PoolConfig};
 use bytes::Bytes;
-use device::{Device, HardwareAddress, Medium, Queue, WireConfig, WireEnd, wire};
+use device::{
+    Device, HardwareAddress, Medium, Queue, RateConfig, RateQueue, WireConfig, WireEnd, wire,
+};
 use ip::Cidr;
 use linux::{
     Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
@@ -78,7 +80,7 @@ impl Station {
         };
         let Opened { queues, about, ground } = opened;
         let addresses = Addresses::of(scenario);
-        let (queues, capture) = captured(scenario, queues)?;
+        let (queues, capture) = wrapped(scenario, queues)?;
         let stack = build(scenario, queues, (addresses.near, addresses.prefix_len), true)?;
         let station = Self::of(scenario, stack, about, true)?;
         Ok(Self { _capture: capture, _ground: Some(ground), ..station })
@@ -93,7 +95,7 @@ impl Station {
         let (near, far) = wire_queues(scenario);
         let about = "wire in this process, loss-free and bounded".to_owned();
         // One end sees everything.
-        let (near, capture) = captured(scenario, near)?;
+        let (near, capture) = wrapped(scenario, near)?;
         let near = build(scenario, near, (addresses.near, addresses.prefix_len), true)?;
         let far = build(scenario, far, (addresses.far, addresses.prefix_len), false)?;
         let near = Self::of(scenario, near, about.clone(), true)?;
@@ -114,7 +116,7 @@ impl Station {
         let address = if is_near { addresses.near } else { addresses.far };
         let about = without_ports(device.negotiated());
         let queue = device.queue(0).attempt(|| "cannot open the tunnel")?;
-        let (queues, capture) = captured(scenario, vec![Box::new(queue)])?;
+        let (queues, capture) = wrapped(scenario, vec![Box::new(queue)])?;
         let stack = build(scenario, queues, (address, addresses.prefix_len), is_near)?;
         Ok(Self { _capture: capture, ..Self::of(scenario, stack, about, is_near)? })
     }
@@ -393,8 +395,16 @@ fn wire_queues(scenario: &Scenario) -> (Queues, Queues) {
     rings.map(|(near, far)| (Box::new(near) as _, Box::new(far) as _)).unzip()
 }
 
-/// The queues, with what passes them captured where the scenario says so.
-fn captured(scenario: &Scenario, queues: Queues) -> Result<(Queues, Option<CaptureFile>), Failure> {
+/// The queues, with a rate and with what passes them captured where the scenario says so.
+fn wrapped(scenario: &Scenario, queues: Queues) -> Result<(Queues, Option<CaptureFile>), Failure> {
+    let queues = match scenario.rate {
+        None => queues,
+        Some(bits_per_second) => {
+            let limit = multidata::rate_limit(RateConfig::new(bits_per_second));
+            let limited = |queue| Box::new(RateQueue::new(queue, limit.clone())) as _;
+            queues.into_iter().map(limited).collect()
+        }
+    };
     let Some(path) = &scenario.capture else { return Ok((queues, None)) };
     let refused = || format!("cannot capture into {}", path.display());
     let capture = CaptureFile::append(path).attempt(refused)?;

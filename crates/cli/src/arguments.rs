@@ -17,7 +17,7 @@ use bench::receive::parse_blocks;
 use bench::scenario::{
     Amount, DeviceKind, Direction, Outbound, PeerKind, Scenario, TransformKind, Workload,
 };
-use bench::sizes::{parse_buffer_size, parse_seconds, parse_size_above_zero};
+use bench::sizes::{parse_buffer_size, parse_rate, parse_seconds, parse_size_above_zero};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use copy_in::CopyInArguments;
 use device::TransmitMode;
@@ -211,6 +211,9 @@ pub(crate) struct StreamArguments {
     /// received into
     #[arg(long)]
     zero_copy: bool,
+    /// So many bits of frames a second leave this stack at most, headers included, such as 100M
+    #[arg(long, value_name = "BITS", value_parser = parse_rate)]
+    rate: Option<u64>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }
@@ -588,6 +591,7 @@ impl StreamArguments {
                     zero_copy: self.zero_copy,
                     send_buffer_bytes: self.send_buffer,
                     receive_buffer_bytes: self.receive_buffer,
+                    rate: self.rate,
                     ..scenario
                 })
                 .collect(),

@@ -9,7 +9,7 @@ use crate::tunnel::{self, Checksums, Key};
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
-use device::{Device, DeviceError, Queue};
+use device::{Device, DeviceError, Queue, RateConfig, RateQueue};
 use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TunnelDevice};
 use multidata::dhcp::ClientConfig;
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
@@ -46,7 +46,7 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     if about.is_dir() {
         return Err(Failure::new(format!("cannot read {name}: it is a directory")));
     }
-    let (stack, capture) = open(&arguments.link, tunnel::open_to)?;
+    let (stack, capture) = open(&arguments.link, arguments.rate, tunnel::open_to)?;
     let to = arguments.to;
     let mut stream = TcpStream::connect_timeout(&stack, &to, CONNECT_TIMEOUT)
         .map_err(|error| match error.kind() {
@@ -97,7 +97,7 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
     let (at, name) = (arguments.at, arguments.file.display());
     let mut file = WholeFile::begin(&arguments.file)?;
     remove_when_interrupted(file.temporary_path().map(PathBuf::from))?;
-    let (stack, capture) = open(&arguments.link, tunnel::open_at)?;
+    let (stack, capture) = open(&arguments.link, None, tunnel::open_at)?;
     let listener = TcpListener::bind(&stack, at).attempt(|| format!("cannot listen on {at}"))?;
     let (mut stream, from) = listener.accept().attempt(|| "cannot accept a connection")?;
     // One connection was asked for; whoever else comes is refused.
@@ -184,7 +184,11 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
 }
 
 /// This stack on the device that the user names, or in the tunnel.
-fn open(link: &LinkArguments, meet: Meet) -> Result<(Stack, Option<CaptureFile>), Failure> {
+fn open(
+    link: &LinkArguments,
+    rate: Option<u64>,
+    meet: Meet,
+) -> Result<(Stack, Option<CaptureFile>), Failure> {
     let mut queue = match tunnel_queue(link, meet)? {
         Some(queue) => queue,
         None => device_queue(link)?,
@@ -204,6 +208,10 @@ fn open(link: &LinkArguments, meet: Meet) -> Result<(Stack, Option<CaptureFile>)
         let file = CaptureFile::create(path).attempt(refused)?;
         queue = file.wrap(queue).attempt(refused)?;
         capture = Some(file);
+    }
+    if let Some(bits_per_second) = rate {
+        let limit = multidata::rate_limit(RateConfig::new(bits_per_second));
+        queue = Box::new(RateQueue::new(queue, limit));
     }
     let stack = Stack::builder().boxed_interface(queue, config).build();
     let stack = stack.attempt(|| "cannot start the stack")?;

@@ -25,6 +25,7 @@ use crate::{TransmitMode, Waiter};
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use checksum::Accumulator;
 use core::fmt;
+use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// LINKTYPE_ETHERNET and LINKTYPE_RAW.
@@ -203,6 +204,10 @@ impl Queue for CaptureQueue {
 
     fn trouble(&self) -> Option<DeviceError> {
         self.inner.trouble()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.inner.retry_after()
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {

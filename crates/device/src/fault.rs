@@ -449,6 +449,10 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         self.inner.trouble()
     }
 
+    fn retry_after(&self) -> Option<Duration> {
+        self.inner.retry_after()
+    }
+
     fn waiter(&self) -> Arc<dyn Waiter> {
         Arc::new(FaultWaiter { inner: self.inner.waiter(), holding: self.holding.clone() })
     }

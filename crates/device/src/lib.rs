@@ -20,6 +20,7 @@ pub mod fault;
 pub mod in_process;
 pub mod lowering;
 mod queue;
+pub mod rate;
 pub mod transform;
 
 pub use capabilities::{
@@ -33,4 +34,5 @@ pub use lowering::{BlockForm, Contiguous};
 pub use queue::{
     Device, DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter,
 };
+pub use rate::{RateConfig, RateCounters, RateLimit, RateQueue};
 pub use transform::Transform;

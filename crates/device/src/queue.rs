@@ -32,7 +32,8 @@ pub struct Transmitted {
 /// Why a device stopped before the end of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// No room now; try again when the waiter says so or after the next receive.
+    /// No room now; try again when the waiter says so, after the next receive, or at the time that
+    /// [`Queue::retry_after`] says.
     Full,
     /// A capability was taken back; ask for the capabilities again and build the rest afresh.
     Revoked,
@@ -176,11 +177,65 @@ pub trait Queue: Send {
         None
     }
 
+    /// After [`Stop::Full`], when to offer again, where that is a matter of time and not of something
+    /// that wakes its waiter; zero where it is now. `None` where the device cannot know.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+
     /// How to wait for this queue.
     fn waiter(&self) -> Arc<dyn Waiter>;
 
     /// What the queue did so far.
     fn counters(&self) -> DeviceCounters;
+}
+
+/// So that what wraps a queue wraps one of any device.
+impl<Q: Queue + ?Sized> Queue for Box<Q> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
+        (**self).set_mode(mode)
+    }
+
+    fn room(&self) -> Room {
+        (**self).room()
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        (**self).transmit(batch)
+    }
+
+    fn receive(
+        &mut self,
+        pool: &BlockPool,
+        batch: &mut ReceiveBatch,
+        frames_max: usize,
+    ) -> Received {
+        (**self).receive(pool, batch, frames_max)
+    }
+
+    fn reclaim(&mut self) {
+        (**self).reclaim();
+    }
+
+    fn trouble(&self) -> Option<DeviceError> {
+        (**self).trouble()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        (**self).retry_after()
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        (**self).waiter()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        (**self).counters()
+    }
 }
 
 /// What an interface stands on.

@@ -116,6 +116,7 @@ mod capture;
 mod copy_in;
 mod counters;
 mod error;
+mod rate;
 mod runtime;
 mod socket;
 mod stack;
@@ -136,6 +137,7 @@ pub use crate::capture::CaptureFile;
 pub use crate::copy_in::{BlockSize, CopyIn, CopyOrder};
 pub use crate::counters::{Counters, SteeringCounters};
 pub use crate::error::socket_error;
+pub use crate::rate::rate_limit;
 pub use crate::runtime::RuntimeCounters;
 pub use crate::runtime::waiting::Interest;
 pub use crate::stack::{

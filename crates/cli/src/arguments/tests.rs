@@ -28,7 +28,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         job("bench stream --device tun --offload on --napi on --peer kernel --direction both \
          --mode lso,multidata --connections 3 --bytes 64M --write-size 8K --send-buffer 1M \
          --receive-buffer 2M --mtu 9000 --ipv6 --runs 2 --json out.json --pin --zero-copy --io-uring on \
-         --squeues 2")
+         --squeues 2 --rate 100M")
         .unwrap();
     assert!(!job.may_use_wire);
     assert_eq!(job.output.runs, 2);
@@ -63,6 +63,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         queues: 1,
         receive_blocks: None,
         spreading: None,
+        rate: Some(100_000_000),
         capture: None,
     };
     let multidata = Scenario { mode: TransmitMode::Multidata, ..lso.clone() };

@@ -1,6 +1,7 @@
 //! The arguments of `send` and `receive`.
 
 use super::{AddressArgument, Switch};
+use bench::sizes::parse_rate;
 use clap::Args;
 use device::TransmitMode;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -154,6 +155,9 @@ pub(crate) struct SendArguments {
     /// Where to connect to, such as 10.0.0.1:7000 or [fd00::1]:7000
     #[arg(value_name = "ADDR:PORT")]
     pub(crate) to: SocketAddr,
+    /// Send so many bits of frames a second at most, headers included, such as 100M
+    #[arg(long, value_name = "BITS", value_parser = parse_rate)]
+    pub(crate) rate: Option<u64>,
     #[command(flatten)]
     pub(crate) link: LinkArguments,
 }

@@ -54,6 +54,15 @@ pub(crate) fn goes_to_a_kernel_socket() {
     }
 }
 
+pub(crate) fn is_sent_at_the_rate_that_was_asked_for() {
+    let content = contents(2_000_000);
+    let started = std::time::Instant::now();
+    assert!(sent(0, &content, "--rate 20M") == content);
+    // But for the burst, which is 64 KiB.
+    let least = (content.len() - 65_536) as f64 * 8.0 / 20e6;
+    assert!(started.elapsed().as_secs_f64() >= least, "{:?}", started.elapsed());
+}
+
 pub(crate) fn capture_holds_what_was_sent() {
     let directory = tempdir().expect("a temporary directory");
     let capture = directory.path().join("packets.pcapng");

@@ -22,6 +22,10 @@ const TESTS: &[Test] = &[
     ("a_file_comes_from_a_kernel_socket", files::comes_from_a_kernel_socket),
     ("a_file_goes_over_a_packet_socket", files::over_a_packet_socket),
     ("an_empty_file_travels_too", files::empty_travels_too),
+    (
+        "a_file_is_sent_at_the_rate_that_was_asked_for",
+        files::is_sent_at_the_rate_that_was_asked_for,
+    ),
     ("a_capture_holds_what_was_sent", files::capture_holds_what_was_sent),
     ("a_ping_is_answered_while_receiving", files::ping_is_answered),
     ("a_refused_connection_is_told", files::refused_connection),

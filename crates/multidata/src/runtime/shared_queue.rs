@@ -120,6 +120,10 @@ impl Queue for SharedQueue {
         self.shared.queue().trouble()
     }
 
+    fn retry_after(&self) -> Option<Duration> {
+        self.shared.queue().retry_after()
+    }
+
     fn waiter(&self) -> Arc<dyn Waiter> {
         Arc::clone(&self.waiter)
     }

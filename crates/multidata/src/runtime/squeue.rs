@@ -39,8 +39,9 @@ const ROUNDS_MAX: usize = 64;
 /// Batches handed to one device queue in one round.
 const BATCHES_MAX: usize = 16;
 
-/// How long after a device said `Full` it is asked again, for devices whose waiters report frames to
-/// receive only; at 10 Gbit/s a queue of 1,000 full frames drains in about this time.
+/// How long after a device said `Full` it is asked again, where it does not say when
+/// ([`Queue::retry_after`]): for devices whose waiters report frames to receive only; at 10 Gbit/s a queue
+/// of 1,000 full frames drains in about this time.
 const FULL_RETRY: Duration = Duration::from_millis(1);
 
 /// The same where it also said what is wrong, as an interface that is down.
@@ -507,7 +508,11 @@ impl Port {
 
     /// When a device that said `Full` is asked again at the latest.
     fn retry(&self, now: Instant) -> Instant {
-        now + if self.queue.trouble().is_some() { TROUBLE_RETRY } else { FULL_RETRY }
+        now + match self.queue.retry_after() {
+            Some(after) => after,
+            None if self.queue.trouble().is_some() => TROUBLE_RETRY,
+            None => FULL_RETRY,
+        }
     }
 
     /// The device took a capability back: what is left decides how batches are built from now on.
