@@ -84,6 +84,8 @@ drop_reasons! {
     NoConnection => "drop_no_connection",
     /// A SYN that met a full listen backlog.
     BacklogFull => "drop_backlog_full",
+    /// A SYN for a forwarder that has as many pending connections as it may.
+    ForwarderFull => "drop_forwarder_full",
     /// A SYN, or the ACK that would have completed a handshake, that met a full accept queue.
     AcceptQueueFull => "drop_accept_queue_full",
     /// A SYN, or the ACK that would have completed a handshake, where as many sockets are open as may

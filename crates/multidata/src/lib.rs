@@ -119,7 +119,9 @@ mod error;
 mod rate;
 mod runtime;
 mod socket;
+mod socket_set;
 mod stack;
+mod tcp_forwarder;
 mod tcp_listener;
 mod tcp_stream;
 mod udp_socket;
@@ -143,6 +145,7 @@ pub use crate::runtime::waiting::Interest;
 pub use crate::stack::{
     InterfaceConfig, InterfaceStatus, LINGER_ON_DROP, Stack, StackBuilder, StackConfig,
 };
+pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
 pub use crate::tcp_stream::{Connecting, TcpStream};
 pub use crate::udp_socket::{Datagram, UdpSocket};

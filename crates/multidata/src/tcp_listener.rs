@@ -1,22 +1,15 @@
 //! A TCP socket that waits for connections.
-//!
-//! In a stack of several squeues it is a socket in each of them, and connections wait where they are
-//! at home. Who accepts begins at another squeue each time, so that none of them waits behind the
-//! others, and sleeps as tasks do: the threads of the squeues wake it.
 
 use crate::Stack;
 use crate::TcpStream;
-use crate::error::socket_error;
 use crate::runtime::squeue::Core;
-use crate::runtime::turn::{After, Call};
-use crate::runtime::waiting::{Interest, Parker};
 use crate::socket::{Socket, each_address};
+use crate::socket_set::SocketSet;
 use core::task::{Context, Poll, Waker};
 use stack::{ListenOptions, SocketError, SocketId};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Connections that may wait to be accepted, where the caller names no other number.
 pub const BACKLOG_DEFAULT: usize = 128;
@@ -31,10 +24,7 @@ pub struct TcpListener {
 
 #[derive(Debug)]
 struct Shared {
-    /// One in each squeue, by number; the first one's settings are the listener's.
-    sockets: Box<[Socket]>,
-    /// Where the next call begins to look.
-    next: AtomicUsize,
+    sockets: SocketSet,
     local: SocketAddr,
 }
 
@@ -72,23 +62,14 @@ impl TcpListener {
         options: &ListenOptions,
     ) -> io::Result<Self> {
         each_address(address, |address| {
-            let listen = |home: usize, address| {
-                let made = stack.squeue(home).once(|core, _| {
-                    let id = core.shard.tcp_listen_with(address, options.clone())?;
-                    Ok((id, core.shard.local_address(id)?))
-                });
-                let (id, local) = made.map_err(socket_error)?;
-                Ok::<_, io::Error>((Socket::new(stack.clone(), home, id), local))
-            };
             // The first squeue picks the port, and says where it is taken.
-            let (first, local) = listen(0, address)?;
-            let mut sockets = vec![first];
-            for home in 1..stack.squeues().len() {
-                sockets.push(listen(home, local)?.0);
-            }
-            let sockets = sockets.into_boxed_slice();
-            let shared = Shared { sockets, next: AtomicUsize::new(0), local };
-            Ok(Self { shared: Arc::new(shared) })
+            let mut local = address;
+            let sockets = SocketSet::open(stack, |_, core, _| {
+                let id = core.shard.tcp_listen_with(local, options.clone())?;
+                local = core.shard.local_address(id)?;
+                Ok(id)
+            })?;
+            Ok(Self { shared: Arc::new(Shared { sockets, local }) })
         })
     }
 
@@ -97,57 +78,7 @@ impl TcpListener {
     /// # Errors
     /// `WouldBlock` where the listener does not block and there is none; the device failed.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        match &*self.shared.sockets {
-            [only] => Self::accept_from(only, &only.call(Interest::Readable, After::Send)),
-            _ => self.accept_from_any(),
-        }
-    }
-
-    fn accept_from(listener: &Socket, call: &Call) -> io::Result<(TcpStream, SocketAddr)> {
-        let accepted = listener.squeue().operate(call, |core, _| take(core, listener.id))?;
-        Ok(stream(listener, accepted))
-    }
-
-    /// The sockets, from another one on each time.
-    fn in_turn(&self) -> impl Iterator<Item = &Socket> {
-        let Shared { sockets, next, .. } = &*self.shared;
-        let start = next.fetch_add(1, Ordering::Relaxed) % sockets.len();
-        sockets[start..].iter().chain(&sockets[..start])
-    }
-
-    /// Waits for all squeues at once: their own threads wake this one.
-    fn accept_from_any(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let call = self.shared.sockets[0].call(Interest::Readable, After::Send);
-        let until = call.timeout.map(|timeout| std::time::Instant::now() + timeout);
-        if !call.blocks {
-            let mut outcome = Err(io::ErrorKind::WouldBlock.into());
-            for listener in self.in_turn() {
-                outcome = Self::accept_from(listener, &listener.call_once());
-                if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-                    break;
-                }
-            }
-            return outcome;
-        }
-        let parker = Arc::new(Parker::default());
-        let waker = Waker::from(Arc::clone(&parker));
-        loop {
-            if let Poll::Ready(outcome) = self.poll_accept(&mut Context::from_waker(&waker)) {
-                return outcome;
-            }
-            let left =
-                until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                self.forget_waker(&waker);
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            parker.park(left);
-        }
-    }
-
-    /// No squeue is to call this waker any more.
-    fn forget_waker(&self, waker: &Waker) {
-        self.shared.sockets.iter().for_each(|socket| socket.forget_waker(waker));
+        self.shared.sockets.take(take).map(|(listener, accepted)| stream(listener, accepted))
     }
 
     /// The connections as they come, without an end.
@@ -176,7 +107,7 @@ impl TcpListener {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.shared.sockets[0].set_nonblocking(nonblocking);
+        self.shared.sockets.set_nonblocking(nonblocking);
         Ok(())
     }
 
@@ -191,9 +122,7 @@ impl TcpListener {
     /// Wakes `waker` once, when a connection can be accepted. What is there already wakes nobody:
     /// register first, then try.
     pub fn register_waker(&self, waker: &Waker) {
-        for socket in &self.shared.sockets {
-            socket.register_waker(Interest::Readable, waker);
-        }
+        self.shared.sockets.register_waker(waker);
     }
 
     /// Accepts a connection, or has the task woken when there is one.
@@ -201,17 +130,8 @@ impl TcpListener {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        for listener in self.in_turn() {
-            let accepted = listener
-                .poll(Interest::Readable, After::Send, context, |core, _| take(core, listener.id));
-            if let Poll::Ready(accepted) = accepted {
-                if self.shared.sockets.len() > 1 {
-                    self.forget_waker(context.waker());
-                }
-                return Poll::Ready(accepted.map(|accepted| stream(listener, accepted)));
-            }
-        }
-        Poll::Pending
+        let taken = self.shared.sockets.poll_take(context, take);
+        taken.map_ok(|(listener, accepted)| stream(listener, accepted))
     }
 }
 

@@ -28,7 +28,13 @@ impl Shard {
     ) -> Result<(), DropReason> {
         let bytes = incoming.transport_bytes();
         self.counters.checksummed_receive_bytes += bytes.len() as u64;
-        match ip::parse_icmp(incoming.info, bytes)? {
+        let message = ip::parse_icmp(incoming.info, bytes)?;
+        // To an address that is only accepted: errors about what left from there, and nothing else. An
+        // echo reply would say that a host is there which nobody has asked.
+        if !matches!(message, IcmpIncoming::Error(_)) && self.is_foreign(incoming) {
+            return Err(DropReason::NotOurAddress);
+        }
+        match message {
             IcmpIncoming::EchoRequest(request) => {
                 let info = incoming.info;
                 if !ip::may_answer_echo(info, self.arrival(&incoming.origin, incoming.info)) {

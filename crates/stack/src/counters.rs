@@ -91,6 +91,16 @@ counters::counters! {
         syn_cookies_refused,
         /// SYN cookies that came back after the connection they had opened.
         syn_cookies_spent,
+        /// SYNs that became pending connections of a forwarder.
+        forwards_pending,
+        /// Pending connections that were accepted.
+        forwards_accepted,
+        /// Pending connections that were refused.
+        forwards_refused,
+        /// SYNs of pending connections that came again, and were absorbed.
+        forwards_repeated,
+        /// Pending connections forgotten because nobody decided while their peer was heard of.
+        forwards_expired,
         /// Connections whose TIME-WAIT outlived their socket.
         time_wait_entered,
         /// The oldest of those, forgotten for want of room.

@@ -14,6 +14,8 @@ pub struct Holdings {
     pub ports: usize,
     /// Handshakes that peers began.
     pub half_open: usize,
+    /// SYNs that wait for a relay's decision.
+    pub forwarded: usize,
     /// Connections in TIME-WAIT without an application.
     pub time_wait: usize,
     /// SYN cookies that have opened a connection.
@@ -35,6 +37,7 @@ impl Shard {
             flows: self.sockets.flow_count(),
             ports: self.sockets.ports.len(),
             half_open: self.half_open.len(),
+            forwarded: self.forwarding.pending_count(),
             time_wait: self.time_wait.len(),
             spent_cookies: self.spent_cookies.len(),
             deadlines: self.deadlines.len(),

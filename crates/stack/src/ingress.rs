@@ -5,7 +5,7 @@
 //!    link  -> ARP -> neighbours
 //!    IP    -> fragment? -> reassembly -> whole again
 //!          -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
-//!                    -> UDP -> socket        else listener, else reset
+//!                    -> UDP -> socket        else listener, else forwarder, else reset
 //!                    -> ICMP -> echo, errors, neighbour discovery
 //!    the frames behind it that follow it as a train -> the same connection, as one unit
 //!  then, once per batch: every connection that was touched decides what to acknowledge
@@ -273,7 +273,7 @@ impl Shard {
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
         let interface = &self.interfaces[id.0 as usize];
-        if !interface.is_loopback && !interface.is_ours(segment.flow.local.ip()) {
+        if !interface.is_loopback && !interface.accepts(segment.flow.local.ip()) {
             // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
             return Err(DropReason::NoConnection);
         }
@@ -299,6 +299,9 @@ impl Shard {
             {
                 return outcome;
             }
+        }
+        if let Some(outcome) = self.on_forwarded(now, incoming, &segment) {
+            return outcome;
         }
         self.send_reset(now, incoming, header, segment.payload_len(incoming));
         Err(DropReason::NoConnection)
@@ -368,7 +371,7 @@ pub(crate) fn segments_of(frame: &Frame, payload_len: usize) -> u32 {
 }
 
 /// Whether a segment asks for a new connection.
-fn is_syn_only(header: &TcpHeader) -> bool {
+pub(crate) fn is_syn_only(header: &TcpHeader) -> bool {
     let relevant = TcpFlags::SYN | TcpFlags::ACK | TcpFlags::RST;
     header.flags.without(TcpFlags(!relevant.0)) == TcpFlags::SYN
 }
@@ -385,13 +388,14 @@ pub(crate) fn check_addresses(
         return Ok(());
     }
     let is_ours = interface.is_ours(info.destination);
-    if !is_ours && !interface.accepts_for_all(info.destination) {
+    let is_taken = is_ours || interface.accepts_packet(info);
+    if !is_taken && !interface.accepts_for_all(info.destination) {
         return Err(DropReason::NotOurAddress);
     }
     // RFC 1122, 3.3.6: what came in a link-layer broadcast and is for one host alone is discarded.
     // RFC 8200 has no such sentence; for TCP, which nobody broadcasts, it holds all the same.
     if origin.link_multicast
-        && is_ours
+        && is_taken
         && (info.destination.is_ipv4() || info.protocol == protocol::TCP)
     {
         return Err(DropReason::LinkBroadcast);

@@ -60,6 +60,8 @@ pub(crate) struct Interface {
     /// Addresses that are used; `addressing` knows their life, and those that are not used yet.
     pub(crate) addresses: Vec<Cidr>,
     pub(crate) addressing: Addressing,
+    /// Prefixes of which every address is taken as a destination, ours or not (`forwarding.rs`).
+    pub(crate) accepted: Vec<Cidr>,
     /// What routers and DHCP servers say of the link, see [`Interface::hop_limit`] and [`Interface::mtu_bytes`].
     pub(crate) ipv6_hop_limit: u8,
     pub(crate) ipv4_mtu_bytes: Option<usize>,
@@ -115,6 +117,7 @@ impl Interface {
             mtu_max: None,
             mss_max: None,
             addresses: config.addresses,
+            accepted: Vec::new(),
             ipv6_hop_limit: crate::HOP_LIMIT_DEFAULT,
             ipv4_mtu_bytes: None,
             ipv6_mtu_bytes: None,
@@ -172,9 +175,9 @@ impl Interface {
             || (self.is_loopback && address.is_loopback())
     }
 
-    /// Whether a packet may have this source: one of ours, or none, as while we ask for one.
+    /// Whether a packet may have this source: one of ours or accepted, or none, as while we ask for one.
     pub(crate) fn may_send_from(&self, source: IpAddr) -> bool {
-        source.is_unspecified() || self.is_loopback || self.is_ours(source)
+        source.is_unspecified() || self.is_loopback || self.accepts(source)
     }
 
     /// Whether `address` is on a network of ours.

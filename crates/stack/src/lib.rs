@@ -20,6 +20,7 @@
 //! * `backlog.rs` is how peers' connections come to be; `time_wait.rs` is what is left of closed ones;
 //!   both keep small entries in a `flow_table.rs`, and so does `spent_cookies.rs`, which knows the SYN
 //!   cookies that have opened a connection.
+//! * `forwarding.rs` is connections and datagrams to addresses that are not ours, for relays.
 //! * `fast_open.rs` keeps the cookies of connections that begin with data.
 //! * `ports.rs` knows who is bound where.
 //! * `share.rs` is what several shards that are one host leave to each other.
@@ -35,6 +36,7 @@ mod event;
 mod fast_open;
 mod filter;
 mod flow_table;
+mod forwarding;
 mod fragments;
 mod holdings;
 mod ingress;
@@ -68,6 +70,7 @@ pub use counters::{ShardCounters, StackCounters};
 pub use error::SocketError;
 pub use event::{Readiness, SocketEvent};
 pub use filter::{FilterFlow, Handling, PacketFilter, Verdict};
+pub use forwarding::{ACCEPTED_PREFIXES_MAX, PendingId};
 pub use holdings::Holdings;
 pub use interface::{InterfaceConfig, InterfaceId};
 pub use multicast::MulticastOptions;

@@ -109,7 +109,7 @@ impl Shard {
         let mut ended = 0;
         for index in self.connections() {
             let Some(socket) = self.sockets.tcp_ref(index) else { continue };
-            let is_homeless = !self.is_own_address(socket.flow().local.ip());
+            let is_homeless = !self.accepts(socket.flow().local.ip());
             if (socket.path.interface == id || is_homeless)
                 && let Some(socket) = self.sockets.tcp(index)
             {

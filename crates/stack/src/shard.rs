@@ -15,6 +15,7 @@ use crate::event::{Events, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
 use crate::filter::{GuardedFilter, Verdict};
 use crate::flow_table::FlowTable;
+use crate::forwarding::Forwarding;
 use crate::interface::{Interface, InterfaceConfig, InterfaceId};
 use crate::loopback::Loopback;
 use crate::multirouting::Copies;
@@ -90,6 +91,7 @@ pub struct Shard {
     pub(crate) orphans: usize,
     pub(crate) orphans_max: usize,
     pub(crate) fast_open: FastOpen,
+    pub(crate) forwarding: Forwarding,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: Events,
     pub(crate) address_events: AddressEvents,
@@ -157,6 +159,7 @@ impl Shard {
             orphans: 0,
             orphans_max: ORPHANS_MAX,
             fast_open: FastOpen::new(keys),
+            forwarding: Forwarding::new(keys),
             deadlines: Deadlines::default(),
             events: Events::default(),
             address_events: AddressEvents::default(),
@@ -228,6 +231,7 @@ impl Shard {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let mut first = earlier(self.deadlines.next(), self.half_open.next());
         first = earlier(first, self.time_wait.next());
+        first = earlier(first, self.forwarding.next());
         first = earlier(first, self.spent_cookies.poll_timeout());
         first = earlier(first, self.reassembly.poll_timeout());
         first = earlier(first, self.path_mtus.poll_timeout());
@@ -249,6 +253,7 @@ impl Shard {
         self.path_mtus.on_timeout(now);
         self.on_backlog_timeout(now);
         self.on_time_wait_timeout(now);
+        self.on_forwarding_timeout(now);
         self.spent_cookies.on_timeout(now);
         while let Some(index) = self.deadlines.pop_due(now) {
             let Some(socket) = self.sockets.tcp(index) else { continue };
@@ -466,10 +471,9 @@ impl Shard {
         self.half_open.len()
     }
 
-    /// Whether a socket may be bound to `local`: the unspecified address or one of ours.
+    /// Whether a socket may be bound to `local`: the unspecified address, or one that is ours or accepted.
     pub(crate) fn check_local(&self, local: SocketAddr) -> Result<(), SocketError> {
-        let ours = self.is_own_address(local.ip());
-        match ours || local.ip().is_unspecified() {
+        match self.accepts(local.ip()) || local.ip().is_unspecified() {
             true => Ok(()),
             false => Err(SocketError::AddressNotAvailable),
         }

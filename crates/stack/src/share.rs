@@ -430,7 +430,7 @@ impl Shard {
             return false;
         }
         // Of an address that is nobody's here, no shard has a connection.
-        if !self.interfaces.iter().any(|interface| interface.is_ours(flow.local.ip())) {
+        if !self.accepts(flow.local.ip()) {
             return false;
         }
         // A few of them must not hold all that came with them.
@@ -523,7 +523,7 @@ impl Shard {
                 Stake::Live
             });
         }
-        if self.half_open.contains(flow) {
+        if self.half_open.contains(flow) || self.forwarding.contains(flow) {
             return Some(Stake::HalfOpen);
         }
         self.time_wait.contains(flow).then_some(Stake::TimeWait)
@@ -536,6 +536,10 @@ impl Shard {
             return false;
         };
         let listener = self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote);
+        if listener.is_none() {
+            let begins = flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK);
+            return begins && self.forwarder_of(flow.local.ip()).is_some();
+        }
         let Some(listener) = listener.and_then(|it| self.sockets.listener(it)) else {
             return false;
         };

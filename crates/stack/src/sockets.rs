@@ -8,6 +8,7 @@
 use crate::backlog::Listener;
 use crate::error::SocketError;
 use crate::event::Readiness;
+use crate::forwarding::Forwarder;
 use crate::ports::Ports;
 use crate::tcp_socket::TcpSocket;
 use crate::udp_socket::UdpSocket;
@@ -76,6 +77,7 @@ impl FlowKey {
 pub(crate) enum Socket {
     Tcp(Box<TcpSocket>),
     Listener(Box<Listener>),
+    Forwarder(Box<Forwarder>),
     Udp(Box<UdpSocket>),
 }
 
@@ -221,6 +223,13 @@ impl Sockets {
         }
     }
 
+    pub(crate) fn forwarder(&mut self, index: u32) -> Option<&mut Forwarder> {
+        match self.slots.get_mut(index as usize)?.socket.as_mut()? {
+            Socket::Forwarder(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
     pub(crate) fn udp(&mut self, index: u32) -> Option<&mut UdpSocket> {
         match self.slots.get_mut(index as usize)?.socket.as_mut()? {
             Socket::Udp(socket) => Some(socket),
@@ -233,6 +242,7 @@ impl Sockets {
         Some(match self.slots.get_mut(index as usize)?.socket.as_mut()? {
             Socket::Tcp(socket) => &mut socket.pending,
             Socket::Listener(socket) => &mut socket.pending,
+            Socket::Forwarder(socket) => &mut socket.pending,
             Socket::Udp(socket) => &mut socket.pending,
         })
     }

@@ -552,6 +552,7 @@ impl Shard {
         }
         match self.sockets.remove(index) {
             Some(Socket::Listener(listener)) => self.close_listener(now, index, *listener),
+            Some(Socket::Forwarder(forwarder)) => self.close_forwarder(index, &forwarder),
             Some(Socket::Udp(socket)) => {
                 self.leave_all_groups(now, index);
                 self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);

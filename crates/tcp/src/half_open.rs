@@ -76,6 +76,25 @@ impl HalfOpen {
         }
     }
 
+    /// IRS: the sequence number of the SYN.
+    #[must_use]
+    pub fn irs(&self) -> SeqNumber {
+        self.irs
+    }
+
+    /// The connection with its SYN-ACK yet to be sent, where the SYN was left without an answer so far.
+    #[must_use]
+    pub fn begin(&self, now: Instant, parameters: Parameters) -> Connection {
+        self.accept(now, parameters)
+    }
+
+    /// The reset that refuses the SYN; the ports are ours and the peer's.
+    #[must_use]
+    pub fn refusal(&self, local_port: u16, remote_port: u16) -> TcpHeader {
+        let reply = ResetReply { sequence: SeqNumber(0), acknowledgment: Some(self.irs + 1) };
+        reply.header(local_port, remote_port)
+    }
+
     /// Whether nothing but a SYN cookie tells of it.
     #[must_use]
     pub fn is_from_cookie(&self) -> bool {

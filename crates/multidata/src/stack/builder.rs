@@ -68,6 +68,7 @@ pub struct InterfaceConfig {
     slaac: Option<Option<IdentifierKey>>,
     mss_max: Option<u16>,
     coalescing: Coalescing,
+    accepted: Vec<Cidr>,
 }
 
 impl InterfaceConfig {
@@ -130,6 +131,24 @@ impl InterfaceConfig {
     #[must_use]
     pub fn gateway(mut self, gateway: IpAddr) -> Self {
         self.gateways.push(gateway);
+        self
+    }
+
+    /// Accepts every address of `prefix` ([`Cidr::ANY_IPV4`] and [`Cidr::ANY_IPV6`] for all there are), at
+    /// most 64 prefixes: TCP and UDP to them reach sockets here, which answer from there. For what
+    /// others do by "any IP" or a promiscuous mode: tunnels' clients, networks of virtual machines,
+    /// transparent proxies. A listener or UDP socket on an unspecified address takes them as well; what no
+    /// listener takes is for a [`TcpForwarder`](crate::TcpForwarder). Sockets may be bound to such an address,
+    /// and connections opened from it.
+    ///
+    /// They do not become the stack's own addresses: what it sends to them itself leaves by its routes, it
+    /// answers no pings to them, and it tells no neighbour on an Ethernet that it has them (no
+    /// proxy ARP or NDP): hosts there name an address of the stack as their router. Answers leave by a route
+    /// as everything does, so let one lead to the peers ([`Stack::add_route`]), where they are not on a
+    /// network of the interface.
+    #[must_use]
+    pub fn accept_any(mut self, prefix: Cidr) -> Self {
+        self.accepted.push(prefix);
         self
     }
 
@@ -299,7 +318,7 @@ impl StackBuilder {
     ///
     /// # Errors
     /// There is no interface, a gateway is on no network of its interface, an interface has more
-    /// queues than there are squeues, a device failed, or the system gave no random bytes or no thread.
+    /// queues than there are squeues or accepts more than 64 prefixes, a device failed, or the system gave no random bytes or no thread.
     pub fn build(self) -> io::Result<Stack> {
         let spread = self.spread()?;
         let count = usize::from(spread.homes());
@@ -398,6 +417,7 @@ fn add_port(
         if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
     place.queue.set_mode(mode).map_err(io::Error::other)?;
     let wanted = config.mode;
+    let accepted = config.accepted.clone();
     let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, coalescing, .. } =
         config;
     if let Some(key) = slaac {
@@ -408,6 +428,7 @@ fn add_port(
     let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };
     let id = shard.add_interface(config).map_err(socket_error)?;
     shard.set_mss_clamp(id, mss_max);
+    shard.set_accepted(id, &accepted).map_err(socket_error)?;
     // The clock starts at zero, when the stack does.
     shard.start_addressing(Instant::ZERO, id, addressing);
     let mut port = Port::new(id, place, coalescing);

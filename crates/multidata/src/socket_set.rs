@@ -1,0 +1,130 @@
+//! A socket that connections arrive at in every squeue: a listener, a forwarder.
+//!
+//! In a stack of several squeues it is a socket in each of them, and connections wait where they are
+//! at home. Who takes one begins at another squeue each time, so that none of them waits behind the
+//! others, and sleeps as tasks do: the threads of the squeues wake it.
+
+use crate::Stack;
+use crate::error::socket_error;
+use crate::runtime::squeue::Core;
+use crate::runtime::turn::After;
+use crate::runtime::waiting::{Interest, Parker};
+use crate::socket::Socket;
+use core::task::{Context, Poll, Waker};
+use stack::{SocketError, SocketId};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use time::Instant;
+
+/// One socket in each squeue.
+#[derive(Debug)]
+pub(crate) struct SocketSet {
+    /// By the number of the squeue; the first one's settings are those of all.
+    sockets: Box<[Socket]>,
+    /// Where the next call begins to look.
+    next: AtomicUsize,
+}
+
+impl SocketSet {
+    /// Opens a socket in each squeue, the first one first; `open` is told its number.
+    pub(crate) fn open(
+        stack: &Stack,
+        mut open: impl FnMut(usize, &mut Core, Instant) -> Result<SocketId, SocketError>,
+    ) -> io::Result<Self> {
+        let mut sockets = Vec::new();
+        for home in 0..stack.squeues().len() {
+            let id = stack.squeue(home).once(|core, now| open(home, core, now));
+            sockets.push(Socket::new(stack.clone(), home, id.map_err(socket_error)?));
+        }
+        Ok(Self { sockets: sockets.into_boxed_slice(), next: AtomicUsize::new(0) })
+    }
+
+    /// Waits until `take` gets something from one of the sockets; says which.
+    pub(crate) fn take<T>(
+        &self,
+        take: impl Fn(&mut Core, SocketId) -> Result<T, SocketError>,
+    ) -> io::Result<(&Socket, T)> {
+        let first = &self.sockets[0];
+        let call = first.call(Interest::Readable, After::Send);
+        if let [only] = &*self.sockets {
+            let taken = only.squeue().operate(&call, |core, _| take(core, only.id))?;
+            return Ok((only, taken));
+        }
+        if !call.blocks {
+            return self.take_once(take);
+        }
+        let until = call.timeout.map(|timeout| std::time::Instant::now() + timeout);
+        let parker = Arc::new(Parker::default());
+        let waker = Waker::from(Arc::clone(&parker));
+        loop {
+            if let Poll::Ready(outcome) = self.poll_take(&Context::from_waker(&waker), &take) {
+                return outcome;
+            }
+            let left =
+                until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.forget_waker(&waker);
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            parker.park(left);
+        }
+    }
+
+    fn take_once<T>(
+        &self,
+        take: impl Fn(&mut Core, SocketId) -> Result<T, SocketError>,
+    ) -> io::Result<(&Socket, T)> {
+        let mut outcome = Err(io::ErrorKind::WouldBlock.into());
+        for socket in self.in_turn() {
+            let taken =
+                socket.squeue().operate(&socket.call_once(), |core, _| take(core, socket.id));
+            outcome = taken.map(|taken| (socket, taken));
+            if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// As [`SocketSet::take`] for a task, which is woken when there may be something.
+    pub(crate) fn poll_take<T>(
+        &self,
+        context: &Context<'_>,
+        take: impl Fn(&mut Core, SocketId) -> Result<T, SocketError>,
+    ) -> Poll<io::Result<(&Socket, T)>> {
+        for socket in self.in_turn() {
+            let taken = socket
+                .poll(Interest::Readable, After::Send, context, |core, _| take(core, socket.id));
+            if let Poll::Ready(taken) = taken {
+                if self.sockets.len() > 1 {
+                    self.forget_waker(context.waker());
+                }
+                return Poll::Ready(taken.map(|taken| (socket, taken)));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The sockets, from another one on each time.
+    fn in_turn(&self) -> impl Iterator<Item = &Socket> {
+        let start = self.next.fetch_add(1, Ordering::Relaxed) % self.sockets.len();
+        self.sockets[start..].iter().chain(&self.sockets[..start])
+    }
+
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+        self.sockets[0].set_nonblocking(nonblocking);
+    }
+
+    /// Wakes `waker` once, when there is something to take in one of them.
+    pub(crate) fn register_waker(&self, waker: &Waker) {
+        for socket in &self.sockets {
+            socket.register_waker(Interest::Readable, waker);
+        }
+    }
+
+    /// No squeue is to call this waker any more.
+    fn forget_waker(&self, waker: &Waker) {
+        self.sockets.iter().for_each(|socket| socket.forget_waker(waker));
+    }
+}

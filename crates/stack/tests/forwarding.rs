@@ -1,0 +1,325 @@
+//! Addresses that are accepted and not ours, and the connections to them that wait for a relay's decision.
+
+mod harness;
+
+use core::net::{IpAddr, SocketAddr};
+use counters::DropReason;
+use device::TransmitMode;
+use harness::{Net, address, craft, data, station};
+use ip::Cidr;
+use stack::{Holdings, PendingId, SocketError, SocketId};
+use tcp::State;
+use time::Duration;
+use wire::{Ipv4View, SeqNumber, TcpFlags, TcpHeader, TcpOptions, protocol};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two hosts; the second is the first one's way to everywhere and accepts what it is sent.
+fn net(ethernet: bool) -> Net {
+    let mut net = Net::new(TransmitMode::Multidata, ethernet);
+    for (any, ipv6) in [(Cidr::ANY_IPV4, false), (Cidr::ANY_IPV6, true)] {
+        let (now, id) = (net.now, net.hosts[0].interface);
+        let gateway = Some(address(1, ipv6));
+        net.hosts[0].shard.add_route(now, any, gateway, id).expect("an interface");
+    }
+    accept(&mut net, &[Cidr::ANY_IPV4, Cidr::ANY_IPV6]);
+    net
+}
+
+fn accept(net: &mut Net, prefixes: &[Cidr]) {
+    let id = net.hosts[1].interface;
+    net.hosts[1].shard.set_accepted(id, prefixes).expect("an interface");
+}
+
+fn forwarder(net: &mut Net, prefix: Cidr, in_flight_max: usize) -> SocketId {
+    net.hosts[1].shard.tcp_forward(prefix, in_flight_max).expect("it is accepted")
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address and a port")
+}
+
+fn connect(net: &mut Net, to: SocketAddr) -> SocketId {
+    let client = net.hosts[0].shard.tcp_connect(net.now, None, to).expect("a route");
+    net.run(10 * MS);
+    client
+}
+
+fn next(net: &mut Net, forwarder: SocketId) -> PendingId {
+    net.hosts[1].shard.tcp_next_pending(forwarder).expect("a SYN came")
+}
+
+fn state(net: &mut Net, host: usize, id: SocketId) -> State {
+    net.hosts[host].shard.tcp_status(id).expect("open").state
+}
+
+fn dropped(net: &Net, reason: DropReason) -> u64 {
+    net.hosts[1].shard.counters().drops.count(reason)
+}
+
+/// Segments that host 1 sent.
+fn answers(net: &Net) -> usize {
+    let is_tcp = |frame: &[u8]| frame[0] == 0x45 && frame[9] == protocol::TCP;
+    net.wire.iter().filter(|(from, frame)| *from == 1 && is_tcp(frame)).count()
+}
+
+#[test]
+fn a_connection_to_a_foreign_address_waits_for_the_decision_and_is_like_any_other() {
+    for (ethernet, to, prefix) in [
+        (false, "93.184.215.14:443", Cidr::ANY_IPV4),
+        (true, "93.184.215.14:443", Cidr::ANY_IPV4),
+        (true, "[2606:2800:21f::1]:80", Cidr::ANY_IPV6),
+    ] {
+        let mut net = net(ethernet);
+        let forwarder = forwarder(&mut net, prefix, 8);
+        let client = connect(&mut net, at(to));
+        assert_eq!(state(&mut net, 0, client), State::SynSent, "nobody has decided");
+        let pending = next(&mut net, forwarder);
+        assert_eq!(pending.destination(), at(to));
+        let peer = net.hosts[0].shard.local_address(client).expect("open");
+        assert_eq!(pending.peer(), peer);
+        let now = net.now;
+        let server = net.hosts[1].shard.tcp_accept_pending(now, &pending).expect("it waits");
+        net.run(10 * MS);
+        assert_eq!(state(&mut net, 0, client), State::Established);
+        let status = net.hosts[1].shard.tcp_status(server).expect("open");
+        assert_eq!((status.state, status.local, status.remote), (State::Established, at(to), peer));
+        let info = net.hosts[1].shard.tcp_info(now, server).expect("open");
+        assert!(
+            info.sack && info.timestamps && info.window_scale.is_some(),
+            "what the SYN offered"
+        );
+        let bytes = data(1_000_000);
+        net.transfer((1, server), (0, client), &bytes, 5 * SECOND);
+        net.transfer((0, client), (1, server), &bytes, 5 * SECOND);
+        net.hosts[0].shard.close(net.now, client);
+        net.hosts[1].shard.close(net.now, server);
+        net.hosts[1].shard.close(net.now, forwarder);
+        net.run(300 * SECOND);
+        assert_eq!(net.hosts[1].shard.holdings(), Holdings::default());
+    }
+}
+
+#[test]
+fn refused_is_a_reset_and_ignored_is_silence() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+    let client = connect(&mut net, at("8.8.8.8:81"));
+    let (pending, now) = (next(&mut net, forwarder), net.now);
+    net.hosts[1].shard.tcp_refuse_pending(now, &pending);
+    net.run(10 * MS);
+    let status = net.hosts[0].shard.tcp_status(client).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::ConnectionRefused));
+    let again = net.hosts[1].shard.tcp_accept_pending(now, &pending);
+    assert_eq!(again, Err(SocketError::ConnectionAborted), "it is decided");
+
+    net.wire.clear();
+    let client = connect(&mut net, at("8.8.8.8:82"));
+    let mut ignored = 0;
+    for _ in 0..300 {
+        while let Ok(pending) = net.hosts[1].shard.tcp_next_pending(forwarder) {
+            net.hosts[1].shard.tcp_ignore_pending(&pending);
+            ignored += 1;
+        }
+        net.run(SECOND);
+    }
+    let status = net.hosts[0].shard.tcp_status(client).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::TimedOut));
+    assert!(ignored > 1, "each SYN was asked about");
+    assert_eq!((answers(&net), net.hosts[1].shard.holdings().forwarded), (0, 0));
+}
+
+#[test]
+fn a_syn_that_comes_again_is_the_same_connection() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+    let client = connect(&mut net, at("93.184.215.14:80"));
+    let pending = next(&mut net, forwarder);
+    // The relay takes its time; the peer asks and asks, and is heard.
+    net.run(100 * SECOND);
+    let counters = net.hosts[1].shard.counters().shard;
+    assert!(counters.forwards_repeated >= 4, "{}", counters.forwards_repeated);
+    assert_eq!((counters.forwards_pending, counters.forwards_expired), (1, 0));
+    assert_eq!(net.hosts[1].shard.tcp_next_pending(forwarder), Err(SocketError::WouldBlock));
+    assert_eq!(answers(&net), 0);
+    let now = net.now;
+    let server = net.hosts[1].shard.tcp_accept_pending(now, &pending).expect("it waits");
+    net.run(10 * MS);
+    assert_eq!(state(&mut net, 0, client), State::Established);
+    assert_eq!(state(&mut net, 1, server), State::Established);
+}
+
+/// A SYN of 192.0.x.y to 93.184.215.14.
+fn syn(number: u32, sequence: u32, flags: TcpFlags) -> Vec<u8> {
+    let header = TcpHeader {
+        source_port: 5_000,
+        destination_port: 80,
+        sequence: SeqNumber(sequence),
+        flags,
+        window: 65_535,
+        options: TcpOptions { mss: Some(1_460), ..TcpOptions::default() },
+        ..TcpHeader::default()
+    };
+    let mut segment = vec![0; header.header_len()];
+    header.emit(&mut segment).expect("room");
+    let source = IpAddr::from([192, 0, (number >> 8) as u8, number as u8]);
+    let addresses = (source, IpAddr::from([93, 184, 215, 14]));
+    let frame = craft::packet(station(1), addresses, protocol::TCP, 64, (&segment, 16));
+    frame[14..].to_vec()
+}
+
+#[test]
+fn a_flood_of_forged_syns_is_bounded_counted_and_forgotten() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 32);
+    for number in 0..1_000 {
+        net.inject(1, [syn(number, 7, TcpFlags::SYN)]);
+    }
+    assert_eq!(net.hosts[1].shard.holdings().forwarded, 32);
+    assert_eq!(dropped(&net, DropReason::ForwarderFull), 1_000 - 32);
+    // Who takes his back makes room, and may so as often as he likes.
+    for round in 0..10_000 {
+        net.inject(1, [syn(0, 7, TcpFlags::SYN)]);
+        assert_eq!(net.hosts[1].shard.holdings().forwarded, 32);
+        net.inject(1, [syn(0, 9, TcpFlags::RST)]);
+        assert_eq!(net.hosts[1].shard.holdings().forwarded, 32, "{round}: nobody's number");
+        net.inject(1, [syn(0, 8, TcpFlags::RST)]);
+        assert_eq!(net.hosts[1].shard.holdings().forwarded, 31, "{round}");
+    }
+    net.run(61 * SECOND);
+    assert_eq!(net.hosts[1].shard.holdings().forwarded, 0);
+    assert_eq!(net.hosts[1].shard.counters().shard.forwards_expired, 31);
+    assert_eq!(net.hosts[1].shard.tcp_next_pending(forwarder), Err(SocketError::WouldBlock));
+    assert_eq!(answers(&net), 0, "nobody was answered");
+    connect(&mut net, at("93.184.215.14:80"));
+    next(&mut net, forwarder);
+}
+
+#[test]
+fn of_two_attempts_from_one_port_the_last_counts() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 1);
+    net.inject(1, [syn(1, 7, TcpFlags::SYN)]);
+    let (pending, now) = (next(&mut net, forwarder), net.now);
+    net.inject(1, [syn(1, 100_000, TcpFlags::SYN)]);
+    let (id, any) = (net.hosts[1].interface, Cidr::ANY_IPV4);
+    net.hosts[1].shard.add_route(now, any, None, id).expect("an interface");
+    net.hosts[1].shard.tcp_accept_pending(now, &pending).expect("it waits");
+    net.run(10 * MS);
+    let (_, frame) = net.wire.last().expect("a SYN-ACK");
+    let (header, _) = TcpHeader::parse(&frame[20..]).expect("a segment");
+    assert_eq!(header.acknowledgment, SeqNumber(100_001));
+}
+
+#[test]
+fn a_forwarder_has_what_nobody_else_has_and_the_longest_prefix_first() {
+    let mut net = net(false);
+    let narrow: Cidr = "93.184.0.0/16".parse().expect("a network");
+    let all = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+    let some = forwarder(&mut net, narrow, 8);
+    let shard = &mut net.hosts[1].shard;
+    assert_eq!(shard.tcp_forward(narrow, 8), Err(SocketError::AddressInUse));
+    let one = shard.tcp_listen(at("93.184.215.14:80"), 8).expect("an accepted address");
+    let every = shard.tcp_listen(at("0.0.0.0:81"), 8).expect("a free port");
+    for (to, taker) in [
+        ("93.184.215.14:80", one),
+        ("8.8.8.8:81", every),
+        ("93.184.215.14:82", some),
+        ("8.8.8.8:80", all),
+        // An address of its own that nobody listens at.
+        ("10.0.0.2:80", all),
+    ] {
+        connect(&mut net, at(to));
+        let shard = &mut net.hosts[1].shard;
+        for other in [one, every] {
+            assert_eq!(shard.tcp_accept(other).is_ok(), other == taker, "{to}");
+        }
+        for other in [some, all] {
+            assert_eq!(shard.tcp_next_pending(other).is_ok(), other == taker, "{to}");
+        }
+    }
+    // Once they are gone, it is a host again that has no such socket.
+    for id in [some, all] {
+        net.hosts[1].shard.close(net.now, id);
+    }
+    let client = connect(&mut net, at("8.8.8.8:83"));
+    let status = net.hosts[0].shard.tcp_status(client).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::ConnectionRefused));
+}
+
+#[test]
+fn what_is_not_accepted_is_dropped_and_nobody_forwards_without_it() {
+    let mut net = net(false);
+    accept(&mut net, &["93.184.0.0/16".parse().expect("a network")]);
+    let all = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+    connect(&mut net, at("8.8.8.8:80"));
+    assert_eq!(net.hosts[1].shard.tcp_next_pending(all), Err(SocketError::WouldBlock));
+    assert_eq!(dropped(&net, DropReason::NotOurAddress), 1);
+    let shard = &mut net.hosts[1].shard;
+    let other: Cidr = "11.0.0.0/8".parse().expect("a network");
+    assert_eq!(shard.tcp_forward(other, 8), Err(SocketError::AddressNotAvailable));
+    let many = vec![other; stack::ACCEPTED_PREFIXES_MAX + 1];
+    let id = net.hosts[1].interface;
+    let shard = &mut net.hosts[1].shard;
+    assert_eq!(shard.set_accepted(id, &many), Err(SocketError::InvalidArgument));
+}
+
+#[test]
+fn accepted_is_not_ours() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+    let (now, id) = (net.now, net.hosts[1].interface);
+    // What the host itself sends there leaves it.
+    net.hosts[1].shard.add_route(now, Cidr::ANY_IPV4, None, id).expect("an interface");
+    let own = net.hosts[1].shard.tcp_connect(now, None, at("8.8.8.8:80")).expect("a route");
+    net.run(10 * MS);
+    assert_eq!(state(&mut net, 1, own), State::SynSent);
+    assert!(net.wire.iter().any(|(from, frame)| *from == 1 && frame[16..20] == [8, 8, 8, 8]));
+    // Whoever has such an address may send from it.
+    net.inject(1, [syn(1, 7, TcpFlags::SYN)]);
+    next(&mut net, forwarder);
+    // Nobody is said to be there.
+    net.wire.clear();
+    // An echo request, number 2 of 1, with its checksum.
+    let echo = [8, 0, 0xf7, 0xfc, 0, 1, 0, 2];
+    for (to, answered) in [([8, 8, 8, 8], 0), ([10, 0, 0, 2], 1)] {
+        let addresses = (address(0, false), IpAddr::from(to));
+        let frame = craft::packet_as_it_is(station(1), addresses, protocol::ICMP, 64, &echo);
+        net.inject(1, [frame[14..].to_vec()]);
+        net.run(10 * MS);
+        let replies = net.wire.iter().filter(|(from, frame)| {
+            *from == 1 && Ipv4View::parse(frame).is_ok_and(|view| view.protocol() == 1)
+        });
+        assert_eq!(replies.count(), answered, "{to:?}");
+    }
+    // Not for one host alone: as before.
+    let broadcast = craft::packet(
+        station(1),
+        (address(0, false), IpAddr::from([10, 0, 0, 255])),
+        protocol::TCP,
+        64,
+        (&syn(1, 7, TcpFlags::SYN)[20..], 16),
+    );
+    net.inject(1, [broadcast[14..].to_vec()]);
+    assert_eq!(net.hosts[1].shard.tcp_next_pending(forwarder), Err(SocketError::WouldBlock));
+}
+
+#[test]
+fn a_connection_can_be_opened_from_an_accepted_address() {
+    let mut net = net(false);
+    let from = at("203.0.113.9:4000");
+    let to = SocketAddr::new(address(0, false), 80);
+    let listener = net.hosts[0].shard.tcp_listen(to, 8).expect("a free port");
+    let (now, shard) = (net.now, &mut net.hosts[1].shard);
+    let client = shard.tcp_connect(now, Some(from), to).expect("an accepted address");
+    net.run(10 * MS);
+    let server = net.hosts[0].shard.tcp_accept(listener).expect("an open connection");
+    let status = net.hosts[0].shard.tcp_status(server).expect("open");
+    assert_eq!(status.remote, from);
+    net.transfer((1, client), (0, server), &data(100_000), 5 * SECOND);
+    accept(&mut net, &[]);
+    let (now, shard) = (net.now, &mut net.hosts[1].shard);
+    let refused = shard.tcp_connect(now, Some(from), to);
+    assert_eq!(refused, Err(SocketError::AddressNotAvailable));
+}
