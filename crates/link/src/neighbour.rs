@@ -527,6 +527,19 @@ impl<W> NeighbourCache<W> {
         }
     }
 
+    /// Other stations may be on the link from now on: who is needed is asked for again.
+    pub fn forget_links(&mut self) {
+        for slot in [self.table.slots(true), self.table.slots(false)].concat() {
+            if self.table.entry(slot).is_some_and(|entry| entry.known_link().is_some()) {
+                let state = State::Unreachable { until: Instant::ZERO };
+                self.table.set_state(slot, state, None);
+            }
+        }
+        // Who was asked in vain was asked elsewhere.
+        self.on_source_address(true);
+        self.on_source_address(false);
+    }
+
     /// What a router said of this link (RFC 4861, 6.3.4): how long a confirmation holds, drawn at
     /// random by the caller, and the time from one request to the next. What runs already keeps
     /// its times.

@@ -34,7 +34,7 @@ pub fn socket_error(error: SocketError) -> Error {
     Error::new(kind, error)
 }
 
-/// A failed device as an I/O error: every call on every socket fails from then on.
+/// A failed device as an I/O error: every call on every socket fails until another takes its place.
 pub(crate) fn device_error(error: &DeviceError) -> Error {
     Error::new(ErrorKind::NetworkDown, error.clone())
 }

@@ -6,6 +6,7 @@
 //! * [`hand_over`]: what one squeue received for another;
 //! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
+//! * [`waiter_slot`]: the waiter of a device that can be replaced;
 //! * [`waiting`]: parked threads and wakers, found by socket;
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call.
 
@@ -18,6 +19,7 @@ pub(crate) mod squeues;
 #[cfg(test)]
 mod tests;
 pub(crate) mod turn;
+pub(crate) mod waiter_slot;
 pub(crate) mod waiting;
 pub(crate) mod worker;
 

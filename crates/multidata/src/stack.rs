@@ -2,6 +2,7 @@
 
 mod builder;
 mod events;
+mod replacing;
 
 pub use builder::{InterfaceConfig, StackBuilder, StackConfig};
 

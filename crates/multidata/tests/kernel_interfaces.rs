@@ -1,4 +1,4 @@
-//! TAP and TUN interfaces that go down for a moment, with the kernel's TCP as the peer, in a network of
+//! TAP and TUN interfaces that go down for a moment, are deleted and made anew, with the kernel's TCP as the peer, in a network of
 //! the test's own.
 
 mod kernel;
@@ -19,6 +19,7 @@ const TESTS: &[kernel::Test] = &[
     }),
     ("a_tun_that_is_down_for_a_moment_loses_nothing", || down_and_up(TapKind::Tun, IoUring::Off)),
     ("a_tap_that_is_deleted_has_failed", deleted),
+    ("a_tap_that_is_made_anew_takes_the_place_of_the_deleted_one", made_anew),
 ];
 
 /// Longest time any step may take.
@@ -145,6 +146,47 @@ fn deleted() {
         assert!(error.to_string().contains("is gone"), "{error}");
     });
     assert!(stack.interfaces()[0].failed.is_some());
+}
+
+/// Both ends of a connection hold unacknowledged data while the interface is deleted and another is made.
+fn made_anew() {
+    const LEN: usize = 1_000_000;
+    for offload in [false, true] {
+        let config = TapConfig { offload, ..TapConfig::default() };
+        let (stack, device, interface) = stack(&config, TransmitMode::Lso);
+        let (ours, kernel) = connected(&stack);
+        std::thread::scope(|scope| {
+            scope.spawn(|| send(&ours, 3, LEN));
+            check(&kernel, 3, LEN);
+        });
+        interface.set_down().expect("root of the namespace");
+        // As much as finds room: the buffers start with 64 KiB at least.
+        let held = 50_000;
+        send(&ours, 1, held);
+        send(&kernel, 2, held);
+        interface.delete().expect("root of the namespace");
+        eventually("it is noticed", || stack.interfaces()[0].failed.is_some());
+        let error = (&ours).write(&[0]).expect_err("it is gone");
+        assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown);
+        drop(device);
+
+        let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
+        let interface = device.interface().expect("it exists");
+        interface.add_address(address(1), 24).expect("root of the namespace");
+        interface.set_up().expect("root of the namespace");
+        stack.replace_device(0, device.queue(0).expect("it has one")).expect("an interface");
+        assert_eq!(stack.interfaces()[0].failed, None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| check(&ours, 2, held));
+            check(&kernel, 1, held);
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(|| send(&ours, 4, LEN));
+            check(&kernel, 4, LEN);
+        });
+        assert_eq!(stack.interfaces()[0].mode == TransmitMode::Lso, offload);
+        assert_eq!(stack.counters().stack.shard.devices_replaced, 1);
+    }
 }
 
 fn main() -> ExitCode {

@@ -35,6 +35,8 @@ counters::counters! {
         device_revoked,
         /// Times a device failed, found in sending or in receiving.
         device_failures,
+        /// Devices replaced by others while the interface stayed.
+        devices_replaced,
         /// Times a device began to take only shorter packets.
         device_mtus_shrunk,
         /// Times the way out of an interface was negotiated.

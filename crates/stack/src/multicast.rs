@@ -21,9 +21,9 @@ use batch::Chunk;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
 use ip::HeaderTemplate;
-use ip::membership::{Filter, GroupMessage, Membership, Report};
+use ip::membership::{Filter, GroupMessage, Membership, Query, Report, Version};
 use std::collections::BTreeMap;
-use time::{Instant, Jitter};
+use time::{Duration, Instant, Jitter};
 
 /// Sockets and addresses that may listen to one group on one interface.
 const LISTENERS_MAX: usize = 1_024;
@@ -73,6 +73,16 @@ impl Groups {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         earlier(self.ipv4.poll_timeout(), self.ipv6.poll_timeout())
+    }
+
+    /// Routers on the link may have heard nothing of the groups: they are told as if they had asked.
+    pub(crate) fn on_new_link(&mut self, now: Instant, jitter: &mut Jitter) {
+        let max_response = Duration::from_secs(1);
+        let (version, group, sources) = (Version::Current, None, Vec::new());
+        let query = Query { version, max_response, group, sources, robustness: None };
+        for membership in [&mut self.ipv4, &mut self.ipv6] {
+            membership.on_query(now, &query, jitter);
+        }
     }
 
     fn membership(&mut self, is_ipv4: bool) -> &mut Membership {

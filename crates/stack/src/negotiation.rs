@@ -108,6 +108,8 @@ pub enum InterfaceEvent {
     TookPart(InterfaceId, usize, usize),
     /// So many payload bytes of a batch were copied, as their blocks are longer than its device takes.
     BlocksCopied(InterfaceId, usize),
+    /// It stands on another device now, and this is what they agreed on.
+    DeviceReplaced(InterfaceId, Box<TransmitStatus>),
     /// It was removed, and so many connections ended with it.
     Removed(InterfaceId, usize),
 }
@@ -137,6 +139,9 @@ impl fmt::Display for InterfaceEvent {
             ),
             Self::LinkRestored(id) => {
                 write!(formatter, "interface {}: its device can be used again", id.0)
+            }
+            Self::DeviceReplaced(id, status) => {
+                write!(formatter, "interface {}: it stands on another device now, {status}", id.0)
             }
             Self::PacketRefused(id) => write!(
                 formatter,
@@ -351,6 +356,39 @@ impl Shard {
         if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
             interface.has_failed = true;
         }
+    }
+
+    /// Whether there is such an interface, and it was not removed.
+    #[must_use]
+    pub fn has_interface(&self, id: InterfaceId) -> bool {
+        self.interfaces.get(id.0 as usize).is_some_and(|interface| !interface.is_removed)
+    }
+
+    /// Interface `id` stands on another device from now on, which can do this: its failure is forgotten, and
+    /// so is who was found on the link, as the other end may be another one, too. What the two agree on is
+    /// negotiated as when an interface comes up. Addresses, routes, connections and what waits to be sent
+    /// stay; neighbours and multicast routers are told of us again.
+    pub fn on_device_replaced(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        capabilities: Capabilities,
+    ) {
+        let interface = self.interfaces.get_mut(id.0 as usize);
+        let Some(interface) = interface.filter(|it| !it.is_removed && !it.is_loopback) else {
+            return;
+        };
+        (interface.has_failed, interface.is_out, interface.full_since) = (false, false, None);
+        interface.agreement.told = Told::default();
+        interface.neighbours.forget_links();
+        interface.groups.on_new_link(now, &mut interface.addressing.jitter);
+        self.counters.devices_replaced += 1;
+        self.set_capabilities(id, capabilities);
+        if let Some(status) = self.transmit_status(id) {
+            self.interface_events.push(InterfaceEvent::DeviceReplaced(id, Box::new(status)));
+        }
+        self.on_hardware_address_changed(id);
+        self.reroute_all(now);
     }
 
     /// The interface that a connection leaves by at present; `None` for anything else, and where that was

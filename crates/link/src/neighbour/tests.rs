@@ -511,3 +511,14 @@ fn a_cache_that_asks_for_another_asks_no_more_often_and_tells_what_it_knows() {
     assert_eq!(third.lookup(at(60_002), HOP), Lookup::Resolved(THEIRS));
     assert!(third.poll_timeout().is_some(), "it is used and will be probed");
 }
+
+#[test]
+fn once_links_are_forgotten_everybody_is_asked_for_again() {
+    let mut cache = resolved();
+    assert_eq!(cache.lookup(at(1), HOP), Lookup::Resolved(THEIRS));
+    cache.forget_links();
+    assert_eq!(cache.lookup(at(1), HOP), Lookup::Pending);
+    assert_eq!(requests(&mut cache, 1), [None], "asked of all, not of the station it was");
+    reply(&mut cache, 2, OTHER);
+    assert_eq!(cache.lookup(at(2), HOP), Lookup::Resolved(OTHER));
+}

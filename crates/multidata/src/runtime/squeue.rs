@@ -16,6 +16,7 @@ use super::hand_over::{self, Desk, HandOver};
 use super::intake::Intake;
 use super::shared_queue::Place;
 use super::turn::MEMORY_RETRY;
+use super::waiter_slot::{Replaced, WaiterSlot};
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters, earliest};
 use crate::counters::{Counters, SteeringCounters};
@@ -330,9 +331,8 @@ impl Core {
             return;
         }
         self.failures = failures;
-        if failures == self.ports.len() {
-            self.failed = self.ports.iter().find_map(|port| port.failed.clone());
-        }
+        let first = self.ports.iter().find_map(|port| port.failed.clone());
+        self.failed = first.filter(|_| failures == self.ports.len());
         if let Some(leader) = &mut self.leader {
             leader.on_failure();
         }
@@ -485,6 +485,16 @@ impl Port {
         }
     }
 
+    /// Puts another device in the place of this one, whose failure is forgotten. The mode is one that the
+    /// device was brought to.
+    fn replace(&mut self, shard: &mut Shard, now: Instant, place: Place, mode: TransmitMode) {
+        let capabilities = place.queue.capabilities();
+        (self.queue, self.medium, self.mode) = (place.queue, capabilities.medium, mode);
+        (self.failed, self.told) = (None, Told::default());
+        shard.on_device_replaced(now, self.id, capabilities);
+        self.follow_mode(shard);
+    }
+
     /// Nothing is sent or received by it any more, by the user's own wish.
     pub(crate) fn remove(&mut self) {
         let message = "the interface was removed; add another to a new stack".to_owned();
@@ -552,9 +562,9 @@ pub(crate) struct Squeue {
     core: Mutex<Core>,
     pub(super) clock: Clock,
     /// Waiters of the devices, in the order of the interfaces. The leader waits on the first.
-    pub(super) waiters: Vec<Arc<dyn Waiter>>,
+    pub(super) waiters: Vec<WaiterSlot>,
     /// Of each interface, whether its frames come here, and not to another squeue alone.
-    pub(super) receives: Vec<bool>,
+    pub(crate) receives: Vec<bool>,
     /// Where the worker sleeps while application threads do its work.
     pub(super) worker_parker: Arc<Parker>,
     /// Set with [`Core::stopping`], for threads that do not hold the lock.
@@ -589,7 +599,7 @@ impl Squeue {
     ) -> Self {
         core.set_clock(move || clock.now());
         Self {
-            waiters: core.ports.iter().map(|port| port.queue.waiter()).collect(),
+            waiters: core.ports.iter().map(|port| WaiterSlot::new(port.queue.waiter())).collect(),
             receives: core.ports.iter().map(|port| port.receives).collect(),
             others,
             core: Mutex::new(core),
@@ -637,6 +647,20 @@ impl Squeue {
     /// threads look instead. To be made before the lock is taken.
     pub(super) fn alarm(&self) -> Alarm<'_> {
         Alarm { squeue: self, was_panicking: std::thread::panicking() }
+    }
+
+    /// Puts another device in the place of that of interface `index`, which must exist, and runs it. Threads
+    /// that sleep on the old one have left when [`Replaced::empty`] returns.
+    pub(crate) fn replace(&self, index: usize, place: Place, mode: TransmitMode) -> Replaced {
+        let waiter = place.queue.waiter();
+        self.once(|core, now| {
+            // Counted afresh by the turn that follows.
+            core.failures = usize::MAX;
+            let Core { shard, ports, .. } = core;
+            ports[index].replace(shard, now, place, mode);
+            // Under the lock: who decides to sleep finds the new one.
+            self.waiters[index].replace(waiter)
+        })
     }
 
     /// Tells all threads of the runtime that the stack's last handle is gone.

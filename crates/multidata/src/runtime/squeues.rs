@@ -72,6 +72,12 @@ impl Squeues {
         Ok(first)
     }
 
+    /// Does something in each squeue, one after the other.
+    pub(crate) fn each(&self, mut act: impl FnMut(&Squeue)) {
+        let _turn = super::locked(&self.changing);
+        self.all.iter().for_each(|squeue| act(squeue));
+    }
+
     /// The squeue for a connection from `local`, as far as that is given, to `remote`.
     ///
     /// # Errors

@@ -291,7 +291,7 @@ impl Squeue {
         let waited = self.waiters.first().map_or(Ok(()), |waiter| {
             // A device is the application's code: who panics in it must not lead for ever.
             catch_unwind(AssertUnwindSafe(|| {
-                give_way(&**waiter);
+                give_way(waiter);
                 waiter.wait(until.map(|until| until.since(now)));
             }))
         });

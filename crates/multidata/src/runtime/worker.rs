@@ -14,6 +14,7 @@
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use super::turn::Worker;
+use device::Waiter as _;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -191,12 +192,14 @@ impl Squeue {
     fn watch(&self, index: usize) {
         while !self.is_stopping.load(Ordering::Acquire) {
             self.waiters[index].wait(Some(WATCH_MAX));
+            let seen = self.waiters[index].seen();
             let mut core = self.lock();
             core.run(self.clock.now());
             let is_failed = core.ports[index].failed.is_some();
             self.release(core);
             if is_failed {
-                return;
+                // Another device may come in its place.
+                self.waiters[index].wait_for_another(&seen, WATCH_MAX);
             }
         }
     }

@@ -42,7 +42,9 @@ fn join(all: &mut VecDeque<InterfaceEvent>, own: impl Iterator<Item = InterfaceE
 
 /// Whether `told` says what `event` does, or says it now.
 fn absorbs(told: &mut InterfaceEvent, event: &InterfaceEvent) -> bool {
-    use InterfaceEvent::{BlocksCopied, DeviceFailed, Negotiated, Removed, TookPart};
+    use InterfaceEvent::{
+        BlocksCopied, DeviceFailed, DeviceReplaced, Negotiated, Removed, TookPart,
+    };
     match (told, event) {
         (Removed(one, ended), Removed(other, more)) if one == other => {
             *ended += more;
@@ -51,7 +53,8 @@ fn absorbs(told: &mut InterfaceEvent, event: &InterfaceEvent) -> bool {
         (DeviceFailed(one, _, why), DeviceFailed(other, _, because)) => {
             one == other && why == because
         }
-        (Negotiated(one, status), Negotiated(other, same)) => {
+        (Negotiated(one, status), Negotiated(other, same))
+        | (DeviceReplaced(one, status), DeviceReplaced(other, same)) => {
             let negotiations = status.negotiations;
             one == other && **status == stack::TransmitStatus { negotiations, ..(**same).clone() }
         }

@@ -1,0 +1,72 @@
+//! Another device below an interface: where one failed for good, as a TAP that was deleted.
+
+use super::Stack;
+use crate::runtime::shared_queue;
+use device::{Medium, Queue, TransmitMode};
+use std::io;
+
+impl Stack {
+    /// Puts another device below interface `index`, as where its own has failed; one that still works is
+    /// closed. The interface keeps its addresses and routes, and with them its connections keep what they hold:
+    /// calls on them no longer fail, and what was outstanding is sent again by the new device. What both
+    /// can do is negotiated as when an interface comes up. Leases of addresses stay as they are.
+    ///
+    /// # Errors
+    /// As [`Stack::replace_queues`].
+    pub fn replace_device(&self, index: usize, queue: impl Queue + 'static) -> io::Result<()> {
+        self.replace_queues(index, vec![Box::new(queue)])
+    }
+
+    /// As [`Stack::replace_device`], for a device of several queues: as many as the interface was built
+    /// with ([`StackBuilder::multiqueue_interface`](crate::StackBuilder::multiqueue_interface)).
+    ///
+    /// # Errors
+    /// `InvalidInput` where there is no such interface, it was removed, it has another number of queues or the
+    /// other kind of medium (Ethernet frames or bare IP packets); or the new device failed.
+    pub fn replace_queues(&self, index: usize, mut queues: Vec<Box<dyn Queue>>) -> io::Result<()> {
+        let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
+        let squeues = &self.runtime.squeues;
+        let receives =
+            |it: &crate::runtime::squeue::Squeue| it.receives.get(index).copied() == Some(true);
+        let count = squeues.iter().filter(|squeue| receives(squeue)).count();
+        if count != queues.len() {
+            let message = match count {
+                0 => format!("there is no interface {index}"),
+                _ => format!(
+                    "interface {index} has {count} queues, and so must the device that takes its place: {} \
+                     were given",
+                    queues.len()
+                ),
+            };
+            return Err(invalid(message));
+        }
+        let status = self.squeue(0).look(|core| {
+            let port = core.ports.get(index)?;
+            let status = core.shard.transmit_status(port.id);
+            status.filter(|_| core.shard.has_interface(port.id))
+        });
+        let status = status.ok_or_else(|| invalid(format!("interface {index} was removed")))?;
+        let mut mode = status.wanted;
+        for queue in &mut queues {
+            let capabilities = queue.capabilities();
+            let is_ethernet = |medium| matches!(medium, Medium::Ethernet(_));
+            if is_ethernet(capabilities.medium) != is_ethernet(status.capabilities.medium) {
+                let message = format!("interface {index} has another kind of medium");
+                return Err(invalid(message));
+            }
+            if !capabilities.supports(mode) {
+                mode = TransmitMode::Multidata;
+            }
+        }
+        for queue in &mut queues {
+            queue.set_mode(mode).map_err(io::Error::other)?;
+        }
+        let mut places = shared_queue::distribute(queues, squeues.len()).into_iter();
+        let mut replaced = Vec::new();
+        squeues.each(|squeue| {
+            replaced.extend(places.next().map(|place| squeue.replace(index, place, mode)));
+        });
+        replaced.into_iter().for_each(crate::runtime::waiter_slot::Replaced::empty);
+        Ok(())
+    }
+}
