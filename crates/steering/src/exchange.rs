@@ -11,6 +11,9 @@
 //!                                          then: take_concerned, and tell home 1
 //! ```
 //!
+//! Where the layout has soft rings without fan-out they are a home's own, one behind the other: what its ring
+//! brings, and is its own, goes into them by flow and comes out of each in turn, in the same call.
+//!
 //! An [`Exchange`] is what the homes share, a [`Desk`] what is one home's and lies under its lock. Threads
 //! and virtual time drive both alike; who is told how, and who comes when, is theirs to decide.
 //!
@@ -45,6 +48,7 @@ const STRAYS_BYTES_MAX: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Exchange<S> {
     spread: Spread,
+    rings: SoftRingConfig,
     inboxes: Vec<Inbox<S>>,
 }
 
@@ -88,7 +92,7 @@ impl<S> Exchange<S> {
             strays_dropped: AtomicUsize::new(0),
             door: Door::default(),
         };
-        Self { spread, inboxes: (0..spread.homes()).map(inbox).collect() }
+        Self { spread, rings, inboxes: (0..spread.homes()).map(inbox).collect() }
     }
 
     /// Which home has what.
@@ -171,6 +175,8 @@ pub struct Desk<S> {
     exchange: Arc<Exchange<S>>,
     /// One for each interface.
     sets: Vec<SoftRingSet>,
+    /// For each interface the home's own soft rings, where there is no fan-out.
+    own_rings: Vec<Vec<SoftRing>>,
     /// Homes that something was handed to and that are to be told, a bit for each.
     concerned: u64,
     handed_over: u64,
@@ -189,10 +195,14 @@ impl<S> Desk<S> {
         let interfaces = inbox.map_or(0, |inbox| inbox.rings.len());
         // A home that receives does so from the ring of its own number.
         let sets = (0..interfaces).map(|_| SoftRingSet::new(exchange.spread, home.0));
+        let layout = exchange.spread.layout();
+        let own = if layout.fan_out() { 0 } else { layout.soft_rings() };
+        let own_rings = |_| (0..own).map(|_| SoftRing::new(exchange.rings)).collect();
         Self {
             home,
             exchange: Arc::clone(exchange),
             sets: sets.collect(),
+            own_rings: (0..interfaces).map(own_rings).collect(),
             concerned: 0,
             handed_over: 0,
             taken_over: 0,
@@ -209,6 +219,12 @@ impl<S> Desk<S> {
     #[must_use]
     pub fn exchange(&self) -> &Arc<Exchange<S>> {
         &self.exchange
+    }
+
+    /// Whether there are other homes.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        self.exchange.inboxes.len() > 1
     }
 
     /// Frames and strays that wait for this home.
@@ -238,9 +254,16 @@ impl<S> Desk<S> {
     ) {
         let Some(set) = self.sets.get_mut(interface) else { return };
         set.split(batch, medium);
+        let own_rings = self.own_rings.get(interface).map_or(&[][..], Vec::as_slice);
+        let mut own = own_rings.iter();
         for lane in set.lanes_mut() {
             let home = lane.home();
+            let own_ring = if home == self.home { own.next() } else { None };
             if lane.is_empty() {
+                continue;
+            }
+            if let Some(ring) = own_ring {
+                lane.push_to(ring);
                 continue;
             }
             if home == self.home {
@@ -252,6 +275,12 @@ impl<S> Desk<S> {
             self.handed_over += lane.len() as u64;
             lane.push_to(ring);
             self.concerned |= 1 << home.0;
+        }
+        for ring in own_rings {
+            while ring.drain(FRAMES_MAX, batch).frames > 0 {
+                process(batch);
+                batch.clear();
+            }
         }
     }
 
@@ -304,7 +333,7 @@ impl<S> Desk<S> {
     #[must_use]
     pub fn soft_ring_counters(&self) -> SoftRingCounters {
         let mut sum = SoftRingCounters::default();
-        self.inbox().rings.iter().for_each(|ring| sum.merge(&ring.counters()));
+        self.rings().for_each(|ring| sum.merge(&ring.counters()));
         sum
     }
 
@@ -312,7 +341,7 @@ impl<S> Desk<S> {
     #[must_use]
     pub fn drained_batches(&self) -> BatchSizes {
         let mut sum = BatchSizes::default();
-        self.inbox().rings.iter().for_each(|ring| sum.merge(&ring.batch_sizes()));
+        self.rings().for_each(|ring| sum.merge(&ring.batch_sizes()));
         sum
     }
 
@@ -321,7 +350,7 @@ impl<S> Desk<S> {
     pub fn drops(&self) -> DropCounters {
         let inbox = self.inbox();
         let mut drops = DropCounters::default();
-        inbox.rings.iter().for_each(|ring| drops.merge(&ring.drops()));
+        self.rings().for_each(|ring| drops.merge(&ring.drops()));
         let strays = inbox.strays_dropped.load(Ordering::Relaxed) as u64;
         drops.add_many(DropReason::StrayQueueFull, strays);
         drops
@@ -335,6 +364,11 @@ impl<S> Desk<S> {
 
     fn inbox(&self) -> &Inbox<S> {
         &self.exchange.inboxes[self.home.index()]
+    }
+
+    /// The soft rings that frames come to this home by.
+    fn rings(&self) -> impl Iterator<Item = &SoftRing> {
+        self.inbox().rings.iter().chain(self.own_rings.iter().flatten())
     }
 }
 

@@ -28,10 +28,13 @@ pub(crate) struct HandOver {
 pub(crate) type Desk = steering::Desk<Stray>;
 
 impl HandOver {
-    /// For the squeues of this spread, where there are several, and so many interfaces.
+    /// For the squeues of this spread and so many interfaces, where there are several squeues, or an only one
+    /// has soft rings. A squeue without either has nothing between its device and its shard.
     pub(crate) fn new(spread: Spread, interfaces: usize) -> Option<Arc<Self>> {
         let count = usize::from(spread.homes());
-        (count > 1).then(|| {
+        let layout = spread.layout();
+        let has_own_rings = layout.soft_rings() > 0 && !layout.fan_out();
+        (count > 1 || has_own_rings).then(|| {
             let rings = SoftRingConfig::default();
             Arc::new(Self {
                 exchange: Arc::new(steering::Exchange::new(spread, interfaces, rings)),
@@ -39,6 +42,11 @@ impl HandOver {
                 undelivered: AtomicU64::new(u64::MAX >> (64 - count)),
             })
         })
+    }
+
+    /// Whether there are several squeues, which have something to hand over.
+    pub(crate) fn has_several(&self) -> bool {
+        self.exchange.spread().homes() > 1
     }
 
     /// The desk of squeue `index`.

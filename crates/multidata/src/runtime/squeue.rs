@@ -141,7 +141,8 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(shard: Shard, ports: Vec<Port>, pool: BlockPool, desk: Option<Desk>) -> Self {
         // An only squeue's worker leaves its CPU to the application.
-        let polling = if desk.is_some() { Polling::ADAPTIVE } else { Polling::Off };
+        let has_others = desk.as_ref().is_some_and(Desk::has_others);
+        let polling = if has_others { Polling::ADAPTIVE } else { Polling::Off };
         Self {
             shard,
             ports,

@@ -11,6 +11,7 @@
 //! that sleeps on its device and runs the shard when a frame comes. That costs those interfaces a
 //! wake-up between threads; the first one stays free of it.
 
+use super::hand_over::Desk;
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use super::turn::Worker;
@@ -240,7 +241,8 @@ impl Squeue {
 impl Core {
     /// Whether application threads do the worker's part.
     fn stands_aside(&self, now: Instant) -> bool {
-        let grace = if self.desk.is_some() { SHARED_GRACE } else { GRACE };
+        let has_others = self.desk.as_ref().is_some_and(Desk::has_others);
+        let grace = if has_others { SHARED_GRACE } else { GRACE };
         let is_recent = now.since(self.application_ran) < grace && !self.waiting.has_tasks();
         self.leader.is_some() || self.is_handed_over || is_recent || self.failed.is_some()
     }

@@ -261,7 +261,9 @@ impl StackBuilder {
 
     /// Spreads the work as [`Layout`] says: so many rings (queues of the device, which every interface
     /// must have then), soft rings, and with fan-out a squeue for each soft ring, without it a squeue
-    /// for each ring. Without fan-out connections stay on the ring on which they began: right only for
+    /// for each ring, whose frames pass the soft rings, flow by flow, before they come to the one squeue
+    /// (`R1S8F0`; it costs reading each frame once more, and gives a flow its share of a batch at most).
+    /// Without fan-out connections of several rings stay on the ring on which they began: right only for
     /// devices that keep each on one ring.
     #[must_use]
     pub fn layout(mut self, layout: Layout) -> Self {
@@ -333,7 +335,8 @@ impl StackBuilder {
             self.config.tcp.send_buffer_bytes_initial.min(self.config.tcp.send_buffer_bytes),
             self.config.tcp.nodelay,
         );
-        let hand_over = HandOver::new(spread, self.interfaces.len());
+        let desks = HandOver::new(spread, self.interfaces.len());
+        let hand_over = desks.clone().filter(|it| it.has_several());
         let mut shards: Vec<(Shard, Vec<Port>)> = Vec::with_capacity(count);
         for index in 0..count {
             let mut shard = Shard::new(ShardConfig {
@@ -359,7 +362,7 @@ impl StackBuilder {
         }
         let clock = Clock::start();
         let squeues = shards.into_iter().enumerate().map(|(index, (shard, ports))| {
-            let desk = hand_over.as_ref().map(|it| it.desk(index));
+            let desk = desks.as_ref().map(|it| it.desk(index));
             let mut core = Core::new(shard, ports, pool.clone(), desk);
             if let Some(polling) = self.polling {
                 core.set_polling(polling);

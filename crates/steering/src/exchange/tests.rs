@@ -66,6 +66,34 @@ fn every_home_gets_what_is_its_own_in_order_and_is_told_of_it() {
     }
 }
 
+// Without fan-out a ring's soft rings are one home's: R1S1F0, R1S8F0.
+#[test]
+fn soft_rings_of_one_home_carry_all_its_frames_flow_by_flow() {
+    for layout in ["R1S1F0", "R1S8F0", "R2S2F0"] {
+        let exchange = exchange(layout, 1_024);
+        let mut desk = Desk::new(&exchange, crate::Home(0));
+        let (mut seen, mut batches) = (Vec::new(), 0);
+        for numbers in [0..2, 2..5] {
+            desk.spread(0, Medium::Ip, &mut segments(numbers), |own| {
+                note(&mut seen, own);
+                batches += 1;
+            });
+        }
+        for flow in 0..8 {
+            assert!(seen.iter().filter(|it| it.0 == flow).map(|it| it.1).eq(0..5), "{layout}");
+        }
+        let rings = desk.soft_ring_counters();
+        assert_eq!((rings.soft_ring_frames, rings.soft_ring_drained_frames), (40, 40), "{layout}");
+        assert_eq!(desk.set_counters().srs_tcp, 40, "{layout}");
+        assert_eq!(batches > 2, layout != "R1S1F0", "{layout}: {batches} batches");
+        assert_eq!((desk.depth(), desk.take_concerned(), desk.moved()), (0, 0, (0, 0)));
+    }
+    let exchange = exchange("R1S0F0", 1_024);
+    let mut desk = Desk::new(&exchange, crate::Home(0));
+    desk.spread(0, Medium::Ip, &mut segments(0..2), |own| own.clear());
+    assert_eq!(desk.soft_ring_counters(), SoftRingCounters::default());
+}
+
 #[test]
 fn what_a_ring_does_not_take_is_counted_at_its_home() {
     let exchange = exchange("R1S2F1", 8);
