@@ -436,6 +436,14 @@ impl Stack {
         self.runtime.squeues.iter().map(|squeue| squeue.counters()).collect()
     }
 
+    /// The CPU that the threads of squeue `index` are kept on, by the system's number; `None` where they are
+    /// not ([`StackBuilder::pin`]) or there is no such squeue.
+    #[must_use]
+    pub fn squeue_cpu(&self, index: usize) -> Option<usize> {
+        let squeues = &self.runtime.squeues;
+        (index < squeues.len()).then(|| squeues.cpu(index))?
+    }
+
     /// The pool that all packet memory comes from.
     #[must_use]
     pub fn pool(&self) -> &BlockPool {

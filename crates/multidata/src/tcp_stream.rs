@@ -387,6 +387,15 @@ impl TcpStream {
         self.shared.socket.home()
     }
 
+    /// The CPU that the threads of that squeue are kept on, where they are
+    /// ([`StackBuilder::pin`](crate::StackBuilder::pin)): a thread that works on the connection finds its
+    /// data in that core's caches.
+    #[must_use]
+    pub fn cpu(&self) -> Option<usize> {
+        let socket = &self.shared.socket;
+        socket.stack.squeue_cpu(socket.home())
+    }
+
     /// The connection as it stands: RFC 9293 state, bytes readable, room to send.
     ///
     /// # Errors

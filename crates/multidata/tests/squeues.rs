@@ -101,8 +101,8 @@ fn sixty_four_connections_are_spread_and_their_data_is_equal() {
             let runtime = all.runtime;
             assert!(runtime.bytes_copied_out >= 64 * 300_000, "{shape:?}");
             assert!(runtime.squeue_inline_batches > 0 && runtime.squeue_worker_wakeups > 0);
-            let queued = all.steering.soft_rings.soft_ring_drains;
-            assert!(runtime.squeue_queued_batches >= queued, "{shape:?}");
+            // A squeue's own soft rings are emptied by who fills them.
+            assert_eq!(runtime.squeue_queued_batches > 0, counts.len() > 1, "{shape:?}");
         }
         // Rings that keep each flow leave only what everybody must hear.
         let handed_over = right_stack.counters().runtime.frames_handed_over;

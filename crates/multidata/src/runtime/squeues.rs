@@ -40,7 +40,7 @@ impl Squeues {
     }
 
     /// The CPU that the threads of squeue `index` are kept on.
-    pub(super) fn cpu(&self, index: usize) -> Option<usize> {
+    pub(crate) fn cpu(&self, index: usize) -> Option<usize> {
         self.cpus.get(index % self.cpus.len().max(1)).copied()
     }
 

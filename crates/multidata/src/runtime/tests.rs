@@ -4,8 +4,10 @@ use super::Clock;
 use super::hand_over::HandOver;
 use super::shared_queue::Place;
 use super::squeue::{Core, Port, Squeue};
+use super::squeues::Squeues;
 use super::turn::{After, Call};
 use super::waiting::Interest;
+use super::worker::Threads;
 use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use device::{
     Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Stop, TransmitMode,
@@ -265,4 +267,15 @@ fn a_call_that_may_not_wait_never_leads() {
     let outcome = squeue.operate(&call, |_, _| Err::<(), _>(SocketError::WouldBlock));
     assert_eq!(outcome.expect_err("nothing is there").kind(), ErrorKind::WouldBlock);
     assert_eq!(squeue.look(|core| core.counters.leader_waits), 0);
+}
+
+#[test]
+fn a_thread_that_cannot_be_kept_on_its_cpu_is_told_of() {
+    let squeues = |cpus| Squeues::new(vec![Arc::new(squeue().0)], None, cpus);
+    let error = Threads::start(&squeues(vec![usize::MAX])).expect_err("there is no such CPU");
+    assert!(error.to_string().contains("pinned"), "{error}");
+    let good = squeues(vec![linux::cpu::allowed().expect("an answer")[0]]);
+    let threads = Threads::start(&good).expect("it runs there");
+    good.stop(Duration::ZERO);
+    threads.join();
 }

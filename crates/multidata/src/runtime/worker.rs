@@ -84,10 +84,13 @@ impl Threads {
             0 => format!("squeue-{number}"),
             _ => format!("squeue-{number}-interface-{index}"),
         };
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
         let live = move || {
-            if let Some(cpu) = cpu {
-                // A CPU that was taken from the process meanwhile: the thread runs where it may.
-                drop(linux::cpu::pin(&[cpu]));
+            let pinned = cpu.map_or(Ok(()), |cpu| linux::cpu::pin(&[cpu]));
+            let is_pinned = pinned.is_ok();
+            // Who starts the threads waits for it.
+            if tell.send(pinned).is_err() || !is_pinned {
+                return;
             }
             squeue.live(|| match index {
                 0 => squeue.work(),
@@ -95,7 +98,10 @@ impl Threads {
             });
         };
         self.handles.push(Builder::new().name(name).spawn(live)?);
-        Ok(())
+        match told.recv() {
+            Ok(pinned) => pinned.map_err(io::Error::other),
+            Err(_) => Err(io::Error::other("a thread of the stack ended before it began")),
+        }
     }
 
     /// Waits for all threads to end, except the calling one: the last handle of a stack may be

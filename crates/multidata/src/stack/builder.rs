@@ -320,7 +320,8 @@ impl StackBuilder {
     ///
     /// # Errors
     /// There is no interface, a gateway is on no network of its interface, an interface has more
-    /// queues than there are squeues or accepts more than 64 prefixes, a device failed, or the system gave no random bytes or no thread.
+    /// queues than there are squeues or accepts more than 64 prefixes, a device failed, or the system gave no
+    /// random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
     pub fn build(self) -> io::Result<Stack> {
         let spread = self.spread()?;
         let count = usize::from(spread.homes());
