@@ -28,7 +28,7 @@ impl Connection {
         // 3.8.6.1, MUST-37).
         self.unanswered.window_probes = 0;
         if self.send.window == 0 {
-            self.unanswered.timeouts = 0;
+            self.forgive_timeouts();
         }
         let flight_before = self.send.flight();
         let advanced = ack.is_after(self.send.una);
@@ -74,6 +74,14 @@ impl Connection {
             }
         }
         same_window
+    }
+
+    /// What was sent again may have been so in vain, though SND.UNA stays. Where nobody waits for the outcome it
+    /// counts all the same, or a peer that goes on answering would keep an orphan for ever.
+    pub(super) fn forgive_timeouts(&mut self) {
+        if !self.owing.orphaned {
+            self.unanswered.timeouts = 0;
+        }
     }
 
     /// RFC 5961, 5.2: acceptable is SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT; everything else

@@ -179,7 +179,7 @@ impl Connection {
         self.ecn.on_undo();
         // What was backed off was no loss (RFC 4015, 3).
         self.rtt.reset_backoff();
-        self.unanswered.timeouts = 0;
+        self.forgive_timeouts();
         if self.send.flight() > 0 {
             // What would have set it again, the retransmission, may not be wanted any more.
             self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
