@@ -173,6 +173,11 @@ impl Connection {
             return Ok(());
         }
         if self.negotiated.is_missing_timestamp(incoming.header) {
+            if incoming.flags.contains(TcpFlags::SYN) {
+                // RFC 5961, 4.2: whatever else is the matter with a SYN, the peer MUST be asked: it may have
+                // restarted, and be one without timestamps now.
+                self.challenge(now);
+            }
             return Err(DropReason::Paws);
         }
         let (Some(ours), Some(theirs)) =
