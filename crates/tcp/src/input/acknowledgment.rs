@@ -120,11 +120,12 @@ impl Connection {
     /// SND.UNA stayed, with data in flight: whether it is a duplicate ACK.
     fn is_duplicate(&self, incoming: &Incoming<'_>, facts: &AckFacts, same_window: bool) -> bool {
         // RFC 5681, 2: no data, no SYN or FIN, the window unchanged; RFC 6675, 2: with SACK, one
-        // that reports something new.
+        // that reports something new. What was cut to nothing, as the probe of a closed window is, had data.
         if self.negotiated.sack {
             facts.delivered.sacked_bytes > 0
         } else {
             incoming.payload.is_none()
+                && !incoming.trimmed
                 && !incoming.flags.intersects(TcpFlags::SYN | TcpFlags::FIN)
                 && same_window
         }

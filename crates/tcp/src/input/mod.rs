@@ -221,9 +221,11 @@ impl Connection {
                 return self.refuse_old(now, incoming, old == len);
             }
             self.cut_front(incoming, old);
-        } else if offset > 0 && !incoming.sequence.in_window(next, window) {
+        } else if offset.unsigned_abs() > window {
             return self.refuse_beyond(now, incoming);
         }
+        // At the right edge itself, which by the letter is outside: there stand the ACKs of a peer that has filled
+        // the window, and while a gap keeps RCV.NXT behind they would all be lost. Its data finds no room.
         let start = incoming.sequence.offset_from(next);
         let room = window.saturating_sub(start);
         if incoming.payload_len() > room {
@@ -314,11 +316,8 @@ impl Connection {
     }
 
     fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        // RFC 5961, 3.2 drops a reset outside the window in silence. One at its right edge is what a
-        // peer sends that gives up with a window full of data under way (its SND.NXT), and lost in
-        // silence it would leave this end waiting for ever; so the peer is asked, as Linux does.
-        let is_at_edge = incoming.sequence == self.receive.edge();
-        if !incoming.flags.contains(TcpFlags::RST) || is_at_edge {
+        // RFC 5961, 3.2 drops a reset outside the window in silence.
+        if !incoming.flags.contains(TcpFlags::RST) {
             self.challenge(now);
         }
         Err(DropReason::OutOfWindow)
@@ -336,7 +335,9 @@ impl Connection {
         }
         if incoming.sequence != self.receive.next() || incoming.header.sequence != incoming.sequence
         {
-            // In the window but not exact: it may be a blind guess, so the peer is asked.
+            // In the window but not exact: it may be a blind guess, so the peer is asked. At the right edge, too:
+            // there stands the reset (its SND.NXT) of a peer that gives up with a window full of data under way,
+            // and lost in silence it would leave this end waiting for ever.
             self.challenge(now);
             return Err(DropReason::OutOfWindow);
         }

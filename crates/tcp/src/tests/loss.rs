@@ -152,3 +152,17 @@ fn a_hole_of_many_small_pieces_is_sent_again_and_nothing_else() {
     assert_eq!(ranges[..2], [(1, 320), (321, 320)]);
     assert!(ranges.iter().all(|(sequence, _)| *sequence < 641), "{ranges:?}");
 }
+
+// RFC 5681, 2: "(b) the incoming acknowledgment carries no data": the probe of a closed window has some, though
+// there is no room for it.
+#[test]
+fn probes_of_our_closed_window_are_no_duplicate_acks() {
+    let mut harness = plain();
+    let window = harness.connection.receive.window();
+    harness.receive(ACK, 1, 1, &stream(0..window as usize));
+    harness.take();
+    for _ in 0..4 {
+        harness.receive(ACK, 1 + window, 1, b"p");
+    }
+    assert_eq!(harness.connection.counters().duplicate_acks_received, 0);
+}

@@ -78,7 +78,7 @@ fn challenges_are_limited() {
 #[test]
 fn segments_outside_the_window_are_answered_and_dropped() {
     let mut harness = Harness::established(plain_config());
-    assert_eq!(harness.try_receive(ACK, 20_001, 1, b"beyond"), Err(DropReason::OutOfWindow));
+    assert_eq!(harness.try_receive(ACK, 20_002, 1, b"beyond"), Err(DropReason::OutOfWindow));
     assert_eq!(harness.expect_one().acknowledgment(), 1);
     assert_eq!(harness.try_receive(ACK, 0, 1, b""), Err(DropReason::OutOfWindow));
     assert_eq!(harness.expect_one().acknowledgment(), 1, "a keepalive is answered");
