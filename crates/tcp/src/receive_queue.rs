@@ -89,6 +89,8 @@ struct Ahead {
     assembler: Assembler<Chunk>,
     /// Lengths of the blocks under what was put in here.
     pinned_bytes: usize,
+    /// The number of the peer's FIN, where that came ahead, too.
+    fin: Option<SeqNumber>,
 }
 
 impl ReceiveQueue {
@@ -269,8 +271,34 @@ impl ReceiveQueue {
         }
         self.next += taken as u32;
         self.len += taken;
-        self.ahead = Some(ahead).filter(|ahead| !ahead.assembler.is_empty());
+        self.put_back(ahead);
         taken
+    }
+
+    /// Keeps what is ahead for as long as there is something.
+    fn put_back(&mut self, mut ahead: Box<Ahead>) {
+        ahead.fin = ahead.fin.filter(|fin| fin.is_at_or_after(self.next));
+        let is_needed = ahead.fin.is_some() || !ahead.assembler.is_empty();
+        self.ahead = Some(ahead).filter(|_| is_needed);
+    }
+
+    fn take_ahead(&mut self) -> Box<Ahead> {
+        let bounds = self.ahead_bounds;
+        self.ahead.take().unwrap_or_else(|| {
+            Box::new(Ahead { assembler: Assembler::new(bounds), pinned_bytes: 0, fin: None })
+        })
+    }
+
+    /// The peer's FIN came ahead of its turn, with this number. A later one with another number replaces it.
+    pub(crate) fn hold_fin(&mut self, sequence: SeqNumber) {
+        let mut ahead = self.take_ahead();
+        ahead.fin = Some(sequence);
+        self.put_back(ahead);
+    }
+
+    /// Whether a FIN that came ahead of its turn is next.
+    pub(crate) fn is_fin_next(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.fin == Some(self.next))
     }
 
     /// What of a payload `offset` bytes after RCV.NXT waits already.
@@ -311,11 +339,9 @@ impl ReceiveQueue {
         sparse: bool,
         pool: &BlockPool,
     ) -> Arrival {
-        let bounds = self.ahead_bounds;
         let pinned_bytes_max = self.pinned_bytes_max();
-        let mut ahead = self.ahead.take().unwrap_or_else(|| {
-            Box::new(Ahead { assembler: Assembler::new(bounds), pinned_bytes: 0 })
-        });
+        let mut ahead = self.take_ahead();
+        let pinned_before = ahead.pinned_bytes;
         let arrival = match ahead.hold(chunk, sparse, pinned_bytes_max, pool) {
             Some((chunk, copied)) => {
                 self.copied_bytes += copied as u64;
@@ -323,7 +349,11 @@ impl ReceiveQueue {
             }
             None => Arrival::Refused,
         };
-        self.ahead = Some(ahead).filter(|ahead| !ahead.assembler.is_empty());
+        if arrival != Arrival::OutOfOrder {
+            // It was let go of again.
+            ahead.pinned_bytes = pinned_before;
+        }
+        self.put_back(ahead);
         arrival
     }
 
@@ -568,6 +598,19 @@ mod tests {
             assert_eq!(queue.read(&mut out), 900 * 300 + 10);
             assert_eq!((pool.counters().outstanding_bytes, queue.pinned_bytes), (0, 0));
         }
+    }
+
+    #[test]
+    fn what_is_let_go_of_pins_nothing() {
+        let (mut queue, pool) = queue(300_000);
+        let block = || pool.allocate(65_536).expect("within the pool's limit").freeze();
+        queue.insert(10, Chunk::new(block(), 0..300), false, &pool);
+        for _ in 0..100 {
+            let arrival = queue.insert(10, Chunk::new(block(), 0..300), false, &pool);
+            assert_eq!(arrival, Arrival::Duplicate);
+        }
+        assert_eq!(queue.ahead.as_ref().map(|ahead| ahead.pinned_bytes), Some(65_536));
+        assert_eq!(queue.copied_bytes(), 0);
     }
 
     #[test]

@@ -52,17 +52,20 @@ impl Connection {
             }
             None => Ok(()),
         };
-        outcome?;
-        if fin {
+        // What is here already says nothing against the FIN behind it.
+        if fin && matches!(outcome, Ok(()) | Err(DropReason::Duplicate)) {
             let fin_sequence = incoming.sequence + payload_len;
-            if fin_sequence == self.receive.next() {
-                self.on_fin(now);
-            } else {
-                // Ahead of its turn: the peer will send it again.
+            if fin_sequence.is_after(self.receive.next()) {
+                // RFC 9293, 3.10.7.4, SHLD-31: ahead of its turn it is held as data is.
+                self.receive.hold_fin(fin_sequence);
                 self.acks.on_disorder();
+            } else if fin_sequence == self.receive.next() {
+                self.on_fin(now);
             }
+        } else if self.receive.is_fin_next() {
+            self.on_fin(now);
         }
-        Ok(())
+        outcome
     }
 
     /// RFC 5681, 4.2: what is out of order, or fills a gap, is acknowledged at once.

@@ -102,10 +102,31 @@ fn a_fin_ahead_of_its_data_waits_for_it() {
     assert_eq!(state(&harness), State::Established);
     assert_eq!(harness.expect_one().acknowledgment(), 1);
     harness.receive(ACK, 1, 1, b"abc");
+    assert_eq!(state(&harness), State::CloseWait);
+    assert_eq!(harness.expect_one().acknowledgment(), 8);
+    assert_eq!(harness.read(10), b"abcdef");
+}
+
+// RFC 9293, 3.10.7.4, SHLD-31: whatever came of it before, and in whatever order.
+#[test]
+fn a_fin_behind_what_waits_already_is_held() {
+    let mut harness = Harness::established(plain_config());
+    harness.receive(ACK, 4, 1, b"def");
+    // The same again with the FIN, and a byte before it.
+    assert_eq!(harness.try_receive(FIN | ACK, 4, 1, b"def"), Err(DropReason::Duplicate));
+    harness.receive(ACK, 1, 1, b"a");
     assert_eq!(state(&harness), State::Established);
-    harness.receive(FIN | ACK, 4, 1, b"def");
+    harness.receive(ACK, 2, 1, b"bc");
     assert_eq!(state(&harness), State::CloseWait);
     assert_eq!(harness.read(10), b"abcdef");
+    assert!(harness.connection.at_end_of_stream() && !harness.connection.receive.has_gap());
+    // One that lies before what came is none, and does not leave a gap open.
+    let mut harness = Harness::established(plain_config());
+    harness.receive(FIN | ACK, 4, 1, b"");
+    harness.receive(ACK, 4, 1, b"defg");
+    harness.receive(ACK, 1, 1, b"abc");
+    assert_eq!((state(&harness), harness.read(10)), (State::Established, b"abcdefg".to_vec()));
+    assert!(!harness.connection.receive.has_gap());
 }
 
 // RFC 9293, 3.6.1; RFC 2525, 2.17.
