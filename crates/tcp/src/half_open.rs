@@ -16,7 +16,7 @@ use crate::reset::ResetReply;
 use crate::timers::Timer;
 use counters::DropReason;
 use time::Instant;
-use wire::{SeqNumber, TcpFlags, TcpHeader, TcpOptions, TcpTimestamps};
+use wire::{SeqNumber, TcpFlags, TcpHeader, TcpOptions, TcpTimestamps, TcpUserTimeout};
 
 /// What is kept of a SYN until its sender confirms it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +31,14 @@ pub struct HalfOpen {
     pub(crate) sack_permitted: bool,
     /// TSval of the SYN.
     pub(crate) timestamp: Option<u32>,
+    /// What the peer announced by RFC 5482; zero, which says nothing, where it did not.
+    pub(crate) user_timeout: TcpUserTimeout,
     /// ECE and CWR, which ask for ECN (RFC 3168, 6.1.1).
     pub(crate) ecn: TcpFlags,
     /// When the SYN-ACK was sent first; `None` where only a cookie tells of it.
     pub(crate) sent_at: Option<Instant>,
     /// How often it was sent again because nothing came.
-    pub(crate) timeouts: u32,
+    pub(crate) timeouts: u16,
 }
 
 /// What a segment for a [`HalfOpen`] asks for (RFC 9293, 3.10.7.4 in SYN-RECEIVED after a passive
@@ -70,6 +72,7 @@ impl HalfOpen {
             window_scale: syn.options.window_scale,
             sack_permitted: syn.options.sack_permitted,
             timestamp: syn.options.timestamps.map(|timestamps| timestamps.value),
+            user_timeout: syn.options.user_timeout.unwrap_or_default(),
             ecn: syn.flags.without(TcpFlags(!ecn.0)),
             sent_at: Some(now),
             timeouts: 0,
@@ -109,13 +112,13 @@ impl HalfOpen {
 
     /// The timer of the SYN-ACK went off: it will be sent again.
     pub fn on_timeout(&mut self) {
-        self.timeouts += 1;
+        self.timeouts = self.timeouts.saturating_add(1);
     }
 
     /// How often the SYN-ACK was sent again because nothing came.
     #[must_use]
     pub fn timeouts(&self) -> u32 {
-        self.timeouts
+        self.timeouts.into()
     }
 
     /// What a segment with `payload_len` bytes asks for; `window` is what the SYN-ACK announced.
@@ -213,6 +216,7 @@ impl HalfOpen {
                 window_scale: self.window_scale,
                 sack_permitted: self.sack_permitted,
                 timestamps: self.timestamp.map(|value| TcpTimestamps { value, echo: 0 }),
+                user_timeout: Some(self.user_timeout),
                 ..TcpOptions::default()
             },
             ..TcpHeader::default()
@@ -302,6 +306,30 @@ mod tests {
         assert_eq!((connection.payload_max(), connection.send.window), (900, 800));
         assert_eq!(connection.smoothed_rtt(), Some(time::Duration::from_millis(50)));
         assert!(!connection.wants_transmit(now));
+    }
+
+    // RFC 5482, 3: a passive open takes the peer's timeout, too.
+    #[test]
+    fn the_user_timeout_of_the_syn_is_kept() {
+        let seconds = |seconds| TcpUserTimeout::from_seconds(seconds);
+        let config = Config { user_timeout_option: true, ..plain_config() };
+        for (theirs, agreed) in [(None, None), (Some(0), None), (Some(500), Some(500))] {
+            let options = TcpOptions { user_timeout: theirs.map(seconds), ..TcpOptions::default() };
+            let syn = TcpHeader { sequence: IRS, flags: SYN, options, ..TcpHeader::default() };
+            let now = Instant::from_millis(1);
+            let connection = HalfOpen::new(now, &syn, ISS).open(now, parameters(config.clone()));
+            assert_eq!(connection.user_timeout(), agreed.map(time::Duration::from_secs));
+        }
+    }
+
+    // RFC 9293, 3.8.3: a SYN-ACK has its own limit.
+    #[test]
+    fn a_late_handshake_opens_a_connection() {
+        let config = Config { syn_retries: 1, syn_ack_retries: 4, ..plain_config() };
+        let mut half_open = half_open();
+        (0..4).for_each(|_| half_open.on_timeout());
+        let now = Instant::from_millis(30_000);
+        assert_eq!(half_open.open(now, parameters(config)).state(), State::SynReceived);
     }
 
     /// RFC 7323, 2.2, and RFC 9293, 3.8.6: unscaled, the bare ACK would offer a window that nobody

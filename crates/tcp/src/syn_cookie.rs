@@ -35,7 +35,7 @@ use core::hash::Hasher;
 use core::net::SocketAddr;
 use siphasher::sip::SipHasher24;
 use time::{Duration, Instant};
-use wire::{SeqNumber, TcpFlags, TcpHeader, TcpTimestamps};
+use wire::{SeqNumber, TcpFlags, TcpHeader, TcpTimestamps, TcpUserTimeout};
 
 /// How long a cookie may be valid at most, and so how long after the last one they are accepted.
 pub const SYN_COOKIE_LIFETIME: Duration = Duration::from_secs(128);
@@ -136,6 +136,8 @@ impl SynCookies {
             window_scale: None,
             sack_permitted: false,
             timestamp: None,
+            // No room for it: the connection waits for as long as if the peer had said nothing.
+            user_timeout: TcpUserTimeout::default(),
             ecn: TcpFlags::NONE,
             sent_at: None,
             timeouts: 0,

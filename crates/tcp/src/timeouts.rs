@@ -112,7 +112,11 @@ impl Connection {
     pub(crate) fn on_syn_timeout(&mut self) {
         self.counters.retransmission_timeouts += 1;
         self.unanswered.syns += 1;
-        if self.unanswered.syns > self.config.syn_retries {
+        let retries = match self.owing.active {
+            true => self.config.syn_retries,
+            false => self.config.syn_ack_retries,
+        };
+        if self.unanswered.syns > retries {
             return self.enter_closed(Some(ConnectionError::TimedOut));
         }
         self.rtt.on_syn_timeout();
