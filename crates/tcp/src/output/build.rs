@@ -49,8 +49,11 @@ impl Builder {
         segment: &mut Planned,
         out: &mut Multidata,
     ) -> bool {
+        let is_sent_before = segment.sequence.is_before(connection.send.nxt);
         match segment.kind {
             Kind::New => self.push_new(connection, segment, out),
+            // New data as any other, with CWR where that is owed.
+            Kind::LossProbe if !is_sent_before => self.push_new(connection, segment, out),
             Kind::Reset | Kind::Syn => {
                 let stamp = connection.control_stamp(now, segment.kind);
                 let flags = TcpFlags(stamp.bytes[FLAGS_OFFSET]);
