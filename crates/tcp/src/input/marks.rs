@@ -40,6 +40,7 @@ impl Connection {
         if echo.reduce && open {
             self.congestion.on_mark(now, flight_before, self.negotiated.payload_max());
             self.ecn.on_mark(self.send.nxt);
+            self.recovery.on_mark();
             self.counters.reductions_for_marks += 1;
         }
     }

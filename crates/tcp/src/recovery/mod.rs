@@ -610,6 +610,13 @@ impl Recovery {
         }
     }
 
+    /// The window was reduced for a mark, outside of recovery: that is what the controller would take back now, so
+    /// the last recovery stands. (A probe that repaired a loss does as much: as something sent again that no
+    /// report within the episode covers.)
+    pub(crate) fn on_mark(&mut self) {
+        self.episode = None;
+    }
+
     /// Whether everything that was sent when loss was noticed is acknowledged.
     pub(crate) fn is_over(&self, send: &SendSequence) -> bool {
         self.phase != Phase::Open && send.una.is_at_or_after(self.point)

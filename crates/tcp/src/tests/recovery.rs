@@ -4,12 +4,17 @@
 use super::harness::*;
 use crate::Config;
 use time::Duration;
-use wire::{SackBlocks, TcpOptions, TcpTimestamps};
+use wire::{SackBlocks, TcpFlags, TcpOptions, TcpTimestamps};
 
 const RTT: Duration = Duration::from_millis(100);
 
 /// A connection over a path of 100 ms, which the handshake has measured.
 fn path(config: Config) -> Harness {
+    path_with(config, TcpFlags::NONE)
+}
+
+/// The same, with `flags` in the SYN-ACK beside its own.
+fn path_with(config: Config, flags: TcpFlags) -> Harness {
     let timestamps = config.timestamps;
     let mut harness = Harness::connect(config);
     let syn = harness.expect_one();
@@ -23,7 +28,7 @@ fn path(config: Config) -> Harness {
             .map(|ours| TcpTimestamps { value: 7, echo: ours.value }),
         ..TcpOptions::default()
     };
-    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.receive(SYN | ACK | flags, 0, 1, b"");
     harness.options =
         TcpOptions { timestamps: harness.options.timestamps, ..TcpOptions::default() };
     harness.take();
@@ -474,4 +479,41 @@ fn a_flood_of_duplicate_acks_opens_no_window() {
     }
     let sent = harness.take().len();
     assert!(sent <= 12, "{sent} segments for 1,000 duplicates");
+}
+
+// RFC 9293, 3.8.3: a peer that takes every timeout back by what it reports does not keep an orphan for ever.
+#[test]
+fn an_orphan_is_given_up_whatever_its_peer_reports() {
+    let mut harness = in_flight(path(sack_config()), 2);
+    harness.connection.close(harness.now);
+    harness.take();
+    let mut timeouts = 0;
+    while harness.connection.state() != crate::State::Closed {
+        harness.pass_to_deadline();
+        harness.take();
+        let mut blocks = SackBlocks::NONE;
+        blocks.push(ISS + 1, ISS + 1_001);
+        blocks.push(ISS + 1, ISS + 2_001);
+        harness.options.sack = blocks;
+        let _ = harness.try_receive(ACK, 1, 1, b"");
+        timeouts += 1;
+        assert!(timeouts < 100);
+    }
+}
+
+// RFC 3708: what reports of duplicates take back is the reduction of that recovery, and no later one.
+#[test]
+fn reports_of_duplicates_do_not_undo_a_later_reduction() {
+    let config = Config { ecn: crate::EcnMode::Request, ..sack_config() };
+    let mut harness = in_flight(path_with(config, TcpFlags::ECE), 10);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.receive(ACK, 1, 10_001, b"");
+    let mut harness = in_flight(harness, 5);
+    harness.receive(ACK | TcpFlags::ECE, 1, 11_001, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 1);
+    let reduced = harness.connection.congestion_window();
+    sack(&mut harness, 11_001, &[(1, 1_001)]);
+    assert_eq!(harness.connection.congestion_window(), reduced);
+    assert_eq!(harness.connection.counters().undone_by_duplicates, 0);
 }
