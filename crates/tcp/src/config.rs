@@ -111,7 +111,8 @@ pub struct Config {
     /// The same for a connection whose application is gone: 8, as Linux has it.
     pub orphan_retries: u32,
     /// Longest time that what was sent may wait for its acknowledgment (data, a SYN, a keepalive
-    /// probe); `None`: as `retries` says, or as agreed on with the peer.
+    /// probe), and data for the peer's closed window to open; `None`: as `retries` says, or as agreed on with
+    /// the peer.
     pub user_timeout: Option<Duration>,
     /// Tell the peer by an option, and take the longer one of both where none is set here (RFC 5482).
     pub user_timeout_option: bool,

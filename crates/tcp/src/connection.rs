@@ -656,12 +656,15 @@ impl Connection {
         Arc::make_mut(&mut self.config)
     }
 
-    /// Limits how long what was sent may wait for its acknowledgment, from now on.
+    /// Limits how long what was sent may wait for its acknowledgment, and what cannot be sent for a closed
+    /// window, from now on.
     pub fn set_user_timeout(&mut self, now: Instant, timeout: Option<Duration>) {
         if self.config.user_timeout != timeout {
             self.config_mut().user_timeout = timeout;
         }
-        match self.user_timeout().filter(|_| self.send.flight() > 0) {
+        let waits =
+            self.send.flight() > 0 || self.owing.window_probe || self.timers.is_set(Timer::Persist);
+        match self.user_timeout().filter(|_| waits) {
             Some(timeout) => self.timers.set(Timer::User, now + timeout),
             None => self.timers.stop(Timer::User),
         }

@@ -178,5 +178,9 @@ impl Connection {
         let factor = 1_u32.checked_shl(self.unanswered.persist_backoff).unwrap_or(u32::MAX);
         let interval = self.rtt.rto().saturating_mul(factor).min(self.config.rtt.rto_max);
         self.timers.set_if_idle(Timer::Persist, now + interval);
+        // RFC 9293, 3.9.1.1: the user's timeout is one "for all data submitted to TCP", be it never sent.
+        if let Some(user_timeout) = self.user_timeout() {
+            self.timers.set_if_idle(Timer::User, now + user_timeout);
+        }
     }
 }

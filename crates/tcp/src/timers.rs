@@ -23,7 +23,8 @@ pub(crate) enum Timer {
     Lifetime,
     /// New data is released ([`crate::pacing`]).
     Pacing,
-    /// Data has waited for its acknowledgment for as long as the user allows (RFC 9293, 3.8.3).
+    /// Data has waited for its acknowledgment, or for the peer's window, for as long as the user allows
+    /// (RFC 9293, 3.8.3).
     User,
 }
 

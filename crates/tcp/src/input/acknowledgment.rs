@@ -70,6 +70,7 @@ impl Connection {
             self.unanswered.persist_backoff = 0;
             if self.send.flight() == 0 {
                 self.timers.stop(Timer::Persist);
+                self.timers.stop(Timer::User);
                 self.owing.window_probe = false;
             }
         }

@@ -109,3 +109,44 @@ fn the_user_timeout_option_is_exchanged() {
     harness.receive(SYN | ACK, 0, 1, b"");
     assert_eq!(harness.connection.user_timeout(), Some(Duration::from_secs(500)));
 }
+
+// RFC 9293, 3.9.1.1: the timeout is one "for all data submitted to TCP": also for what the peer's closed window
+// keeps from being sent, whatever answers its probes get.
+#[test]
+fn the_user_timeout_bounds_the_wait_for_a_closed_window() {
+    let user_timeout = Some(Duration::from_secs(5));
+    let mut harness = Harness::established(Config { user_timeout, ..plain_config() });
+    let wait = |harness: &mut Harness, seconds: u64| {
+        for _ in 0..seconds * 10 {
+            harness.pass(Duration::from_millis(100));
+            harness.take();
+            let _ = harness.try_receive(ACK, 1, 5, b"");
+        }
+    };
+    harness.window = 0;
+    harness.write(b"data");
+    harness.take();
+    harness.receive(ACK, 1, 5, b"");
+    wait(&mut harness, 10);
+    assert_eq!(harness.connection.state(), State::Established, "nothing waits");
+    harness.write(b"more");
+    wait(&mut harness, 4);
+    assert_eq!(harness.connection.state(), State::Established);
+    // It opens and closes: what was sent meanwhile is heard of, and the rest waits anew.
+    harness.window = 2;
+    harness.receive(ACK, 1, 5, b"");
+    harness.take();
+    harness.window = 0;
+    wait(&mut harness, 4);
+    assert_eq!(harness.connection.state(), State::Established);
+    wait(&mut harness, 2);
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+    // Set while it waits, it counts from then.
+    let mut harness = Harness::established(plain_config());
+    harness.window = 0;
+    harness.receive(ACK, 1, 1, b"");
+    harness.write(b"data");
+    harness.connection.set_user_timeout(harness.now, user_timeout);
+    harness.pass(Duration::from_secs(5));
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+}
