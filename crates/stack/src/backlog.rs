@@ -300,6 +300,9 @@ impl Shard {
         if let Some(isn_min) = isn_min {
             parameters.isn = parameters.isn.later_of(*isn_min);
         }
+        if isn_min.is_some() {
+            self.on_successor(flow);
+        }
         let kept = HalfOpen::new(now, header, parameters.isn);
         let interface = incoming.origin.interface;
         let waiting = Waiting { listener: id, interface, kept, config };

@@ -187,6 +187,7 @@ impl Shard {
         let mut parameters = self.parameters(now, interface, flow, config);
         if let Some(isn_min) = isn_min {
             parameters.isn = parameters.isn.later_of(*isn_min);
+            self.on_successor(flow);
         }
         let data = segment.as_tcp_segment(incoming).payload;
         let connection = Connection::accept_fast(parameters, now, header, data, &self.pool);

@@ -361,6 +361,9 @@ impl Shard {
         if forwarder.in_flight >= forwarder.in_flight_max {
             return Err(DropReason::ForwarderFull);
         }
+        if segment.isn_min.is_some() {
+            self.on_successor(&flow);
+        }
         let kept = self.keep_syn(now, origin.interface, segment);
         let forwarding = &mut self.forwarding;
         let forwarder = self.sockets.forwarder(index).ok_or(DropReason::NoConnection)?;

@@ -23,6 +23,7 @@ use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::PacketInfo;
+use tcp::State;
 use time::Instant;
 use wire::{HardwareAddress, SeqNumber, TcpFlags, TcpHeader, ether_type, protocol};
 
@@ -254,11 +255,11 @@ impl Shard {
         let flow = flow_of(info, header);
         let index = self.sockets.by_flow(&flow).ok_or(None)?;
         if is_syn_only(header) {
+            let is_awaited = self.awaits(&flow);
             let connection = &self.sockets.tcp(index).ok_or(None)?.connection;
-            if connection.may_be_replaced_by(now, header) {
-                let isn_min = connection.next_isn_min();
-                self.remove_flow(&flow, index);
-                return Err(Some(isn_min));
+            let is_closed = connection.state() == State::Closed;
+            if (is_awaited || is_closed) && connection.may_be_replaced_by(now, header) {
+                return Err(Some(connection.next_isn_min()));
             }
         }
         self.flow_cache = Some((flow, index));

@@ -6,6 +6,7 @@
 //! recorded route), which RFC 1122, 4.2.3.8 leaves to a TCP and this one does nowhere.
 
 use crate::ingress::{Incoming, Unclaimed};
+use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
 use counters::DropReason;
@@ -59,22 +60,35 @@ impl Shard {
         let verdict = kept.on_segment(now, header, payload_len);
         let answer = kept.acknowledgment(now);
         Some(match verdict {
-            TimeWaitVerdict::Replace(isn_min) => {
-                self.counters.time_wait_replaced += 1;
-                self.time_wait.remove(flow);
-                Judged::Begins(isn_min)
-            }
+            TimeWaitVerdict::Replace(isn_min) if self.awaits(flow) => Judged::Begins(isn_min),
             TimeWaitVerdict::Restart => {
                 self.time_wait.set_deadline(flow, now + self.config.time_wait);
                 self.answer_segment(incoming, answer);
                 Judged::Done(Err(DropReason::Duplicate))
             }
-            TimeWaitVerdict::Acknowledge => {
+            TimeWaitVerdict::Acknowledge | TimeWaitVerdict::Replace(_) => {
                 self.answer_segment(incoming, answer);
                 Judged::Done(Err(DropReason::OutOfWindow))
             }
             TimeWaitVerdict::Drop(reason) => Judged::Done(Err(reason)),
         })
+    }
+
+    /// Whether a listener or a forwarder would get a SYN of this flow.
+    pub(crate) fn awaits(&self, flow: &Flow) -> bool {
+        self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some()
+            || self.forwarder_of(flow.local.ip()).is_some()
+    }
+
+    /// A SYN was taken, and its connection follows whatever had these ports: until then that goes on, for a SYN
+    /// that finds no listener or no room opens nothing.
+    pub(crate) fn on_successor(&mut self, flow: &Flow) {
+        if let Some(index) = self.sockets.by_flow(flow) {
+            self.remove_flow(flow, index);
+        }
+        if self.time_wait.remove(flow).is_some() {
+            self.counters.time_wait_replaced += 1;
+        }
     }
 
     /// Whether a connection may be opened between these ports though the last one is in TIME-WAIT,

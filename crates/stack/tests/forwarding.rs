@@ -101,6 +101,38 @@ fn a_connection_to_a_foreign_address_waits_for_the_decision_and_is_like_any_othe
     }
 }
 
+// RFC 9293, 3.10.7.4, TIME-WAIT: a forwarder takes a successor as a listener does; where it has no room for one,
+// TIME-WAIT goes on.
+#[test]
+fn a_connection_in_time_wait_is_followed_by_one_that_is_forwarded() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 1);
+    let (to, own) = (at("93.184.215.14:443"), SocketAddr::new(address(0, false), 5_000));
+    for round in 0..3 {
+        let client = net.hosts[0].shard.tcp_connect(net.now, Some(own), to).expect("free");
+        net.run(10 * MS);
+        if round == 2 {
+            // The place is taken by another's SYN.
+            assert_eq!(net.hosts[1].shard.time_wait_count(), 1);
+            assert_eq!(dropped(&net, DropReason::ForwarderFull), 1);
+            break;
+        }
+        let pending = next(&mut net, forwarder);
+        let server = net.hosts[1].shard.tcp_accept_pending(net.now, &pending).expect("it waits");
+        net.run(10 * MS);
+        assert_eq!(state(&mut net, 0, client), State::Established);
+        net.hosts[1].shard.close(net.now, server);
+        net.run(10 * MS);
+        net.hosts[0].shard.close(net.now, client);
+        net.run(10 * MS);
+        assert_eq!(net.hosts[1].shard.time_wait_count(), 1);
+        if round == 1 {
+            connect(&mut net, at("93.184.215.14:80"));
+        }
+    }
+    assert_eq!(net.hosts[1].shard.counters().shard.time_wait_replaced, 1);
+}
+
 #[test]
 fn refused_is_a_reset_and_ignored_is_silence() {
     let mut net = net(false);
