@@ -245,7 +245,8 @@ impl Connection {
         // What cannot be announced is no window: reads would seem to open it for ever.
         let largest = self.receive_buffer_largest();
         self.window_tuning.set_limit(largest);
-        self.receive.set_capacity(self.receive.capacity().min(largest));
+        let least = self.receive_buffer_least();
+        self.receive.set_capacity(self.receive.capacity().clamp(least, largest));
         // Nothing was sent, so this is the initial window for the real segment size.
         self.congestion = Controller::new(&self.config.congestion, self.negotiated.payload_max());
         if self.unanswered.syns > 0 {
@@ -632,11 +633,23 @@ impl Connection {
         self.send_queue.capacity()
     }
 
-    /// Fixes the size of the receive buffer: it no longer follows what is read. What the handshake's window scale cannot announce is
-    /// not used, and a window that was announced is not taken back.
+    /// Fixes the size of the receive buffer: it no longer follows what is read. What the handshake's window
+    /// scale cannot announce is not used: neither more than 65,535 of its units nor less than two. A window that
+    /// was announced is not taken back.
     pub fn set_receive_buffer(&mut self, bytes: usize) {
         self.window_tuning.turn_off();
-        self.receive.set_capacity(bytes.clamp(1, self.receive_buffer_largest()));
+        let (least, largest) = (self.receive_buffer_least(), self.receive_buffer_largest());
+        self.receive.set_capacity(bytes.clamp(least, largest));
+    }
+
+    /// The smallest buffer that works with the handshake's window scale: windows are rounded down to its units,
+    /// so of less than one nothing could ever be announced; and of two at least one is announced again, by the
+    /// rule of silly windows, when all was read.
+    fn receive_buffer_least(&self) -> usize {
+        match self.negotiated.receive_shift {
+            0 => 1,
+            shift => 2 << shift,
+        }
     }
 
     /// The largest buffer that the handshake's window scale can announce.

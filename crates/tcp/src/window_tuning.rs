@@ -182,10 +182,10 @@ impl WindowTuning {
         self.read_bytes_max = read as u32;
         let twice = 2 * read + u64::from(SPARE_SEGMENTS * mss);
         // What was read grew: it will have grown again before a larger window takes effect.
-        let ahead = 2 * (twice * (read - before) / before);
+        let ahead = (2 * twice).saturating_mul(read - before) / before;
         let is_near = self.was_near || is_near(observed.own_rtt_min);
         let limit_bytes = bound(self.limit_bytes as usize, is_near);
-        let wanted = (twice + ahead).min(limit_bytes as u64) as usize;
+        let wanted = twice.saturating_add(ahead).min(limit_bytes as u64) as usize;
         (wanted > capacity_bytes).then_some(wanted)
     }
 
@@ -249,6 +249,15 @@ mod tests {
         assert_eq!(tuning.on_batch_end(&observed(61, None), 168_000), None, "no more than before");
         tuning.on_read(600_000);
         assert_eq!(tuning.on_batch_end(&observed(81, None), 168_000), Some(1_000_000));
+    }
+
+    #[test]
+    fn however_much_is_read_the_limit_holds() {
+        let mut tuning = WindowTuning::new(Instant::ZERO, 1 << 30);
+        tuning.on_batch_end(&observed(1, Some(20)), 100_000);
+        tuning.on_read(usize::MAX >> 1);
+        tuning.on_read(usize::MAX >> 1);
+        assert_eq!(tuning.on_batch_end(&observed(41, None), 100_000), Some(1 << 30));
     }
 
     #[test]

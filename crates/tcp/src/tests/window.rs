@@ -183,3 +183,32 @@ fn a_window_that_cannot_be_announced_is_not_announced_again_and_again() {
     harness.expect_nothing();
     assert_eq!(harness.connection.receive_buffer(), 65_535);
 }
+
+// RFC 7323, 2.2: rounded down to the scale's unit, a smaller buffer would be announced as none, for ever.
+#[test]
+fn a_buffer_smaller_than_the_scale_can_say_is_made_larger() {
+    let config = Config { receive_buffer_bytes: 15 << 20, window_scaling: true, ..plain_config() };
+    for initial in [true, false] {
+        let receive_buffer_bytes_initial = if initial { 100 } else { 60_000 };
+        let config = Config { receive_buffer_bytes_initial, ..config.clone() };
+        let options = wire::TcpOptions { window_scale: Some(0), ..wire::TcpOptions::default() };
+        let mut harness = Harness::established_with(config, options);
+        if !initial {
+            harness.connection.set_receive_buffer(100);
+        }
+        assert_eq!(harness.connection.receive_buffer(), 512);
+        let mut next = 1;
+        for _ in 0..1_000 {
+            // The peer fills what it was offered, to the byte.
+            let window = harness.connection.receive.window().min(1_000);
+            let known = u32::from(harness.connection.window_field()) << 8;
+            assert!(known > 0 || window > 0, "{next}");
+            harness.receive(ACK, next, 1, &stream(0..known.min(1_000) as usize));
+            next += known.min(1_000);
+            harness.take();
+            harness.read(1_000);
+            harness.take();
+        }
+        assert!(next > 200_000, "{next}");
+    }
+}
