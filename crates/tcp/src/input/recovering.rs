@@ -128,7 +128,7 @@ impl Connection {
         self.check_probe(now, header, facts);
         if self.recovery.phase() == Phase::Loss {
             let news = facts.duplicate || facts.delivered.sacked_bytes > 0;
-            let can_send_new = self.can_send_new_segment();
+            let can_send_new = self.has_new_data();
             let spurious = self.recovery.on_frto(
                 &self.send,
                 &facts.delivered,
@@ -184,14 +184,6 @@ impl Connection {
             // What would have set it again, the retransmission, may not be wanted any more.
             self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
         }
-    }
-
-    /// Whether a full segment of new data may go, as F-RTO wants to (RFC 5682, 3.1, step 2.b).
-    fn can_send_new_segment(&self) -> bool {
-        let unsent = self.send_queue.len_from(self.send.nxt);
-        let len = unsent.min(self.negotiated.payload_max());
-        let full = len == self.negotiated.payload_max() || self.nodelay;
-        len > 0 && full && self.send.usable(self.send.nxt) >= len
     }
 
     /// Finds what is lost now (RFC 8985, 6.2, step 5).

@@ -356,6 +356,15 @@ impl Connection {
         matches!(self.next_new(&planner), NewData::WindowClosed)
     }
 
+    /// Whether new data waits for nothing but the congestion window, so that F-RTO may send it in the place of
+    /// what seems lost (RFC 5682, 3.1, step 2.b).
+    #[cold]
+    pub(crate) fn has_new_data(&self) -> bool {
+        let planner = self.planner(self.payload_room(), u64::MAX);
+        let has_unsent = self.send_queue.len_from(planner.nxt) > 0;
+        has_unsent && matches!(self.next_new(&planner), NewData::Send(_) | NewData::CwndFull)
+    }
+
     #[cold]
     fn next_probe(&self, planner: &mut Planner) -> Option<Planned> {
         if self.owing.window_probe && self.state.sends_data() && planner.nxt == self.send.una {

@@ -89,3 +89,23 @@ fn on_a_far_path_the_tail_of_a_write_goes_with_it() {
     harness.write(&stream(0..5_300));
     assert_eq!(harness.take_ranges(), [full(1, 5), vec![(5_001, 300)]].concat());
 }
+
+// RFC 5682, 3.1, step 2.b: where new data cannot go after all, what is lost goes again; by waiting for it the
+// connection would stand still until the next timeout.
+#[test]
+fn what_waits_for_more_does_not_keep_back_what_is_lost() {
+    for corked in [false, true] {
+        let mut harness = of_four_segments();
+        harness.connection.set_cork(corked);
+        harness.connection.set_nodelay(corked);
+        harness.write(&stream(0..5_300));
+        assert_eq!(harness.take_ranges(), full(1, if corked { 5 } else { 4 }));
+        while harness.connection.counters().retransmission_timeouts == 0 {
+            harness.pass_to_deadline();
+        }
+        harness.connection.set_super_frame_len(if corked { 0 } else { 20 + 3 * MSS as u16 + 900 });
+        assert_eq!(harness.take_ranges(), full(1, 1));
+        harness.receive(ACK, 1, 1_001, b"");
+        assert_eq!(harness.take_ranges().first(), Some(&(1_001, MSS)));
+    }
+}
