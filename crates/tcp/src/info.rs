@@ -113,7 +113,7 @@ pub struct TcpInfo {
     pub rtt: Option<Duration>,
     /// See `rtt`.
     pub rtt_variation: Option<Duration>,
-    /// The least round-trip time measured.
+    /// The least round-trip time measured. Not zero: samples within one reading of the clock do not count.
     pub rtt_min: Option<Duration>,
     /// The receiver's estimate of the round-trip time, which paces the window's growth.
     pub receive_rtt: Option<Duration>,

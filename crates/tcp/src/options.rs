@@ -46,9 +46,9 @@ impl Timestamps {
         }
     }
 
-    /// Whether an echo of our clock is from before `sent_at`.
+    /// Whether an echo of our clock is from before `sent_at`. Zero is what peers send that have nothing to echo.
     pub(crate) fn is_echo_before(&self, echo: u32, sent_at: Instant) -> bool {
-        SeqNumber(echo).is_before(SeqNumber(self.value(sent_at)))
+        echo != 0 && SeqNumber(echo).is_before(SeqNumber(self.value(sent_at)))
     }
 
     /// How many ticks ago our clock showed what is echoed, unless it is nonsense.
@@ -221,6 +221,15 @@ mod tests {
             [0, 1, 5, 14]
         );
         assert_eq!(shift_for(&Config { window_scaling: false, ..Config::default() }), 0);
+    }
+
+    // RFC 7323, 3.2: a TSecr of zero echoes nothing.
+    #[test]
+    fn zero_is_no_echo() {
+        let timestamps = Timestamps { offset: 0, recent: 0, recent_at: None };
+        let sent_at = Instant::from_millis(500);
+        assert!(timestamps.is_echo_before(499, sent_at));
+        assert!(!timestamps.is_echo_before(0, sent_at) && !timestamps.is_echo_before(500, sent_at));
     }
 
     // RFC 7323, 5.5.

@@ -153,22 +153,23 @@ impl DeliveryRate {
     }
 
     /// `bytes` of a record were delivered, last sent at `sent_at`; to be called once for each byte,
-    /// records in the order of their sequence numbers. `again`: the record was sent more than once,
-    /// so that its round trip is not known.
+    /// records in the order of their sequence numbers. `is_unsure`: its round trip is not known, because it
+    /// was sent more than once or not at one instant. A round trip of zero is none: the clock stood still.
     pub fn on_delivered(
         &mut self,
         now: Instant,
         bytes: u32,
         snapshot: &Snapshot,
         sent_at: Instant,
-        again: bool,
+        is_unsure: bool,
         gathered: &mut Gathered,
     ) {
         self.delivered_bytes += u64::from(bytes);
         self.delivered_at = now;
         gathered.newly_delivered_bytes = gathered.newly_delivered_bytes.saturating_add(bytes);
         if gathered.newest.is_none_or(|(_, newest_at, _)| sent_at >= newest_at) {
-            gathered.newest = Some((*snapshot, sent_at, (!again).then(|| now - sent_at)));
+            let rtt = Some(now - sent_at).filter(|rtt| !is_unsure && !rtt.is_zero());
+            gathered.newest = Some((*snapshot, sent_at, rtt));
         }
     }
 

@@ -28,6 +28,9 @@ const SAMPLE_MAX: Duration = Duration::from_secs(3600);
 /// Above this many samples per round trip the gain stays put; the averages have to move.
 const EXPECTED_SAMPLES_MAX: u32 = 1024;
 
+/// What the least round trip counts as that no clock has seen.
+const MIN_RTT_LEAST: Duration = Duration::from_micros(1);
+
 /// The RTO when a SYN timed out and the handshake measured nothing (RFC 6298, 5.7).
 const RTO_AFTER_SYN_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -62,7 +65,7 @@ pub struct RttEstimator {
     averages: Option<Averages>,
     /// RTO without the back-off.
     rto_base_ns: u64,
-    /// The least sample; `u64::MAX` before the first.
+    /// The least sample that was not zero; `u64::MAX` before the first.
     min_rtt_ns: u64,
     /// How often the timer went off in a row.
     backoff_count: u32,
@@ -104,7 +107,9 @@ impl RttEstimator {
     /// is FlightSize / (2 * SMSS), rounded up. Ends the back-off.
     pub fn on_sample_of(&mut self, rtt: Duration, expected_samples: u32) {
         let rtt = rtt.min(SAMPLE_MAX);
-        self.min_rtt_ns = self.min_rtt_ns.min(to_ns(rtt));
+        if !rtt.is_zero() {
+            self.min_rtt_ns = self.min_rtt_ns.min(to_ns(rtt));
+        }
         let sample = to_fixed(rtt);
         let averages = match self.averages {
             // RFC 6298, 2.2.
@@ -182,10 +187,14 @@ impl RttEstimator {
         self.averages.map(|averages| from_fixed(averages.variation))
     }
 
-    /// The least sample ever seen.
+    /// The least sample ever seen that was not zero: where one instant stands for several rounds of a turn, zero
+    /// says that the clock stood still, not how short the path is. A microsecond where all were zero.
     #[must_use]
     pub fn min_rtt(&self) -> Option<Duration> {
-        (self.min_rtt_ns != u64::MAX).then(|| Duration::from_nanos(self.min_rtt_ns))
+        match self.min_rtt_ns {
+            u64::MAX => self.averages.map(|_| MIN_RTT_LEAST),
+            least_ns => Some(Duration::from_nanos(least_ns)),
+        }
     }
 
     fn set_rto_base(&mut self, rto: Duration) {
@@ -301,6 +310,16 @@ mod tests {
         assert_eq!(measured.rto(), ms(300));
     }
 
+    #[test]
+    fn a_clock_that_stood_still_says_nothing_of_the_least() {
+        let mut estimator = RttEstimator::default();
+        estimator.on_sample(ms(0));
+        assert_eq!(estimator.min_rtt(), Some(MIN_RTT_LEAST));
+        estimator.on_sample(ms(300));
+        estimator.on_sample(ms(0));
+        assert_eq!(estimator.min_rtt(), Some(ms(300)));
+    }
+
     // RFC 7323, appendix G: the history must span round trips, not samples.
     #[test]
     fn many_samples_per_round_trip_weigh_as_much_as_one() {
@@ -329,9 +348,13 @@ mod tests {
         ) {
             let mut estimator = RttEstimator::default();
             for (kind, ns, expected) in events {
+                let ns = ns.max(1);
                 match kind {
                     0 => estimator.on_sample(Duration::from_nanos(ns)),
-                    1 => estimator.on_sample_of(Duration::from_nanos(ns % 1_000_000_000), expected),
+                    1 => {
+                        let rtt = Duration::from_nanos(1 + ns % 1_000_000_000);
+                        estimator.on_sample_of(rtt, expected);
+                    }
                     2 => estimator.on_backoff(),
                     _ => estimator.on_syn_timeout(),
                 }

@@ -59,6 +59,8 @@ pub struct Record {
     pub snapshot: Snapshot,
     /// How often it was sent; at most 255.
     pub transmissions: u8,
+    /// Some of it left before `sent_at`, for want of records: its round trip is not known.
+    pub is_joined: bool,
     /// What became of it.
     pub fate: Fate,
 }
@@ -158,6 +160,7 @@ impl SentRecords {
                     && (last.sent_at == now || full) =>
             {
                 // Of two instants the later one stands: it makes nothing lost too early.
+                last.is_joined |= last.sent_at != now;
                 last.end = end;
                 last.sent_at = now;
             }
@@ -167,7 +170,9 @@ impl SentRecords {
                     self.judged_until = start;
                 }
                 let fate = Fate::Flying;
-                let record = Record { start, end, sent_at: now, snapshot, transmissions: 1, fate };
+                let (sent_at, transmissions, is_joined) = (now, 1, false);
+                let record =
+                    Record { start, end, sent_at, snapshot, transmissions, is_joined, fate };
                 make_room(&mut self.records);
                 self.records.push_back(record);
             }
@@ -198,6 +203,7 @@ impl SentRecords {
             record.sent_at = now;
             record.snapshot = snapshot;
             record.transmissions = record.transmissions.saturating_add(1);
+            record.is_joined = false;
         }
         self.lost_bytes -= lost_bytes;
         if is_first_lost {

@@ -165,7 +165,8 @@ impl Connection {
             self.rtt.on_sample(rtt);
             self.recovery.probe.on_round_trip();
         }
-        Some(rtt)
+        // Zero measures the clock, not the path.
+        Some(rtt).filter(|rtt| !rtt.is_zero())
     }
 
     pub(super) fn sample_timestamp(

@@ -95,7 +95,7 @@ pub(crate) struct Delivered {
     pub(crate) sacked_bytes: u32,
     /// SACKed before this ACK.
     pub(crate) sacked_before: u32,
-    /// When the first acknowledged part was sent, if it was sent once and no other was sent twice.
+    /// When the first acknowledged part was sent of which that is known and which was sent once.
     pub(crate) first_sent_at: Option<Instant>,
     /// The byte at SND.UNA was sent again, and a copy from before that was acknowledged.
     pub(crate) is_first_late: bool,
@@ -306,11 +306,14 @@ impl Recovery {
             let earlier_copy = again && is_earlier_copy(part.sent_at);
             delivered.reordered |= rack.on_delivered(now, part, newest, earlier_copy, min_rtt, mss);
             let gathered = &mut delivered.gathered;
-            rate.on_delivered(now, part.len(), &part.snapshot, part.sent_at, again, gathered);
+            let is_unsure = again || part.is_joined;
+            rate.on_delivered(now, part.len(), &part.snapshot, part.sent_at, is_unsure, gathered);
         };
         delivered.reneged = sent.on_ack(una, &mut |part| {
             if !part.is_again() {
-                delivered.first_sent_at.get_or_insert(part.sent_at);
+                if !part.is_joined {
+                    delivered.first_sent_at.get_or_insert(part.sent_at);
+                }
             } else if delivered.bytes == 0 {
                 delivered.is_first_late = is_earlier_copy(part.sent_at);
             }

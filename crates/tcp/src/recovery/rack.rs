@@ -69,6 +69,8 @@ impl Rack {
             return reordered;
         }
         if sent_after((part.sent_at, part.end), newest.sent) {
+            // Of what was joined only a bound is known: no shorter than what was measured.
+            let rtt = if part.is_joined { rtt.max(newest.rtt) } else { rtt };
             *newest = Newest { sent: (part.sent_at, part.end), rtt };
         }
         reordered

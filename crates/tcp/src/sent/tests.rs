@@ -125,6 +125,19 @@ fn one_byte_writes_make_a_bounded_number_of_records() {
     assert_eq!(sent.iter().map(Record::len).sum::<u32>(), 100_000);
 }
 
+#[test]
+fn what_was_joined_for_want_of_records_measures_nothing_until_it_is_sent_again() {
+    let mut sent = SentRecords::new(seq(0));
+    for byte in 0..RECORDS_MAX as u32 + 10 {
+        sent.on_sent(ms(u64::from(byte)), seq(byte), seq(byte + 1), Snapshot::default());
+    }
+    let joined = |sent: &SentRecords| sent.iter().filter(|record| record.is_joined).count();
+    assert_eq!((joined(&sent), sent.iter().last().map(Record::len)), (1, Some(11)));
+    let end = seq(RECORDS_MAX as u32 + 10);
+    sent.on_sent_again(ms(9_000), end - 11, end, Snapshot::default());
+    assert_eq!(joined(&sent), 0);
+}
+
 /// A byte of the naive model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Byte {
