@@ -14,7 +14,10 @@ use crate::{RuntimeCounters, Stack};
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use core::task::Waker;
-use stack::{BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, SocketError};
+use stack::{
+    BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, ReceivedDatagram, SocketError,
+    SocketId,
+};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -167,7 +170,24 @@ impl UdpSocket {
     /// # Errors
     /// No route, too long, the interface's queue stayed full for the write timeout.
     pub fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], address: A) -> io::Result<usize> {
-        self.send_copied(bytes, Some(first_of(address)?))
+        self.send_copied(bytes, None, Some(first_of(address)?))
+    }
+
+    /// As [`UdpSocket::send_to`], from the address `from` and the socket's port (IP_PKTINFO, which `std::net`
+    /// does not have): so a socket on an unspecified address answers from where it was asked, as
+    /// [`UdpSocket::recv_from_to`] tells it. It is one of the stack's own or of a prefix that an interface
+    /// accepts ([`InterfaceConfig::accept_any`](crate::InterfaceConfig::accept_any)).
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`]; `AddrNotAvailable` where the stack does not have the address, `InvalidInput`
+    /// where the families differ.
+    pub fn send_from_to<A: ToSocketAddrs>(
+        &self,
+        bytes: &[u8],
+        from: IpAddr,
+        address: A,
+    ) -> io::Result<usize> {
+        self.send_copied(bytes, Some(from), Some(first_of(address)?))
     }
 
     /// As [`UdpSocket::send_to`], from the caller's own memory, without a copy. It is held until the
@@ -193,7 +213,7 @@ impl UdpSocket {
     /// As [`UdpSocket::send_to`], and where the socket has no peer. A connected socket also reports
     /// that the peer's host or port was found unreachable.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.send_copied(bytes, None)
+        self.send_copied(bytes, None, None)
     }
 
     /// Waits for a datagram and copies it out, with its sender. What does not fit is lost.
@@ -201,16 +221,21 @@ impl UdpSocket {
     /// # Errors
     /// `WouldBlock` where there is none (in time).
     pub fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.recv_from_to(out).map(|(len, source, _)| (len, source))
+    }
+
+    /// As [`UdpSocket::recv_from`], with where the datagram was sent to as well (IP_PKTINFO): for a socket on
+    /// an unspecified address one of the stack's own, of an accepted prefix
+    /// ([`InterfaceConfig::accept_any`](crate::InterfaceConfig::accept_any)), or a group.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn recv_from_to(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
         let call = self.socket.call(Interest::Readable, After::Send);
         let id = self.socket.id;
-        let (chunk, source) = self.socket.squeue().operate(&call, |core, _| {
-            let (chunk, source) = core.shard.udp_receive(id)?;
-            core.counters.bytes_copied_out += chunk.len().min(out.len()) as u64;
-            Ok((chunk, source))
-        })?;
-        let len = chunk.len().min(out.len());
-        out[..len].copy_from_slice(&chunk.bytes()[..len]);
-        Ok((len, source))
+        let datagram =
+            self.socket.squeue().operate(&call, |core, _| receive(core, id, out.len()))?;
+        Ok(copied_out(&datagram, out))
     }
 
     /// As [`UdpSocket::recv_from`], for a connected socket.
@@ -321,9 +346,14 @@ impl UdpSocket {
         self.socket.register_waker(interest, waker);
     }
 
-    fn send_copied(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {
+    fn send_copied(
+        &self,
+        bytes: &[u8],
+        from: Option<IpAddr>,
+        to: Option<SocketAddr>,
+    ) -> io::Result<usize> {
         let (chunk, is_summed) = self.copy(bytes)?;
-        self.send_chunk(&chunk, to, |counters| {
+        self.send_chunk(&chunk, from, to, |counters| {
             counters.bytes_copied_in += bytes.len() as u64;
             counters.bytes_summed_in_copy += if is_summed { bytes.len() as u64 } else { 0 };
         })
@@ -334,23 +364,51 @@ impl UdpSocket {
             return Err(socket_error(SocketError::MessageTooLong));
         }
         let chunk = Chunk::whole(Block::from(bytes));
-        self.send_chunk(&chunk, to, |counters| counters.bytes_lent += chunk.len() as u64)
+        self.send_chunk(&chunk, None, to, |counters| counters.bytes_lent += chunk.len() as u64)
     }
 
     fn send_chunk(
         &self,
         chunk: &Chunk,
+        from: Option<IpAddr>,
         to: Option<SocketAddr>,
         count: impl Fn(&mut RuntimeCounters),
     ) -> io::Result<usize> {
         let call = self.socket.call(Interest::Writable, After::Run);
         self.socket.squeue().operate(&call, |core, _| {
-            core.shard.udp_send(self.socket.id, to, chunk.clone())?;
+            send(core, self.socket.id, from, to, chunk)?;
             // For the next one: asking before would take the lock twice.
             self.needs_sums.store(core.shard.datagrams_need_sums(), Ordering::Relaxed);
             count(&mut core.counters);
             Ok(chunk.len())
         })
+    }
+}
+
+/// Takes the datagram that has waited longest.
+fn receive(core: &mut Core, id: SocketId, room: usize) -> Result<ReceivedDatagram, SocketError> {
+    let datagram = core.shard.udp_receive_datagram(id)?;
+    core.counters.bytes_copied_out += datagram.payload.len().min(room) as u64;
+    Ok(datagram)
+}
+
+/// Copies out what fits; says how much, from where and to where.
+fn copied_out(datagram: &ReceivedDatagram, out: &mut [u8]) -> (usize, SocketAddr, SocketAddr) {
+    let len = datagram.payload.len().min(out.len());
+    out[..len].copy_from_slice(&datagram.payload.bytes()[..len]);
+    (len, datagram.source, datagram.destination)
+}
+
+fn send(
+    core: &mut Core,
+    id: SocketId,
+    from: Option<IpAddr>,
+    to: Option<SocketAddr>,
+    chunk: &Chunk,
+) -> Result<(), SocketError> {
+    match from {
+        Some(from) => core.shard.udp_send_from(id, from, to, chunk.clone()),
+        None => core.shard.udp_send(id, to, chunk.clone()),
     }
 }
 

@@ -2,9 +2,10 @@
 
 mod pair;
 
-use multidata::{Datagram, MtuDiscovery, UdpSocket};
-use pair::{pair, right};
+use multidata::{BindOptions, Datagram, MtuDiscovery, Stack, UdpSocket};
+use pair::{PATIENCE, pair, right};
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 #[test]
@@ -135,4 +136,78 @@ fn of_many_datagrams_those_before_a_wrong_one_go() {
         let count = server.recv(&mut bytes).expect("sent");
         assert_eq!(&bytes[..count], wanted.as_bytes());
     }
+}
+
+// As Linux chooses: a socket that is connected to the sender comes before any that is not, whatever the
+// hash over those that share the port says.
+#[test]
+fn of_sockets_that_share_a_port_the_one_connected_to_the_sender_gets_it() {
+    let (left, right_stack) = pair();
+    let shared = BindOptions { shared: true, ..BindOptions::default() };
+    let client = |_| UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    let clients: Vec<UdpSocket> = (0..9).map(client).collect();
+    let servers: Vec<UdpSocket> = clients[..8]
+        .iter()
+        .map(|client| {
+            let server = UdpSocket::bind_with(&right_stack, right(57), shared).expect("shared");
+            server.connect(client.local_addr().expect("bound")).expect("a route");
+            server.set_read_timeout(Some(PATIENCE)).expect("not zero");
+            server
+        })
+        .collect();
+    let mut bytes = [0; 20];
+    for (number, client) in clients[..8].iter().enumerate() {
+        client.send_to(&[number as u8], right(57)).expect("a route");
+    }
+    for (number, server) in servers.iter().enumerate() {
+        assert_eq!(server.recv(&mut bytes).expect("its own"), 1, "{number}");
+        assert_eq!(usize::from(bytes[0]), number);
+    }
+    // Who is nobody's peer is told so, or is for one that has none.
+    clients[8].connect(right(57)).expect("a route");
+    clients[8].set_read_timeout(Some(PATIENCE)).expect("not zero");
+    clients[8].send(b"anybody?").expect("connected");
+    let error = clients[8].recv(&mut bytes).expect_err("nobody is there");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    let open = UdpSocket::bind_with(&right_stack, right(57), shared).expect("shared");
+    open.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    clients[8].send(b"anybody?").expect("connected");
+    assert_eq!(open.recv(&mut bytes).expect("it takes from all"), 8);
+    clients[3].send_to(b"still mine", right(57)).expect("a route");
+    assert_eq!(servers[3].recv(&mut bytes).expect("its own"), 10);
+    drop(servers);
+    clients[3].send_to(b"free", right(57)).expect("a route");
+    assert_eq!(open.recv(&mut bytes).expect("nobody else has it"), 4);
+}
+
+#[test]
+fn an_answer_leaves_from_where_it_was_asked() {
+    let (left, right_queue) = device::wire(pair::ethernet());
+    let cidr = |text: &str| text.parse().expect("a network");
+    let guest = pair::interface(pair::LEFT).gateway(pair::RIGHT.parse().expect("an address"));
+    let relay =
+        pair::interface(pair::RIGHT).address(cidr("10.1.0.3/24")).accept_any(ip::Cidr::ANY_IPV4);
+    let guest = Stack::builder().interface(left, guest).build().expect("a stack");
+    let relay = Stack::builder().interface(right_queue, relay).build().expect("a stack");
+    let server = UdpSocket::bind(&relay, "0.0.0.0:53").expect("a free port");
+    server.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let mut bytes = [0; 20];
+    for asked in ["10.1.0.2:53", "10.1.0.3:53", "8.8.8.8:53", "93.184.215.14:53"] {
+        let asked: SocketAddr = asked.parse().expect("an address");
+        let client = UdpSocket::bind(&guest, "10.1.0.1:0").expect("a free port");
+        // Connected, it hears nobody else.
+        client.connect(asked).expect("a route");
+        client.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        client.send(b"who?").expect("connected");
+        let (len, from, to) = server.recv_from_to(&mut bytes).expect("sent");
+        assert_eq!((len, from, to), (4, client.local_addr().expect("bound"), asked));
+        server.send_from_to(b"me", to.ip(), from).expect("its own or accepted");
+        assert_eq!(client.recv(&mut bytes).expect("from where it asked"), 2, "{asked}");
+    }
+    let to = "10.1.0.1:9";
+    let error = server.send_from_to(b"x", "fd00::1".parse().expect("one"), to);
+    assert_eq!(error.expect_err("families differ").kind(), ErrorKind::InvalidInput);
+    let client = UdpSocket::bind(&guest, "0.0.0.0:0").expect("a free port");
+    let error = client.send_from_to(b"x", "8.8.8.8".parse().expect("one"), "10.1.0.2:53");
+    assert_eq!(error.expect_err("not the guest's").kind(), ErrorKind::AddrNotAvailable);
 }

@@ -80,6 +80,7 @@ pub use shard::{Shard, ShardConfig};
 pub use share::{Homes, Share, Stray};
 pub use sockets::SocketId;
 pub use tcp_socket::{SendPlan, TcpOption, TcpStatus};
+pub use udp::Datagram as ReceivedDatagram;
 pub use udp_socket::MtuDiscovery;
 pub use wire::{Ipv4Options, RefusedOptions};
 

@@ -388,7 +388,8 @@ impl Shard {
             if !is_bound || socket.local.port() != local.port() || !socket.hears(source) {
                 continue;
             }
-            if socket.received.push(udp::Datagram { source, payload: payload.clone() }) {
+            let (destination, payload) = (local, payload.clone());
+            if socket.received.push(udp::Datagram { source, destination, payload }) {
                 taken += 1;
                 self.notify(index, Readiness::READABLE);
             } else {

@@ -57,10 +57,32 @@ impl Bound {
     }
 }
 
+/// A socket on a port.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    bound: Bound,
+    is_shared: bool,
+    index: u32,
+}
+
 /// The sockets of one port of one protocol.
 #[derive(Debug, Default)]
 struct Port {
-    sockets: Vec<(Bound, bool, u32)>,
+    /// Those that take from anybody, in the order in which they were bound.
+    open: Vec<Entry>,
+    /// UDP sockets with one peer each, which are found by that. Any number may share a port (a server with a
+    /// socket for each client), so they are not among those that are looked through for a datagram.
+    connected: Vec<(Entry, SocketAddr)>,
+}
+
+impl Port {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.open.iter().chain(self.connected.iter().map(|(entry, _)| entry))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.connected.is_empty()
+    }
 }
 
 /// RFC 6056, 3.2: all that are not well-known. A listener that comes later is not in the way, for
@@ -74,6 +96,8 @@ const INCREMENTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Ports {
     ports: HashMap<(Protocol, u16), Port, Keys>,
+    /// Connected UDP sockets by local port and peer.
+    by_peer: HashMap<(u16, SocketAddr), Vec<Entry>, Keys>,
     keys: Keys,
     picked: u64,
     increments: Box<[u32; INCREMENTS]>,
@@ -83,6 +107,7 @@ impl Ports {
     pub(crate) fn new(keys: Keys) -> Self {
         Self {
             ports: HashMap::with_hasher(keys),
+            by_peer: HashMap::with_hasher(keys),
             keys,
             picked: 0,
             increments: Box::new([0; INCREMENTS]),
@@ -94,29 +119,69 @@ impl Ports {
         self.ports.len()
     }
 
-    /// The socket bound to this address, or else to its family, or else to all; of several that
-    /// share it, the one for this peer.
+    /// The socket that is connected to this peer, or else bound to this address, or else to its family,
+    /// or else to all; of several that share it, the one for this peer.
     pub(crate) fn find(
         &self,
         protocol: Protocol,
         local: SocketAddr,
         peer: SocketAddr,
     ) -> Option<u32> {
-        let port = self.ports.get(&(protocol, local.port()))?;
-        let ipv4 = local.is_ipv4();
-        [Bound::Address(local.ip()), Bound::Family { ipv4 }, Bound::Everything]
-            .into_iter()
-            .find_map(|bound| self.choose(port, bound, peer))
+        let bounds = [
+            Bound::Address(local.ip()),
+            Bound::Family { ipv4: local.is_ipv4() },
+            Bound::Everything,
+        ];
+        let among = |entries: &[Entry]| {
+            bounds.into_iter().find_map(|bound| self.choose(entries, bound, peer))
+        };
+        let connected = match protocol {
+            Protocol::Udp if !self.by_peer.is_empty() => self.by_peer.get(&(local.port(), peer)),
+            _ => None,
+        };
+        connected
+            .and_then(|entries| among(entries))
+            .or_else(|| among(&self.ports.get(&(protocol, local.port()))?.open))
     }
 
-    fn choose(&self, port: &Port, bound: Bound, peer: SocketAddr) -> Option<u32> {
-        let mut candidates = port.sockets.iter().filter(|(its, ..)| *its == bound);
+    fn choose(&self, entries: &[Entry], bound: Bound, peer: SocketAddr) -> Option<u32> {
+        let mut candidates = entries.iter().filter(|its| its.bound == bound);
         let count = candidates.clone().count();
         let chosen = match count {
             0 | 1 => 0,
             _ => (self.keys.hash_one(("shared", peer)) % count as u64) as usize,
         };
-        candidates.nth(chosen).map(|(.., index)| *index)
+        candidates.nth(chosen).map(|its| its.index)
+    }
+
+    /// A UDP socket takes from `peer` alone from now on; of several that share a port it gets what comes
+    /// from there.
+    pub(crate) fn connect(&mut self, port: u16, index: u32, peer: SocketAddr) {
+        let Some(known) = self.ports.get_mut(&(Protocol::Udp, port)) else { return };
+        let entry = match known.connected.iter().position(|(its, _)| its.index == index) {
+            Some(at) => {
+                let (entry, old) = known.connected.remove(at);
+                self.forget_peer(port, index, old);
+                entry
+            }
+            None => {
+                let Some(at) = known.open.iter().position(|its| its.index == index) else { return };
+                known.open.remove(at)
+            }
+        };
+        if let Some(known) = self.ports.get_mut(&(Protocol::Udp, port)) {
+            known.connected.push((entry, peer));
+        }
+        self.by_peer.entry((port, peer)).or_default().push(entry);
+    }
+
+    fn forget_peer(&mut self, port: u16, index: u32, peer: SocketAddr) {
+        if let Some(entries) = self.by_peer.get_mut(&(port, peer)) {
+            entries.retain(|its| its.index != index);
+            if entries.is_empty() {
+                self.by_peer.remove(&(port, peer));
+            }
+        }
     }
 
     /// Whether a socket may be bound to this address and port.
@@ -128,10 +193,9 @@ impl Ports {
     ) -> bool {
         let Some(port) = self.ports.get(&(protocol, local.port())) else { return true };
         let bound = Bound::new(local.ip(), options);
-        let is_in_the_way = |(its, shared, _): &(Bound, bool, u32)| {
-            its.overlaps(bound) && !(*shared && options.shared)
-        };
-        !port.sockets.iter().any(is_in_the_way)
+        let is_in_the_way =
+            |its: &Entry| its.bound.overlaps(bound) && !(its.is_shared && options.shared);
+        !port.entries().any(is_in_the_way)
     }
 
     /// Binds a socket.
@@ -149,16 +213,22 @@ impl Ports {
             return Err(SocketError::AddressInUse);
         }
         let port = self.ports.entry((protocol, local.port())).or_default();
-        port.sockets.push((Bound::new(local.ip(), options), options.shared, index));
+        let bound = Bound::new(local.ip(), options);
+        port.open.push(Entry { bound, is_shared: options.shared, index });
         Ok(())
     }
 
     pub(crate) fn remove(&mut self, protocol: Protocol, port: u16, index: u32) {
         let key = (protocol, port);
-        let Some(port) = self.ports.get_mut(&key) else { return };
-        port.sockets.retain(|(.., its)| *its != index);
-        if port.sockets.is_empty() {
+        let Some(known) = self.ports.get_mut(&key) else { return };
+        known.open.retain(|its| its.index != index);
+        let at = known.connected.iter().position(|(its, _)| its.index == index);
+        let peer = at.map(|at| known.connected.remove(at).1);
+        if known.is_empty() {
             self.ports.remove(&key);
+        }
+        if let Some(peer) = peer {
+            self.forget_peer(port, index, peer);
         }
     }
 
@@ -246,6 +316,30 @@ mod tests {
             assert_eq!(find(port), find(port));
         }
         assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_datagram_is_for_the_socket_that_is_connected_to_its_sender() {
+        let mut ports = Ports::new(Keys(1, 2));
+        let peer = |last| SocketAddr::new([10, 0, 0, last].into(), 9);
+        for index in 0..8 {
+            ports.add(Protocol::Udp, at("0.0.0.0:80"), SHARED, index).expect("shared");
+            ports.connect(80, index, peer(index as u8));
+        }
+        let find = |ports: &Ports, last| ports.find(Protocol::Udp, at("10.0.0.1:80"), peer(last));
+        for index in 0..8 {
+            assert_eq!(find(&ports, index as u8), Some(index));
+        }
+        assert_eq!(find(&ports, 9), None, "each has another peer");
+        assert!(!ports.is_free(Protocol::Udp, at("10.0.0.1:80"), ALONE));
+        ports.add(Protocol::Udp, at("10.0.0.1:80"), SHARED, 8).expect("shared");
+        assert_eq!((find(&ports, 9), find(&ports, 3)), (Some(8), Some(3)));
+        ports.connect(80, 3, peer(10));
+        assert_eq!((find(&ports, 3), find(&ports, 10)), (Some(8), Some(3)));
+        for index in 0..9 {
+            ports.remove(Protocol::Udp, 80, index);
+        }
+        assert!(ports.ports.is_empty() && ports.by_peer.is_empty());
     }
 
     // RFC 6056, 3.3.4: distinct for one destination, unrelated between destinations.

@@ -131,7 +131,11 @@ impl Shard {
         if !socket.speaks_to(peer) || peer.port() == 0 {
             return Err(SocketError::InvalidArgument);
         }
+        // Without the scope of an IPv6 address, which no packet carries.
+        let peer = SocketAddr::new(peer.ip(), peer.port());
         socket.peer = Some(peer);
+        let (port, index) = (socket.local.port(), id.index() as u32);
+        self.sockets.ports.connect(port, index, peer);
         Ok(())
     }
 
@@ -157,7 +161,25 @@ impl Shard {
         payload: Chunk,
     ) -> Result<(), SocketError> {
         self.udp_check(id)?;
-        self.queue_datagram(id, to, payload)
+        self.queue_datagram(id, None, to, payload)
+    }
+
+    /// As [`Shard::udp_send`], from this address, which is one of ours or accepted: what answers from where
+    /// it was asked (IP_PKTINFO). An unspecified one is as if none were named.
+    ///
+    /// # Errors
+    /// As [`Shard::udp_send`], and [`SocketError::AddressNotAvailable`] where no interface has or accepts the
+    /// address, [`SocketError::InvalidArgument`] where it is of the other family.
+    pub fn udp_send_from(
+        &mut self,
+        id: SocketId,
+        from: IpAddr,
+        to: Option<SocketAddr>,
+        payload: Chunk,
+    ) -> Result<(), SocketError> {
+        self.udp_check(id)?;
+        let from = Some(from).filter(|from| !from.is_unspecified());
+        self.queue_datagram(id, from, to, payload)
     }
 
     /// Queues datagrams, each with where it goes (`None`: to the peer), in order, and says how many:
@@ -173,7 +195,7 @@ impl Shard {
         datagrams: &[(Option<SocketAddr>, Chunk)],
     ) -> Result<usize, SocketError> {
         for (count, (to, payload)) in datagrams.iter().enumerate() {
-            match self.queue_datagram(id, *to, payload.clone()) {
+            match self.queue_datagram(id, None, *to, payload.clone()) {
                 Ok(()) => {}
                 Err(error) if count == 0 => return Err(error),
                 Err(_) => return Ok(count),
@@ -193,6 +215,7 @@ impl Shard {
     fn queue_datagram(
         &mut self,
         id: SocketId,
+        from: Option<IpAddr>,
         to: Option<SocketAddr>,
         payload: Chunk,
     ) -> Result<(), SocketError> {
@@ -201,12 +224,13 @@ impl Shard {
         let (local, discovery, multicast) = (socket.local, socket.mtu_discovery, socket.multicast);
         let ip_options = socket.ip_options.clone();
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
-        if remote.port() == 0 || !socket.speaks_to(remote) {
+        let is_mixed = from.is_some_and(|it| it.is_multicast() || it.is_ipv4() != remote.is_ipv4());
+        if remote.port() == 0 || !socket.speaks_to(remote) || is_mixed {
             return Err(SocketError::InvalidArgument);
         }
         let to_group = remote.ip().is_multicast();
         let Way { interface_id, next_hop, source, hop_limit } =
-            self.way(local.ip(), remote.ip(), multicast)?;
+            self.way(from.unwrap_or(local.ip()), remote.ip(), multicast)?;
         let interface = &self.interfaces[interface_id.0 as usize];
         // Of several ways one is enough.
         if interface.has_failed && !self.routes.has_duplicating() {
@@ -327,12 +351,19 @@ impl Shard {
     /// # Errors
     /// [`SocketError::WouldBlock`] where there is none, or an ICMP error about what was sent.
     pub fn udp_receive(&mut self, id: SocketId) -> Result<(Chunk, SocketAddr), SocketError> {
+        self.udp_receive_datagram(id).map(|datagram| (datagram.payload, datagram.source))
+    }
+
+    /// As [`Shard::udp_receive`], with where it was sent to.
+    ///
+    /// # Errors
+    /// As [`Shard::udp_receive`].
+    pub fn udp_receive_datagram(&mut self, id: SocketId) -> Result<udp::Datagram, SocketError> {
         let socket = self.udp_socket(id)?;
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        let datagram = socket.received.pop().ok_or(SocketError::WouldBlock)?;
-        Ok((datagram.payload, datagram.source))
+        socket.received.pop().ok_or(SocketError::WouldBlock)
     }
 
     /// A datagram came in; its checksum is right.
@@ -373,7 +404,7 @@ impl Shard {
             payload = self.compact(&payload)?;
         }
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
-        if !socket.received.push(udp::Datagram { source, payload }) {
+        if !socket.received.push(udp::Datagram { source, destination: local, payload }) {
             return Err(DropReason::SocketQueueFull);
         }
         self.notify(index, Readiness::READABLE);

@@ -3,7 +3,7 @@
 use crate::direction::Direction;
 use multidata::{BindOptions, Stack};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
@@ -66,6 +66,23 @@ impl UdpSocket {
         self.writable.wait(|context| self.socket.poll_send_to(context, bytes, None)).await
     }
 
+    /// As [`UdpSocket::send_to`], from the address `from` and the socket's port; see
+    /// [`multidata::UdpSocket::send_from_to`].
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_to`]; `AddrNotAvailable` where the stack does not have the address, `InvalidInput`
+    /// where the families differ.
+    pub async fn send_from_to(
+        &self,
+        bytes: &[u8],
+        from: IpAddr,
+        address: impl Into<SocketAddr>,
+    ) -> io::Result<usize> {
+        let to = address.into();
+        let send = |it: &mut Context<'_>| self.socket.poll_send_from_to(it, bytes, from, to);
+        self.writable.wait(send).await
+    }
+
     /// Waits for a datagram and copies it out, with its sender; what does not fit is lost. Where the
     /// future is dropped, no datagram was taken.
     ///
@@ -73,6 +90,18 @@ impl UdpSocket {
     /// As [`multidata::UdpSocket::recv_from`].
     pub async fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.readable.wait(|context| self.socket.poll_recv_from(context, out)).await
+    }
+
+    /// As [`UdpSocket::recv_from`], with where the datagram was sent to as well; see
+    /// [`multidata::UdpSocket::recv_from_to`].
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub async fn recv_from_to(
+        &self,
+        out: &mut [u8],
+    ) -> io::Result<(usize, SocketAddr, SocketAddr)> {
+        self.readable.wait(|context| self.socket.poll_recv_from_to(context, out)).await
     }
 
     /// As [`UdpSocket::recv_from`], for a connected socket.

@@ -40,11 +40,13 @@ counters::counters! {
     }
 }
 
-/// A datagram and where it came from.
+/// A datagram, where it came from and where it was sent to.
 #[derive(Clone, Debug)]
 pub struct Datagram {
     /// The sender.
     pub source: SocketAddr,
+    /// Where the sender sent it: a socket may be for many addresses.
+    pub destination: SocketAddr,
     /// Its payload; may be empty.
     pub payload: Chunk,
 }
@@ -135,7 +137,9 @@ mod tests {
 
     fn datagram(source: &str, payload: &'static [u8]) -> Datagram {
         let source = source.parse().expect("an address and a port");
-        Datagram { source, payload: Chunk::whole(Block::from(Bytes::from_static(payload))) }
+        let destination = SocketAddr::from(([10, 0, 0, 9], 53));
+        let payload = Chunk::whole(Block::from(Bytes::from_static(payload)));
+        Datagram { source, destination, payload }
     }
 
     fn anonymous(payload: &'static [u8]) -> Datagram {

@@ -2,15 +2,16 @@
 //!
 //! As for connections, each call tries and enters the waker under one lock.
 
-use super::UdpSocket;
+use super::{UdpSocket, copied_out, receive, send};
 use crate::error::socket_error;
+use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use batch::Chunk;
-use core::task::{Context, Poll, ready};
+use core::task::{Context, Poll};
 use stack::SocketError;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 impl UdpSocket {
@@ -24,16 +25,23 @@ impl UdpSocket {
         context: &mut Context<'_>,
         out: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        let received = self.poll_recv_from_to(context, out);
+        received.map_ok(|(len, source, _)| (len, source))
+    }
+
+    /// As [`UdpSocket::poll_recv_from`], with where the datagram was sent to as well.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn poll_recv_from_to(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr, SocketAddr)>> {
         let id = self.socket.id;
-        let received = self.socket.poll(Interest::Readable, After::Send, context, |core, _| {
-            let (chunk, source) = core.shard.udp_receive(id)?;
-            core.counters.bytes_copied_out += chunk.len().min(out.len()) as u64;
-            Ok((chunk, source))
-        });
-        let (chunk, source) = ready!(received)?;
-        let len = chunk.len().min(out.len());
-        out[..len].copy_from_slice(&chunk.bytes()[..len]);
-        Poll::Ready(Ok((len, source)))
+        let attempt = |core: &mut Core, _| receive(core, id, out.len());
+        let received = self.socket.poll(Interest::Readable, After::Send, context, attempt);
+        received.map_ok(|datagram| copied_out(&datagram, out))
     }
 
     /// Sends one datagram to `address`, or to the peer where that is `None`, and returns its length.
@@ -47,10 +55,35 @@ impl UdpSocket {
         bytes: &[u8],
         address: Option<SocketAddr>,
     ) -> Poll<io::Result<usize>> {
+        self.poll_send_copied(context, bytes, None, address)
+    }
+
+    /// As [`UdpSocket::poll_send_to`], from the address `from` and the socket's port, as
+    /// [`UdpSocket::send_from_to`].
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_from_to`] and [`UdpSocket::poll_send_to`].
+    pub fn poll_send_from_to(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        from: IpAddr,
+        address: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send_copied(context, bytes, Some(from), Some(address))
+    }
+
+    fn poll_send_copied(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        from: Option<IpAddr>,
+        to: Option<SocketAddr>,
+    ) -> Poll<io::Result<usize>> {
         let (chunk, is_summed) = self.copy(bytes)?;
         let id = self.socket.id;
         self.socket.poll(Interest::Writable, After::Run, context, |core, _| {
-            core.shard.udp_send(id, address, chunk.clone())?;
+            send(core, id, from, to, &chunk)?;
             // For the next one: asking before would take the lock twice.
             self.needs_sums.store(core.shard.datagrams_need_sums(), Ordering::Relaxed);
             core.counters.bytes_copied_in += chunk.len() as u64;
