@@ -124,6 +124,7 @@ mod stack;
 mod tcp_forwarder;
 mod tcp_listener;
 mod tcp_stream;
+mod udp_forwarder;
 mod udp_socket;
 
 // The crates whose types stand in this one's signatures.
@@ -148,6 +149,7 @@ pub use crate::stack::{
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
 pub use crate::tcp_stream::{Connecting, TcpStream};
+pub use crate::udp_forwarder::UdpForwarder;
 pub use crate::udp_socket::{Datagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
 pub use ::stack::MtuDiscovery;

@@ -40,13 +40,16 @@ impl SocketSet {
         Ok(Self { sockets: sockets.into_boxed_slice(), next: AtomicUsize::new(0) })
     }
 
+    pub(crate) fn first(&self) -> &Socket {
+        &self.sockets[0]
+    }
+
     /// Waits until `take` gets something from one of the sockets; says which.
     pub(crate) fn take<T>(
         &self,
         take: impl Fn(&mut Core, SocketId) -> Result<T, SocketError>,
     ) -> io::Result<(&Socket, T)> {
-        let first = &self.sockets[0];
-        let call = first.call(Interest::Readable, After::Send);
+        let call = self.first().call(Interest::Readable, After::Send);
         if let [only] = &*self.sockets {
             let taken = only.squeue().operate(&call, |core, _| take(core, only.id))?;
             return Ok((only, taken));

@@ -10,14 +10,12 @@ use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, each_address, ip_options};
+use crate::udp_forwarder::{copied_out, receive};
 use crate::{RuntimeCounters, Stack};
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use core::task::Waker;
-use stack::{
-    BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, ReceivedDatagram, SocketError,
-    SocketId,
-};
+use stack::{BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, SocketError, SocketId};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -383,20 +381,6 @@ impl UdpSocket {
             Ok(chunk.len())
         })
     }
-}
-
-/// Takes the datagram that has waited longest.
-fn receive(core: &mut Core, id: SocketId, room: usize) -> Result<ReceivedDatagram, SocketError> {
-    let datagram = core.shard.udp_receive_datagram(id)?;
-    core.counters.bytes_copied_out += datagram.payload.len().min(room) as u64;
-    Ok(datagram)
-}
-
-/// Copies out what fits; says how much, from where and to where.
-fn copied_out(datagram: &ReceivedDatagram, out: &mut [u8]) -> (usize, SocketAddr, SocketAddr) {
-    let len = datagram.payload.len().min(out.len());
-    out[..len].copy_from_slice(&datagram.payload.bytes()[..len]);
-    (len, datagram.source, datagram.destination)
 }
 
 fn send(

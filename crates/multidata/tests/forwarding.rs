@@ -3,7 +3,9 @@
 mod pair;
 
 use ip::Cidr;
-use multidata::{InterfaceConfig, Stack, TcpForwarder, TcpListener, TcpStream};
+use multidata::{
+    InterfaceConfig, Stack, TcpForwarder, TcpListener, TcpStream, UdpForwarder, UdpSocket,
+};
 use pair::{LEFT, PATIENCE, RIGHT, interface, run};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
@@ -184,4 +186,41 @@ fn tasks_are_told_and_listeners_come_first() {
     let again = TcpForwarder::bind(&stack, Cidr::ANY_IPV4, 8).map(drop).expect_err("there is one");
     assert_eq!(again.kind(), ErrorKind::AddrInUse);
     let _all = TcpForwarder::bind(&stack, other, 8).expect("all of IPv6 is accepted");
+}
+
+#[test]
+fn datagrams_to_any_port_come_with_where_they_were_sent_and_are_answered_from_there() {
+    for squeues in [1, 2] {
+        let (guest, stack) = stacks(squeues);
+        let taken = UdpSocket::bind(&stack, "0.0.0.0:53").expect("a free port");
+        for any in [Cidr::ANY_IPV4, Cidr::ANY_IPV6] {
+            let forwarder = UdpForwarder::bind(&stack, any).expect("it is accepted");
+            assert_eq!(forwarder.prefix(), any);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 2_000];
+                while let Ok((len, from, to)) = forwarder.recv_from_to(&mut bytes) {
+                    forwarder.send_from_to(&bytes[..len], to, from).expect("a route");
+                }
+            });
+        }
+        let mut bytes = [0; 100];
+        for number in 0..200 {
+            let to = foreign(number);
+            let client = UdpSocket::bind(&guest, "0.0.0.0:0").expect("a free port");
+            // Connected, it hears nobody but who was asked.
+            client.connect(to).expect("a route");
+            client.set_read_timeout(Some(PATIENCE)).expect("not zero");
+            client.send(to.to_string().as_bytes()).expect("connected");
+            let len = client.recv(&mut bytes).expect("echoed");
+            assert_eq!(&bytes[..len], to.to_string().as_bytes());
+        }
+        // What a socket has is not for the forwarder.
+        let client = UdpSocket::bind(&guest, "0.0.0.0:0").expect("a free port");
+        client.send_to(b"x", "8.8.8.8:53").expect("a route");
+        taken.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        let (_, _, to) = taken.recv_from_to(&mut bytes).expect("it has the port");
+        assert_eq!(to, "8.8.8.8:53".parse().expect("an address"));
+        let again = UdpForwarder::bind(&stack, Cidr::ANY_IPV4).expect_err("there is one");
+        assert_eq!(again.kind(), ErrorKind::AddrInUse);
+    }
 }

@@ -19,6 +19,9 @@
 //! answered, so the peer repeats its SYN, which is absorbed; whoever starts anew from the same port takes
 //! the place of its last attempt. There are neither SYN cookies nor fast open: both would answer before the
 //! relay knows what to say.
+//!
+//! Datagrams need no decision: a socket on an unspecified address gets those to its port, and one that has a
+//! prefix in the place of a port ([`Shard::udp_forward`]) all others.
 
 use crate::error::SocketError;
 use crate::event::Readiness;
@@ -28,6 +31,7 @@ use crate::interface::{Interface, InterfaceId};
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::{Flow, Keys, Socket, SocketId};
+use crate::udp_socket::UdpSocket;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::{Cidr, PacketInfo};
@@ -43,6 +47,10 @@ pub const ACCEPTED_PREFIXES_MAX: usize = 64;
 
 /// Pending connections that one forwarder may have at most, whatever it asks for.
 const IN_FLIGHT_MAX: usize = 65_536;
+
+/// What a forwarder of datagrams holds: it stands for many sockets.
+const FORWARDED_DATAGRAMS: udp::QueueLimits =
+    udp::QueueLimits { datagrams: 16_384, bytes: 4 << 20 };
 
 /// How long a pending connection is kept after its peer was heard of last. Linux pauses for up to 32 s
 /// between its SYNs before it gives up.
@@ -95,13 +103,20 @@ pub(crate) struct Forwarder {
 pub(crate) struct Forwarding {
     pending: FlowTable<Pending>,
     forwarders: Vec<(Cidr, u32)>,
+    /// UDP sockets that have a prefix instead of a port.
+    datagram_forwarders: Vec<(Cidr, u32)>,
     /// The number of the last pending connection.
     number: u64,
 }
 
 impl Forwarding {
     pub(crate) fn new(keys: Keys) -> Self {
-        Self { pending: FlowTable::new(keys), forwarders: Vec::new(), number: 0 }
+        Self {
+            pending: FlowTable::new(keys),
+            forwarders: Vec::new(),
+            datagram_forwarders: Vec::new(),
+            number: 0,
+        }
     }
 
     pub(crate) fn pending_count(&self) -> usize {
@@ -120,6 +135,12 @@ impl Forwarding {
     fn is_pending(&mut self, id: &PendingId) -> bool {
         self.pending.get_mut(&id.flow).is_some_and(|pending| pending.number == id.number)
     }
+}
+
+/// The one with the longest prefix that `address` is of.
+fn longest(forwarders: &[(Cidr, u32)], address: IpAddr) -> Option<u32> {
+    let fitting = forwarders.iter().filter(|(prefix, _)| prefix.contains(address));
+    fitting.max_by_key(|(prefix, _)| prefix.prefix_len()).map(|(_, index)| *index)
 }
 
 impl Interface {
@@ -214,6 +235,56 @@ impl Shard {
         in_flight_max: usize,
     ) -> Result<SocketId, SocketError> {
         let prefix = prefix.network();
+        self.check_prefix(prefix, &self.forwarding.forwarders)?;
+        let forwarder = Forwarder {
+            prefix,
+            in_flight_max: in_flight_max.clamp(1, IN_FLIGHT_MAX),
+            in_flight: 0,
+            arrived: VecDeque::new(),
+            pending: Readiness::NONE,
+        };
+        let id = self.sockets.insert(Socket::Forwarder(Box::new(forwarder)))?;
+        self.forwarding.forwarders.push((prefix, id.index() as u32));
+        Ok(id)
+    }
+
+    /// A socket for datagrams to any address of `prefix` and any port that no other socket has
+    /// ([`Shard::udp_send_forwarded`] answers from there); several of them stand to each other as
+    /// [`Shard::tcp_forward`] says. It holds up to 4 MiB.
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_forward`].
+    pub fn udp_forward(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
+        let prefix = prefix.network();
+        self.check_prefix(prefix, &self.forwarding.datagram_forwarders)?;
+        // Port zero is nobody's: nothing is found by it.
+        let received = udp::Socket::new(FORWARDED_DATAGRAMS);
+        let mut socket = UdpSocket::new(SocketAddr::new(prefix.address(), 0), received);
+        socket.prefix = Some(prefix);
+        let id = self.sockets.insert(Socket::Udp(Box::new(socket)))?;
+        self.forwarding.datagram_forwarders.push((prefix, id.index() as u32));
+        Ok(id)
+    }
+
+    /// The socket that has what is to this address and to no port of another socket.
+    pub(crate) fn datagram_forwarder_of(&self, incoming: &Incoming<'_>) -> Option<u32> {
+        let forwarders = &self.forwarding.datagram_forwarders;
+        let interface = &self.interfaces[incoming.origin.interface.0 as usize];
+        let destination = incoming.info.destination;
+        if forwarders.is_empty() || interface.is_loopback || !interface.accepts(destination) {
+            // To one host alone, and not from this one.
+            return None;
+        }
+        longest(forwarders, destination)
+    }
+
+    /// The application has let go of a datagram forwarder.
+    pub(crate) fn close_datagram_forwarder(&mut self, index: u32) {
+        self.forwarding.datagram_forwarders.retain(|(_, its)| *its != index);
+    }
+
+    /// Whether another forwarder may have `prefix` beside `others`.
+    fn check_prefix(&self, prefix: Cidr, others: &[(Cidr, u32)]) -> Result<(), SocketError> {
         let meets = |other: &Cidr| {
             other.contains(prefix.address()) || prefix.contains(other.network().address())
         };
@@ -225,22 +296,13 @@ impl Shard {
         if !self.interfaces.iter().any(has) {
             return Err(SocketError::AddressNotAvailable);
         }
-        if self.forwarding.forwarders.iter().any(|(other, _)| *other == prefix) {
+        if others.iter().any(|(other, _)| *other == prefix) {
             return Err(SocketError::AddressInUse);
         }
-        if self.forwarding.forwarders.len() >= ACCEPTED_PREFIXES_MAX {
+        if others.len() >= ACCEPTED_PREFIXES_MAX {
             return Err(SocketError::TooManySockets);
         }
-        let forwarder = Forwarder {
-            prefix,
-            in_flight_max: in_flight_max.clamp(1, IN_FLIGHT_MAX),
-            in_flight: 0,
-            arrived: VecDeque::new(),
-            pending: Readiness::NONE,
-        };
-        let id = self.sockets.insert(Socket::Forwarder(Box::new(forwarder)))?;
-        self.forwarding.forwarders.push((prefix, id.index() as u32));
-        Ok(id)
+        Ok(())
     }
 
     /// Takes the pending connection that has waited longest.
@@ -394,9 +456,7 @@ impl Shard {
 
     /// The forwarder for connections to `address`.
     pub(crate) fn forwarder_of(&self, address: IpAddr) -> Option<u32> {
-        let all = self.forwarding.forwarders.iter();
-        let fitting = all.filter(|(prefix, _)| prefix.contains(address));
-        fitting.max_by_key(|(prefix, _)| prefix.prefix_len()).map(|(_, index)| *index)
+        longest(&self.forwarding.forwarders, address)
     }
 
     /// Forgets the pending connections whose peers have fallen silent.

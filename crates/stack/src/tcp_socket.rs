@@ -555,6 +555,7 @@ impl Shard {
             Some(Socket::Forwarder(forwarder)) => self.close_forwarder(index, &forwarder),
             Some(Socket::Udp(socket)) => {
                 self.leave_all_groups(now, index);
+                self.close_datagram_forwarder(index);
                 self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);
             }
             _ => {}

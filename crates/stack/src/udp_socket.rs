@@ -12,7 +12,7 @@ use crate::sockets::{Socket, SocketId};
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
-use ip::{HeaderTemplate, IcmpErrorKind};
+use ip::{Cidr, HeaderTemplate, IcmpErrorKind};
 use std::sync::Arc;
 use time::Instant;
 use wire::{Ipv4Options, UdpRepr, UdpView};
@@ -50,6 +50,8 @@ pub(crate) struct UdpSocket {
     pub(crate) local: SocketAddr,
     /// The only peer, where the socket is connected to one.
     peer: Option<SocketAddr>,
+    /// It gets what is for this prefix and for no other socket, at any port (`forwarding.rs`).
+    pub(crate) prefix: Option<Cidr>,
     pub(crate) received: udp::Socket,
     pub(crate) multicast: MulticastOptions,
     mtu_discovery: MtuDiscovery,
@@ -69,6 +71,20 @@ struct Way {
 }
 
 impl UdpSocket {
+    pub(crate) fn new(local: SocketAddr, received: udp::Socket) -> Self {
+        Self {
+            local,
+            peer: None,
+            prefix: None,
+            mtu_discovery: MtuDiscovery::default(),
+            ip_options: None,
+            received,
+            multicast: MulticastOptions::default(),
+            error: None,
+            pending: Readiness::NONE,
+        }
+    }
+
     /// Whether datagrams of `source` are for the socket.
     pub(crate) fn hears(&self, source: SocketAddr) -> bool {
         self.peer.is_none_or(|peer| peer == source)
@@ -104,16 +120,7 @@ impl Shard {
             self.check_local(local)?;
         }
         let local = self.with_port(Protocol::Udp, local, options)?;
-        let socket = UdpSocket {
-            local,
-            peer: None,
-            mtu_discovery: MtuDiscovery::default(),
-            ip_options: None,
-            received: udp::Socket::default(),
-            multicast: MulticastOptions::default(),
-            error: None,
-            pending: Readiness::NONE,
-        };
+        let socket = UdpSocket::new(local, udp::Socket::default());
         let id = self.sockets.insert(Socket::Udp(Box::new(socket)))?;
         let index = id.index() as u32;
         self.sockets.ports.add(Protocol::Udp, local, options, index).map(|()| id)
@@ -128,7 +135,7 @@ impl Shard {
             self.route(peer.ip())?;
         }
         let socket = self.udp_socket(id)?;
-        if !socket.speaks_to(peer) || peer.port() == 0 {
+        if !socket.speaks_to(peer) || peer.port() == 0 || socket.prefix.is_some() {
             return Err(SocketError::InvalidArgument);
         }
         // Without the scope of an IPv6 address, which no packet carries.
@@ -179,7 +186,27 @@ impl Shard {
     ) -> Result<(), SocketError> {
         self.udp_check(id)?;
         let from = Some(from).filter(|from| !from.is_unspecified());
-        self.queue_datagram(id, from, to, payload)
+        let port = self.udp_socket(id)?.local.port();
+        self.queue_datagram(id, from.map(|from| SocketAddr::new(from, port)), to, payload)
+    }
+
+    /// Queues a datagram of a forwarder ([`Shard::udp_forward`]) from any address of its prefix and any port.
+    ///
+    /// # Errors
+    /// As [`Shard::udp_send_from`]; [`SocketError::InvalidArgument`] where the socket is no forwarder, or
+    /// the address is not of its prefix.
+    pub fn udp_send_forwarded(
+        &mut self,
+        id: SocketId,
+        from: SocketAddr,
+        to: SocketAddr,
+        payload: Chunk,
+    ) -> Result<(), SocketError> {
+        let prefix = self.udp_socket(id)?.prefix.ok_or(SocketError::InvalidArgument)?;
+        if !prefix.contains(from.ip()) || from.port() == 0 {
+            return Err(SocketError::InvalidArgument);
+        }
+        self.queue_datagram(id, Some(from), Some(to), payload)
     }
 
     /// Queues datagrams, each with where it goes (`None`: to the peer), in order, and says how many:
@@ -215,22 +242,26 @@ impl Shard {
     fn queue_datagram(
         &mut self,
         id: SocketId,
-        from: Option<IpAddr>,
+        from: Option<SocketAddr>,
         to: Option<SocketAddr>,
         payload: Chunk,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.udp_socket(id)?;
-        let (local, discovery, multicast) = (socket.local, socket.mtu_discovery, socket.multicast);
+        let local = from.unwrap_or(socket.local);
+        let (discovery, multicast) = (socket.mtu_discovery, socket.multicast);
         let ip_options = socket.ip_options.clone();
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
-        let is_mixed = from.is_some_and(|it| it.is_multicast() || it.is_ipv4() != remote.is_ipv4());
-        if remote.port() == 0 || !socket.speaks_to(remote) || is_mixed {
+        let is_mixed =
+            from.is_some_and(|it| it.ip().is_multicast() || it.is_ipv4() != remote.is_ipv4());
+        // A forwarder has no port of its own to send from.
+        let has_ports = remote.port() != 0 && local.port() != 0;
+        if !has_ports || !socket.speaks_to(remote) || is_mixed {
             return Err(SocketError::InvalidArgument);
         }
         let to_group = remote.ip().is_multicast();
         let Way { interface_id, next_hop, source, hop_limit } =
-            self.way(from.unwrap_or(local.ip()), remote.ip(), multicast)?;
+            self.way(local.ip(), remote.ip(), multicast)?;
         let interface = &self.interfaces[interface_id.0 as usize];
         // Of several ways one is enough.
         if interface.has_failed && !self.routes.has_duplicating() {
@@ -386,7 +417,8 @@ impl Shard {
         if local.ip().is_multicast() {
             return self.on_udp_to_group(incoming, local, source, payload_len);
         }
-        let Some(index) = self.sockets.ports.find(Protocol::Udp, local, source) else {
+        let found = self.sockets.ports.find(Protocol::Udp, local, source);
+        let Some(index) = found.or_else(|| self.datagram_forwarder_of(incoming)) else {
             self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
             return Err(DropReason::PortUnreachable);
         };

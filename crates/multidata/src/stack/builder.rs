@@ -138,7 +138,8 @@ impl InterfaceConfig {
     /// most 64 prefixes: TCP and UDP to them reach sockets here, which answer from there. For what
     /// others do by "any IP" or a promiscuous mode: tunnels' clients, networks of virtual machines,
     /// transparent proxies. A listener or UDP socket on an unspecified address takes them as well; what no
-    /// listener takes is for a [`TcpForwarder`](crate::TcpForwarder). Sockets may be bound to such an address,
+    /// socket has is for a [`TcpForwarder`](crate::TcpForwarder) and a
+    /// [`UdpForwarder`](crate::UdpForwarder). Sockets may be bound to such an address,
     /// and connections opened from it.
     ///
     /// They do not become the stack's own addresses: what it sends to them itself leaves by its routes, it

@@ -2,11 +2,12 @@
 //!
 //! As for connections, each call tries and enters the waker under one lock.
 
-use super::{UdpSocket, copied_out, receive, send};
+use super::{UdpSocket, send};
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
+use crate::udp_forwarder::{copied_out, receive};
 use batch::Chunk;
 use core::task::{Context, Poll};
 use stack::SocketError;

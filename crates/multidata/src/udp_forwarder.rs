@@ -1,0 +1,172 @@
+//! Datagrams to addresses and ports that are nobody's here, for a relay.
+
+use crate::Stack;
+use crate::error::socket_error;
+use crate::runtime::squeue::Core;
+use crate::runtime::turn::After;
+use crate::runtime::waiting::Interest;
+use crate::socket_set::SocketSet;
+use batch::Chunk;
+use core::task::{Context, Poll};
+use ip::Cidr;
+use stack::{ReceivedDatagram, SocketError, SocketId};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Takes the datagrams to all addresses of a prefix and all ports that no UDP socket has, and sends from
+/// there: for relays that translate addresses. The interface they come by accepts the addresses
+/// ([`InterfaceConfig::accept_any`](crate::InterfaceConfig::accept_any)). For one port of all addresses a
+/// [`UdpSocket`](crate::UdpSocket) on an unspecified address is enough
+/// ([`UdpSocket::recv_from_to`](crate::UdpSocket::recv_from_to)).
+///
+/// It holds up to 4 MiB, in each squeue; what comes beyond is dropped and counted (`drop_socket_queue_full`).
+/// Senders get no ICMP error about a port while it takes everything.
+#[derive(Debug)]
+pub struct UdpForwarder {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stack: Stack,
+    sockets: SocketSet,
+    prefix: Cidr,
+}
+
+impl UdpForwarder {
+    /// Takes datagrams to `prefix`; of several forwarders the one with the longest prefix does.
+    ///
+    /// # Errors
+    /// As [`TcpForwarder::bind`](crate::TcpForwarder::bind).
+    pub fn bind(stack: &Stack, prefix: Cidr) -> io::Result<Self> {
+        let sockets = SocketSet::open(stack, |_, core, _| core.shard.udp_forward(prefix))?;
+        let (stack, prefix) = (stack.clone(), prefix.network());
+        Ok(Self { shared: Arc::new(Shared { stack, sockets, prefix }) })
+    }
+
+    /// Waits for a datagram and copies it out, with its sender and where it was sent to. What does not fit
+    /// is lost.
+    ///
+    /// # Errors
+    /// `WouldBlock` where the forwarder does not block and there is none; the device failed.
+    pub fn recv_from_to(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
+        let room = out.len();
+        let (_, datagram) = self.shared.sockets.take(|core, id| receive(core, id, room))?;
+        Ok(copied_out(&datagram, out))
+    }
+
+    /// As [`UdpForwarder::recv_from_to`] for a task, which is woken when there may be a datagram.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn poll_recv_from_to(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr, SocketAddr)>> {
+        let room = out.len();
+        let taken = self.shared.sockets.poll_take(context, |core, id| receive(core, id, room));
+        taken.map_ok(|(_, datagram)| copied_out(&datagram, out))
+    }
+
+    /// Sends one datagram to `to` from the address and port `from`, mostly where the question was sent to, and
+    /// returns its length.
+    ///
+    /// # Errors
+    /// `InvalidInput` where `from` is not of the prefix or has no port; as
+    /// [`UdpSocket::send_from_to`](crate::UdpSocket::send_from_to).
+    pub fn send_from_to(
+        &self,
+        bytes: &[u8],
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> io::Result<usize> {
+        let chunk = self.copy(bytes)?;
+        let socket = self.shared.sockets.first();
+        let call = socket.call(Interest::Writable, After::Run);
+        socket.squeue().operate(&call, |core, _| send(core, socket.id, from, to, &chunk))
+    }
+
+    /// As [`UdpForwarder::send_from_to`] for a task, which is woken when there is room.
+    ///
+    /// # Errors
+    /// As [`UdpForwarder::send_from_to`].
+    pub fn poll_send_from_to(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        let chunk = self.copy(bytes)?;
+        let socket = self.shared.sockets.first();
+        let attempt = |core: &mut Core, _| send(core, socket.id, from, to, &chunk);
+        socket.poll(Interest::Writable, After::Run, context, attempt)
+    }
+
+    /// What it takes datagrams to.
+    #[must_use]
+    pub fn prefix(&self) -> Cidr {
+        self.shared.prefix
+    }
+
+    /// Another handle of the same forwarder.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`'s sockets.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { shared: Arc::clone(&self.shared) })
+    }
+
+    /// Whether calls wait (the default) or answer `WouldBlock`.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`'s sockets.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.shared.sockets.set_nonblocking(nonblocking);
+        Ok(())
+    }
+
+    fn copy(&self, bytes: &[u8]) -> io::Result<Chunk> {
+        let stack = &self.shared.stack;
+        if bytes.len() > usize::from(u16::MAX) {
+            return Err(socket_error(SocketError::MessageTooLong));
+        }
+        let layout = stack.tunables().of_datagram(bytes.len(), false);
+        layout.one_block(stack.pool(), bytes).map_err(|_| socket_error(SocketError::NoMemory))
+    }
+}
+
+/// Takes the datagram that has waited longest.
+pub(crate) fn receive(
+    core: &mut Core,
+    id: SocketId,
+    room: usize,
+) -> Result<ReceivedDatagram, SocketError> {
+    let datagram = core.shard.udp_receive_datagram(id)?;
+    core.counters.bytes_copied_out += datagram.payload.len().min(room) as u64;
+    Ok(datagram)
+}
+
+/// Copies out what fits; says how much, from where and to where.
+pub(crate) fn copied_out(
+    datagram: &ReceivedDatagram,
+    out: &mut [u8],
+) -> (usize, SocketAddr, SocketAddr) {
+    let len = datagram.payload.len().min(out.len());
+    out[..len].copy_from_slice(&datagram.payload.bytes()[..len]);
+    (len, datagram.source, datagram.destination)
+}
+
+fn send(
+    core: &mut Core,
+    id: SocketId,
+    from: SocketAddr,
+    to: SocketAddr,
+    chunk: &Chunk,
+) -> Result<usize, SocketError> {
+    core.shard.udp_send_forwarded(id, from, to, chunk.clone())?;
+    core.counters.bytes_copied_in += chunk.len() as u64;
+    Ok(chunk.len())
+}
