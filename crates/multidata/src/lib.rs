@@ -64,6 +64,9 @@
 //! # What differs from `std::net`
 //!
 //! * Every constructor takes the [`Stack`] as its first argument.
+//! * A name (`"host:443"`) is resolved as `std::net` does it, by the system's resolver and so past this
+//!   stack, and waits for it outside all timeouts: in a tunnel's client, where that tells the outside
+//!   what it should not know, pass addresses.
 //! * A timeout that expires is an error of kind `WouldBlock`, as on Unix.
 //! * `take_error` leaves the error in place.
 //! * Dropping the last handle of a stack gives its connections a second ([`LINGER_ON_DROP`]) to
@@ -131,10 +134,10 @@ mod udp_socket;
 pub use ::stack::{
     AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy, FilterFlow,
     Handling, InterfaceEvent, InterfaceId, ListenOptions, MultidataProtocols, PacketFilter,
-    SynCookieMode, TransmitStatus, Verdict,
+    SocketError, SynCookieMode, TransmitStatus, Verdict,
 };
 pub use ::steering::{Layout, Policy, Polling, PollingMarks};
-pub use {::batch, ::device, ::dhcp, ::ip, ::tcp};
+pub use {::batch, ::device, ::dhcp, ::ip, ::tcp, ::time};
 
 pub use crate::capture::CaptureFile;
 pub use crate::copy_in::{BlockSize, CopyIn, CopyOrder};

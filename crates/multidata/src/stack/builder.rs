@@ -22,6 +22,10 @@ use std::sync::{Arc, Mutex};
 use steering::{Coalescing, Layout, Policy, Polling, Spread};
 use time::Instant;
 
+/// The longest packet that every link must carry, for IPv4 (RFC 791) and for IPv6 (RFC 8200, 5).
+const MTU_MIN_IPV4_BYTES: usize = 576;
+const MTU_MIN_IPV6_BYTES: usize = 1_280;
+
 /// Settings of a stack that do not belong to one interface.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
@@ -69,6 +73,7 @@ pub struct InterfaceConfig {
     mss_max: Option<u16>,
     coalescing: Coalescing,
     accepted: Vec<Cidr>,
+    routes: Vec<(Cidr, Option<IpAddr>)>,
 }
 
 impl InterfaceConfig {
@@ -132,6 +137,21 @@ impl InterfaceConfig {
     pub fn gateway(mut self, gateway: IpAddr) -> Self {
         self.gateways.push(gateway);
         self
+    }
+
+    /// Reaches the network `destination` by this interface, by way of `gateway` or directly
+    /// ([`Stack::add_route`] does it later).
+    #[must_use]
+    pub fn route(mut self, destination: Cidr, gateway: Option<IpAddr>) -> Self {
+        self.routes.push((destination, gateway));
+        self
+    }
+
+    /// Reaches everything directly by this interface, of both IP versions: for links that have no routers,
+    /// such as a tunnel with one end at the other side.
+    #[must_use]
+    pub fn default_route(self) -> Self {
+        self.route(Cidr::ANY_IPV4, None).route(Cidr::ANY_IPV6, None)
     }
 
     /// Accepts every address of `prefix` ([`Cidr::ANY_IPV4`] and [`Cidr::ANY_IPV6`] for all there are), at
@@ -320,7 +340,8 @@ impl StackBuilder {
     /// Starts the stack.
     ///
     /// # Errors
-    /// There is no interface, a gateway is on no network of its interface, an interface has more
+    /// There is no interface, a gateway is on no network of its interface, a device carries shorter packets than
+    /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface has more
     /// queues than there are squeues or accepts more than 64 prefixes, a device failed, or the system gave no
     /// random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
     pub fn build(self) -> io::Result<Stack> {
@@ -393,7 +414,7 @@ fn check_interfaces(
             "a stack needs an interface: add one with StackBuilder::interface",
         ));
     }
-    for (index, (queues, _)) in interfaces.iter().enumerate() {
+    for (index, (queues, config)) in interfaces.iter().enumerate() {
         if queues.is_empty() || queues.len() > squeues {
             return invalid(format!(
                 "interface {index} has {} queues: it needs one at least, and one for each of the \
@@ -407,8 +428,46 @@ fn check_interfaces(
                 queues.len()
             ));
         }
+        check_gateways(index, config)?;
+        let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
+        check_mtu(index, config, mtu_bytes.unwrap_or(0))?;
     }
     Ok(())
+}
+
+fn check_gateways(index: usize, config: &InterfaceConfig) -> io::Result<()> {
+    let is_near = |gateway: &IpAddr| config.addresses.iter().any(|it| it.contains(*gateway));
+    match config.gateways.iter().find(|gateway| !is_near(gateway)) {
+        None => Ok(()),
+        Some(gateway) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "the gateway {gateway} is on no network of interface {index}: give the interface an \
+                 address whose network contains it, or, where the link has no routers, use \
+                 InterfaceConfig::default_route"
+            ),
+        )),
+    }
+}
+
+/// A link that carries less than every host may rely on cannot carry IP.
+fn check_mtu(index: usize, config: &InterfaceConfig, mtu_bytes: usize) -> io::Result<()> {
+    let has_ipv6 =
+        config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
+    let (least, version) = match has_ipv6 {
+        true => (MTU_MIN_IPV6_BYTES, "IPv6 (RFC 8200, 5)"),
+        false => (MTU_MIN_IPV4_BYTES, "IPv4 (RFC 791)"),
+    };
+    if mtu_bytes >= least {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "the device of interface {index} carries packets of {mtu_bytes} bytes at most, and {version} \
+             needs {least}"
+        ),
+    ))
 }
 
 fn add_port(
@@ -422,7 +481,7 @@ fn add_port(
         if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
     place.queue.set_mode(mode).map_err(io::Error::other)?;
     let wanted = config.mode;
-    let accepted = config.accepted.clone();
+    let (accepted, routes) = (config.accepted.clone(), config.routes.clone());
     let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, coalescing, .. } =
         config;
     if let Some(key) = slaac {
@@ -434,6 +493,9 @@ fn add_port(
     let id = shard.add_interface(config).map_err(socket_error)?;
     shard.set_mss_clamp(id, mss_max);
     shard.set_accepted(id, &accepted).map_err(socket_error)?;
+    for (destination, gateway) in routes {
+        shard.add_route(Instant::ZERO, destination, gateway, id).map_err(socket_error)?;
+    }
     // The clock starts at zero, when the stack does.
     shard.start_addressing(Instant::ZERO, id, addressing);
     let mut port = Port::new(id, place, coalescing);

@@ -1,0 +1,110 @@
+//! What a program that embeds a stack meets first, with what this crate exports and nothing else.
+
+use multidata::batch::{Multidata, ReceiveBatch};
+use multidata::device::{Medium, WireConfig, WireEnd, wire};
+use multidata::time::Instant;
+use multidata::{
+    FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter, SocketError, Stack,
+    TcpListener, TcpStream, UdpSocket, Verdict,
+};
+use std::io::{ErrorKind, Read, Write};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn at(address: &str) -> InterfaceConfig {
+    InterfaceConfig::new(address.parse().expect("an address and a prefix"))
+}
+
+fn tunnel() -> WireConfig {
+    WireConfig::new(WireEnd::plain(Medium::Ip), WireEnd::plain(Medium::Ip))
+}
+
+/// A message of `Stack::builder()...build()` for one interface that cannot be.
+fn refused(config: InterfaceConfig, mtu_bytes: usize) -> String {
+    let (queue, _peer) = wire(WireConfig { mtu_bytes, ..tunnel() });
+    let error = Stack::builder().interface(queue, config).build().map(drop).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    error.to_string()
+}
+
+#[test]
+fn a_link_without_a_network_reaches_everything_by_a_default_route() {
+    let (left, right) = wire(tunnel());
+    let client = at("10.7.0.2/32").address("fd00::2/128".parse().expect("an address"));
+    let server = at("192.0.2.9/32").address("2001:db8::9/128".parse().expect("an address"));
+    let client = Stack::builder().interface(left, client.default_route()).build().expect("a stack");
+    let server =
+        Stack::builder().interface(right, server.default_route()).build().expect("a stack");
+    for address in ["192.0.2.9:80", "[2001:db8::9]:80"] {
+        let listener = TcpListener::bind(&server, address).expect("a free port");
+        let mut stream = TcpStream::connect(&client, address).expect("a route");
+        let (mut accepted, _) = listener.accept().expect("a connection");
+        stream.write_all(b"there").expect("connected");
+        let mut read = [0; 5];
+        accepted.read_exact(&mut read).expect("connected");
+        assert_eq!(&read, b"there");
+    }
+}
+
+#[test]
+fn routes_of_an_interface_hold_from_the_start() {
+    let (left, _right) = wire(tunnel());
+    let config = at("10.7.0.2/32").route("192.0.2.0/24".parse().expect("a network"), None);
+    let stack = Stack::builder().interface(left, config).build().expect("a stack");
+    let socket = UdpSocket::bind(&stack, "0.0.0.0:0").expect("a free port");
+    socket.send_to(b"x", "192.0.2.9:7").expect("there is a route");
+    let error = socket.send_to(b"x", "198.51.100.9:7").expect_err("there is none");
+    assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
+}
+
+#[test]
+fn a_gateway_on_no_network_is_named() {
+    let gateway = "10.7.0.1".parse().expect("an address");
+    let said = refused(at("10.7.0.2/32").gateway(gateway), 1_500);
+    assert!(said.contains("10.7.0.1") && said.contains("default_route"), "{said}");
+}
+
+#[test]
+fn a_device_that_cannot_carry_ip_is_refused() {
+    assert!(refused(at("10.7.0.2/24"), 575).contains("needs 576"));
+    assert!(refused(at("fd00::2/64"), 1_279).contains("needs 1280"));
+    let (queue, _peer) = wire(WireConfig { mtu_bytes: 576, ..tunnel() });
+    assert!(Stack::builder().interface(queue, at("10.7.0.2/24")).build().is_ok());
+}
+
+/// Counts packets and lets all of them pass.
+struct Count(Arc<AtomicUsize>);
+
+impl PacketFilter for Count {
+    fn handling(&self, _: &FilterFlow) -> Handling {
+        Handling::Batches
+    }
+
+    fn transmit(
+        &mut self,
+        _: Instant,
+        _: InterfaceId,
+        _: &Multidata,
+        packets: Range<usize>,
+        _: &mut [Verdict],
+    ) {
+        self.0.fetch_add(packets.len(), Ordering::Relaxed);
+    }
+
+    fn receive(&mut self, _: Instant, _: InterfaceId, _: &ReceiveBatch, _: &mut [Verdict]) {}
+}
+
+#[test]
+fn a_filter_and_an_error_need_no_other_crate() {
+    let (left, _right) = wire(tunnel());
+    let stack = Stack::builder().interface(left, at("10.7.0.2/24")).build().expect("a stack");
+    let packets = Arc::new(AtomicUsize::new(0));
+    stack.set_filter(Some(Box::new(Count(packets.clone()))));
+    let socket = UdpSocket::bind(&stack, "0.0.0.0:0").expect("a free port");
+    socket.send_to(b"x", "10.7.0.1:7").expect("a route");
+    assert_eq!(packets.load(Ordering::Relaxed), 1);
+    let error = socket.send_to(b"x", "198.51.100.9:7").expect_err("no route");
+    let source = error.get_ref().and_then(|it| it.downcast_ref::<SocketError>());
+    assert_eq!(source, Some(&SocketError::NoRoute));
+}
