@@ -70,7 +70,13 @@ impl World<'_> {
                 self.keep(number, socket.ok());
             }
             3 => {
-                let socket = self.stations[number].shard.udp_bind(at);
+                let (choice, shard) = (self.input.byte(), &mut self.stations[number].shard);
+                let socket = match choice % 8 {
+                    0 => shard.raw_bind(choice, at.ip()),
+                    1 => shard.raw_bind(wire::protocol::ICMP, at.ip()),
+                    2 => shard.raw_bind_echo(at.ip(), u16::from(choice)),
+                    _ => shard.udp_bind(at),
+                };
                 self.keep(number, socket.ok());
             }
             4 | 5 => self.deliver(number),
@@ -118,10 +124,14 @@ impl World<'_> {
             }
             14 => {
                 let chunk = Chunk::whole(Block::from(Bytes::from(vec![9; len])));
-                let _ = shard.udp_send(socket, Some(remote), chunk);
+                let _ = shard.udp_send(socket, Some(remote), chunk.clone());
+                let _ = shard.raw_send(socket, remote.ip(), chunk);
+                let request = Chunk::whole(Block::from(Bytes::from_static(&[8; 9])));
+                let _ = shard.raw_send(socket, remote.ip(), request);
             }
             _ => {
                 let _ = shard.udp_receive(socket);
+                let _ = shard.raw_receive(socket);
                 let _ = shard.tcp_info(now, socket);
                 let _ = shard.local_address(socket);
             }

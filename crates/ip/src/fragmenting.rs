@@ -13,7 +13,7 @@ use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
 use wire::{Ipv4Options, Ipv4Repr, Ipv6FragmentRepr, Ipv6Repr, protocol};
 
-/// Length of the transport headers of what is fragmented: UDP and ICMP.
+/// Length of the transport headers of what is fragmented: UDP and ICMP; of raw packets, as many bytes.
 pub const FRAGMENTED_HEADER_LEN: usize = 8;
 
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -30,8 +30,8 @@ pub struct Fragmenting {
 }
 
 impl Fragmenting {
-    /// A datagram with this transport header, whose checksum field lies at `checksum_at` and is
-    /// filled in, for the network header of `template`. `identification` is one that no other
+    /// A datagram with this transport header, whose checksum field lies at `checksum_at`, if it has one,
+    /// and is filled in, for the network header of `template`. `identification` is one that no other
     /// datagram of these addresses has had lately ([`Identifications`]).
     ///
     /// # Panics
@@ -40,10 +40,13 @@ impl Fragmenting {
     pub fn new(
         template: &HeaderTemplate,
         mut header: [u8; FRAGMENTED_HEADER_LEN],
-        checksum_at: usize,
+        checksum_at: Option<usize>,
         payload: Chunk,
         identification: u32,
     ) -> Self {
+        let whole =
+            |header| Self { header, payload: payload.clone(), identification, sent_bytes: 0 };
+        let Some(checksum_at) = checksum_at else { return whole(header) };
         let field = checksum_at..checksum_at + 2;
         header[field.clone()].fill(0);
         let mut sum = Accumulator::default();
@@ -59,7 +62,7 @@ impl Fragmenting {
             checksum => checksum,
         };
         header[field].copy_from_slice(&checksum.to_be_bytes());
-        Self { header, payload, identification, sent_bytes: 0 }
+        whole(header)
     }
 
     /// Into how many packets what is left goes, over a path that takes `mtu_bytes`.

@@ -30,6 +30,7 @@ pub fn socket_error(error: SocketError) -> Error {
         | SocketError::InvalidSocket
         | SocketError::InvalidArgument => ErrorKind::InvalidInput,
         SocketError::TooManySockets => ErrorKind::QuotaExceeded,
+        SocketError::ProtocolNotRaw => ErrorKind::Unsupported,
     };
     Error::new(kind, error)
 }

@@ -78,6 +78,7 @@ impl From<SocketError> for Errno {
             SocketError::InvalidSocket => Self::EBADF,
             SocketError::TooManySockets => Self::EMFILE,
             SocketError::InvalidArgument => Self::EINVAL,
+            SocketError::ProtocolNotRaw => Self::EPROTONOSUPPORT,
         }
     }
 }

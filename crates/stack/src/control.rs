@@ -20,6 +20,14 @@ use wire::TcpHeader;
 /// As much of a packet as any ICMP error about it quotes.
 const QUOTATION_MAX_BYTES: usize = 1_280;
 
+/// Where an ICMP message was taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Here,
+    /// It goes from shard to shard until one has what it is about.
+    Elsewhere,
+}
+
 impl Shard {
     pub(crate) fn on_icmp(
         &mut self,
@@ -34,6 +42,22 @@ impl Shard {
         if !matches!(message, IcmpIncoming::Error(_)) && self.is_foreign(incoming) {
             return Err(DropReason::NotOurAddress);
         }
+        let outcome = self.on_icmp_message(now, incoming, &message);
+        if outcome == Ok(Heard::Elsewhere) {
+            return Ok(());
+        }
+        match self.deliver_icmp(incoming, &message) {
+            true if outcome == Err(DropReason::UnrelatedIcmp) => Ok(()),
+            _ => outcome.map(drop),
+        }
+    }
+
+    fn on_icmp_message(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        message: &IcmpIncoming,
+    ) -> Result<Heard, DropReason> {
         match message {
             IcmpIncoming::EchoRequest(request) => {
                 let info = incoming.info;
@@ -41,21 +65,21 @@ impl Shard {
                     return Err(DropReason::BadSource);
                 }
                 let data = incoming.payload(request.data.start).ok_or(DropReason::MalformedIcmp)?;
-                let data = self.compact(&data)?;
+                let (data, request) = (self.compact(&data)?, request.clone());
                 self.counters.echo_replies += 1;
                 self.answer(
                     &incoming.origin,
                     incoming.info,
                     Message::EchoReply { to: info.source, request, data },
                 );
-                Ok(())
+                Ok(Heard::Here)
             }
-            IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming, &error),
+            IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming, error),
             // RFC 6980, 5: neighbour discovery never comes with a fragment header.
             IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
-            IcmpIncoming::Ndp => self.on_ndp(now, incoming),
-            IcmpIncoming::Mld => self.on_group_message(now, incoming),
-            // Nobody here asks for echoes, and unknown messages are discarded (RFC 1122, 3.2.2).
+            IcmpIncoming::Ndp => self.on_ndp(now, incoming).map(|()| Heard::Here),
+            IcmpIncoming::Mld => self.on_group_message(now, incoming).map(|()| Heard::Here),
+            // Only raw sockets ask for echoes, and unknown messages are discarded (RFC 1122, 3.2.2).
             IcmpIncoming::EchoReply(_) | IcmpIncoming::Other { .. } => {
                 Err(DropReason::UnrelatedIcmp)
             }
@@ -70,14 +94,15 @@ impl Shard {
         now: Instant,
         incoming: &Incoming<'_>,
         error: &IcmpError,
-    ) -> Result<(), DropReason> {
+    ) -> Result<Heard, DropReason> {
         let quoted = &error.quoted;
         let is_known = match quoted.protocol {
             wire::protocol::TCP => {
                 let flow = Flow { local: quoted.local, remote: quoted.remote };
                 match self.sockets.by_flow(&flow) {
                     Some(index) => self.on_tcp_error(now, index, error),
-                    None => self.leaves_error(incoming, &flow),
+                    None if self.leaves_error(incoming, &flow) => return Ok(Heard::Elsewhere),
+                    None => false,
                 }
             }
             wire::protocol::UDP => {
@@ -95,9 +120,9 @@ impl Shard {
                 }
                 is_known
             }
-            _ => false,
+            _ => self.on_raw_error(now, error),
         };
-        if is_known { Ok(()) } else { Err(DropReason::UnrelatedIcmp) }
+        if is_known { Ok(Heard::Here) } else { Err(DropReason::UnrelatedIcmp) }
     }
 
     fn on_tcp_error(&mut self, now: Instant, index: u32, error: &IcmpError) -> bool {

@@ -432,7 +432,7 @@ impl Shard {
             wire::protocol::TCP => agreement.protocols.tcp,
             wire::protocol::UDP => agreement.protocols.udp,
             wire::protocol::ICMP | wire::protocol::ICMPV6 => agreement.protocols.icmp,
-            _ => false,
+            _ => agreement.protocols.raw,
         };
         if !is_batched {
             return Some(MultidataRefusal::Protocol);

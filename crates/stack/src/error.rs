@@ -43,6 +43,8 @@ pub enum SocketError {
     InvalidSocket,
     /// The stack holds as many sockets as it may.
     TooManySockets,
+    /// Packets of this IP protocol are not a raw socket's: the stack reads and writes them itself.
+    ProtocolNotRaw,
     /// An argument contradicts another (address families differ, port zero as destination).
     InvalidArgument,
 }
@@ -69,6 +71,9 @@ impl fmt::Display for SocketError {
             Self::NoMemory => "no memory is left for packets: raise the pool's limit",
             Self::InvalidSocket => "the number names no open socket of this kind",
             Self::TooManySockets => "the stack holds as many sockets as it may",
+            Self::ProtocolNotRaw => {
+                "the stack keeps this IP protocol to itself: TCP and UDP have sockets of their own"
+            }
             Self::InvalidArgument => "the arguments contradict each other",
         })
     }

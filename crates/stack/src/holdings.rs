@@ -10,7 +10,7 @@ pub struct Holdings {
     pub sockets: usize,
     /// Four-tuples of connections.
     pub flows: usize,
-    /// Local ports of listeners and UDP sockets.
+    /// Local ports of listeners and UDP sockets, and echo identifiers.
     pub ports: usize,
     /// Handshakes that peers began.
     pub half_open: usize,

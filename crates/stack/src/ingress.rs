@@ -6,7 +6,8 @@
 //!    IP    -> fragment? -> reassembly -> whole again
 //!          -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
 //!                    -> UDP -> socket        else listener, else forwarder, else reset
-//!                    -> ICMP -> echo, errors, neighbour discovery
+//!                    -> ICMP -> echo, errors, neighbour discovery; copies to raw sockets
+//!                    -> other protocols -> raw sockets
 //!    the frames behind it that follow it as a train -> the same connection, as one unit
 //!  then, once per batch: every connection that was touched decides what to acknowledge
 //! ```
@@ -52,7 +53,20 @@ pub(crate) struct Incoming<'a> {
     pub(crate) end: usize,
 }
 
-impl Incoming<'_> {
+impl<'a> Incoming<'a> {
+    /// The packet that begins `network` bytes into frame `index`.
+    pub(crate) fn new(
+        origin: Origin,
+        info: &'a PacketInfo,
+        batch: &'a ReceiveBatch,
+        index: usize,
+        network: usize,
+    ) -> Result<Self, DropReason> {
+        let frame = batch.frame(index).ok_or(DropReason::Truncated)?;
+        let (transport, end) = (network + info.header_len, network + info.total_len);
+        Ok(Self { origin, info, batch, index, frame, transport, end })
+    }
+
     /// The transport header and what follows it.
     pub(crate) fn transport_bytes(&self) -> &[u8] {
         self.batch.bytes(self.index).get(self.transport..self.end).unwrap_or(&[])
@@ -184,9 +198,7 @@ impl Shard {
             check_addresses(&self.interfaces[origin.interface.0 as usize], &origin, info)?;
             self.checked_addresses = is_tcp.then_some((info.source, info.destination));
         }
-        let frame = batch.frame(index).ok_or(DropReason::Truncated)?;
-        let (transport, end) = (network + info.header_len, network + info.total_len);
-        let incoming = Incoming { origin, info, batch, index, frame, transport, end };
+        let incoming = Incoming::new(origin, info, batch, index, network)?;
         match incoming.info.protocol {
             protocol::TCP => self.on_tcp(now, &incoming),
             protocol::UDP => {
@@ -197,7 +209,11 @@ impl Shard {
                 self.on_udp(now, &incoming)
             }
             protocol::ICMP | protocol::ICMPV6 => self.on_icmp(now, &incoming),
-            protocol::IGMP => self.on_group_message(now, &incoming),
+            protocol::IGMP => {
+                self.deliver_raw(&incoming);
+                self.on_group_message(now, &incoming)
+            }
+            _ if self.deliver_raw(&incoming) => Ok(()),
             _ => self.on_unknown_protocol(now, &incoming),
         }
     }

@@ -6,7 +6,7 @@
 //! `multidata` crate, that of tests is a loop over virtual time.
 //!
 //! * `egress.rs` is the whole way out, `ingress.rs` the whole way in.
-//! * `tcp_socket.rs` and `udp_socket.rs` are the calls on sockets.
+//! * `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs` are the calls on sockets.
 //! * `control.rs` is what hosts say to each other about the network itself (ICMP), `neighbours.rs`
 //!   what they say to find each other on a link (ARP, NDP).
 //! * `multicast.rs` knows who listens to which group, and tells routers.
@@ -50,6 +50,7 @@ mod offered;
 mod outbox;
 mod paths;
 mod ports;
+mod raw_socket;
 mod rerouting;
 mod schedule;
 mod shard;
@@ -76,6 +77,7 @@ pub use interface::{InterfaceConfig, InterfaceId};
 pub use multicast::MulticastOptions;
 pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};
 pub use ports::BindOptions;
+pub use raw_socket::RawPacket;
 pub use shard::{Shard, ShardConfig};
 pub use share::{Homes, Share, Stray};
 pub use sockets::SocketId;

@@ -238,7 +238,9 @@ impl Shard {
     pub(crate) fn is_on_several_ways(&self, packet: &Outgoing) -> bool {
         let may_be = match packet.message {
             Message::Copy { .. } => return true,
-            Message::Datagram { .. } | Message::Fragments(_) => self.routes.has_duplicating(),
+            Message::Datagram { .. } | Message::Raw { .. } | Message::Fragments(_) => {
+                self.routes.has_duplicating()
+            }
             _ => false,
         };
         may_be && self.routes.duplicating(packet.network.addresses().1).nth(1).is_some()

@@ -79,11 +79,13 @@ pub struct MultidataProtocols {
     pub udp: bool,
     /// ICMP and what hosts say to find each other.
     pub icmp: bool,
+    /// Raw packets of all other protocols.
+    pub raw: bool,
 }
 
 impl Default for MultidataProtocols {
     fn default() -> Self {
-        Self { tcp: true, udp: true, icmp: true }
+        Self { tcp: true, udp: true, icmp: true, raw: true }
     }
 }
 

@@ -105,7 +105,10 @@ impl Outgoing {
         match (&self.network, &self.message) {
             (
                 Network::Ip(template),
-                Message::Datagram { .. } | Message::EchoReply { .. } | Message::Fragments(_),
+                Message::Datagram { .. }
+                | Message::EchoReply { .. }
+                | Message::Raw { .. }
+                | Message::Fragments(_),
             ) => mtu_to(interface, routes, path_mtus, template.destination(), Trust::Unverified),
             _ => interface.mtu_bytes(self.network.is_ipv4()),
         }

@@ -1,4 +1,4 @@
-//! Packets that are not a connection's: datagrams, ICMP, resets, neighbour messages.
+//! Packets that are not a connection's: datagrams, ICMP, raw IP, resets, neighbour messages.
 //!
 //! A connection can build its segments afresh at any time, so it queues none. What cannot be
 //! rebuilt waits here as a small value, bounded, until a device has taken it.
@@ -87,6 +87,14 @@ pub(crate) enum Message {
         payload: Chunk,
         may_fragment: bool,
     },
+    /// What lies behind the IP header, whole, any checksum included: its first bytes, as many as
+    /// there are of 8, and the rest.
+    Raw {
+        header: [u8; FRAGMENTED_HEADER_LEN],
+        header_len: u8,
+        payload: Chunk,
+        may_fragment: bool,
+    },
     /// A segment of a connection that leaves by another way as well: its header, of this length, and its
     /// payload, the checksum complete.
     Copy {
@@ -99,7 +107,7 @@ pub(crate) enum Message {
     Report {
         body: Chunk,
     },
-    /// A datagram or an echo reply in fragments, or what is left of it.
+    /// A datagram, an echo reply or a raw packet in fragments, or what is left of it.
     Fragments(Fragmenting),
 }
 
@@ -119,6 +127,10 @@ impl Message {
             Self::Segment(header) => tcp::push_control(out, attributes, header),
             Self::Datagram { source_port, destination_port, payload, .. } => {
                 udp::push_datagram(out, *source_port, *destination_port, payload, attributes)
+            }
+            Self::Raw { header, header_len, payload, .. } => {
+                let header = &header[..usize::from(*header_len)];
+                push_complete(out, header, payload, attributes)
             }
             Self::Copy { segment, header_len, ecn } => {
                 push_copy(out, segment, *header_len, Attributes { ecn: *ecn, ..attributes })
@@ -155,6 +167,12 @@ impl Message {
                 Some((FRAGMENTED_HEADER_LEN + payload.len(), *may_fragment))
             }
             Self::EchoReply { data, .. } => Some((FRAGMENTED_HEADER_LEN + data.len(), true)),
+            // What is no longer than a fragment may be fits every path.
+            Self::Raw { header, header_len, payload, may_fragment }
+                if header.len() == usize::from(*header_len) =>
+            {
+                Some((header.len() + payload.len(), *may_fragment))
+            }
             _ => None,
         }
     }
@@ -171,7 +189,7 @@ impl Message {
                 let (source_port, destination_port) = (*source_port, *destination_port);
                 let payload_len = payload.len();
                 UdpRepr { source_port, destination_port, payload_len }.emit(&mut header);
-                (UdpRepr::CHECKSUM_OFFSET, payload)
+                (Some(UdpRepr::CHECKSUM_OFFSET.into()), payload)
             }
             Self::EchoReply { to, request, data } => {
                 let (identifier, sequence) = (request.identifier, request.sequence);
@@ -183,11 +201,15 @@ impl Message {
                         Icmpv6Repr::EchoReply { identifier, sequence }.emit(&mut header);
                     }
                 }
-                (Icmpv4Repr::CHECKSUM_OFFSET, data)
+                (Some(Icmpv4Repr::CHECKSUM_OFFSET.into()), data)
+            }
+            Self::Raw { header: theirs, payload, .. } => {
+                header = *theirs;
+                (None, payload)
             }
             _ => return None,
         };
-        let (checksum_at, payload) = (usize::from(checksum_at), payload.clone());
+        let payload = payload.clone();
         let rest = Fragmenting::new(template, header, checksum_at, payload, identification);
         Some(Self::Fragments(rest))
     }
@@ -200,13 +222,24 @@ fn push_copy(
     header_len: usize,
     attributes: Attributes,
 ) -> bool {
+    let Some(header) = segment.bytes().get(..header_len) else { return false };
+    let mut payload = segment.clone();
+    payload.trim_front(header_len);
+    push_complete(out, header, &payload, attributes)
+}
+
+/// Appends a packet with whose checksum there is nothing to be done. Says whether there was room.
+fn push_complete(
+    out: &mut Multidata,
+    header: &[u8],
+    payload: &Chunk,
+    attributes: Attributes,
+) -> bool {
     let index = out.len();
     let attributes = Attributes { checksum: Checksum::Complete, ..attributes };
-    let Some(header) = segment.bytes().get(..header_len) else { return false };
-    let Some(place) = out.push_packet(header_len, attributes) else { return false };
+    let Some(place) = out.push_packet(header.len(), attributes) else { return false };
     place.copy_from_slice(header);
-    let (at, len) = (segment.offset() + header_len, segment.len() - header_len);
-    let has_room = len == 0 || out.append_span(segment.block(), at, len);
+    let has_room = out.append_span(payload.block(), payload.offset(), payload.len());
     if !has_room {
         out.truncate(index);
     }

@@ -16,6 +16,8 @@ use std::collections::HashMap;
 pub(crate) enum Protocol {
     Tcp,
     Udp,
+    /// ICMP, whose echo identifiers stand for ports.
+    Echo,
 }
 
 /// How a listener or UDP socket stands to others on its address and port.

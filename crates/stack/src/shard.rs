@@ -3,7 +3,7 @@
 //! A shard is made of parts that do not know each other (interfaces, routes, sockets, deadlines,
 //! events); this module owns them and holds what concerns all: settling a connection after any of
 //! its calls, and time. The way out is `egress.rs`, the way in `ingress.rs`, the socket calls
-//! `tcp_socket.rs` and `udp_socket.rs`, and what hosts say to each other about the network itself
+//! `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`, and what hosts say to each other about the network itself
 //! `control.rs` and `neighbours.rs`; how interfaces come by addresses is `addressing/`.
 
 use crate::addressing::AddressEvents;

@@ -99,6 +99,10 @@ enum What {
     News { interface: InterfaceId, news: LinkNews },
     /// A piece of news was taken.
     NewsTaken,
+    /// Raw sockets of the first shard want copies of ICMP messages, or do not any more.
+    RawIcmp(bool),
+    /// Such a copy: for raw sockets and nobody else.
+    RawCopy(Whole),
 }
 
 /// What the first shard has of an address.
@@ -168,7 +172,10 @@ impl Stray {
     /// routers say while others are behind.
     #[must_use]
     pub fn is_droppable(&self) -> bool {
-        matches!(self.what, What::Packet(_) | What::Question { .. } | What::Answer { .. })
+        matches!(
+            self.what,
+            What::Packet(_) | What::RawCopy(_) | What::Question { .. } | What::Answer { .. }
+        )
     }
 }
 
@@ -177,7 +184,7 @@ impl Stray {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         match &self.what {
-            What::Packet(whole) => whole.packet.block().len(),
+            What::Packet(whole) | What::RawCopy(whole) => whole.packet.block().len(),
             _ => 0,
         }
     }
@@ -192,6 +199,8 @@ pub(crate) struct Sharing {
     strays_bytes: usize,
     /// News that others were told and have not taken.
     untaken: usize,
+    /// The first shard has raw sockets for ICMP.
+    raw_icmp: bool,
 }
 
 impl Sharing {
@@ -327,7 +336,11 @@ impl Shard {
                 self.sharing.untaken = self.sharing.untaken.saturating_sub(1);
                 return;
             }
-            What::Packet(whole) => whole.origin.interface,
+            What::RawIcmp(is_wanted) => {
+                self.sharing.raw_icmp = *is_wanted;
+                return;
+            }
+            What::Packet(whole) | What::RawCopy(whole) => whole.origin.interface,
             What::News { interface, .. } => {
                 self.add_stray(Stray { home: 0, what: What::NewsTaken });
                 *interface
@@ -357,8 +370,37 @@ impl Shard {
                 self.follow_assigned(interface, *cidr, *origin, is_deprecated);
             }
             What::News { news, .. } => self.follow_news(interface, news.clone()),
-            What::NewsTaken => {}
+            What::RawCopy(whole) => drop(self.on_raw_copy(whole)),
+            What::NewsTaken | What::RawIcmp(_) => {}
         }
+    }
+
+    /// Tells the other shards, where this is the first, whether raw sockets of its want ICMP now.
+    pub(crate) fn tell_of_raw_icmp(&mut self) {
+        let is_wanted = self.sockets.raws.wants_icmp();
+        if core::mem::replace(&mut self.sharing.raw_icmp, is_wanted) != is_wanted {
+            for home in self.sharing.followers() {
+                self.add_stray(Stray { home, what: What::RawIcmp(is_wanted) });
+            }
+        }
+    }
+
+    /// Gives the first shard, where that is another one and wants it, a copy of an ICMP message.
+    pub(crate) fn copy_to_first(&mut self, incoming: &Incoming<'_>) {
+        if !self.sharing.raw_icmp {
+            return;
+        }
+        let packet = incoming.packet_chunk().and_then(|packet| self.compact(&packet).ok());
+        let Some(packet) = packet else { return self.drops.add(DropReason::NoMemory) };
+        let whole = Whole::new(incoming.origin, packet, ReceivedChecksum::Verified);
+        self.add_stray(Stray { home: 0, what: What::RawCopy(whole) });
+    }
+
+    fn on_raw_copy(&mut self, whole: &Whole) -> Option<bool> {
+        let info = ip::parse(whole.packet.bytes()).ok()?;
+        let batch = batch_of(whole)?;
+        let incoming = Incoming::new(whole.origin, &info, &batch, 0, 0).ok()?;
+        Some(self.deliver_raw(&incoming))
     }
 
     fn on_stray_packet(&mut self, now: Instant, whole: &Whole) {
@@ -446,14 +488,9 @@ impl Shard {
     /// its socket.
     fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
         let Some(whole) = self.send_home(now, whole)? else { return Ok(()) };
-        let Whole { origin, packet, checksum, fragmented, .. } = whole;
+        let batch = batch_of(&whole).ok_or(DropReason::Truncated)?;
+        let Whole { origin, packet, fragmented, .. } = whole;
         let origin = Origin { is_home: true, ..origin };
-        let mut batch = ReceiveBatch::new();
-        let block = batch.add_block(packet.block().clone());
-        let (offset, len) = (packet.offset() as u32, packet.len() as u32);
-        if !batch.push_frame(Frame { block, offset, len, checksum, segmented: None }) {
-            return Err(DropReason::Truncated);
-        }
         match ip::parse(packet.bytes()) {
             Ok(mut info) => {
                 info.fragmented = fragmented;
@@ -583,6 +620,15 @@ impl Shard {
         self.sharing.strays_bytes = bytes;
         self.sharing.strays.push_back(stray);
     }
+}
+
+/// A packet as a batch of one.
+fn batch_of(whole: &Whole) -> Option<ReceiveBatch> {
+    let (packet, checksum) = (&whole.packet, whole.checksum);
+    let mut batch = ReceiveBatch::new();
+    let block = batch.add_block(packet.block().clone());
+    let (offset, len) = (packet.offset() as u32, packet.len() as u32);
+    batch.push_frame(Frame { block, offset, len, checksum, segmented: None }).then_some(batch)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::forwarding::Forwarder;
 use crate::ports::Ports;
+use crate::raw_socket::{RawSocket, RawTable};
 use crate::tcp_socket::TcpSocket;
 use crate::udp_socket::UdpSocket;
 use core::hash::BuildHasher;
@@ -79,6 +80,7 @@ pub(crate) enum Socket {
     Listener(Box<Listener>),
     Forwarder(Box<Forwarder>),
     Udp(Box<UdpSocket>),
+    Raw(Box<RawSocket>),
 }
 
 #[derive(Debug)]
@@ -108,8 +110,10 @@ pub(crate) struct Sockets {
     /// The generation of the next socket. One count for all slots, so that slots can be given back.
     generation: u32,
     flows: HashMap<FlowKey, u32, Keys>,
-    /// Where listeners and UDP sockets are bound.
+    /// Where listeners and UDP sockets are bound, and which echo identifiers are taken.
     pub(crate) ports: Ports,
+    /// Who has an IP protocol.
+    pub(crate) raws: RawTable,
 }
 
 /// Fewer slots than this are kept, used or not.
@@ -124,6 +128,7 @@ impl Sockets {
             generation: 0,
             flows: HashMap::with_hasher(keys),
             ports: Ports::new(keys),
+            raws: RawTable::default(),
         }
     }
 
@@ -237,6 +242,13 @@ impl Sockets {
         }
     }
 
+    pub(crate) fn raw(&mut self, index: u32) -> Option<&mut RawSocket> {
+        match self.slots.get_mut(index as usize)?.socket.as_mut()? {
+            Socket::Raw(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
     /// What was reported possible on the socket and not taken yet.
     pub(crate) fn pending(&mut self, index: u32) -> Option<&mut Readiness> {
         Some(match self.slots.get_mut(index as usize)?.socket.as_mut()? {
@@ -244,6 +256,7 @@ impl Sockets {
             Socket::Listener(socket) => &mut socket.pending,
             Socket::Forwarder(socket) => &mut socket.pending,
             Socket::Udp(socket) => &mut socket.pending,
+            Socket::Raw(socket) => &mut socket.pending,
         })
     }
 

@@ -558,6 +558,7 @@ impl Shard {
                 self.close_datagram_forwarder(index);
                 self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);
             }
+            Some(Socket::Raw(socket)) => self.close_raw(index, &socket),
             _ => {}
         }
     }
@@ -570,7 +571,7 @@ impl Shard {
         self.settle(now, index);
     }
 
-    /// Our end of a socket.
+    /// Our end of a socket; of a raw one, port zero or the echo identifier in its place.
     ///
     /// # Errors
     /// There is no such socket.
@@ -579,7 +580,9 @@ impl Shard {
         let tcp = self.sockets.tcp(index).map(|socket| socket.flow().local);
         let listener = |shard: &mut Self| shard.sockets.listener(index).map(|socket| socket.local);
         let udp = |shard: &mut Self| shard.sockets.udp(index).map(|socket| socket.local);
-        tcp.or_else(|| listener(self)).or_else(|| udp(self)).ok_or(SocketError::InvalidSocket)
+        let raw = |shard: &mut Self| shard.sockets.raw(index).map(|socket| socket.local());
+        let datagrams = |shard: &mut Self| udp(shard).or_else(|| raw(shard));
+        tcp.or_else(|| listener(self)).or_else(|| datagrams(self)).ok_or(SocketError::InvalidSocket)
     }
 
     /// Passes on what a connection reported.

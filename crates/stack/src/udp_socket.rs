@@ -39,7 +39,7 @@ pub enum MtuDiscovery {
 }
 
 impl MtuDiscovery {
-    fn allows_fragments(self) -> bool {
+    pub(crate) fn allows_fragments(self) -> bool {
         matches!(self, Self::Want | Self::Dont)
     }
 }
@@ -63,11 +63,11 @@ pub(crate) struct UdpSocket {
 }
 
 /// How a datagram leaves.
-struct Way {
-    interface_id: InterfaceId,
-    next_hop: IpAddr,
-    source: IpAddr,
-    hop_limit: u8,
+pub(crate) struct Way {
+    pub(crate) interface_id: InterfaceId,
+    pub(crate) next_hop: IpAddr,
+    pub(crate) source: IpAddr,
+    pub(crate) hop_limit: u8,
 }
 
 impl UdpSocket {
@@ -262,25 +262,11 @@ impl Shard {
         let to_group = remote.ip().is_multicast();
         let Way { interface_id, next_hop, source, hop_limit } =
             self.way(local.ip(), remote.ip(), multicast)?;
-        let interface = &self.interfaces[interface_id.0 as usize];
-        // Of several ways one is enough.
-        if interface.has_failed && !self.routes.has_duplicating() {
-            return Err(SocketError::DeviceFailed);
-        }
         let protocol = wire::protocol::UDP;
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, 0);
         template.set_options(ip_options);
         let len = UdpRepr::LEN + payload.len();
-        let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
-        let mtu_bytes = match discovery {
-            MtuDiscovery::Want | MtuDiscovery::Do if !to_group => self.path_mtu(remote.ip())?,
-            _ => interface.mtu_bytes(remote.is_ipv4()),
-        };
-        let fits = template.header_len() + len <= mtu_bytes;
-        if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
-            return Err(SocketError::MessageTooLong);
-        }
-        template.set_dont_fragment(fits && discovery != MtuDiscovery::Dont);
+        self.fit_datagram(&mut template, interface_id, len, discovery)?;
         let looped = (to_group && multicast.is_looped).then(|| payload.clone());
         let packet = Outgoing {
             network: Network::Ip(template),
@@ -293,12 +279,8 @@ impl Shard {
             },
         };
         // RFC 1112, 6.1: a time to live of zero keeps it in this host.
-        if hop_limit > 0 && !self.queue_on_ways(interface_id, packet) {
-            let interface = &mut self.interfaces[interface_id.0 as usize];
-            if !interface.blocked.contains(&index) {
-                interface.blocked.push(index);
-            }
-            return Err(SocketError::WouldBlock);
+        if hop_limit > 0 {
+            self.queue_or_block(index, interface_id, packet)?;
         }
         if let Some(payload) = looped {
             let source = SocketAddr::new(source, local.port());
@@ -308,6 +290,58 @@ impl Shard {
             }
         }
         Ok(())
+    }
+
+    /// Whether `len` bytes behind the network header may leave by interface `id`, and whether routers
+    /// may fragment them, which the header says.
+    ///
+    /// # Errors
+    /// [`SocketError::MessageTooLong`].
+    pub(crate) fn fit_datagram(
+        &self,
+        template: &mut HeaderTemplate,
+        id: InterfaceId,
+        len: usize,
+        discovery: MtuDiscovery,
+    ) -> Result<(), SocketError> {
+        let remote = template.destination();
+        let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
+        let mtu_bytes = match discovery {
+            MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
+                self.path_mtu(remote)?
+            }
+            _ => self.interfaces[id.0 as usize].mtu_bytes(remote.is_ipv4()),
+        };
+        let fits = template.header_len() + len <= mtu_bytes;
+        if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
+            return Err(SocketError::MessageTooLong);
+        }
+        template.set_dont_fragment(fits && discovery != MtuDiscovery::Dont);
+        Ok(())
+    }
+
+    /// Queues a packet of the socket in slot `index`, which is told of room where there is none.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`], or the interface's device has failed.
+    pub(crate) fn queue_or_block(
+        &mut self,
+        index: u32,
+        id: InterfaceId,
+        packet: Outgoing,
+    ) -> Result<(), SocketError> {
+        // Of several ways one is enough.
+        if self.interfaces[id.0 as usize].has_failed && !self.routes.has_duplicating() {
+            return Err(SocketError::DeviceFailed);
+        }
+        if self.queue_on_ways(id, packet) {
+            return Ok(());
+        }
+        let interface = &mut self.interfaces[id.0 as usize];
+        if !interface.blocked.contains(&index) {
+            interface.blocked.push(index);
+        }
+        Err(SocketError::WouldBlock)
     }
 
     /// Whether datagrams need sums of this stack: there is an interface whose device completes no
@@ -321,7 +355,7 @@ impl Shard {
     }
 
     /// How a datagram from a socket bound to `local` leaves for `remote`.
-    fn way(
+    pub(crate) fn way(
         &self,
         local: IpAddr,
         remote: IpAddr,

@@ -207,7 +207,7 @@ fn protocols_that_are_not_chosen_go_alone() {
     let mut net = net(TransmitMode::Multidata);
     let id = net.hosts[0].interface;
     let (client, server) = net.connect(false);
-    let protocols = MultidataProtocols { tcp: false, udp: false, icmp: false };
+    let protocols = MultidataProtocols { tcp: false, udp: false, icmp: false, raw: false };
     net.hosts[0].shard.set_multidata_protocols(id, protocols);
     transfer_once(&mut net, client, server, 50_000);
     let shard = &mut net.hosts[0].shard;

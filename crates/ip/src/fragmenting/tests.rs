@@ -22,7 +22,7 @@ fn datagram(template: &HeaderTemplate, payload: &[u8]) -> Fragmenting {
     let (source_port, destination_port) = (1, 2);
     wire::UdpRepr { source_port, destination_port, payload_len: payload.len() }.emit(&mut header);
     let payload = Chunk::whole(Block::from(Bytes::copy_from_slice(payload)));
-    Fragmenting::new(template, header, 6, payload, 0x1234_5678)
+    Fragmenting::new(template, header, Some(6), payload, 0x1234_5678)
 }
 
 /// The packets of a datagram, sent in batches of at most `room` packets of which `takes` are taken.

@@ -116,9 +116,10 @@ pub struct Quoted {
     /// The transport protocol of the packet.
     pub protocol: u8,
     /// Whence it was sent: an address of ours, if we sent it at all. Port 0 where the protocol has
-    /// none.
+    /// none; the identifier of an echo request stands for one.
     pub local: SocketAddr,
-    /// Where it was to go. Port 0 where the protocol has none.
+    /// Where it was to go. Port 0 where the protocol has none; the sequence number of an echo request
+    /// stands for one.
     pub remote: SocketAddr,
     /// The segment's sequence number, for TCP only.
     pub sequence: Option<SeqNumber>,
@@ -251,6 +252,13 @@ fn quoted(body: &[u8]) -> Result<Quoted, DropReason> {
         if info.protocol == protocol::TCP {
             sequence = Some(SeqNumber(u32::from_be_bytes(rest)));
         }
+    }
+    // An error about an error is none; what else of ours is answered by errors are echo requests.
+    if let [Icmpv4Repr::ECHO_REQUEST | Icmpv6Repr::ECHO_REQUEST, 0, _, _, a, b, c, d, ..] =
+        *info.transport(body)
+        && matches!(info.protocol, protocol::ICMP | protocol::ICMPV6)
+    {
+        ports = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     }
     Ok(Quoted {
         protocol: info.protocol,
