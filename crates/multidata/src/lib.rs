@@ -76,6 +76,11 @@
 //! * A datagram that does not fit the MTU goes out in fragments, unless `UdpSocket::set_mtu_discovery`
 //!   says that it must not: then it is refused.
 //!
+//! # Raw IP and ICMP
+//!
+//! A [`RawSocket`] is bound to an IP protocol and sends and receives what lies behind the IP header, or
+//! to an echo identifier, for [`echo_request`] and what answers one ([`EchoAnswer`]).
+//!
 //! # Errors
 //!
 //! As a programmer of POSIX sockets expects them:
@@ -118,8 +123,11 @@
 mod capture;
 mod copy_in;
 mod counters;
+mod echo;
 mod error;
+mod groups;
 mod rate;
+mod raw_socket;
 mod runtime;
 mod socket;
 mod socket_set;
@@ -142,8 +150,10 @@ pub use {::batch, ::device, ::dhcp, ::ip, ::tcp, ::time};
 pub use crate::capture::CaptureFile;
 pub use crate::copy_in::{BlockSize, CopyIn, CopyOrder};
 pub use crate::counters::{Counters, SteeringCounters};
+pub use crate::echo::{EchoAnswer, echo_request};
 pub use crate::error::socket_error;
 pub use crate::rate::rate_limit;
+pub use crate::raw_socket::{RawPacket, RawSocket, ReceivedPacket};
 pub use crate::runtime::RuntimeCounters;
 pub use crate::runtime::waiting::Interest;
 pub use crate::stack::{

@@ -2,7 +2,7 @@
 
 mod pair;
 
-use multidata_tokio::UdpSocket;
+use multidata_tokio::{RawSocket, UdpSocket};
 use pair::{pair, right, run};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -103,5 +103,35 @@ fn errors_and_polls_are_those_of_the_socket() {
             Poll::Ready(())
         })
         .await;
+    });
+}
+
+#[test]
+fn raw_packets_and_echo_requests_wait_for_each_other() {
+    run(async {
+        let (left, right_stack) = pair();
+        let ours = RawSocket::bind(&left, 253).expect("nobody's");
+        let theirs = RawSocket::bind(&right_stack, 253).expect("nobody's");
+        let echo = RawSocket::bind_echo(&left, 0).expect("a free identifier");
+        let to = right(0).ip();
+        tokio::spawn(async move {
+            let mut buffer = [0; 100];
+            loop {
+                let (len, from) = theirs.recv_from(&mut buffer).await.expect("open");
+                theirs.send_to(&buffer[..len], from).await.expect("a route");
+            }
+        });
+        let mut buffer = [0; 100];
+        for round in 0..100_u8 {
+            ours.send_to(&[round; 5], to).await.expect("a route");
+            let packet = ours.recv(&mut buffer).await.expect("open");
+            assert_eq!((&buffer[..packet.len], packet.source), (&[round; 5][..], to));
+            let request = multidata::echo_request(to, round.into(), b"data");
+            echo.send_to(&request, to).await.expect("a route");
+            let packet = echo.recv(&mut buffer).await.expect("open");
+            let answer = multidata::EchoAnswer::parse(&packet, &buffer[..packet.len]);
+            let (sequence, data) = (round.into(), &b"data"[..]);
+            assert_eq!(answer, Some(multidata::EchoAnswer::Reply { sequence, data }));
+        }
     });
 }

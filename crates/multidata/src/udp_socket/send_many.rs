@@ -1,24 +1,15 @@
 //! Many datagrams in one call, as sendmmsg(2) sends them.
 //!
 //! The datagrams of a call are copied in group by group, each group into one block, and queued
-//! under one lock; then the shard runs once and they leave together, to however many peers. A group
-//! is what fits 64 KiB, so a call of any length holds no more memory than that outside the stack.
+//! under one lock; then the shard runs once and they leave together, to however many peers.
 
 use super::UdpSocket;
 use crate::error::socket_error;
+use crate::groups::{copy_group, group_len};
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
-use batch::Chunk;
-use stack::SocketError;
 use std::io;
 use std::net::SocketAddr;
-
-/// Payload of one group in bytes: the longest that a length of 16 bits can say, so that a datagram
-/// that is too long stands alone.
-const GROUP_BYTES_MAX: usize = u16::MAX as usize;
-
-/// Datagrams of one group.
-const GROUP_DATAGRAMS_MAX: usize = 256;
 
 /// A datagram to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +31,7 @@ impl UdpSocket {
     pub fn send_many(&self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
         let mut sent = 0;
         while let Some(rest) = datagrams.get(sent..).filter(|rest| !rest.is_empty()) {
-            let group = &rest[..group_len(rest)];
+            let group = &rest[..group_len(rest.iter().map(|it| it.payload.len()))];
             let (count, outcome) = self.send_group(group, sent == 0);
             sent += count;
             match outcome {
@@ -55,8 +46,9 @@ impl UdpSocket {
     /// Sends a group as far as it can be; `is_first` reports what an ICMP error said of earlier
     /// datagrams.
     fn send_group(&self, group: &[Datagram<'_>], is_first: bool) -> (usize, io::Result<()>) {
-        let chunks = match self.copy_group(group) {
-            Ok(chunks) => chunks,
+        let pool = self.socket.stack.pool();
+        let chunks: Vec<_> = match copy_group(pool, group.iter().map(|it| it.payload)) {
+            Ok(chunks) => group.iter().map(|it| it.to).zip(chunks).collect(),
             Err(error) => return (0, Err(socket_error(error))),
         };
         let (mut sent, mut unchecked) = (0, is_first);
@@ -77,41 +69,4 @@ impl UdpSocket {
         });
         (sent, outcome)
     }
-
-    /// Copies a group into one block.
-    fn copy_group(
-        &self,
-        group: &[Datagram<'_>],
-    ) -> Result<Vec<(Option<SocketAddr>, Chunk)>, SocketError> {
-        let len = group.iter().map(|datagram| datagram.payload.len()).sum();
-        if len > GROUP_BYTES_MAX {
-            return Err(SocketError::MessageTooLong);
-        }
-        let block = self.socket.stack.pool().allocate(len);
-        let mut block = block.map_err(|_| SocketError::NoMemory)?;
-        let mut rest = block.bytes_mut();
-        for Datagram { payload, .. } in group {
-            let (here, behind) = rest.split_at_mut(payload.len());
-            here.copy_from_slice(payload);
-            rest = behind;
-        }
-        let block = block.freeze();
-        let mut end = 0;
-        let chunks = group.iter().map(|Datagram { payload, to }| {
-            let start = end;
-            end += payload.len();
-            (*to, Chunk::new(block.clone(), start..end))
-        });
-        Ok(chunks.collect())
-    }
-}
-
-/// How many datagrams go as one group: at least one.
-fn group_len(datagrams: &[Datagram<'_>]) -> usize {
-    let mut bytes = 0_usize;
-    let fitting = datagrams.iter().take(GROUP_DATAGRAMS_MAX).take_while(|datagram| {
-        bytes = bytes.saturating_add(datagram.payload.len());
-        bytes <= GROUP_BYTES_MAX
-    });
-    fitting.count().max(1)
 }

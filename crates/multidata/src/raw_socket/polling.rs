@@ -1,0 +1,43 @@
+//! Raw packets in the hands of a task: calls that never wait, but have a waker called.
+
+use super::{RawSocket, ReceivedPacket, copy_out};
+use crate::runtime::turn::After;
+use crate::runtime::waiting::Interest;
+use core::task::{Context, Poll, ready};
+use std::io;
+use std::net::IpAddr;
+
+impl RawSocket {
+    /// Copies a packet out; what does not fit is lost. Otherwise the task is woken when there may be one.
+    ///
+    /// # Errors
+    /// As [`RawSocket::recv`].
+    pub fn poll_recv(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<ReceivedPacket>> {
+        let (interest, after, len) = (Interest::Readable, After::Send, out.len());
+        let taken = self.socket.poll(interest, after, context, |core, _| self.take(core, len));
+        Poll::Ready(Ok(copy_out(&ready!(taken)?, out)))
+    }
+
+    /// Sends one packet to `address` and returns its length. Where the interface's queue is full the task
+    /// is woken when there is room.
+    ///
+    /// # Errors
+    /// As [`RawSocket::send_to`]; `OutOfMemory` where the block pool is exhausted.
+    pub fn poll_send_to(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        address: IpAddr,
+    ) -> Poll<io::Result<usize>> {
+        let (chunk, id) = (self.copy(bytes)?, self.socket.id);
+        self.socket.poll(Interest::Writable, After::Run, context, |core, _| {
+            core.shard.raw_send(id, address, chunk.clone())?;
+            core.counters.bytes_copied_in += chunk.len() as u64;
+            Ok(chunk.len())
+        })
+    }
+}
