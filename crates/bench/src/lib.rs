@@ -31,6 +31,7 @@ pub mod loss;
 pub mod many;
 pub mod measure;
 pub mod peer;
+pub mod ping;
 pub mod place;
 pub mod plan;
 pub mod progress;

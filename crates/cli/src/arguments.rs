@@ -7,6 +7,7 @@ mod address;
 mod copy_in;
 mod latency;
 mod many;
+mod ping;
 mod receive;
 mod transfer;
 mod transmit;
@@ -25,6 +26,7 @@ pub(crate) use latency::LatencyArguments;
 pub(crate) use many::ManyArguments;
 use multidata::Layout;
 use multidata::tcp::congestion::Algorithm;
+pub(crate) use ping::PingArguments;
 pub(crate) use receive::CoalescingArguments;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,6 +55,9 @@ pub(crate) enum Verb {
     /// Receive a file over one TCP connection
     #[command(after_help = SIZES)]
     Receive(ReceiveArguments),
+    /// Ask a host for echoes, several in a batch: round-trip times and loss
+    #[command(after_help = SIZES)]
+    Ping(PingArguments),
     /// The kernel's end of a measurement, started by `bench` itself
     #[command(name = bench::peer::kernel::VERB, hide = true)]
     KernelEnd,

@@ -8,6 +8,7 @@ mod bench_verb;
 mod latency_verb;
 mod loss_verb;
 mod output;
+mod ping_verb;
 mod transfer;
 mod tunnel;
 
@@ -38,6 +39,10 @@ fn main() -> ExitCode {
         Verb::Receive(arguments) => {
             sound(arguments.check());
             transfer::receive(&arguments)
+        }
+        Verb::Ping(arguments) => {
+            sound(arguments.check());
+            ping_verb::run(&arguments)
         }
     };
     match outcome {

@@ -142,7 +142,7 @@ fn open_queue(interface: &Interface, offload: bool) -> Result<Box<dyn Queue>, De
 }
 
 /// How an end of a tunnel comes about.
-type Meet = fn(SocketAddr, &Key, Checksums) -> Result<TunnelDevice, Failure>;
+pub(crate) type Meet = fn(SocketAddr, &Key, Checksums) -> Result<TunnelDevice, Failure>;
 
 /// A queue of the tunnel, where the user asks for one.
 fn tunnel_queue(link: &LinkArguments, meet: Meet) -> Result<Option<Box<dyn Queue>>, Failure> {
@@ -184,7 +184,7 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
 }
 
 /// This stack on the device that the user names, or in the tunnel.
-fn open(
+pub(crate) fn open(
     link: &LinkArguments,
     rate: Option<u64>,
     meet: Meet,
@@ -235,7 +235,7 @@ fn open(
 }
 
 /// Completes the capture, and says so where it is not whole.
-fn finish(capture: Option<CaptureFile>) -> Result<(), Failure> {
+pub(crate) fn finish(capture: Option<CaptureFile>) -> Result<(), Failure> {
     let Some(capture) = capture else { return Ok(()) };
     let counters = capture.finish().attempt(|| "the capture is not complete")?;
     if counters.capture_lost > 0 {
@@ -260,7 +260,7 @@ fn kernel_interface_of(address: IpAddr) -> Result<Option<String>, Failure> {
 }
 
 /// Lets the connection deliver its end before the device goes away.
-fn flush(stack: Stack) -> Result<(), Failure> {
+pub(crate) fn flush(stack: Stack) -> Result<(), Failure> {
     stack.shutdown(FLUSH_TIMEOUT).attempt(|| "the end of the connection was not delivered")
 }
 

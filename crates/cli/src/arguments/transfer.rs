@@ -1,4 +1,4 @@
-//! The arguments of `send` and `receive`.
+//! The arguments of `send` and `receive`, and of the device that these and `ping` use.
 
 use super::{AddressArgument, Switch};
 use bench::sizes::parse_rate;
@@ -7,7 +7,7 @@ use device::TransmitMode;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// The device a file travels over, and this stack's address there.
+/// The device that packets travel over, and this stack's address there.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkArguments {
     /// The interface, which must be up: a TAP with the kernel's address on it, or any other Ethernet
@@ -46,7 +46,7 @@ pub(crate) struct LinkArguments {
 
 impl LinkArguments {
     /// Looks for contradictions.
-    fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         if self.mode == TransmitMode::Lso && self.offload == Switch::Off {
             return Err("--mode lso needs --offload on: without it the device takes no \
                         super-frame"
@@ -101,7 +101,7 @@ impl LinkArguments {
 }
 
 /// Whether one host can have this address.
-fn is_host(address: IpAddr) -> bool {
+pub(super) fn is_host(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && address != Ipv4Addr::BROADCAST
 }
 

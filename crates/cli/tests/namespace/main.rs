@@ -8,6 +8,7 @@
 mod files;
 mod ground;
 mod permission;
+mod ping;
 mod tunnel;
 
 use linux::Sandbox;
@@ -28,6 +29,8 @@ const TESTS: &[Test] = &[
     ),
     ("a_capture_holds_what_was_sent", files::capture_holds_what_was_sent),
     ("a_ping_is_answered_while_receiving", files::ping_is_answered),
+    ("echoes_of_the_kernel_are_timed", ping::echoes_are_timed),
+    ("a_host_that_does_not_answer_is_told", ping::nobody_answers),
     ("a_refused_connection_is_told", files::refused_connection),
     ("a_reset_leaves_no_file", files::reset_leaves_no_file),
     ("a_full_disk_leaves_no_file", files::full_disk_leaves_no_file),

@@ -1,0 +1,42 @@
+//! `multidata ping`: echo requests of this stack, over a device that the user names.
+
+use crate::arguments::PingArguments;
+use crate::bench_verb::try_place;
+use crate::output::print;
+use crate::transfer::{finish, flush, open};
+use crate::tunnel;
+use bench::{Failure, whole_file};
+
+/// Asks, and prints what came of it.
+///
+/// # Errors
+/// A sentence: no device, no route, nobody answered, no place for the results.
+pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
+    if let Some(file) = &arguments.json {
+        try_place(file)?;
+    }
+    let (stack, capture) = open(&arguments.link, None, tunnel::open_to)?;
+    let plan = arguments.plan();
+    let results = bench::ping::ping(&stack, &plan)?;
+    flush(stack)?;
+    finish(capture)?;
+    if let Some(file) = &arguments.json {
+        whole_file::write_whole(file, results.to_json()?.as_bytes())?;
+    }
+    let mut text = format!(
+        "Echo requests to {}, {} bytes of data, {} in a batch:\n{}\n",
+        plan.to,
+        plan.len_bytes,
+        plan.batch,
+        results.table()
+    );
+    for remark in results.remarks() {
+        text.push_str(&remark);
+        text.push('\n');
+    }
+    print(&text)?;
+    match results.received {
+        0 => Err(Failure::new(format!("{} did not answer", plan.to))),
+        _ => Ok(()),
+    }
+}
