@@ -5,6 +5,10 @@
 //! ([`hand_over`](super::hand_over)); all transmit by it, behind a lock that is taken once for each
 //! batch. The others sleep on a [`Bell`], which those ring who hand something over, and the receiving
 //! squeue when the device may have room again.
+//!
+//! What the device can do is each shard's to know. A capability that is taken back is told to who
+//! transmits then; the others are told when they transmit next, before the device sees what they built
+//! on it.
 
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
@@ -33,13 +37,15 @@ pub(crate) fn distribute(queues: Vec<Box<dyn Queue>>, count: usize) -> Vec<Place
             continue;
         }
         let device = queue.waiter();
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), full: Mutex::default() });
+        let state = State { queue, revocations: 0 };
+        let shared = Arc::new(Shared { state: Mutex::new(state), full: Mutex::default() });
         for index in squeues {
             let bell = Arc::new(Bell::default());
             let receives = index == ring;
             let waiter: Arc<dyn Waiter> =
                 if receives { Arc::clone(&device) } else { Arc::clone(&bell) as _ };
-            let queue = SharedQueue { shared: Arc::clone(&shared), waiter, bell, receives };
+            let shared = Arc::clone(&shared);
+            let queue = SharedQueue { shared, waiter, bell, receives, revocations_seen: 0 };
             places[index] = Some(Place { queue: Box::new(queue), receives });
         }
     }
@@ -48,15 +54,21 @@ pub(crate) fn distribute(queues: Vec<Box<dyn Queue>>, count: usize) -> Vec<Place
 
 /// What the squeues of one queue share.
 struct Shared {
-    queue: Mutex<Box<dyn Queue>>,
+    state: Mutex<State>,
     /// Squeues that found the device full since its receiver looked last.
     full: Mutex<Vec<Arc<Bell>>>,
 }
 
+struct State {
+    queue: Box<dyn Queue>,
+    /// How often the device took a capability back.
+    revocations: u64,
+}
+
 impl Shared {
     /// A thread that panicked in the device left it as it is, as with a queue of one squeue.
-    fn queue(&self) -> MutexGuard<'_, Box<dyn Queue>> {
-        super::locked(&self.queue)
+    fn state(&self) -> MutexGuard<'_, State> {
+        super::locked(&self.state)
     }
 
     fn full(&self) -> MutexGuard<'_, Vec<Arc<Bell>>> {
@@ -70,23 +82,34 @@ struct SharedQueue {
     waiter: Arc<dyn Waiter>,
     bell: Arc<Bell>,
     receives: bool,
+    /// Of [`State::revocations`], those that this squeue was told of.
+    revocations_seen: u64,
 }
 
 impl Queue for SharedQueue {
     fn capabilities(&self) -> Capabilities {
-        self.shared.queue().capabilities()
+        self.shared.state().queue.capabilities()
     }
 
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.shared.queue().set_mode(mode)
+        self.shared.state().queue.set_mode(mode)
     }
 
     fn room(&self) -> Room {
-        self.shared.queue().room()
+        self.shared.state().queue.room()
     }
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        let transmitted = self.shared.queue().transmit(batch);
+        let mut state = self.shared.state();
+        if core::mem::replace(&mut self.revocations_seen, state.revocations) != state.revocations {
+            return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
+        }
+        let transmitted = state.queue.transmit(batch);
+        if transmitted.stopped == Some(Stop::Revoked) {
+            state.revocations += 1;
+            self.revocations_seen = state.revocations;
+        }
+        drop(state);
         if transmitted.stopped == Some(Stop::Full) && !self.receives {
             let mut full = self.shared.full();
             if !full.iter().any(|other| Arc::ptr_eq(other, &self.bell)) {
@@ -105,7 +128,7 @@ impl Queue for SharedQueue {
         if !self.receives {
             return Received::default();
         }
-        let received = self.shared.queue().receive(pool, batch, frames_max);
+        let received = self.shared.state().queue.receive(pool, batch, frames_max);
         // The device woke its receiver, for frames or for room.
         let full = core::mem::take(&mut *self.shared.full());
         full.iter().for_each(|bell| bell.wake());
@@ -113,15 +136,15 @@ impl Queue for SharedQueue {
     }
 
     fn reclaim(&mut self) {
-        self.shared.queue().reclaim();
+        self.shared.state().queue.reclaim();
     }
 
     fn trouble(&self) -> Option<DeviceError> {
-        self.shared.queue().trouble()
+        self.shared.state().queue.trouble()
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        self.shared.queue().retry_after()
+        self.shared.state().queue.retry_after()
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {
@@ -131,7 +154,7 @@ impl Queue for SharedQueue {
     /// The device's counters are told once.
     fn counters(&self) -> DeviceCounters {
         match self.receives {
-            true => self.shared.queue().counters(),
+            true => self.shared.state().queue.counters(),
             false => DeviceCounters::default(),
         }
     }
