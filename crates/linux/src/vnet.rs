@@ -16,6 +16,22 @@ const GSO_TCPV6: u8 = 4;
 /// Beside a type: the first segment has CWR set.
 const GSO_ECN: u8 = 0x80;
 
+/// Super-frames in one call at least, when packets have the length of the MTU.
+const BATCH_SUPER_FRAMES: usize = 4;
+
+/// Packets that super-frames of one call are made of, at least and at most.
+const BATCH_PACKETS: (usize, usize) = (64, 256);
+
+/// Packets in one call at most where runs of them leave as super-frames: as many as fill whole ones, so
+/// that a batch does not end with a small one. 180 at an MTU of 1,500 bytes, 63 at 9,000.
+pub(crate) fn super_frame_packets_max(mtu_bytes: usize) -> usize {
+    // 52 is an IP and a TCP header with timestamps.
+    let each = 65_483 / mtu_bytes.saturating_sub(52).clamp(1, 65_483);
+    let (least, most) = BATCH_PACKETS;
+    let count = BATCH_SUPER_FRAMES.max(least / each).min(most / each).max(1);
+    (count * each).min(most)
+}
+
 /// `struct virtio_net_hdr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VnetHeader {
@@ -142,6 +158,14 @@ mod tests {
         assert_eq!(VnetHeader::parse(header.emit()), header);
         assert_eq!(header.emit()[..2], [F_NEEDS_CSUM, GSO_TCPV6 | GSO_ECN]);
         assert_eq!(VnetHeader::default().emit(), [0; VNET_HEADER_LEN]);
+    }
+
+    #[test]
+    fn a_batch_of_super_frames_ends_with_a_whole_one() {
+        for (mtu_bytes, packets) in [(1_500, 180), (9_000, 63), (576, 248), (65_535, 64), (0, 256)]
+        {
+            assert_eq!(super_frame_packets_max(mtu_bytes), packets, "MTU {mtu_bytes}");
+        }
     }
 
     #[test]

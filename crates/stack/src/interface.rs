@@ -32,9 +32,6 @@ pub struct InterfaceConfig {
     pub gateways: Vec<IpAddr>,
 }
 
-/// Packets of one batch in `lso` mode: four super-frames of 64 KiB at an MSS of 1448.
-const LSO_PACKETS_MAX: usize = 180;
-
 /// Small packets (datagrams, ICMP, resets) that wait for the device.
 const OUTBOX_PACKETS_MAX: usize = 256;
 
@@ -134,14 +131,12 @@ impl Interface {
 
     /// How large a batch may grow: what the mode says, the device takes, and has room for.
     pub(crate) fn limits(&self, room: Room) -> Limits {
-        let device_max = match self.agreement.mode {
-            TransmitMode::Lso => LSO_PACKETS_MAX,
-            _ => self.capabilities.batch_packets_max,
-        };
-        let packets = self.agreement.mode.batch_packets_max(device_max).min(room.packets);
-        let Capabilities { batch_blocks_max, batch_bytes_max, mtu_bytes, .. } = self.capabilities;
+        let Capabilities {
+            batch_packets_max, batch_blocks_max, batch_bytes_max, mtu_bytes, ..
+        } = self.capabilities;
+        let packets_max = self.agreement.mode.batch_packets_max(batch_packets_max);
         Limits {
-            packets,
+            packets: packets_max.min(room.packets),
             blocks: Limits::default().blocks.min(batch_blocks_max.max(1)),
             // A packet fits whatever a device says of its batches.
             payload_bytes: room.bytes.min(batch_bytes_max.max(mtu_bytes)),

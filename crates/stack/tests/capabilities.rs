@@ -149,18 +149,23 @@ fn a_device_of_another_version_gets_single_packets() {
 
 #[test]
 fn a_batch_keeps_within_what_the_device_takes() {
-    let mut net = net(TransmitMode::Multidata);
-    let (id, now) = (net.hosts[0].interface, net.now);
-    let limits = Capabilities { batch_packets_max: 7, batch_bytes_max: 4_500, ..plain() };
-    net.hosts[0].shard.set_capabilities(id, limits);
-    let (client, server) = net.connect(false);
-    transfer_once(&mut net, client, server, 100_000);
-    assert!((2..=7).contains(&largest(&mut net)));
-    net.write(0, client, &data(100_000));
-    let mut batch = batch::Multidata::default();
-    let shard = &mut net.hosts[0].shard;
-    assert!(shard.poll_transmit(now, id, device::Room::UNBOUNDED, &mut batch) > 1);
-    assert!(batch.payload_bytes() <= 4_500);
+    for mode in [TransmitMode::Multidata, TransmitMode::Lso] {
+        let mut net = net(mode);
+        let (id, now) = (net.hosts[0].interface, net.now);
+        let limits = Capabilities { batch_packets_max: 7, ..offloading() };
+        net.hosts[0].shard.set_capabilities(id, limits.clone());
+        assert_eq!(status(&net).batch.packets, 7, "{mode}");
+        let (client, server) = net.connect(false);
+        transfer_once(&mut net, client, server, 100_000);
+        assert_eq!(largest(&mut net), 7, "{mode}");
+        let limits = Capabilities { batch_bytes_max: 4_500, ..limits };
+        net.hosts[0].shard.set_capabilities(id, limits);
+        net.write(0, client, &data(100_000));
+        let mut batch = batch::Multidata::default();
+        let shard = &mut net.hosts[0].shard;
+        assert!(shard.poll_transmit(now, id, device::Room::UNBOUNDED, &mut batch) > 1, "{mode}");
+        assert!(batch.payload_bytes() <= 4_500, "{mode}");
+    }
 }
 
 // Why a flow does not use Multidata.

@@ -16,7 +16,7 @@ use super::calls;
 use super::link::Link;
 use super::receive::Receiver;
 use crate::system_error::said;
-use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
+use crate::vnet::{VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, ReceiveBatch};
 use core::cell::Cell;
@@ -36,9 +36,6 @@ const PIECES_MAX: usize = 64;
 
 /// Packets in one call at most, where each goes out by itself: their headers fit the L1 cache.
 const BATCH_PACKETS: usize = 64;
-
-/// Super-frames in one call, when packets have the length of the MTU.
-const BATCH_SUPER_FRAMES: usize = 4;
 
 /// The transmit and receive pair of a [`PacketDevice`](crate::PacketDevice).
 #[derive(Debug)]
@@ -269,12 +266,8 @@ impl PacketQueue {
 
 impl Queue for PacketQueue {
     fn capabilities(&self) -> Capabilities {
-        // 52 is an IP and a TCP header with timestamps: 45 packets of MTU 1,500 fit.
-        let segment_len = self.capabilities.mtu_bytes.saturating_sub(52).max(1);
         let packets_max = match self.mode {
-            TransmitMode::Lso => {
-                (BATCH_SUPER_FRAMES * (65_483 / segment_len)).clamp(BATCH_PACKETS, 256)
-            }
+            TransmitMode::Lso => super_frame_packets_max(self.capabilities.mtu_bytes),
             _ => BATCH_PACKETS,
         };
         let batch_packets_max = self.mode.batch_packets_max(packets_max);

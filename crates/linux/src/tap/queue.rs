@@ -24,7 +24,7 @@ use super::receive::Receiver;
 use super::write_ring::{Staging, WriteRing};
 use crate::interface::Interface;
 use crate::system_error::said;
-use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
+use crate::vnet::{VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use core::ops::Range;
@@ -48,9 +48,6 @@ const LAID_OUT_BYTES_MAX: usize = 2_048;
 
 /// Packets in one call at most, where each goes out by itself: their headers fit the L1 cache.
 const BATCH_PACKETS: usize = 64;
-
-/// Super-frames in one call, when packets have the length of the MTU.
-const BATCH_SUPER_FRAMES: usize = 4;
 
 /// The transmit and receive pair of a [`TapDevice`](crate::TapDevice).
 #[derive(Debug)]
@@ -464,11 +461,7 @@ impl Queue for TapQueue {
             | TransmitMode::Chain
             | TransmitMode::Contiguous(_)
             | TransmitMode::Multidata) => mode.batch_packets_max(BATCH_PACKETS),
-            TransmitMode::Lso => {
-                // 52 is an IP and a TCP header with timestamps: 45 packets of MTU 1,500 fit.
-                let segment_len = self.capabilities.mtu_bytes.saturating_sub(52).max(1);
-                (BATCH_SUPER_FRAMES * (65_483 / segment_len)).clamp(BATCH_PACKETS, 256)
-            }
+            TransmitMode::Lso => super_frame_packets_max(self.capabilities.mtu_bytes),
         };
         Capabilities { batch_packets_max, ..self.capabilities.clone() }
     }
