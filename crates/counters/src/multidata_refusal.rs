@@ -34,6 +34,8 @@ refusals! {
     NotCapable => "multidata_not_capable",
     /// A packet filter asks for the packets of this flow one by one (4.4.2, 2 a).
     FilterPolicy => "multidata_not_by_filter",
+    /// What the device does to each packet, as a tunnel's cipher, asks for them one by one.
+    TransformPolicy => "multidata_not_by_transform",
     /// The connection's own policy asks for single packets (4.4.3, 1 b).
     FlowPolicy => "multidata_not_by_flow_policy",
     /// A socket option takes the connection off the fast path (4.4.2, 2 b).

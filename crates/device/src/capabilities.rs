@@ -172,6 +172,8 @@ pub struct Capabilities {
     pub mtu_bytes: usize,
     /// Packets the device takes in one call at most.
     pub batch_packets_max: usize,
+    /// What stands between the stack and the device, as a tunnel's transform, asks for single packets.
+    pub wants_single_packets: bool,
     /// Payload blocks that one batch may refer to at most.
     pub batch_blocks_max: usize,
     /// Payload bytes that one batch may hold at most.
@@ -207,6 +209,7 @@ impl Capabilities {
             version: MULTIDATA_VERSION,
             mtu_bytes,
             batch_packets_max: 64,
+            wants_single_packets: false,
             batch_blocks_max: usize::MAX,
             batch_bytes_max: usize::MAX,
             block_bytes_max: usize::MAX,

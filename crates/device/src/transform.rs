@@ -33,6 +33,12 @@ pub trait Transform: Send {
         false
     }
 
+    /// Whether it wants its packets one by one at present (seed 000, 4.4.2): the stack then hands the
+    /// device no batches. It is asked with each call, so a transform may change its mind.
+    fn wants_single_packets(&self) -> bool {
+        false
+    }
+
     /// Writes the transformed `packet` to the front of `out` and says how many bytes that is. `out`
     /// holds at least the packet's length and the overhead; where it does not, or where nothing can
     /// be sealed any more (the counter of a cipher is used up), the result is `None`.

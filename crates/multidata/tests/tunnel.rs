@@ -7,6 +7,7 @@ mod tunnel_tests {
 }
 
 use batch::BlockPool;
+use counters::DropReason;
 use device::transform::Null;
 use device::{Device as _, DeviceCounters, Queue as _, Stop, Transform, TransmitMode};
 use linux::{ChaChaKeys, ChaChaPoly, TunnelConfig, TunnelDevice};
@@ -14,9 +15,11 @@ use multidata::Stack;
 use nix::sys::socket::{setsockopt, sockopt};
 use pair::{LEFT, RIGHT, connected, exchange, interface};
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tunnel_tests::road::{Harm, Road};
 
@@ -27,6 +30,7 @@ const TESTS: &[kernel::Test] = &[
     ("a_peer_that_vanishes_returns", vanishing_peer),
     ("a_kernel_that_does_not_cut_messages_is_believed", revoked_segmentation),
     ("a_path_that_shrinks_is_followed", shrinking_path),
+    ("a_transform_that_wants_single_packets_gets_them", choosy_transform),
     ("contradictions_are_named", contradictions),
 ];
 
@@ -247,6 +251,61 @@ fn revoked_segmentation() {
         }
     });
     assert_eq!(refused, Some(0), "what was refused was built anew, not dropped");
+}
+
+/// Transforms nothing, and wants batches only while the flag says so.
+struct Choosy(Arc<AtomicBool>);
+
+impl Transform for Choosy {
+    fn name(&self) -> &'static str {
+        "choosy"
+    }
+
+    fn overhead_bytes(&self) -> usize {
+        0
+    }
+
+    fn wants_single_packets(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn seal(&mut self, packet: &batch::PacketView<'_>, out: &mut [u8]) -> Option<usize> {
+        Null.seal(packet, out)
+    }
+
+    fn open(&mut self, datagram: &mut [u8]) -> Result<Range<usize>, DropReason> {
+        Null.open(datagram)
+    }
+}
+
+fn choosy_transform() {
+    let ((near, left), (far, right)) = (bound("127.0.0.1"), bound("127.0.0.1"));
+    let wants = Arc::new(AtomicBool::new(true));
+    let (ours, mode) = (Box::new(Choosy(Arc::clone(&wants))), TransmitMode::Multidata);
+    let left_stack = stack(near, right, ours, &small(), (LEFT, mode));
+    let right_stack = stack(far, left, Box::new(Null), &small(), (RIGHT, mode));
+    let refused = || {
+        let mut refused = None;
+        left_stack.counters().for_each(&mut |name, value| {
+            if name.ends_with("multidata_not_by_transform") {
+                refused = Some(value);
+            }
+        });
+        refused.expect("it is counted")
+    };
+    for (index, on) in [true, false, true].into_iter().enumerate() {
+        wants.store(on, Ordering::Relaxed);
+        let (before, sent) = (refused(), device_counters(&left_stack));
+        let (client, server) = connected(&left_stack, &right_stack);
+        exchange(&client, &server, index as u64, 1 << 20);
+        let now = device_counters(&left_stack);
+        let packets = now.transmit_packets - sent.transmit_packets;
+        let batches = now.transmit_batches - sent.transmit_batches;
+        // A batch more or two that met a transform of another mind.
+        assert_eq!(batches + 2 > packets, on, "{packets} packets in {batches} batches");
+        assert_eq!(refused() - before > 500, on);
+    }
+    assert_eq!(device_counters(&left_stack).capabilities_revoked, 1);
 }
 
 fn shrinking_path() {

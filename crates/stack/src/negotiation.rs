@@ -50,15 +50,18 @@ impl fmt::Display for TransmitStatus {
         let Self { capabilities, wanted, mode, batch, .. } = self;
         write!(
             formatter,
-            "transmit {mode} (asked for {wanted}), contract {}, at most {} packets, {} blocks",
-            capabilities.version, batch.packets, batch.blocks
+            "transmit {mode} (asked for {wanted}), contract {}, at most {} packets, {} blocks, {} bytes",
+            capabilities.version,
+            batch.packets,
+            batch.blocks,
+            Bound(batch.payload_bytes)
         )?;
         let has = |on: bool| if on { "yes" } else { "no" };
         write!(
             formatter,
             "; checksums {}, super-frames {}, splitting {}, coalescing {}, queues {}",
-            has(capabilities.checksum_transmit),
-            has(capabilities.segmentation.is_some()),
+            Kinds(checksum_kinds(capabilities)),
+            Kinds(super_frame_kinds(capabilities)),
             has(capabilities.fragment_splitting != device::FragmentSplitting::default()),
             has(capabilities.coalesced_frames_max > 1),
             capabilities.queues
@@ -68,6 +71,59 @@ impl fmt::Display for TransmitStatus {
             None => Ok(()),
         }
     }
+}
+
+/// A number, or that there is no bound.
+struct Bound(usize);
+
+impl fmt::Display for Bound {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            usize::MAX => formatter.write_str("any"),
+            bound => bound.fmt(formatter),
+        }
+    }
+}
+
+/// The kinds of packets that a device does something for, and the longest, where it is bounded.
+struct Kinds(([(&'static str, bool); 4], Option<usize>));
+
+impl fmt::Display for Kinds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self((kinds, len_bytes_max)) = self;
+        let mut between = "";
+        for (name, _) in kinds.iter().filter(|(_, is_on)| *is_on) {
+            write!(formatter, "{between}{name}")?;
+            between = "+";
+        }
+        match (between, len_bytes_max) {
+            ("", _) => formatter.write_str("no"),
+            (_, Some(bytes)) => write!(formatter, " to {bytes} bytes"),
+            (_, None) => Ok(()),
+        }
+    }
+}
+
+fn checksum_kinds(capabilities: &Capabilities) -> ([(&'static str, bool); 4], Option<usize>) {
+    let (is_on, kinds) = (capabilities.checksum_transmit, capabilities.checksum_kinds);
+    let kinds = [
+        ("tcp4", is_on && kinds.tcp_ipv4),
+        ("tcp6", is_on && kinds.tcp_ipv6),
+        ("udp4", is_on && kinds.udp_ipv4),
+        ("udp6", is_on && kinds.udp_ipv6),
+    ];
+    (kinds, None)
+}
+
+fn super_frame_kinds(capabilities: &Capabilities) -> ([(&'static str, bool); 4], Option<usize>) {
+    let limits = capabilities.segmentation;
+    let kinds = [
+        ("tcp4", limits.is_some_and(|limits| limits.tcp_ipv4)),
+        ("tcp6", limits.is_some_and(|limits| limits.tcp_ipv6)),
+        ("", false),
+        ("", false),
+    ];
+    (kinds, limits.map(|limits| limits.len_bytes_max))
 }
 
 /// Which protocols go in batches with others; everything else goes packet by packet.
@@ -238,6 +294,8 @@ impl Interface {
         let Agreement { wanted, mode, refusal, .. } = self.agreement;
         let now = if !self.capabilities.takes_multidata() {
             (TransmitMode::Single, Some(MultidataRefusal::NotCapable))
+        } else if self.capabilities.wants_single_packets {
+            (TransmitMode::Single, Some(MultidataRefusal::TransformPolicy))
         } else if !outbound || !self.agreement.outbound {
             (TransmitMode::Single, Some(MultidataRefusal::NotEnabled))
         } else if wanted == TransmitMode::Single {

@@ -100,6 +100,30 @@ fn an_interface_negotiates_when_it_comes_up_and_shows_what_came_out() {
     assert_eq!((*id, &**told), (net.hosts[0].interface, &found));
     let line = found.to_string();
     assert!(line.starts_with("transmit multidata (asked for lso), contract 1"), "{line}");
+    assert!(line.contains("64 blocks, any bytes; checksums no, super-frames no,"), "{line}");
+    let id = net.hosts[0].interface;
+    let mut able = Capabilities { batch_bytes_max: 300_000, ..offloading() };
+    able.checksum_kinds.udp_ipv6 = false;
+    net.hosts[0].shard.set_capabilities(id, able);
+    let line = status(&net).to_string();
+    let told = "300000 bytes; checksums tcp4+tcp6+udp4, super-frames tcp4+tcp6 to 65535 bytes,";
+    assert!(line.contains(told), "{line}");
+}
+
+#[test]
+fn a_transform_that_wants_single_packets_gets_them_and_is_named() {
+    let mut net = net(TransmitMode::Multidata);
+    let (client, server) = net.connect(false);
+    let id = net.hosts[0].interface;
+    let wants = Capabilities { wants_single_packets: true, ..plain() };
+    net.hosts[0].shard.set_capabilities(id, wants);
+    assert_eq!(status(&net).refusal, Some(MultidataRefusal::TransformPolicy));
+    transfer_once(&mut net, client, server, 50_000);
+    assert_eq!(largest(&mut net), 1);
+    assert!(refused(&net, MultidataRefusal::TransformPolicy) > 30);
+    net.hosts[0].shard.set_capabilities(id, plain());
+    transfer_once(&mut net, client, server, 100_000);
+    assert!(largest(&mut net) > 8, "it starts again");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct TunnelQueue {
     waiter: Arc<FileWaiter>,
     peer: SocketAddr,
     transform: Box<dyn Transform>,
+    /// What the transform said when it was asked last.
+    wants_single_packets: bool,
     capabilities: Capabilities,
     mode: TransmitMode,
     lowered: Lowered,
@@ -68,7 +70,18 @@ impl TunnelQueue {
     ) -> Self {
         let mode = TransmitMode::Multidata;
         let counters = DeviceCounters::default();
-        Self { socket, waiter, peer, transform, capabilities, mode, lowered, receiver, counters }
+        Self {
+            socket,
+            waiter,
+            peer,
+            wants_single_packets: transform.wants_single_packets(),
+            transform,
+            capabilities,
+            mode,
+            lowered,
+            receiver,
+            counters,
+        }
     }
 
     /// Seals packets from index `first` on, as many as one call takes, and says where it stopped and
@@ -165,6 +178,14 @@ impl TunnelQueue {
         true
     }
 
+    /// Whether the transform wants single packets now and did not, or the other way round.
+    fn has_changed_its_mind(&mut self) -> bool {
+        let wants = self.transform.wants_single_packets();
+        let did = core::mem::replace(&mut self.wants_single_packets, wants);
+        self.counters.capabilities_revoked += u64::from(wants && !did);
+        wants != did
+    }
+
     fn sealed_out(&self) -> Stop {
         let name = self.transform.name();
         let message = format!(
@@ -191,7 +212,8 @@ impl Queue for TunnelQueue {
             TransmitMode::Single => 1,
             _ => (BATCH_MESSAGES * segments).clamp(BATCH_PACKETS_MIN, BATCH_PACKETS_MAX),
         };
-        Capabilities { batch_packets_max, ..self.capabilities.clone() }
+        let wants_single_packets = self.wants_single_packets;
+        Capabilities { batch_packets_max, wants_single_packets, ..self.capabilities.clone() }
     }
 
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
@@ -217,6 +239,9 @@ impl Queue for TunnelQueue {
             return Transmitted { taken, stopped: None };
         }
         self.counters.transmit_batches += 1;
+        if self.has_changed_its_mind() {
+            return Transmitted { taken, stopped: Some(Stop::Revoked) };
+        }
         loop {
             let (lowered_to, unsound) = self.lower(batch, taken);
             let (sent, stopped) = self.flush(batch, taken);
