@@ -113,7 +113,7 @@ impl Connection {
         self.owing.window_probe = false;
         self.last_data_sent_at = now;
         self.send.on_sent(end);
-        if segment.len > 0 && segment.len < self.negotiated.payload_max() {
+        if segment.len > 0 && segment.len < self.plan.full {
             self.send.on_small_sent(end);
         }
         self.counters.bytes_sent += u64::from(segment.bytes());

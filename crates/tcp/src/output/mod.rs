@@ -81,6 +81,8 @@ pub(crate) struct Plan {
     segments: Vec<Planned>,
     acknowledgment: SeqNumber,
     window: u32,
+    /// Payload bytes of a full segment, behind the options that it carried.
+    full: u32,
     /// The peer's window held something back.
     window_closed: bool,
 }
@@ -178,6 +180,7 @@ impl Connection {
         }
         self.cwnd_limited = planner.is_cwnd_limited();
         self.plan.window_closed = planner.window_closed;
+        self.plan.full = self.payload_room();
         self.plan.segments.iter().map(|segment| segment.count as usize).sum()
     }
 

@@ -227,3 +227,21 @@ fn what_is_sent_again_makes_room_for_options_of_the_network_header() {
         assert_eq!(one.payload, stream(at..at + one.payload.len()));
     }
 }
+
+// RFC 9293, A.3: what SACK blocks leave room for is full, and holds nothing back.
+#[test]
+fn a_full_segment_with_sack_blocks_is_not_a_small_one() {
+    let options = TcpOptions { mss: Some(1_000), sack_permitted: true, ..TcpOptions::default() };
+    let mut harness = Harness::established_with(Config { sack: true, ..plain_config() }, options);
+    harness.receive(ACK, 101, 1, b"behind a gap");
+    harness.take();
+    harness.write(&stream(0..2_000));
+    let lens: Vec<usize> = harness.take_ranges().into_iter().map(|(_, len)| len).collect();
+    assert_eq!(lens, [988, 988, 24], "twelve bytes are the block's, and the tail goes");
+    let mut harness = Harness::established_with(Config { sack: true, ..plain_config() }, options);
+    harness.receive(ACK, 101, 1, b"behind a gap");
+    harness.take();
+    harness.write(&stream(0..988));
+    harness.write(b"tail");
+    assert_eq!(harness.take_ranges(), [(1, 988), (989, 4)]);
+}
