@@ -19,6 +19,7 @@ const TESTS: &[kernel::Test] = &[
     ("an_interface_that_goes_down_in_the_middle_loses_nothing", down_and_up),
     ("an_interface_that_is_made_anew_is_taken_up_again", gone_and_back),
     ("an_mtu_that_shrinks_in_the_middle_loses_nothing", mtu_shrinks),
+    ("an_mtu_that_shrinks_reaches_every_squeue_of_a_socket", mtu_shrinks_for_all),
     ("streams_over_packet_sockets_received_in_blocks", in_blocks),
     ("an_interface_below_blocks_that_goes_down_loses_nothing", down_and_up_below_blocks),
     ("several_sockets_get_the_frames_of_their_own_connections", several_sockets),
@@ -302,6 +303,33 @@ fn mtu_shrinks() {
     let interface = &stack.interfaces()[0];
     assert_eq!(interface.capabilities.mtu_bytes, 1_400);
     assert_eq!(interface.counters.capabilities_revoked, 1);
+}
+
+fn mtu_shrinks_for_all() {
+    let pair = cable(9_000, false);
+    let config = PacketConfig { offload: false, ..PacketConfig::new(NEAR) };
+    let mut device = PacketDevice::open(&config).expect("root of the namespace");
+    let queue = device.queue(0).expect("it has one");
+    let ours = ip::Cidr::new(address(false, 2), 24).expect("a network");
+    let builder = Stack::builder().squeues(2).interface(queue, InterfaceConfig::new(ours));
+    let stack = builder.build().expect("a stack");
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| both_ways(&stack, false, 8_000_000));
+        }
+        while stack.counters().device.transmit_bytes < 1_000_000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        pair.set_mtu_bytes(1_400).expect("root of the namespace");
+    });
+    for squeue in stack.squeue_counters() {
+        let shard = squeue.stack.shard;
+        assert_eq!(
+            (shard.device_refused, shard.device_mtus_shrunk),
+            (0, 1),
+            "told, and not refused"
+        );
+    }
 }
 
 /// A stack of two squeues on two sockets that share the near end.
