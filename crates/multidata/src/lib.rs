@@ -142,7 +142,7 @@ mod udp_socket;
 pub use ::stack::{
     AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy, FilterFlow,
     Handling, InterfaceEvent, InterfaceId, ListenOptions, MultidataProtocols, PacketFilter,
-    SocketError, SynCookieMode, TransmitStatus, Verdict,
+    PacketMarks, SocketError, SynCookieMode, TransmitStatus, Verdict,
 };
 pub use ::steering::{Layout, Policy, Polling, PollingMarks};
 pub use {::batch, ::device, ::dhcp, ::ip, ::tcp, ::time};

@@ -4,6 +4,7 @@ use crate::Stack;
 use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
+use core::num::NonZeroU8;
 use core::task::{Context, Poll, Waker};
 use stack::{Ipv4Options, SocketError, SocketId};
 use std::io::{self, Error, ErrorKind};
@@ -190,12 +191,27 @@ impl Timeout {
     }
 }
 
-/// As in `std::net`: a timeout of zero is an error, not a way to say "do not wait".
+/// The hop limit of sockets that ask for none (RFC 1700's recommendation).
+pub(crate) const TTL_DEFAULT: u32 = 64;
+
+/// A hop limit as a caller gives it, checked.
+pub(crate) fn hop_limit(ttl: u32) -> io::Result<NonZeroU8> {
+    let ttl = u8::try_from(ttl).ok().and_then(NonZeroU8::new);
+    ttl.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a hop limit is a number from 1 to 255"))
+}
+
+/// A traffic class as a caller gives it, checked.
+pub(crate) fn traffic_class(tos: u32) -> io::Result<u8> {
+    let refused = |_| Error::new(ErrorKind::InvalidInput, "a traffic class is a number up to 255");
+    u8::try_from(tos).map_err(refused)
+}
+
 /// IPv4 options as a caller gives them, checked.
 pub(crate) fn ip_options(options: &[u8]) -> io::Result<Ipv4Options> {
     Ipv4Options::parse(options).map_err(|refused| Error::new(ErrorKind::InvalidInput, refused))
 }
 
+/// As in `std::net`: a timeout of zero is an error, not a way to say "do not wait".
 pub(crate) fn check_timeout(timeout: Option<Duration>) -> io::Result<()> {
     match timeout {
         Some(Duration::ZERO) => {

@@ -5,6 +5,7 @@
 //! still there, and the lock is held for a few hundred nanoseconds whatever the write's length.
 
 mod ip_options;
+mod path_options;
 mod polling;
 
 pub use self::polling::Connecting;

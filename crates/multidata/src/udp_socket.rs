@@ -1,5 +1,6 @@
 //! A UDP socket.
 
+mod path_options;
 mod polling;
 mod send_many;
 

@@ -171,3 +171,92 @@ fn a_client_gives_one_connection_its_own_settings() {
     let timestamps = |stream: &TcpStream| stream.info().expect("open").timestamps;
     assert_eq!((timestamps(&own), timestamps(&usual)), (false, true));
 }
+
+/// Traffic class and hop limit of the IPv4 packets that `use_it` has the left stack send.
+fn marks_sent(use_it: impl FnOnce(&Stack, &Stack)) -> Vec<(u8, u8)> {
+    use pcap_file::pcapng::{Block, PcapNgReader};
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("packets.pcapng");
+    let capture = multidata::CaptureFile::create(&path).expect("the file opens");
+    let (left, right_queue) = device::wire(ethernet());
+    let left = capture.wrap(Box::new(left)).expect("a thread");
+    let left = Stack::builder().boxed_interface(left, interface(LEFT)).build().expect("a stack");
+    let right_stack = Stack::builder().interface(right_queue, interface(RIGHT)).build();
+    use_it(&left, &right_stack.expect("a stack"));
+    left.shutdown(10 * SECOND).expect("all delivered");
+    capture.finish().expect("written");
+    let file = std::fs::File::open(&path).expect("it was made");
+    let mut reader = PcapNgReader::new(file).expect("a section header");
+    let mut marks = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.expect("a sound block") else { continue };
+        let frame = &packet.data;
+        if frame[12..14] == [8, 0] && frame[26..30] == [10, 1, 0, 1] {
+            marks.push((frame[15], frame[22]));
+        }
+    }
+    marks.dedup();
+    marks
+}
+
+#[test]
+fn a_connection_chooses_its_traffic_class_and_hop_limit() {
+    let marks = marks_sent(|left, right_stack| {
+        let (client, server) = connected(left, right_stack);
+        assert_eq!((client.ttl().expect("open"), client.tos().expect("open")), (64, 0));
+        client.set_ttl(7).expect("in range");
+        client.set_tos(0xb8).expect("in range");
+        assert_eq!((client.ttl().expect("open"), client.tos().expect("open")), (7, 0xb8));
+        for refused in [client.set_ttl(0), client.set_ttl(256), client.set_tos(256)] {
+            assert_eq!(refused.expect_err("out of range").kind(), ErrorKind::InvalidInput);
+        }
+        exchange(&client, &server, 3, 50_000);
+    });
+    assert_eq!(marks, [(0, 64), (0xb8, 7)]);
+}
+
+#[test]
+fn a_socket_chooses_the_traffic_class_and_hop_limit_of_its_datagrams() {
+    let marks = marks_sent(|left, right_stack| {
+        let server = UdpSocket::bind(right_stack, right(9)).expect("a free port");
+        let client = UdpSocket::bind(left, (LEFT, 0)).expect("a free port");
+        for (ttl, tos) in [(64, 0), (3, 0x29)] {
+            client.set_ttl(ttl).expect("in range");
+            client.set_tos(tos).expect("in range");
+            assert_eq!((client.ttl().expect("open"), client.tos().expect("open")), (ttl, tos));
+            client.set_dont_route(tos > 0).expect("open");
+            client.send_to(b"marked", right(9)).expect("a neighbour");
+            server.recv(&mut [0; 9]).expect("sent");
+        }
+        assert!(client.set_ttl(0).is_err() && client.set_tos(256).is_err());
+    });
+    assert_eq!(marks, [(0, 64), (0x29, 3)]);
+}
+
+// Seed 000, 4.4.3, 1 b and 4.4.2, 2 b: by its own policy, and by an option that leaves the fast path.
+#[test]
+fn a_connection_takes_itself_out_of_batches() {
+    type Set = fn(&TcpStream, bool) -> std::io::Result<()>;
+    let cases: [(&str, Set); 2] = [
+        ("multidata_not_by_flow_policy", TcpStream::set_single_packets),
+        ("multidata_not_by_option", TcpStream::set_dont_route),
+    ];
+    for (reason, set) in cases {
+        let (left, right_stack) = pair();
+        let (client, server) = connected(&left, &right_stack);
+        let count = || {
+            let mut found = None;
+            left.counters().for_each(&mut |name, value| {
+                found = if name.ends_with(reason) { Some(value) } else { found };
+            });
+            found.expect("it is counted")
+        };
+        exchange(&client, &server, 4, 50_000);
+        // A stream ends with `exchange`, so that each part has its own.
+        assert_eq!(count(), 0, "{reason}");
+        let (client, server) = connected(&left, &right_stack);
+        set(&client, true).expect("open");
+        exchange(&client, &server, 5, 50_000);
+        assert!(count() > 30, "{reason}: {}", count());
+    }
+}

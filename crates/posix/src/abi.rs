@@ -50,6 +50,7 @@ pub const SO_REUSEADDR: i32 = 2;
 pub const SO_TYPE: i32 = 3;
 pub const SO_ERROR: i32 = 4;
 pub const SO_BROADCAST: i32 = 6;
+pub const SO_DONTROUTE: i32 = 5;
 pub const SO_SNDBUF: i32 = 7;
 pub const SO_RCVBUF: i32 = 8;
 pub const SO_KEEPALIVE: i32 = 9;

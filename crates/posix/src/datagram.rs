@@ -176,6 +176,8 @@ impl Host {
         let mode = mtu_discovery(options.mtu_discovery)?;
         self.shard().udp_set_mtu_discovery(id, mode)?;
         self.shard().udp_set_ip_options(id, options.ip_options)?;
+        self.shard().udp_set_dont_route(id, options.dont_route)?;
+        self.shard().set_marks(id, options.marks)?;
         self.files.datagram(fd)?.id = Some(id);
         Ok(id)
     }

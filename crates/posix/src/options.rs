@@ -6,11 +6,13 @@
 
 use crate::Errno;
 use crate::abi::*;
+use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
 use crate::host::{Attempt, Host};
 use crate::stream::Phase;
-use stack::{Ipv4Options, TcpOption};
+use core::num::NonZeroU8;
+use stack::{Ipv4Options, PacketMarks, TcpOption};
 use std::sync::Arc;
 use tcp::congestion::Algorithm;
 use time::Duration;
@@ -18,6 +20,9 @@ use time::Duration;
 /// Buffers of sockets that do not ask for others, as Linux tells of them.
 const SEND_BUFFER_DEFAULT: usize = 16_384;
 const RECEIVE_BUFFER_DEFAULT: usize = 131_072;
+
+/// Hop limit of who asks for none.
+const HOP_LIMIT_DEFAULT: i32 = 64;
 
 /// Length of the name of a congestion control (Linux: TCP_CA_NAME_MAX).
 const CONGESTION_NAME_LEN: usize = 16;
@@ -46,6 +51,8 @@ pub(crate) struct Options {
     keepalive_interval_s: i32,
     keepalive_count: i32,
     pub(crate) nodelay: bool,
+    /// TCP_QUICKACK as it was set last; what it does passes.
+    quick_acks: bool,
     congestion: Option<Algorithm>,
     syn_count: i32,
     user_timeout_ms: i32,
@@ -63,6 +70,9 @@ pub(crate) struct Options {
     pub(crate) mtu_discovery: i32,
     /// Of an IPv4 header.
     pub(crate) ip_options: Ipv4Options,
+    /// Of the header of the socket's family.
+    pub(crate) marks: PacketMarks,
+    pub(crate) dont_route: bool,
     pub(crate) ipv6_only: bool,
     pub(crate) fast_open_max: i32,
 }
@@ -86,6 +96,7 @@ impl Default for Options {
             keepalive_interval_s: 75,
             keepalive_count: 9,
             nodelay: false,
+            quick_acks: true,
             congestion: None,
             syn_count: 0,
             user_timeout_ms: 0,
@@ -98,6 +109,8 @@ impl Default for Options {
             linger2_s: None,
             mtu_discovery: IP_PMTUDISC_WANT,
             ip_options: Ipv4Options::NONE,
+            marks: PacketMarks::default(),
+            dont_route: false,
             ipv6_only: false,
             fast_open_max: 0,
         }
@@ -240,6 +253,9 @@ impl Host {
             }
             (IPPROTO_IPV6, IPV6_V6ONLY) => self.options(fd)?.ipv6_only = integer(value)? != 0,
             (IPPROTO_IP, IP_OPTIONS) => self.set_ip_options(fd, value)?,
+            (IPPROTO_IP, IP_TOS | IP_TTL) | (IPPROTO_IPV6, IPV6_TCLASS | IPV6_UNICAST_HOPS) => {
+                self.set_marks(fd, level, name, value)?;
+            }
             _ => return Err(Errno::ENOPROTOOPT),
         }
         if self.is_stream(fd) {
@@ -260,6 +276,10 @@ impl Host {
             SO_PRIORITY => options.priority = value,
             SO_OOBINLINE => options.out_of_band_inline = on,
             SO_KEEPALIVE => options.keepalive = on,
+            SO_DONTROUTE => {
+                options.dont_route = on;
+                return self.set_dont_route(fd);
+            }
             SO_SNDBUF => options.send_buffer = Some((bytes * 2).max(SEND_BUFFER_MIN)),
             SO_RCVBUF => options.receive_buffer = Some((bytes * 2).max(RECEIVE_BUFFER_MIN)),
             SO_RCVLOWAT => options.receive_low_water = bytes.max(1),
@@ -267,6 +287,17 @@ impl Host {
                 return Err(Errno::ENOPROTOOPT);
             }
             _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    /// To a connection it is passed on with all others.
+    fn set_dont_route(&mut self, fd: Fd) -> Result<(), Errno> {
+        if let File::Datagram(datagram) = self.files.get(fd)?
+            && let Some(id) = datagram.id
+        {
+            let on = datagram.options.dont_route;
+            self.shard().udp_set_dont_route(id, on)?;
         }
         Ok(())
     }
@@ -286,6 +317,10 @@ impl Host {
             TCP_NODELAY => {
                 options.nodelay = value != 0;
                 return self.flush_corked(fd);
+            }
+            TCP_QUICKACK => {
+                options.quick_acks = value != 0;
+                return self.set_quick_acks(fd);
             }
             TCP_KEEPIDLE => options.keepalive_idle_s = within(1..=32_767)?,
             TCP_KEEPINTVL => options.keepalive_interval_s = within(1..=32_767)?,
@@ -314,6 +349,17 @@ impl Host {
         Ok(())
     }
 
+    /// A socket without a connection has nothing to acknowledge: it only keeps what was set.
+    fn set_quick_acks(&mut self, fd: Fd) -> Result<(), Errno> {
+        let now = self.now;
+        let stream = self.files.stream(fd)?;
+        let on = stream.options.quick_acks;
+        if let Some(id) = stream.connection() {
+            self.shard().tcp_set_option(now, id, TcpOption::QuickAcks(on))?;
+        }
+        Ok(())
+    }
+
     fn set_mtu_discovery(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
         let mode = mtu_discovery(value)?;
         self.options(fd)?.mtu_discovery = value;
@@ -321,6 +367,62 @@ impl Host {
             self.shard().udp_set_mtu_discovery(id, mode)?;
         }
         Ok(())
+    }
+
+    /// IP_TOS and IP_TTL, IPV6_TCLASS and IPV6_UNICAST_HOPS: each of sockets of its family only, for a socket
+    /// of the stack has one of each.
+    fn set_marks(&mut self, fd: Fd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        self.check_family(fd, level)?;
+        let is_stream = self.is_stream(fd);
+        let value = match level {
+            IPPROTO_IP => integer_or_byte(value)?,
+            _ => integer(value)?,
+        };
+        let marks = &mut self.options(fd)?.marks;
+        match (level, name) {
+            (IPPROTO_IP, IP_TOS) => marks.traffic_class = value as u8,
+            (IPPROTO_IPV6, IPV6_TCLASS) => {
+                let class = if value == -1 { 0 } else { value };
+                marks.traffic_class = u8::try_from(class).map_err(|_| Errno::EINVAL)?;
+            }
+            // The usual one again.
+            _ if value == -1 => marks.hop_limit = None,
+            _ => {
+                let hop_limit = u8::try_from(value).ok().and_then(NonZeroU8::new);
+                marks.hop_limit = Some(hop_limit.ok_or(Errno::EINVAL)?);
+            }
+        }
+        if is_stream {
+            // ECN is TCP's own.
+            marks.traffic_class &= !0b11;
+            return Ok(());
+        }
+        let marks = *marks;
+        if let Some(id) = self.files.datagram(fd)?.id {
+            self.shard().set_marks(id, marks)?;
+        }
+        Ok(())
+    }
+
+    fn marks_option(&mut self, fd: Fd, level: i32, name: i32) -> Result<i32, Errno> {
+        self.check_family(fd, level)?;
+        let marks = self.options(fd)?.marks;
+        Ok(match (level, name) {
+            (IPPROTO_IP, IP_TOS) | (IPPROTO_IPV6, IPV6_TCLASS) => marks.traffic_class.into(),
+            _ => marks.hop_limit.map_or(HOP_LIMIT_DEFAULT, |limit| limit.get().into()),
+        })
+    }
+
+    fn check_family(&mut self, fd: Fd, level: i32) -> Result<(), Errno> {
+        let domain = match self.files.get(fd)? {
+            File::Stream(stream) => stream.domain,
+            File::Datagram(datagram) => datagram.domain,
+            _ => return Err(Errno::ENOTSOCK),
+        };
+        match (level == IPPROTO_IP) == (domain == Domain::Inet) {
+            true => Ok(()),
+            false => Err(Errno::ENOPROTOOPT),
+        }
     }
 
     fn set_ip_options(&mut self, fd: Fd, value: &[u8]) -> Result<(), Errno> {
@@ -343,6 +445,7 @@ impl Host {
         let options = stream.options.clone();
         if let Phase::Listening(id) = stream.phase {
             let (config, fast_open_max) = (options.config(base), options.fast_open_max());
+            self.shard().set_marks(id, options.marks)?;
             return Ok(self.shard().tcp_set_listener(id, config, fast_open_max)?);
         }
         let Some(id) = stream.connection() else { return Ok(()) };
@@ -354,6 +457,8 @@ impl Host {
         let timeout = u64::try_from(options.user_timeout_ms).ok().filter(|timeout| *timeout > 0);
         settings.push(TcpOption::UserTimeout(timeout.map(Duration::from_millis)));
         settings.push(TcpOption::IpOptions(options.ip_options));
+        settings.push(TcpOption::DontRoute(options.dont_route));
+        let _ = self.shard().set_marks(id, options.marks);
         for setting in settings {
             // A connection that is gone has no settings.
             let _ = self.shard().tcp_set_option(now, id, setting);
@@ -373,6 +478,9 @@ impl Host {
                 self.options(fd)?.mtu_discovery.to_ne_bytes().to_vec()
             }
             (IPPROTO_IP, IP_OPTIONS) => self.options(fd)?.ip_options.bytes().to_vec(),
+            (IPPROTO_IP, IP_TOS | IP_TTL) | (IPPROTO_IPV6, IPV6_TCLASS | IPV6_UNICAST_HOPS) => {
+                self.marks_option(fd, level, name)?.to_ne_bytes().to_vec()
+            }
             (IPPROTO_TCP, TCP_INFO) if self.is_stream(fd) => self.tcp_info(fd)?,
             // As of CUBIC and Reno, which tell nothing.
             (IPPROTO_TCP, TCP_CC_INFO) if self.is_stream(fd) => Vec::new(),
@@ -437,7 +545,6 @@ impl Host {
     }
 
     fn socket_option(&mut self, fd: Fd, name: i32) -> Result<Vec<u8>, Errno> {
-        use crate::addresses::Domain;
         let is_stream = self.is_stream(fd);
         let (listens, domain) = match self.files.get(fd)? {
             File::Stream(stream) => (matches!(stream.phase, Phase::Listening(_)), stream.domain),
@@ -466,6 +573,7 @@ impl Host {
             SO_REUSEADDR => options.reuse_address.into(),
             SO_REUSEPORT => options.reuse_port.into(),
             SO_BROADCAST => options.broadcast.into(),
+            SO_DONTROUTE => options.dont_route.into(),
             SO_OOBINLINE => options.out_of_band_inline.into(),
             SO_PRIORITY => options.priority,
             SO_KEEPALIVE => options.keepalive.into(),
@@ -501,6 +609,7 @@ impl Host {
         let options = self.options(fd)?;
         Ok(match name {
             TCP_NODELAY => options.nodelay.into(),
+            TCP_QUICKACK => options.quick_acks.into(),
             TCP_KEEPIDLE => options.keepalive_idle_s,
             TCP_KEEPINTVL => options.keepalive_interval_s,
             TCP_KEEPCNT => options.keepalive_count,

@@ -166,9 +166,9 @@ impl Host {
         let backlog = usize::try_from(backlog).unwrap_or(4_096).min(4_096) + 1;
         let config = Some(options.config(&self.config.tcp));
         let bind = BindOptions { shared: options.reuse_port, one_family: options.ipv6_only };
-        let fast_open_max = options.fast_open_max();
+        let (fast_open_max, marks) = (options.fast_open_max(), options.marks);
         let defaults = self.config.listen.clone();
-        let options = ListenOptions { config, backlog, bind, fast_open_max, ..defaults };
+        let options = ListenOptions { config, backlog, bind, fast_open_max, marks, ..defaults };
         let id = self.shard().tcp_listen_with(local, options)?;
         let local = self.shard().local_address(id)?;
         let stream = self.files.stream(fd)?;

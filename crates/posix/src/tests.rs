@@ -62,6 +62,15 @@ impl Pair {
         self.try_call(at, call).expect("it does not block").expect_err("it fails")
     }
 
+    /// The packet that a call sends, which is not carried on.
+    #[track_caller]
+    fn packet_of(&mut self, at: usize, call: Call) -> Vec<u8> {
+        let mut task = self.hosts[at].begin(call);
+        let outcome = self.hosts[at].attempt(&mut task).expect("it does not block");
+        outcome.expect("it succeeds");
+        self.hosts[at].take_packet().expect("a packet").1
+    }
+
     fn socket(&mut self, at: usize, kind: i32) -> Fd {
         let domain = i32::from(AF_INET);
         self.call(at, Call::Socket { domain, kind, protocol: 0 }).value as Fd
@@ -285,13 +294,6 @@ fn header_options_of_a_listener_are_its_own() {
     pair.hosts[1].inject(&syn);
     let (_, syn_ack) = pair.hosts[1].take_packet().expect("a SYN-ACK");
     assert_eq!((syn_ack[0], syn_ack[33]), (0x45, 0x12), "no options in its IPv4 header");
-    // Nor is its way marked: IP_TOS and IP_TTL are refused, so a listener has none to hand on.
-    assert_eq!((syn_ack[1], syn_ack[8]), (0, 64));
-    for name in [IP_TOS, IP_TTL] {
-        let value = vec![4, 0, 0, 0];
-        let marks = Call::SetOption { fd: listener, level: IPPROTO_IP, name, value };
-        assert_eq!(pair.refused(1, marks), Errno::ENOPROTOOPT);
-    }
     pair.hosts[0].inject(&syn_ack);
     pair.carry();
     assert!(matches!(pair.hosts[0].attempt(&mut connect), Some(Ok(_))));
@@ -311,6 +313,111 @@ fn header_options_of_a_listener_are_its_own() {
         assert_eq!(packet[0], header);
         // It can have some of its own.
         pair.call(1, set_header_options(server, &ROUTER_ALERT));
+    }
+}
+
+fn set_int(fd: Fd, level: i32, name: i32, value: i32) -> Call {
+    Call::SetOption { fd, level, name, value: value.to_ne_bytes().to_vec() }
+}
+
+fn get_int(pair: &mut Pair, at: usize, (fd, level, name): (Fd, i32, i32)) -> i32 {
+    let Output::Value(value) = pair.call(at, Call::GetOption { fd, level, name, len: 4 }).output
+    else {
+        panic!("a number")
+    };
+    i32::from_ne_bytes(value.try_into().expect("four bytes"))
+}
+
+// ip(7). Unlike options, what a listener says to routers goes with its SYN-ACKs and to its connections.
+#[test]
+fn marks_of_a_listener_are_its_connections_too() {
+    let mut pair = Pair::new();
+    let listener = pair.socket(1, SOCK_STREAM);
+    pair.call(1, set_int(listener, IPPROTO_IP, IP_TOS, 0x2b));
+    pair.call(1, Call::Bind { fd: listener, address: address("10.0.0.2:80") });
+    pair.call(1, Call::Listen { fd: listener, backlog: 4 });
+    pair.call(1, set_int(listener, IPPROTO_IP, IP_TTL, 7));
+    let client = pair.socket(0, SOCK_STREAM);
+    pair.call(0, set_int(client, IPPROTO_IP, IP_TTL, 9));
+    let mut connect =
+        pair.hosts[0].begin(Call::Connect { fd: client, address: address("10.0.0.2:80") });
+    assert_eq!(pair.hosts[0].attempt(&mut connect), None, "it waits for an answer");
+    let (_, syn) = pair.hosts[0].take_packet().expect("a SYN");
+    assert_eq!((syn[1], syn[8]), (0, 9));
+    pair.hosts[1].inject(&syn);
+    let (_, syn_ack) = pair.hosts[1].take_packet().expect("a SYN-ACK");
+    assert_eq!((syn_ack[1], syn_ack[8]), (0x28, 7), "ECN is TCP's own");
+    pair.hosts[0].inject(&syn_ack);
+    pair.carry();
+    assert!(matches!(pair.hosts[0].attempt(&mut connect), Some(Ok(_))));
+    let server = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    assert_eq!(get_int(&mut pair, 1, (server, IPPROTO_IP, IP_TOS)), 0x28);
+    pair.call(1, set_int(server, IPPROTO_TCP, TCP_NODELAY, 1));
+    for hop_limit in [7, 64] {
+        assert_eq!(get_int(&mut pair, 1, (server, IPPROTO_IP, IP_TTL)), hop_limit);
+        let packet = pair.packet_of(1, send(server, b"answer"));
+        assert_eq!((packet[1], packet[8]), (0x28, hop_limit as u8));
+        // What is usual again.
+        pair.call(1, set_int(server, IPPROTO_IP, IP_TTL, -1));
+    }
+}
+
+#[test]
+fn a_datagrams_marks_are_of_its_family_and_within_their_range() {
+    let mut pair = Pair::new();
+    let fd = pair.socket(0, SOCK_DGRAM);
+    // A byte will do, and ECN is the program's.
+    pair.call(0, Call::SetOption { fd, level: IPPROTO_IP, name: IP_TOS, value: vec![0x2b] });
+    for refused in [0, 256, -2] {
+        assert_eq!(pair.refused(0, set_int(fd, IPPROTO_IP, IP_TTL, refused)), Errno::EINVAL);
+    }
+    for name in [IPV6_TCLASS, IPV6_UNICAST_HOPS] {
+        let other = set_int(fd, IPPROTO_IPV6, name, 9);
+        assert_eq!(pair.refused(0, other), Errno::ENOPROTOOPT, "not of this family");
+    }
+    pair.call(0, Call::Connect { fd, address: address("10.0.0.2:80") });
+    let mut marks = Vec::new();
+    for hop_limit in [64, 5] {
+        pair.call(0, set_int(fd, IPPROTO_IP, IP_TTL, hop_limit));
+        let packet = pair.packet_of(0, send(fd, b"marked"));
+        marks.push((packet[1], packet[8]));
+    }
+    assert_eq!(marks, [(0x2b, 64), (0x2b, 5)]);
+}
+
+// tcp(7): the acknowledgment that waits goes at once.
+#[test]
+fn quick_acks_are_sent_when_they_are_asked_for() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    // The first few are quick in any case.
+    pair.call(1, set_int(server, IPPROTO_TCP, TCP_QUICKACK, 0));
+    assert_eq!(get_int(&mut pair, 1, (server, IPPROTO_TCP, TCP_QUICKACK)), 0);
+    for quick in [false, true] {
+        let request = pair.packet_of(0, send(client, b"request"));
+        pair.hosts[1].inject(&request);
+        if quick {
+            assert_eq!(pair.hosts[1].take_packet(), None, "it is held back");
+            let ack = pair.packet_of(1, set_int(server, IPPROTO_TCP, TCP_QUICKACK, 1));
+            assert_eq!((ack.len(), ack[33]), (52, 0x10), "nothing but timestamps");
+        } else {
+            pair.call(1, send(server, b"answer"));
+            pair.carry();
+        }
+    }
+}
+
+#[test]
+fn what_must_not_be_routed_is_told_so() {
+    let mut pair = Pair::new();
+    for kind in [SOCK_STREAM, SOCK_DGRAM] {
+        let fd = pair.socket(0, kind);
+        assert_eq!(get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_DONTROUTE)), 0);
+        pair.call(0, set_int(fd, SOL_SOCKET, SO_DONTROUTE, 1));
+        assert_eq!(get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_DONTROUTE)), 1);
+        let connect = Call::Connect { fd, address: address("10.0.0.2:80") };
+        let mut task = pair.hosts[0].begin(connect);
+        let _ = pair.hosts[0].attempt(&mut task);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::{Incoming, Unclaimed};
 use crate::interface::InterfaceId;
+use crate::marks::PacketMarks;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
@@ -57,6 +58,8 @@ pub struct ListenOptions {
     pub fast_open_max: usize,
     /// How it stands to other listeners.
     pub bind: BindOptions,
+    /// What its SYN-ACKs and its connections say to routers.
+    pub marks: PacketMarks,
 }
 
 /// Half-open connections of a listener that names no other number.
@@ -71,6 +74,7 @@ impl Default for ListenOptions {
             syn_cookies: SynCookieMode::default(),
             fast_open_max: 0,
             bind: BindOptions::default(),
+            marks: PacketMarks::default(),
         }
     }
 }
@@ -98,6 +102,14 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    pub(crate) fn marks(&self) -> PacketMarks {
+        self.options.marks
+    }
+
+    pub(crate) fn set_marks(&mut self, marks: PacketMarks) {
+        self.options.marks = marks;
+    }
+
     /// Whether a cookie that it sent may still come back.
     pub(crate) fn has_sent_cookie_lately(&self, now: Instant) -> bool {
         self.cookie_sent_at.is_some_and(|sent_at| now - sent_at <= SYN_COOKIE_LIFETIME)
@@ -309,7 +321,7 @@ impl Shard {
         self.half_open.insert(*flow, waiting, now + self.config.rtt.rto_initial);
         let mut syn_ack = kept.syn_ack(now, parameters);
         syn_ack.options.fast_open = self.cookie_for(now, segment).filter(|_| gives_cookies);
-        self.send_syn_ack(incoming.origin.interface, flow, syn_ack);
+        self.send_syn_ack(incoming.origin.interface, flow, id, syn_ack);
         Ok(())
     }
 
@@ -376,11 +388,8 @@ impl Shard {
         match kept.check(header, payload_len, window) {
             Verdict::Open => self.complete(now, incoming, segment, listener, &kept, config),
             Verdict::SendAgain => {
-                self.send_syn_ack(
-                    incoming.origin.interface,
-                    flow,
-                    kept.syn_ack(now, parameters(self)),
-                );
+                let syn_ack = kept.syn_ack(now, parameters(self));
+                self.send_syn_ack(incoming.origin.interface, flow, listener, syn_ack);
                 Err(DropReason::Duplicate)
             }
             Verdict::Acknowledge => {
@@ -458,10 +467,11 @@ impl Shard {
             let backoff = 1 << waiting.kept.timeouts().min(16);
             let pause = self.config.rtt.rto_initial.saturating_mul(backoff);
             let parameters = self.parameters(now, waiting.interface, &flow, config);
-            let (interface, syn_ack) = (waiting.interface, waiting.kept.syn_ack(now, parameters));
+            let (interface, listener) = (waiting.interface, waiting.listener);
+            let syn_ack = waiting.kept.syn_ack(now, parameters);
             self.half_open.insert(flow, waiting, now + pause.min(Duration::from_secs(60)));
             self.counters.syn_acks_sent_again += 1;
-            self.send_syn_ack(interface, &flow, syn_ack);
+            self.send_syn_ack(interface, &flow, listener, syn_ack);
         }
     }
 
@@ -553,13 +563,20 @@ impl Shard {
         self.answer_segment(incoming, syn_ack);
     }
 
-    fn send_syn_ack(&mut self, interface: InterfaceId, flow: &Flow, syn_ack: TcpHeader) {
+    fn send_syn_ack(
+        &mut self,
+        interface: InterfaceId,
+        flow: &Flow,
+        listener: SocketId,
+        syn_ack: TcpHeader,
+    ) {
         let Ok(next_hop) = self.way_back(interface, flow.remote.ip()) else {
             return self.drops.add(DropReason::NoRoute);
         };
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
-        let protocol = wire::protocol::TCP;
-        let template = HeaderTemplate::new(local, remote, protocol, crate::HOP_LIMIT_DEFAULT, 0);
+        let (protocol, usual) = (wire::protocol::TCP, crate::HOP_LIMIT_DEFAULT);
+        let mut template = HeaderTemplate::new(local, remote, protocol, usual, 0);
+        self.listener_marks(listener).write(&mut template, usual);
         self.counters.syn_acks_sent += 1;
         self.send_answer(
             interface,

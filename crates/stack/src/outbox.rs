@@ -3,6 +3,7 @@
 //! A connection can build its segments afresh at any time, so it queues none. What cannot be
 //! rebuilt waits here as a small value, bounded, until a device has taken it.
 
+use crate::marks::PacketMarks;
 use batch::{Attributes, Checksum, Chunk, Multidata};
 use core::net::{IpAddr, Ipv4Addr};
 use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};
@@ -52,6 +53,13 @@ impl Network {
     pub(crate) fn set_options(&mut self, options: Option<Arc<Ipv4Options>>) {
         if let Self::Ip(template) = self {
             template.set_options(options);
+        }
+    }
+
+    /// Gives the header a traffic class and a hop limit, `usual` where none is asked for.
+    pub(crate) fn set_marks(&mut self, marks: PacketMarks, usual: u8) {
+        if let Self::Ip(template) = self {
+            marks.write(template, usual);
         }
     }
 }

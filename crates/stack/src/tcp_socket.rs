@@ -3,6 +3,7 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::interface::{Interface, InterfaceId};
+use crate::marks::PacketMarks;
 use crate::outbox::Network;
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
@@ -35,6 +36,8 @@ pub(crate) struct Path {
     pub(crate) single_packets: bool,
     /// [`TcpOption::DontRoute`].
     pub(crate) dont_route: bool,
+    /// What the header says to routers, as it was asked for.
+    pub(crate) marks: PacketMarks,
 }
 
 impl Path {
@@ -164,6 +167,8 @@ pub struct SendPlan {
 pub enum TcpOption {
     /// Send small segments at once instead of waiting for ACKs (no Nagle algorithm).
     NoDelay(bool),
+    /// Acknowledge at once for a while, or no more (TCP_QUICKACK).
+    QuickAcks(bool),
     /// Bytes the send queue holds.
     SendBuffer(usize),
     /// Bytes the receive queue holds.
@@ -487,6 +492,7 @@ impl Shard {
             TcpOption::DontRoute(on) => socket.path.dont_route = on,
             TcpOption::IpOptions(options) => socket.set_ip_options(options)?,
             TcpOption::NoDelay(on) => connection.set_nodelay(on),
+            TcpOption::QuickAcks(on) => connection.set_quick_acks(on),
             TcpOption::SendBuffer(bytes) => connection.set_send_buffer(bytes),
             TcpOption::ReceiveBuffer(bytes) => connection.set_receive_buffer(bytes),
             TcpOption::Keepalive(keepalive) => connection.set_keepalive(now, keepalive),
@@ -633,13 +639,11 @@ impl Shard {
         next_hop: IpAddr,
         parent: Option<SocketId>,
     ) -> Result<u32, SocketError> {
-        let template = HeaderTemplate::new(
-            flow.local.ip(),
-            flow.remote.ip(),
-            wire::protocol::TCP,
-            self.interfaces[interface.0 as usize].hop_limit(flow.local.is_ipv4()),
-            0,
-        );
+        let usual = self.interfaces[interface.0 as usize].hop_limit(flow.local.is_ipv4());
+        let (local, remote) = (flow.local.ip(), flow.remote.ip());
+        let mut template = HeaderTemplate::new(local, remote, wire::protocol::TCP, usual, 0);
+        let marks = parent.map_or(PacketMarks::default(), |parent| self.listener_marks(parent));
+        marks.write(&mut template, usual);
         let socket = TcpSocket {
             confirmed: connection.first_unacknowledged(),
             connection,
@@ -653,6 +657,7 @@ impl Shard {
                 is_multi_routed: false,
                 single_packets: false,
                 dont_route: false,
+                marks,
             },
             parent,
             fast_open_listener: None,

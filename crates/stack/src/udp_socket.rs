@@ -4,6 +4,7 @@ use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
 use crate::interface::{Interface, InterfaceId};
+use crate::marks::PacketMarks;
 use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
@@ -11,6 +12,7 @@ use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU8;
 use counters::DropReason;
 use ip::{Cidr, HeaderTemplate, IcmpErrorKind};
 use std::sync::Arc;
@@ -57,6 +59,9 @@ pub(crate) struct UdpSocket {
     mtu_discovery: MtuDiscovery,
     /// Options in the header of every datagram over IPv4.
     ip_options: Option<Arc<Ipv4Options>>,
+    pub(crate) marks: PacketMarks,
+    /// Only neighbours are in reach.
+    dont_route: bool,
     /// An ICMP error about what was sent, for the next call on a connected socket to report.
     error: Option<SocketError>,
     pub(crate) pending: Readiness,
@@ -70,6 +75,22 @@ pub(crate) struct Way {
     pub(crate) hop_limit: u8,
 }
 
+impl Way {
+    /// As a socket asks for it: only to neighbours, or with a hop limit of its own to a single peer.
+    fn asked(
+        self,
+        to: SocketAddr,
+        marks: PacketMarks,
+        dont_route: bool,
+    ) -> Result<Self, SocketError> {
+        if dont_route && self.next_hop != to.ip() {
+            return Err(SocketError::NoRoute);
+        }
+        let asked = marks.hop_limit.filter(|_| !to.ip().is_multicast());
+        Ok(Self { hop_limit: asked.map_or(self.hop_limit, NonZeroU8::get), ..self })
+    }
+}
+
 impl UdpSocket {
     pub(crate) fn new(local: SocketAddr, received: udp::Socket) -> Self {
         Self {
@@ -78,6 +99,8 @@ impl UdpSocket {
             prefix: None,
             mtu_discovery: MtuDiscovery::default(),
             ip_options: None,
+            marks: PacketMarks::default(),
+            dont_route: false,
             received,
             multicast: MulticastOptions::default(),
             error: None,
@@ -249,8 +272,8 @@ impl Shard {
         let index = self.sockets.index(id)?;
         let socket = self.udp_socket(id)?;
         let local = from.unwrap_or(socket.local);
-        let (discovery, multicast) = (socket.mtu_discovery, socket.multicast);
-        let ip_options = socket.ip_options.clone();
+        let (discovery, multicast, marks) = (socket.mtu_discovery, socket.multicast, socket.marks);
+        let (ip_options, dont_route) = (socket.ip_options.clone(), socket.dont_route);
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         let is_mixed =
             from.is_some_and(|it| it.ip().is_multicast() || it.is_ipv4() != remote.is_ipv4());
@@ -261,9 +284,9 @@ impl Shard {
         }
         let to_group = remote.ip().is_multicast();
         let Way { interface_id, next_hop, source, hop_limit } =
-            self.way(local.ip(), remote.ip(), multicast)?;
-        let protocol = wire::protocol::UDP;
-        let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, 0);
+            self.way(local.ip(), remote.ip(), multicast)?.asked(remote, marks, dont_route)?;
+        let (protocol, class) = (wire::protocol::UDP, marks.traffic_class);
+        let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, class);
         template.set_options(ip_options);
         let len = UdpRepr::LEN + payload.len();
         self.fit_datagram(&mut template, interface_id, len, discovery)?;
@@ -408,6 +431,20 @@ impl Shard {
         options: Ipv4Options,
     ) -> Result<(), SocketError> {
         self.udp_socket(id)?.ip_options = (!options.is_empty()).then(|| Arc::new(options));
+        Ok(())
+    }
+
+    /// Reaches peers only as neighbours, never by a gateway (SO_DONTROUTE): a datagram to another is refused
+    /// with [`SocketError::NoRoute`].
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_set_dont_route(
+        &mut self,
+        id: SocketId,
+        dont_route: bool,
+    ) -> Result<(), SocketError> {
+        self.udp_socket(id)?.dont_route = dont_route;
         Ok(())
     }
 

@@ -19,6 +19,9 @@ use time::{Duration, Instant};
 /// The most duplicate ACKs owed at a time.
 const REPEATS_MAX: u32 = 16;
 
+/// Segments that are acknowledged one by one where the application asks for it (Linux: TCP_MAX_QUICKACKS).
+const QUICK_ASKED: u32 = 16;
+
 /// Whether an ACK is owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owed {
@@ -45,6 +48,8 @@ pub(crate) struct Acknowledging {
     quick_initial: u32,
     /// Those are acknowledged one by one.
     quick_each: bool,
+    /// As many as [`Acknowledging::set_quick`] asked for are.
+    quick_asked: bool,
     /// Segments per ACK, at most.
     deferral: u32,
     last_segment_at: Instant,
@@ -70,6 +75,7 @@ impl Acknowledging {
             quick,
             quick_initial: quick,
             quick_each: false,
+            quick_asked: false,
             deferral: u32::from(deferral.max(1)),
             last_segment_at: Instant::ZERO,
             arrived: 0,
@@ -85,6 +91,16 @@ impl Acknowledging {
     /// Whether each of the segments that are acknowledged quickly gets an ACK of its own.
     pub(crate) fn with_each_quick(self, quick_each: bool) -> Self {
         Self { quick_each, ..self }
+    }
+
+    /// The application asks for ACKs at once (TCP_QUICKACK), for the segments that come next and those that
+    /// wait for theirs; or no more. As on Linux it is no lasting setting.
+    pub(crate) fn set_quick(&mut self, on: bool) {
+        self.quick_asked = on;
+        self.quick = if on { self.quick.max(QUICK_ASKED) } else { 0 };
+        if on && self.owed == Owed::Later {
+            self.owed = Owed::Now;
+        }
     }
 
     pub(crate) fn owed(&self) -> Owed {
@@ -184,7 +200,7 @@ impl Acknowledging {
         // on the answer.
         let eager = self.quick > 0 || self.pushed;
         let most = match eager {
-            _ if self.quick > 0 && self.quick_each => 1,
+            _ if self.quick > 0 && (self.quick_each || self.quick_asked) => 1,
             true => self.deferral.min(2),
             false => self.deferral.min(self.deferral_borne().max(2)),
         };
@@ -214,6 +230,7 @@ impl Acknowledging {
     pub(crate) fn on_sent(&mut self) {
         self.owed = Owed::Nothing;
         self.quick = self.quick.saturating_sub(self.segments);
+        self.quick_asked &= self.quick > 0;
         self.segments = 0;
     }
 }
@@ -223,6 +240,21 @@ mod tests {
     use super::*;
 
     const PAUSE: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn who_asks_for_quick_acks_has_one_a_segment_for_a_while() {
+        let now = Instant::from_millis(1_000);
+        let mut policy = Acknowledging::new(8, 0, 0);
+        assert_eq!(acks_for(&mut policy, 1, now), 0);
+        policy.set_quick(true);
+        assert_eq!(policy.owed(), Owed::Now, "the one that waits");
+        policy.on_sent();
+        assert_eq!(acks_for(&mut policy, 15, now), 15);
+        assert!(acks_for(&mut policy, 16, now) < 16, "it does not last");
+        policy.set_quick(true);
+        policy.set_quick(false);
+        assert_eq!(acks_for(&mut policy, 1, now), 0);
+    }
 
     fn acks_for(policy: &mut Acknowledging, segments: u32, now: Instant) -> u32 {
         let mut acks = 0;

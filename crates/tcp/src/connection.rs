@@ -591,6 +591,12 @@ impl Connection {
         }
     }
 
+    /// Acknowledges the next segments at once, and what waits for its acknowledgment (TCP_QUICKACK), or does
+    /// so no more: until the policy of the connection says otherwise.
+    pub fn set_quick_acks(&mut self, on: bool) {
+        self.acks.set_quick(on);
+    }
+
     /// Whether small segments are sent at once.
     #[must_use]
     pub fn nodelay(&self) -> bool {

@@ -82,6 +82,40 @@ impl TcpStream {
         self.socket.nodelay()
     }
 
+    /// How many routers may forward the packets from now on, 1 to 255.
+    ///
+    /// # Errors
+    /// `InvalidInput` for other numbers.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.socket.set_ttl(ttl)
+    }
+
+    /// How many routers may forward the packets.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio::net`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.socket.ttl()
+    }
+
+    /// Sends packet by packet whatever the device can do: see
+    /// [`multidata::TcpStream::set_single_packets`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_single_packets(&self, single_packets: bool) -> io::Result<()> {
+        self.socket.set_single_packets(single_packets)
+    }
+
+    /// Reaches the peer only as a neighbour (SO_DONTROUTE): see
+    /// [`multidata::TcpStream::set_dont_route`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_dont_route(&self, dont_route: bool) -> io::Result<()> {
+        self.socket.set_dont_route(dont_route)
+    }
+
     /// Lets dropping the stream reset the connection: what was not delivered is lost.
     ///
     /// # Errors

@@ -178,6 +178,22 @@ impl UdpSocket {
         self.socket.peer_addr()
     }
 
+    /// How many routers may forward datagrams to single peers from now on, 1 to 255.
+    ///
+    /// # Errors
+    /// `InvalidInput` for other numbers.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.socket.set_ttl(ttl)
+    }
+
+    /// How many routers may forward a datagram.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio::net`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.socket.ttl()
+    }
+
     /// The socket itself, for settings: groups, path MTU discovery. It does not block, and should not
     /// be made to.
     #[must_use]

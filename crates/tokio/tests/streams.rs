@@ -326,3 +326,17 @@ fn is_a_stream<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static>() {}
 fn streams_can_be_given_to_generic_code() {
     is_a_stream::<TcpStream>();
 }
+
+#[test]
+fn a_stream_has_the_settings_of_its_path() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (client, _server) = connected(&left, &right_stack).await;
+        assert_eq!(client.ttl().expect("open"), 64);
+        client.set_ttl(9).expect("in range");
+        assert_eq!(client.ttl().expect("open"), 9);
+        assert_eq!(client.set_ttl(0).expect_err("out of range").kind(), ErrorKind::InvalidInput);
+        client.set_single_packets(true).expect("open");
+        client.set_dont_route(true).expect("open");
+    });
+}

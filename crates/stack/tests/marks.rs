@@ -1,0 +1,89 @@
+//! What the packets of a socket say to routers.
+
+mod harness;
+
+use batch::{Block, Chunk};
+use bytes::Bytes;
+use core::net::SocketAddr;
+use core::num::NonZeroU8;
+use device::TransmitMode;
+use harness::{Net, address, data};
+use stack::{ListenOptions, PacketMarks, SocketError};
+use time::Duration;
+
+const MARKS: PacketMarks = PacketMarks { traffic_class: 0xba, hop_limit: NonZeroU8::new(5) };
+
+/// Traffic class and hop limit of what `host` sent since the last call, each pair once.
+fn seen(net: &mut Net, host: usize) -> Vec<(u8, u8)> {
+    let frames = net.wire.drain(..).filter(|(sender, _)| *sender == host);
+    let mut seen: Vec<(u8, u8)> = frames
+        .map(|(_, frame)| match frame[0] >> 4 {
+            4 => (frame[1], frame[8]),
+            _ => (frame[0] << 4 | frame[1] >> 4, frame[7]),
+        })
+        .collect();
+    seen.dedup();
+    seen
+}
+
+#[test]
+fn a_connection_is_marked_in_batches_from_its_syn_on_and_keeps_ecn_to_itself() {
+    for ipv6 in [false, true] {
+        let mut net = Net::new(TransmitMode::Multidata, false);
+        let local = SocketAddr::new(address(1, ipv6), 80);
+        let listener = net.hosts[1].shard.tcp_listen(local, 4).expect("a free port");
+        let shard = &mut net.hosts[0].shard;
+        let client = shard.tcp_connect(net.now, None, local).expect("a route");
+        shard.set_marks(client, MARKS).expect("open");
+        net.run(Duration::from_millis(10));
+        assert_eq!(seen(&mut net, 0), [(0xb8, 5)]);
+        let server = net.hosts[1].shard.tcp_accept(listener).expect("connected");
+        net.batches.clear();
+        net.transfer((0, client), (1, server), &data(200_000), Duration::from_secs(10));
+        assert!(net.batches.iter().any(|(host, _, count)| *host == 0 && *count > 8));
+        assert_eq!(seen(&mut net, 0), [(0xb8, 5)]);
+    }
+}
+
+#[test]
+fn what_a_listener_has_goes_with_its_syn_acks_and_to_its_connections() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let local = SocketAddr::new(address(1, false), 80);
+    let options = ListenOptions { marks: MARKS, ..ListenOptions::default() };
+    let listener = net.hosts[1].shard.tcp_listen_with(local, options).expect("a free port");
+    assert_eq!(net.hosts[1].shard.marks(listener), Ok(MARKS));
+    let client = net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+    net.run(Duration::from_millis(10));
+    let server = net.hosts[1].shard.tcp_accept(listener).expect("connected");
+    net.write(1, server, b"answer");
+    net.run(Duration::from_millis(10));
+    assert_eq!(seen(&mut net, 1), [(0xb8, 5)]);
+    assert_eq!(net.hosts[1].shard.marks(server), Ok(MARKS));
+    assert_eq!(net.hosts[0].shard.marks(client), Ok(PacketMarks::default()));
+}
+
+#[test]
+fn datagrams_are_marked_and_those_that_must_not_be_routed_are_refused() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let shard = &mut net.hosts[0].shard;
+    let socket = shard.udp_bind("0.0.0.0:9".parse().expect("an address")).expect("a free port");
+    shard.set_marks(socket, MARKS).expect("open");
+    shard.udp_set_dont_route(socket, true).expect("open");
+    let gateway = Some(address(1, false));
+    let network = "192.0.2.0/24".parse().expect("a network");
+    shard.add_route(now, network, gateway, id).expect("a route");
+    let mut send = |to: &str| {
+        let chunk = Chunk::whole(Block::from(Bytes::from_static(b"datagram")));
+        shard.udp_send(socket, Some(to.parse().expect("an address")), chunk)
+    };
+    assert_eq!(send("10.0.0.2:7"), Ok(()));
+    assert_eq!(send("192.0.2.1:7"), Err(SocketError::NoRoute));
+    net.run(Duration::from_millis(10));
+    assert_eq!(seen(&mut net, 0), [(0xba, 5)], "ECN of a datagram is the application's");
+    let shard = &mut net.hosts[0].shard;
+    shard.udp_set_dont_route(socket, false).expect("open");
+    let chunk = Chunk::whole(Block::from(Bytes::from_static(b"datagram")));
+    let to = Some("192.0.2.1:7".parse().expect("an address"));
+    assert_eq!(shard.udp_send(socket, to, chunk), Ok(()));
+}
