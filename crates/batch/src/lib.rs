@@ -1,6 +1,7 @@
 //! The batch: what crosses a layer of this stack.
 //!
-//! Three things live here, and none of them knows a protocol.
+//! Three things live here, and none of them knows a protocol; [`FlowShares`] bounds what waits in
+//! queues of them, fairly.
 //!
 //! * [`Block`]: one contiguous buffer, shared by reference count, from a [`BlockPool`] of size
 //!   classes or from the caller's own memory.
@@ -23,6 +24,7 @@
 //! ```
 
 mod block;
+mod flow_shares;
 mod headers;
 mod multidata;
 mod pool;
@@ -30,6 +32,7 @@ mod receive;
 mod sums;
 
 pub use block::{Block, BlockMut, Chunk};
+pub use flow_shares::{Admission, FlowShares};
 pub use multidata::{Attributes, Checksum, HeaderLayout, Limits, Multidata, PacketView, Payload};
 pub use pool::{BlockPool, Exhausted, PoolConfig, PoolCounters};
 pub use receive::{Frame, ReceiveBatch, ReceivedChecksum, Segmented};

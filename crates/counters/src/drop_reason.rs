@@ -127,6 +127,8 @@ drop_reasons! {
     /// A packet for another shard of the host, of which too many waited, or a router's advertisement while too
     /// much that others learn from earlier ones waited.
     StrayQueueFull => "drop_stray_queue_full",
+    /// A packet for another shard of the host, of a flow that had its share of what may wait there.
+    StrayQueueShare => "drop_stray_queue_share",
     /// The queue of packets that wait for a neighbour was full.
     NeighbourQueueFull => "drop_neighbour_queue_full",
     /// The neighbour did not answer.

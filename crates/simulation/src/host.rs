@@ -433,8 +433,9 @@ impl Host {
         let Squeue { shard, desk, .. } = &mut self.squeues[home];
         let Some(desk) = desk else { return 0 };
         while let Some(stray) = shard.poll_stray() {
-            let (held_bytes, is_droppable) = (stray.held_bytes(), stray.is_droppable());
-            desk.hand_on(stray.home, stray, StrayWeight { held_bytes, is_droppable });
+            let (held_bytes, key) = (stray.held_bytes(), stray.flow_key());
+            let weight = StrayWeight::new(held_bytes, key, stray.is_droppable());
+            desk.hand_on(stray.home, stray, weight);
         }
         desk.take_concerned()
     }

@@ -169,7 +169,7 @@ impl Shard {
             verdicts: Vec::new(),
             undecided_from: usize::MAX,
             loopback: Loopback::default(),
-            sharing: Sharing::default(),
+            sharing: Sharing::new([word(8), word(16)]),
             seed: keys.hash_one("addressing"),
             sequence_numbers: IsnGenerator::new(sequence_key),
             reset_limit: RateLimiter::new(RESETS_PER_SECOND, RESETS_BURST, word(8).rotate_left(32)),

@@ -27,24 +27,29 @@ use crate::interface::InterfaceId;
 use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
-use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
+use batch::{Admission, Chunk, FlowShares, Frame, ReceiveBatch, ReceivedChecksum};
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use counters::DropReason;
 use ip::{Cidr, IcmpIncoming};
 use link::{Known, Request};
+use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tcp::State;
 use time::Instant;
 use wire::{TcpFlags, TcpHeader, UdpView, protocol};
 
-/// Strays that wait to be fetched at most; what comes beyond is dropped and counted.
+/// Packets that wait to be fetched at most; what comes beyond, or beyond its flow's share, is dropped and counted.
 const STRAYS_MAX: usize = 1_024;
 
 /// Bytes that they hold at most: the blocks that their packets lie in.
 const STRAYS_BYTES_MAX: usize = 8 << 20;
+
+/// Questions about neighbours and answers that wait at most.
+const NEIGHBOURS_MAX: usize = 256;
 
 /// News that other shards have not taken, all of them together, beyond which routers are not listened to: more
 /// than an advertisement that says all there is to say makes for 63 others.
@@ -83,6 +88,8 @@ pub struct Stray {
     /// The shard it is for.
     pub home: usize,
     what: What,
+    /// Of a packet, what tells its flow from others.
+    key: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -180,6 +187,13 @@ impl Stray {
 }
 
 impl Stray {
+    /// What tells the flow of a packet from others, made with the host's secret; errors are one flow, whatever
+    /// they are about. `None` of what is no packet.
+    #[must_use]
+    pub fn flow_key(&self) -> Option<u32> {
+        matches!(self.what, What::Packet(_) | What::RawCopy(_)).then_some(self.key)
+    }
+
     /// Bytes of the memory that it holds: of the whole block where it is a packet, however short that is.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
@@ -195,8 +209,12 @@ impl Stray {
 pub(crate) struct Sharing {
     share: Option<Share>,
     strays: VecDeque<Stray>,
-    /// What they hold.
-    strays_bytes: usize,
+    /// What the packets among them hold, by flow, where there are other shards.
+    shares: Option<FlowShares>,
+    /// Questions and answers among them.
+    neighbours: usize,
+    /// What keys of flows are made with.
+    secret: [u64; 2],
     /// News that others were told and have not taken.
     untaken: usize,
     /// The first shard has raw sockets for ICMP.
@@ -204,6 +222,11 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
+    /// Of a shard that is alone so far; flows are told apart by this secret.
+    pub(crate) fn new(secret: [u64; 2]) -> Self {
+        Self { secret, ..Self::default() }
+    }
+
     /// Whether other shards of the host have sockets, too.
     pub(crate) fn has_others(&self) -> bool {
         self.share.is_some()
@@ -311,6 +334,7 @@ impl Shard {
     pub fn set_share(&mut self, share: Share) {
         self.identifications.share(share.index, share.count);
         self.sharing.share = Some(share);
+        self.sharing.shares = Some(FlowShares::new(STRAYS_MAX, STRAYS_BYTES_MAX));
     }
 
     /// The address that packets to `remote` leave with, where their sender does not choose one.
@@ -325,7 +349,13 @@ impl Shard {
     /// The next thing for another shard, in the order in which they came up.
     pub fn poll_stray(&mut self) -> Option<Stray> {
         let stray = self.sharing.strays.pop_front()?;
-        self.sharing.strays_bytes -= stray.held_bytes();
+        match (&stray.what, &mut self.sharing.shares) {
+            (What::Packet(_) | What::RawCopy(_), Some(shares)) => {
+                shares.release(stray.key, stray.held_bytes())
+            }
+            (What::Question { .. } | What::Answer { .. }, _) => self.sharing.neighbours -= 1,
+            _ => {}
+        }
         Some(stray)
     }
 
@@ -342,7 +372,7 @@ impl Shard {
             }
             What::Packet(whole) | What::RawCopy(whole) => whole.origin.interface,
             What::News { interface, .. } => {
-                self.add_stray(Stray { home: 0, what: What::NewsTaken });
+                self.add_stray(Stray { home: 0, what: What::NewsTaken, key: 0 });
                 *interface
             }
             What::Question { interface, .. }
@@ -358,7 +388,7 @@ impl Shard {
             What::Question { asker, target, is_known, .. } => {
                 if let Some(known) = neighbours.on_asked_for(now, *target, *is_known) {
                     let what = What::Answer { interface, target: *target, known };
-                    self.add_stray(Stray { home: *asker, what });
+                    self.add_stray(Stray { home: *asker, what, key: 0 });
                 }
             }
             What::Answer { target, known, .. } => neighbours.on_told(now, *target, known),
@@ -380,7 +410,7 @@ impl Shard {
         let is_wanted = self.sockets.raws.wants_icmp();
         if core::mem::replace(&mut self.sharing.raw_icmp, is_wanted) != is_wanted {
             for home in self.sharing.followers() {
-                self.add_stray(Stray { home, what: What::RawIcmp(is_wanted) });
+                self.add_stray(Stray { home, what: What::RawIcmp(is_wanted), key: 0 });
             }
         }
     }
@@ -393,7 +423,7 @@ impl Shard {
         let packet = incoming.packet_chunk().and_then(|packet| self.compact(&packet).ok());
         let Some(packet) = packet else { return self.drops.add(DropReason::NoMemory) };
         let whole = Whole::new(incoming.origin, packet, ReceivedChecksum::Verified);
-        self.add_stray(Stray { home: 0, what: What::RawCopy(whole) });
+        self.add_stray(Stray { home: 0, what: What::RawCopy(whole), key: 0 });
     }
 
     fn on_raw_copy(&mut self, whole: &Whole) -> Option<bool> {
@@ -418,7 +448,7 @@ impl Shard {
         };
         let (asker, target, is_known) = (share.index, request.target, request.unicast_to.is_some());
         let what = What::Question { interface, asker, target, is_known };
-        self.add_stray(Stray { home: 0, what });
+        self.add_stray(Stray { home: 0, what, key: 0 });
         true
     }
 
@@ -440,7 +470,7 @@ impl Shard {
         };
         for home in self.sharing.followers() {
             let what = What::Address { interface, cidr, origin, standing };
-            self.add_stray(Stray { home, what });
+            self.add_stray(Stray { home, what, key: 0 });
         }
     }
 
@@ -449,7 +479,7 @@ impl Shard {
         for home in self.sharing.followers() {
             self.sharing.untaken += 1;
             let what = What::News { interface, news: news.clone() };
-            self.add_stray(Stray { home, what });
+            self.add_stray(Stray { home, what, key: 0 });
         }
     }
 
@@ -480,7 +510,7 @@ impl Shard {
         let Some(packet) = packet else { return false };
         let whole = Whole::new(incoming.origin, packet, ReceivedChecksum::Verified);
         let Some(home) = self.sharing.next_to_ask(1) else { return false };
-        self.add_stray(Stray { home, what: What::Packet(Whole { asked: 1, ..whole }) });
+        self.add_stray(Stray { home, what: What::Packet(Whole { asked: 1, ..whole }), key: 0 });
         true
     }
 
@@ -516,7 +546,7 @@ impl Shard {
                 None => return Ok(Some(whole)),
             },
         };
-        self.add_stray(Stray { home, what: What::Packet(whole) });
+        self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
         Ok(None)
     }
 
@@ -599,7 +629,7 @@ impl Shard {
                     let (station, link_multicast, is_home) = (None, false, false);
                     let origin = Origin { interface, station, link_multicast, is_home };
                     let whole = Whole::new(origin, packet, frame.checksum);
-                    self.add_stray(Stray { home, what: What::Packet(whole) });
+                    self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
                 }
                 _ => {
                     let block = kept.add_block(packet.block().clone());
@@ -611,14 +641,29 @@ impl Shard {
         *frames = kept;
     }
 
-    fn add_stray(&mut self, stray: Stray) {
-        let bytes = self.sharing.strays_bytes + stray.held_bytes();
-        let is_full = self.sharing.strays.len() >= STRAYS_MAX || bytes > STRAYS_BYTES_MAX;
-        if stray.is_droppable() && is_full {
-            return self.drops.add(DropReason::StrayQueueFull);
+    fn add_stray(&mut self, mut stray: Stray) {
+        let sharing = &mut self.sharing;
+        let refused = match &stray.what {
+            What::Packet(whole) | What::RawCopy(whole) => {
+                stray.key = key_of(whole.packet.bytes(), sharing.secret);
+                let held_bytes = stray.held_bytes();
+                match sharing.shares.as_mut().map(|it| it.admit(stray.key, held_bytes)) {
+                    Some(Admission::Admitted) => None,
+                    Some(Admission::Share) => Some(DropReason::StrayQueueShare),
+                    Some(Admission::Full) | None => Some(DropReason::StrayQueueFull),
+                }
+            }
+            What::Question { .. } | What::Answer { .. } => {
+                let is_full = sharing.neighbours >= NEIGHBOURS_MAX;
+                sharing.neighbours += usize::from(!is_full);
+                is_full.then_some(DropReason::StrayQueueFull)
+            }
+            What::Address { .. } | What::News { .. } | What::NewsTaken | What::RawIcmp(_) => None,
+        };
+        match refused {
+            Some(reason) => self.drops.add(reason),
+            None => sharing.strays.push_back(stray),
         }
-        self.sharing.strays_bytes = bytes;
-        self.sharing.strays.push_back(stray);
     }
 }
 
@@ -629,6 +674,20 @@ fn batch_of(whole: &Whole) -> Option<ReceiveBatch> {
     let block = batch.add_block(packet.block().clone());
     let (offset, len) = (packet.offset() as u32, packet.len() as u32);
     batch.push_frame(Frame { block, offset, len, checksum, segmented: None }).then_some(batch)
+}
+
+/// What tells the flow of a packet from others. Who forges errors can have them be about any flow, so they are
+/// one together.
+fn key_of(packet: &[u8], [first, second]: [u64; 2]) -> u32 {
+    let mut hasher = SipHasher13::new_with_keys(first, second);
+    if let Ok(info) = ip::parse(packet) {
+        match (info.protocol, transport_of(packet)) {
+            (protocol::ICMP | protocol::ICMPV6, _) => hasher.write_u8(info.protocol),
+            (_, Some((_, flow))) => (flow.remote, flow.local).hash(&mut hasher),
+            (_, None) => (info.source, info.destination).hash(&mut hasher),
+        }
+    }
+    hasher.finish() as u32
 }
 
 #[cfg(test)]

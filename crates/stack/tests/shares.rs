@@ -426,12 +426,13 @@ fn long_datagram(identification: u16) -> Vec<Vec<u8>> {
 #[test]
 fn what_waits_for_another_shard_is_bounded_by_what_it_holds() {
     let [mut first, _] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
-    let full = |it: &Shard| it.counters().drops.count(counters::DropReason::StrayQueueFull);
+    let full = |it: &Shard| it.counters().drops.count(counters::DropReason::StrayQueueShare);
     (0..200).for_each(|number| give(NOW, &mut first, long_datagram(number)));
     let strays: Vec<_> = core::iter::from_fn(|| first.0.poll_stray()).collect();
     let held: usize = strays.iter().map(stack::Stray::held_bytes).sum();
-    assert!((60_000 * strays.len()..=8 << 20).contains(&held), "{held} in {}", strays.len());
-    assert!(strays.len() > 100, "{}", strays.len());
+    // They are all of one flow, which gets half.
+    assert!((60_000 * strays.len()..=(4 << 20) + 65_536).contains(&held), "{held}");
+    assert!(strays.len() > 50, "{}", strays.len());
     assert_eq!(full(&first.0), 200 - strays.len() as u64);
     give(NOW, &mut first, long_datagram(200));
     assert!(first.0.poll_stray().is_some(), "they are fetched, so there is room");

@@ -30,7 +30,7 @@ use crate::soft_ring::{SoftRing, SoftRingConfig};
 use crate::soft_ring_set::SoftRingSet;
 use crate::spread::{Home, Spread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use batch::ReceiveBatch;
+use batch::{Admission, FlowShares, ReceiveBatch};
 use counters::{DropCounters, DropReason};
 use device::Medium;
 use std::collections::VecDeque;
@@ -38,17 +38,22 @@ use std::collections::VecDeque;
 /// Frames taken from one soft ring at a time, as from a device queue.
 const FRAMES_MAX: usize = 256;
 
-/// Strays that wait for a home at most.
+/// Packets that wait for a home as strays at most.
 const STRAYS_MAX: usize = 1_024;
 
 /// Bytes that they hold at most: as much as may wait in a soft ring.
 const STRAYS_BYTES_MAX: usize = 8 << 20;
+
+/// Questions about neighbours, and answers, that wait for a home at most: floods of packets do not keep them out,
+/// and they keep no packets out. One who asks asks again.
+const NEIGHBOURS_MAX: usize = 256;
 
 /// What homes share to hand frames to each other.
 #[derive(Debug)]
 pub struct Exchange<S> {
     spread: Spread,
     rings: SoftRingConfig,
+    secret: Option<[u64; 2]>,
     inboxes: Vec<Inbox<S>>,
 }
 
@@ -59,7 +64,6 @@ struct Inbox<S> {
     rings: Vec<SoftRing>,
     strays: Mutex<Strays<S>>,
     strays_len: AtomicUsize,
-    strays_dropped: AtomicUsize,
     /// Where it is announced that something was put in.
     door: Door,
 }
@@ -68,8 +72,11 @@ struct Inbox<S> {
 #[derive(Debug)]
 struct Strays<S> {
     queue: VecDeque<S>,
-    /// What they hold.
-    bytes: usize,
+    /// What the packets among them hold, by flow.
+    shares: FlowShares,
+    /// Questions and answers among them.
+    neighbours: usize,
+    drops: DropCounters,
 }
 
 /// How much a stray weighs where too much waits.
@@ -77,8 +84,32 @@ struct Strays<S> {
 pub struct StrayWeight {
     /// Bytes of the memory that it holds.
     pub held_bytes: usize,
-    /// It may be dropped. Of those that may not, whoever makes them sees to it that there are few.
-    pub is_droppable: bool,
+    /// By what it is bounded.
+    pub kind: StrayKind,
+}
+
+/// What a stray is, as far as it is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrayKind {
+    /// A packet, of the flow that this key stands for: flows have their shares.
+    Packet(u32),
+    /// A question about a neighbour or the answer to one.
+    Neighbour,
+    /// It must not be dropped. Whoever makes such sees to it that there are few.
+    Kept,
+}
+
+impl StrayWeight {
+    /// Of a stray with a key, which is a packet, or without, which may be dropped or not.
+    #[must_use]
+    pub fn new(held_bytes: usize, key: Option<u32>, is_droppable: bool) -> Self {
+        let kind = match (key, is_droppable) {
+            (Some(key), _) => StrayKind::Packet(key),
+            (None, true) => StrayKind::Neighbour,
+            (None, false) => StrayKind::Kept,
+        };
+        Self { held_bytes, kind }
+    }
 }
 
 impl<S> Exchange<S> {
@@ -87,12 +118,23 @@ impl<S> Exchange<S> {
     pub fn new(spread: Spread, interfaces: usize, rings: SoftRingConfig) -> Self {
         let inbox = |_| Inbox {
             rings: (0..interfaces).map(|_| SoftRing::new(rings)).collect(),
-            strays: Mutex::new(Strays { queue: VecDeque::new(), bytes: 0 }),
+            strays: Mutex::new(Strays {
+                queue: VecDeque::new(),
+                shares: FlowShares::new(STRAYS_MAX, STRAYS_BYTES_MAX),
+                neighbours: 0,
+                drops: DropCounters::default(),
+            }),
             strays_len: AtomicUsize::new(0),
-            strays_dropped: AtomicUsize::new(0),
             door: Door::default(),
         };
-        Self { spread, rings, inboxes: (0..spread.homes()).map(inbox).collect() }
+        Self { spread, rings, secret: None, inboxes: (0..spread.homes()).map(inbox).collect() }
+    }
+
+    /// Soft rings tell flows apart by a keyed hash ([`SoftRingSet::with_secret`]).
+    #[must_use]
+    pub fn with_secret(mut self, secret: [u64; 2]) -> Self {
+        self.secret = Some(secret);
+        self
     }
 
     /// Which home has what.
@@ -127,25 +169,42 @@ impl<S> Inbox<S> {
     }
 
     fn push_stray(&self, stray: S, weight: StrayWeight) {
-        let mut strays = self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let bytes = strays.bytes.saturating_add(weight.held_bytes);
-        let is_full = strays.queue.len() >= STRAYS_MAX || bytes > STRAYS_BYTES_MAX;
-        if weight.is_droppable && is_full {
-            self.strays_dropped.fetch_add(1, Ordering::Relaxed);
-        } else {
-            strays.bytes = bytes;
-            strays.queue.push_back(stray);
-            self.strays_len.store(strays.queue.len(), Ordering::Release);
+        let mut strays = self.strays();
+        let refused = match weight.kind {
+            StrayKind::Packet(key) => match strays.shares.admit(key, weight.held_bytes) {
+                Admission::Admitted => None,
+                Admission::Full => Some(DropReason::StrayQueueFull),
+                Admission::Share => Some(DropReason::StrayQueueShare),
+            },
+            StrayKind::Neighbour if strays.neighbours >= NEIGHBOURS_MAX => {
+                Some(DropReason::StrayQueueFull)
+            }
+            StrayKind::Neighbour => {
+                strays.neighbours += 1;
+                None
+            }
+            StrayKind::Kept => None,
+        };
+        if let Some(reason) = refused {
+            return strays.drops.add(reason);
         }
+        strays.queue.push_back(stray);
+        self.strays_len.store(strays.queue.len(), Ordering::Release);
+    }
+
+    /// Nothing under the lock panics.
+    fn strays(&self) -> impl core::ops::DerefMut<Target = Strays<S>> + '_ {
+        self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn take_strays(&self) -> VecDeque<S> {
         if self.strays_len.load(Ordering::Acquire) == 0 {
             return VecDeque::new();
         }
-        let mut strays = self.strays.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut strays = self.strays();
         self.strays_len.store(0, Ordering::Release);
-        strays.bytes = 0;
+        strays.shares.clear();
+        strays.neighbours = 0;
         core::mem::take(&mut strays.queue)
     }
 }
@@ -194,7 +253,13 @@ impl<S> Desk<S> {
         assert!(inbox.is_some(), "the exchange has {} homes", exchange.inboxes.len());
         let interfaces = inbox.map_or(0, |inbox| inbox.rings.len());
         // A home that receives does so from the ring of its own number.
-        let sets = (0..interfaces).map(|_| SoftRingSet::new(exchange.spread, home.0));
+        let sets = (0..interfaces).map(|_| {
+            let set = SoftRingSet::new(exchange.spread, home.0);
+            match exchange.secret {
+                Some(secret) => set.with_secret(secret),
+                None => set,
+            }
+        });
         let layout = exchange.spread.layout();
         let own = if layout.fan_out() { 0 } else { layout.soft_rings() };
         let own_rings = |_| (0..own).map(|_| SoftRing::new(exchange.rings)).collect();
@@ -351,8 +416,7 @@ impl<S> Desk<S> {
         let inbox = self.inbox();
         let mut drops = DropCounters::default();
         self.rings().for_each(|ring| drops.merge(&ring.drops()));
-        let strays = inbox.strays_dropped.load(Ordering::Relaxed) as u64;
-        drops.add_many(DropReason::StrayQueueFull, strays);
+        drops.merge(&inbox.strays().drops);
         drops
     }
 

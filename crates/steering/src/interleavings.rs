@@ -5,7 +5,7 @@
 //! processed, in order, by whoever it was, and nobody was asked to look once more.
 
 use crate::door::Door;
-use crate::exchange::{Arrived, Desk, Exchange, StrayWeight};
+use crate::exchange::{Arrived, Desk, Exchange, StrayKind, StrayWeight};
 use crate::packets::batch;
 use crate::soft_ring::{SoftRing, SoftRingConfig};
 use crate::soft_ring_set::Lane;
@@ -264,7 +264,7 @@ impl Homes {
     fn hand_on(&self, own: usize, strays: core::ops::Range<u8>) {
         for stray in strays {
             let mut home = self.all[own].lock().expect("not poisoned");
-            let weight = StrayWeight { held_bytes: 1, is_droppable: true };
+            let weight = StrayWeight { held_bytes: 1, kind: StrayKind::Packet(0) };
             home.0.hand_on(1 - own, stray, weight);
             home.0.take_note();
             self.turn(&mut home);

@@ -10,11 +10,9 @@
 //! Batches go in and come out in order, so the frames of a flow keep theirs; where the batches that
 //! wait are short they come out as one, where one is long it comes out in parts.
 //!
-//! **Fair between flows.** A frame comes in if its flow holds less of the ring than is still free, in
-//! frames and in bytes (the dynamic threshold of shared buffers; Choudhury and Hahne, "Dynamic queue
-//! length thresholds for shared-memory packet switches", 1998). So one flow alone may fill half the
-//! ring, two a third each, and there is always room for a flow that has nothing in it. Flows are told
-//! apart by their hash, 256 at a time: flows that meet in one of these share what one may hold.
+//! **Fair between flows.** A frame comes in if its flow holds less of the ring than is still free
+//! ([`FlowShares`]): one flow alone may fill half the ring, and there is always room for a flow that has
+//! nothing in it. The keys of a lane's frames tell flows apart.
 //!
 //! **A lock, taken once for each batch**, and no clever ring. Measured beside a channel without a lock
 //! (`examples/steering_cost.rs`, one thread, nobody else): a batch of one costs 60 ns in and out instead
@@ -24,12 +22,9 @@
 use crate::counting::{BatchSizes, SoftRingCounters};
 use crate::soft_ring_set::Lane;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
-use batch::ReceiveBatch;
+use batch::{Admission, FlowShares, ReceiveBatch};
 use counters::{DropCounters, DropReason};
 use std::collections::VecDeque;
-
-/// Flows told apart. A power of two.
-const FLOWS: usize = 256;
 
 /// Emptied batches kept to be filled again.
 const SPARES_MAX: usize = 16;
@@ -75,28 +70,19 @@ pub struct Drained {
 #[derive(Debug)]
 pub struct SoftRing {
     queue: Mutex<Queue>,
-    /// [`Queue::frames`], for who only asks.
+    /// How many frames wait, for who only asks.
     depth: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Queue {
-    config: SoftRingConfig,
     waiting: VecDeque<Waiting>,
     spares: Vec<Waiting>,
-    frames: usize,
-    bytes: usize,
-    flows: Box<[Held; FLOWS]>,
+    /// What each flow has in the ring.
+    shares: FlowShares,
     counters: SoftRingCounters,
     drops: DropCounters,
     sizes: BatchSizes,
-}
-
-/// What a flow, or all of one remainder of their hashes, have in the ring.
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    frames: usize,
-    bytes: usize,
 }
 
 /// A batch in the ring.
@@ -113,17 +99,10 @@ impl SoftRing {
     /// An empty ring. Bounds below what a ring needs (2 frames, 2 bytes) are taken as that.
     #[must_use]
     pub fn new(config: SoftRingConfig) -> Self {
-        let config = SoftRingConfig {
-            frames_max: config.frames_max.max(2),
-            bytes_max: config.bytes_max.max(2),
-        };
         let queue = Queue {
-            config,
             waiting: VecDeque::new(),
             spares: Vec::new(),
-            frames: 0,
-            bytes: 0,
-            flows: Box::new([Held::default(); FLOWS]),
+            shares: FlowShares::new(config.frames_max, config.bytes_max),
             counters: SoftRingCounters::default(),
             drops: DropCounters::default(),
             sizes: BatchSizes::default(),
@@ -142,8 +121,8 @@ impl SoftRing {
         let queued = {
             let mut queue = self.lock();
             dropped = queue.push(lane, &mut refused);
-            self.depth.store(queue.frames, Ordering::Release);
-            queue.frames
+            self.depth.store(queue.shares.count(), Ordering::Release);
+            queue.shares.count()
         };
         // Blocks of a batch that was refused altogether go back to their pool outside the lock.
         drop(refused);
@@ -157,8 +136,8 @@ impl SoftRing {
         }
         let mut queue = self.lock();
         let frames = queue.drain(frames_max, batch);
-        self.depth.store(queue.frames, Ordering::Release);
-        Drained { frames, more: queue.frames > 0 }
+        self.depth.store(queue.shares.count(), Ordering::Release);
+        Drained { frames, more: queue.shares.count() > 0 }
     }
 
     /// How many frames wait. Who pushed them may see more at once, others a moment later.
@@ -178,9 +157,8 @@ impl SoftRing {
     pub fn clear(&self) -> usize {
         let mut queue = self.lock();
         let waiting = core::mem::take(&mut queue.waiting);
-        let frames = core::mem::take(&mut queue.frames);
-        queue.bytes = 0;
-        queue.flows.fill(Held::default());
+        let frames = queue.shares.count();
+        queue.shares.clear();
         self.depth.store(0, Ordering::Release);
         drop(queue);
         drop(waiting);
@@ -244,27 +222,22 @@ impl Queue {
 
     /// Whether a frame may come in; if so, it is counted as being there.
     fn admit(&mut self, key: u32, len: usize) -> bool {
-        let free = Held {
-            frames: self.config.frames_max - self.frames,
-            bytes: self.config.bytes_max - self.bytes,
+        let reason = match self.shares.admit(key, len) {
+            Admission::Admitted => {
+                self.counters.soft_ring_bytes += len as u64;
+                return true;
+            }
+            Admission::Full => {
+                self.counters.soft_ring_dropped_full += 1;
+                DropReason::SoftRingFull
+            }
+            Admission::Share => {
+                self.counters.soft_ring_dropped_share += 1;
+                DropReason::SoftRingShare
+            }
         };
-        let held = &mut self.flows[key as usize % FLOWS];
-        if free.frames == 0 || free.bytes < len {
-            self.counters.soft_ring_dropped_full += 1;
-            self.drops.add(DropReason::SoftRingFull);
-            return false;
-        }
-        if held.frames >= free.frames || held.bytes >= free.bytes {
-            self.counters.soft_ring_dropped_share += 1;
-            self.drops.add(DropReason::SoftRingShare);
-            return false;
-        }
-        held.frames += 1;
-        held.bytes += len;
-        self.frames += 1;
-        self.bytes += len;
-        self.counters.soft_ring_bytes += len as u64;
-        true
+        self.drops.add(reason);
+        false
     }
 
     fn drain(&mut self, frames_max: usize, out: &mut ReceiveBatch) -> usize {
@@ -303,11 +276,7 @@ impl Queue {
     fn release(&mut self, entry: &Waiting, index: usize) {
         let len = entry.batch.frame(index).map_or(0, |frame| frame.len as usize);
         let key = entry.keys.get(index).copied().unwrap_or(0);
-        let held = &mut self.flows[key as usize % FLOWS];
-        held.frames -= 1;
-        held.bytes -= len;
-        self.frames -= 1;
-        self.bytes -= len;
+        self.shares.release(key, len);
     }
 
     fn keep_spare(&mut self, mut entry: Waiting) {

@@ -27,7 +27,9 @@ use crate::soft_ring::{Pushed, SoftRing};
 use crate::spread::{Home, Spread, Target, scaled};
 use crate::toeplitz;
 use batch::ReceiveBatch;
+use core::hash::{Hash, Hasher};
 use device::Medium;
+use siphasher::sip::SipHasher13;
 
 /// The part of a batch that goes to one soft ring.
 #[derive(Debug)]
@@ -89,6 +91,15 @@ impl Lane {
     }
 }
 
+/// What a flow is known by.
+#[derive(Clone, Copy, Debug, Default)]
+struct Keyed {
+    /// By what it is spread.
+    hash: u32,
+    /// By what soft rings tell it from others.
+    key: u32,
+}
+
 /// The soft rings of one ring of a device, seen from the ring.
 #[derive(Debug)]
 pub struct SoftRingSet {
@@ -97,7 +108,10 @@ pub struct SoftRingSet {
     lanes: Vec<Lane>,
     /// Lanes that are soft rings of this ring's own home, where there is no fan-out.
     own_lanes: u16,
-    last: Option<(Flow, u32)>,
+    /// Of the flow before: its hash, which says where it goes, and its key, which tells it from others.
+    last: Option<(Flow, Keyed)>,
+    /// What keys are made with; without it they are the hashes.
+    secret: Option<[u64; 2]>,
     counters: SoftRingSetCounters,
     sizes: BatchSizes,
 }
@@ -121,9 +135,19 @@ impl SoftRingSet {
             lanes: lanes.into_iter().map(Lane::new).collect(),
             own_lanes,
             last: None,
+            secret: None,
             counters: SoftRingSetCounters::default(),
             sizes: BatchSizes::default(),
         }
+    }
+
+    /// Tells flows apart by a keyed hash, in soft rings and nowhere else: who does not know the secret cannot choose
+    /// flows that meet another one there and have its share. Where a flow goes is by a hash that everybody
+    /// may know, as devices compute it, too.
+    #[must_use]
+    pub fn with_secret(mut self, secret: [u64; 2]) -> Self {
+        self.secret = Some(secret);
+        self
     }
 
     /// The home that polls this ring.
@@ -172,17 +196,17 @@ impl SoftRingSet {
             let class = classify(batch.bytes(index), medium);
             self.count(&class);
             match self.target(&class) {
-                (Target::Slot(slot), key) => {
-                    let lane = self.lane_of_slot(slot, key);
-                    self.lanes[lane].share_frame(batch, index, key);
+                (Target::Slot(slot), keyed) => {
+                    let lane = self.lane_of_slot(slot, keyed.hash);
+                    self.lanes[lane].share_frame(batch, index, keyed.key);
                 }
-                (Target::Ring, key) => {
-                    let lane = usize::from(scaled(key, self.own_lanes.max(1)));
-                    self.lanes[lane].share_frame(batch, index, key);
+                (Target::Ring, keyed) => {
+                    let lane = usize::from(scaled(keyed.hash, self.own_lanes.max(1)));
+                    self.lanes[lane].share_frame(batch, index, keyed.key);
                 }
-                (Target::All, key) => {
+                (Target::All, keyed) => {
                     for lane in self.one_lane_for_each_home() {
-                        self.lanes[lane].share_frame(batch, index, key);
+                        self.lanes[lane].share_frame(batch, index, keyed.key);
                     }
                 }
             }
@@ -192,41 +216,52 @@ impl SoftRingSet {
 
     /// Whom a frame concerns, and the key of its flow.
     #[inline]
-    fn target(&mut self, class: &Class) -> (Target, u32) {
+    fn target(&mut self, class: &Class) -> (Target, Keyed) {
         match class {
             // Straight to the ring's home: no soft ring will ask what flow it is of.
             Class::Tcp(_)
                 if self.spread.layout().is_spread_by_device()
                     && self.spread.layout().soft_rings() == 0 =>
             {
-                (Target::Ring, 0)
+                (Target::Ring, Keyed::default())
             }
             Class::Tcp(flow) | Class::Udp(flow) | Class::IcmpError(_, flow) => {
-                let hash = self.hash(flow);
-                (self.spread.target(class, || hash), hash)
+                let keyed = self.hash(flow);
+                (self.spread.target(class, || keyed.hash), keyed)
             }
             Class::Fragment { source, destination } => {
-                let key = toeplitz::hash_addresses(*source, *destination);
-                (self.spread.target(class, || key), key)
+                let hash = toeplitz::hash_addresses(*source, *destination);
+                let keyed = Keyed { hash, key: self.key(&(source, destination), hash) };
+                (self.spread.target(class, || hash), keyed)
             }
-            Class::Everyone | Class::Other => (self.spread.target(class, || 0), 0),
+            Class::Everyone | Class::Other => (self.spread.target(class, || 0), Keyed::default()),
         }
     }
 
     /// The hash of a flow: frames of one flow that follow each other are hashed once.
     #[inline]
-    fn hash(&mut self, flow: &Flow) -> u32 {
+    fn hash(&mut self, flow: &Flow) -> Keyed {
         match &self.last {
-            Some((last, hash)) if last == flow => {
+            Some((last, keyed)) if last == flow => {
                 self.counters.srs_flow_cache_hits += 1;
-                *hash
+                *keyed
             }
             _ => {
                 let hash = flow.hash();
-                self.last = Some((*flow, hash));
-                hash
+                let keyed = Keyed { hash, key: self.key(&(flow.remote, flow.local), hash) };
+                self.last = Some((*flow, keyed));
+                keyed
             }
         }
+    }
+
+    /// The key of what has this hash.
+    fn key(&self, of: &impl Hash, hash: u32) -> u32 {
+        self.secret.map_or(hash, |[first, second]| {
+            let mut hasher = SipHasher13::new_with_keys(first, second);
+            of.hash(&mut hasher);
+            hasher.finish() as u32
+        })
     }
 
     /// The lane of a slot: itself under fan-out, else one of the soft rings of the ring's own home, or

@@ -30,14 +30,17 @@ pub(crate) type Desk = steering::Desk<Stray>;
 impl HandOver {
     /// For the squeues of this spread and so many interfaces, where there are several squeues, or an only one
     /// has soft rings. A squeue without either has nothing between its device and its shard.
-    pub(crate) fn new(spread: Spread, interfaces: usize) -> Option<Arc<Self>> {
+    /// What is told apart by `secret` are flows in soft rings.
+    pub(crate) fn new(spread: Spread, interfaces: usize, secret: [u64; 2]) -> Option<Arc<Self>> {
         let count = usize::from(spread.homes());
         let layout = spread.layout();
         let has_own_rings = layout.soft_rings() > 0 && !layout.fan_out();
         (count > 1 || has_own_rings).then(|| {
             let rings = SoftRingConfig::default();
             Arc::new(Self {
-                exchange: Arc::new(steering::Exchange::new(spread, interfaces, rings)),
+                exchange: Arc::new(
+                    steering::Exchange::new(spread, interfaces, rings).with_secret(secret),
+                ),
                 squeues: OnceLock::new(),
                 undelivered: AtomicU64::new(u64::MAX >> (64 - count)),
             })
@@ -138,7 +141,8 @@ pub(super) fn take_in(
 /// Hands on what turned out to be for others only in the shard.
 pub(super) fn pass_strays(desk: &mut Desk, shard: &mut Shard) {
     while let Some(stray) = shard.poll_stray() {
-        let (held_bytes, is_droppable) = (stray.held_bytes(), stray.is_droppable());
-        desk.hand_on(stray.home, stray, StrayWeight { held_bytes, is_droppable });
+        let (held_bytes, key) = (stray.held_bytes(), stray.flow_key());
+        let weight = StrayWeight::new(held_bytes, key, stray.is_droppable());
+        desk.hand_on(stray.home, stray, weight);
     }
 }

@@ -242,7 +242,7 @@ impl Wake for Announcing {
 fn what_was_left_at_a_taken_squeue_is_seen_to_by_who_leaves_it() {
     let layout = "R1S2F1".parse().expect("a layout");
     let spread = Spread::new(layout, Policy::Flow, 2).expect("a spread");
-    let hand_over = HandOver::new(spread, 1).expect("two squeues");
+    let hand_over = HandOver::new(spread, 1, [1, 2]).expect("two squeues");
     let (squeue, _, [socket, _]) = squeue_of(Some((1, Arc::clone(&hand_over))));
     let exchange = Arc::clone(hand_over.desk(1).exchange());
     let waker = Waker::from(Arc::new(Announcing(exchange)));

@@ -358,7 +358,10 @@ impl StackBuilder {
             self.config.tcp.send_buffer_bytes_initial.min(self.config.tcp.send_buffer_bytes),
             self.config.tcp.nodelay,
         );
-        let desks = HandOver::new(spread, self.interfaces.len());
+        let mut ring_secret = [[0; 8]; 2];
+        getrandom::fill(ring_secret.as_flattened_mut()).map_err(io::Error::other)?;
+        let ring_secret = ring_secret.map(u64::from_le_bytes);
+        let desks = HandOver::new(spread, self.interfaces.len(), ring_secret);
         let hand_over = desks.clone().filter(|it| it.has_several());
         let mut shards: Vec<(Shard, Vec<Port>)> = Vec::with_capacity(count);
         for index in 0..count {

@@ -114,35 +114,56 @@ fn what_a_ring_does_not_take_is_counted_at_its_home() {
 fn strays_are_bounded_and_come_in_order() {
     let exchange = exchange("R1S2F1", 8);
     let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
-    let light = StrayWeight { held_bytes: 0, is_droppable: true };
-    (0..STRAYS_MAX as u32 + 3).for_each(|stray| first.hand_on(1, stray, light));
-    first.hand_on(1, 99, StrayWeight { is_droppable: false, ..light });
-    first.hand_on(7, 0, light);
+    let light = |flow| StrayWeight::new(0, Some(flow), true);
+    // One flow gets half, and leaves room for another.
+    let half = STRAYS_MAX as u32 / 2;
+    (0..half + 3).for_each(|stray| first.hand_on(1, stray, light(5)));
+    first.hand_on(1, half, light(6));
+    first.hand_on(1, 99, StrayWeight::new(0, None, false));
+    first.hand_on(7, 0, light(5));
     assert_eq!(first.take_concerned(), 2, "there is no home 7");
-    assert_eq!(second.depth(), STRAYS_MAX + 1);
+    assert_eq!(second.depth(), half as usize + 2);
     let mut seen = Vec::new();
     let taken = second.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
         Arrived::Stray(stray) => seen.push(stray),
         Arrived::Frames(..) => panic!("there are none"),
     });
-    assert_eq!(taken.frames, STRAYS_MAX + 1);
+    assert_eq!(taken.frames, half as usize + 2);
     let last = seen.pop();
-    assert!(seen.into_iter().eq(0..STRAYS_MAX as u32));
+    assert!(seen.into_iter().eq(0..=half));
     assert_eq!(last, Some(99), "there is room for what must not be dropped");
-    assert_eq!(second.drops().count(DropReason::StrayQueueFull), 3);
+    assert_eq!(second.drops().count(DropReason::StrayQueueShare), 3);
     assert_eq!(second.depth(), 0);
+}
+
+#[test]
+fn questions_about_neighbours_have_a_bound_of_their_own() {
+    let exchange = exchange("R1S2F1", 8);
+    let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
+    let question = StrayWeight::new(0, None, true);
+    (0..STRAYS_MAX as u32)
+        .for_each(|flow| first.hand_on(1, 1, StrayWeight::new(0, Some(flow), true)));
+    let packets = second.depth();
+    for _ in 0..2 {
+        (0..NEIGHBOURS_MAX + 5).for_each(|_| first.hand_on(1, 2, question));
+    }
+    assert_eq!(second.depth(), packets + NEIGHBOURS_MAX, "packets do not keep them out");
+    second.take_in(&mut ReceiveBatch::new(), |_| ());
+    (0..NEIGHBOURS_MAX + 5).for_each(|_| first.hand_on(1, 2, question));
+    first.hand_on(1, 1, StrayWeight::new(0, Some(1), true));
+    assert_eq!(second.depth(), NEIGHBOURS_MAX + 1, "nor do they keep packets out");
 }
 
 #[test]
 fn strays_that_hold_much_are_bounded_by_what_they_hold() {
     let exchange = exchange("R1S2F1", 8);
     let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
-    let heavy = StrayWeight { held_bytes: STRAYS_BYTES_MAX / 4, is_droppable: true };
+    let heavy = |flow| StrayWeight::new(STRAYS_BYTES_MAX / 4, Some(flow), true);
     // Twice, because what was taken weighs nothing any more.
     for round in 1..=2 {
-        (0..6).for_each(|stray| first.hand_on(1, stray, heavy));
-        first.hand_on(1, 6, StrayWeight { held_bytes: 0, ..heavy });
-        first.hand_on(1, 7, StrayWeight { is_droppable: false, ..heavy });
+        (0..6).for_each(|stray| first.hand_on(1, stray, heavy(stray)));
+        first.hand_on(1, 6, StrayWeight::new(0, None, true));
+        first.hand_on(1, 7, StrayWeight::new(0, None, false));
         let mut seen = Vec::new();
         second.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
             Arrived::Stray(stray) => seen.push(stray),

@@ -154,7 +154,7 @@ proptest! {
                 out.extend(marks(&batch));
             }
             prop_assert!(ring.depth() <= frames_max);
-            prop_assert!(ring.lock().bytes <= bytes_max);
+            prop_assert!(ring.lock().shares.bytes() <= bytes_max);
         }
         out.extend(drained(&ring));
         prop_assert_eq!(out.len() + dropped, pushed);
@@ -163,8 +163,7 @@ proptest! {
             prop_assert!(numbers.is_sorted());
         }
         let queue = ring.lock();
-        prop_assert_eq!((queue.frames, queue.bytes), (0, 0));
-        prop_assert!(queue.flows.iter().all(|held| held.frames == 0 && held.bytes == 0));
+        prop_assert!(queue.shares.is_empty());
         prop_assert_eq!(queue.drops.total(), dropped as u64);
     }
 }

@@ -160,3 +160,39 @@ fn a_lane_goes_into_its_ring_with_its_flows() {
     let queued: usize = rings.iter().map(SoftRing::depth).sum();
     assert_eq!(queued, 8 + 4);
 }
+
+// Who knows the public hash must not be able to have his flows share what another may hold of a ring.
+#[test]
+fn a_secret_tells_flows_of_one_hash_apart_and_moves_none_elsewhere() {
+    let spread = |layout: &str| {
+        let layout: crate::Layout = layout.parse().expect(layout);
+        Spread::new(layout, crate::Policy::Flow, layout.homes_max()).expect("a spread")
+    };
+    let flow = |port| {
+        let segment = crate::packets::tcp(
+            std::net::SocketAddr::from(([10, 0, 0, 9], port)),
+            crate::packets::address("10.0.0.1:80"),
+            0,
+        );
+        batch([segment.as_slice()])
+    };
+    let keys = |set: &mut SoftRingSet| -> Vec<(usize, u32)> {
+        (1..100)
+            .map(|port| {
+                set.split(&mut flow(port), Medium::Ip);
+                let lanes = set.lanes_mut().iter().enumerate();
+                let mut filled = lanes.filter(|(_, lane)| !lane.is_empty());
+                filled.next().map(|(index, lane)| (index, lane.keys[0])).expect("a lane")
+            })
+            .collect()
+    };
+    let open = keys(&mut SoftRingSet::new(spread("R1S4F1"), 0));
+    let secret = keys(&mut SoftRingSet::new(spread("R1S4F1"), 0).with_secret([1, 2]));
+    let other = keys(&mut SoftRingSet::new(spread("R1S4F1"), 0).with_secret([1, 3]));
+    let lanes = |keys: &[(usize, u32)]| keys.iter().map(|it| it.0).collect::<Vec<_>>();
+    assert_eq!(lanes(&open), lanes(&secret));
+    let differ = |a: &[(usize, u32)], b: &[(usize, u32)]| {
+        a.iter().zip(b).filter(|(a, b)| a.1 % 256 != b.1 % 256).count()
+    };
+    assert!(differ(&open, &secret) > 80 && differ(&secret, &other) > 80);
+}
