@@ -26,7 +26,7 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::flow_table::FlowTable;
-use crate::ingress::{Incoming, Unclaimed, is_syn_only};
+use crate::ingress::{Incoming, Origin, Unclaimed, check_addresses, is_syn_only};
 use crate::interface::{Interface, InterfaceId};
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
@@ -163,6 +163,12 @@ impl Interface {
             && self.accepts_foreign(info.destination)
     }
 
+    /// Whether `address` is neither ours nor one that stands for many hosts, where we accept others'.
+    #[inline]
+    pub(crate) fn is_foreign(&self, address: IpAddr) -> bool {
+        !self.accepted.is_empty() && !self.is_ours(address) && !self.accepts_for_all(address)
+    }
+
     fn accepts_foreign(&self, address: IpAddr) -> bool {
         let is_hosts = match address {
             IpAddr::V4(address) => {
@@ -189,7 +195,7 @@ impl Shard {
     /// accepted before: TCP, UDP and ICMP errors to them are taken, and sockets may be bound to
     /// them and answer from them. They do not become addresses of the shard: the link is not told of them,
     /// and packets of its own to them leave. Broadcast, multicast, loopback and IPv6 link-local
-    /// addresses are never accepted.
+    /// addresses are never accepted, nor packets to the own addresses of other interfaces.
     ///
     /// # Errors
     /// [`SocketError::InvalidArgument`] where there is no such interface, or there are more than
@@ -214,10 +220,23 @@ impl Shard {
     /// Whether a packet came to an address that is accepted and not ours.
     pub(crate) fn is_foreign(&self, incoming: &Incoming<'_>) -> bool {
         let interface = &self.interfaces[incoming.origin.interface.0 as usize];
-        let destination = incoming.info.destination;
-        !interface.accepted.is_empty()
-            && !interface.is_ours(destination)
-            && !interface.accepts_for_all(destination)
+        interface.is_foreign(incoming.info.destination)
+    }
+
+    /// [`check_addresses`] for the interface that a packet came in by. That it accepts the addresses of others
+    /// does not open those of our other interfaces to its network (the strong model of RFC 1122, 3.3.4.2).
+    #[inline]
+    pub(crate) fn check_addresses(
+        &self,
+        origin: &Origin,
+        info: &PacketInfo,
+    ) -> Result<(), DropReason> {
+        let interface = &self.interfaces[origin.interface.0 as usize];
+        check_addresses(interface, origin, info)?;
+        if interface.is_foreign(info.destination) && self.is_own_address(info.destination) {
+            return Err(DropReason::NotOurAddress);
+        }
+        Ok(())
     }
 
     /// A forwarder: it gets the connections to any address of `prefix` and any port that no listener and
@@ -397,6 +416,8 @@ impl Shard {
                 let kept = self.keep_syn(now, origin.interface, segment);
                 if let Some(known) = self.forwarding.pending.get_mut(flow) {
                     known.kept = kept;
+                    // Nor does the way of that one: the answer goes where this one came from.
+                    (known.interface, known.station) = (origin.interface, origin.station);
                 }
             }
             self.forwarding.pending.set_deadline(flow, now + SILENCE_MAX);

@@ -3,7 +3,7 @@
 //! Whole packets never come here. A fragment waits in the shard's [`ip::Reassembly`]; the datagram
 //! that its last fragment completes takes the way of every other packet, as a batch of one.
 
-use crate::ingress::{Origin, check_addresses};
+use crate::ingress::Origin;
 use crate::interface::InterfaceId;
 use crate::shard::Shard;
 use batch::ReceiveBatch;
@@ -32,7 +32,7 @@ impl Shard {
                 return Err(refused.reason);
             }
         };
-        check_addresses(&self.interfaces[origin.interface.0 as usize], &origin, &fragment.info)?;
+        self.check_addresses(&origin, &fragment.info)?;
         let end = network + fragment.info.total_len;
         let received = ReceivedFragment {
             packet: batch.chunk(index, network..end).ok_or(DropReason::Truncated)?,
@@ -96,7 +96,7 @@ impl Shard {
     ) {
         let bytes = batch.bytes(index).get(network..).unwrap_or(&[]);
         let Ok(info) = ip::parse_fixed(bytes) else { return };
-        if check_addresses(&self.interfaces[origin.interface.0 as usize], &origin, &info).is_err() {
+        if self.check_addresses(&origin, &info).is_err() {
             return;
         }
         if let Some(packet) = batch.chunk(index, network..network + info.total_len) {

@@ -195,7 +195,7 @@ impl Shard {
                 *source == info.source && *destination == info.destination
             });
         if !is_checked {
-            check_addresses(&self.interfaces[origin.interface.0 as usize], &origin, info)?;
+            self.check_addresses(&origin, info)?;
             self.checked_addresses = is_tcp.then_some((info.source, info.destination));
         }
         let incoming = Incoming::new(origin, info, batch, index, network)?;
@@ -223,7 +223,7 @@ impl Shard {
         let bytes = incoming.transport_bytes();
         let parsed = TcpHeader::parse_counted(bytes, &mut self.tcp_options);
         let Ok((header, header_len)) = &parsed else { return Err(DropReason::MalformedTcp) };
-        let index = match self.connection_for(now, incoming.info, header) {
+        let index = match self.connection_for(now, incoming, header) {
             Ok(index) => index,
             Err(isn_min) => {
                 let flow = flow_of(incoming.info, header);
@@ -257,9 +257,10 @@ impl Shard {
     fn connection_for(
         &mut self,
         now: Instant,
-        info: &PacketInfo,
+        incoming: &Incoming<'_>,
         header: &TcpHeader,
     ) -> Result<u32, Option<SeqNumber>> {
+        let info = incoming.info;
         if let Some((cached, index)) = &self.flow_cache
             && is_of(cached, info, header)
             && !is_syn_only(header)
@@ -271,7 +272,7 @@ impl Shard {
         let flow = flow_of(info, header);
         let index = self.sockets.by_flow(&flow).ok_or(None)?;
         if is_syn_only(header) {
-            let is_awaited = self.awaits(&flow);
+            let is_awaited = self.awaits(&incoming.origin, &flow);
             let connection = &self.sockets.tcp(index).ok_or(None)?.connection;
             let is_closed = connection.state() == State::Closed;
             if (is_awaited || is_closed) && connection.may_be_replaced_by(now, header) {
@@ -393,7 +394,7 @@ pub(crate) fn is_syn_only(header: &TcpHeader) -> bool {
     header.flags.without(TcpFlags(!relevant.0)) == TcpFlags::SYN
 }
 
-/// Refuses packets that are not for us, or that claim to come from where no packet comes from.
+/// Refuses packets that are not for this interface, or that claim to come from where no packet comes from.
 #[inline]
 pub(crate) fn check_addresses(
     interface: &Interface,

@@ -5,7 +5,7 @@
 //! Linux sends none of the socket's from there either: it turns round those of the segment that it answers (a
 //! recorded route), which RFC 1122, 4.2.3.8 leaves to a TCP and this one does nowhere.
 
-use crate::ingress::{Incoming, Unclaimed};
+use crate::ingress::{Incoming, Origin, Unclaimed};
 use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
@@ -60,7 +60,9 @@ impl Shard {
         let verdict = kept.on_segment(now, header, payload_len);
         let answer = kept.acknowledgment(now);
         Some(match verdict {
-            TimeWaitVerdict::Replace(isn_min) if self.awaits(flow) => Judged::Begins(isn_min),
+            TimeWaitVerdict::Replace(isn_min) if self.awaits(&incoming.origin, flow) => {
+                Judged::Begins(isn_min)
+            }
             TimeWaitVerdict::Restart => {
                 self.time_wait.set_deadline(flow, now + self.config.time_wait);
                 self.answer_segment(incoming, answer);
@@ -74,10 +76,12 @@ impl Shard {
         })
     }
 
-    /// Whether a listener or a forwarder would get a SYN of this flow.
-    pub(crate) fn awaits(&self, flow: &Flow) -> bool {
+    /// Whether a listener or a forwarder would get a SYN of this flow that came from `origin`: what this
+    /// host sends to itself is for no forwarder.
+    pub(crate) fn awaits(&self, origin: &Origin, flow: &Flow) -> bool {
+        let is_loopback = self.interfaces[origin.interface.0 as usize].is_loopback;
         self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some()
-            || self.forwarder_of(flow.local.ip()).is_some()
+            || (!is_loopback && self.forwarder_of(flow.local.ip()).is_some())
     }
 
     /// A SYN was taken, and its connection follows whatever had these ports: until then that goes on, for a SYN

@@ -4,10 +4,10 @@ mod harness;
 
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
-use device::TransmitMode;
-use harness::{Net, address, craft, data, station};
+use device::{Capabilities, Medium, TransmitMode};
+use harness::{Net, address, craft, data, receive_batch, station};
 use ip::Cidr;
-use stack::{Holdings, PendingId, SocketError, SocketId};
+use stack::{Holdings, InterfaceConfig, InterfaceId, PendingId, SocketError, SocketId};
 use tcp::State;
 use time::Duration;
 use wire::{Ipv4View, SeqNumber, TcpFlags, TcpHeader, TcpOptions, protocol};
@@ -184,9 +184,13 @@ fn a_syn_that_comes_again_is_the_same_connection() {
 
 /// A SYN of 192.0.x.y to 93.184.215.14.
 fn syn(number: u32, sequence: u32, flags: TcpFlags) -> Vec<u8> {
+    syn_to(at("93.184.215.14:80"), number, sequence, flags)
+}
+
+fn syn_to(to: SocketAddr, number: u32, sequence: u32, flags: TcpFlags) -> Vec<u8> {
     let header = TcpHeader {
         source_port: 5_000,
-        destination_port: 80,
+        destination_port: to.port(),
         sequence: SeqNumber(sequence),
         flags,
         window: 65_535,
@@ -196,7 +200,7 @@ fn syn(number: u32, sequence: u32, flags: TcpFlags) -> Vec<u8> {
     let mut segment = vec![0; header.header_len()];
     header.emit(&mut segment).expect("room");
     let source = IpAddr::from([192, 0, (number >> 8) as u8, number as u8]);
-    let addresses = (source, IpAddr::from([93, 184, 215, 14]));
+    let addresses = (source, to.ip());
     let frame = craft::packet(station(1), addresses, protocol::TCP, 64, (&segment, 16));
     frame[14..].to_vec()
 }
@@ -242,6 +246,141 @@ fn of_two_attempts_from_one_port_the_last_counts() {
     let (_, frame) = net.wire.last().expect("a SYN-ACK");
     let (header, _) = TcpHeader::parse(&frame[20..]).expect("a segment");
     assert_eq!(header.acknowledgment, SeqNumber(100_001));
+}
+
+/// Gives host 1 a second interface that has 10.1.0.1 and accepts all IPv4 addresses.
+fn second_interface(net: &mut Net) -> InterfaceId {
+    let config = InterfaceConfig {
+        capabilities: Capabilities::plain(Medium::Ip, 1_500),
+        mode: TransmitMode::Multidata,
+        addresses: vec!["10.1.0.1/24".parse().expect("an address")],
+        gateways: Vec::new(),
+    };
+    let (now, host) = (net.now, &mut net.hosts[1]);
+    let id = host.shard.add_interface(config).expect("a sound configuration");
+    host.shard.set_accepted(id, &[Cidr::ANY_IPV4]).expect("an interface");
+    host.shard.add_route(now, Cidr::ANY_IPV4, None, id).expect("an interface");
+    host.more.push(id);
+    id
+}
+
+/// Hands packets to one interface of host 1, as one batch.
+fn inject_by(net: &mut Net, id: InterfaceId, frames: impl IntoIterator<Item = Vec<u8>>) {
+    let mut batch = receive_batch(frames);
+    net.hosts[1].shard.on_receive(net.now, id, &mut batch);
+}
+
+#[test]
+fn a_new_attempt_by_another_interface_is_answered_there() {
+    for is_accepted in [true, false] {
+        let mut net = net(false);
+        let second = second_interface(&mut net);
+        let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 1);
+        net.inject(1, [syn(1, 7, TcpFlags::SYN)]);
+        let (pending, now) = (next(&mut net, forwarder), net.now);
+        inject_by(&mut net, second, [syn(1, 100_000, TcpFlags::SYN)]);
+        if is_accepted {
+            net.hosts[1].shard.tcp_accept_pending(now, &pending).expect("it waits");
+        } else {
+            net.hosts[1].shard.tcp_refuse_pending(now, &pending);
+        }
+        net.batches.clear();
+        net.run(10 * MS);
+        assert_eq!(net.batches, [(1, second, 1)], "{is_accepted}");
+    }
+}
+
+#[test]
+fn a_new_attempt_of_another_station_is_refused_to_that_one() {
+    let mut net = net(true);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 1);
+    let other = station(40);
+    for (source, sequence) in [(craft::STRANGER, 7), (other, 100_000)] {
+        let mut frame = [&station(1).0[..], &source.0, &[8, 0]].concat();
+        frame.extend(syn(1, sequence, TcpFlags::SYN));
+        net.inject(1, [frame]);
+    }
+    let (pending, now) = (next(&mut net, forwarder), net.now);
+    net.hosts[1].shard.tcp_refuse_pending(now, &pending);
+    net.run(10 * MS);
+    let (_, reset) = net.wire.iter().find(|(_, frame)| frame[12..14] == [8, 0]).expect("a reset");
+    assert_eq!(reset[..6], other.0);
+}
+
+// RFC 1122, 3.3.4.2, the strong model: what is accepted of others is not what another interface has.
+#[test]
+fn who_accepts_everything_does_not_accept_for_another_interface() {
+    let mut net = net(false);
+    let second = second_interface(&mut net);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+    let (own, others) = (at("10.1.0.1:22"), at("10.0.0.2:22"));
+    let shard = &mut net.hosts[1].shard;
+    let listener = shard.tcp_listen(others, 8).expect("a free port");
+    let socket = shard.udp_bind(others).expect("a free port");
+    let any = shard.udp_forward(Cidr::ANY_IPV4).expect("it is accepted");
+    let datagram = |to: SocketAddr| {
+        // Port 5000 to the port, 9 bytes.
+        let port = to.port().to_be_bytes();
+        let bytes = [0x13, 0x88, port[0], port[1], 0, 9, 0, 0, 7];
+        let addresses = (IpAddr::from([192, 0, 0, 1]), to.ip());
+        craft::packet(station(1), addresses, protocol::UDP, 64, (&bytes, 6))[14..].to_vec()
+    };
+    // The second SYN of a batch is what was found to be right before.
+    let of = |to| [syn_to(to, 1, 7, TcpFlags::SYN), syn_to(to, 1, 7, TcpFlags::SYN), datagram(to)];
+    inject_by(&mut net, second, of(others));
+    net.run(10 * MS);
+    assert_eq!(dropped(&net, DropReason::NotOurAddress), 3);
+    assert_eq!(answers(&net), 0);
+    let shard = &mut net.hosts[1].shard;
+    for id in [socket, any] {
+        assert_eq!(shard.udp_receive(id).err(), Some(SocketError::WouldBlock));
+    }
+    assert_eq!(shard.tcp_next_pending(forwarder), Err(SocketError::WouldBlock));
+
+    // Its own address and those of nobody here it takes.
+    for to in [own, at("8.8.8.8:22")] {
+        inject_by(&mut net, second, of(to));
+        assert_eq!(next(&mut net, forwarder).destination(), to);
+        net.hosts[1].shard.udp_receive(any).expect("the datagram");
+    }
+    assert_eq!(dropped(&net, DropReason::NotOurAddress), 3);
+    // Who has the address is reached at it.
+    connect(&mut net, others);
+    net.inject(1, [datagram(others)]);
+    let shard = &mut net.hosts[1].shard;
+    shard.tcp_accept(listener).expect("a connection");
+    shard.udp_receive(socket).expect("the datagram");
+}
+
+// RFC 9293, 3.10.7.4: whether the application has let go of the old connection or not.
+#[test]
+fn what_a_host_sends_to_itself_ends_time_wait_for_no_forwarder() {
+    for is_held in [false, true] {
+        let mut net = net(false);
+        forwarder(&mut net, Cidr::ANY_IPV4, 8);
+        let (to, own) = (at("10.0.0.2:80"), at("10.0.0.2:5000"));
+        let (now, shard) = (net.now, &mut net.hosts[1].shard);
+        let listener = shard.tcp_listen(to, 8).expect("a free port");
+        let client = shard.tcp_connect(now, Some(own), to).expect("free");
+        net.run(10 * MS);
+        let server = net.hosts[1].shard.tcp_accept(listener).expect("open");
+        net.hosts[1].shard.tcp_shutdown_write(net.now, server).expect("open");
+        if !is_held {
+            net.hosts[1].shard.close(net.now, server);
+        }
+        net.run(10 * MS);
+        for id in [client, listener] {
+            net.hosts[1].shard.close(net.now, id);
+            net.run(10 * MS);
+        }
+        assert_eq!(net.hosts[1].shard.time_wait_count(), usize::from(!is_held));
+        let (now, shard) = (net.now, &mut net.hosts[1].shard);
+        let client = shard.tcp_connect(now, Some(own), to).expect("free");
+        net.run(10 * MS);
+        // An acknowledgment answered, as without a forwarder, and no reset.
+        assert_eq!(state(&mut net, 1, client), State::SynSent, "{is_held}");
+        assert_eq!(dropped(&net, DropReason::NoConnection), 0, "{is_held}");
+    }
 }
 
 #[test]

@@ -160,7 +160,9 @@ impl InterfaceConfig {
     /// transparent proxies. A listener or UDP socket on an unspecified address takes them as well; what no
     /// socket has is for a [`TcpForwarder`](crate::TcpForwarder) and a
     /// [`UdpForwarder`](crate::UdpForwarder). Sockets may be bound to such an address,
-    /// and connections opened from it.
+    /// and connections opened from it. What the stack's other interfaces have themselves stays closed to this
+    /// one's network, also where the prefix contains it: a listener on the address of one interface is
+    /// reached by that interface alone.
     ///
     /// They do not become the stack's own addresses: what it sends to them itself leaves by its routes, it
     /// answers no pings to them, and it tells no neighbour on an Ethernet that it has them (no
