@@ -72,6 +72,7 @@ impl TapQueue {
         while let Some(whole) = self.kept.front() {
             match write_frame(&self.file, &[IoSlice::new(whole)], &mut self.counters) {
                 Ok(()) => {
+                    self.link.on_written();
                     self.counters.transmit_late += 1;
                     self.counters.transmit_packets += 1;
                     self.counters.transmit_bytes += (whole.len() - self.prefix_len()) as u64;
