@@ -39,6 +39,13 @@ impl Intake {
         self.coalescer = Coalescer::new(coalescing);
     }
 
+    /// Starts afresh with the same setting, for another device in the place of the one there was: what
+    /// is held came by that one.
+    pub(crate) fn restart(&mut self) {
+        self.set_coalescing(self.coalescing());
+        self.held = ReceiveBatch::new();
+    }
+
     /// Fetches frames into `batch`, which must be empty. It stays so where they are held; otherwise
     /// `frames` of the result counts all that are in it.
     pub(crate) fn fetch(

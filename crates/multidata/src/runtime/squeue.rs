@@ -410,7 +410,9 @@ impl Core {
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let retry = earliest(self.retry, self.waiting.deadline());
-        let held = self.ports.iter().filter_map(|port| port.intake.deadline()).min();
+        // What a failed device left is not fetched for any more.
+        let open = self.ports.iter().filter(|port| port.failed.is_none());
+        let held = open.filter_map(|port| port.intake.deadline()).min();
         let retry = earliest(retry, held);
         if self.failed.is_some() { None } else { earliest(self.shard.poll_timeout(), retry) }
     }
@@ -488,10 +490,17 @@ impl Port {
 
     /// Puts another device in the place of this one, whose failure is forgotten. The mode is one that the
     /// device was brought to.
-    fn replace(&mut self, shard: &mut Shard, now: Instant, place: Place, mode: TransmitMode) {
+    pub(super) fn replace(
+        &mut self,
+        shard: &mut Shard,
+        now: Instant,
+        place: Place,
+        mode: TransmitMode,
+    ) {
         let capabilities = place.queue.capabilities();
         (self.queue, self.medium, self.mode) = (place.queue, capabilities.medium, mode);
         (self.failed, self.told) = (None, Told::default());
+        self.intake.restart();
         shard.on_device_replaced(now, self.id, capabilities);
         self.follow_mode(shard);
     }

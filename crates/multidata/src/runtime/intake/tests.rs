@@ -227,3 +227,25 @@ fn one_by_one_is_one_by_one_and_a_changed_setting_loses_nothing_that_is_held() {
     world.ends[1].run(now);
     assert_eq!(world.ends[1].shard.tcp_read(now, server, &mut bytes), Ok(4));
 }
+
+// Who waits would otherwise be back at once, again and again.
+#[test]
+fn a_failed_device_sets_no_deadline_and_what_it_left_does_not_come_by_the_next() {
+    let held = Coalescing { count: 64, hold_off: HOLD_OFF, adaptive: false };
+    let queue = || Flood { fetches: Arc::default(), left: 1 };
+    let mut core = core(queue(), 1, held);
+    let now = Instant::ZERO;
+    core.run(now);
+    assert_eq!(core.deadline(), Some(now + HOLD_OFF), "a frame is held");
+    core.ports[0].failed = Some(DeviceError { message: "it was cut".into() });
+    // As where other devices are left: the squeue goes on.
+    assert_eq!(core.deadline(), None);
+    let later = now + HOLD_OFF + HOLD_OFF;
+    let place = Place { queue: Box::new(Flood { left: 0, ..queue() }), receives: true };
+    let Core { shard, ports, .. } = &mut core;
+    ports[0].replace(shard, later, place, TransmitMode::Multidata);
+    assert_eq!(ports[0].intake.coalescing(), held);
+    core.run(later);
+    assert_eq!(core.ports[0].intake.deadline(), None);
+    assert_eq!(core.ports[0].intake.sizes().batches_of_1, 0, "the old one's frame is gone");
+}
