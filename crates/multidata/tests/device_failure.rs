@@ -194,6 +194,49 @@ fn connections_by_a_failed_device_are_told_and_others_go_on() {
     }
 }
 
+// Only one of the squeues receives by the queue, and sleeps on the device.
+#[test]
+fn a_reader_in_a_squeue_that_shares_its_queue_hears_of_the_failure() {
+    // The shared device comes first, and second behind one that every squeue has a queue of.
+    for first in [true, false] {
+        let (device, others) = (Void::default(), [Void::default(), Void::default()]);
+        let others = others.into_iter().map(|device| Box::new(device) as Box<dyn Queue>).collect();
+        let config = |network| InterfaceConfig::new(format!("{network}.1/24").parse().expect("one"));
+        let builder = Stack::builder().squeues(2);
+        let builder = match first {
+            true => builder.interface(device.clone(), config("10.1.0")),
+            false => builder
+                .multiqueue_interface(others, config("10.9.0"))
+                .interface(device.clone(), config("10.1.0")),
+        };
+        let stack = builder.build().expect("a stack");
+        std::thread::scope(|scope| {
+            // Connections that nobody answers: of so many some are at home in each squeue.
+            let calls: Vec<_> = (1..=16)
+                .map(|port| {
+                    let to = (std::net::Ipv4Addr::new(10, 1, 0, 9), port);
+                    let stack = &stack;
+                    scope.spawn(move || TcpStream::connect(stack, to).expect_err("it fails"))
+                })
+                .collect();
+            // Nobody sends by then, which would meet the failure, too.
+            std::thread::sleep(Duration::from_millis(300));
+            let sent = device.change(|state| {
+                state.failed = true;
+                state.sent_packets
+            });
+            let start = Instant::now();
+            for call in calls {
+                let error = call.join().expect("no panic");
+                assert_eq!(error.to_string(), "the cable was cut: splice it");
+                assert_eq!(error.kind(), ErrorKind::NetworkDown);
+            }
+            assert!(start.elapsed() < Duration::from_millis(400), "before the SYNs are due again");
+            assert_eq!(device.change(|state| state.sent_packets), sent);
+        });
+    }
+}
+
 #[test]
 fn what_another_squeue_meets_is_told_as_well() {
     let devices = [Void::default(), Void::default()];

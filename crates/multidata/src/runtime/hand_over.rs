@@ -104,6 +104,14 @@ impl HandOver {
         }
     }
 
+    /// Has the threads of all squeues but this one look again: a device has failed, and one that they share
+    /// tells only who asks it.
+    pub(super) fn wake_others(&self, index: usize) {
+        let squeues = self.squeues.get().into_iter().flatten().enumerate();
+        let others = squeues.filter(|(other, _)| *other != index);
+        others.filter_map(|(_, squeue)| squeue.upgrade()).for_each(|it| it.wake_threads());
+    }
+
     /// Whether squeue `index` was told something since [`steering::Desk::take_note`]; asked after unlocking.
     pub(super) fn is_told(&self, index: usize) -> bool {
         self.exchange.is_owed(index)

@@ -8,14 +8,15 @@
 //!
 //! What the device can do is each shard's to know. A capability that is taken back is told to who
 //! transmits then; the others are told when they transmit next, before the device sees what they built
-//! on it.
+//! on it. A failure is kept for all: whose squeue meets it has the others look
+//! ([`hand_over`](super::hand_over)), and they are told it in place of frames.
 
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
     Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
     Transmitted, Waiter,
 };
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// A squeue's access to an interface's device.
@@ -38,7 +39,11 @@ pub(crate) fn distribute(queues: Vec<Box<dyn Queue>>, count: usize) -> Vec<Place
         }
         let device = queue.waiter();
         let state = State { queue, revocations: 0 };
-        let shared = Arc::new(Shared { state: Mutex::new(state), full: Mutex::default() });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            full: Mutex::default(),
+            failed: OnceLock::new(),
+        });
         for index in squeues {
             let bell = Arc::new(Bell::default());
             let receives = index == ring;
@@ -57,6 +62,9 @@ struct Shared {
     state: Mutex<State>,
     /// Squeues that found the device full since its receiver looked last.
     full: Mutex<Vec<Arc<Bell>>>,
+    /// The device failed, whoever met it: all squeues then have it for failed. Read without a lock by who
+    /// has nothing to receive.
+    failed: OnceLock<DeviceError>,
 }
 
 struct State {
@@ -69,6 +77,11 @@ impl Shared {
     /// A thread that panicked in the device left it as it is, as with a queue of one squeue.
     fn state(&self) -> MutexGuard<'_, State> {
         super::locked(&self.state)
+    }
+
+    /// The first failure is kept.
+    fn fail(&self, error: &DeviceError) {
+        self.failed.get_or_init(|| error.clone());
     }
 
     fn full(&self) -> MutexGuard<'_, Vec<Arc<Bell>>> {
@@ -100,6 +113,9 @@ impl Queue for SharedQueue {
     }
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        if let Some(error) = self.shared.failed.get() {
+            return Transmitted { taken: 0, stopped: Some(Stop::Failed(error.clone())) };
+        }
         let mut state = self.shared.state();
         if core::mem::replace(&mut self.revocations_seen, state.revocations) != state.revocations {
             return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
@@ -110,6 +126,9 @@ impl Queue for SharedQueue {
             self.revocations_seen = state.revocations;
         }
         drop(state);
+        if let Some(Stop::Failed(error)) = &transmitted.stopped {
+            self.shared.fail(error);
+        }
         if transmitted.stopped == Some(Stop::Full) && !self.receives {
             let mut full = self.shared.full();
             if !full.iter().any(|other| Arc::ptr_eq(other, &self.bell)) {
@@ -125,10 +144,14 @@ impl Queue for SharedQueue {
         batch: &mut ReceiveBatch,
         frames_max: usize,
     ) -> Received {
-        if !self.receives {
-            return Received::default();
+        let failed = self.shared.failed.get();
+        if failed.is_some() || !self.receives {
+            return Received { failed: failed.cloned(), ..Received::default() };
         }
         let received = self.shared.state().queue.receive(pool, batch, frames_max);
+        if let Some(error) = &received.failed {
+            self.shared.fail(error);
+        }
         // The device woke its receiver, for frames or for room.
         let full = core::mem::take(&mut *self.shared.full());
         full.iter().for_each(|bell| bell.wake());

@@ -124,6 +124,8 @@ pub(crate) struct Core {
     pub(crate) failed: Option<DeviceError>,
     /// How many have.
     failures: usize,
+    /// Of which the other squeues are to hear when the lock is released.
+    pub(super) failures_changed: bool,
     /// The stack's last handle is gone; until when its connections may linger.
     pub(crate) stopping: Option<Instant>,
     /// Connections the application let go of that may have something left to deliver.
@@ -166,6 +168,7 @@ impl Core {
             is_unfinished: false,
             failed: None,
             failures: 0,
+            failures_changed: false,
             stopping: None,
             closing: Vec::new(),
             closing_checked_at: CLOSING_CHECK_MIN,
@@ -331,7 +334,7 @@ impl Core {
         if failures == self.failures {
             return;
         }
-        self.failures = failures;
+        (self.failures, self.failures_changed) = (failures, true);
         let first = self.ports.iter().find_map(|port| port.failed.clone());
         self.failed = first.filter(|_| failures == self.ports.len());
         if let Some(leader) = &mut self.leader {
