@@ -201,7 +201,8 @@ fn a_reader_in_a_squeue_that_shares_its_queue_hears_of_the_failure() {
     for first in [true, false] {
         let (device, others) = (Void::default(), [Void::default(), Void::default()]);
         let others = others.into_iter().map(|device| Box::new(device) as Box<dyn Queue>).collect();
-        let config = |network| InterfaceConfig::new(format!("{network}.1/24").parse().expect("one"));
+        let config =
+            |network| InterfaceConfig::new(format!("{network}.1/24").parse().expect("one"));
         let builder = Stack::builder().squeues(2);
         let builder = match first {
             true => builder.interface(device.clone(), config("10.1.0")),

@@ -491,21 +491,24 @@ impl Port {
         }
     }
 
-    /// Puts another device in the place of this one, whose failure is forgotten. The mode is one that the
-    /// device was brought to.
+    /// Puts another device in the place of this one, whose failure is forgotten, and hands the old one out:
+    /// it is the application's code, which is let go of under no lock. The mode is one that the device was
+    /// brought to.
     pub(super) fn replace(
         &mut self,
         shard: &mut Shard,
         now: Instant,
         place: Place,
         mode: TransmitMode,
-    ) {
+    ) -> Box<dyn Queue> {
         let capabilities = place.queue.capabilities();
-        (self.queue, self.medium, self.mode) = (place.queue, capabilities.medium, mode);
+        let old = core::mem::replace(&mut self.queue, place.queue);
+        (self.medium, self.mode) = (capabilities.medium, mode);
         (self.failed, self.told) = (None, Told::default());
         self.intake.restart();
         shard.on_device_replaced(now, self.id, capabilities);
         self.follow_mode(shard);
+        old
     }
 
     /// Nothing is sent or received by it any more, by the user's own wish.
@@ -670,9 +673,9 @@ impl Squeue {
             // Counted afresh by the turn that follows.
             core.failures = usize::MAX;
             let Core { shard, ports, .. } = core;
-            ports[index].replace(shard, now, place, mode);
+            let old = ports[index].replace(shard, now, place, mode);
             // Under the lock: who decides to sleep finds the new one.
-            self.waiters[index].replace(waiter)
+            self.waiters[index].replace(waiter, old)
         })
     }
 

@@ -4,7 +4,7 @@
 //! replaces it puts the new one in first, so that nobody comes to the old one any more, and then wakes the
 //! old one until all have left: a single wake-up may be spent on a thread that was just about to sleep.
 
-use device::Waiter;
+use device::{Queue, Waiter};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,17 +40,21 @@ impl Drop for Inside {
 /// A waiter that was in the slot.
 pub(crate) struct Seen(Arc<Entry>);
 
-/// A waiter that nobody comes to any more.
+/// A waiter that nobody comes to any more, and its queue.
 #[must_use]
-pub(crate) struct Replaced(Arc<Entry>);
+pub(crate) struct Replaced {
+    entry: Arc<Entry>,
+    queue: Box<dyn Queue>,
+}
 
 impl Replaced {
-    /// Has everybody leave it, and returns when they have.
-    pub(crate) fn empty(self) {
-        while self.0.inside.load(Ordering::Acquire) > 0 {
-            self.0.waiter.wake();
+    /// Has everybody leave it, and returns the queue when they have.
+    pub(crate) fn empty(self) -> Box<dyn Queue> {
+        while self.entry.inside.load(Ordering::Acquire) > 0 {
+            self.entry.waiter.wake();
             std::thread::sleep(Duration::from_micros(50));
         }
+        self.queue
     }
 }
 
@@ -63,11 +67,11 @@ impl WaiterSlot {
         super::locked(&self.current)
     }
 
-    /// Puts another waiter in the place of the one there is.
-    pub(crate) fn replace(&self, waiter: Arc<dyn Waiter>) -> Replaced {
-        let old = core::mem::replace(&mut *self.lock(), Entry::new(waiter));
+    /// Puts another waiter in the place of the one there is, which belongs to `queue`.
+    pub(crate) fn replace(&self, waiter: Arc<dyn Waiter>, queue: Box<dyn Queue>) -> Replaced {
+        let entry = core::mem::replace(&mut *self.lock(), Entry::new(waiter));
         self.changed.notify_all();
-        Replaced(old)
+        Replaced { entry, queue }
     }
 
     /// The waiter there is, to be told from another one.
@@ -142,7 +146,9 @@ mod tests {
             while slot.lock().inside.load(Ordering::Acquire) < 3 {
                 std::thread::yield_now();
             }
-            slot.replace(Arc::new(One::default())).empty();
+            let end = device::WireEnd::plain(device::Medium::Ip);
+            let (queue, _) = device::wire(device::WireConfig::new(end, end));
+            drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty());
         });
         assert!(started.elapsed() < Duration::from_secs(30), "nobody slept on");
         slot.wake();

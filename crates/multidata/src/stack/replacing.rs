@@ -2,6 +2,7 @@
 
 use super::Stack;
 use crate::runtime::shared_queue;
+use crate::runtime::waiter_slot::Replaced;
 use device::{Medium, Queue, TransmitMode};
 use std::io;
 
@@ -66,7 +67,9 @@ impl Stack {
         squeues.each(|squeue| {
             replaced.extend(places.next().map(|place| squeue.replace(index, place, mode)));
         });
-        replaced.into_iter().for_each(crate::runtime::waiter_slot::Replaced::empty);
+        // Application code is let go of when no lock is held and all squeues go on without it.
+        let old: Vec<_> = replaced.into_iter().map(Replaced::empty).collect();
+        drop(old);
         Ok(())
     }
 }
