@@ -179,6 +179,10 @@ fn what_cannot_take_its_place_is_refused() {
     let end = WireEnd::plain(Medium::Ip);
     invalid(left.replace_device(0, device::wire(WireConfig::new(end, end)).0));
     invalid(left.replace_device(1, device::wire(pair::ethernet()).0));
+    // As at build.
+    let narrow = WireConfig { mtu_bytes: 100, ..pair::ethernet() };
+    invalid(left.replace_device(0, device::wire(narrow).0));
+    assert_eq!(left.interfaces()[0].capabilities.mtu_bytes, 1_500, "it stands on its own still");
     left.remove_interface(0).expect("an interface");
     invalid(left.replace_device(0, device::wire(pair::ethernet()).0));
 }

@@ -666,16 +666,25 @@ impl Squeue {
     }
 
     /// Puts another device in the place of that of interface `index`, which must exist, and runs it. Threads
-    /// that sleep on the old one have left when [`Replaced::empty`] returns.
-    pub(crate) fn replace(&self, index: usize, place: Place, mode: TransmitMode) -> Replaced {
+    /// that sleep on the old one have left when [`Replaced::empty`] returns. Where the interface was removed
+    /// meanwhile, the device is handed back.
+    pub(crate) fn replace(
+        &self,
+        index: usize,
+        place: Place,
+        mode: TransmitMode,
+    ) -> Result<Replaced, Place> {
         let waiter = place.queue.waiter();
         self.once(|core, now| {
+            let Core { shard, ports, failures, .. } = core;
+            if !shard.has_interface(ports[index].id) {
+                return Err(place);
+            }
             // Counted afresh by the turn that follows.
-            core.failures = usize::MAX;
-            let Core { shard, ports, .. } = core;
+            *failures = usize::MAX;
             let old = ports[index].replace(shard, now, place, mode);
             // Under the lock: who decides to sleep finds the new one.
-            self.waiters[index].replace(waiter, old)
+            Ok(self.waiters[index].replace(waiter, old))
         })
     }
 

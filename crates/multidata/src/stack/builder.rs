@@ -435,7 +435,9 @@ fn check_interfaces(
         }
         check_gateways(index, config)?;
         let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
-        check_mtu(index, config, mtu_bytes.unwrap_or(0))?;
+        let has_ipv6 =
+            config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
+        check_mtu(index, has_ipv6, mtu_bytes.unwrap_or(0))?;
     }
     Ok(())
 }
@@ -456,9 +458,7 @@ fn check_gateways(index: usize, config: &InterfaceConfig) -> io::Result<()> {
 }
 
 /// A link that carries less than every host may rely on cannot carry IP.
-fn check_mtu(index: usize, config: &InterfaceConfig, mtu_bytes: usize) -> io::Result<()> {
-    let has_ipv6 =
-        config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
+pub(super) fn check_mtu(index: usize, has_ipv6: bool, mtu_bytes: usize) -> io::Result<()> {
     let (least, version) = match has_ipv6 {
         true => (MTU_MIN_IPV6_BYTES, "IPv6 (RFC 8200, 5)"),
         false => (MTU_MIN_IPV4_BYTES, "IPv4 (RFC 791)"),

@@ -1,6 +1,7 @@
 //! Another device below an interface: where one failed for good, as a TAP that was deleted.
 
 use super::Stack;
+use super::builder::check_mtu;
 use crate::runtime::shared_queue;
 use crate::runtime::waiter_slot::Replaced;
 use device::{Medium, Queue, TransmitMode};
@@ -23,7 +24,8 @@ impl Stack {
     ///
     /// # Errors
     /// `InvalidInput` where there is no such interface, it was removed, it has another number of queues or the
-    /// other kind of medium (Ethernet frames or bare IP packets); or the new device failed.
+    /// other kind of medium (Ethernet frames or bare IP packets), or the new device carries less than IP needs;
+    /// or the new device failed.
     pub fn replace_queues(&self, index: usize, mut queues: Vec<Box<dyn Queue>>) -> io::Result<()> {
         let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
         let squeues = &self.runtime.squeues;
@@ -44,9 +46,12 @@ impl Stack {
         let status = self.squeue(0).look(|core| {
             let port = core.ports.get(index)?;
             let status = core.shard.transmit_status(port.id);
-            status.filter(|_| core.shard.has_interface(port.id))
+            let addresses = core.shard.addresses(port.id);
+            let has_ipv6 = addresses.iter().any(|it| it.cidr.address().is_ipv6());
+            Some((status.filter(|_| core.shard.has_interface(port.id))?, has_ipv6))
         });
-        let status = status.ok_or_else(|| invalid(format!("interface {index} was removed")))?;
+        let removed = || invalid(format!("interface {index} was removed"));
+        let (status, has_ipv6) = status.ok_or_else(removed)?;
         let mut mode = status.wanted;
         for queue in &mut queues {
             let capabilities = queue.capabilities();
@@ -55,6 +60,7 @@ impl Stack {
                 let message = format!("interface {index} has another kind of medium");
                 return Err(invalid(message));
             }
+            check_mtu(index, has_ipv6, capabilities.mtu_bytes)?;
             if !capabilities.supports(mode) {
                 mode = TransmitMode::Multidata;
             }
@@ -68,8 +74,9 @@ impl Stack {
             replaced.extend(places.next().map(|place| squeue.replace(index, place, mode)));
         });
         // Application code is let go of when no lock is held and all squeues go on without it.
-        let old: Vec<_> = replaced.into_iter().map(Replaced::empty).collect();
+        let (replaced, refused): (Vec<_>, Vec<_>) = replaced.into_iter().partition(Result::is_ok);
+        let old: Vec<_> = replaced.into_iter().flatten().map(Replaced::empty).collect();
         drop(old);
-        Ok(())
+        if refused.is_empty() { Ok(()) } else { Err(removed()) }
     }
 }
