@@ -358,7 +358,8 @@ impl Stack {
 
     /// The next thing that happened to an interface, if any: negotiated anew, its device failed, is of
     /// no use for now or takes less, removed. Each reads as a sentence. What several squeues met is told
-    /// once. At most 64 of each squeue wait to be asked for; then the oldest is forgotten.
+    /// once where they tell it by then; who asks while some have yet to meet it hears it again from those.
+    /// At most 64 of each squeue wait to be asked for; then the oldest is forgotten.
     #[must_use]
     pub fn poll_interface_event(&self) -> Option<InterfaceEvent> {
         self.runtime.events.poll(&self.runtime.squeues)

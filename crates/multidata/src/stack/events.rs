@@ -1,7 +1,8 @@
 //! What happened to interfaces, of all squeues as one list.
 //!
 //! Each squeue tells what it has met. What concerns all of them, as an interface that goes down, each
-//! tells, in the same order; users hear it once.
+//! tells, in the same order; users hear once what they tell by the time they are asked, and again what one
+//! of them tells later.
 
 use crate::runtime::squeues::Squeues;
 use stack::InterfaceEvent;
