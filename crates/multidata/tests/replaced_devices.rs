@@ -84,7 +84,7 @@ fn connections_outlive_their_wire_and_lose_nothing() {
     assert!(left.interfaces()[0].capabilities.segmentation.is_some());
     let told = told(&right);
     for what in
-        ["it stands on another device now, transmit", "super-frames yes", "its device failed"]
+        ["it stands on another device now, transmit", "super-frames tcp4", "its device failed"]
     {
         assert!(told.iter().any(|line| line.contains(what)), "{what}: {told:?}");
     }
