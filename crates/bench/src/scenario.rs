@@ -6,7 +6,7 @@
 
 use crate::layouts::{self, Spreading};
 use core::fmt;
-use device::TransmitMode;
+use device::{Forms, TransmitMode};
 use multidata::{Coalescing, CopyIn};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -40,6 +40,17 @@ impl DeviceKind {
             Self::Xdp => "xdp",
             Self::Wire => "wire",
             Self::Tunnel => "tunnel",
+        }
+    }
+
+    /// The forms in which this device can be handed a batch.
+    #[must_use]
+    pub const fn forms(self) -> Forms {
+        match self {
+            Self::Tap | Self::Tun | Self::Wire => Forms::ALL,
+            Self::Packet => linux::PacketDevice::FORMS,
+            Self::Xdp => linux::XdpDevice::FORMS,
+            Self::Tunnel => linux::TunnelDevice::FORMS,
         }
     }
 
@@ -397,11 +408,27 @@ impl Scenario {
         words.join(" ")
     }
 
+    /// A sentence where the mode is only a name on this device: the stack would fall back to another.
+    #[must_use]
+    pub fn lacks_form(&self) -> Option<String> {
+        (!self.device.forms().has(self.mode)).then(|| {
+            format!(
+                "--mode {} is not for --device {}, which has no form for it: packets would leave as in \
+                 mode multidata",
+                self.mode,
+                self.device.name()
+            )
+        })
+    }
+
     /// Looks for contradictions.
     ///
     /// # Errors
     /// A sentence that names the options that cannot stand together.
     pub fn check(&self) -> Result<(), String> {
+        if let Some(why) = self.lacks_form() {
+            return Err(why);
+        }
         if self.mode == TransmitMode::Lso && !self.offload {
             return Err(
                 "--mode lso needs --offload on: without it the device takes no super-frame"
@@ -520,6 +547,10 @@ mod tests {
         assert_eq!(sound.check(), Ok(()));
         let broken = [
             (Scenario { mode: TransmitMode::Lso, offload: false, ..sound.clone() }, "--offload"),
+            (
+                Scenario { device: DeviceKind::Xdp, mode: TransmitMode::Chain, ..sound.clone() },
+                "--mode chain is not for --device xdp",
+            ),
             (Scenario { device: DeviceKind::Wire, napi: true, ..sound.clone() }, "--napi"),
             (
                 Scenario { device: DeviceKind::Packet, napi: true, offload: true, ..sound.clone() },

@@ -3,7 +3,8 @@
 //! The axes are those of seed 000, section 6: the length of a write, one connection or several, and
 //! the scheme; to which come the device, and whether the application's memory is copied (as by
 //! netperf there) or lent (as by knetperf, whose sender sits in the kernel). A combination that a
-//! device cannot do - super-frames without offload - is left out, not failed.
+//! device cannot do - super-frames without offload - is left out, not failed; so is a scheme that would
+//! be only another name for `multidata` on a device, and of that a sentence is left.
 
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use device::TransmitMode;
@@ -28,6 +29,21 @@ pub struct Axes {
 }
 
 impl Axes {
+    /// What was asked for and is no scenario: a sentence for each scheme that a device has no form for.
+    #[must_use]
+    pub fn left_out(&self, common: &Scenario) -> Vec<String> {
+        let mut sentences = Vec::new();
+        for &device in &self.devices {
+            let each = self.modes.iter().map(|&mode| Scenario { device, mode, ..common.clone() });
+            for why in each.filter_map(|scenario| scenario.lacks_form()) {
+                if !sentences.contains(&why) {
+                    sentences.push(why);
+                }
+            }
+        }
+        sentences
+    }
+
     /// Every sound combination, each run for this long. Neighbours differ in the scheme only, so that
     /// what is compared runs side by side.
     #[must_use]
@@ -82,6 +98,31 @@ mod tests {
             zero_copy: vec![false, true],
             napi: vec![false, true],
         }
+    }
+
+    #[test]
+    fn a_scheme_without_a_form_is_left_out_and_told() {
+        let common = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let devices = vec![DeviceKind::Xdp, DeviceKind::Packet, DeviceKind::Tunnel];
+        let axes = Axes { devices, modes: TransmitMode::ALL.to_vec(), ..axes() };
+        let scenarios = axes.scenarios(Duration::from_millis(10), &common);
+        let modes = |device: DeviceKind| {
+            let mut modes: Vec<_> = scenarios
+                .iter()
+                .filter(|it| it.device == device && !it.napi)
+                .map(|it| it.mode.name())
+                .collect();
+            modes.dedup();
+            modes.truncate(5);
+            modes
+        };
+        assert_eq!(modes(DeviceKind::Xdp)[..2], ["single", "multidata"]);
+        let packet = ["single", "contiguous", "replicated", "multidata", "lso"];
+        assert_eq!(modes(DeviceKind::Packet), packet);
+        assert_eq!(modes(DeviceKind::Tunnel)[..3], ["single", "chain", "multidata"]);
+        let told = axes.left_out(&common);
+        assert_eq!(told.len(), 3 + 1 + 2, "{told:?}");
+        assert!(told[0].starts_with("--mode chain is not for --device xdp"), "{}", told[0]);
     }
 
     #[test]

@@ -422,6 +422,8 @@ pub(crate) struct Job {
     pub(crate) may_use_wire: bool,
     pub(crate) output: OutputArguments,
     pub(crate) reading: Reading,
+    /// What was asked for and is not measured, a sentence each.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// What the results of a job are about.
@@ -460,6 +462,7 @@ impl BenchArguments {
                 may_use_wire: true,
                 output: self.job.output,
                 reading: Reading::Modes,
+                left_out: Vec::new(),
             },
             Some(BenchVerb::Stream(arguments)) => arguments.job()?,
             Some(BenchVerb::RequestResponse(arguments)) => arguments.job()?,
@@ -603,6 +606,7 @@ impl StreamArguments {
             may_use_wire: self.path.may_use_wire(),
             output: self.output,
             reading: Reading::Modes,
+            left_out: Vec::new(),
         })
     }
 }
@@ -631,6 +635,7 @@ impl RequestResponseArguments {
             may_use_wire: self.path.may_use_wire(),
             output: self.output,
             reading: Reading::Modes,
+            left_out: Vec::new(),
         })
     }
 }

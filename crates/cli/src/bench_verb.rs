@@ -16,6 +16,7 @@ use std::path::Path;
 /// A sentence: no device, a failed run, data that is not what was sent, no place for the results.
 pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
+    job.left_out.iter().for_each(|why| complain(&format!("left out: {why}")));
     let scenarios = possible(job)?;
     if let Some(file) = &job.output.json {
         try_place(file)?;

@@ -152,6 +152,39 @@ impl ChecksumKinds {
     pub const ALL: Self = Self { tcp_ipv4: true, tcp_ipv6: true, udp_ipv4: true, udp_ipv6: true };
 }
 
+/// The forms in which a device can be handed many packets, beside the batch itself
+/// ([`TransmitMode::Multidata`]), which every device takes. Where a form would be only another name for
+/// what the device does with a batch anyway, it has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms {
+    /// Many packets in a call, each by itself ([`TransmitMode::Chain`]).
+    pub chain: bool,
+    /// Blocks of whole frames ([`BlockForm::Frames`]).
+    pub frames: bool,
+    /// Blocks of payload, in front of which headers are inserted ([`BlockForm::Payload`]).
+    pub payload: bool,
+}
+
+impl Forms {
+    /// All of them.
+    pub const ALL: Self = Self { chain: true, frames: true, payload: true };
+    /// None but batches.
+    pub const NONE: Self = Self { chain: false, frames: false, payload: false };
+
+    /// Whether a mode has a form of its own; super-frames are no matter of forms.
+    #[must_use]
+    pub const fn has(self, mode: TransmitMode) -> bool {
+        match mode {
+            TransmitMode::Single | TransmitMode::Multidata | TransmitMode::Lso => true,
+            TransmitMode::Chain => self.chain,
+            TransmitMode::Contiguous(contiguous) => match contiguous.form() {
+                BlockForm::Frames => self.frames,
+                BlockForm::Payload => self.payload,
+            },
+        }
+    }
+}
+
 /// How a device divides one contiguous block into frames (seed 003).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentSplitting {
@@ -189,7 +222,10 @@ pub struct Capabilities {
     pub checksum_receive: bool,
     /// The device splits super-frames on the way out.
     pub segmentation: Option<Segmentation>,
-    /// How the device divides contiguous blocks on the way out.
+    /// The forms in which the device can be handed a batch.
+    pub forms: Forms,
+    /// How the device itself divides contiguous blocks on the way out; where it does not, whoever drives
+    /// it cuts them.
     pub fragment_splitting: FragmentSplitting,
     /// The device hands up super-frames on the way in.
     pub receive_super_frames: bool,
@@ -201,7 +237,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// A device of this medium and MTU without any offload.
+    /// A device of this medium and MTU without any offload, that can be handed a batch in every form.
     #[must_use]
     pub fn plain(medium: Medium, mtu_bytes: usize) -> Self {
         Self {
@@ -217,6 +253,7 @@ impl Capabilities {
             checksum_kinds: ChecksumKinds::ALL,
             checksum_receive: false,
             segmentation: None,
+            forms: Forms::ALL,
             fragment_splitting: FragmentSplitting::default(),
             receive_super_frames: false,
             coalesced_frames_max: usize::MAX,
@@ -244,22 +281,28 @@ impl Capabilities {
         self.version == MULTIDATA_VERSION
     }
 
-    /// Whether a batch can be sent in this mode.
+    /// Whether a batch can be sent in this mode, and in its form.
     #[must_use]
     pub fn supports(&self, mode: TransmitMode) -> bool {
-        match mode {
-            TransmitMode::Single
-            | TransmitMode::Chain
-            | TransmitMode::Contiguous(_)
-            | TransmitMode::Multidata => true,
-            TransmitMode::Lso => self.segmentation.is_some(),
-        }
+        self.forms.has(mode) && (mode != TransmitMode::Lso || self.segmentation.is_some())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mode_is_supported_where_the_device_has_its_form() {
+        let few = Capabilities {
+            forms: Forms { payload: true, ..Forms::NONE },
+            ..Capabilities::plain(Medium::Ip, 1_500)
+        };
+        let modes = TransmitMode::ALL.into_iter().filter(|mode| few.supports(*mode));
+        let names: Vec<_> = modes.map(TransmitMode::name).collect();
+        assert_eq!(names, ["single", "replicated", "multidata"]);
+        assert!(Capabilities { forms: Forms::ALL, ..few }.supports(TransmitMode::Chain));
+    }
 
     #[test]
     fn a_mode_is_parsed_as_it_is_written() {

@@ -24,8 +24,8 @@ pub mod rate;
 pub mod transform;
 
 pub use capabilities::{
-    Capabilities, ChecksumKinds, FragmentSplitting, HardwareAddress, MULTIDATA_VERSION, Medium,
-    Segmentation, TransmitMode,
+    Capabilities, ChecksumKinds, Forms, FragmentSplitting, HardwareAddress, MULTIDATA_VERSION,
+    Medium, Segmentation, TransmitMode,
 };
 pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};

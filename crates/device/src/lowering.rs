@@ -9,6 +9,9 @@
 //! | `contiguous` | 1 to 43 frames in one block, cut below | [`blocks`] |
 //! | `lso` | one header and one long payload, split below | [`frames`] with a [`Segmentation`] |
 //!
+//! A device says which forms it can be handed ([`Forms`](crate::Forms)); one in which it would get what
+//! `multidata` is there, it does not have, and the stack then falls back to that.
+//!
 //! Of the first three, `single` has one packet in a call. A `chain` has many in a call, but every
 //! one stands for itself: its own buffers are mapped or listed, its own descriptor is filled in and
 //! posted, as where packets are linked by `b_next` (seed 000, 3.1). A `multidata` is one thing to

@@ -24,7 +24,7 @@ use crate::tap::random_address;
 use crate::waiter::FileWaiter;
 use block_ring::BlockRing;
 use calls::{Membership, PacketOption};
-use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium, Segmentation};
+use device::{Capabilities, Device, DeviceError, Forms, HardwareAddress, Medium, Segmentation};
 use link::Link;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -115,6 +115,9 @@ pub struct PacketDevice {
 }
 
 impl PacketDevice {
+    /// A message is gathered for each packet, or each frame of a block laid out for it.
+    pub const FORMS: Forms = Forms { chain: false, ..Forms::ALL };
+
     /// Opens a socket on an interface, which may be down.
     ///
     /// # Errors
@@ -171,6 +174,7 @@ impl PacketDevice {
             checksum_transmit: config.offload,
             checksum_receive: true,
             segmentation: config.offload.then_some(segmentation),
+            forms: Self::FORMS,
             receive_super_frames: true,
             queues: queues.len(),
             ..Capabilities::plain(Medium::Ethernet(address), interface.mtu_bytes()?)

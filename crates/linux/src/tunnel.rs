@@ -31,7 +31,7 @@ use crate::system_error::{SystemError, said};
 use crate::waiter::FileWaiter;
 use batch::ReceivedChecksum;
 use calls::MESSAGES_MAX;
-use device::{Capabilities, Device, DeviceError, FragmentSplitting, Medium, Transform};
+use device::{Capabilities, Device, DeviceError, Forms, FragmentSplitting, Medium, Transform};
 use lowered::{DATAGRAM_LEN_MAX, Lowered};
 use receive::Receiver;
 use rustix::fd::OwnedFd;
@@ -98,6 +98,9 @@ impl core::fmt::Debug for TunnelDevice {
 }
 
 impl TunnelDevice {
+    /// Datagrams leave end to end in messages that the kernel cuts, or each as a message of its own.
+    pub const FORMS: Forms = Forms { chain: true, ..Forms::NONE };
+
     /// Opens an end at `local`, whose port may be 0 for any, to `peer`.
     ///
     /// # Errors
@@ -157,6 +160,7 @@ impl TunnelDevice {
         let capabilities = Capabilities {
             checksum_transmit: config.trust_checksums,
             checksum_receive: config.trust_checksums,
+            forms: Self::FORMS,
             fragment_splitting: FragmentSplitting { by_size: config.segment, by_length: false },
             ..Capabilities::plain(Medium::Ip, mtu_bytes)
         };

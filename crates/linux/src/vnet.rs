@@ -2,7 +2,7 @@
 //! the native byte order that the TUN driver uses unless told otherwise.
 
 use batch::{Checksum, PacketView, ReceivedChecksum, Segmented};
-use device::lowering::{NetworkVersion, SuperFrame};
+use device::lowering::{NetworkVersion, PartialChecksum, SuperFrame, complete_checksum};
 
 /// Length in bytes: without `num_buffers`, which only merged receive buffers need.
 pub(crate) const VNET_HEADER_LEN: usize = 10;
@@ -74,6 +74,24 @@ impl VnetHeader {
             gso_size: segment_len,
             ..self
         }
+    }
+
+    /// What the kernel is told of a frame of a contiguous block, whose checksum is completed here where
+    /// the kernel would not do it (`is_completed_below`). `None` where it does not lie in the frame.
+    pub(crate) fn of_block_frame(
+        frame: &mut [u8],
+        checksum: Option<PartialChecksum>,
+        is_completed_below: bool,
+    ) -> Option<Self> {
+        let Some(PartialChecksum { transport_offset, field_offset }) = checksum else {
+            return Some(Self::default());
+        };
+        let start = usize::from(transport_offset);
+        if is_completed_below {
+            return Some(Self::partial(start, field_offset));
+        }
+        complete_checksum(frame, start, field_offset)?;
+        Some(Self::default())
     }
 
     /// What the kernel is told of a frame that begins with the packet `first` and has this header.

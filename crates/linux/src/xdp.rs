@@ -41,7 +41,7 @@ pub use queue::XdpQueue;
 
 use crate::interface::Interface;
 use crate::system_error::SystemError;
-use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium};
+use device::{Capabilities, Device, DeviceError, Forms, HardwareAddress, Medium};
 use program::{Program, Wanted};
 use socket::Rings;
 use std::sync::Arc;
@@ -144,6 +144,9 @@ pub struct XdpDevice {
 }
 
 impl XdpDevice {
+    /// Every packet has a chunk and a descriptor of its own, and nothing below cuts any.
+    pub const FORMS: Forms = Forms::NONE;
+
     /// Attaches the program to the interface.
     ///
     /// # Errors
@@ -172,6 +175,7 @@ impl XdpDevice {
         let program = Program::attach(wanted, &config.interface, &mut refused)?;
         let mut capabilities = Capabilities {
             queues,
+            forms: Self::FORMS,
             checksum_receive: config.trusts_checksums,
             ..Capabilities::plain(Medium::Ethernet(address), mtu_bytes)
         };

@@ -238,10 +238,12 @@ impl Stack {
     pub fn set_transmit_mode(&self, index: usize, mode: TransmitMode) -> io::Result<()> {
         self.runtime.squeues.everywhere(|core, _| {
             let Core { shard, ports, .. } = core;
-            let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+            let invalid = |message: &str| io::Error::new(io::ErrorKind::InvalidInput, message);
             let port = ports.get_mut(index).ok_or_else(|| invalid("there is no such interface"))?;
             if !port.queue.capabilities().supports(mode) {
-                return Err(invalid("the interface's device cannot split super-frames"));
+                return Err(invalid(&format!(
+                    "the interface's device has no form for mode {mode}"
+                )));
             }
             port.queue.set_mode(mode).map_err(io::Error::other)?;
             port.mode = mode;

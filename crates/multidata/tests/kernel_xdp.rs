@@ -104,6 +104,8 @@ fn streams(attach: XdpAttach) {
             let (stack, device) = stack(&config, mode);
             assert_eq!(device.refused(), [""; 0], "{}", device.negotiated());
             assert_eq!(device.capabilities().mtu_bytes, mtu_bytes);
+            assert!(!device.capabilities().supports(TransmitMode::Chain), "it is a batch here");
+            assert!(stack.set_transmit_mode(0, TransmitMode::Chain).is_err());
             for ipv6 in [false, true] {
                 exchange(&stack, ipv6, 6_000_000);
             }

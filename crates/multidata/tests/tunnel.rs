@@ -103,6 +103,7 @@ fn streams_both_ways() {
         ("::1", true, small(), TransmitMode::Multidata),
         ("127.0.0.1", true, trusting, TransmitMode::Multidata),
         ("127.0.0.1", true, small(), TransmitMode::Single),
+        ("127.0.0.1", false, small(), TransmitMode::Chain),
         ("127.0.0.1", false, one_a_call(), TransmitMode::Multidata),
         ("127.0.0.1", true, TunnelConfig::default(), TransmitMode::Multidata),
     ] {
@@ -125,6 +126,11 @@ fn streams_both_ways() {
             }
             let drops = counted.drop_tunnel_forged + counted.drop_tunnel_replayed;
             assert_eq!(drops + counted.drop_tunnel_truncated, 0, "{about}");
+        }
+        if mode == TransmitMode::Chain {
+            // A message for each datagram, and many messages in a call.
+            assert_eq!(left.transmit_frames, left.transmit_packets, "{about}");
+            assert!(left.transmit_syscalls * 2 < left.transmit_packets, "{about}");
         }
         if is_merging && config.mtu_bytes.is_some() {
             let packets = left.transmit_packets + right.transmit_packets;
@@ -373,6 +379,7 @@ fn contradictions() {
     let mut queue = device.queue(0).expect("one");
     assert!(device.queue(0).expect_err("only one").message.contains("is taken"));
     assert!(queue.set_mode(TransmitMode::Lso).is_err());
+    assert!(queue.set_mode(TransmitMode::Contiguous(device::Contiguous::FRAMES)).is_err());
     // Frames beyond what the caller has room for wait, and come in order.
     let (peer, _) = (&_peer, ());
     peer.connect(device.local_addr()).expect("loopback");

@@ -48,9 +48,13 @@ pub struct TransmitStatus {
 impl fmt::Display for TransmitStatus {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { capabilities, wanted, mode, batch, .. } = self;
+        let missing = match capabilities.supports(*wanted) {
+            true => "",
+            false => ", which the device has no form for",
+        };
         write!(
             formatter,
-            "transmit {mode} (asked for {wanted}), contract {}, at most {} packets, {} blocks, {} bytes",
+            "transmit {mode} (asked for {wanted}{missing}), contract {}, at most {} packets, {} blocks, {} bytes",
             capabilities.version,
             batch.packets,
             batch.blocks,
@@ -65,6 +69,12 @@ impl fmt::Display for TransmitStatus {
             has(capabilities.fragment_splitting != device::FragmentSplitting::default()),
             has(capabilities.coalesced_frames_max > 1),
             capabilities.queues
+        )?;
+        let possible = TransmitMode::ALL.into_iter().filter(|it| capabilities.supports(*it));
+        write!(
+            formatter,
+            "; modes {}",
+            possible.map(TransmitMode::name).collect::<Vec<_>>().join(" ")
         )?;
         match self.refusal {
             Some(refusal) => write!(formatter, "; single packets: {}", refusal.name()),

@@ -99,7 +99,8 @@ fn an_interface_negotiates_when_it_comes_up_and_shows_what_came_out() {
     let [InterfaceEvent::Negotiated(id, told)] = &events(&mut net)[..] else { panic!("one event") };
     assert_eq!((*id, &**told), (net.hosts[0].interface, &found));
     let line = found.to_string();
-    assert!(line.starts_with("transmit multidata (asked for lso), contract 1"), "{line}");
+    let told = "transmit multidata (asked for lso, which the device has no form for), contract 1";
+    assert!(line.starts_with(told), "{line}");
     assert!(line.contains("64 blocks, any bytes; checksums no, super-frames no,"), "{line}");
     let id = net.hosts[0].interface;
     let mut able = Capabilities { batch_bytes_max: 300_000, ..offloading() };
@@ -124,6 +125,26 @@ fn a_transform_that_wants_single_packets_gets_them_and_is_named() {
     net.hosts[0].shard.set_capabilities(id, plain());
     transfer_once(&mut net, client, server, 100_000);
     assert!(largest(&mut net) > 8, "it starts again");
+}
+
+#[test]
+fn a_mode_that_the_device_has_no_form_for_is_a_batch_and_is_told() {
+    let mut net = net(TransmitMode::Chain);
+    let id = net.hosts[0].interface;
+    assert_eq!(status(&net).mode, TransmitMode::Chain, "this one takes every form");
+    let forms = device::Forms { payload: true, ..device::Forms::NONE };
+    net.hosts[0].shard.set_capabilities(id, Capabilities { forms, ..plain() });
+    let found = status(&net);
+    assert_eq!((found.wanted, found.mode), (TransmitMode::Chain, TransmitMode::Multidata));
+    let line = found.to_string();
+    let told = "transmit multidata (asked for chain, which the device has no form for), ";
+    assert!(line.starts_with(told), "{line}");
+    assert!(line.contains("; modes single replicated multidata"), "{line}");
+    let frames = TransmitMode::Contiguous(device::Contiguous::FRAMES);
+    assert_eq!(net.hosts[0].shard.set_mode(id, frames), TransmitMode::Multidata);
+    let payload = TransmitMode::Contiguous(device::Contiguous::PAYLOAD);
+    assert_eq!(net.hosts[0].shard.set_mode(id, payload), payload);
+    assert!(!status(&net).to_string().contains("no form"));
 }
 
 #[test]

@@ -56,6 +56,7 @@ impl CopyInArguments {
             })
             .collect();
         Ok(Job {
+            left_out: Vec::new(),
             scenarios: copy_in::scenarios(&paths, sizes, &policies, self.seconds),
             may_use_wire: self.path.may_use_wire(),
             output: self.output,

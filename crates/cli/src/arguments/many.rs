@@ -83,6 +83,12 @@ impl ManyArguments {
                     .to_owned(),
             );
         }
-        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading: Reading::Many })
+        Ok(Job {
+            scenarios,
+            may_use_wire: false,
+            output: self.output,
+            reading: Reading::Many,
+            left_out: Vec::new(),
+        })
     }
 }

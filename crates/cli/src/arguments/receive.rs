@@ -136,7 +136,13 @@ impl CoalescingArguments {
             };
             scenarios = axes.scenarios(&scenarios);
         }
-        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading })
+        Ok(Job {
+            scenarios,
+            may_use_wire: false,
+            output: self.output,
+            reading,
+            left_out: Vec::new(),
+        })
     }
 }
 

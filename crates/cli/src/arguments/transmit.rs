@@ -84,12 +84,15 @@ impl TransmitArguments {
             ..Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata)
         };
         let scenarios = axes.scenarios(self.seconds, &common);
+        let left_out = axes.left_out(&common);
         if scenarios.is_empty() {
-            return Err("no combination of these can be measured: lso needs a device with \
-                        offload, --napi on a TAP or TUN, --mtu 576 to 65521"
-                .to_owned());
+            return Err(format!(
+                "no combination of these can be measured: lso needs a device with offload, --napi on a \
+                 TAP or TUN, --mtu 576 to 65521. {}",
+                left_out.join(". ")
+            ));
         }
         let reading = super::Reading::Modes;
-        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading })
+        Ok(Job { scenarios, may_use_wire: false, output: self.output, reading, left_out })
     }
 }

@@ -4,8 +4,10 @@
 //! in one area, in [`TransmitMode::Lso`] those of super-frames. Then one sendmmsg(2) sends all of
 //! them, each gathered by the kernel from its front and from where its payload lies. A frame of
 //! more than [`PIECES_MAX`] pieces, or one whose checksum nobody below would complete, is laid end
-//! to end in the area as a whole; in [`TransmitMode::Contiguous`] all of them are, so that the area is
-//! the one block of a batch.
+//! to end in the area as a whole. In [`TransmitMode::Contiguous`] the area holds the blocks that
+//! [`device::lowering::blocks`] makes, each frame with its virtio-net header directly before it, and each
+//! frame is one piece. A chain would be what a batch is here anyway, a message for each packet and one
+//! call for all, so there is no mode for it ([`device::Forms`]).
 //!
 //! The call says how many frames were taken; what comes after them was not sent. An interface that
 //! is down or gone takes nothing and says so ([`Queue::trouble`]); the queue is full until it is
@@ -18,13 +20,15 @@ use super::receive::Receiver;
 use crate::system_error::said;
 use crate::vnet::{VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
-use batch::{BlockPool, Checksum, Multidata, ReceiveBatch};
+use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use core::cell::Cell;
 use core::ops::Range;
-use device::lowering::{HEADER_LEN_MAX, SuperFrame, complete_checksum, frames};
+use device::lowering::{
+    FRAME_ALIGN_BYTES, FrameBlock, HEADER_LEN_MAX, SuperFrame, blocks, complete_checksum, frames,
+};
 use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
-    Transmitted, Waiter,
+    Capabilities, Contiguous, DeviceCounters, DeviceError, Queue, Received, Room, Stop,
+    TransmitMode, Transmitted, Waiter,
 };
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -105,11 +109,54 @@ impl PacketQueue {
     fn stage(&mut self, batch: &Multidata) -> Option<Stop> {
         self.staged.clear();
         self.fronts.clear();
+        if let TransmitMode::Contiguous(contiguous) = self.mode {
+            return self.stage_blocks(batch, contiguous);
+        }
         let segmentation =
             self.capabilities.segmentation.filter(|_| self.mode == TransmitMode::Lso);
         let refused =
             frames(batch, 0, segmentation).find(|frame| self.stage_frame(batch, frame).is_none());
         refused.map(|_| Stop::Refused)
+    }
+
+    /// Stages the frames of `batch` in contiguous blocks; what cannot be sent ends them.
+    fn stage_blocks(&mut self, batch: &Multidata, contiguous: Contiguous) -> Option<Stop> {
+        let mtu_bytes = self.capabilities.mtu_bytes;
+        let can_go = |packet: &PacketView<'_>| {
+            packet.len() - packet.link_header_len() <= mtu_bytes
+                && !matches!(packet.attributes().checksum, Checksum::Missing { .. })
+        };
+        let count = batch.packets().take_while(can_go).count();
+        let refused = blocks(batch, 0..count, contiguous, VNET_HEADER_LEN)
+            .find(|block| self.stage_block(batch, block).is_none());
+        (refused.is_some() || count < batch.len()).then_some(Stop::Refused)
+    }
+
+    /// Lays out one block and stages its frames; `None` where it is not one of this batch.
+    fn stage_block(&mut self, batch: &Multidata, block: &FrameBlock) -> Option<()> {
+        let is_completed_below = self.capabilities.checksum_transmit;
+        let start = self.fronts.len().next_multiple_of(FRAME_ALIGN_BYTES);
+        self.fronts.resize(start + block.len_bytes, 0);
+        let area = self.fronts.get_mut(start..)?;
+        block.lay_out(batch, area)?;
+        block.insert_headers(area)?;
+        for (index, frame) in block.packets.clone().zip(block.frames()) {
+            let front = frame.range.start.checked_sub(VNET_HEADER_LEN)?..frame.range.end;
+            let len_bytes = frame.range.len();
+            let (prefix, bytes) =
+                area.get_mut(front.clone())?.split_at_mut_checked(VNET_HEADER_LEN)?;
+            let vnet = VnetHeader::of_block_frame(bytes, frame.checksum, is_completed_below)?;
+            prefix.copy_from_slice(&vnet.emit());
+            self.staged.push(Staged {
+                packets: index..index + 1,
+                front: start + front.start..start + front.end,
+                is_gathered: false,
+                is_merged: false,
+                is_partial: frame.checksum.is_some() && is_completed_below,
+                len_bytes,
+            });
+        }
+        Some(())
     }
 
     /// Stages one frame; `None` where it can never be sent.
@@ -133,8 +180,7 @@ impl PacketQueue {
         self.fronts.extend_from_slice(&vnet.emit());
         self.fronts.extend_from_slice(header);
         let completes_here = is_partial && !is_completed_below;
-        let is_one_block = matches!(self.mode, TransmitMode::Contiguous(_));
-        let is_gathered = !completes_here && !is_one_block && payload.clone().count() <= PIECES_MAX;
+        let is_gathered = !completes_here && payload.clone().count() <= PIECES_MAX;
         if !is_gathered {
             payload.for_each(|piece| self.fronts.extend_from_slice(piece));
         }
@@ -278,8 +324,11 @@ impl Queue for PacketQueue {
         if !self.capabilities.supports(mode) {
             return Err(DeviceError {
                 message: format!(
-                    "the interface {} takes no super-frames, so it cannot work in mode {mode}: \
-                     open it with offload, or use mode {}",
+                    "{} on the interface {}, so it cannot work in mode {mode}: use mode {}",
+                    match mode {
+                        TransmitMode::Lso => "without offload there are no super-frames",
+                        _ => "a packet socket sends a chain as it sends a batch",
+                    },
                     self.link.name(),
                     TransmitMode::Multidata
                 ),

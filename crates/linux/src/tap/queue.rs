@@ -28,9 +28,7 @@ use crate::vnet::{VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use core::ops::Range;
-use device::lowering::{
-    FrameBlock, HEADER_LEN_MAX, PartialChecksum, SuperFrame, blocks, complete_checksum, frames,
-};
+use device::lowering::{FrameBlock, HEADER_LEN_MAX, PartialChecksum, SuperFrame, blocks, frames};
 use device::{
     Capabilities, Contiguous, DeviceCounters, DeviceError, Queue, Received, Room, Segmentation,
     Stop, TransmitMode, Transmitted, Waiter,
@@ -323,15 +321,8 @@ impl TapQueue {
     ) -> Option<()> {
         let whole = block.get_mut(range.start.checked_sub(self.prefix_len())?..range.end)?;
         let (prefix, frame) = whole.split_at_mut(self.prefix_len());
-        let mut vnet = VnetHeader::default();
-        if let Some(PartialChecksum { transport_offset, field_offset }) = checksum {
-            let start = usize::from(transport_offset);
-            if self.capabilities.checksum_transmit {
-                vnet = VnetHeader::partial(start, field_offset);
-            } else {
-                complete_checksum(frame, start, field_offset)?;
-            }
-        }
+        let is_completed_below = self.capabilities.checksum_transmit;
+        let vnet = VnetHeader::of_block_frame(frame, checksum, is_completed_below)?;
         prefix.copy_from_slice(&vnet.emit()[..prefix.len()]);
         Some(())
     }

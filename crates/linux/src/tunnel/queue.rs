@@ -5,6 +5,9 @@
 //!  receive    one recvmmsg(2) -> blocks -> opened in place -> ReceiveBatch
 //! ```
 //!
+//! In mode `chain` each datagram is a message of its own, still many by one call. Blocks of frames for the
+//! kernel to cut are what messages are in mode `multidata` already, so there is no mode for them.
+//!
 //! What a tunnel's path does to datagrams is loss, not failure: while nobody listens at the other
 //! end, or no way leads there, packets are lost and counted, and those above send them again. A
 //! path that takes less than before, and a kernel that does not cut messages after all, take a
@@ -157,14 +160,20 @@ impl TunnelQueue {
             // A device that leaves checksums to us, a transformation of the kernel's own, or a socket
             // without checksums: none of them goes with UDP_SEGMENT, and only sending tells.
             Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::MSGSIZE if message.count > 1 => {
-                self.lowered.segments = false;
                 self.capabilities.fragment_splitting.by_size = false;
+                self.follow_mode();
                 self.counters.capabilities_revoked += 1;
                 Stop::Revoked
             }
             Errno::MSGSIZE | Errno::INVAL => Stop::Refused,
             _ => Stop::Failed(self.failure(errno)),
         }
+    }
+
+    /// In a chain every datagram is a message of its own, as where the kernel cuts none.
+    fn follow_mode(&mut self) {
+        let is_cut = self.capabilities.fragment_splitting.by_size;
+        self.lowered.segments = is_cut && self.mode != TransmitMode::Chain;
     }
 
     /// Whether the path takes shorter packets than it did; they are what we take from now on.
@@ -219,13 +228,14 @@ impl Queue for TunnelQueue {
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
         if !self.capabilities.supports(mode) {
             let message = format!(
-                "a tunnel transforms every packet, so it takes no super-frames and cannot work in \
-                 mode {mode}: use mode {}",
+                "a tunnel transforms every packet, so it takes neither super-frames nor blocks and \
+                 cannot work in mode {mode}: use mode {}",
                 TransmitMode::Multidata
             );
             return Err(DeviceError { message });
         }
         self.mode = mode;
+        self.follow_mode();
         Ok(())
     }
 

@@ -1,4 +1,8 @@
 //! The queue of an interface that was taken over: a batch into chunks, one kick.
+//!
+//! Every packet is laid into a chunk of its own and has a descriptor of its own; the kick is for all of
+//! them. That is the only form there is ([`device::Forms::NONE`]): a chain would be the same, and there is
+//! nothing below that would cut a block.
 
 use super::program::Program;
 use super::receive::Receiver;
@@ -248,8 +252,9 @@ impl Queue for XdpQueue {
             let name = self.interface.name();
             return Err(DeviceError {
                 message: format!(
-                    "AF_XDP on the interface {name} takes no super-frames, so it cannot work in \
-                     mode {mode}: use mode {}",
+                    "AF_XDP on the interface {name} takes one frame a descriptor, neither \
+                     super-frames nor chains nor blocks, so it cannot work in mode {mode}: use mode \
+                     {}",
                     TransmitMode::Multidata
                 ),
             });

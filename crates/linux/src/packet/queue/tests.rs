@@ -14,7 +14,8 @@ fn pair() -> (PacketQueue, UnixDatagram) {
     let socket = Arc::new(OwnedFd::from(ours));
     let waiter = Arc::new(FileWaiter::new(Arc::clone(&socket)).expect("an eventfd"));
     let medium = Medium::Ethernet(HardwareAddress([2, 0, 0, 0, 0, 1]));
-    let capabilities = Capabilities::plain(medium, 1_500);
+    let forms = crate::PacketDevice::FORMS;
+    let capabilities = Capabilities { forms, ..Capabilities::plain(medium, 1_500) };
     let link = Link::of_socket(Arc::clone(&socket));
     (PacketQueue::new(socket, waiter, link, capabilities, None), theirs)
 }
@@ -58,9 +59,13 @@ fn frames_at(peer: &UnixDatagram) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_batch_is_one_system_call() {
-    for mode in TransmitMode::ALL.into_iter().filter(|mode| *mode != TransmitMode::Lso) {
+    for mode in TransmitMode::ALL {
         let (mut queue, peer) = pair();
-        queue.set_mode(mode).expect("every device can");
+        let is_refused = matches!(mode, TransmitMode::Lso | TransmitMode::Chain);
+        assert_eq!(queue.set_mode(mode).is_err(), is_refused, "{mode}");
+        if is_refused {
+            continue;
+        }
         let batch = batch_of(8, 1_000, 2);
         assert_eq!(queue.transmit(&batch), Transmitted { taken: 8, stopped: None });
         assert_eq!(frames_at(&peer), packets(&batch, 0));
@@ -70,6 +75,62 @@ fn a_batch_is_one_system_call() {
     }
     let (mut queue, _peer) = pair();
     assert_eq!(queue.transmit(&Multidata::default()), Transmitted { taken: 0, stopped: None });
+}
+
+/// Seed 003, 5.1.1: every frame of a contiguous block begins at a multiple of eight bytes.
+#[test]
+fn frames_of_a_block_lie_aligned_each_behind_its_virtio_net_header() {
+    for contiguous in [Contiguous::FRAMES, Contiguous::PAYLOAD] {
+        let (mut queue, peer) = pair();
+        queue.set_mode(TransmitMode::Contiguous(contiguous)).expect("a form it has");
+        let batch = batch_of(9, 333, 3);
+        assert_eq!(queue.transmit(&batch).taken, 9);
+        assert_eq!(frames_at(&peer), packets(&batch, 0));
+        assert_eq!(queue.staged.len(), 9);
+        for frame in &queue.staged {
+            assert_eq!((frame.front.start + VNET_HEADER_LEN) % FRAME_ALIGN_BYTES, 0);
+            assert!(!frame.is_gathered && frame.front.len() == VNET_HEADER_LEN + 373);
+        }
+        // What can never go ends the blocks behind what can.
+        let mut batch = batch_of(2, 100, 1);
+        let checksum = Checksum::Missing { offset: 16 };
+        let attributes = Attributes { checksum, ..Attributes::default() };
+        batch.push_packet(40, attributes).expect("room").fill(9);
+        let expected = Transmitted { taken: 2, stopped: Some(Stop::Refused) };
+        assert_eq!(queue.transmit(&batch), expected);
+        assert_eq!(frames_at(&peer), packets(&batch, 0)[..2]);
+    }
+}
+
+/// Headers are replicated for the frames of a run, as the device below would do it.
+#[test]
+fn a_replicated_block_comes_out_with_the_headers_of_its_packets() {
+    let (mut queue, peer) = pair();
+    queue.set_mode(TransmitMode::Contiguous(Contiguous::PAYLOAD)).expect("a form it has");
+    let mut batch = Multidata::default();
+    let block = Block::from(Bytes::from((0..3_000).map(|at| at as u8).collect::<Vec<_>>()));
+    let attributes =
+        Attributes { checksum: Checksum::Partial { offset: 6 }, ..Attributes::default() };
+    for index in 0..3_u8 {
+        let udp = batch.push_packet(8, attributes).expect("room");
+        udp.copy_from_slice(&[0, 1, 0, 2, 1008_u16.to_be_bytes()[0], 240, 0, index]);
+        assert!(batch.append_span(&block, usize::from(index) * 1_000, 1_000));
+        let (ip, _) = batch.prepend_network(usize::from(index), 20).expect("headroom");
+        ip[..20].copy_from_slice(&[
+            0x45, 0, 4, 4, 0, index, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
+        let sum = !checksum::sum(&ip[..20]);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        batch.prepend(usize::from(index), 14).expect("headroom").fill(2);
+    }
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 3, stopped: None });
+    let mut expected = packets(&batch, 0);
+    for packet in &mut expected {
+        complete_checksum(packet, 34, 6).expect("a datagram");
+    }
+    assert_eq!(frames_at(&peer), expected);
+    let spans = queue.staged.iter().map(|frame| frame.front.end).collect::<Vec<_>>();
+    assert!(spans.windows(2).all(|pair| pair[1] - pair[0] == 1_064), "one block: {spans:?}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn packets(batch: &Multidata) -> Vec<Vec<u8>> {
 fn completed(batch: &Multidata) -> Vec<Vec<u8>> {
     let mut packets = packets(batch);
     for packet in &mut packets {
-        complete_checksum(packet, 20, 16).expect("a TCP packet");
+        device::lowering::complete_checksum(packet, 20, 16).expect("a TCP packet");
     }
     packets
 }
