@@ -4,7 +4,9 @@
 //! frame, offsets instead of pointers. A frame lies contiguous in one block, as a device writes it;
 //! payload leaves the batch as [`Chunk`]s of that block. A block that holds few bytes of frames is
 //! called *sparse*: keeping it for its payload would pin far more memory than the payload is long,
-//! so who keeps payload of a sparse block copies it (the copybreak of other stacks).
+//! so who keeps payload of a sparse block copies it (the copybreak of other stacks). A device that hands
+//! a block up in several batches says how much of it all of them hold: each part alone would look
+//! sparse, and a block that is full is not the less so for coming up by pieces.
 
 use crate::block::{Block, Chunk};
 use core::ops::Range;
@@ -44,10 +46,26 @@ pub struct Frame {
     pub segmented: Option<Segmented>,
 }
 
+/// A block of a batch.
+#[derive(Debug)]
+struct Filled {
+    block: Block,
+    /// Bytes of frames in it that are in this batch.
+    here: usize,
+    /// The same of all batches that share it, as far as whoever added it knows.
+    in_all: usize,
+}
+
+impl Filled {
+    fn bytes(&self) -> usize {
+        self.here.max(self.in_all)
+    }
+}
+
 /// Frames that came up in one call.
 #[derive(Debug, Default)]
 pub struct ReceiveBatch {
-    blocks: Vec<(Block, usize)>,
+    blocks: Vec<Filled>,
     frames: Vec<Frame>,
 }
 
@@ -78,18 +96,24 @@ impl ReceiveBatch {
 
     /// Adds a filled block and returns its index for the frames in it.
     pub fn add_block(&mut self, block: Block) -> u32 {
-        self.blocks.push((block, 0));
+        self.add_part(block, 0)
+    }
+
+    /// Adds a block that other batches share, as [`ReceiveBatch::add_block`] does, of which frames in
+    /// all of them together fill `filled_bytes`: it is as sparse as that, however few of them are here.
+    pub fn add_part(&mut self, block: Block, filled_bytes: usize) -> u32 {
+        self.blocks.push(Filled { block, here: 0, in_all: filled_bytes });
         self.blocks.len() as u32 - 1
     }
 
     /// Adds a frame. One that does not lie within its block is refused.
     #[must_use]
     pub fn push_frame(&mut self, frame: Frame) -> bool {
-        let Some((block, used)) = self.blocks.get_mut(frame.block as usize) else { return false };
-        if frame.offset as usize + frame.len as usize > block.len() {
+        let Some(filled) = self.blocks.get_mut(frame.block as usize) else { return false };
+        if frame.offset as usize + frame.len as usize > filled.block.len() {
             return false;
         }
-        *used += frame.len as usize;
+        filled.here += frame.len as usize;
         self.frames.push(frame);
         true
     }
@@ -100,9 +124,9 @@ impl ReceiveBatch {
     /// such a frame nothing is added, and `false` says so.
     pub fn share_frame(&mut self, other: &Self, index: usize) -> bool {
         let Some(frame) = other.frames.get(index) else { return false };
-        let Some((block, used)) = other.blocks.get(frame.block as usize) else { return false };
-        if !self.blocks.last().is_some_and(|(last, _)| last.is_same(block)) {
-            self.blocks.push((block.clone(), *used));
+        let Some(filled) = other.blocks.get(frame.block as usize) else { return false };
+        if !self.blocks.last().is_some_and(|last| last.block.is_same(&filled.block)) {
+            self.add_part(filled.block.clone(), filled.bytes());
         }
         self.frames.push(Frame { block: self.blocks.len() as u32 - 1, ..*frame });
         true
@@ -144,7 +168,7 @@ impl ReceiveBatch {
         let start = frame.offset as usize;
         self.blocks
             .get(frame.block as usize)
-            .and_then(|(block, _)| block.bytes().get(start..start + frame.len as usize))
+            .and_then(|it| it.block.bytes().get(start..start + frame.len as usize))
             .unwrap_or(&[])
     }
 
@@ -152,7 +176,7 @@ impl ReceiveBatch {
     #[must_use]
     pub fn chunk(&self, index: usize, range: Range<usize>) -> Option<Chunk> {
         let frame = self.frames.get(index)?;
-        let (block, _) = self.blocks.get(frame.block as usize)?;
+        let block = &self.blocks.get(frame.block as usize)?.block;
         let end = range.end.min(frame.len as usize);
         let start = frame.offset as usize + range.start.min(end);
         Some(Chunk::new(block.clone(), start..frame.offset as usize + end))
@@ -161,8 +185,18 @@ impl ReceiveBatch {
     /// Whether the block of frame `index` holds frames in less than a quarter of its bytes.
     #[must_use]
     pub fn is_sparse(&self, index: usize) -> bool {
-        let block = self.frames.get(index).and_then(|frame| self.blocks.get(frame.block as usize));
-        block.is_some_and(|(block, used)| used * 4 < block.len())
+        self.filled(index).is_some_and(|it| it.bytes() * 4 < it.block.len())
+    }
+
+    /// How many bytes of the block of frame `index` hold frames, for who hands it on by
+    /// [`ReceiveBatch::add_part`]; 0 where there is no such frame.
+    #[must_use]
+    pub fn filled_bytes(&self, index: usize) -> usize {
+        self.filled(index).map_or(0, Filled::bytes)
+    }
+
+    fn filled(&self, index: usize) -> Option<&Filled> {
+        self.frames.get(index).and_then(|frame| self.blocks.get(frame.block as usize))
     }
 }
 
@@ -238,5 +272,22 @@ mod tests {
         assert!(batch.is_sparse(0));
         assert!(batch.push_frame(frame(99, 1)));
         assert!(!batch.is_sparse(0));
+    }
+
+    #[test]
+    fn a_part_of_a_block_is_as_sparse_as_the_whole() {
+        let block = Block::from(Bytes::from(vec![0; 400]));
+        for (filled_bytes, is_sparse) in [(400, false), (100, false), (99, true)] {
+            let mut part = ReceiveBatch::new();
+            part.add_part(block.clone(), filled_bytes);
+            assert!(part.push_frame(frame(0, 50)));
+            assert_eq!(part.is_sparse(0), is_sparse, "frames are not counted twice");
+            let mut shared = ReceiveBatch::new();
+            assert!(shared.share_frame(&part, 0));
+            assert_eq!((shared.is_sparse(0), shared.filled_bytes(0)), (is_sparse, filled_bytes));
+            // Who says less than is there is not believed.
+            assert!(part.push_frame(frame(50, 350)));
+            assert!(!part.is_sparse(0) && part.filled_bytes(1) == 400);
+        }
     }
 }

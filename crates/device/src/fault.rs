@@ -109,6 +109,8 @@ counters::counters! {
 #[derive(Clone, Debug)]
 struct Delivery {
     chunk: Chunk,
+    /// Bytes of frames in its block.
+    filled_bytes: usize,
     checksum: ReceivedChecksum,
     segmented: Option<Segmented>,
 }
@@ -219,7 +221,9 @@ impl<Q: Queue> FaultQueue<Q> {
     fn delivery(&self, index: usize) -> Option<Delivery> {
         let frame = self.scratch.frame(index)?;
         let chunk = self.scratch.chunk(index, 0..frame.len as usize)?;
-        Some(Delivery { chunk, checksum: frame.checksum, segmented: frame.segmented })
+        let filled_bytes = self.scratch.filled_bytes(index);
+        let (checksum, segmented) = (frame.checksum, frame.segmented);
+        Some(Delivery { chunk, filled_bytes, checksum, segmented })
     }
 
     fn network_offset(&self) -> usize {
@@ -253,7 +257,7 @@ impl<Q: Queue> FaultQueue<Q> {
             let index = match known {
                 Some((_, index)) => *index,
                 None => {
-                    let index = batch.add_block(block.clone());
+                    let index = batch.add_part(block.clone(), delivery.filled_bytes);
                     self.added.push((block.clone(), index));
                     index
                 }
@@ -335,7 +339,8 @@ fn corrupt(
     let bit = bit % (network.len() as u64 * 8);
     network[(bit / 8) as usize] ^= 1 << (bit % 8);
     let chunk = Chunk::new(block.freeze(), 0..bytes.len());
-    Some(Delivery { chunk, checksum: ReceivedChecksum::Unverified, segmented: delivery.segmented })
+    let (filled_bytes, checksum) = (bytes.len(), ReceivedChecksum::Unverified);
+    Some(Delivery { chunk, filled_bytes, checksum, segmented: delivery.segmented })
 }
 
 /// Where the transport header begins in an IP packet and where its checksum is in it.

@@ -3,7 +3,7 @@
 mod pair;
 
 use multidata::{Coalescing, Stack, TcpStream};
-use pair::{connected, pair};
+use pair::{check_pattern, connected, pair, send_pattern};
 use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -103,6 +103,23 @@ fn a_stream_arrives_whole_with_every_setting_and_in_the_batches_it_allows() {
         };
         assert!(sizes[bucket + 1..].iter().all(|count| *count == 0), "{setting:?}: {sizes:?}");
         assert!(sizes.iter().sum::<u64>() > 0);
+    }
+}
+
+/// A block that comes up in several batches is not copied from as if each were all of it.
+#[test]
+fn a_stream_in_small_batches_is_not_copied_once_more() {
+    const LEN: u64 = 8 << 20;
+    for count in [1, 4, 8, 16] {
+        let (left, right) = pair();
+        set([&left, &right], Coalescing { count, ..Coalescing::OFF });
+        let (client, server) = connected(&left, &right);
+        thread::scope(|scope| {
+            scope.spawn(|| send_pattern(&client, 1, LEN));
+            check_pattern(&server, 1, LEN);
+        });
+        let copied = right.counters().stack.tcp.copied_bytes;
+        assert!(copied < LEN / 20, "{count} frames a batch: {copied} of {LEN} bytes were copied");
     }
 }
 

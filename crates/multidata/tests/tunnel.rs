@@ -11,9 +11,9 @@ use counters::DropReason;
 use device::transform::Null;
 use device::{Device as _, DeviceCounters, Queue as _, Stop, Transform, TransmitMode};
 use linux::{ChaChaKeys, ChaChaPoly, TunnelConfig, TunnelDevice};
-use multidata::Stack;
+use multidata::{Coalescing, Stack};
 use nix::sys::socket::{setsockopt, sockopt};
-use pair::{LEFT, RIGHT, connected, exchange, interface};
+use pair::{LEFT, RIGHT, check_pattern, connected, exchange, interface, send_pattern};
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +31,7 @@ const TESTS: &[kernel::Test] = &[
     ("a_kernel_that_does_not_cut_messages_is_believed", revoked_segmentation),
     ("a_path_that_shrinks_is_followed", shrinking_path),
     ("a_transform_that_wants_single_packets_gets_them", choosy_transform),
+    ("small_batches_are_not_copied_once_more", small_batches),
     ("contradictions_are_named", contradictions),
 ];
 
@@ -138,6 +139,23 @@ fn streams_both_ways() {
             assert!((left.receive_syscalls + right.receive_syscalls) < packets, "{about}");
         }
     }
+}
+
+/// A merged message comes up in several batches where few frames are wanted at a time; its block is as
+/// full as it was.
+fn small_batches() {
+    const LEN: u64 = 8 << 20;
+    let (left, right) = tunnel("127.0.0.1", false, &small(), TransmitMode::Multidata);
+    right.set_coalescing(0, Coalescing { count: 8, ..Coalescing::OFF }).expect("it has one");
+    let (client, server) = connected(&left, &right);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_pattern(&client, 1, LEN));
+        check_pattern(&server, 1, LEN);
+    });
+    let counted = right.counters();
+    let (copied, device) = (counted.stack.tcp.copied_bytes, counted.device);
+    assert!(copied < LEN / 20, "{copied} of {LEN} bytes were copied; {device:?}");
+    assert!(device.receive_coalesced * 2 > device.receive_frames, "{device:?}");
 }
 
 /// What `stack` counted once all that `peer` sent has been received.

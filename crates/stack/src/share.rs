@@ -632,9 +632,8 @@ impl Shard {
                     self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
                 }
                 _ => {
-                    let block = kept.add_block(packet.block().clone());
-                    let fits = kept.push_frame(Frame { block, ..frame });
-                    debug_assert!(fits, "it lay in this block before");
+                    let is_there = kept.share_frame(frames, index);
+                    debug_assert!(is_there, "it was looked at above");
                 }
             }
         }

@@ -83,10 +83,20 @@ pub(super) struct QueuedFrame {
 /// A block on its way.
 #[derive(Debug)]
 pub(super) enum Parcel {
-    /// With so many of the queued frames still to be received.
-    Listed(Block, usize),
+    /// With queued frames.
+    Listed(Listed),
     /// The receiver finds the frames in it, and inserts their headers where they are missing.
     Uncut(BlockMut, FrameBlock),
+}
+
+/// A block whose frames are queued.
+#[derive(Debug)]
+pub(super) struct Listed {
+    block: Block,
+    /// How many of its frames are still to be received.
+    left: usize,
+    /// Bytes of frames in it, of those that are received as well.
+    filled_bytes: usize,
 }
 
 /// What a transmit call hangs into a lane: blocks, and a descriptor for each frame but for those
@@ -95,6 +105,8 @@ pub(super) enum Parcel {
 pub(super) struct Staged {
     frames: Vec<QueuedFrame>,
     parcels: Vec<Parcel>,
+    /// Bytes of the frames of the block that is to be added next.
+    filled_bytes: usize,
     pub(super) totals: Totals,
 }
 
@@ -118,12 +130,14 @@ impl Staged {
     /// Adds a frame of the block that is to be added next.
     pub(super) fn push_frame(&mut self, queued: QueuedFrame) {
         self.totals.add(queued.packets, 1, queued.frame.len as usize);
+        self.filled_bytes += queued.frame.len as usize;
         self.frames.push(queued);
     }
 
     /// Adds the block of the last `count` frames.
     pub(super) fn push_block(&mut self, block: Block, count: usize) {
-        self.parcels.push(Parcel::Listed(block, count));
+        let filled_bytes = core::mem::take(&mut self.filled_bytes);
+        self.parcels.push(Parcel::Listed(Listed { block, left: count, filled_bytes }));
     }
 
     /// Adds a block that the receiver cuts.
@@ -144,6 +158,8 @@ struct Contents {
 #[derive(Debug, Default)]
 pub(super) struct Opened {
     block: Option<Block>,
+    /// Bytes of frames in it, of those that are handed up as well.
+    filled_bytes: usize,
     frames: VecDeque<Frame>,
 }
 
@@ -162,6 +178,7 @@ impl Opened {
             },
             segmented: None,
         }));
+        self.filled_bytes = self.frames.iter().map(|frame| frame.len as usize).sum();
         self.block = Some(block.freeze());
     }
 
@@ -173,7 +190,7 @@ impl Opened {
         if count < self.frames.len() {
             self.block = Some(block.clone());
         }
-        let (index, mut bytes) = (batch.add_block(block), 0);
+        let (index, mut bytes) = (batch.add_part(block, self.filled_bytes), 0);
         for frame in self.frames.drain(..count) {
             bytes += frame.len as usize;
             let fits = batch.push_frame(Frame { block: index, ..frame });
@@ -187,13 +204,13 @@ impl Contents {
     /// Takes out frames up to the first block that must be cut.
     fn pop_listed(&mut self, batch: &mut ReceiveBatch, frames_max: usize, taken: &mut Totals) {
         while taken.frames < frames_max {
-            let Some(Parcel::Listed(block, left)) = self.parcels.front_mut() else { return };
-            let count = (*left).min(frames_max - taken.frames);
-            *left -= count;
-            let index = if *left > 0 {
-                batch.add_block(block.clone())
-            } else if let Some(Parcel::Listed(block, _)) = self.parcels.pop_front() {
-                batch.add_block(block)
+            let Some(Parcel::Listed(listed)) = self.parcels.front_mut() else { return };
+            let count = listed.left.min(frames_max - taken.frames);
+            listed.left -= count;
+            let index = if listed.left > 0 {
+                batch.add_part(listed.block.clone(), listed.filled_bytes)
+            } else if let Some(Parcel::Listed(listed)) = self.parcels.pop_front() {
+                batch.add_part(listed.block, listed.filled_bytes)
             } else {
                 return;
             };

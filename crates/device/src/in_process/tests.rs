@@ -287,6 +287,9 @@ fn every_mode_hands_up_the_same_packets_in_blocks_of_its_own() {
         // In two calls: the first ends within a block.
         assert_eq!(b.receive(&pool(), &mut received, 13).frames, 13);
         assert_eq!(a.room().packets, 37, "room for what was handed up");
+        let first_len = received.bytes(0).len();
+        let in_all = if mode == TransmitMode::Chain { first_len } else { 40 * first_len };
+        assert_eq!(received.filled_bytes(0), in_all, "{mode}: as full as if it came up at once");
         let rest = b.receive(&pool(), &mut received, 64);
         assert_eq!(rest, Received { frames: 27, more: false, failed: None });
         let mut blocks = Vec::new();

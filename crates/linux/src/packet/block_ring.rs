@@ -138,8 +138,11 @@ impl BlockRing {
                 let out = match &mut pooled {
                     Some(pooled) => pooled,
                     None => {
+                        // No longer than what is taken of it, if frames are alike: what of a pooled
+                        // block stays empty would be held for nothing.
                         let rest = (word(block, USED_LEN) as usize).saturating_sub(at);
-                        let len = rest.min(POOLED_LEN).max(bytes.len());
+                        let wanted = rest.div_ceil(left as usize).saturating_mul(frames_max);
+                        let len = rest.min(wanted).min(POOLED_LEN).max(bytes.len());
                         pooled.insert(pool.allocate_receive(len).ok()?)
                     }
                 };

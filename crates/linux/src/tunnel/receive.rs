@@ -35,6 +35,15 @@ const SINGLE_BLOCK_BYTES_MIN: usize = 2_048;
 /// Tries of a call that only reported what an earlier one had caused (ICMP errors).
 const TRIES_MAX: usize = 4;
 
+/// A frame that waits for the next call.
+#[derive(Debug)]
+struct Held {
+    block: Block,
+    /// Bytes of frames in the block, of those that are handed up as well.
+    filled_bytes: usize,
+    frame: Frame,
+}
+
 /// Receives from the socket of a tunnel.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -46,8 +55,8 @@ pub(super) struct Receiver {
     /// Blocks that the last call had no message for.
     spares: Vec<BlockMut>,
     arrivals: Vec<Arrival>,
-    /// Frames that the last caller had no room for, with the block they lie in.
-    held: VecDeque<(Block, Frame)>,
+    /// Frames that the last caller had no room for.
+    held: VecDeque<Held>,
     opened: Vec<Frame>,
     /// The pool was exhausted in the last call, so datagrams may wait in the kernel.
     pub(super) is_starved: bool,
@@ -115,10 +124,10 @@ impl Receiver {
         let mut frames = 0;
         let mut last: Option<(Block, u32)> = None;
         while frames < frames_max {
-            let Some((block, frame)) = self.held.pop_front() else { break };
+            let Some(Held { block, filled_bytes, frame }) = self.held.pop_front() else { break };
             let index = match &last {
                 Some((same, index)) if same.is_same(&block) => *index,
-                _ => batch.add_block(block.clone()),
+                _ => batch.add_part(block.clone(), filled_bytes),
             };
             frames += usize::from(batch.push_frame(Frame { block: index, ..frame }));
             last = Some((block, index));
@@ -191,13 +200,15 @@ impl Receiver {
             }
             let block = block.freeze();
             let count = self.opened.len().min(room - frames);
+            let filled_bytes = self.opened.iter().map(|frame| frame.len as usize).sum();
             if count > 0 {
-                let index = batch.add_block(block.clone());
+                let index = batch.add_part(block.clone(), filled_bytes);
                 for frame in self.opened.drain(..count) {
                     frames += usize::from(batch.push_frame(Frame { block: index, ..frame }));
                 }
             }
-            self.held.extend(self.opened.drain(..).map(|frame| (block.clone(), frame)));
+            let rest = self.opened.drain(..);
+            self.held.extend(rest.map(|frame| Held { block: block.clone(), filled_bytes, frame }));
         }
         self.spares.append(&mut blocks);
         frames
