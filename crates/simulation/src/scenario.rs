@@ -388,6 +388,8 @@ fn draw_settings(random: &mut Random) -> Config {
         config.assembler.pieces_max = random.magnitude(4, 64) as usize;
         config.assembler.bytes_max = random.magnitude(20_000, 200_000) as usize;
     }
+    // Of a number that was drawn already, so that the worlds of old seeds stay as they were.
+    config.stretch_acks = !config.receive_buffer_bytes_initial.is_multiple_of(4);
     config.congestion.initial_window_segments = random.pick(&[1, 2, 10, 10, 10, 64]);
     config.congestion.hystart = random.chance(0.7);
     config.congestion.algorithm = random.pick(&[

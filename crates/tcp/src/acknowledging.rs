@@ -3,7 +3,8 @@
 //! A segment makes an ACK owed, at once or within the deferral; the decision is made when the
 //! device's batch is through, so that sixty-four segments in a batch are answered by as many ACKs
 //! as the policy wants and not by as many as there are segments. Whatever segment goes out carries
-//! the ACK and settles the debt.
+//! the ACK and settles the debt. Where that is switched off, each ACK is noted with the segment that
+//! asks for it ([`crate::unstretched`]).
 //!
 //! RFC 9293, SHLD-18 asks for an ACK for at least every second full-sized segment. Deferring up to
 //! eight on the same subnet is a stated deviation; the deferral is two while the peer must be taken
@@ -14,6 +15,7 @@
 //! arrives in each; and where the timer goes off all the same with several segments owed, the
 //! estimate was wrong, and half of those is the most from then on.
 
+use crate::unstretched::{Due, Unstretched};
 use time::{Duration, Instant};
 
 /// The most duplicate ACKs owed at a time.
@@ -63,6 +65,8 @@ pub(crate) struct Acknowledging {
     challenges: u32,
     challenges_per_second: u32,
     challenge_second: u32,
+    /// Where no ACK stands for more segments than RFC 1122 has it, whatever comes in one batch.
+    unstretched: Option<Box<Unstretched>>,
 }
 
 impl Acknowledging {
@@ -85,6 +89,7 @@ impl Acknowledging {
             challenges: 0,
             challenges_per_second,
             challenge_second: u32::MAX,
+            unstretched: None,
         }
     }
 
@@ -101,6 +106,55 @@ impl Acknowledging {
         if on && self.owed == Owed::Later {
             self.owed = Owed::Now;
         }
+    }
+
+    /// Whether an ACK may stand for all of a batch.
+    pub(crate) fn with_stretch(self, stretch: bool) -> Self {
+        Self { unstretched: (!stretch).then(Box::default), ..self }
+    }
+
+    /// Whether each segment is to be noted by [`Acknowledging::on_each`].
+    #[inline]
+    pub(crate) fn notes_each(&self) -> bool {
+        self.unstretched.is_some()
+    }
+
+    /// A segment came, and what it asks for was said; `due` is the ACK it would have if it had come
+    /// alone.
+    pub(crate) fn on_each(&mut self, due: Due) {
+        let every = self.segments_eager();
+        let Some(unstretched) = &mut self.unstretched else { return };
+        let settled = match self.owed {
+            Owed::Now => Some(unstretched.owe(due)),
+            _ => unstretched.on_segment(due, every),
+        };
+        if let Some(segments) = settled {
+            self.owed = Owed::Nothing;
+            self.quick = self.quick.saturating_sub(segments);
+            self.quick_asked &= self.quick > 0;
+        }
+    }
+
+    /// How many ACKs of single segments are due, and go out first.
+    #[inline]
+    pub(crate) fn due_count(&self) -> usize {
+        self.unstretched.as_ref().map_or(0, |it| it.len())
+    }
+
+    /// One of them, the oldest first.
+    pub(crate) fn due(&self, index: usize) -> Option<Due> {
+        self.unstretched.as_ref().and_then(|it| it.due(index))
+    }
+
+    /// The oldest was taken.
+    pub(crate) fn on_due_sent(&mut self) -> Option<Due> {
+        self.unstretched.as_mut().and_then(|it| it.on_sent())
+    }
+
+    /// Segments per ACK at most while the peer counts ACKs or waits for one.
+    fn segments_eager(&self) -> u32 {
+        let is_each = self.quick > 0 && (self.quick_each || self.quick_asked);
+        if is_each { 1 } else { self.deferral.min(2) }
     }
 
     pub(crate) fn owed(&self) -> Owed {
@@ -154,7 +208,7 @@ impl Acknowledging {
     /// ACKs, so each such segment of a batch is owed one of its own (RFC 5681, 4.2).
     pub(crate) fn on_out_of_order(&mut self, segments: u32, sack: bool) {
         self.on_disorder();
-        if !sack {
+        if !sack && self.unstretched.is_none() {
             self.repeats = self.repeats.saturating_add(segments).min(REPEATS_MAX);
         }
     }
@@ -200,10 +254,16 @@ impl Acknowledging {
         // on the answer.
         let eager = self.quick > 0 || self.pushed;
         let most = match eager {
-            _ if self.quick > 0 && (self.quick_each || self.quick_asked) => 1,
-            true => self.deferral.min(2),
+            true => self.segments_eager(),
             false => self.deferral.min(self.deferral_borne().max(2)),
         };
+        if let Some(unstretched) = &self.unstretched {
+            self.segments = unstretched.segments();
+            if self.segments == 0 && self.owed == Owed::Later {
+                // Each of them is settled by what is due.
+                self.owed = Owed::Nothing;
+            }
+        }
         if self.owed == Owed::Later && self.segments >= most {
             self.owed = Owed::Now;
         }
@@ -232,6 +292,9 @@ impl Acknowledging {
         self.quick = self.quick.saturating_sub(self.segments);
         self.quick_asked &= self.quick > 0;
         self.segments = 0;
+        if let Some(unstretched) = &mut self.unstretched {
+            unstretched.clear();
+        }
     }
 }
 

@@ -79,8 +79,13 @@ pub struct Config {
     pub path_probing: PathProbing,
     /// Explicit congestion notification (RFC 3168): accepted where the peer asks.
     pub ecn: EcnMode,
+    /// Whether one ACK may stand for all segments of a batch that the device brings, and for more than
+    /// two of those that come one by one, as the deferrals below say. On by default. Off is the letter
+    /// of RFC 1122: an ACK for every second segment, or for every one where the deferral is 1, each with
+    /// its own number, however many come in at one instant.
+    pub stretch_acks: bool,
     /// Segments acknowledged by one ACK at most, to peers on the same subnet
-    /// (`tcp_local_dacks_max`, 8). 1 acknowledges every segment, 2 is the letter of RFC 1122.
+    /// (`tcp_local_dacks_max`, 8), unless they come in one batch.
     pub deferred_acks_max_local: u8,
     /// The same to others (`tcp_deferred_acks_max`, 2).
     pub deferred_acks_max_remote: u8,
@@ -143,6 +148,7 @@ impl Default for Config {
             pacing: Pacing::default(),
             path_probing: PathProbing::default(),
             ecn: EcnMode::default(),
+            stretch_acks: true,
             deferred_acks_max_local: 8,
             deferred_acks_max_remote: 2,
             deferred_acks_interval: Duration::from_millis(40),

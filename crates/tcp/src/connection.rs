@@ -201,7 +201,8 @@ impl Connection {
             window_tuning: WindowTuning::new(now, receive_limit_bytes),
             last_ack_sent: SeqNumber(0),
             acks: Acknowledging::new(deferral, config.quick_acks, config.challenge_acks_per_second)
-                .with_each_quick(config.quick_acks_each),
+                .with_each_quick(config.quick_acks_each)
+                .with_stretch(config.stretch_acks),
             negotiated,
             path_mtu,
             rtt: RttEstimator::new(config.rtt),

@@ -38,6 +38,7 @@ mod syn_cookie;
 mod time_wait;
 mod timeouts;
 mod timers;
+mod unstretched;
 mod urgent;
 mod user_timeout;
 mod window_tuning;

@@ -1,11 +1,13 @@
 //! Urgent pointer, payload and FIN (RFC 9293, 3.10.7.4, sixth to eighth).
 
 use super::Incoming;
+use crate::acknowledging::Owed;
 use crate::connection::{Connection, OwedReset};
 use crate::event::{ConnectionError, Events};
 use crate::info::count;
 use crate::receive_queue::Arrival;
 use crate::state::State;
+use crate::unstretched::Due;
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
 use time::Instant;
@@ -35,7 +37,8 @@ impl Connection {
             return Err(DropReason::BadState);
         }
         self.on_urgent(incoming.header);
-        let offset = incoming.sequence.offset_from(self.receive.next());
+        let next = self.receive.next();
+        let offset = incoming.sequence.offset_from(next);
         if payload_len > 0 {
             self.on_marked_data(incoming);
         }
@@ -52,6 +55,10 @@ impl Connection {
             }
             None => Ok(()),
         };
+        let notes_each = self.acks.notes_each() && payload_len > 0 && outcome.is_ok();
+        if notes_each && !fin && !self.receive.is_fin_next() {
+            self.note_each(next, incoming.segments);
+        }
         // What is here already says nothing against the FIN behind it.
         if fin && matches!(outcome, Ok(()) | Err(DropReason::Duplicate)) {
             let fin_sequence = incoming.sequence + payload_len;
@@ -122,6 +129,42 @@ impl Connection {
         self.events.insert(Events::READABLE);
         let rtt = &self.rtt;
         self.acks.on_data(now, segments, pushed, || rtt.rto());
+    }
+
+    /// Data arrived that moved RCV.NXT on from `start`, or waits: notes the ACKs that its segments ask
+    /// for. The FIN is the last of the stream, so its ACK is as good behind the batch.
+    #[cold]
+    pub(super) fn note_each(&mut self, start: SeqNumber, segments: u32) {
+        let len = self.receive.next().offset_from(start);
+        // The clock does not change what is echoed.
+        let said = self.segment_options(Instant::ZERO);
+        let mut due = Due {
+            number: start,
+            echo: said.timestamps.map_or(0, |it| it.echo),
+            sack: said.sack,
+            ecn: self.ecn.flags(),
+        };
+        if self.acks.owed() == Owed::Now
+            && let Some(sack) = self.report_sack()
+        {
+            due.sack = sack;
+            self.on_duplicate_reported();
+        }
+        if len == 0 {
+            return self.acks.on_each(due);
+        }
+        // Of a super-frame it is known how many segments it was, and they were as long as segments of
+        // the peer are.
+        let usual = self.negotiated.payload_max_receive();
+        let step = if len.div_ceil(usual) == segments { usual } else { len.div_ceil(segments) };
+        for index in 1..=segments {
+            due.number = start + len.min(index.saturating_mul(step));
+            self.acks.on_each(due);
+        }
+        // What is acknowledged decides which timestamp is kept (RFC 7323, 4.3).
+        if let Some(due) = self.acks.due_count().checked_sub(1).and_then(|it| self.acks.due(it)) {
+            self.last_ack_sent = due.number;
+        }
     }
 
     /// What arrived was not kept: says why.

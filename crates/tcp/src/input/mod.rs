@@ -247,11 +247,22 @@ impl Connection {
     /// alone must not move TS.Recent ahead and have the peer's own segments refused by PAWS.
     #[inline]
     fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
+        self.take_timestamp_of(now, incoming.header, incoming.sequence);
+    }
+
+    /// The same for a segment with this header, which begins at `sequence`.
+    #[inline]
+    pub(super) fn take_timestamp_of(
+        &mut self,
+        now: Instant,
+        header: &TcpHeader,
+        sequence: SeqNumber,
+    ) {
         if let (Some(ours), Some(theirs)) =
-            (&mut self.negotiated.timestamps, incoming.header.options.timestamps)
-            && !incoming.flags.contains(TcpFlags::RST)
+            (&mut self.negotiated.timestamps, header.options.timestamps)
+            && !header.flags.contains(TcpFlags::RST)
         {
-            let covers = incoming.sequence.is_at_or_before(self.last_ack_sent);
+            let covers = sequence.is_at_or_before(self.last_ack_sent);
             ours.on_segment(now, theirs.value, covers);
         }
     }

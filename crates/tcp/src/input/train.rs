@@ -52,6 +52,7 @@ impl Connection {
         let start = self.receive.next();
         let copied_before = self.receive.copied_bytes();
         let (mut last, mut segments, mut pushed) = (None, 0, false);
+        let notes_each = self.acks.notes_each();
         let mut outcome = Ok(());
         while let Some(follower) = next(self.receive.next(), self.receive.window()) {
             let sequence = self.receive.next();
@@ -64,6 +65,11 @@ impl Connection {
             }
             (last, pushed) = (Some(sequence), follower.pushed);
             segments += follower.segments;
+            if notes_each {
+                // What is due is as good as sent, so the same timestamp may be the one to echo now.
+                self.take_timestamp_of(now, leader, sequence);
+                self.note_each(sequence, follower.segments);
+            }
         }
         self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
         if let Some(sequence) = last {

@@ -26,6 +26,8 @@ pub(super) struct Builder {
     pub(super) stamp: Stamp,
     /// The header of the ACK that reports a duplicate, where one is to be reported.
     pub(super) report: Option<Stamp>,
+    /// How many ACKs that are due were written.
+    pub(super) due: usize,
     /// Where the payload of the next new segment lies, while new segments follow each other.
     pub(super) cursor: Option<Cursor>,
     /// Payload length of the open run; 0 where none is open.
@@ -59,6 +61,14 @@ impl Builder {
                 let flags = TcpFlags(stamp.bytes[FLAGS_OFFSET]);
                 push_segment(out, self.attributes, &stamp, segment, flags, 0)
                     && (segment.len == 0 || push_syn_data(connection, segment, out))
+            }
+            Kind::Due => {
+                (self.attributes.run, self.attributes.ecn) = (0, 0);
+                let due = connection.due_stamp(now, self.due);
+                self.due += 1;
+                due.is_some_and(|(stamp, flags)| {
+                    push_segment(out, self.attributes, &stamp, segment, flags, 0)
+                })
             }
             Kind::Ack if self.report.is_some() => {
                 (self.attributes.run, self.attributes.ecn) = (0, 0);

@@ -95,12 +95,12 @@ impl Connection {
                 self.owing.keepalive_probe = false;
                 self.counters.keepalive_probes_sent += 1;
             }
+            Kind::Due => return self.on_due_sent(now),
             Kind::Ack => {
                 self.acks.on_repeat_sent();
                 self.counters.pure_acks_sent += 1;
                 if self.duplicates.next().is_some() {
-                    self.duplicates.on_reported();
-                    self.counters.duplicates_reported += 1;
+                    self.on_duplicate_reported();
                 }
             }
         }
@@ -168,6 +168,32 @@ impl Connection {
         self.recovery.probe.on_sent(self.send.nxt, again);
         // RFC 8985, 7.3: "the sender MUST re-arm the RTO timer".
         self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+    }
+
+    pub(crate) fn on_duplicate_reported(&mut self) {
+        self.duplicates.on_reported();
+        self.counters.duplicates_reported += 1;
+    }
+
+    /// An ACK of an earlier number was taken.
+    #[cold]
+    fn on_due_sent(&mut self, now: Instant) {
+        let Some(due) = self.acks.on_due_sent() else { return };
+        self.counters.pure_acks_sent += 1;
+        self.counters.immediate_acks += 1;
+        // Its window, as far as it reaches beyond what arrived behind its number.
+        let shift = self.negotiated.receive_shift;
+        let announced = (self.due_window(due.number) >> shift).min(u16::MAX.into()) << shift;
+        let behind = self.receive.next().offset_from(due.number);
+        self.receive.on_announced(announced.saturating_sub(behind));
+        match self.acks.owed() {
+            Owed::Nothing => self.timers.stop(Timer::DelayedAck),
+            // The time of a segment behind it begins with that.
+            Owed::Later => {
+                self.timers.set(Timer::DelayedAck, now + self.config.deferred_acks_interval);
+            }
+            Owed::Now => {}
+        }
     }
 
     /// A segment with this poll's acknowledgment and window was taken.

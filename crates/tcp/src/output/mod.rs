@@ -43,6 +43,8 @@ enum Kind {
     MtuProbe,
     WindowProbe,
     KeepaliveProbe,
+    /// An ACK of an earlier number than the newest ([`crate::unstretched`]).
+    Due,
     Ack,
 }
 
@@ -110,7 +112,10 @@ impl Connection {
     /// Whether [`Connection::poll_transmit`] has something to send now.
     #[must_use]
     pub fn wants_transmit(&self, now: Instant) -> bool {
-        if self.state.sends_data() && self.owing.reset.is_none() && self.acks.owed() == Owed::Now {
+        if self.state.sends_data()
+            && self.owing.reset.is_none()
+            && (self.acks.owed() == Owed::Now || self.acks.due_count() > 0)
+        {
             // If nothing else goes out, the ACK does.
             return true;
         }
@@ -144,6 +149,7 @@ impl Connection {
             },
             stamp: self.stamp(window, options),
             report: self.report_stamp(now, window),
+            due: 0,
             cursor: None,
             run_len: 0,
             flags: TcpFlags::ACK | self.ecn.flags(),

@@ -1,8 +1,8 @@
 //! What is to be sent next.
 //!
 //! ```text
-//!   Control: reset, SYN -> SendAgain -> LossProbe -> MtuProbe -> New data, FIN -> Probe -> Ack
-//!     -> Done
+//!   Control: reset, SYN -> Due: ACKs of earlier numbers -> SendAgain -> LossProbe -> MtuProbe
+//!     -> New data, FIN -> Probe -> Ack -> Done
 //! ```
 
 use super::super_frame::Whole;
@@ -20,6 +20,7 @@ use wire::SeqNumber;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Control,
+    Due,
     SendAgain,
     LossProbe,
     MtuProbe,
@@ -44,6 +45,8 @@ pub(super) struct Planner {
     pub(super) full_segments: u32,
     /// An ACK goes out with what is planned already.
     carries_ack: bool,
+    /// ACKs of earlier numbers still to be planned.
+    due: usize,
     /// Duplicate ACKs still to be planned.
     repeats: u32,
     pub(super) cwnd_limited: bool,
@@ -102,13 +105,15 @@ impl Connection {
             self.congestion.governs_recovery(),
         );
         let mtu_probe = self.path_mtu.due_probe();
+        let due = self.acks.due_count();
         let is_usual = self.state.sends_data()
             && self.owing.reset.is_none()
             && !walk.probe
             && mtu_probe.is_none()
+            && due == 0
             && self.recovery.lost_bytes() == 0;
         Planner {
-            // Without a reset, a loss or a probe the stages before have nothing to say.
+            // Without a reset, a loss, a probe or an ACK that is due the stages before have nothing to say.
             stage: if is_usual { Stage::New } else { Stage::Control },
             walk,
             nxt: self.send.nxt,
@@ -116,6 +121,7 @@ impl Connection {
             whole: self.whole_super_frame(full),
             full_segments: 0,
             carries_ack: false,
+            due,
             // A duplicate is reported by an ACK of its own: a burst of data would repeat it.
             repeats: self.acks.repeats().max(u32::from(self.duplicates.next().is_some())),
             cwnd_limited: false,
@@ -132,6 +138,7 @@ impl Connection {
         loop {
             let next = match planner.stage {
                 Stage::Control => self.next_control(planner),
+                Stage::Due => self.next_due(planner),
                 Stage::SendAgain => self.next_again(planner),
                 Stage::LossProbe => self.next_loss_probe(planner),
                 Stage::MtuProbe => self.next_mtu_probe(planner),
@@ -166,11 +173,12 @@ impl Connection {
                 Stage::Done => return None,
             };
             if let Some(segment) = next {
-                planner.carries_ack |= !matches!(segment.kind, Kind::Reset | Kind::Syn);
+                planner.carries_ack |= !matches!(segment.kind, Kind::Reset | Kind::Syn | Kind::Due);
                 return Some(segment);
             }
             planner.stage = match planner.stage {
-                Stage::Control => Stage::SendAgain,
+                Stage::Control => Stage::Due,
+                Stage::Due => Stage::SendAgain,
                 Stage::SendAgain => Stage::LossProbe,
                 Stage::LossProbe => Stage::MtuProbe,
                 Stage::MtuProbe => Stage::New,
@@ -188,7 +196,7 @@ impl Connection {
             planner.stage = Stage::Done;
             if self.state != State::Closed {
                 // A reset for a segment that the handshake cannot use; the rest goes on.
-                planner.stage = Stage::SendAgain;
+                planner.stage = Stage::Due;
             }
             return Some(planned(Kind::Reset, reset.sequence));
         }
@@ -384,6 +392,13 @@ impl Connection {
             return Some(Planned::one(Kind::KeepaliveProbe, sequence, 0, false));
         }
         None
+    }
+
+    /// Before what carries the newest number, behind which an older one would say nothing.
+    #[cold]
+    fn next_due(&self, planner: &mut Planner) -> Option<Planned> {
+        planner.due = planner.due.checked_sub(1)?;
+        Some(Planned::one(Kind::Due, planner.nxt, 0, false))
     }
 
     fn next_ack(&self, planner: &mut Planner) -> Option<Planned> {

@@ -30,7 +30,7 @@ impl Connection {
 
     /// Options of a segment that is not a SYN. RFC 2018, 4: SACK blocks go into every ACK for as
     /// long as something waits out of order.
-    pub(super) fn segment_options(&self, now: Instant) -> TcpOptions {
+    pub(crate) fn segment_options(&self, now: Instant) -> TcpOptions {
         let sack = match self.negotiated.sack {
             true => self.receive.sack_blocks(self.sack_blocks_max()),
             false => SackBlocks::NONE,
@@ -42,13 +42,18 @@ impl Connection {
     /// to report. The blocks behind it are the usual ones, of which the first is the one that holds
     /// the duplicate, if it lies beyond RCV.NXT.
     pub(super) fn report_stamp(&self, now: Instant, window: u16) -> Option<Stamp> {
+        self.report_sack().map(|sack| self.stamp(window, self.options_with(now, sack)))
+    }
+
+    /// The blocks of that ACK.
+    pub(crate) fn report_sack(&self) -> Option<SackBlocks> {
         let (start, end) = self.duplicates.next()?;
         let mut sack = SackBlocks::NONE;
         sack.push(start, end);
         for (start, end) in self.receive.sack_blocks(self.sack_blocks_max() - 1).as_slice() {
             sack.push(*start, *end);
         }
-        Some(self.stamp(window, self.options_with(now, sack)))
+        Some(sack)
     }
 
     fn options_with(&self, now: Instant, sack: SackBlocks) -> TcpOptions {
@@ -62,12 +67,35 @@ impl Connection {
         if self.negotiated.timestamps.is_some() { 3 } else { 4 }
     }
 
+    /// The header of an ACK that is due: as it would have been if its segment had come alone.
+    #[cold]
+    pub(super) fn due_stamp(&self, now: Instant, index: usize) -> Option<(Stamp, TcpFlags)> {
+        let due = self.acks.due(index)?;
+        let window = self.due_window(due.number) >> self.negotiated.receive_shift;
+        let mut options = self.options_with(now, due.sack);
+        if let Some(timestamps) = &mut options.timestamps {
+            timestamps.echo = due.echo;
+        }
+        let window = u16::try_from(window).unwrap_or(u16::MAX);
+        Some((self.stamp_of(due.number, window, options), TcpFlags::ACK | due.ecn))
+    }
+
+    /// The window behind an earlier number: what came behind it was part of it. In bytes; not more than
+    /// the edge of this poll allows.
+    pub(super) fn due_window(&self, number: SeqNumber) -> u32 {
+        self.plan.window.saturating_add(self.receive.next().offset_from(number))
+    }
+
     pub(super) fn stamp(&self, window: u16, options: TcpOptions) -> Stamp {
+        self.stamp_of(self.receive.next(), window, options)
+    }
+
+    fn stamp_of(&self, acknowledgment: SeqNumber, window: u16, options: TcpOptions) -> Stamp {
         Stamp::new(&TcpHeader {
             source_port: self.local_port,
             destination_port: self.remote_port,
             sequence: SeqNumber(0),
-            acknowledgment: self.receive.next(),
+            acknowledgment,
             flags: TcpFlags::ACK | self.ecn.flags(),
             window,
             urgent: 0,

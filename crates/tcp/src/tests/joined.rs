@@ -82,6 +82,7 @@ fn config(random: &mut Random) -> Config {
         send_buffer_bytes: buffers[random.below(4) as usize],
         receive_buffer_bytes: buffers[random.below(4) as usize],
         deferred_acks_max_local: 1 + random.below(8) as u8,
+        stretch_acks: random.percent(70),
         // Longer than the longest RTO, or a lost last ACK is a reset connection.
         time_wait: Duration::from_secs(3_000),
         ..Config::default()

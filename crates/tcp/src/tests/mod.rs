@@ -20,6 +20,7 @@ mod states;
 mod super_frames;
 mod timers;
 mod transfer;
+mod unstretched;
 mod urgent;
 mod window;
 mod window_tuning;

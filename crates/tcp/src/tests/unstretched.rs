@@ -1,0 +1,170 @@
+//! RFC 1122's letter: however many segments come in at one instant, every second one, or every one, has
+//! an ACK of its own.
+
+use super::harness::{ACK, Harness, MSS, Sent, chunk, plain_config, stream};
+use crate::{Config, Follower, Segment};
+use time::Duration;
+use wire::{TcpOptions, TcpTimestamps};
+
+fn letter(deferral: u8) -> Config {
+    let deferred_acks_max_local = deferral;
+    Config { stretch_acks: false, deferred_acks_max_local, ..plain_config() }
+}
+
+/// Hands in `count` full segments as one train, and ends the batch.
+fn receive_train(harness: &mut Harness, start: u32, count: u32) {
+    let bytes = stream(0..MSS);
+    let leader = harness.header(ACK, start, 1);
+    harness.receive_header(&leader, &bytes).expect("in order");
+    let mut left = count - 1;
+    let connection = &mut harness.connection;
+    let outcome = connection.on_followers(harness.now, &leader, &harness.pool, |_, _| {
+        left = left.checked_sub(1)?;
+        let payload = chunk(&bytes);
+        Some(Follower { payload, sparse: false, segments: 1, pushed: false })
+    });
+    outcome.expect("in order");
+    connection.on_batch_end(harness.now);
+}
+
+/// Numbers of segments that were acknowledged, and how far the windows reach.
+fn acknowledged(sent: &[Sent]) -> Vec<u32> {
+    let edges: Vec<u32> =
+        sent.iter().map(|it| it.acknowledgment() + u32::from(it.header.window)).collect();
+    assert!(edges.iter().all(|edge| *edge == edges[0]), "each has the window of its segment");
+    sent.iter().map(|it| (it.acknowledgment() - 1) / MSS as u32).collect()
+}
+
+// RFC 9293, 3.8.6.3, SHLD-18: at least every second full-sized segment.
+#[test]
+fn every_second_segment_of_a_train_has_an_ack_with_its_own_number() {
+    for deferral in [2, 8] {
+        let mut harness = Harness::established(letter(deferral));
+        receive_train(&mut harness, 1, 12);
+        assert_eq!(acknowledged(&harness.take()), [2, 4, 6, 8, 10, 12]);
+        assert_eq!(harness.connection.poll_timeout(), None, "nothing is owed");
+        assert_eq!(harness.connection.counters().pure_acks_sent, 7, "with that of the handshake");
+    }
+}
+
+#[test]
+fn every_segment_of_a_train_has_an_ack_with_its_own_number() {
+    let mut harness = Harness::established(letter(1));
+    receive_train(&mut harness, 1, 12);
+    assert_eq!(acknowledged(&harness.take()), (1..=12).collect::<Vec<_>>());
+    // Linux's way at the start of a connection.
+    let config = Config { quick_acks: 3, quick_acks_each: true, ..letter(2) };
+    let mut harness = Harness::established(config);
+    receive_train(&mut harness, 1, 7);
+    assert_eq!(acknowledged(&harness.take()), [1, 2, 3, 5, 7]);
+}
+
+#[test]
+fn what_is_left_of_a_train_is_acknowledged_with_the_next_segment_or_by_the_timer() {
+    let mut harness = Harness::established(letter(2));
+    receive_train(&mut harness, 1, 5);
+    assert_eq!(acknowledged(&harness.take()), [2, 4]);
+    receive_train(&mut harness, 5 * MSS as u32 + 1, 2);
+    assert_eq!(acknowledged(&harness.take()), [6]);
+    assert_eq!(harness.pass_to_deadline(), Duration::from_millis(40), "of the last, not the fifth");
+    assert_eq!(harness.expect_one().acknowledgment(), 7 * MSS as u32 + 1);
+}
+
+#[test]
+fn a_super_frame_has_the_acks_of_its_segments() {
+    let mut harness = Harness::established(letter(2));
+    let mut receive = |start, len, segments| {
+        let header = harness.header(ACK, start, 1);
+        let payload = Some(chunk(&stream(0..len)));
+        let (sparse, congestion_experienced) = (false, false);
+        let segment =
+            Segment { header: &header, payload, sparse, segments, congestion_experienced };
+        harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
+        harness.connection.on_batch_end(harness.now);
+        harness.take().iter().map(|sent| sent.acknowledgment() - 1).collect::<Vec<_>>()
+    };
+    assert_eq!(receive(1, 5_000, 5), [2_000, 4_000]);
+    assert_eq!(receive(5_001, 2_003, 3), [6_000, 7_003], "the last one is shorter");
+    assert_eq!(receive(7_004, 1_800, 3), [8_203], "segments shorter than they could be");
+}
+
+#[test]
+fn data_of_ours_goes_behind_them_and_what_the_device_refuses_goes_later() {
+    let mut harness = Harness::established(letter(2));
+    receive_train(&mut harness, 1, 6);
+    harness.write(b"an answer");
+    let mut numbers = Vec::new();
+    while harness.connection.wants_transmit(harness.now) {
+        harness.out.clear();
+        let count = harness.connection.poll_transmit(harness.now, 0, 0, &mut harness.out);
+        assert_eq!(count, 4 - numbers.len(), "built anew, but for what was taken");
+        harness.connection.on_transmitted(harness.now, 1);
+        let sent = super::harness::parse_all(&harness.out).remove(0);
+        numbers.push(((sent.acknowledgment() - 1) / MSS as u32, sent.payload.len()));
+    }
+    assert_eq!(numbers, [(2, 0), (4, 0), (6, 0), (6, 9)]);
+}
+
+// RFC 7323, 4.3: an ACK echoes the timestamp of the earliest segment that it is the first to acknowledge.
+#[test]
+fn each_echoes_the_timestamp_that_it_would_have_echoed_alone() {
+    let times = |value| TcpOptions {
+        mss: Some(MSS as u16),
+        timestamps: Some(TcpTimestamps { value, echo: 0 }),
+        ..TcpOptions::default()
+    };
+    let config = Config { timestamps: true, ..letter(2) };
+    let mut together = Harness::established_with(config.clone(), times(100));
+    let mut alone = Harness::established_with(config, times(100));
+    let mut sent = Vec::new();
+    for at in 0..6 {
+        for harness in [&mut together, &mut alone] {
+            harness.options = TcpOptions { mss: None, ..times(101 + at) };
+            let header = harness.header(ACK, 1 + at * 900, 1);
+            harness.receive_header(&header, &stream(0..900)).expect("in order");
+        }
+        alone.connection.on_batch_end(alone.now);
+        sent.append(&mut alone.take());
+    }
+    together.connection.on_batch_end(together.now);
+    let said = |sent: Vec<Sent>| -> Vec<_> {
+        let echo = |it: &Sent| it.header.options.timestamps.map(|it| it.echo);
+        sent.iter().map(|it| (it.acknowledgment(), it.header.window, echo(it))).collect()
+    };
+    let expected = said(sent);
+    assert_eq!(expected.len(), 3);
+    assert_eq!(said(together.take()), expected);
+}
+
+/// What the peer is told where segments come alone, and where they come in one batch.
+fn told(config: &Config, options: TcpOptions, segments: &[u32]) -> [Vec<String>; 2] {
+    [true, false].map(|alone| {
+        let mut harness = Harness::established_with(config.clone(), options);
+        let mut sent = Vec::new();
+        for at in segments {
+            let header = harness.header(ACK, 1 + at * 1_000, 1);
+            harness.receive_header(&header, &stream(0..1_000)).expect("within the window");
+            if alone {
+                harness.connection.on_batch_end(harness.now);
+                sent.append(&mut harness.take());
+            }
+        }
+        harness.connection.on_batch_end(harness.now);
+        sent.append(&mut harness.take());
+        sent.iter().map(|it| format!("{} {:?}", it.acknowledgment(), it.header)).collect()
+    })
+}
+
+// RFC 5681, 4.2: each segment ahead of its turn has its duplicate ACK, and a gap that is filled its own.
+#[test]
+fn disorder_within_a_batch_is_told_as_it_is_of_segments_that_come_alone() {
+    let segments = [0, 1, 2, 4, 6, 5, 3, 7, 8, 9];
+    for sack_permitted in [false, true] {
+        let mss = Some(MSS as u16);
+        let options = TcpOptions { mss, sack_permitted, ..TcpOptions::default() };
+        let config = Config { sack: true, ..letter(2) };
+        let [alone, together] = told(&config, options, &segments);
+        assert_eq!(alone.len(), 6, "2, thrice 3, 7, and 9: {alone:?}");
+        assert_eq!(together, alone);
+    }
+}
