@@ -20,8 +20,8 @@ pub(crate) trait Backend {
     /// Lets time pass.
     fn wait_until(&mut self, at_us: u64);
 
-    /// A packet arrives at the host.
-    fn inject(&mut self, packet: &[u8]) -> Result<(), String>;
+    /// Packets arrive at the host, at once.
+    fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String>;
 
     /// The next packet the host sent, and when; waits for it until `limit_us`.
     fn next_packet(&mut self, limit_us: u64) -> Option<(u64, Vec<u8>)>;

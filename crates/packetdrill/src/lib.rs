@@ -42,6 +42,20 @@ use std::path::Path;
 /// # Errors
 /// The first thing that did not happen as the script says.
 pub fn run_on_stack(script: &Script, text: &str) -> Result<(), Failure> {
+    run_on(script, text, false).map(|_| ())
+}
+
+/// The same, with the packets that arrive at one instant, and with nothing between them, as one batch
+/// of the device, as a device that coalesces brings them. Says how many of them the stack took as part
+/// of a train, behind its first.
+///
+/// # Errors
+/// The first thing that did not happen as the script says.
+pub fn run_on_stack_in_batches(script: &Script, text: &str) -> Result<u64, Failure> {
+    run_on(script, text, true)
+}
+
+fn run_on(script: &Script, text: &str, in_batches: bool) -> Result<u64, Failure> {
     let whole = |message| Failure { line: 0, message };
     let config = Config::of(script).map_err(whole)?;
     let mut host = host_config();
@@ -51,7 +65,9 @@ pub fn run_on_stack(script: &Script, text: &str) -> Result<(), Failure> {
     host.gateways = vec![beside(config.local)];
     host.mtu_bytes = config.mtu_bytes;
     settings::apply_comments(text, &mut host);
-    run::run(script, &mut backend::stack::StackBackend::new(host))
+    let mut backend = backend::stack::StackBackend::new(host);
+    run::run(script, &mut backend, in_batches)?;
+    Ok(backend.train_frames())
 }
 
 /// Another address of the same network. It stands for the gateway, which on a link without hardware
@@ -74,7 +90,7 @@ pub fn run_on_linux(script: &Script, directory: &Path) -> Result<(), Result<Stri
     let config = Config::of(script).map_err(|message| Err(Failure { line: 0, message }))?;
     let backend = backend::linux::LinuxBackend::new(&config, directory.to_owned());
     let mut backend = backend.map_err(Ok)?;
-    run::run(script, &mut backend).map_err(Err)
+    run::run(script, &mut backend, false).map_err(Err)
 }
 
 /// A host as packetdrill's scripts expect it, with an address of each family: the sizes of its

@@ -13,6 +13,8 @@ pub struct Script {
     pub cleanup: Option<String>,
     /// The reason of a `// linux: no (reason)` line: the script says what only this stack does.
     pub not_on_linux: Option<String>,
+    /// The reason of a `// batches: no (reason)` line: what arrives as one batch is answered otherwise.
+    pub not_in_batches: Option<String>,
 }
 
 /// One thing that happens or is expected.

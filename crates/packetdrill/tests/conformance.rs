@@ -4,6 +4,10 @@
 //! `RFC <number>, <section>`; one that checks a call of POSIX names the interface that it stands for
 //! (RFC 9293, 3.9.1).
 //!
+//! Against this stack each runs once with packets one by one, and once (`batches/`) with those that
+//! arrive together as one batch of the device, in which the stack finds trains. By the letter of
+//! RFC 1122 all of them hold then; as configured, all that do not say `// batches: no`.
+//!
 //! The output has the form of the standard harness, and a filter on the command line works as
 //! usual: `cargo test -p multidata-packetdrill --test conformance -- handshake`; the tests against
 //! Linux have names that begin with `linux/`. Each of those is a process in a network namespace of
@@ -11,12 +15,12 @@
 //! because they mostly sleep, and one that fails is tried again, and says so: on a busy machine a
 //! script's times may be missed by no fault of its own. One that says so often stands on a race.
 
-use packetdrill::{parse, run_on_stack};
+use packetdrill::{Failure, parse, run_on_stack, run_on_stack_in_batches};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Scripts against Linux at a time.
@@ -28,14 +32,29 @@ const TRIES: u64 = 5;
 /// Longest time of one try.
 const PATIENCE: Duration = Duration::from_secs(150);
 
+/// Packets that the scripts' batches bring as part of a train, at least.
+const TRAIN_FRAMES_MIN: u64 = 40;
+
 /// The exit code of the runner where the machine does not grant what it takes.
 const CANNOT_RUN: i32 = 77;
+
+/// How a script is run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    OnStack,
+    /// What arrives together is one batch of the device.
+    InBatches,
+    OnLinux,
+}
 
 struct Test {
     name: String,
     file: PathBuf,
-    on_linux: bool,
+    how: How,
 }
+
+/// Packets of all scripts in batches that were taken as part of a train.
+static TRAIN_FRAMES: AtomicU64 = AtomicU64::new(0);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -56,7 +75,7 @@ fn main() -> ExitCode {
         }
     };
     let (on_linux, on_stack): (Vec<&Test>, Vec<&Test>) =
-        tests.iter().partition(|test| test.on_linux);
+        tests.iter().partition(|test| test.how == How::OnLinux);
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL.min(on_linux.len()) {
@@ -71,6 +90,13 @@ fn main() -> ExitCode {
         }
     });
     let mut failures = failures.into_inner().expect("no thread panics with it");
+    let train_frames = TRAIN_FRAMES.load(Ordering::Relaxed);
+    println!("packets taken as part of a train: {train_frames}");
+    if filter.is_none() && train_frames < TRAIN_FRAMES_MIN {
+        failures.push(format!(
+            "batches: {train_frames} packets came in trains, so that nothing is said of trains"
+        ));
+    }
     failures.sort();
     if !failures.is_empty() {
         println!("\nfailures:\n\n{}", failures.join("\n\n"));
@@ -99,9 +125,11 @@ fn tests() -> Vec<Test> {
         // One that cannot be read fails below, once.
         if parse(&text).is_ok_and(|script| script.not_on_linux.is_none()) {
             let name = format!("linux/{name}");
-            tests.push(Test { name, file: file.clone(), on_linux: true });
+            tests.push(Test { name, file: file.clone(), how: How::OnLinux });
         }
-        tests.push(Test { name, file, on_linux: false });
+        let in_batches = format!("batches/{name}");
+        tests.push(Test { name: in_batches, file: file.clone(), how: How::InBatches });
+        tests.push(Test { name, file, how: How::OnStack });
     }
     tests
 }
@@ -129,7 +157,20 @@ fn against_stack(test: &Test) -> Result<(), String> {
             ));
         }
         let script = parse(&text).map_err(|error| at(error.line, error.message))?;
-        run_on_stack(&script, &text).map_err(|failure| at(failure.line, failure.message))
+        if test.how == How::OnStack {
+            let result = run_on_stack(&script, &text);
+            return result.map_err(|failure| at(failure.line, failure.message));
+        }
+        let says = |failure: Failure| at(failure.line, failure.message);
+        // Each ACK as if its segment had come alone: every script holds.
+        let by_the_letter = format!("{text}\n// stack: stretch_acks=0\n");
+        let train_frames = run_on_stack_in_batches(&script, &by_the_letter).map_err(says)?;
+        TRAIN_FRAMES.fetch_add(train_frames, Ordering::Relaxed);
+        match (run_on_stack_in_batches(&script, &text), &script.not_in_batches) {
+            (Err(_), Some(_)) => Ok(()),
+            (Ok(_), Some(_)) => Err(at(1, "it holds in batches, too, and denies it".to_owned())),
+            (result, None) => result.map(|_| ()).map_err(says),
+        }
     };
     let result = catch_unwind(AssertUnwindSafe(run));
     result.unwrap_or_else(|_| Err(format!("{}.pkt: panicked", test.name)))

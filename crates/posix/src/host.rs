@@ -138,19 +138,37 @@ impl Host {
 
     /// A packet arrives.
     pub fn inject(&mut self, packet: &[u8]) {
+        self.inject_batch(&[packet]);
+    }
+
+    /// Packets arrive as one batch of the device, end to end in one block.
+    pub fn inject_batch<P: AsRef<[u8]>>(&mut self, packets: &[P]) {
+        let Some(first) = packets.first() else { return };
         let now = self.now;
         if self.config.adopts_addresses && self.network.is_none() {
-            self.adopt(destination_of(packet));
+            self.adopt(destination_of(first.as_ref()));
         }
         let network = self.network();
         let mut batch = ReceiveBatch::new();
-        let block = batch.add_block(Block::from(Bytes::copy_from_slice(packet)));
-        let len = packet.len() as u32;
-        let checksum = ReceivedChecksum::Unverified;
-        let taken = batch.push_frame(Frame { block, offset: 0, len, checksum, segmented: None });
-        debug_assert!(taken, "the block was just added");
+        let bytes: Vec<u8> = packets.iter().flat_map(|packet| packet.as_ref()).copied().collect();
+        let block = batch.add_block(Block::from(Bytes::from(bytes)));
+        let mut offset = 0;
+        for packet in packets {
+            let len = packet.as_ref().len() as u32;
+            let checksum = ReceivedChecksum::Unverified;
+            let taken = batch.push_frame(Frame { block, offset, len, checksum, segmented: None });
+            debug_assert!(taken, "the block is as long as all of them");
+            offset += len;
+        }
         network.shard.on_receive(now, network.interface, &mut batch);
         self.flush();
+    }
+
+    /// How many packets were taken as part of a train, behind its first.
+    #[must_use]
+    pub fn train_frames(&self) -> u64 {
+        let network = self.network.as_ref();
+        network.map_or(0, |network| network.shard.counters().shard.receive_train_frames)
     }
 
     /// The next packet that was sent, and when.

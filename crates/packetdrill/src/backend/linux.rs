@@ -127,8 +127,9 @@ impl Backend for LinuxBackend {
         }
     }
 
-    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
-        self.tun.write(packet).map_err(|error| error.to_string())
+    fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {
+        let mut packets = packets.iter();
+        packets.try_for_each(|packet| self.tun.write(packet).map_err(|error| error.to_string()))
     }
 
     fn next_packet(&mut self, limit_us: u64) -> Option<(u64, Vec<u8>)> {

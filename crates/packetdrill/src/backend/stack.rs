@@ -24,6 +24,11 @@ impl StackBackend {
         Self { config, host: None, start, task: None, finished: None }
     }
 
+    /// How many packets were taken as part of a train, behind its first.
+    pub(crate) fn train_frames(&self) -> u64 {
+        self.host.as_ref().map_or(0, Host::train_frames)
+    }
+
     fn host(&mut self) -> &mut Host {
         let config = &self.config;
         self.host.get_or_insert_with(|| Host::new(config.clone()))
@@ -66,8 +71,8 @@ impl Backend for StackBackend {
         }
     }
 
-    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
-        self.host().inject(packet);
+    fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {
+        self.host().inject_batch(packets);
         self.attempt();
         Ok(())
     }

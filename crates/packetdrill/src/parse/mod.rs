@@ -28,7 +28,11 @@ type Parsed<T> = Result<T, ParseError>;
 /// The first thing that is not of the language.
 pub fn parse(text: &str) -> Result<Script, ParseError> {
     let mut scanner = Scanner::new(text);
-    let mut script = Script { not_on_linux: not_on_linux(text), ..Script::default() };
+    let mut script = Script {
+        not_on_linux: refusal(text, "linux:"),
+        not_in_batches: refusal(text, "batches:"),
+        ..Script::default()
+    };
     scanner.skip_space()?;
     while scanner.accept("--") {
         let (name, value) = option(&mut scanner)?;
@@ -63,11 +67,11 @@ pub fn parse(text: &str) -> Result<Script, ParseError> {
     Ok(script)
 }
 
-/// The reason of a line `// linux: no (reason)`.
-fn not_on_linux(text: &str) -> Option<String> {
+/// The reason of a line `// what: no (reason)`.
+fn refusal(text: &str, what: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let comment = line.trim().strip_prefix("//")?.trim();
-        let verdict = comment.strip_prefix("linux:")?.trim();
+        let verdict = comment.strip_prefix(what)?.trim();
         let reason = verdict.strip_prefix("no")?.trim();
         Some(reason.trim_start_matches('(').trim_end_matches(')').to_owned())
     })

@@ -123,6 +123,7 @@ fn commands_code_and_marks_are_found() {
     let script = parse(text).expect("a script");
     assert_eq!((script.init.as_deref(), script.cleanup.as_deref()), (Some("init"), Some("done")));
     assert_eq!(script.not_on_linux.as_deref(), Some("only here"));
+    assert_eq!(script.not_in_batches, None);
     assert!(matches!(&script.events[0].action, Action::Code(code) if code.starts_with("assert")));
 }
 

@@ -38,6 +38,10 @@ pub(crate) struct Runner<'a> {
     backend: &'a mut dyn Backend,
     flows: Vec<Flow>,
     current: Option<usize>,
+    /// Packets that arrive together come as one batch.
+    in_batches: bool,
+    /// Packets that were made and are still to arrive.
+    arriving: Vec<Vec<u8>>,
     /// Packets of flows other than the one that was waited for.
     unclaimed: VecDeque<(u64, Vec<u8>)>,
     /// Script's to live descriptors.
@@ -52,14 +56,21 @@ pub(crate) struct Runner<'a> {
     last: Option<(u64, bool)>,
 }
 
-/// Runs a script against a backend.
-pub(crate) fn run(script: &Script, backend: &mut dyn Backend) -> Result<(), Failure> {
+/// Runs a script against a backend. `in_batches`: packets that arrive at one instant, with nothing
+/// between them, arrive as one batch.
+pub(crate) fn run(
+    script: &Script,
+    backend: &mut dyn Backend,
+    in_batches: bool,
+) -> Result<(), Failure> {
     let config = Config::of(script).map_err(|message| Failure { line: 0, message })?;
     let mut runner = Runner {
         config,
         backend,
         flows: Vec::new(),
         current: None,
+        in_batches,
+        arriving: Vec::new(),
         unclaimed: VecDeque::new(),
         fds: HashMap::new(),
         files: HashMap::new(),
@@ -87,11 +98,15 @@ impl Runner<'_> {
             self.line = event.line;
             self.event(event)?;
         }
+        self.deliver()?;
         self.finish_pending(None)
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         let due = self.due(event);
+        if !self.arriving.is_empty() && !self.arrives_with_the_last(event, due) {
+            self.deliver()?;
+        }
         match &event.action {
             Action::Packet(packet) if packet.direction == Direction::Outbound => {
                 self.outbound(packet, due)?;
@@ -99,6 +114,9 @@ impl Runner<'_> {
             Action::Packet(packet) => {
                 self.wait_for(due)?;
                 self.inbound(packet)?;
+                if !self.in_batches {
+                    self.deliver()?;
+                }
             }
             Action::Call(call) => {
                 self.wait_for(due)?;
@@ -142,6 +160,11 @@ impl Runner<'_> {
             When::AbsoluteRange(first, last) => range(first, last, 0),
             When::RelativeRange(first, last) => range(base + first, base + last, base),
         }
+    }
+
+    /// Whether an event is a packet of the same batch as the one before.
+    fn arrives_with_the_last(&mut self, event: &Event, due: Due) -> bool {
+        is_inbound(&event.action) && due.first_us <= self.backend.now_us()
     }
 
     fn wait_for(&mut self, due: Due) -> Result<(), String> {

@@ -17,7 +17,7 @@ const PATIENCE_US: u64 = 2_000_000;
 const PATIENCE_ANY_US: u64 = 600_000_000;
 
 impl Runner<'_> {
-    /// Makes a packet of the script and lets it arrive.
+    /// Makes a packet of the script, which arrives with the next [`Runner::deliver`].
     pub(super) fn inbound(&mut self, packet: &Packet) -> Result<(), String> {
         let index = self.flow_for(packet)?;
         let flow = &mut self.flows[index];
@@ -60,7 +60,14 @@ impl Runner<'_> {
             flow_label: packet.ip.flow_label.unwrap_or(0),
             body,
         };
-        self.backend.inject(&encode(&live))
+        self.arriving.push(encode(&live));
+        Ok(())
+    }
+
+    /// Lets the packets that were made arrive, as one batch.
+    pub(super) fn deliver(&mut self) -> Result<(), String> {
+        let arriving = core::mem::take(&mut self.arriving);
+        if arriving.is_empty() { Ok(()) } else { self.backend.inject(&arriving) }
     }
 
     /// Waits for the packet that the script expects, and compares it.
