@@ -180,6 +180,9 @@ pub struct Summary {
     pub packets_per_batch: f64,
     /// Median of system calls over packets.
     pub syscalls_per_packet: f64,
+    /// Median of pieces of memory that the device was shown over packets that it took; none where
+    /// the device does not tell.
+    pub mappings_per_packet: Option<f64>,
     /// Median transactions a second, for a request/response workload.
     pub transactions_per_s: Option<f64>,
     /// Median median time of a transaction, in microseconds.
@@ -212,6 +215,10 @@ impl Summary {
             packets: median(&|run| Some(run.packets as f64)).unwrap_or(0.0),
             packets_per_batch: median(&|run| ratio(run.packets, run.batches)).unwrap_or(0.0),
             syscalls_per_packet: median(&|run| ratio(run.syscalls, run.packets)).unwrap_or(0.0),
+            mappings_per_packet: median(&|run| {
+                let mappings = counter(run, "device.transmit_mappings")?;
+                statistics::ratio(mappings, counter(run, "device.transmit_packets")?)
+            }),
             transactions_per_s: median(&|run| {
                 counter(run, TRANSACTIONS).and_then(|count| statistics::ratio(count, run.seconds))
             }),

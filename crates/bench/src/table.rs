@@ -9,11 +9,21 @@ use device::TransmitMode;
 /// The medians of every scenario, one row each; streams first, then transactions.
 #[must_use]
 pub fn render(results: &Results) -> String {
+    render_with(results, stream_table)
+}
+
+/// The same, with how many pieces of memory the device was shown for each packet.
+#[must_use]
+pub fn render_transmit(results: &Results) -> String {
+    render_with(results, transmit_table)
+}
+
+fn render_with(results: &Results, streams_table: fn(&[Summary]) -> Table) -> String {
     let (transactions, streams): (Vec<Summary>, Vec<Summary>) =
         results.by_scenario().into_iter().partition(|row| row.transactions_per_s.is_some());
     let mut text = String::new();
     if !streams.is_empty() {
-        text += &stream_table(&streams);
+        text += &streams_table(&streams).to_string();
         text.push('\n');
     }
     if !transactions.is_empty() {
@@ -23,30 +33,43 @@ pub fn render(results: &Results) -> String {
     text
 }
 
-fn stream_table(rows: &[Summary]) -> String {
-    let mut table = headed(&[
-        "scenario",
-        "Gbit/s",
-        "stack CPU\ns/GB",
-        "system CPU\ns/GB",
-        "packets",
-        "packets\n/batch",
-        "syscalls\n/packet",
-    ]);
+const STREAM_HEADS: [&str; 7] = [
+    "scenario",
+    "Gbit/s",
+    "stack CPU\ns/GB",
+    "system CPU\ns/GB",
+    "packets",
+    "packets\n/batch",
+    "syscalls\n/packet",
+];
+
+fn stream_figures(row: &Summary) -> [String; 6] {
+    [
+        format!("{:.2}", row.throughput_gbps),
+        format!("{:.3}", row.stack_cpu_s_per_gb),
+        format!("{:.3}", row.system_cpu_s_per_gb),
+        grouped(row.packets),
+        format!("{:.1}", row.packets_per_batch),
+        format!("{:.2}", row.syscalls_per_packet),
+    ]
+}
+
+fn stream_table(rows: &[Summary]) -> Table {
+    let mut table = headed(&STREAM_HEADS);
     for row in rows {
-        table.add_row(cells(
-            &row.first.scenario,
-            &[
-                format!("{:.2}", row.throughput_gbps),
-                format!("{:.3}", row.stack_cpu_s_per_gb),
-                format!("{:.3}", row.system_cpu_s_per_gb),
-                grouped(row.packets),
-                format!("{:.1}", row.packets_per_batch),
-                format!("{:.2}", row.syscalls_per_packet),
-            ],
-        ));
+        table.add_row(cells(&row.first.scenario, &stream_figures(row)));
     }
-    table.to_string()
+    table
+}
+
+fn transmit_table(rows: &[Summary]) -> Table {
+    let mut table = headed(&[&STREAM_HEADS[..], &["mappings\n/packet"]].concat());
+    for row in rows {
+        let mappings = row.mappings_per_packet.map_or_else(String::new, |it| format!("{it:.3}"));
+        let figures = [&stream_figures(row)[..], &[mappings]].concat();
+        table.add_row(cells(&row.first.scenario, &figures));
+    }
+    table
 }
 
 fn transaction_table(rows: &[Summary]) -> String {
@@ -229,15 +252,19 @@ fn place(run: &Run) -> String {
         "receive" => "Receiving",
         _ => "Both ways at once",
     };
-    let device = match (run.device.as_str(), run.napi, run.offload) {
-        ("wire", _, _) => "over the in-process wire".to_owned(),
-        ("tunnel", _, _) => "over a UDP tunnel".to_owned(),
-        (name, true, true) => {
-            format!("over a {} with offload and threaded NAPI", name.to_uppercase())
-        }
-        (name, true, false) => format!("over a {} with threaded NAPI", name.to_uppercase()),
-        (name, false, true) => format!("over a {} with offload", name.to_uppercase()),
-        (name, false, false) => format!("over a plain {}", name.to_uppercase()),
+    let with = match (run.napi, run.offload) {
+        (true, true) => " with offload and threaded NAPI",
+        (true, false) => " with threaded NAPI",
+        (false, true) => " with offload",
+        (false, false) => "",
+    };
+    let device = match run.device.as_str() {
+        "wire" => "over the in-process wire".to_owned(),
+        "tunnel" => "over a UDP tunnel".to_owned(),
+        "packet" => format!("over a packet socket{with}"),
+        "xdp" => format!("over AF_XDP{with}"),
+        name if with.is_empty() => format!("over a plain {}", name.to_uppercase()),
+        name => format!("over a {}{with}", name.to_uppercase()),
     };
     let usual = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
     let mut how = Vec::new();
@@ -277,6 +304,39 @@ mod tests {
         assert!(text.contains("8.00"), "{text}");
         assert!(text.contains("40.0"), "packets per batch: {text}");
         assert!(text.contains("1.10"), "system calls per packet: {text}");
+    }
+
+    #[test]
+    fn what_the_device_was_shown_has_a_column_of_its_own() {
+        let mut run = run(TransmitMode::Multidata, 8.0);
+        assert!(!render_transmit(&results(vec![run.clone()])).contains("0.375"));
+        for (name, count) in [("device.transmit_mappings", 75), ("device.transmit_packets", 200)] {
+            run.counters.insert(name.to_owned(), count);
+        }
+        let results = results(vec![run]);
+        let text = render_transmit(&results);
+        assert!(text.contains("mappings") && text.contains("0.375"), "{text}");
+        assert!(!render(&results).contains("mappings"));
+    }
+
+    #[test]
+    fn each_device_has_its_own_name_in_sentences() {
+        for (device, napi, words) in [
+            ("packet", false, "Sending over a packet socket, batches"),
+            ("packet", true, "Sending over a packet socket with threaded NAPI, batches"),
+            ("xdp", false, "Sending over AF_XDP, batches"),
+            ("tun", false, "Sending over a plain TUN, batches"),
+            ("tap", true, "Sending over a TAP with threaded NAPI, batches"),
+        ] {
+            let on = |mode| {
+                let run = run(mode, 8.0);
+                let scenario = format!("{device} send {mode}");
+                Run { device: device.to_owned(), napi, scenario, ..run }
+            };
+            let runs = vec![on(TransmitMode::Single), on(TransmitMode::Multidata)];
+            let sentence = findings(&results(runs)).remove(0);
+            assert!(sentence.starts_with(words), "{sentence}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! device cannot do - super-frames without offload - is left out, not failed; so is a scheme that would
 //! be only another name for `multidata` on a device, and of that a sentence is left.
 
-use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
+use crate::scenario::{Amount, DeviceKind, Direction, Scenario, TransformKind};
 use device::TransmitMode;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -26,6 +26,12 @@ pub struct Axes {
     pub zero_copy: Vec<bool>,
     /// Whether the kernel polls a TAP in a thread of its own.
     pub napi: Vec<bool>,
+    /// Whether frames reach a TAP or TUN device many by one call.
+    pub io_uring: Vec<bool>,
+    /// What a tunnel does to each packet.
+    pub transforms: Vec<TransformKind>,
+    /// Whether many datagrams of a tunnel leave and come by one call.
+    pub udp_offload: Vec<bool>,
 }
 
 impl Axes {
@@ -48,36 +54,52 @@ impl Axes {
     /// what is compared runs side by side.
     #[must_use]
     pub fn scenarios(&self, time: Duration, common: &Scenario) -> Vec<Scenario> {
-        let mut scenarios = Vec::new();
-        for &device in &self.devices {
-            for &napi in &self.napi {
-                for &zero_copy in &self.zero_copy {
-                    for &connections in &self.connections {
-                        for &write_len_bytes in &self.write_len_bytes {
-                            scenarios.extend(self.modes.iter().map(|&mode| Scenario {
-                                device,
-                                mode,
-                                coalescing: Scenario::coalescing_of(mode),
-                                offload: mode == TransmitMode::Lso,
-                                napi,
-                                zero_copy,
-                                connections,
-                                write_len_bytes,
-                                direction: Direction::Send,
-                                amount: Amount::Time(time),
-                                ..common.clone()
-                            }));
-                        }
-                    }
-                }
+        let amount = Amount::Time(time);
+        let common = Scenario { amount, direction: Direction::Send, ..common.clone() };
+        let scenarios = along(vec![common], &self.devices, |it, device| it.device = device);
+        let scenarios = along(scenarios, &self.napi, |it, napi| it.napi = napi);
+        // Of these each is for some devices and nothing to the others.
+        let scenarios = along(scenarios, &self.io_uring, |it, io_uring| {
+            it.io_uring = io_uring && matches!(it.device, DeviceKind::Tap | DeviceKind::Tun);
+        });
+        let scenarios = along(scenarios, &self.transforms, |it, transform| {
+            if it.device == DeviceKind::Tunnel {
+                it.transform = transform;
             }
-        }
+        });
+        let scenarios = along(scenarios, &self.udp_offload, |it, udp_offload| {
+            it.udp_offload = udp_offload || it.device != DeviceKind::Tunnel;
+        });
+        let scenarios = along(scenarios, &self.zero_copy, |it, lent| it.zero_copy = lent);
+        let scenarios = along(scenarios, &self.connections, |it, count| it.connections = count);
+        let scenarios = along(scenarios, &self.write_len_bytes, |it, len| it.write_len_bytes = len);
+        let mut scenarios = along(scenarios, &self.modes, |it, mode| {
+            it.mode = mode;
+            it.coalescing = Scenario::coalescing_of(mode);
+            it.offload = mode == TransmitMode::Lso;
+        });
         scenarios.retain(|scenario| scenario.check().is_ok() && is_worth_running(scenario));
         // A value that an axis names twice is measured once.
         let mut names = HashSet::new();
         scenarios.retain(|scenario| names.insert(scenario.name()));
         scenarios
     }
+}
+
+/// Every scenario with every value of an axis.
+fn along<T: Copy>(
+    scenarios: Vec<Scenario>,
+    values: &[T],
+    set: impl Fn(&mut Scenario, T),
+) -> Vec<Scenario> {
+    let each =
+        scenarios.iter().flat_map(|scenario| values.iter().map(move |value| (scenario, value)));
+    let with = |(scenario, value): (&Scenario, &T)| {
+        let mut scenario = scenario.clone();
+        set(&mut scenario, *value);
+        scenario
+    };
+    each.map(with).collect()
 }
 
 /// Threaded NAPI is for frames that the kernel is to coalesce; super-frames pass it by.
@@ -97,6 +119,9 @@ mod tests {
             connections: vec![1, 10],
             zero_copy: vec![false, true],
             napi: vec![false, true],
+            io_uring: vec![false],
+            transforms: vec![TransformKind::Null],
+            udp_offload: vec![true],
         }
     }
 
@@ -123,6 +148,34 @@ mod tests {
         let told = axes.left_out(&common);
         assert_eq!(told.len(), 3 + 1 + 2, "{told:?}");
         assert!(told[0].starts_with("--mode chain is not for --device xdp"), "{}", told[0]);
+    }
+
+    #[test]
+    fn a_switch_of_one_device_is_nothing_to_the_others() {
+        let common = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let axes = Axes {
+            devices: vec![DeviceKind::Wire, DeviceKind::Tap, DeviceKind::Tunnel],
+            modes: vec![TransmitMode::Multidata],
+            write_len_bytes: vec![64 << 10],
+            connections: vec![1],
+            zero_copy: vec![false],
+            napi: vec![false],
+            io_uring: vec![false, true],
+            transforms: vec![TransformKind::Null, TransformKind::ChaChaPoly],
+            udp_offload: vec![true, false],
+        };
+        let scenarios = axes.scenarios(Duration::from_millis(10), &common);
+        let names: Vec<String> = scenarios.iter().map(Scenario::name).collect();
+        let wanted = [
+            "wire send multidata",
+            "tap send multidata",
+            "tap io-uring send multidata",
+            "tunnel send multidata",
+            "tunnel one-a-call send multidata",
+            "tunnel chacha20poly1305 send multidata",
+            "tunnel chacha20poly1305 one-a-call send multidata",
+        ];
+        assert_eq!(names, wanted);
     }
 
     #[test]

@@ -431,6 +431,8 @@ pub(crate) struct Job {
 pub(crate) enum Reading {
     /// Modes of transmission.
     Modes,
+    /// The same, and what the device was shown.
+    Transmit,
     /// Policies of the copy-in.
     CopyIn,
     /// Coalescing of what is received.

@@ -45,7 +45,9 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
         let subject = match job.reading {
             Reading::Receive => Subject::Receive,
             Reading::Layouts => Subject::Layouts,
-            Reading::Modes | Reading::CopyIn | Reading::Many => Subject::Transmit,
+            Reading::Modes | Reading::Transmit | Reading::CopyIn | Reading::Many => {
+                Subject::Transmit
+            }
         };
         let page = bench::report::write(directory, &results, subject)?;
         print(&format!("Plots: {}\n", page.display()))?;
@@ -171,7 +173,13 @@ fn report(reading: Reading, results: &Results) -> String {
         text.push('\n');
         return text;
     }
-    text += &table::render(results);
+    if reading == Reading::Transmit {
+        text += &table::render_transmit(results);
+        text += "A mapping is a piece of memory that the device was shown: a vector of a system call, a \
+                 descriptor of a ring, a block of the wire.\n";
+    } else {
+        text += &table::render(results);
+    }
     text += "Stack CPU is this process, the kernel's work inside its system calls included; system \
              CPU is the whole machine.\nA received super-frame counts as one packet.\n\n";
     for sentence in table::findings(results) {

@@ -334,6 +334,7 @@ impl WireQueue {
         self.counters.transmit_packets += packets as u64;
         self.counters.transmit_frames += frames as u64;
         self.counters.transmit_bytes += bytes as u64;
+        self.counters.transmit_mappings += self.staged.blocks() as u64;
         self.outgoing.push(&mut self.staged);
     }
 }

@@ -81,6 +81,9 @@ counters::counters! {
         transmit_bytes,
         /// Frames handed to the medium: fewer than packets where runs were merged.
         transmit_frames,
+        /// Pieces of memory that the medium was shown, each of which it maps, copies from or cuts by
+        /// itself: vectors of system calls, descriptors of rings, blocks of the in-process wire.
+        transmit_mappings,
         /// System calls made to transmit.
         transmit_syscalls,
         /// Transmit calls that ended with `Full`.

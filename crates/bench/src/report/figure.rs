@@ -31,13 +31,14 @@ pub(super) struct Row {
 }
 
 /// The columns of [`Row::figures`].
-pub(super) const COLUMNS: [&str; 9] = [
+pub(super) const COLUMNS: [&str; 10] = [
     "Gbit/s",
     "stack CPU s/GB",
     "of it in the kernel",
     "system CPU s/GB",
     "packets/batch",
     "system calls/packet",
+    "mappings/packet",
     "bytes copied/byte",
     "bytes summed/byte",
     "blocks/MB",
@@ -75,7 +76,14 @@ fn title(row: &Summary) -> String {
         1 => "1 connection".to_owned(),
         count => format!("{count} connections"),
     };
-    format!("{}{napi}: {copy}, {connections}, MTU {}", run.device, run.mtu)
+    let ways = [
+        ("io-uring", ", io_uring"),
+        ("chacha20poly1305", ", ChaCha20-Poly1305"),
+        ("one-a-call", ", one datagram a call"),
+    ];
+    let has = |word: &str| run.scenario.split(' ').any(|other| other == word);
+    let way: String = ways.iter().filter(|(word, _)| has(word)).map(|(_, way)| *way).collect();
+    format!("{}{napi}{way}: {copy}, {connections}, MTU {}", run.device, run.mtu)
 }
 
 fn figure(title: &str, rows: &[&Summary]) -> Figure {
@@ -126,6 +134,7 @@ fn table_row(row: &Summary) -> Row {
             format!("{:.3}", row.system_cpu_s_per_gb),
             format!("{:.1}", row.packets_per_batch),
             format!("{:.3}", row.syscalls_per_packet),
+            row.mappings_per_packet.map_or_else(String::new, |count| format!("{count:.3}")),
             format!("{:.2}", each_byte("runtime.bytes_copied_in")),
             format!("{:.2}", each_byte("stack.checksummed_transmit_bytes")),
             format!("{:.1}", each_byte("pool.allocations") * 1e6),

@@ -1,6 +1,6 @@
 //! The arguments of `bench transmit`.
 
-use super::{DeviceArgument, Job, OutputArguments, Switch};
+use super::{DeviceArgument, Job, OutputArguments, Switch, TransformArgument};
 use bench::scenario::{DeviceKind, Direction, Scenario};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use bench::transmit::Axes;
@@ -34,6 +34,15 @@ pub(crate) struct TransmitArguments {
     /// Threaded NAPI of TAP and TUN devices
     #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]
     napi: Vec<Switch>,
+    /// Frames reach a TAP or TUN device many by one call (io_uring)
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]
+    io_uring: Vec<Switch>,
+    /// What a tunnel does to each packet
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,..", default_value = "null")]
+    transform: Vec<TransformArgument>,
+    /// Many datagrams of a tunnel by one call (UDP_SEGMENT, UDP_GRO); off: one datagram a call
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "on")]
+    udp_offload: Vec<Switch>,
     /// Lend the application's memory instead of copying it
     #[arg(
         long,
@@ -77,6 +86,9 @@ impl TransmitArguments {
             connections: self.connections,
             zero_copy: is_on(&self.zero_copy),
             napi: is_on(&self.napi),
+            io_uring: is_on(&self.io_uring),
+            transforms: self.transform.iter().map(|transform| (*transform).into()).collect(),
+            udp_offload: is_on(&self.udp_offload),
         };
         let common = Scenario {
             mtu_bytes: self.mtu,
@@ -92,7 +104,7 @@ impl TransmitArguments {
                 left_out.join(". ")
             ));
         }
-        let reading = super::Reading::Modes;
+        let reading = super::Reading::Transmit;
         Ok(Job { scenarios, may_use_wire: false, output: self.output, reading, left_out })
     }
 }

@@ -127,6 +127,11 @@ impl Totals {
 }
 
 impl Staged {
+    /// How many blocks are staged.
+    pub(super) fn blocks(&self) -> usize {
+        self.parcels.len()
+    }
+
     /// Adds a frame of the block that is to be added next.
     pub(super) fn push_frame(&mut self, queued: QueuedFrame) {
         self.totals.add(queued.packets, 1, queued.frame.len as usize);

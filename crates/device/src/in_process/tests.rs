@@ -303,6 +303,7 @@ fn every_mode_hands_up_the_same_packets_in_blocks_of_its_own() {
         }
         blocks.dedup_by(|a, b| a.is_same(b));
         assert_eq!(blocks.len(), if mode == TransmitMode::Chain { 40 } else { 1 }, "{mode}");
+        assert_eq!(a.counters().transmit_mappings, blocks.len() as u64, "{mode}");
         assert_eq!(got, completed(&batch));
         let counters = a.counters();
         assert_eq!((counters.transmit_batches, counters.transmit_packets), (1, 40));

@@ -211,6 +211,7 @@ impl PacketQueue {
             }
             ends.push(pieces.len());
         }
+        self.counters.transmit_mappings += pieces.len() as u64;
         let mut taken = 0;
         while taken < ends.len() {
             self.counters.transmit_syscalls += 1;

@@ -204,6 +204,7 @@ impl TapQueue {
     fn submit(&mut self, batch: &Multidata, staging: &mut Staging<'_, '_>, tally: &mut Tally) {
         let mut offers = core::mem::take(&mut self.offers);
         if !offers.is_empty() {
+            self.counters.transmit_mappings += staging.pieces() as u64;
             let outcomes = staging.submit(&mut self.counters.transmit_syscalls);
             self.settle_all(batch, &offers, outcomes, tally);
         }
@@ -532,6 +533,7 @@ fn write_frame(
     pieces: &[IoSlice<'_>],
     counters: &mut DeviceCounters,
 ) -> Result<(), Errno> {
+    counters.transmit_mappings += pieces.len() as u64;
     loop {
         counters.transmit_syscalls += 1;
         let written = match pieces {

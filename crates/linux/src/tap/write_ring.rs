@@ -168,6 +168,15 @@ impl<'frames> Staging<'_, 'frames> {
         self.ring.staged.push(Staged::Slot { len: len.min(SLOT_LEN) });
     }
 
+    /// How many pieces of memory the staged frames are gathered from.
+    pub(super) fn pieces(&self) -> usize {
+        let pieces = |staged: &Staged| match staged {
+            Staged::Slot { .. } | Staged::Whole(_) => 1,
+            Staged::Gathered { count, .. } => *count,
+        };
+        self.ring.staged.iter().map(pieces).sum()
+    }
+
     /// Stages a frame that lies elsewhere. There must be room for it.
     pub(super) fn push_whole(&mut self, frame: &'frames [u8]) {
         debug_assert!(self.has_room(), "the caller asked");

@@ -126,6 +126,7 @@ impl TunnelQueue {
                     }
                     (sent, tries) = (sent + count, 0);
                     self.counters.transmit_frames += count as u64;
+                    self.counters.transmit_mappings += count as u64;
                     continue;
                 }
                 Err(Errno::INTR) => continue,

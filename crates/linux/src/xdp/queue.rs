@@ -148,6 +148,7 @@ impl XdpQueue {
     fn push(&mut self, descriptor: super::ring::Descriptor) {
         // A descriptor holds a chunk, and the ring has an entry for each of them.
         assert!(self.rings.transmit.push(descriptor), "more descriptors than chunks");
+        self.counters.transmit_mappings += 1;
     }
 
     /// Takes the chunks back whose frames have left.

@@ -72,6 +72,9 @@ fn a_batch_is_one_system_call() {
         let counters = queue.counters();
         assert_eq!((counters.transmit_packets, counters.transmit_frames), (8, 8));
         assert_eq!((counters.transmit_syscalls, counters.transmit_bytes), (1, 8 * 1_040));
+        // Headers and two pieces of payload, or what they were laid out to.
+        let each = if matches!(mode, TransmitMode::Contiguous(_)) { 1 } else { 3 };
+        assert_eq!(counters.transmit_mappings, 8 * each, "{mode}");
     }
     let (mut queue, _peer) = pair();
     assert_eq!(queue.transmit(&Multidata::default()), Transmitted { taken: 0, stopped: None });
