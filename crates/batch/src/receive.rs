@@ -185,7 +185,9 @@ impl ReceiveBatch {
     /// Whether the block of frame `index` holds frames in less than a quarter of its bytes.
     #[must_use]
     pub fn is_sparse(&self, index: usize) -> bool {
-        self.filled(index).is_some_and(|it| it.bytes() * 4 < it.block.len())
+        let is_little = |bytes: usize, block: &Block| bytes * 4 < block.len();
+        self.filled(index)
+            .is_some_and(|it| is_little(it.here, &it.block) && is_little(it.in_all, &it.block))
     }
 
     /// How many bytes of the block of frame `index` hold frames, for who hands it on by

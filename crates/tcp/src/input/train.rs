@@ -52,7 +52,6 @@ impl Connection {
         let start = self.receive.next();
         let copied_before = self.receive.copied_bytes();
         let (mut last, mut segments, mut pushed) = (None, 0, false);
-        let notes_each = self.acks.notes_each();
         let mut outcome = Ok(());
         while let Some(follower) = next(self.receive.next(), self.receive.window()) {
             let sequence = self.receive.next();
@@ -65,10 +64,8 @@ impl Connection {
             }
             (last, pushed) = (Some(sequence), follower.pushed);
             segments += follower.segments;
-            if notes_each {
-                // What is due is as good as sent, so the same timestamp may be the one to echo now.
-                self.take_timestamp_of(now, leader, sequence);
-                self.note_each(sequence, follower.segments);
+            if self.acks.notes_each() {
+                self.note_follower(now, leader, sequence, follower.segments);
             }
         }
         self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
@@ -78,5 +75,14 @@ impl Connection {
             self.on_in_order(now, start, segments, pushed);
         }
         outcome
+    }
+
+    /// Notes the ACKs that a follower asks for. Apart from the loop, which would be prepared for it.
+    #[cold]
+    #[inline(never)]
+    fn note_follower(&mut self, now: Instant, leader: &TcpHeader, start: SeqNumber, segments: u32) {
+        // What is due is as good as sent, so the same timestamp may be the one to echo now.
+        self.take_timestamp_of(now, leader, start);
+        self.note_each(start, segments);
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct Plan {
     segments: Vec<Planned>,
     acknowledgment: SeqNumber,
     window: u32,
+    /// What `window` was before it was rounded to the header's unit, where an ACK is due.
+    window_exact: u32,
     /// Payload bytes of a full segment, behind the options that it carried.
     full: u32,
     /// The peer's window held something back.
@@ -137,6 +139,10 @@ impl Connection {
         let window = self.window_field();
         self.plan.window = u32::from(window) << self.negotiated.receive_shift;
         self.plan.acknowledgment = self.receive.next();
+        if self.acks.due_count() > 0 {
+            let mss = self.negotiated.payload_max_receive();
+            self.plan.window_exact = self.receive.window_to_announce(mss);
+        }
         let options = self.segment_options(now);
         let mut planner = self.planner_at(now);
         let mut builder = Builder {

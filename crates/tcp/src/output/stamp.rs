@@ -80,10 +80,10 @@ impl Connection {
         Some((self.stamp_of(due.number, window, options), TcpFlags::ACK | due.ecn))
     }
 
-    /// The window behind an earlier number: what came behind it was part of it. In bytes; not more than
-    /// the edge of this poll allows.
+    /// The window behind an earlier number: what came behind it was part of it. In bytes, not rounded yet:
+    /// rounded twice, its edge would lie before one that was announced.
     pub(super) fn due_window(&self, number: SeqNumber) -> u32 {
-        self.plan.window.saturating_add(self.receive.next().offset_from(number))
+        self.plan.window_exact.saturating_add(self.receive.next().offset_from(number))
     }
 
     pub(super) fn stamp(&self, window: u16, options: TcpOptions) -> Stamp {

@@ -168,3 +168,30 @@ fn disorder_within_a_batch_is_told_as_it_is_of_segments_that_come_alone() {
         assert_eq!(together, alone);
     }
 }
+
+// RFC 9293, 3.8.6: the right edge does not shrink, but for what a scaled window cannot say (RFC 7323, 2.4).
+#[test]
+fn the_window_of_an_earlier_number_is_rounded_once() {
+    let config = Config { window_scaling: true, receive_buffer_bytes: 1 << 20, ..letter(1) };
+    let config = Config { receive_buffer_bytes_initial: 100_001, ..config };
+    let options =
+        TcpOptions { mss: Some(MSS as u16), window_scale: Some(7), ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    let shift = harness.connection.negotiated.receive_shift;
+    assert!(shift > 0);
+    let unit = 1 << shift;
+    let (mut sequence, mut highest) = (1, 0);
+    for len in [901, 813, 999, 1_000, 777] {
+        for _ in 0..6 {
+            let header = harness.header(ACK, sequence, 1);
+            harness.receive_header(&header, &stream(0..len)).expect("in order");
+            sequence += len as u32;
+        }
+        harness.connection.on_batch_end(harness.now);
+        for sent in harness.take() {
+            let edge = sent.acknowledgment() + (u32::from(sent.header.window) << shift);
+            assert!(edge + unit > highest, "{edge} after {highest}");
+            highest = highest.max(edge);
+        }
+    }
+}
