@@ -182,7 +182,9 @@ fn marks_sent(use_it: impl FnOnce(&Stack, &Stack)) -> Vec<(u8, u8)> {
     let left = capture.wrap(Box::new(left)).expect("a thread");
     let left = Stack::builder().boxed_interface(left, interface(LEFT)).build().expect("a stack");
     let right_stack = Stack::builder().interface(right_queue, interface(RIGHT)).build();
-    use_it(&left, &right_stack.expect("a stack"));
+    // It outlives the other, which would be told that its device is gone.
+    let right_stack = right_stack.expect("a stack");
+    use_it(&left, &right_stack);
     left.shutdown(10 * SECOND).expect("all delivered");
     capture.finish().expect("written");
     let file = std::fs::File::open(&path).expect("it was made");

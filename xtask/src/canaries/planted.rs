@@ -181,10 +181,10 @@ pub(super) const PLANTED: &[Planted] = &[
     },
     Planted {
         name: "soft-ring-for-one-flow-alone",
-        file: "crates/steering/src/soft_ring.rs",
-        original: "held.frames >= free.frames || held.bytes >= free.bytes",
-        mistake: "false && held.frames >= free.frames",
-        finder: Finder::Unit("multidata-steering", "soft_ring"),
+        file: "crates/batch/src/flow_shares.rs",
+        original: "flow.count >= free.count || flow.bytes >= free.bytes",
+        mistake: "false && flow.count >= free.count",
+        finder: Finder::Unit("multidata-batch", "flow_shares"),
     },
     Planted {
         name: "soft-ring-out-of-order",
@@ -196,8 +196,8 @@ pub(super) const PLANTED: &[Planted] = &[
     Planted {
         name: "stray-forgotten",
         file: "crates/steering/src/exchange.rs",
-        original: "            strays.queue.push_back(stray);",
-        mistake: "            if strays.queue.len() != 1 { strays.queue.push_back(stray); }",
+        original: "        strays.queue.push_back(stray);",
+        mistake: "        if strays.queue.len() != 1 { strays.queue.push_back(stray); }",
         finder: Finder::Simulator,
     },
     Planted {
