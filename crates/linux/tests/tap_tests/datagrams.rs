@@ -30,6 +30,7 @@ fn kernel_to_us(
     ours: std::net::SocketAddr,
     port: u16,
 ) {
+    let mut incomplete = 0;
     for len in [1, 100, 1_200] {
         let payload = vec![len as u8; len];
         socket.send_to(&payload, ours).expect("the network is there");
@@ -42,12 +43,14 @@ fn kernel_to_us(
         assert_eq!(arrived.segmented, None);
         if ground.offload {
             assert_eq!(arrived.checksum, ReceivedChecksum::Partial);
-            assert!(!arrived.sum_is_right, "the kernel left the checksum to us");
+            incomplete += usize::from(!arrived.sum_is_right);
         } else {
             assert_eq!(arrived.checksum, ReceivedChecksum::Unverified);
             assert!(arrived.sum_is_right);
         }
     }
+    // By chance the sum of the pseudo-header alone is the whole one: once in 65,536, not each time.
+    assert_eq!(incomplete > 0, ground.offload, "the kernel leaves checksums to us if we offer it");
 }
 
 fn us_to_kernel(ground: Ground, station: &mut Station, socket: &UdpSocket, ipv6: bool, port: u16) {

@@ -123,7 +123,11 @@ impl Station {
         } else {
             sum.add(transport);
             pieces.for_each(|piece| sum.add(piece));
-            sum.finish()
+            match sum.finish() {
+                // Zero would say that there is none, which IPv6 does not allow (RFC 8200, 8.1).
+                0 if protocol == UDP => 0xffff,
+                value => value,
+            }
         };
         transport[field..field + 2].copy_from_slice(&value.to_be_bytes());
         let partial = Checksum::Partial { offset: field as u8 };
