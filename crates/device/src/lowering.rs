@@ -41,7 +41,7 @@ pub use contiguous::{
 };
 
 use crate::Segmentation;
-use batch::{Checksum, Multidata, PacketView};
+use batch::{Checksum, Multidata, PacketView, Payload};
 use core::ops::Range;
 
 /// The longest header of a super-frame in bytes: a slot of the default header layout.
@@ -337,12 +337,33 @@ pub fn expand(frame: &[u8], network_offset: usize, segment_len: u16) -> Option<V
 pub fn complete_checksum(packet: &mut [u8], transport_offset: usize, offset: u8) -> Option<()> {
     let field = transport_offset + offset as usize;
     packet.get(field..field + 2)?;
-    let checksum = match !checksum::sum(packet.get(transport_offset..)?) {
+    let sum = checksum::sum(packet.get(transport_offset..)?);
+    put(packet, field, of_sum(sum, offset))
+}
+
+/// The same where the packet lies in two places: all of its headers in `header`, which is changed, and
+/// its payload elsewhere.
+pub fn complete_checksum_apart(
+    header: &mut [u8],
+    payload: Payload<'_>,
+    transport_offset: usize,
+    offset: u8,
+) -> Option<()> {
+    let field = transport_offset + offset as usize;
+    header.get(field..field + 2)?;
+    let mut sum = checksum::Accumulator::new();
+    sum.add(header.get(transport_offset..)?);
+    payload.add_to(&mut sum);
+    put(header, field, of_sum(sum.sum(), offset))
+}
+
+/// The checksum of what sums up to `sum`, for a field at `offset` in the transport header.
+fn of_sum(sum: u16, offset: u8) -> u16 {
+    match !sum {
         // RFC 768: a computed zero is sent as all ones, because zero means none.
         0 if offset == UDP_CHECKSUM => 0xffff,
         checksum => checksum,
-    };
-    put(packet, field, checksum)
+    }
 }
 
 /// Sets what the IP header of segment `index` has of its own.

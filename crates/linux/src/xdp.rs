@@ -16,7 +16,7 @@
 //! before the kick, from blocks that the checksum has just brought into the cache. Payload that is
 //! written to chunks by the socket, with gaps for headers, saves that copy and holds a chunk for every
 //! packet that is not acknowledged yet; headers and payload in descriptors of their own
-//! (`XDP_USE_SG`) cost the kernel more than the copy. On the way in frames are copied to pooled blocks,
+//! ([`XdpConfig::scatter_gather`]) cost the kernel more than the copy. On the way in frames are copied to pooled blocks,
 //! so that a reader who takes his time never keeps chunks from the driver.
 //!
 //! *Negotiation.* The program runs in the driver where it can and behind it where not (generic);
@@ -26,10 +26,12 @@
 //! ([`Feature::TransmitChecksum`](crate::Feature::TransmitChecksum) off there), or be trusted
 //! ([`XdpConfig::trusts_checksums`]).
 //!
-//! *Back-pressure.* Nothing is sent for which there is no free chunk. A chunk is free when the
+//! *Back-pressure.* Nothing is sent for which there are not enough free chunks, one for each
+//! descriptor of the packet. A chunk is free when the
 //! kernel says that its frame left; it says so in a ring and raises no event, so who waits for room
 //! looks again after a millisecond.
 
+mod division;
 mod program;
 mod queue;
 mod receive;
@@ -82,6 +84,10 @@ pub struct XdpConfig {
     pub copy: XdpCopy,
     /// Take frames that are longer than a chunk in several. It is on by itself where the MTU needs it.
     pub multi_buffer: bool,
+    /// Send headers and payload in descriptors of their own (XDP_USE_SG, Linux 6.6), for what handles
+    /// them better so. The kernel, where it copies, does not: it fetches a page for each descriptor
+    /// behind the first. And a driver that cannot gather leaves the copying to the kernel.
+    pub scatter_gather: bool,
     /// Take transport checksums of received frames as verified. Only for a peer on the same machine
     /// that leaves them out.
     pub trusts_checksums: bool,
@@ -106,6 +112,7 @@ impl XdpConfig {
             attach: XdpAttach::default(),
             copy: XdpCopy::default(),
             multi_buffer: false,
+            scatter_gather: false,
             trusts_checksums: false,
             receive_frames: 2_048,
             transmit_frames: 1_024,
@@ -141,10 +148,12 @@ pub struct XdpDevice {
     refused: Vec<String>,
     /// How frames are moved, known with the first queue.
     moves: Option<&'static str>,
+    /// Whether packets may take several descriptors, known with the first queue.
+    takes_several: Option<bool>,
 }
 
 impl XdpDevice {
-    /// Every packet has a chunk and a descriptor of its own, and nothing below cuts any.
+    /// Every packet has chunks and descriptors of its own, and nothing below cuts any.
     pub const FORMS: Forms = Forms::NONE;
 
     /// Attaches the program to the interface.
@@ -173,19 +182,14 @@ impl XdpDevice {
             fragments: config.multi_buffer || is_long,
         };
         let program = Program::attach(wanted, &config.interface, &mut refused)?;
-        let mut capabilities = Capabilities {
+        let capabilities = Capabilities {
             queues,
             forms: Self::FORMS,
             checksum_receive: config.trusts_checksums,
             ..Capabilities::plain(Medium::Ethernet(address), mtu_bytes)
         };
-        let several = if program.takes_fragments() { CHUNKS_PER_PACKET_MAX } else { 1 };
-        let fits = several * (chunk_len - HEADROOM) - LINK_LEN_MAX;
-        if mtu_bytes > fits {
-            refused.push(format!("the MTU of {mtu_bytes} (no more than {fits} fit)"));
-            capabilities.mtu_bytes = fits;
-        }
-        Ok(Self {
+        let chunks = if program.takes_fragments() { CHUNKS_PER_PACKET_MAX } else { 1 };
+        let mut device = Self {
             config: config.clone(),
             program: Arc::new(program),
             chunk_len,
@@ -193,7 +197,20 @@ impl XdpDevice {
             taken: vec![false; queues],
             refused,
             moves: None,
-        })
+            takes_several: None,
+        };
+        device.limit_mtu(chunks);
+        Ok(device)
+    }
+
+    /// Lowers the MTU to what fits so many chunks.
+    fn limit_mtu(&mut self, chunks: usize) {
+        let mtu_bytes = self.capabilities.mtu_bytes;
+        let fits = chunks * (self.chunk_len - HEADROOM) - LINK_LEN_MAX;
+        if mtu_bytes > fits {
+            self.refused.push(format!("the MTU of {mtu_bytes} (no more than {fits} fit)"));
+            self.capabilities.mtu_bytes = fits;
+        }
     }
 
     /// The interface's name.
@@ -210,14 +227,17 @@ impl XdpDevice {
         Interface::named(&self.config.interface)
     }
 
-    /// A sentence: what is on, and what was asked for and refused. Who moves frames is known once
-    /// a queue is open.
+    /// A sentence: what is on, and what was asked for and refused. Who moves frames, and in how many
+    /// descriptors, is known once a queue is open.
     #[must_use]
     pub fn negotiated(&self) -> String {
         let mut on = vec![if self.program.is_native() { "native XDP" } else { "generic XDP" }];
         on.extend(self.moves);
-        if self.program.takes_fragments() {
+        if self.program.takes_fragments() && self.takes_several != Some(false) {
             on.push("several buffers for a frame");
+        }
+        if self.config.scatter_gather && self.takes_several == Some(true) {
+            on.push("headers and payload in descriptors of their own");
         }
         let refused = match self.refused.as_slice() {
             [] => "nothing was refused".to_owned(),
@@ -257,24 +277,22 @@ impl Device for XdpDevice {
             }
         }
         let interface = self.interface()?;
-        let fragments = self.program.takes_fragments();
         let rings = Rings::open(
             &interface,
             index as u32,
             self.chunk_len,
-            fragments,
+            self.program.takes_fragments() || self.config.scatter_gather,
             &self.config,
             &mut self.refused,
         )?;
         self.moves = Some(if rings.is_zero_copy { "zero-copy" } else { "copies by the kernel" });
-        let queue = XdpQueue::new(
-            rings,
-            interface,
-            Arc::clone(&self.program),
-            self.capabilities.clone(),
-            fragments,
-            self.config.busy_poll_us.is_some(),
-        )?;
+        self.takes_several = Some(rings.takes_several);
+        if !rings.takes_several {
+            self.limit_mtu(1);
+        }
+        let program = Arc::clone(&self.program);
+        let capabilities = self.capabilities.clone();
+        let queue = XdpQueue::new(rings, interface, program, capabilities, &self.config)?;
         self.program.direct(index as u32, queue.socket()).map_err(|errno| {
             let name = self.name();
             SystemError::refused(format!("queue {index} of {name} could not be directed"), errno)

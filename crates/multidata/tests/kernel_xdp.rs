@@ -4,11 +4,13 @@
 mod kernel;
 mod pair;
 
-use device::{Device as _, TransmitMode};
-use linux::{Feature, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice};
+use batch::{Attributes, Block, Checksum, HeaderLayout, Limits, Multidata};
+use bytes::Bytes;
+use device::{Device as _, Queue, Stop, TransmitMode, Transmitted};
+use linux::{Feature, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice, XdpQueue};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,6 +20,8 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_streams_both_ways_behind_the_driver", || streams(XdpAttach::Generic)),
     ("xdp_streams_through_few_chunks", few_chunks),
     ("xdp_takes_super_frames_in_fragments", super_frames),
+    ("xdp_sends_headers_and_payload_apart", scattered),
+    ("xdp_takes_a_packet_with_all_of_its_descriptors_or_not_at_all", full_in_the_middle),
     ("xdp_readers_keep_no_chunks", slow_reader),
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
@@ -51,12 +55,72 @@ fn cable(mtu_bytes: usize) -> VethPair {
 
 /// A stack on the near end.
 fn stack(config: &XdpConfig, mode: TransmitMode) -> (Stack, XdpDevice) {
+    let (device, queue) = open(config);
+    let builder = Stack::builder().boxed_interface(Box::new(queue), interface().mode(mode));
+    (builder.build().expect("a stack"), device)
+}
+
+/// The near end and its first queue, without a stack.
+fn open(config: &XdpConfig) -> (XdpDevice, XdpQueue) {
     let mut device = XdpDevice::open(config).expect("the driver has XDP");
     let queue = device.queue(0).expect("it has one");
+    (device, queue)
+}
+
+fn interface() -> InterfaceConfig {
     let ours = |ipv6, len| ip::Cidr::new(address(ipv6, 2), len).expect("a network");
-    let config = InterfaceConfig::new(ours(false, 24)).address(ours(true, 64)).mode(mode);
-    let builder = Stack::builder().boxed_interface(Box::new(queue), config);
-    (builder.build().expect("a stack"), device)
+    InterfaceConfig::new(ours(false, 24)).address(ours(true, 64))
+}
+
+/// Complete datagrams for a socket of the kernel's behind the cable, of these lengths, but for their
+/// checksums, which are left to the device. What they hold is a pattern that begins at the first.
+fn datagrams(cable: &VethPair, to: &UdpSocket, lens: &[usize]) -> Multidata {
+    let mut bytes = vec![0; lens.iter().sum()];
+    pair::Pattern::new(5).fill(&mut bytes);
+    let block = Block::from(Bytes::from(bytes));
+    let mut batch = Multidata::new(HeaderLayout::default(), Limits::default());
+    let (port, mut at) = (to.local_addr().expect("bound").port(), 0);
+    let hardware = |end: &linux::Interface| end.hardware_address().expect("it has one").0;
+    for (index, len) in lens.iter().enumerate() {
+        let total = |headers: usize| ((headers + len) as u16).to_be_bytes();
+        let mut ip = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 43, 0, 2, 10, 43, 0, 1];
+        let pseudo = [&ip[12..], &[0, 17], &total(8)].concat();
+        ip[2..4].copy_from_slice(&total(28));
+        let sum = !checksum::sum(&ip);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let attributes =
+            Attributes { checksum: Checksum::Partial { offset: 6 }, ..Attributes::default() };
+        let udp = batch.push_packet(8, attributes).expect("room");
+        udp[..2].copy_from_slice(&7_u16.to_be_bytes());
+        udp[2..4].copy_from_slice(&port.to_be_bytes());
+        udp[4..6].copy_from_slice(&total(8));
+        udp[6..].copy_from_slice(&checksum::sum(&pseudo).to_be_bytes());
+        assert!(batch.append_span(&block, at, *len));
+        at += len;
+        batch.prepend_network(index, 20).expect("room").0[..20].copy_from_slice(&ip);
+        let ethernet = batch.prepend(index, 14).expect("room");
+        ethernet[..6].copy_from_slice(&hardware(cable.far()));
+        ethernet[6..12].copy_from_slice(&hardware(cable.near()));
+        ethernet[12..].copy_from_slice(&[8, 0]);
+    }
+    batch
+}
+
+/// A socket of the kernel's at the far end.
+fn kernels_socket() -> UdpSocket {
+    let socket = UdpSocket::bind((address(false, 1), 0)).expect("its address");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket
+}
+
+/// Datagrams of these lengths have arrived, in order, with the pattern in them.
+fn arrive(at: &UdpSocket, pattern: &mut pair::Pattern, lens: &[usize]) {
+    let mut buffer = [0; 10_000];
+    for len in lens {
+        let (received, from) = at.recv_from(&mut buffer).expect("it was sent");
+        assert_eq!((received, from), (*len, SocketAddr::new(address(false, 2), 7)));
+        pattern.check(&buffer[..received]);
+    }
 }
 
 /// Connections both ways, and data both ways on each.
@@ -112,6 +176,9 @@ fn streams(attach: XdpAttach) {
             let counters = stack.counters();
             let device = counters.device;
             assert!(device.transmit_packets > 24_000_000 / mtu_bytes as u64, "{device:?}");
+            if mtu_bytes == 1_500 {
+                assert_eq!(device.transmit_mappings, device.transmit_packets, "one chunk each");
+            }
             if mode == TransmitMode::Multidata {
                 assert!(device.transmit_syscalls < device.transmit_packets, "{device:?}");
             }
@@ -150,6 +217,53 @@ fn super_frames() {
     let counters = stack.counters().device;
     let mean = counters.receive_bytes / counters.receive_frames;
     assert!(mean > 1_514, "{mean} bytes a frame: nothing but single segments came");
+}
+
+/// Headers in a chunk of their own and payload in one or several others, each with its descriptor.
+fn scattered() {
+    const LEN: u64 = 3_000_000;
+    for (mtu_bytes, chunk_len) in [(1_500, 2_048), (9_000, 4_096)] {
+        for attach in [XdpAttach::Native, XdpAttach::Generic] {
+            let _cable = cable(mtu_bytes);
+            let config = XdpConfig { scatter_gather: true, attach, ..XdpConfig::new(NEAR) };
+            let (stack, device) = stack(&config, TransmitMode::Multidata);
+            assert_eq!(device.refused(), [""; 0]);
+            let negotiated = device.negotiated();
+            assert!(negotiated.contains("in descriptors of their own"), "{negotiated}");
+            for ipv6 in [false, true] {
+                exchange(&stack, ipv6, LEN);
+            }
+            let device = stack.counters().device;
+            let payloads = device.transmit_mappings - device.transmit_packets;
+            assert!(payloads >= 4 * LEN / chunk_len, "{payloads} chunks of payload");
+        }
+    }
+}
+
+/// Room that ends in the middle of a packet's descriptors ends in front of the packet.
+fn full_in_the_middle() {
+    let cable = cable(1_500);
+    let config = XdpConfig { scatter_gather: true, transmit_frames: 64, ..XdpConfig::new(NEAR) };
+    let (_device, mut queue) = open(&config);
+    assert_eq!(queue.room().packets, 32);
+    let (kernel, mut pattern) = (kernels_socket(), pair::Pattern::new(5));
+    // Headers alone take one descriptor, the others two: 1 + 31 * 2 of 64, and one is left.
+    let lens: Vec<usize> = [0].into_iter().chain([1_472; 40]).collect();
+    let batch = datagrams(&cable, &kernel, &lens);
+    let transmitted = queue.transmit(&batch);
+    assert_eq!(transmitted, Transmitted { taken: 32, stopped: Some(Stop::Full) });
+    assert_eq!((queue.counters().transmit_mappings, queue.counters().transmit_packets), (63, 32));
+    arrive(&kernel, &mut pattern, &lens[..32]);
+    // They have left, so their chunks are free.
+    let started = Instant::now();
+    while queue.room().packets < 32 {
+        assert!(started.elapsed() < PATIENCE, "{:?} is free", queue.room());
+        queue.reclaim();
+    }
+    let mut pattern = pair::Pattern::new(5);
+    let rest = datagrams(&cable, &kernel, &lens[32..]);
+    assert_eq!(queue.transmit(&rest), Transmitted { taken: 9, stopped: None });
+    arrive(&kernel, &mut pattern, &lens[32..]);
 }
 
 /// One connection that nobody reads, with more in its buffers than there are chunks, and another

@@ -1,18 +1,23 @@
 //! The queue of an interface that was taken over: a batch into chunks, one kick.
 //!
-//! Every packet is laid into a chunk of its own and has a descriptor of its own; the kick is for all of
+//! Every packet is laid into chunks of its own, one where it fits and is not to be scattered
+//! ([`super::division`]), each with a descriptor; the kick is for all of
 //! them. That is the only form there is ([`device::Forms::NONE`]): a chain would be the same, and there is
-//! nothing below that would cut a block.
+//! nothing below that would cut a block. Room is counted in chunks, and a packet is placed with all of
+//! its chunks or not at all: the kernel never sees the front of one.
 
+use super::CHUNKS_PER_PACKET_MAX;
+use super::XdpConfig;
+use super::division::{Divided, Division, lay_out};
 use super::program::Program;
 use super::receive::Receiver;
+use super::ring::Descriptor;
 use super::socket::{Rings, descriptor};
 use crate::interface::Interface;
 use crate::netlink;
 use crate::system_error::{SystemError, said};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
-use device::lowering::complete_checksum;
 use device::{
     Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
     Transmitted, Waiter,
@@ -39,11 +44,9 @@ pub struct XdpQueue {
     _program: Arc<Program>,
     capabilities: Capabilities,
     mode: TransmitMode,
-    /// Whether a packet may lie in several chunks.
-    fragments: bool,
+    /// Headers and payload have chunks of their own.
+    scatters: bool,
     receiver: Receiver,
-    /// Where packets are laid end to end that take several chunks. Empty until the first of them.
-    contiguous: Vec<u8>,
     /// The last kick left something in the transmit ring.
     is_stalled: bool,
     /// What a kick outside of a transmit call met; the next call tells.
@@ -61,15 +64,15 @@ impl XdpQueue {
         interface: Interface,
         program: Arc<Program>,
         capabilities: Capabilities,
-        fragments: bool,
-        polls: bool,
+        config: &XdpConfig,
     ) -> Result<Self, DeviceError> {
         let changes = netlink::changes().map_err(|errno| {
             SystemError::refused("changes of interfaces cannot be followed", errno)
         })?;
         let waiter = FileWaiter::with_changes(Arc::clone(&rings.socket), changes)
             .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
-        let receiver = Receiver::new(&capabilities, polls);
+        let receiver = Receiver::new(&capabilities, config.busy_poll_us.is_some());
+        let scatters = config.scatter_gather && rings.takes_several;
         Ok(Self {
             rings,
             waiter: Arc::new(waiter),
@@ -77,9 +80,8 @@ impl XdpQueue {
             _program: program,
             capabilities,
             mode: TransmitMode::Multidata,
-            fragments,
+            scatters,
             receiver,
-            contiguous: Vec::new(),
             is_stalled: false,
             failed: None,
             trouble: None,
@@ -96,30 +98,23 @@ impl XdpQueue {
     /// Copies a packet into chunks and writes their descriptors; the kernel is told later.
     fn place(&mut self, packet: &PacketView<'_>) -> Result<(), Stop> {
         let len = packet.len();
-        let chunk_len = self.rings.umem.chunk_len();
-        let needed = len.div_ceil(chunk_len);
+        let division = Division::of(packet, self.rings.umem.chunk_len(), self.scatters);
+        let chunks_max = if self.rings.takes_several { CHUNKS_PER_PACKET_MAX } else { 1 };
         if len - packet.link_header_len() > self.capabilities.mtu_bytes
             || matches!(packet.attributes().checksum, Checksum::Missing { .. })
-            || (needed > 1 && !self.fragments)
+            || division.chunks > chunks_max
         {
             return Err(Stop::Refused);
         }
-        if self.rings.free.len() < needed {
+        if self.rings.free.len() < division.chunks {
             self.take_back_sent();
-            if self.rings.free.len() < needed {
+            if self.rings.free.len() < division.chunks {
                 return Err(Stop::Full);
             }
         }
-        if needed > 1 {
-            self.place_long(packet)?;
-        } else if let Some(mut chunk) = self.rings.free.pop() {
-            let bytes = self.rings.umem.bytes_mut(&mut chunk);
-            if lay_out(packet, bytes).is_none() {
-                self.rings.free.push(chunk);
-                return Err(Stop::Refused);
-            }
-            let address = self.rings.umem.give(chunk);
-            self.push(descriptor(address, len, false));
+        match division.chunks {
+            1 => self.place_whole(packet)?,
+            _ => self.place_divided(packet, division)?,
         }
         self.counters.transmit_packets += 1;
         self.counters.transmit_bytes += len as u64;
@@ -127,25 +122,40 @@ impl XdpQueue {
         Ok(())
     }
 
-    /// The same for a packet that takes several chunks, of which there are enough.
-    fn place_long(&mut self, packet: &PacketView<'_>) -> Result<(), Stop> {
-        let mut contiguous = core::mem::take(&mut self.contiguous);
-        contiguous.resize(packet.len(), 0);
-        let laid_out = lay_out(packet, &mut contiguous);
-        if laid_out.is_some() {
-            let mut parts = contiguous.chunks(self.rings.umem.chunk_len()).peekable();
-            while let Some(part) = parts.next() {
-                let Some(mut chunk) = self.rings.free.pop() else { break };
-                self.rings.umem.bytes_mut(&mut chunk)[..part.len()].copy_from_slice(part);
-                let address = self.rings.umem.give(chunk);
-                self.push(descriptor(address, part.len(), parts.peek().is_some()));
-            }
+    /// The same for a packet that lies in one chunk, where one is free.
+    fn place_whole(&mut self, packet: &PacketView<'_>) -> Result<(), Stop> {
+        let Some(mut chunk) = self.rings.free.pop() else { return Err(Stop::Full) };
+        if lay_out(packet, self.rings.umem.bytes_mut(&mut chunk)).is_none() {
+            self.rings.free.push(chunk);
+            return Err(Stop::Refused);
         }
-        self.contiguous = contiguous;
-        laid_out.ok_or(Stop::Refused)
+        let address = self.rings.umem.give(chunk);
+        self.push(descriptor(address, packet.len(), false));
+        Ok(())
     }
 
-    fn push(&mut self, descriptor: super::ring::Descriptor) {
+    /// The same for a packet that takes several chunks, where so many are free. It is refused before
+    /// the first of them is given away, or not at all.
+    fn place_divided(&mut self, packet: &PacketView<'_>, division: Division) -> Result<(), Stop> {
+        let mut divided = Divided::new(*packet);
+        for index in 0..division.chunks {
+            let Some(mut chunk) = self.rings.free.pop() else { break };
+            let bytes = self.rings.umem.bytes_mut(&mut chunk);
+            let len = match index {
+                0 => bytes.get_mut(..division.first_len).and_then(|bytes| divided.begin(bytes)),
+                _ => Some(divided.go_on(bytes)),
+            };
+            let Some(len) = len else {
+                self.rings.free.push(chunk);
+                return Err(Stop::Refused);
+            };
+            let address = self.rings.umem.give(chunk);
+            self.push(descriptor(address, len, index + 1 < division.chunks));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, descriptor: Descriptor) {
         // A descriptor holds a chunk, and the ring has an entry for each of them.
         assert!(self.rings.transmit.push(descriptor), "more descriptors than chunks");
         self.counters.transmit_mappings += 1;
@@ -266,9 +276,10 @@ impl Queue for XdpQueue {
 
     fn room(&self) -> Room {
         let chunk_len = self.rings.umem.chunk_len();
-        let per_packet = (self.capabilities.mtu_bytes + super::LINK_LEN_MAX).div_ceil(chunk_len);
+        let (header_len, payload_len) = (super::LINK_LEN_MAX, self.capabilities.mtu_bytes);
+        let longest = Division::of_lens(header_len, payload_len, chunk_len, self.scatters);
         let chunks = self.rings.free.len();
-        Room { packets: chunks / per_packet, bytes: chunks * chunk_len }
+        Room { packets: chunks / longest.chunks, bytes: chunks * chunk_len }
     }
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
@@ -359,17 +370,5 @@ impl Queue for XdpQueue {
 
     fn trouble(&self) -> Option<DeviceError> {
         self.trouble.clone()
-    }
-}
-
-/// Lays a packet end to end at the front of `bytes` and completes its checksum. `None` where it does
-/// not fit, or where its checksum does not lie in it.
-fn lay_out(packet: &PacketView<'_>, bytes: &mut [u8]) -> Option<()> {
-    let len = packet.copy_to(bytes)?;
-    match packet.attributes().checksum {
-        Checksum::Partial { offset } => {
-            complete_checksum(&mut bytes[..len], packet.transport_offset(), offset)
-        }
-        Checksum::Complete | Checksum::Missing { .. } => Some(()),
     }
 }

@@ -50,15 +50,18 @@ pub(super) struct Rings {
     pub(super) free: Vec<Chunk>,
     /// Whether the hardware moves frames itself.
     pub(super) is_zero_copy: bool,
+    /// Whether a packet may take several descriptors.
+    pub(super) takes_several: bool,
 }
 
 impl Rings {
-    /// Opens queue `queue` of an interface.
+    /// Opens queue `queue` of an interface. Packets in several descriptors, if they are wanted, may be
+    /// refused, which goes to `refused`.
     pub(super) fn open(
         interface: &Interface,
         queue: u32,
         chunk_len: usize,
-        fragments: bool,
+        several: bool,
         config: &XdpConfig,
         refused: &mut Vec<String>,
     ) -> Result<Self, DeviceError> {
@@ -95,8 +98,9 @@ impl Rings {
             let _ = fill.push(umem.give(chunk));
         }
         fill.submit();
-        bind_queue(&socket, interface.index(), queue, fragments, config.copy)
-            .map_err(failed("bind to it"))?;
+        let bind = |flags| bind_queue(&socket, interface.index(), queue, flags);
+        let takes_several =
+            negotiate(bind, config.copy, several, refused).map_err(failed("bind to it"))?;
         let is_zero_copy = xdp_options(&socket)
             .is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
         Ok(Self {
@@ -108,6 +112,7 @@ impl Rings {
             transmit: Producer::new(transmit.map_err(&map)?),
             free,
             is_zero_copy,
+            takes_several,
         })
     }
 }
@@ -149,23 +154,41 @@ fn set_options(socket: &OwnedFd, config: &XdpConfig, refused: &mut Vec<String>) 
     }
 }
 
-/// Binds the socket. With neither way of moving frames asked for, the kernel tries zero-copy first.
+/// Binds by `bind`, and says whether packets may take several descriptors (XDP_USE_SG) where that is
+/// wanted: a kernel before 6.6 does not know the flag, and a driver that is to move frames itself may
+/// take only whole ones. With neither way of moving frames asked for, the kernel tries zero-copy first.
+fn negotiate(
+    mut bind: impl FnMut(SocketAddrXdpFlags) -> rustix::io::Result<()>,
+    copy: XdpCopy,
+    several: bool,
+    refused: &mut Vec<String>,
+) -> rustix::io::Result<bool> {
+    let flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP
+        | match copy {
+            XdpCopy::Auto => SocketAddrXdpFlags::empty(),
+            XdpCopy::Copy => SocketAddrXdpFlags::XDP_COPY,
+            XdpCopy::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
+        };
+    if !several {
+        return bind(flags).map(|()| false);
+    }
+    match bind(flags | SocketAddrXdpFlags::XDP_USE_SG) {
+        Err(errno @ (Errno::INVAL | Errno::OPNOTSUPP)) => {
+            bind(flags)?;
+            refused.push(format!("packets in several descriptors ({})", said(errno)));
+            Ok(false)
+        }
+        bound => bound.map(|()| true),
+    }
+}
+
+/// Binds the socket to a queue.
 fn bind_queue(
     socket: &OwnedFd,
     interface_index: u32,
     queue: u32,
-    fragments: bool,
-    copy: XdpCopy,
+    flags: SocketAddrXdpFlags,
 ) -> rustix::io::Result<()> {
-    let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-    flags |= match copy {
-        XdpCopy::Auto => SocketAddrXdpFlags::empty(),
-        XdpCopy::Copy => SocketAddrXdpFlags::XDP_COPY,
-        XdpCopy::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
-    };
-    if fragments {
-        flags |= SocketAddrXdpFlags::XDP_USE_SG;
-    }
     let address = SocketAddrXdp::new(flags, interface_index, queue);
     let started = Instant::now();
     loop {
@@ -191,8 +214,7 @@ fn socket_error(name: &str, queue: u32, what: &str, errno: Errno) -> DeviceError
         }
         Errno::BUSY => "another socket holds the queue: stop that program",
         Errno::OPNOTSUPP => {
-            "the driver does not do zero-copy, or not with frames in several buffers: leave the way \
-             of moving frames to the kernel"
+            "the driver does not do zero-copy: leave the way of moving frames to the kernel"
         }
         Errno::NODEV | Errno::NXIO => "the interface is gone",
         Errno::NETDOWN => "the interface is down: bring it up first",
@@ -227,6 +249,38 @@ mod tests {
         says(Errno::BUSY, "another socket");
         says(Errno::NETDOWN, "bring it up");
         says(Errno::OPNOTSUPP, "zero-copy");
+    }
+
+    /// Who wants several descriptors for a packet and is refused is bound without, and told; whatever
+    /// else is wrong is an error as it is without.
+    #[test]
+    fn several_descriptors_are_negotiated() {
+        let negotiated = |copy, several, says: &dyn Fn(bool) -> rustix::io::Result<()>| {
+            let (mut tried, mut refused) = (Vec::new(), Vec::new());
+            let bind = |flags: SocketAddrXdpFlags| {
+                tried.push(flags);
+                says(flags.contains(SocketAddrXdpFlags::XDP_USE_SG))
+            };
+            let bound = negotiate(bind, copy, several, &mut refused);
+            (bound, tried, refused.join("; "))
+        };
+        let (plain, copy) = (SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, SocketAddrXdpFlags::XDP_COPY);
+        let gather = SocketAddrXdpFlags::XDP_USE_SG;
+        let granted = negotiated(XdpCopy::Auto, true, &|_| Ok(()));
+        assert_eq!(granted, (Ok(true), vec![plain | gather], String::new()));
+        let whole = negotiated(XdpCopy::Copy, false, &|_| Ok(()));
+        assert_eq!(whole, (Ok(false), vec![plain | copy], String::new()));
+        for errno in [Errno::INVAL, Errno::OPNOTSUPP] {
+            let says = |several| if several { Err(errno) } else { Ok(()) };
+            let (bound, tried, refused) = negotiated(XdpCopy::Auto, true, &says);
+            assert_eq!((bound, tried), (Ok(false), vec![plain | gather, plain]));
+            assert!(refused.starts_with("packets in several descriptors ("), "{refused}");
+            // The driver cannot do what was asked for at all.
+            let never = negotiated(XdpCopy::ZeroCopy, true, &|_| Err(errno));
+            assert_eq!((never.0, never.2), (Err(errno), String::new()));
+        }
+        let down = negotiated(XdpCopy::Auto, true, &|_| Err(Errno::NETDOWN));
+        assert_eq!((down.0, down.1.len()), (Err(Errno::NETDOWN), 1));
     }
 
     #[test]
