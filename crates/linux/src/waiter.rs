@@ -162,16 +162,17 @@ impl FileWaiter {
         !files[0].revents().is_empty()
     }
 
-    /// Reads what the netlink socket says; that it says something is enough.
-    fn read_changes(&self) {
+    /// Reads what the netlink socket says, without waiting for it; that it says something is enough.
+    /// Who waits has it done, who does not may do so himself.
+    pub(crate) fn read_changes(&self) {
         let Some(changes) = &self.changes else { return };
-        self.is_changed.store(true, Ordering::Relaxed);
         let mut message = [0_u8; 4_096];
         loop {
             self.syscalls.fetch_add(1, Ordering::Relaxed);
             match rustix::io::read(changes, &mut message) {
                 // The kernel had more to say than it can hold: what it was is not asked anyway.
-                Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
+                Ok(_) | Err(Errno::NOBUFS) => self.is_changed.store(true, Ordering::Relaxed),
+                Err(Errno::INTR) => {}
                 Err(_) => return,
             }
         }

@@ -8,7 +8,7 @@ use batch::{Attributes, Block, Checksum, HeaderLayout, Limits, Multidata};
 use bytes::Bytes;
 use device::{Device as _, Queue, Stop, TransmitMode, Transmitted};
 use linux::{Feature, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice, XdpQueue};
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use multidata::{InterfaceConfig, InterfaceEvent, Stack, TcpListener, TcpStream};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +22,8 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_takes_super_frames_in_fragments", super_frames),
     ("xdp_sends_headers_and_payload_apart", scattered),
     ("xdp_takes_a_packet_with_all_of_its_descriptors_or_not_at_all", full_in_the_middle),
+    ("xdp_tells_that_the_mtu_shrank_under_a_built_batch", mtu_shrinks_under_a_batch),
+    ("xdp_loses_nothing_when_the_mtu_shrinks_in_the_middle", mtu_shrinks),
     ("xdp_readers_keep_no_chunks", slow_reader),
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
@@ -264,6 +266,70 @@ fn full_in_the_middle() {
     let rest = datagrams(&cable, &kernel, &lens[32..]);
     assert_eq!(queue.transmit(&rest), Transmitted { taken: 9, stopped: None });
     arrive(&kernel, &mut pattern, &lens[32..]);
+}
+
+/// Who sends and never waits for the device is told of a shorter MTU before a batch that was built for
+/// the longer one is taken.
+fn mtu_shrinks_under_a_batch() {
+    let cable = cable(9_000);
+    let (_device, mut queue) = open(&XdpConfig::new(NEAR));
+    let (kernel, mut pattern) = (kernels_socket(), pair::Pattern::new(5));
+    let batch = datagrams(&cable, &kernel, &[8_972, 100, 8_972]);
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 3, stopped: None });
+    arrive(&kernel, &mut pattern, &[8_972, 100, 8_972]);
+
+    let batch = datagrams(&cable, &kernel, &[100, 8_972, 1_372]);
+    cable.near().set_mtu_bytes(1_400).expect("root of the namespace");
+    // So long at most it may go unnoticed.
+    std::thread::sleep(Duration::from_millis(1));
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 0, stopped: Some(Stop::Revoked) });
+    assert_eq!(queue.capabilities().mtu_bytes, 1_400);
+    // Whoever offers it all the same loses the one packet that can never go, and no other.
+    let transmitted = queue.transmit(&batch);
+    assert_eq!(transmitted, Transmitted { taken: 1, stopped: Some(Stop::Refused) });
+    let afresh = datagrams(&cable, &kernel, &[100, 1_372, 1_372]);
+    assert_eq!(queue.transmit(&afresh), Transmitted { taken: 3, stopped: None });
+    let (mut first, mut second) = (pair::Pattern::new(5), pair::Pattern::new(5));
+    arrive(&kernel, &mut first, &[100]);
+    arrive(&kernel, &mut second, &[100, 1_372, 1_372]);
+    let counters = queue.counters();
+    assert_eq!((counters.capabilities_revoked, counters.transmit_packets), (1, 7));
+}
+
+/// Under a running transfer both ways: everything arrives, in shorter packets, and the stack says why.
+fn mtu_shrinks() {
+    for scatter_gather in [false, true] {
+        let cable = cable(9_000);
+        let config = XdpConfig { scatter_gather, ..XdpConfig::new(NEAR) };
+        let (stack, _device) = stack(&config, TransmitMode::Multidata);
+        let kernel = std::net::TcpListener::bind((address(false, 1), 0)).expect("its address");
+        let to = kernel.local_addr().expect("bound");
+        let ours = TcpStream::connect(&stack, to).expect("the kernel listens");
+        let (theirs, _) = kernel.accept().expect("connected");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let started = Instant::now();
+                while stack.counters().device.transmit_bytes < 1_000_000 {
+                    assert!(started.elapsed() < PATIENCE, "nothing moves");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // Of the kernel's end, too: what it sends is too long for the other one otherwise.
+                cable.set_mtu_bytes(1_400).expect("root of the namespace");
+            });
+            both_ways(&ours, &theirs, 3, 40_000_000);
+        });
+        let interface = &stack.interfaces()[0];
+        assert_eq!(interface.capabilities.mtu_bytes, 1_400);
+        assert_eq!(interface.counters.capabilities_revoked, 1);
+        let shard = stack.counters().stack.shard;
+        assert_eq!((shard.device_mtus_shrunk, shard.device_refused), (1, 0));
+        let told = std::iter::from_fn(|| stack.poll_interface_event());
+        let told: Vec<String> = told
+            .filter(|event| matches!(event, InterfaceEvent::MtuShrunk(..)))
+            .map(|event| event.to_string())
+            .collect();
+        assert!(told.len() == 1 && told[0].contains("of 1400 bytes at most now"), "{told:?}");
+    }
 }
 
 /// One connection that nobody reads, with more in its buffers than there are chunks, and another

@@ -27,9 +27,13 @@ use rustix::io::Errno;
 use rustix::net::sockopt::xdp_statistics;
 use rustix::net::{SendFlags, send};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Packets in one call at most: their headers fit the L1 cache.
 const BATCH_PACKETS: usize = 64;
+
+/// How long it takes at most until who sends, and never waits, notices that the interface is another.
+const UNNOTICED: Duration = Duration::from_millis(1);
 
 /// One transmit and receive pair of an [`XdpDevice`](crate::XdpDevice).
 ///
@@ -55,6 +59,8 @@ pub struct XdpQueue {
     trouble: Option<DeviceError>,
     /// The MTU has become shorter, which was not told yet.
     is_revoked: bool,
+    /// When the kernel was last asked for changes, apart from waiting.
+    asked: Option<Instant>,
     counters: DeviceCounters,
 }
 
@@ -86,6 +92,7 @@ impl XdpQueue {
             failed: None,
             trouble: None,
             is_revoked: false,
+            asked: None,
             counters: DeviceCounters::default(),
         })
     }
@@ -197,6 +204,18 @@ impl XdpQueue {
         }
     }
 
+    /// Whether something about interfaces has changed since the last call. A thread that waits is told
+    /// of it. Sending tells nothing: a frame that is longer than the MTU by now is taken and lost
+    /// somewhere behind this socket. So who sends and does not come to wait asks now and then.
+    fn has_changed(&mut self) -> bool {
+        let now = Instant::now();
+        if self.asked.is_none_or(|asked| now.duration_since(asked) >= UNNOTICED) {
+            self.asked = Some(now);
+            self.waiter.read_changes();
+        }
+        self.waiter.take_changed()
+    }
+
     /// Looks at the interface again, and says what is wrong with it where it will not come back.
     fn look_at_interface(&mut self) -> Option<Errno> {
         let mtu_bytes = self.interface.mtu_bytes().unwrap_or(usize::MAX);
@@ -289,7 +308,7 @@ impl Queue for XdpQueue {
         }
         self.counters.transmit_batches += 1;
         let mut failed = self.failed.take();
-        if failed.is_none() && (self.trouble.is_some() || self.waiter.take_changed()) {
+        if failed.is_none() && (self.trouble.is_some() || self.has_changed()) {
             failed = self.look_at_interface();
         }
         if let Some(errno) = failed {
