@@ -107,23 +107,28 @@ fn interface_body(index: u32) -> Vec<u8> {
     body
 }
 
-/// Makes two Ethernet interfaces that are the two ends of one cable.
-pub(crate) fn add_veth_pair(near: &str, far: &str) -> Result<(), Errno> {
+/// Makes two Ethernet interfaces that are the two ends of one cable, each with so many queues each way.
+pub(crate) fn add_veth_pair(near: &str, far: &str, queues: u32) -> Result<(), Errno> {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_LINKINFO: u16 = 18;
+    const IFLA_NUM_TX_QUEUES: u16 = 31;
+    const IFLA_NUM_RX_QUEUES: u16 = 32;
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
     const VETH_INFO_PEER: u16 = 1;
-    let named = |attributes: Message, name: &str| {
+    let end = |attributes: Message, name: &str| {
         let name: Vec<u8> = name.bytes().chain([0]).collect();
-        attributes.attribute(IFLA_IFNAME, &name)
+        attributes
+            .attribute(IFLA_IFNAME, &name)
+            .attribute(IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes())
+            .attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes())
     };
-    let peer = named(Message::nested(&interface_body(0)), far);
+    let peer = end(Message::nested(&interface_body(0)), far);
     let data = Message::nested(&[]).attribute(VETH_INFO_PEER, &peer.bytes);
     let info = Message::nested(&[])
         .attribute(IFLA_INFO_KIND, b"veth")
         .attribute(IFLA_INFO_DATA, &data.bytes);
-    named(Message::new(RTM_NEWLINK, &interface_body(0)), near)
+    end(Message::new(RTM_NEWLINK, &interface_body(0)), near)
         .attribute(IFLA_LINKINFO, &info.bytes)
         .execute()
 }

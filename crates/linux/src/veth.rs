@@ -22,7 +22,16 @@ impl VethPair {
     /// Where the system refuses (it needs CAP_NET_ADMIN and the veth driver), or where one of the
     /// names is taken or longer than 15 bytes.
     pub fn new(near: &str, far: &str) -> Result<Self, SystemError> {
-        netlink::add_veth_pair(near, far).map_err(|errno| {
+        Self::with_queues(near, far, 1)
+    }
+
+    /// The same with so many queues each way at either end, 4,096 at most: what goes out by a queue
+    /// comes in by that of the same number.
+    ///
+    /// # Errors
+    /// As [`VethPair::new`], or where there cannot be so many queues.
+    pub fn with_queues(near: &str, far: &str, queues: u32) -> Result<Self, SystemError> {
+        netlink::add_veth_pair(near, far, queues).map_err(|errno| {
             let what = format!("the veth pair {near:?} and {far:?} could not be made");
             SystemError::refused(what, errno)
         })?;

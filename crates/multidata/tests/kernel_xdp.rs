@@ -24,6 +24,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_takes_a_packet_with_all_of_its_descriptors_or_not_at_all", full_in_the_middle),
     ("xdp_tells_that_the_mtu_shrank_under_a_built_batch", mtu_shrinks_under_a_batch),
     ("xdp_loses_nothing_when_the_mtu_shrinks_in_the_middle", mtu_shrinks),
+    ("xdp_has_a_squeue_on_each_of_two_queues", two_queues),
     ("xdp_readers_keep_no_chunks", slow_reader),
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
@@ -44,7 +45,12 @@ fn address(ipv6: bool, host: u8) -> IpAddr {
 
 /// A cable whose far end the kernel has, with addresses.
 fn cable(mtu_bytes: usize) -> VethPair {
-    let cable = VethPair::new(NEAR, FAR).expect("root of the namespace");
+    cable_of(mtu_bytes, 1)
+}
+
+/// The same, with so many queues each way.
+fn cable_of(mtu_bytes: usize, queues: u32) -> VethPair {
+    let cable = VethPair::with_queues(NEAR, FAR, queues).expect("root of the namespace");
     cable.set_mtu_bytes(mtu_bytes).expect("veth takes it");
     // AF_XDP says nothing of checksums that are left out.
     cable.far().set_feature(Feature::TransmitChecksum, false).expect("veth has it");
@@ -330,6 +336,50 @@ fn mtu_shrinks() {
             .collect();
         assert!(told.len() == 1 && told[0].contains("of 1400 bytes at most now"), "{told:?}");
     }
+}
+
+/// The driver brings a flow by whichever queue the kernel has sent it; it is processed by its home, and
+/// leaves by that one's own queue.
+fn two_queues() {
+    let _cable = cable_of(1_500, 2);
+    let mut device = XdpDevice::open(&XdpConfig::new(NEAR)).expect("the driver has XDP");
+    assert_eq!(device.capabilities().queues, 2);
+    let queues = (0..2).map(|index| device.queue(index).expect("it has two"));
+    let queues = queues.map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
+    assert!(device.queue(0).is_err() && device.queue(2).is_err());
+    let builder = Stack::builder().squeues(2).multiqueue_interface(queues, interface());
+    let stack = builder.build().expect("a stack");
+    for _ in 0..10 {
+        for ipv6 in [false, true] {
+            exchange(&stack, ipv6, 100_000);
+        }
+    }
+    let counters = stack.squeue_counters();
+    for squeue in &counters {
+        let (shard, device) = (squeue.stack.shard, squeue.device);
+        let connections = shard.connections_accepted + shard.connections_opened;
+        assert!(connections >= 5, "{connections} of 40 connections");
+        assert!(device.transmit_packets > 100, "{device:?}");
+        assert!(device.receive_frames > 100, "{device:?}");
+    }
+    let (all, over) = counters.iter().fold((0, 0), |(all, over), squeue| {
+        (all + squeue.device.receive_frames, over + squeue.runtime.frames_handed_over)
+    });
+    assert!(over > 0 && over < all, "{over} of {all} frames were handed over");
+
+    let kernel = std::net::TcpListener::bind((address(false, 1), 0)).expect("its address");
+    let to = kernel.local_addr().expect("bound");
+    let ours = TcpStream::connect(&stack, to).expect("the kernel listens");
+    let (theirs, _) = kernel.accept().expect("connected");
+    let sent = || {
+        let of = |squeue: multidata::Counters| squeue.device.transmit_packets;
+        stack.squeue_counters().into_iter().map(of).collect::<Vec<u64>>()
+    };
+    let before = sent();
+    both_ways(&ours, &theirs, 6, 1_000_000);
+    let by: Vec<u64> = sent().iter().zip(&before).map(|(now, before)| now - before).collect();
+    let home = ours.squeue();
+    assert!(by[home] > 1_000_000 / 1_500 && by[1 - home] < 50, "{by:?} from squeue {home}");
 }
 
 /// One connection that nobody reads, with more in its buffers than there are chunks, and another
