@@ -91,6 +91,13 @@ impl Sandbox {
     }
 }
 
+/// As [`Sandbox::enter_further`], for a test of this crate's own, whose process has threads and no
+/// sandbox.
+#[cfg(test)]
+pub(crate) fn enter_by_thread() -> Result<(), SystemError> {
+    Sandbox { refused: Vec::new() }.enter_further()
+}
+
 fn thread_count() -> Result<usize, SystemError> {
     let tasks = fs::read_dir("/proc/self/task").map_err(|error| {
         SystemError::new(format!("/proc/self/task cannot be read (is /proc mounted?): {error}"))
