@@ -189,9 +189,8 @@ impl XdpQueue {
             }
             self.counters.transmit_syscalls += 1;
             match send(&self.rings.socket, &[], SendFlags::DONTWAIT) {
-                // Of these, the first says both that a kick's budget was used up and that there is
-                // no memory: whether it got on tells which.
-                Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
+                Ok(_) => {}
+                Err(errno) if is_for_later(errno) => {}
                 Err(errno) => return Err(errno),
             }
             if self.rings.is_zero_copy {
@@ -389,5 +388,23 @@ impl Queue for XdpQueue {
 
     fn trouble(&self) -> Option<DeviceError> {
         self.trouble.clone()
+    }
+}
+
+/// Whether an error of a kick leaves what it did not send for a later one. The first of these says both
+/// that a kick's budget was used up and that there is no memory, others that there is none for a page
+/// of a packet in several descriptors: whether the kick got on tells which.
+fn is_for_later(errno: Errno) -> bool {
+    matches!(errno, Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::NOMEM | Errno::INTR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_memory_is_no_failure_of_the_device() {
+        assert!([Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM].into_iter().all(is_for_later));
+        assert!(![Errno::NETDOWN, Errno::NXIO, Errno::INVAL].into_iter().any(is_for_later));
     }
 }
