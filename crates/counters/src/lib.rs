@@ -5,10 +5,12 @@
 //! once with [`counters!`], which also gives every counter its name and its description. Who must
 //! know when something happened uses [`trace!`].
 
+mod batch_sizes;
 mod drop_reason;
 mod multidata_refusal;
 mod trace;
 
+pub use batch_sizes::BatchSizes;
 pub use drop_reason::{DropCounters, DropReason};
 pub use multidata_refusal::{MultidataRefusal, RefusalCounters};
 #[cfg(feature = "tracing")]

@@ -21,6 +21,11 @@ pub struct Counters {
     pub runtime: RuntimeCounters,
     /// How frames were spread over squeues; zeros where there is one squeue.
     pub steering: SteeringCounters,
+    /// Sizes of the batches that squeues processed, whichever way they came: by a device, or from
+    /// another squeue.
+    pub squeue: BatchSizes,
+    /// How many segments TCP took as one unit.
+    pub trains: BatchSizes,
 }
 
 /// What happens between devices and several squeues.
@@ -51,6 +56,8 @@ impl Counters {
         self.pool.merge(&other.pool);
         self.runtime.merge(&other.runtime);
         self.steering.merge(&other.steering);
+        self.squeue.merge(&other.squeue);
+        self.trains.merge(&other.trains);
     }
 
     /// Visits every counter as `table.name` and value.
@@ -72,5 +79,7 @@ impl Counters {
         sets.for_each(&mut |counter, value| named("steering", counter, value));
         soft_rings.for_each(&mut |counter, value| named("steering", counter, value));
         drained_batches.for_each(&mut |counter, value| named("soft_rings", counter, value));
+        self.squeue.for_each(&mut |counter, value| named("squeue", counter, value));
+        self.trains.for_each(&mut |counter, value| named("trains", counter, value));
     }
 }

@@ -2,7 +2,8 @@
 
 mod pair;
 
-use multidata::{Coalescing, Stack, TcpStream};
+use device::Queue;
+use multidata::{BatchSizes, Coalescing, InterfaceConfig, Stack, TcpStream};
 use pair::{check_pattern, connected, pair, send_pattern};
 use std::io::{Read, Write};
 use std::thread;
@@ -127,4 +128,66 @@ fn a_stream_in_small_batches_is_not_copied_once_more() {
 fn an_interface_that_is_not_there_is_refused() {
     let (left, _right) = pair();
     assert!(left.set_coalescing(1, Coalescing::OFF).is_err());
+}
+
+/// Two stacks of two squeues on a wire of two rings, each of which keeps the connections that began on it,
+/// where `right`'s interface is configured so.
+fn two_rings(right: impl Fn(InterfaceConfig) -> InterfaceConfig) -> [Stack; 2] {
+    let mut near: Vec<Box<dyn Queue>> = Vec::new();
+    let mut far: Vec<Box<dyn Queue>> = Vec::new();
+    for _ in 0..2 {
+        let (one, other) = device::wire(pair::ethernet());
+        near.push(Box::new(one));
+        far.push(Box::new(other));
+    }
+    let build = |queues, config| {
+        let layout = "R2S0F0".parse().expect("a layout");
+        Stack::builder().layout(layout).multiqueue_interface(queues, config).build()
+    };
+    let stacks =
+        [build(near, pair::interface(pair::LEFT)), build(far, right(pair::interface(pair::RIGHT)))];
+    stacks.map(|stack| stack.expect("a stack"))
+}
+
+/// Sends so much by connections in each squeue.
+fn send_by_both(left: &Stack, right: &Stack) {
+    for _ in 0..2 {
+        // Squeues are taken in turn.
+        let (client, server) = connected(left, right);
+        thread::scope(|scope| {
+            scope.spawn(|| send_pattern(&client, 3, 1 << 20));
+            check_pattern(&server, 3, 1 << 20);
+        });
+    }
+}
+
+#[test]
+fn batches_are_counted_at_each_stage_and_by_each_squeue() {
+    let [left, right] = two_rings(|it| it);
+    send_by_both(&left, &right);
+    let sum = |sizes: BatchSizes| {
+        let mut sum = 0;
+        sizes.for_each(&mut |_, count| sum += count);
+        sum
+    };
+    let all = right.counters();
+    for counters in right.squeue_counters() {
+        assert!(sum(counters.receive) > 0 && sum(counters.trains) > 0);
+        let runtime = counters.runtime;
+        let batches = runtime.squeue_inline_batches + runtime.squeue_queued_batches;
+        assert_eq!(sum(counters.squeue), batches);
+        assert!(sum(counters.squeue) >= sum(counters.receive));
+    }
+    let shard = all.stack.shard;
+    let (units, segments) = (sum(all.trains), all.stack.tcp.segments_received);
+    assert!(units + shard.receive_train_frames <= segments, "a segment is in one unit");
+    assert!(units + shard.receive_train_frames > segments / 2, "{units} of {segments}");
+    let alone = all.trains.batches_of_1;
+    assert_eq!(sum(all.trains) - alone, shard.receive_trains, "the others are trains");
+    let mut named = 0;
+    all.for_each(&mut |name, value| {
+        let is_size = |table: &str| name.starts_with(table) && name.contains(".batches_of_");
+        named += u64::from(is_size("squeue") || is_size("trains")) * value;
+    });
+    assert_eq!(named, sum(all.squeue) + units);
 }

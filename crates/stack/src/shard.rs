@@ -29,7 +29,7 @@ use crate::train::Train;
 use batch::BlockPool;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
-use counters::{DropCounters, DropReason, RefusalCounters};
+use counters::{BatchSizes, DropCounters, DropReason, RefusalCounters};
 use ip::{
     Cidr, Identifications, PathMtuConfig, PathMtus, RateLimiter, Reassembly, ReassemblyConfig,
     Route, RouteTable,
@@ -127,6 +127,7 @@ pub struct Shard {
     /// Whether there are trains, and the one that may be under way.
     pub(crate) receive_trains: bool,
     pub(crate) train: Train,
+    pub(crate) train_sizes: BatchSizes,
     /// Owners and packet counts of the batch the device is looking at, in its order.
     pub(crate) planned: Vec<Planned>,
     /// Of them, what leaves by other ways as well.
@@ -186,6 +187,7 @@ impl Shard {
             checked_addresses: None,
             receive_trains: true,
             train: Train::default(),
+            train_sizes: BatchSizes::default(),
             planned: Vec::new(),
             copies: Copies::default(),
             touched: Vec::new(),

@@ -20,6 +20,7 @@ use crate::ingress::Incoming;
 use crate::shard::Shard;
 use batch::{ReceiveBatch, ReceivedChecksum};
 use checksum::Accumulator;
+use counters::BatchSizes;
 use time::Instant;
 use wire::{Ipv4Repr, SeqNumber, TCP_HEADER_LEN_MIN, TcpFlags, TcpHeader, protocol};
 
@@ -165,14 +166,23 @@ impl Shard {
         self.receive_trains = on;
     }
 
-    /// Notes that a connection took a segment, if others may follow it.
+    /// How many segments connections took as one unit, those that went alone included; a super-frame
+    /// is one.
+    #[must_use]
+    pub fn train_sizes(&self) -> BatchSizes {
+        self.train_sizes
+    }
+
+    /// Notes that a connection took a segment, and whether others may follow it.
     #[inline]
     pub(crate) fn lead_train(&mut self, incoming: &Incoming<'_>, header: &TcpHeader, socket: u32) {
         let is_last = incoming.index + 1 >= incoming.batch.len();
-        if is_last || !self.receive_trains || !may_lead(incoming, header) {
-            return;
+        if !is_last && self.receive_trains && may_lead(incoming, header) {
+            self.train.begin(incoming, header, socket);
         }
-        self.train.begin(incoming, header, socket);
+        if self.train.socket.is_none() {
+            self.train_sizes.add(1);
+        }
     }
 
     /// Takes the frames from `index` on that follow the one before, and says where they end.
@@ -198,6 +208,7 @@ impl Shard {
         }
         self.counters.receive_trains += u64::from(end > index);
         self.counters.receive_train_frames += (end - index) as u64;
+        self.train_sizes.add(1 + end - index);
         end
     }
 }

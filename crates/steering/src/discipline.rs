@@ -12,9 +12,10 @@
 //!   below a low mark for a while ([`Discipline::on_turn`]). "Interrupt" here is whatever wakes a thread
 //!   that sleeps on a device: a poll set, an event, a soft ring's wake-up.
 
-use crate::counting::{BatchSizes, SqueueCounters};
+use crate::counting::SqueueCounters;
 use core::fmt;
 use core::str::FromStr;
+use counters::BatchSizes;
 use time::{Duration, Instant};
 
 /// When a squeue asks its devices again without sleeping, in place of waiting until they wake it.

@@ -24,14 +24,14 @@
 //! takes in before it receives; soft rings and strays are bounded, and what does not fit is dropped and
 //! counted, frames fairly between flows.
 
-use crate::counting::{BatchSizes, SoftRingCounters, SoftRingSetCounters};
+use crate::counting::{SoftRingCounters, SoftRingSetCounters};
 use crate::door::Door;
 use crate::soft_ring::{SoftRing, SoftRingConfig};
 use crate::soft_ring_set::SoftRingSet;
 use crate::spread::{Home, Spread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use batch::{Admission, FlowShares, ReceiveBatch};
-use counters::{DropCounters, DropReason};
+use counters::{BatchSizes, DropCounters, DropReason};
 use device::Medium;
 use std::collections::VecDeque;
 

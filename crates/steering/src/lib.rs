@@ -70,7 +70,8 @@ pub mod toeplitz;
 
 pub use classify::{Class, Flow, Transport, classify};
 pub use coalescing::{Coalescer, Coalescing, Verdict};
-pub use counting::{BatchSizes, SoftRingCounters, SoftRingSetCounters, SqueueCounters};
+pub use counters::BatchSizes;
+pub use counting::{SoftRingCounters, SoftRingSetCounters, SqueueCounters};
 pub use discipline::{
     Budget, Discipline, DisciplineConfig, Mode, Polling, PollingMarks, ThreadToken, UnknownPolling,
 };

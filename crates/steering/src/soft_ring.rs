@@ -19,11 +19,11 @@
 //! of 41, so the lock is 19 ns for a batch and half a nanosecond for a frame of 32. Telling flows apart
 //! costs 8 ns a frame, which a clever ring would have to pay as well.
 
-use crate::counting::{BatchSizes, SoftRingCounters};
+use crate::counting::SoftRingCounters;
 use crate::soft_ring_set::Lane;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use batch::{Admission, FlowShares, ReceiveBatch};
-use counters::{DropCounters, DropReason};
+use counters::{BatchSizes, DropCounters, DropReason};
 use std::collections::VecDeque;
 
 /// Emptied batches kept to be filled again.

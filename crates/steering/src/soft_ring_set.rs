@@ -22,12 +22,13 @@
 //! 1 where nothing is read.
 
 use crate::classify::{Class, Flow, classify};
-use crate::counting::{BatchSizes, SoftRingSetCounters};
+use crate::counting::SoftRingSetCounters;
 use crate::soft_ring::{Pushed, SoftRing};
 use crate::spread::{Home, Spread, Target, scaled};
 use crate::toeplitz;
 use batch::ReceiveBatch;
 use core::hash::{Hash, Hasher};
+use counters::BatchSizes;
 use device::Medium;
 use siphasher::sip::SipHasher13;
 

@@ -703,6 +703,8 @@ impl Squeue {
             let mut sum = Counters {
                 stack: core.shard.counters(),
                 runtime: core.counters,
+                squeue: *core.discipline.batch_sizes(),
+                trains: core.shard.train_sizes(),
                 ..Counters::default()
             };
             for port in &core.ports {
