@@ -157,7 +157,7 @@ pub use crate::raw_socket::{RawPacket, RawSocket, ReceivedPacket};
 pub use crate::runtime::RuntimeCounters;
 pub use crate::runtime::waiting::Interest;
 pub use crate::stack::{
-    InterfaceConfig, InterfaceStatus, LINGER_ON_DROP, Stack, StackBuilder, StackConfig,
+    InterfaceConfig, InterfaceStatus, LINGER_ON_DROP, QueueStatus, Stack, StackBuilder, StackConfig,
 };
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};

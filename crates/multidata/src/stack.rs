@@ -43,6 +43,8 @@ fn usable(all: &[AddressStatus]) -> Vec<Cidr> {
 /// The interfaces as one squeue has them.
 fn status_of(squeue: &Squeue) -> Vec<InterfaceStatus> {
     let status = |shard: &Shard, port: &Port| {
+        let (coalescing, batches) = (port.intake.coalescing(), port.intake.sizes());
+        let queues = if port.receives { vec![QueueStatus { coalescing, batches }] } else { vec![] };
         Some(InterfaceStatus {
             transmit: shard.transmit_status(port.id)?,
             addresses: usable(&shard.addresses(port.id)),
@@ -51,8 +53,9 @@ fn status_of(squeue: &Squeue) -> Vec<InterfaceStatus> {
             capabilities: port.queue.capabilities(),
             mode: port.mode,
             counters: port.queue.counters(),
-            coalescing: port.intake.coalescing(),
-            batches: port.intake.sizes(),
+            coalescing,
+            batches,
+            queues,
             failed: port.failed.clone(),
             trouble: port.queue.trouble(),
         })
@@ -98,15 +101,26 @@ pub struct InterfaceStatus {
     pub transmit: TransmitStatus,
     /// What its device queue did so far.
     pub counters: DeviceCounters,
-    /// How the frames that it receives are put together.
+    /// How the frames that it receives are put together, by the first of its device's queues.
     pub coalescing: Coalescing,
     /// How many batches of which size came up from its device.
     pub batches: BatchSizes,
+    /// The same of each queue of its device.
+    pub queues: Vec<QueueStatus>,
     /// Why its device failed, where it did.
     pub failed: Option<DeviceError>,
     /// What is wrong with its device at present and may pass, as an interface that is down:
     /// connections stand still until then.
     pub trouble: Option<DeviceError>,
+}
+
+/// The way in of one queue of an interface's device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStatus {
+    /// How its frames are put together.
+    pub coalescing: Coalescing,
+    /// How many batches of which size came up from it.
+    pub batches: BatchSizes,
 }
 
 /// A TCP/IP stack over one or several device queues. Clones are handles of the same stack; sockets
@@ -142,6 +156,7 @@ impl Stack {
             for (interface, other) in all.iter_mut().zip(other) {
                 interface.counters.merge(&other.counters);
                 interface.batches.merge(&other.batches);
+                interface.queues.extend(other.queues);
                 interface.failed = interface.failed.take().or(other.failed);
                 interface.trouble = interface.trouble.take().or(other.trouble);
             }
@@ -149,7 +164,8 @@ impl Stack {
         all
     }
 
-    /// Changes how the frames that interface `index` receives are put together.
+    /// Changes how the frames that interface `index` receives are put together, by all queues of its
+    /// device.
     ///
     /// # Errors
     /// There is no such interface.
@@ -160,6 +176,26 @@ impl Stack {
             Ok(())
         });
         outcome.map_err(socket_error)
+    }
+
+    /// As [`Stack::set_coalescing`], for queue `queue` of the interface's device alone, counted from zero.
+    ///
+    /// # Errors
+    /// There is no such interface, or its device has no such queue.
+    pub fn set_queue_coalescing(
+        &self,
+        index: usize,
+        queue: usize,
+        coalescing: Coalescing,
+    ) -> io::Result<()> {
+        // A queue is received from by the squeue of its number.
+        let squeue = self.runtime.squeues.iter().nth(queue);
+        let receives = |squeue: &&Arc<Squeue>| squeue.receives.get(index) == Some(&true);
+        let squeue = squeue.filter(receives).ok_or(SocketError::InvalidArgument);
+        squeue.map_err(socket_error)?.once(|core, _| {
+            core.ports[index].intake.set_coalescing(coalescing);
+        });
+        Ok(())
     }
 
     /// Adds an address to interface `index`, with a route to its network.

@@ -125,9 +125,22 @@ fn a_stream_in_small_batches_is_not_copied_once_more() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_refused() {
+fn an_interface_or_a_queue_that_is_not_there_is_refused() {
     let (left, _right) = pair();
     assert!(left.set_coalescing(1, Coalescing::OFF).is_err());
+    assert!(left.set_queue_coalescing(1, 0, Coalescing::OFF).is_err());
+    assert!(left.set_queue_coalescing(0, 1, Coalescing::OFF).is_err());
+    assert_eq!(left.interfaces()[0].queues.len(), 1);
+    let (queue, _far) = device::wire(pair::ethernet());
+    let config = pair::interface(pair::LEFT).queue_coalescing(1, Coalescing::OFF);
+    let refused = Stack::builder().interface(queue, config).build().expect_err("it has one queue");
+    assert!(refused.to_string().contains("queue 1"), "{refused}");
+    // One squeue receives; the other has nothing to coalesce.
+    let (queue, _far) = device::wire(pair::ethernet());
+    let stack = Stack::builder().squeues(2).interface(queue, pair::interface(pair::LEFT)).build();
+    let stack = stack.expect("a stack");
+    assert_eq!(stack.interfaces()[0].queues.len(), 1);
+    assert!(stack.set_queue_coalescing(0, 1, Coalescing::OFF).is_err());
 }
 
 /// Two stacks of two squeues on a wire of two rings, each of which keeps the connections that began on it,
@@ -159,6 +172,54 @@ fn send_by_both(left: &Stack, right: &Stack) {
             check_pattern(&server, 3, 1 << 20);
         });
     }
+}
+
+/// Batches of one frame, of two to four, and of more, that came by each queue.
+fn sizes(stack: &Stack) -> [[u64; 3]; 2] {
+    let queues = &stack.interfaces()[0].queues;
+    let of = |queue: usize| {
+        let mut counts = [0; 3];
+        let mut largest = BatchSizes::LARGEST.iter();
+        queues[queue].batches.for_each(&mut |_, count| {
+            let place = match largest.next() {
+                Some(1) => 0,
+                Some(2..=4) => 1,
+                _ => 2,
+            };
+            counts[place] += count;
+        });
+        counts
+    };
+    assert_eq!(queues.len(), 2);
+    [of(0), of(1)]
+}
+
+#[test]
+fn two_queues_of_a_device_are_coalesced_each_in_its_way() {
+    let four = Coalescing { count: 4, ..Coalescing::OFF };
+    // Queue 0 is as the interface, queue 1 as itself.
+    let [left, right] = two_rings(|it| it.coalescing(Coalescing::OFF).queue_coalescing(1, four));
+    send_by_both(&left, &right);
+    let [[ones, few, many], [_, fours, more]] = sizes(&right);
+    assert!(ones > 700 && few + many == 0, "one by one: {ones}, {few}, {many}");
+    // What the sender puts in at once is there at once.
+    assert!(fours > 0 && more == 0, "up to four: {fours}, {more}");
+
+    // The other way round, while it runs; and the stack of the other end is not asked.
+    right.set_queue_coalescing(0, 0, four).expect("it has two queues");
+    right.set_queue_coalescing(0, 1, Coalescing::OFF).expect("it has two queues");
+    let queues = right.interfaces().remove(0).queues;
+    assert_eq!([queues[0].coalescing, queues[1].coalescing], [four, Coalescing::OFF]);
+    let before = sizes(&right);
+    send_by_both(&left, &right);
+    let after = sizes(&right);
+    assert!(after[0][1] > before[0][1] && after[0][2] == 0, "{before:?}, {after:?}");
+    assert!(after[1][0] > before[1][0] + 700, "{before:?}, {after:?}");
+    assert_eq!(after[1][1..], before[1][1..], "{before:?}, {after:?}");
+
+    right.set_coalescing(0, Coalescing::ADAPTIVE).expect("it is there");
+    let queues = right.interfaces().remove(0).queues;
+    assert!(queues.iter().all(|queue| queue.coalescing == Coalescing::ADAPTIVE));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use dhcp::ClientConfig;
 use ip::Cidr;
 use ip::router::{IdentifierKey, RouterConfig};
 use stack::{AddressingConfig, ClaimPolicy, Shard, ShardConfig};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 use steering::{Coalescing, Layout, Policy, Polling, Spread};
@@ -72,6 +73,7 @@ pub struct InterfaceConfig {
     slaac: Option<Option<IdentifierKey>>,
     mss_max: Option<u16>,
     coalescing: Coalescing,
+    queue_coalescing: BTreeMap<usize, Coalescing>,
     accepted: Vec<Cidr>,
     routes: Vec<(Cidr, Option<IpAddr>)>,
 }
@@ -189,6 +191,14 @@ impl InterfaceConfig {
     #[must_use]
     pub fn coalescing(mut self, coalescing: Coalescing) -> Self {
         self.coalescing = coalescing;
+        self
+    }
+
+    /// The same of the device's queue `queue` alone, counted from zero; the others follow
+    /// [`InterfaceConfig::coalescing`].
+    #[must_use]
+    pub fn queue_coalescing(mut self, queue: usize, coalescing: Coalescing) -> Self {
+        self.queue_coalescing.insert(queue, coalescing);
         self
     }
 
@@ -344,7 +354,7 @@ impl StackBuilder {
     /// # Errors
     /// There is no interface, a gateway is on no network of its interface, a device carries shorter packets than
     /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface has more
-    /// queues than there are squeues or accepts more than 64 prefixes, a device failed, or the system gave no
+    /// queues than there are squeues, sets the coalescing of one that it has not, or accepts more than 64 prefixes, a device failed, or the system gave no
     /// random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
     pub fn build(self) -> io::Result<Stack> {
         let spread = self.spread()?;
@@ -384,8 +394,8 @@ impl StackBuilder {
         }
         for (queues, config) in self.interfaces {
             let places = shared_queue::distribute(queues, count);
-            for ((shard, ports), place) in shards.iter_mut().zip(places) {
-                ports.push(add_port(shard, place, config.clone())?);
+            for (queue, ((shard, ports), place)) in shards.iter_mut().zip(places).enumerate() {
+                ports.push(add_port(shard, place, queue, config.clone())?);
             }
         }
         let clock = Clock::start();
@@ -433,6 +443,12 @@ fn check_interfaces(
                 queues.len()
             ));
         }
+        if let Some((queue, _)) = config.queue_coalescing.range(queues.len()..).next() {
+            return invalid(format!(
+                "coalescing of queue {queue} was set, and interface {index} has {}",
+                queues.len()
+            ));
+        }
         check_gateways(index, config)?;
         let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
         let has_ipv6 =
@@ -475,9 +491,11 @@ pub(super) fn check_mtu(index: usize, has_ipv6: bool, mtu_bytes: usize) -> io::R
     ))
 }
 
+/// Adds an interface to a shard, which receives from the device's queue `queue` if from any.
 fn add_port(
     shard: &mut Shard,
     place: shared_queue::Place,
+    queue: usize,
     config: InterfaceConfig,
 ) -> io::Result<Port> {
     let mut place = place;
@@ -487,8 +505,8 @@ fn add_port(
     place.queue.set_mode(mode).map_err(io::Error::other)?;
     let wanted = config.mode;
     let (accepted, routes) = (config.accepted.clone(), config.routes.clone());
-    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, coalescing, .. } =
-        config;
+    let coalescing = config.queue_coalescing.get(&queue).copied().unwrap_or(config.coalescing);
+    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, .. } = config;
     if let Some(key) = slaac {
         let mut random = IdentifierKey([0; 16]);
         getrandom::fill(&mut random.0).map_err(io::Error::other)?;
