@@ -15,6 +15,7 @@
 //!                                                              that of an only ring on the last
 //! ```
 
+use crate::counted::{self, Counted};
 use crate::results::{Results, Run};
 use crate::scenario::{DeviceKind, PeerKind, Scenario};
 use crate::statistics::{median, ratio};
@@ -203,38 +204,12 @@ pub(crate) struct Row {
     pub(crate) connections: usize,
     pub(crate) throughput_gbps: f64,
     pub(crate) stack_cpu_s_per_gb: f64,
-    /// For each MB, in the order of [`COUNTERS`].
-    pub(crate) counters: Vec<f64>,
-    /// Of all enters, the per cent that had to wait for another thread.
-    pub(crate) contended_percent: f64,
+    pub(crate) counted: Counted,
 }
-
-/// The head of a column and the counters whose sum stands in it, for each MB received.
-type Column = (&'static str, &'static [&'static str]);
-
-/// What is shown of the squeues. Batches in line are those that came by a squeue's own ring, queued ones
-/// those that came by a soft ring.
-pub(crate) const COUNTERS: [Column; 8] = [
-    ("enters", &["runtime.squeue_enters"]),
-    ("inline", &["runtime.squeue_inline_batches"]),
-    ("queued", &["runtime.squeue_queued_batches"]),
-    ("frames handed over", &["runtime.frames_handed_over"]),
-    ("migrations", &["runtime.squeue_migrations"]),
-    ("interrupt turns", &["runtime.leader_waits", "runtime.worker_turns"]),
-    ("poll turns", &["runtime.poll_turns"]),
-    ("wake-ups", &["runtime.wakeups_sent"]),
-];
 
 /// The medians, in the order in which they first ran.
 pub(crate) fn rows(results: &Results) -> Vec<Row> {
-    let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
-    for run in &results.runs {
-        match groups.iter_mut().find(|(name, _)| *name == run.scenario) {
-            Some((_, runs)) => runs.push(run),
-            None => groups.push((&run.scenario, vec![run])),
-        }
-    }
-    groups.iter().filter_map(|(name, runs)| row(name, runs)).collect()
+    results.groups().iter().filter_map(|(name, runs)| row(name, runs)).collect()
 }
 
 fn row(name: &str, runs: &[&Run]) -> Option<Row> {
@@ -247,12 +222,6 @@ fn row(name: &str, runs: &[&Run]) -> Option<Row> {
     let of = |figure: &dyn Fn(&Run) -> f64| {
         median(&runs.iter().map(|run| figure(run)).collect::<Vec<_>>()).unwrap_or(0.0)
     };
-    let sum = |run: &Run, names: &[&str]| -> f64 {
-        names.iter().map(|name| run.counters.get(*name).copied().unwrap_or(0) as f64).sum()
-    };
-    let each_mb = |(_, names): &Column| {
-        of(&|run| ratio(sum(run, names), run.bytes as f64 / f64::from(1 << 20)).unwrap_or(0.0))
-    };
     Some(Row {
         path: path.replace(&format!(" x{connections}"), "").replace(" multidata up", ""),
         layout,
@@ -260,39 +229,26 @@ fn row(name: &str, runs: &[&Run]) -> Option<Row> {
         connections,
         throughput_gbps: of(&|run| run.throughput_gbps),
         stack_cpu_s_per_gb: of(&|run| run.stack_cpu_s_per_gb),
-        counters: COUNTERS.iter().map(each_mb).collect(),
-        contended_percent: of(&|run| {
-            let contended = sum(run, &["runtime.squeue_enters_contended"]);
-            100.0 * ratio(contended, sum(run, &["runtime.squeue_enters"])).unwrap_or(0.0)
-        }),
+        counted: Counted::of(runs, ""),
     })
 }
 
-/// What stands behind path, placement, layout and connections.
-pub(crate) fn figures(row: &Row) -> Vec<String> {
-    let mut figures = vec![
-        format!("{:.2}", row.throughput_gbps),
-        format!("{:.3}", row.stack_cpu_s_per_gb),
-        format!("{:.2}", row.contended_percent),
-    ];
-    figures.extend(row.counters.iter().map(|count| format!("{count:.2}")));
-    figures
+const COLUMNS: [&str; 2] = ["Gbit/s", "stack CPU s/GB"];
+
+/// What stands in [`COLUMNS`], behind path, placement, layout and connections.
+fn figures(row: &Row) -> Vec<String> {
+    vec![format!("{:.2}", row.throughput_gbps), format!("{:.3}", row.stack_cpu_s_per_gb)]
 }
 
-/// The heads of [`figures`].
-pub(crate) const COLUMNS: [&str; 11] = [
-    "Gbit/s",
-    "stack CPU s/GB",
-    "contended %",
-    COUNTERS[0].0,
-    COUNTERS[1].0,
-    COUNTERS[2].0,
-    COUNTERS[3].0,
-    COUNTERS[4].0,
-    COUNTERS[5].0,
-    COUNTERS[6].0,
-    COUNTERS[7].0,
-];
+/// The columns of a page, which has room for all.
+pub(crate) fn all_columns() -> Vec<&'static str> {
+    COLUMNS.into_iter().chain(counted::columns()).collect()
+}
+
+/// What stands in [`all_columns`].
+pub(crate) fn all_figures(row: &Row) -> Vec<String> {
+    figures(row).into_iter().chain(row.counted.figures()).collect()
+}
 
 /// The medians as a table.
 #[must_use]
@@ -300,7 +256,6 @@ pub fn render(results: &Results) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     let heads = ["path", "application", "layout", "connec-\ntions"].into_iter().chain(COLUMNS);
-    let heads = heads.map(|head| head.replace(" turns", "\nturns").replace("frames ", "frames\n"));
     table.set_header(heads.map(|head| Cell::new(head).set_alignment(CellAlignment::Center)));
     for row in rows(results) {
         let words = [row.path.clone(), row.placement.clone(), row.layout.clone()];
@@ -420,9 +375,10 @@ pub(crate) mod tests {
         assert_eq!(rows.len(), 4);
         assert_eq!(rows[3].path, "wire receive adaptive");
         assert_eq!((rows[3].layout.as_str(), rows[3].connections), ("R1S2F1", 8));
-        assert_eq!(rows[0].contended_percent, 2.5);
+        assert_eq!(rows[0].counted.contended_percent, 2.5);
         let mb = 1e9 / f64::from(1 << 20);
-        assert!((rows[0].counters[1] - 3_000.0 / mb).abs() < 1e-9, "in line, for each MB");
+        assert!((rows[0].counted.each_mb[1] - 3_000.0 / mb).abs() < 1e-9, "in line, for each MB");
+        assert_eq!(all_figures(&rows[0]).len(), all_columns().len());
         assert_eq!(
             findings(&measured()),
             [

@@ -3,12 +3,14 @@
 //! The axes are those of seed 003, section 5.2: how many frames are coalesced, and how long the first of
 //! them may wait for others; to which come the device, the number of connections, and the adaptive
 //! setting, which is the default of the stack. Beside throughput and CPU stand the sizes of the batches
-//! that really came up (a count is only a bound), wake-ups, and system calls. A bench of several rings
+//! that really came up (a count is only a bound), waits for the device, system calls, and what the
+//! squeues counted ([`counted`]). A bench of several rings
 //! has one more axis, of the same kind: a word in the name of a scenario that its setting stands in.
 //!
 //! There a batch saved transfers over a bus and interrupts, here it saves layers; what the kernel does for
 //! each frame below it cannot save, so that curves are flat on devices where that rules.
 
+use crate::counted::{self, Counted};
 use crate::results::{Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
@@ -180,22 +182,16 @@ pub(crate) struct Row {
     pub(crate) stack_cpu_s_per_gb: f64,
     pub(crate) system_cpu_s_per_gb: f64,
     pub(crate) frames_per_batch: f64,
-    pub(crate) wakeups_per_mb: f64,
+    pub(crate) waits_per_mb: f64,
     pub(crate) syscalls_per_frame: f64,
+    pub(crate) counted: Counted,
     /// Of all batches, the per cent with 1, 2, up to 4, ... up to 256, and more frames.
     pub(crate) sizes_percent: Vec<f64>,
 }
 
 /// The medians, in the order in which settings first ran.
 pub(crate) fn rows(results: &Results) -> Vec<Row> {
-    let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
-    for run in &results.runs {
-        match groups.iter_mut().find(|(name, _)| *name == run.scenario) {
-            Some((_, runs)) => runs.push(run),
-            None => groups.push((&run.scenario, vec![run])),
-        }
-    }
-    groups.iter().map(|(name, runs)| row(name, runs)).collect()
+    results.groups().iter().map(|(name, runs)| row(name, runs)).collect()
 }
 
 fn row(name: &str, runs: &[&Run]) -> Row {
@@ -217,13 +213,14 @@ fn row(name: &str, runs: &[&Run]) -> Row {
         frames_per_batch: of(&|run| {
             ratio(counter(run, "device.receive_frames"), sizes(Some(run)).iter().sum())
         }),
-        wakeups_per_mb: of(&|run| {
+        waits_per_mb: of(&|run| {
             let waits = counter(run, "runtime.leader_waits") + counter(run, "runtime.worker_turns");
             ratio(waits, run.bytes as f64 / f64::from(1 << 20))
         }),
         syscalls_per_frame: of(&|run| {
             ratio(run.syscalls as f64, counter(run, "device.receive_frames"))
         }),
+        counted: Counted::of(runs, ""),
         sizes_percent: (0..buckets)
             .map(|bucket| {
                 of(&|run| {
@@ -244,31 +241,41 @@ fn sizes(run: Option<&Run>) -> Vec<f64> {
 }
 
 /// The columns behind path and setting.
-pub(crate) const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 7] = [
     "Gbit/s",
     "stack CPU s/GB",
     "system CPU s/GB",
     "frames/batch",
-    "wake-ups/MB",
+    "waits/MB",
     "system calls/frame",
     "against one by one",
-    "batches of 1 / 2 / 4 / 8 / 16 / 32 / 64 / 128 / 256 / more frames, %",
 ];
 
 /// What stands in [`COLUMNS`].
-pub(crate) fn figures(rows: &[Row], row: &Row) -> Vec<String> {
-    let sizes: Vec<String> =
-        row.sizes_percent.iter().map(|percent| format!("{percent:.0}")).collect();
+fn figures(rows: &[Row], row: &Row) -> Vec<String> {
     vec![
         format!("{:.2}", row.throughput_gbps),
         format!("{:.3}", row.stack_cpu_s_per_gb),
         format!("{:.3}", row.system_cpu_s_per_gb),
         format!("{:.1}", row.frames_per_batch),
-        format!("{:.2}", row.wakeups_per_mb),
+        format!("{:.2}", row.waits_per_mb),
         format!("{:.3}", row.syscalls_per_frame),
         against_one(rows, row).map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-        sizes.join(" / "),
     ]
+}
+
+/// The columns of a page, which has room for all.
+pub(crate) fn all_columns() -> Vec<&'static str> {
+    let sizes = "batches of 1 / 2 / 4 / 8 / 16 / 32 / 64 / 128 / 256 / more frames, %";
+    COLUMNS.into_iter().chain(counted::columns()).chain([sizes]).collect()
+}
+
+/// What stands in [`all_columns`].
+pub(crate) fn all_figures(rows: &[Row], row: &Row) -> Vec<String> {
+    let sizes: Vec<String> =
+        row.sizes_percent.iter().map(|percent| format!("{percent:.0}")).collect();
+    let counted = row.counted.figures().into_iter();
+    figures(rows, row).into_iter().chain(counted).chain([sizes.join(" / ")]).collect()
 }
 
 /// Throughput of `row` against that of one frame at a time on its path.
@@ -295,16 +302,14 @@ pub fn render(results: &Results) -> String {
         "stack CPU\ns/GB",
         "system CPU\ns/GB",
         "frames\n/batch",
-        "wake-ups\n/MB",
+        "waits\n/MB",
         "syscalls\n/frame",
         "/ one\nby one",
-        "batches of 1/2/4/8/16/32/64/\n128/256/more frames, %",
     ];
     table.set_header(heads.map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
     for row in &rows {
         let figures = figures(&rows, row).into_iter();
-        let figures = figures
-            .map(|text| Cell::new(text.replace(" / ", "/")).set_alignment(CellAlignment::Right));
+        let figures = figures.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
         let words = [&row.path, &row.count, &row.held].map(Cell::new);
         table.add_row(words.into_iter().chain(figures));
     }
@@ -440,6 +445,14 @@ pub(crate) mod tests {
         assert_eq!(rows[0].frames_per_batch, 2.5);
         assert_eq!(rows[0].sizes_percent[..4], [25.0, 0.0, 0.0, 75.0]);
         let text = render(&results);
-        assert!(text.contains("25/0/0/75/0/0/0/0/0/0") && text.contains("4.00"), "{text}");
+        assert!(text.contains("4.00"), "{text}");
+        let page = all_figures(&rows, &rows[0]);
+        assert_eq!(page.len(), all_columns().len());
+        let last = page.last().map(String::as_str);
+        assert_eq!(last, Some("25 / 0 / 0 / 75 / 0 / 0 / 0 / 0 / 0 / 0"));
+        assert!(
+            counted::render(&results).contains("8/8"),
+            "of four batches three have up to eight"
+        );
     }
 }

@@ -74,7 +74,7 @@ pub fn render(results: &Results, subject: Subject) -> Result<String, Failure> {
         found: "What batching brought",
         findings: table::findings(results),
         words: ["scheme", "write"],
-        columns: &figure::COLUMNS,
+        columns: figure::COLUMNS.to_vec(),
     };
     page::render(results, &figure::figures(&results.by_scenario()), &words)
 }

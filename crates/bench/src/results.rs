@@ -98,7 +98,8 @@ pub struct Run {
     /// Every byte of the pass before the timed runs, and the length and the first 4 MiB of this
     /// run, were what was sent.
     pub verified: bool,
-    /// What every stage of the stack counted during the run.
+    /// What every stage of the stack counted during the run; where it has several squeues, also what
+    /// each did: `squeue_0.runtime.squeue_enters`.
     pub counters: BTreeMap<String, u64>,
 }
 
@@ -145,9 +146,8 @@ impl Results {
         Ok(text)
     }
 
-    /// The runs of each scenario, scenarios in the order in which they first ran.
-    #[must_use]
-    pub fn by_scenario(&self) -> Vec<Summary> {
+    /// The runs of each scenario by its name, scenarios in the order in which they first ran.
+    pub(crate) fn groups(&self) -> Vec<(&str, Vec<&Run>)> {
         let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
         for run in &self.runs {
             match groups.iter_mut().find(|(name, _)| *name == run.scenario) {
@@ -155,7 +155,13 @@ impl Results {
                 None => groups.push((&run.scenario, vec![run])),
             }
         }
-        groups.into_iter().map(|(_, runs)| Summary::of(&runs)).collect()
+        groups
+    }
+
+    /// The medians of each scenario's runs, scenarios in the order in which they first ran.
+    #[must_use]
+    pub fn by_scenario(&self) -> Vec<Summary> {
+        self.groups().into_iter().map(|(_, runs)| Summary::of(&runs)).collect()
     }
 }
 

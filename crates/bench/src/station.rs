@@ -32,6 +32,11 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(12);
 /// The ends of the cable of a packet socket, ours and the kernel's.
 const VETH_NAMES: (&str, &str) = ("bench-near", "bench-far");
 
+/// The tables that are kept of each squeue as well, where there are several: where work goes and waits, and in
+/// what batches.
+const PER_SQUEUE: [&str; 7] =
+    ["runtime.", "device.", "receive.", "steering.", "soft_rings.", "squeue.", "trains."];
+
 /// A stack with one interface.
 #[derive(Debug)]
 pub struct Station {
@@ -146,13 +151,24 @@ impl Station {
         &self.about
     }
 
-    /// Everything the stack counted so far.
+    /// Everything the stack counted so far, and what each squeue did where there are several.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::new();
         self.stack.counters().for_each(&mut |name, value| {
             counters.insert(name.to_owned(), value);
         });
+        let squeues = self.stack.squeue_counters();
+        if squeues.len() > 1 {
+            for (index, squeue) in squeues.iter().enumerate() {
+                let prefix = crate::counted::squeue_prefix(index);
+                squeue.for_each(&mut |name, value| {
+                    if PER_SQUEUE.iter().any(|table| name.starts_with(table)) {
+                        counters.insert(format!("{prefix}{name}"), value);
+                    }
+                });
+            }
+        }
         counters
     }
 

@@ -6,7 +6,9 @@ use bench::place::Place;
 use bench::report::Subject;
 use bench::results::Results;
 use bench::whole_file::{self, WholeFile};
-use bench::{Attempt, Failure, Scenario, copy_in, job, layouts, many, plan, receive, table};
+use bench::{
+    Attempt, Failure, Scenario, copy_in, counted, job, layouts, many, plan, receive, table,
+};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -148,19 +150,21 @@ fn report(reading: Reading, results: &Results) -> String {
     }
     if reading == Reading::Layouts {
         text += &layouts::render(results);
-        text += "Counters are the receiver's, for each MB (2^20 bytes) received: batches in line came by \
-                 the squeue's own ring, queued ones by a soft ring; an interrupt turn is a wait for the \
-                 device; a migration is another thread than the last. Stack CPU is this process, which \
-                 over the wire holds both ends.\n\n";
+        text += "Stack CPU is this process, which over the wire holds both ends.\n";
+        text += &counted::render(results);
+        text += counted::EXPLANATION;
+        text.push('\n');
         text += &layouts::findings(results).join("\n");
         text.push('\n');
         return text;
     }
     if reading == Reading::Receive {
         text += &receive::render(results);
-        text += "Frames at a time are a bound; what came up is in the last column. Stack CPU is this \
-                 process, which over the wire holds both ends; a wake-up is a wait for the device that \
-                 ended; MB are 2^20 bytes.\n\n";
+        text += "Frames at a time are a bound; what came up is frames for each batch. Stack CPU is this \
+                 process, which over the wire holds both ends; waits are those for the device.\n";
+        text += &counted::render(results);
+        text += counted::EXPLANATION;
+        text.push('\n');
         text += &receive::findings(results).join("\n");
         text.push('\n');
         return text;

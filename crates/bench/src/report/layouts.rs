@@ -3,7 +3,8 @@
 
 use super::figure::{Figure, Panel, Row as TableRow};
 use super::page::Words;
-use crate::layouts::{COLUMNS, COUNTERS, Row, figures as columns, findings, rows};
+use crate::counted::COUNTERS;
+use crate::layouts::{Row, all_columns, all_figures, findings, rows};
 use crate::results::Results;
 
 const FOREWORD: &str = "R: rings of the device; S: soft rings behind each; F1: each soft ring has a squeue \
@@ -12,17 +13,18 @@ connection's squeue; <b>other</b>: on the core after it; <b>anywhere</b>: where 
 are medians of alternating runs; every axis begins at zero. Counters are the receiver's, for each MB (2^20 \
 bytes): enters of squeues; batches processed in line, by the thread that took them from the ring, and queued \
 ones, which came by a soft ring; frames handed over to another squeue; enters by another thread than the \
-last; waits for the device (interrupt turns), and turns without (poll turns); threads woken.";
+last; waits for the device (interrupt turns), and turns without (poll turns); threads woken. Batches: the \
+frames that half of them have at most, and 99 in 100, in powers of two.";
 
 type Read = fn(&Row) -> f64;
 
 const PANELS: [(&str, &str, Read); 6] = [
     ("Throughput", "Gbit/s", |row| row.throughput_gbps),
     ("CPU of both stacks", "s/GB", |row| row.stack_cpu_s_per_gb),
-    ("Contended enters", "%", |row| row.contended_percent),
-    ("Frames handed over", "for each MB", |row| row.counters[3]),
-    ("Migrations", "for each MB", |row| row.counters[4]),
-    ("Wake-ups", "for each MB", |row| row.counters[COUNTERS.len() - 1]),
+    ("Contended enters", "%", |row| row.counted.contended_percent),
+    ("Frames handed over", "for each MB", |row| row.counted.each_mb[3]),
+    ("Migrations", "for each MB", |row| row.counted.each_mb[4]),
+    ("Wake-ups", "for each MB", |row| row.counted.each_mb[COUNTERS.len() - 1]),
 ];
 
 /// What the page says.
@@ -34,7 +36,7 @@ pub(super) fn words(results: &Results) -> Words {
         found: "What each layout reached",
         findings: findings(results),
         words: ["layout", "connections"],
-        columns: &COLUMNS,
+        columns: all_columns(),
     }
 }
 
@@ -89,7 +91,7 @@ fn figure(title: &str, rows: &[&Row]) -> Figure {
             .iter()
             .map(|row| TableRow {
                 words: [row.layout.clone(), row.connections.to_string()],
-                figures: columns(row),
+                figures: all_figures(row),
             })
             .collect(),
     }

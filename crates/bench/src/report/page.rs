@@ -22,7 +22,7 @@ pub(super) struct Words {
     pub(super) findings: Vec<String>,
     /// Heads of the tables: of the words, and of the figures.
     pub(super) words: [&'static str; 2],
-    pub(super) columns: &'static [&'static str],
+    pub(super) columns: Vec<&'static str>,
 }
 
 /// The whole page.
@@ -89,7 +89,7 @@ fn numbers(figure: &Figure, words: &Words) -> String {
         return String::new();
     }
     let mut text = "<table><tr>".to_owned();
-    for column in words.words.iter().chain(words.columns) {
+    for column in words.words.iter().chain(&words.columns) {
         let _ = write!(text, "<th>{column}</th>");
     }
     text += "</tr>";

@@ -2,9 +2,7 @@
 
 use super::figure::{Figure, Panel, Row as TableRow};
 use super::page::Words;
-use crate::receive::{
-    COLUMNS, Row, SEED_003_MBPS, against_one, figures as columns, findings, rows,
-};
+use crate::receive::{Row, SEED_003_MBPS, against_one, all_columns, all_figures, findings, rows};
 use crate::results::Results;
 
 const FOREWORD: &str = "How many frames come up from the device by one call, at most, and how long the \
@@ -12,7 +10,9 @@ first of them may wait for others, the wait beginning anew with each frame. <b>1
 <b>adaptive</b>: nothing is held, the batch grows while calls come back full; the default. Points are \
 medians of alternating runs; every axis begins at zero. The first plot of each figure shows throughput \
 against that of one frame at a time, beside that of appendix A.2 of seed 003, where an adapter \
-coalesced frames into one transfer over a bus: that curve ends at the gigabit of its wire.";
+coalesced frames into one transfer over a bus: that curve ends at the gigabit of its wire. Counters are \
+the receiver's, for each MB (2^20 bytes); batches: the frames that half of them have at most, and 99 in \
+100, in powers of two.";
 
 const SEED: &str = "seed 003, A.2";
 
@@ -22,7 +22,7 @@ const PANELS: [(&str, &str, Read); 5] = [
     ("Throughput", "Gbit/s", |row| row.throughput_gbps),
     ("CPU of the stack's process", "s/GB", |row| row.stack_cpu_s_per_gb),
     ("Frames in a batch", "frames", |row| row.frames_per_batch),
-    ("Wake-ups", "for each MB", |row| row.wakeups_per_mb),
+    ("Waits for the device", "for each MB", |row| row.waits_per_mb),
     ("System calls", "calls/frame", |row| row.syscalls_per_frame),
 ];
 
@@ -35,7 +35,7 @@ pub(super) fn words(results: &Results) -> Words {
         found: "What coalescing brought",
         findings: findings(results),
         words: ["frames at a time", "held"],
-        columns: &COLUMNS,
+        columns: all_columns(),
     }
 }
 
@@ -110,7 +110,7 @@ fn figure(path: &str, all: &[Row]) -> Figure {
             .iter()
             .map(|row| TableRow {
                 words: [row.count.clone(), row.held.clone()],
-                figures: columns(all, row),
+                figures: all_figures(all, row),
             })
             .collect(),
         marks,

@@ -280,3 +280,35 @@ fn coalescing_is_compared_and_drawn_and_one_by_one_is_one_by_one() {
     assert_eq!(page.matches("<svg").count(), 2 * 6 + 1, "two paths, and the seed's own figure");
     std::fs::remove_dir_all(&directory).expect("it was ours");
 }
+
+#[test]
+fn what_squeues_counted_is_told_summed_and_for_each() {
+    // Anywhere: squeues get connections in turn, however few CPUs there are.
+    let arguments = "bench receive --device wire --layout R1S0F0,R2S0F0,R1S2F1 --placement anywhere \
+                     --connections 4 --seconds 0.02 --runs 1";
+    let results = measure(arguments);
+    for run in runs(&results) {
+        let name = run["scenario"].as_str().expect("a name");
+        let count = |counter: String| run["counters"][counter].as_u64();
+        let sum = |prefix: &str, table: &str| {
+            let sizes = ["1", "2", "3_to_4", "5_to_8", "9_to_16", "17_to_32", "33_to_64"];
+            let counts =
+                sizes.iter().filter_map(|size| count(format!("{prefix}{table}.batches_of_{size}")));
+            counts.sum::<u64>()
+        };
+        for table in ["receive", "squeue", "trains"] {
+            assert!(sum("", table) > 0, "{name}: {table}");
+        }
+        assert_eq!(sum("", "soft_rings") > 0, name.contains("R1S2F1"), "{name}");
+        for index in 0..2 {
+            let prefix = format!("squeue_{index}.");
+            let enters = count(format!("{prefix}runtime.squeue_enters"));
+            assert_eq!(enters > Some(0), !name.contains("R1S0F0"), "{name}: {enters:?}");
+            assert_eq!(sum(&prefix, "squeue") > 0, enters.is_some(), "{name}");
+        }
+    }
+    let told = run(arguments).stdout;
+    for part in ["contended", "migra-", "batches:", "99 in 100"] {
+        assert!(told.contains(part), "{part} is missing: {told}");
+    }
+}
