@@ -18,6 +18,7 @@ const TESTS: &[kernel::Test] = &[
     ("connections_to_the_kernel_are_spread", connections_out),
     ("datagrams_of_any_length_find_their_socket", datagrams),
     ("pings_are_answered_once", pings),
+    ("a_tap_is_not_left_to_choose_the_squeue", no_bypass),
 ];
 
 /// Longest time any step may take.
@@ -43,6 +44,19 @@ fn stack(network: u8, queues: usize) -> (Stack, Interface) {
     let config = InterfaceConfig::new(ip::Cidr::new(address(network, 2), 24).expect("a network"));
     let builder = Stack::builder().squeues(2).multiqueue_interface(taken, config);
     (builder.build().expect("a stack"), interface)
+}
+
+/// A TAP brings a flow by the queue that was written to last, and by one of its own choice before and after
+/// three seconds of silence.
+fn no_bypass() {
+    let config = TapConfig { queues: 2, ..TapConfig::default() };
+    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
+    let queues = [0, 1].map(|index| device.queue(index).expect("it has two"));
+    let queues = queues.map(|queue| Box::new(queue) as Box<dyn Queue>).into();
+    let config = InterfaceConfig::new(ip::Cidr::new(address(57, 2), 24).expect("a network"));
+    let builder = Stack::builder().layout("R2S0F0".parse().expect("a layout"));
+    let error = builder.multiqueue_interface(queues, config).build().expect_err("flows may move");
+    assert!(error.to_string().contains("R2S2F1"), "{error}");
 }
 
 fn is_spread(stack: &Stack, count: u64) {

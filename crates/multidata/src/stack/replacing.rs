@@ -1,7 +1,7 @@
 //! Another device below an interface: where one failed for good, as a TAP that was deleted.
 
 use super::Stack;
-use super::builder::check_mtu;
+use super::builder::{check_flows, check_mtu};
 use crate::runtime::shared_queue;
 use crate::runtime::waiter_slot::Replaced;
 use device::{Medium, Queue, TransmitMode};
@@ -24,8 +24,8 @@ impl Stack {
     ///
     /// # Errors
     /// `InvalidInput` where there is no such interface, it was removed, it has another number of queues or the
-    /// other kind of medium (Ethernet frames or bare IP packets), or the new device carries less than IP needs;
-    /// or the new device failed.
+    /// other kind of medium (Ethernet frames or bare IP packets), the new device carries less than IP needs,
+    /// or does not keep connections on its queues where the layout relies on that; or the new device failed.
     pub fn replace_queues(&self, index: usize, mut queues: Vec<Box<dyn Queue>>) -> io::Result<()> {
         let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
         let squeues = &self.runtime.squeues;
@@ -52,6 +52,8 @@ impl Stack {
         });
         let removed = || invalid(format!("interface {index} was removed"));
         let (status, has_ipv6) = status.ok_or_else(removed)?;
+        let layout = squeues.hand_over().map(|it| it.spread().layout());
+        check_flows(index, &queues, layout)?;
         let mut mode = status.wanted;
         for queue in &mut queues {
             let capabilities = queue.capabilities();
