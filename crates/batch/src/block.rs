@@ -12,7 +12,7 @@ use crate::pool::{Depot, Slab};
 use crate::sums::Pieces;
 use bytes::Bytes;
 use core::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A buffer with one owner, being filled.
 #[derive(Debug)]
@@ -119,6 +119,14 @@ impl Block {
                 a.as_ptr() == b.as_ptr() && a.len() == b.len()
             }
             _ => false,
+        }
+    }
+
+    /// The pool it came from.
+    pub(crate) fn home(&self) -> Option<&Weak<Depot>> {
+        match &self.storage {
+            Storage::Pooled(Some(slab)) => Some(slab.home()),
+            Storage::Pooled(None) | Storage::Caller(_) => None,
         }
     }
 

@@ -24,6 +24,7 @@
 //! ```
 
 mod block;
+mod copy_out;
 mod flow_shares;
 mod headers;
 mod multidata;
@@ -32,6 +33,7 @@ mod receive;
 mod sums;
 
 pub use block::{Block, BlockMut, Chunk};
+pub use copy_out::holds_much_more;
 pub use flow_shares::{Admission, FlowShares};
 pub use multidata::{Attributes, Checksum, HeaderLayout, Limits, Multidata, PacketView, Payload};
 pub use pool::{BlockPool, Exhausted, PoolConfig, PoolCounters};

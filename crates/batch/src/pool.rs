@@ -12,14 +12,18 @@
 //! read it, must not take the room in which that would arrive.
 //!
 //! ```text
-//! 0                              limit - reserve        limit - reserve / 8   limit
-//! | to send, to wait, to be read | what comes next      | frames looked at    |
+//! 0                              limit - reserve     limit - reserve / 4         limit - reserve / 8   limit
+//! | to send, to wait, to be read | what comes next   | the same, for who has     | frames looked at    |
+//! |                              |                   | nothing else to be read   |                     |
 //! ```
+//!
+//! What is held only because it lies in one block with what is kept can be had back
+//! ([`BlockPool::copy_out`]).
 //!
 //! A class is a stack of free buffers behind a mutex. At one acquisition per 64 KiB of payload an
 //! uncontended lock (about 20 ns a pair) is a thousandth of the copy it serves.
 
-use crate::block::BlockMut;
+use crate::block::{Block, BlockMut};
 use crate::sums::{PieceSums, Pieces};
 use core::fmt;
 use core::ops::Range;
@@ -37,7 +41,8 @@ pub struct PoolConfig {
     /// How many bytes may be out of the pool at any time.
     pub limit_bytes: usize,
     /// How many of those only [`BlockPool::allocate_receive`] may take; a quarter by default. The
-    /// last eighth of it is for frames while they are looked at, and never for what is kept.
+    /// last eighth of it is for frames while they are looked at, and never for what is kept; the
+    /// eighth before it is for readers who have nothing else to read.
     pub receive_reserve_bytes: usize,
     /// How many bytes of free buffers are kept for reuse.
     pub cached_limit_bytes: usize,
@@ -144,6 +149,28 @@ impl BlockPool {
         self.is_beyond(self.depot.config.receive_reserve_bytes)
     }
 
+    /// Whether only the last quarter of the receive reserve is left: what is received should be kept
+    /// only for a reader who has nothing else to read, and no more than a little of it. So readers who
+    /// do not come, however many blocks they hold, leave something to those who do.
+    #[must_use]
+    pub fn is_scarce(&self) -> bool {
+        self.is_beyond(self.depot.config.receive_reserve_bytes / 4)
+    }
+
+    /// Whether a fourth of the receive reserve is left before the pool [is low](BlockPool::is_low): who
+    /// began to do something about that may end.
+    #[must_use]
+    pub fn is_relieved(&self) -> bool {
+        let reserve_bytes = self.depot.config.receive_reserve_bytes;
+        !self.is_beyond(reserve_bytes.saturating_add(reserve_bytes / 4))
+    }
+
+    /// Whether a block is this pool's.
+    #[must_use]
+    pub fn owns(&self, block: &Block) -> bool {
+        block.home().is_some_and(|home| core::ptr::eq(home.as_ptr(), Arc::as_ptr(&self.depot)))
+    }
+
     /// Whether only the last eighth of the receive reserve is left: nothing received should be
     /// kept, so that frames can still be looked at.
     #[must_use]
@@ -197,6 +224,10 @@ pub(crate) struct Slab {
 impl Slab {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    pub(crate) fn home(&self) -> &Weak<Depot> {
+        &self.home
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {

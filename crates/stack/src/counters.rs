@@ -75,6 +75,11 @@ counters::counters! {
         flow_cache_hits,
         /// Segments whose flow was looked up.
         flow_lookups,
+        /// Times only the receive reserve of the block pool was left, and unread payload began to be copied
+        /// out of the devices' blocks.
+        pool_pressures,
+        /// Bytes of it that were.
+        pressure_copied_bytes,
         /// Connections opened from this side.
         connections_opened,
         /// Connections opened by peers.

@@ -100,6 +100,8 @@ impl Shard {
         if batch.is_empty() || self.interfaces.get(id.0 as usize).is_none_or(|it| it.is_removed) {
             return batch.clear();
         }
+        // Whoever reads has had time to: what is here is what nobody fetches.
+        self.relieve_pool();
         self.counters.receive_batches += 1;
         self.counters.receive_frames += batch.len() as u64;
         // Another interface, or addresses that came or went.
@@ -133,6 +135,9 @@ impl Shard {
                     socket.confirmed = acknowledged;
                     let interface = &mut self.interfaces[socket.path.interface.0 as usize];
                     interface.neighbours.on_confirmed(socket.path.next_hop, now);
+                }
+                if socket.connection.holds_much_more_than_unread() {
+                    self.note_holding(index);
                 }
             }
             self.settle(now, index);

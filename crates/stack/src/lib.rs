@@ -51,6 +51,7 @@ mod offered;
 mod outbox;
 mod paths;
 mod ports;
+mod pressure;
 mod raw_socket;
 mod rerouting;
 mod schedule;

@@ -131,6 +131,11 @@ impl RawSocket {
         true
     }
 
+    /// What waits, to be exchanged for chunks of the same bytes.
+    pub(crate) fn payloads_mut(&mut self) -> impl Iterator<Item = &mut Chunk> {
+        self.queue.iter_mut().map(|packet| &mut packet.payload)
+    }
+
     fn pop(&mut self) -> Option<RawPacket> {
         let packet = self.queue.pop_front()?;
         self.held_bytes -= packet.payload.len() + PACKET_COST_BYTES;
@@ -448,6 +453,8 @@ impl Shard {
                 Ok(payload) => packet.payload = payload,
                 Err(reason) => return self.drops.add(reason),
             }
+        } else {
+            self.note_holding(index);
         }
         let Some(socket) = self.sockets.raw(index) else { return };
         match socket.push(packet) {

@@ -21,6 +21,7 @@ use crate::loopback::Loopback;
 use crate::multirouting::Copies;
 use crate::negotiation::InterfaceEvents;
 use crate::outbox::Outgoing;
+use crate::pressure::Pressure;
 use crate::schedule::Deadlines;
 use crate::share::Sharing;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
@@ -134,6 +135,8 @@ pub struct Shard {
     pub(crate) copies: Copies,
     /// Connections that the receive batch has touched so far.
     pub(crate) touched: Vec<u32>,
+    /// Who holds the devices' blocks, for when they run low.
+    pub(crate) pressure: Pressure,
 }
 
 impl Shard {
@@ -191,6 +194,7 @@ impl Shard {
             planned: Vec::new(),
             copies: Copies::default(),
             touched: Vec::new(),
+            pressure: Pressure::default(),
         }
     }
 
@@ -377,6 +381,7 @@ impl Shard {
         if let Some(slots) = self.sockets.shrink() {
             self.deadlines.shrink(slots);
             self.events.shrink();
+            self.pressure.shrink(slots);
             for interface in &mut self.interfaces {
                 interface.ready.shrink();
             }

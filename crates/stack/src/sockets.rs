@@ -86,6 +86,8 @@ pub(crate) enum Socket {
 #[derive(Debug)]
 struct Slot {
     generation: u32,
+    /// It is listed among those that hold the devices' blocks (`pressure.rs`), whatever socket it had then.
+    is_holding: bool,
     socket: Option<Socket>,
 }
 
@@ -137,14 +139,15 @@ impl Sockets {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.sockets_max => {
-                self.slots.push(Slot { generation: 0, socket: None });
+                self.slots.push(Slot { generation: 0, is_holding: false, socket: None });
                 self.slots.len() as u32 - 1
             }
             None => return Err(SocketError::TooManySockets),
         };
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        self.slots[index as usize] = Slot { generation, socket: Some(socket) };
+        let slot = &mut self.slots[index as usize];
+        (slot.generation, slot.socket) = (generation, Some(socket));
         Ok(SocketId { index, generation })
     }
 
@@ -205,6 +208,19 @@ impl Sockets {
             Some(slot) if slot.generation == id.generation && slot.socket.is_some() => Ok(id.index),
             _ => Err(SocketError::InvalidSocket),
         }
+    }
+
+    /// Notes whether a slot is listed among those that hold the devices' blocks, and says whether it was.
+    #[inline]
+    pub(crate) fn set_holding(&mut self, index: u32, is_holding: bool) -> bool {
+        let slot = self.slots.get_mut(index as usize);
+        // What is no slot need not be listed.
+        slot.is_none_or(|slot| core::mem::replace(&mut slot.is_holding, is_holding))
+    }
+
+    /// The socket in slot `index`.
+    pub(crate) fn socket_mut(&mut self, index: u32) -> Option<&mut Socket> {
+        self.slots.get_mut(index as usize)?.socket.as_mut()
     }
 
     pub(crate) fn tcp(&mut self, index: u32) -> Option<&mut TcpSocket> {

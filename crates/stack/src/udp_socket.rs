@@ -493,9 +493,8 @@ impl Shard {
             self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
             return Err(DropReason::PortUnreachable);
         };
-        if self.pool.is_low() {
-            return Err(DropReason::NoMemory);
-        }
+        let waiting = self.sockets.udp(index).map_or(0, |socket| socket.received.len());
+        let is_pressed = self.may_keep(waiting)?;
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
@@ -503,8 +502,10 @@ impl Shard {
             return Err(DropReason::PortUnreachable);
         }
         let is_behind = socket.received.len() >= KEPT_DATAGRAMS_MAX;
-        if is_behind || incoming.batch.is_sparse(incoming.index) {
+        if is_behind || is_pressed || incoming.batch.is_sparse(incoming.index) {
             payload = self.compact(&payload)?;
+        } else {
+            self.note_holding(index);
         }
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
         if !socket.received.push(udp::Datagram { source, destination: local, payload }) {

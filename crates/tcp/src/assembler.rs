@@ -324,6 +324,16 @@ impl<P: Piece> Assembler<P> {
         self.pieces.back().map(|stored| &stored.piece)
     }
 
+    /// What waits, in stream order.
+    pub fn pieces(&self) -> impl Iterator<Item = &P> {
+        self.pieces.iter().map(|stored| &stored.piece)
+    }
+
+    /// The same, to be exchanged for pieces of the same bytes.
+    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.pieces.iter_mut().map(|stored| &mut stored.piece)
+    }
+
     /// Bytes that wait.
     #[must_use]
     pub fn len_bytes(&self) -> usize {

@@ -41,7 +41,7 @@ use crate::timers::{Timer, Timers};
 use crate::urgent::Urgent;
 use crate::user_timeout;
 use crate::window_tuning::{WindowTuning, growth_max, is_near};
-use batch::Chunk;
+use batch::{BlockPool, Chunk};
 use counters::trace;
 use std::sync::Arc;
 use time::{Duration, Instant};
@@ -522,6 +522,19 @@ impl Connection {
     #[must_use]
     pub fn readable_len(&self) -> usize {
         self.receive.len()
+    }
+
+    /// Whether the blocks in which unread bytes lie are much longer than these: memory that
+    /// [`Connection::copy_out`] can give back.
+    #[must_use]
+    pub fn holds_much_more_than_unread(&self) -> bool {
+        self.receive.holds_much_more()
+    }
+
+    /// Copies unread bytes, about `bytes_max` at most, out of blocks of which they are the lesser part,
+    /// so that these go back to `pool`; says how many.
+    pub fn copy_out(&mut self, pool: &BlockPool, bytes_max: usize) -> usize {
+        self.receive.copy_out(pool, bytes_max)
     }
 
     /// Whether the peer's FIN is here and all before it was read.

@@ -110,6 +110,11 @@ impl Socket {
         self.queue.front()
     }
 
+    /// The payloads of all, to be exchanged for chunks of the same bytes.
+    pub fn payloads_mut(&mut self) -> impl Iterator<Item = &mut Chunk> {
+        self.queue.iter_mut().map(|datagram| &mut datagram.payload)
+    }
+
     /// How many datagrams wait to be read.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -105,7 +105,7 @@ impl HandOver {
     }
 
     /// Has the threads of all squeues but this one look again: a device has failed, and one that they share
-    /// tells only who asks it.
+    /// tells only who asks it; or the pool runs low, and they may hold what is copied out.
     pub(super) fn wake_others(&self, index: usize) {
         let squeues = self.squeues.get().into_iter().flatten().enumerate();
         let others = squeues.filter(|(other, _)| *other != index);

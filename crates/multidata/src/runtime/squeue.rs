@@ -124,8 +124,9 @@ pub(crate) struct Core {
     pub(crate) failed: Option<DeviceError>,
     /// How many have.
     failures: usize,
-    /// Of which the other squeues are to hear when the lock is released.
-    pub(super) failures_changed: bool,
+    /// The other squeues are to look again when the lock is released: a device failed, or the pool that all
+    /// have together runs low.
+    pub(super) concerns_all: bool,
     /// The stack's last handle is gone; until when its connections may linger.
     pub(crate) stopping: Option<Instant>,
     /// Connections the application let go of that may have something left to deliver.
@@ -168,7 +169,7 @@ impl Core {
             is_unfinished: false,
             failed: None,
             failures: 0,
-            failures_changed: false,
+            concerns_all: false,
             stopping: None,
             closing: Vec::new(),
             closing_checked_at: CLOSING_CHECK_MIN,
@@ -222,7 +223,10 @@ impl Core {
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
     fn receive_round(&mut self, now: Instant) -> bool {
         let Self { shard, ports, desk, pool, receive, discipline, .. } = self;
-        let mut has_more = false;
+        // Before the devices are asked, which may have no blocks to receive into.
+        let pressures = shard.pool_pressures();
+        let mut has_more = shard.relieve_pool();
+        self.concerns_all |= shard.pool_pressures() != pressures;
         // Before the devices are asked, so that frames of a flow that came by another squeue's
         // ring stay before those that come by its own now.
         if let Some(desk) = desk {
@@ -334,7 +338,7 @@ impl Core {
         if failures == self.failures {
             return;
         }
-        (self.failures, self.failures_changed) = (failures, true);
+        (self.failures, self.concerns_all) = (failures, true);
         let first = self.ports.iter().find_map(|port| port.failed.clone());
         self.failed = first.filter(|_| failures == self.ports.len());
         if let Some(leader) = &mut self.leader {

@@ -366,7 +366,7 @@ impl Squeue {
         let woken = core::mem::take(&mut core.woken);
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
         let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
-        let concerns_all = core::mem::take(&mut core.failures_changed);
+        let concerns_all = core::mem::take(&mut core.concerns_all);
         drop(core);
         if concerns_all && let Some((index, others)) = &self.others {
             others.wake_others(*index);

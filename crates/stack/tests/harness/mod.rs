@@ -48,6 +48,46 @@ pub(crate) struct Host {
     pub(crate) script: VecDeque<Turn>,
     /// Interfaces beside the first, on the same link: what they send arrives at the other host.
     pub(crate) more: Vec<InterfaceId>,
+    /// Its device receives into blocks of its pool, as long as this, and has frames wait where there are none.
+    pub(crate) receives_into: Option<usize>,
+}
+
+impl Host {
+    /// Another pool than that of default size.
+    pub(crate) fn with_pool(mut self, index: usize, config: PoolConfig) -> Self {
+        self.pool = BlockPool::new(config);
+        self.shard = shard(index, tcp::Config::default(), &self.pool);
+        self.interface = interface(&mut self.shard, index, TransmitMode::Multidata, true);
+        self
+    }
+
+    /// What its device hands up.
+    fn receive(&mut self) -> ReceiveBatch {
+        let Some(block_len) = self.receives_into else {
+            return receive_batch(self.inbox.drain(..));
+        };
+        self.shard.relieve_pool();
+        let (mut batch, mut taken) = (ReceiveBatch::new(), 0);
+        while taken < self.inbox.len() {
+            let Ok(mut block) = self.pool.allocate_receive(block_len) else { break };
+            let (mut at, mut frames) = (0, Vec::new());
+            for frame in &self.inbox[taken..] {
+                let Some(room) = block.bytes_mut().get_mut(at..at + frame.len()) else { break };
+                room.copy_from_slice(frame);
+                frames.push((at, frame.len()));
+                at += frame.len();
+            }
+            taken += frames.len();
+            let block = batch.add_block(block.freeze());
+            for (at, len) in frames {
+                let (offset, len) = (at as u32, len as u32);
+                let checksum = ReceivedChecksum::Unverified;
+                assert!(batch.push_frame(Frame { block, offset, len, checksum, segmented: None }));
+            }
+        }
+        self.inbox.drain(..taken);
+        batch
+    }
 }
 
 /// Two hosts and the time.
@@ -77,11 +117,12 @@ pub(crate) fn station(host: usize) -> HardwareAddress {
     HardwareAddress([2, 0, 0, 0, 0, host as u8 + 1])
 }
 
-fn host(index: usize, mode: TransmitMode, ethernet: bool, config: tcp::Config) -> Host {
-    let pool = BlockPool::new(PoolConfig::default());
+fn shard(index: usize, tcp: tcp::Config, pool: &BlockPool) -> Shard {
     let secret = [index as u8 + 7; 32];
-    let mut shard =
-        Shard::new(ShardConfig { tcp: config, pool: pool.clone(), secret, sockets_max: 1_000 });
+    Shard::new(ShardConfig { tcp, pool: pool.clone(), secret, sockets_max: 1_000 })
+}
+
+fn interface(shard: &mut Shard, index: usize, mode: TransmitMode, ethernet: bool) -> InterfaceId {
     let medium = if ethernet { Medium::Ethernet(station(index)) } else { Medium::Ip };
     let addresses = vec![
         ip::Cidr::new(address(index, false), 24).expect("a network"),
@@ -89,7 +130,13 @@ fn host(index: usize, mode: TransmitMode, ethernet: bool, config: tcp::Config) -
     ];
     let capabilities = Capabilities::plain(medium, 1_500);
     let config = InterfaceConfig { capabilities, mode, addresses, gateways: Vec::new() };
-    let interface = shard.add_interface(config).expect("a sound configuration");
+    shard.add_interface(config).expect("a sound configuration")
+}
+
+fn host(index: usize, mode: TransmitMode, ethernet: bool, config: tcp::Config) -> Host {
+    let pool = BlockPool::new(PoolConfig::default());
+    let mut shard = shard(index, config, &pool);
+    let interface = interface(&mut shard, index, mode, ethernet);
     Host {
         shard,
         interface,
@@ -98,6 +145,7 @@ fn host(index: usize, mode: TransmitMode, ethernet: bool, config: tcp::Config) -
         take: Box::new(|built| built),
         script: VecDeque::new(),
         more: Vec::new(),
+        receives_into: None,
     }
 }
 
@@ -124,9 +172,9 @@ impl Net {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             if !host.inbox.is_empty() {
                 (self.mangle)(index, &mut host.inbox);
-                let mut batch = receive_batch(host.inbox.drain(..));
+                let mut batch = host.receive();
+                moved |= !batch.is_empty();
                 host.shard.on_receive(self.now, host.interface, &mut batch);
-                moved = true;
             }
         }
         sent || moved

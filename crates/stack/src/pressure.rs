@@ -1,0 +1,115 @@
+//! What is copied out of the devices' blocks when the pool runs low.
+//!
+//! Unread payload lies where the device wrote it. A connection that nobody reads may so hold a block for
+//! each of its segments, with the frames of others around them, and a few hundred of those hold all there
+//! is, also what the device needs for the next frames. So as soon as only the receive reserve is left, those
+//! who hold much more than waits in it have that copied to blocks of its size, who began to hold first
+//! goes first, until a fourth of the reserve is free beside it.
+//!
+//! Sockets are listed when a batch leaves them holding so, and stay until somebody looks at them under
+//! pressure, so nobody looks for them: what a batch or a datagram costs is one comparison, and what is copied
+//! is copied once. A slot of the table of sockets is listed once, whatever sockets it had since: the list is
+//! no longer than that. A turn copies 256 KiB at most and says that there is more.
+//!
+//! Where it does not help, because what is unread fills its blocks well, what is kept is bounded:
+//! by [`BlockPool::is_low`](batch::BlockPool::is_low), `is_scarce` and `is_nearly_exhausted`, in
+//! TCP's receive queue and for datagrams below.
+
+use crate::shard::Shard;
+use crate::sockets::Socket;
+use counters::DropReason;
+use std::collections::VecDeque;
+
+/// Bytes that one call copies, but for the last socket's last block.
+const COPIED_BYTES_MAX: usize = 262_144;
+
+/// Sockets that one call looks at.
+const LOOKED_AT_MAX: usize = 256;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Pressure {
+    /// Slots of sockets that held much more than waited in them, longest first.
+    holders: VecDeque<u32>,
+    is_on: bool,
+}
+
+impl Pressure {
+    /// The slots from this one on are no more.
+    pub(crate) fn shrink(&mut self, slots: usize) {
+        self.holders.retain(|index| (*index as usize) < slots);
+        self.holders.shrink_to_fit();
+    }
+}
+
+impl Shard {
+    /// Copies unread payload out of the devices' blocks where the pool has run low, a part at a time; says
+    /// whether there is more to copy. To be called before a device is asked for frames, which it may have
+    /// no blocks for; otherwise it costs a look at the pool. [`Shard::on_receive`] does it as well.
+    pub fn relieve_pool(&mut self) -> bool {
+        if !self.pressure.is_on {
+            if !self.pool.is_low() {
+                return false;
+            }
+            self.pressure.is_on = true;
+            self.counters.pool_pressures += 1;
+        }
+        self.copy_out_unread()
+    }
+
+    /// How often the pool has run low, as far as this shard has seen it.
+    #[must_use]
+    pub fn pool_pressures(&self) -> u64 {
+        self.counters.pool_pressures
+    }
+
+    #[cold]
+    fn copy_out_unread(&mut self) -> bool {
+        let mut left_bytes = COPIED_BYTES_MAX;
+        for _ in 0..LOOKED_AT_MAX {
+            if self.pool.is_relieved() {
+                self.pressure.is_on = false;
+                return false;
+            }
+            let Some(index) = self.pressure.holders.pop_front() else { return false };
+            let copied = self.copy_out_of(index, left_bytes);
+            self.counters.pressure_copied_bytes += copied as u64;
+            left_bytes = left_bytes.saturating_sub(copied);
+            if left_bytes == 0 {
+                // It may hold more.
+                self.pressure.holders.push_front(index);
+                return true;
+            }
+            self.sockets.set_holding(index, false);
+        }
+        !self.pressure.holders.is_empty()
+    }
+
+    fn copy_out_of(&mut self, index: u32, bytes_max: usize) -> usize {
+        let pool = &self.pool;
+        match self.sockets.socket_mut(index) {
+            Some(Socket::Tcp(socket)) => socket.connection.copy_out(pool, bytes_max),
+            Some(Socket::Udp(socket)) => pool.copy_out(socket.received.payloads_mut(), bytes_max),
+            Some(Socket::Raw(socket)) => pool.copy_out(socket.payloads_mut(), bytes_max),
+            Some(Socket::Listener(_) | Socket::Forwarder(_)) | None => 0,
+        }
+    }
+
+    /// The socket in slot `index` holds much more than waits in it.
+    #[inline]
+    pub(crate) fn note_holding(&mut self, index: u32) {
+        if !self.sockets.set_holding(index, true) {
+            self.pressure.holders.push_back(index);
+        }
+    }
+
+    /// Whether a packet that no sender sends again may be kept in a queue where `waiting` wait, and must be
+    /// copied for it.
+    pub(crate) fn may_keep(&self, waiting: usize) -> Result<bool, DropReason> {
+        let is_low = self.pool.is_low();
+        if is_low && (waiting > 0 || self.pool.is_nearly_exhausted()) {
+            return Err(DropReason::NoMemory);
+        }
+        Ok(is_low)
+    }
+}

@@ -1,0 +1,120 @@
+//! Readers who do not come hold no blocks that others need: what is unread is copied out of the device's
+//! blocks when the pool runs low, and where that does not help, who reads still gets his bytes.
+
+mod harness;
+
+use batch::PoolConfig;
+use device::TransmitMode;
+use harness::{Net, data};
+use stack::SocketId;
+use time::Duration;
+
+/// The device's blocks.
+const BLOCK_LEN: usize = 65_536;
+const LIMIT_BYTES: usize = 8 << 20;
+const RESERVE_BYTES: usize = 4 << 20;
+
+/// Two hosts, of which the second receives into a pool of 8 MiB.
+fn net() -> Net {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let [first, second] = net.hosts;
+    let config = PoolConfig {
+        limit_bytes: LIMIT_BYTES,
+        receive_reserve_bytes: RESERVE_BYTES,
+        ..PoolConfig::default()
+    };
+    let mut second = second.with_pool(1, config);
+    second.receives_into = Some(BLOCK_LEN);
+    net.hosts = [first, second];
+    net
+}
+
+fn held_bytes(net: &Net) -> usize {
+    net.hosts[1].pool.counters().outstanding_bytes as usize
+}
+
+fn connections(net: &mut Net, count: u16) -> Vec<(SocketId, SocketId)> {
+    (0..count).map(|at| net.connect_to(false, 100 + at)).collect()
+}
+
+/// A segment for each of 64 readers who do not come, one by one, among as many bytes for one who does as
+/// fill the block: 32 MiB of blocks for half a megabyte.
+#[test]
+fn a_segment_that_nobody_reads_does_not_hold_the_block_it_came_in() {
+    let mut net = net();
+    let slow = connections(&mut net, 64);
+    let (client, server) = net.connect_to(false, 99);
+    let (large, small) = (data(48_000), data(1_000));
+    let mut most = 0;
+    for round in 0..512_usize {
+        assert_eq!(net.write(0, slow[round % 64].0, &small), small.len());
+        assert_eq!(net.write(0, client, &large), large.len());
+        net.run(Duration::from_millis(20));
+        let mut received = Vec::new();
+        net.read(1, server, &mut received).expect("open");
+        assert_eq!(received.len(), large.len(), "round {round}: {} held", held_bytes(&net));
+        assert!(received == large);
+        most = most.max(held_bytes(&net));
+    }
+    // Some blocks more than the reserve begins at are on their way.
+    assert!(most > LIMIT_BYTES - RESERVE_BYTES - 8 * BLOCK_LEN, "{most} bytes: no pressure");
+    assert!(most < LIMIT_BYTES - RESERVE_BYTES + 8 * BLOCK_LEN, "{most} bytes");
+    let counters = net.hosts[1].shard.counters().shard;
+    assert!(counters.pool_pressures > 0);
+    let unread = 512 * small.len() as u64;
+    assert!((1..=unread).contains(&counters.pressure_copied_bytes), "{counters:?}");
+    for (_, server) in slow {
+        let mut received = Vec::new();
+        net.read(1, server, &mut received).expect("open");
+        assert!(received == small.repeat(8), "copied as it came");
+    }
+    assert_eq!(held_bytes(&net), 0);
+}
+
+/// Readers who do not come, and whose unread bytes fill the blocks they came in: there is nothing to copy
+/// out, and who comes still gets a segment at a time, and a datagram.
+#[test]
+fn who_reads_is_served_though_others_fill_the_pool_with_what_they_do_not_read() {
+    let mut net = net();
+    let slow = connections(&mut net, 70);
+    let bytes = data(400_000);
+    let mut written = [0; 70];
+    for _ in 0..40 {
+        for (at, (client, _)) in slow.iter().enumerate() {
+            written[at] += net.write(0, *client, &bytes[written[at]..]);
+        }
+        net.run(Duration::from_millis(50));
+    }
+    // With a block to receive into it is scarce.
+    let scarce_bytes = LIMIT_BYTES - RESERVE_BYTES / 4 - 2 * BLOCK_LEN;
+    assert!(held_bytes(&net) > scarce_bytes, "{} held", held_bytes(&net));
+    let to = (harness::address(1, false), 53).into();
+    let asked = net.hosts[1].shard.udp_bind(to).expect("a free port");
+    let from = (harness::address(0, false), 1_053).into();
+    let asks = net.hosts[0].shard.udp_bind(from).expect("a free port");
+    let question = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"who?")));
+    net.hosts[0].shard.udp_send(asks, Some(to), question).expect("room");
+    net.run(Duration::from_millis(1));
+    let (question, _) = net.hosts[1].shard.udp_receive(asked).expect("it came");
+    assert_eq!(question.bytes(), b"who?");
+    drop(question);
+
+    let (client, server) = net.connect_to(false, 99);
+    net.transfer((0, client), (1, server), &bytes[..100_000], Duration::from_secs(900));
+    assert!(held_bytes(&net) > scarce_bytes, "nobody has read meanwhile");
+    let mut left: Vec<_> = slow.iter().map(|(_, server)| (*server, Vec::new())).collect();
+    for _ in 0..2_000 {
+        net.run(Duration::from_millis(500));
+        for (server, received) in &mut left {
+            net.read(1, *server, received).expect("open");
+        }
+        if left.iter().zip(&written).all(|((_, received), written)| received.len() == *written) {
+            break;
+        }
+    }
+    for ((_, received), written) in left.iter().zip(&written) {
+        assert_eq!(received.len(), *written);
+        assert!(bytes.starts_with(received));
+    }
+    assert_eq!(held_bytes(&net), 0);
+}
