@@ -121,12 +121,3 @@ pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
         (one, other) => one.or(other),
     }
 }
-
-/// Whether `one` comes before `other`, where `None` is never.
-pub(crate) fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one < other,
-        (one, None) => one.is_some(),
-        (None, Some(_)) => false,
-    }
-}

@@ -15,7 +15,8 @@
 //! * [`SoftRingSet`] takes a batch apart into [`Lane`]s, sharing the blocks; [`SoftRing`] takes a lane
 //!   from one thread to another and bounds what one flow may hold.
 //! * [`Door`] sees that work put in for a squeue is not forgotten by a thread on its way out;
-//!   [`Discipline`] says how much a thread may do inside, and when to poll.
+//!   [`Discipline`] says how much a thread may do inside, and when to poll; [`Watch`] who waits for the device
+//!   and who is to be called.
 //!
 //! * [`Exchange`] and its [`Desk`]s are all of that together, for homes that hand frames to each other.
 //!
@@ -67,6 +68,7 @@ mod soft_ring_set;
 mod spread;
 mod sync;
 pub mod toeplitz;
+mod watch;
 
 pub use classify::{Class, Flow, Transport, classify};
 pub use coalescing::{Coalescer, Coalescing, Verdict};
@@ -82,3 +84,4 @@ pub use socket_program::Instruction;
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};
 pub use soft_ring_set::{Lane, SoftRingSet};
 pub use spread::{BadSpread, Home, Policy, Spread, Target, UnknownPolicy};
+pub use watch::{Calls, Left, Parked, Role, Watch, Worker};

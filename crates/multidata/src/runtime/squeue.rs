@@ -25,11 +25,10 @@ use device::{
     Capabilities, DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter,
 };
 use stack::{InterfaceId, Shard, SocketId};
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{Coalescing, Discipline, DisciplineConfig, Mode, Polling, ThreadToken};
+use steering::{Coalescing, Discipline, DisciplineConfig, Mode, Polling, ThreadToken, Watch};
 use tcp::State;
 use time::{Duration, Instant};
 
@@ -107,15 +106,8 @@ pub(crate) struct Core {
     pub(crate) waiting: Waiting,
     /// Who is to be woken when the lock is released.
     pub(crate) woken: Vec<Sleeper>,
-    /// The application thread that waits for the device.
-    pub(crate) leader: Option<super::turn::Leader>,
-    /// Application threads that wait for the leader, longest first.
-    pub(crate) followers: VecDeque<Arc<Parker>>,
-    /// A follower was woken to lead and has not taken the lock yet.
-    pub(crate) is_handed_over: bool,
-    pub(crate) worker: super::turn::Worker,
-    /// Whoever sleeps on the device is to be called once more.
-    pub(super) calls_again: bool,
+    /// Who waits for the device, and who for whom.
+    pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
     pub(crate) application_ran: Instant,
     /// The last turn used up its budget.
@@ -160,11 +152,7 @@ impl Core {
             arrived: 0,
             waiting: Waiting::default(),
             woken: Vec::new(),
-            leader: None,
-            followers: VecDeque::new(),
-            is_handed_over: false,
-            worker: super::turn::Worker::Awake,
-            calls_again: false,
+            watch: Watch::default(),
             application_ran: Instant::ZERO,
             is_unfinished: false,
             failed: None,
@@ -319,9 +307,7 @@ impl Core {
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         self.look_at_devices(now);
         while let Some(event) = self.shard.poll_event() {
-            if let Some(leader) = &mut self.leader {
-                leader.on_event(event.socket);
-            }
+            self.watch.on_event(event.socket);
             self.waiting.on_event(event, &mut self.woken);
         }
         self.counters.sleepers_visited += self.waiting.take_visited();
@@ -341,11 +327,9 @@ impl Core {
         (self.failures, self.concerns_all) = (failures, true);
         let first = self.ports.iter().find_map(|port| port.failed.clone());
         self.failed = first.filter(|_| failures == self.ports.len());
-        if let Some(leader) = &mut self.leader {
-            leader.on_failure();
-        }
+        self.watch.on_failure();
         self.waiting.wake_all(&mut self.woken);
-        self.woken.extend(self.followers.iter().cloned().map(Sleeper::Thread));
+        self.woken.extend(self.watch.followers().cloned().map(Sleeper::Thread));
     }
 
     /// Why a call on this socket, or on none, is in vain: all devices have failed, or the one that the
@@ -372,9 +356,7 @@ impl Core {
     /// Wakes everybody who waits for a socket: a call of this side changed what they wait for.
     pub(crate) fn wake_socket(&mut self, socket: SocketId) {
         self.waiting.forget(socket, &mut self.woken);
-        if let Some(leader) = &mut self.leader {
-            leader.on_event(socket);
-        }
+        self.watch.on_event(socket);
     }
 
     /// Whether all closed connections have delivered their data and their FIN, and no datagram or

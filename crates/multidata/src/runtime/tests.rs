@@ -152,19 +152,19 @@ fn the_lead_goes_from_one_thread_to_exactly_one_other() {
             assert_eq!(error.expect_err("nothing comes").kind(), ErrorKind::TimedOut);
         };
         let first = scope.spawn(move || wait(150));
-        until(&squeue, |core| core.leader.is_some());
+        until(&squeue, |core| core.watch.has_leader());
         for _ in 0..3 {
             scope.spawn(move || wait(1_000));
         }
-        until(&squeue, |core| core.followers.len() == 3);
+        until(&squeue, |core| core.watch.followers().len() == 3);
         assert_eq!(squeue.look(|core| core.counters.wakeups_sent), 0);
         first.join().expect("no panic");
-        until(&squeue, |core| core.leader.is_some() && core.followers.len() == 2);
+        until(&squeue, |core| core.watch.has_leader() && core.watch.followers().len() == 2);
         let counters = squeue.look(|core| core.counters);
         assert_eq!((counters.wakeups_sent, counters.leader_waits), (1, 2));
     });
     assert_eq!(device.wakes.load(Ordering::SeqCst), 0);
-    assert!(squeue.look(|core| core.leader.is_none() && core.followers.is_empty()));
+    assert!(squeue.look(|core| !core.watch.has_leader() && core.watch.followers().len() == 0));
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn an_event_wakes_the_thread_it_concerns_and_no_other() {
     let (one_done, other_done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let leader = scope.spawn(|| wait_for(&squeue, call(one, None), &one_done));
-        until(&squeue, |core| core.leader.is_some());
+        until(&squeue, |core| core.watch.has_leader());
         let follower = scope.spawn(|| wait_for(&squeue, call(other, None), &other_done));
-        until(&squeue, |core| core.followers.len() == 1);
+        until(&squeue, |core| core.watch.followers().len() == 1);
         other_done.store(true, Ordering::SeqCst);
         squeue.once(|core, _| core.wake_socket(other));
         follower.join().expect("no panic").expect("it was told");
@@ -198,10 +198,10 @@ fn a_deadline_before_the_leaders_wakes_it_and_a_later_one_does_not() {
     };
     std::thread::scope(|scope| {
         let leader = scope.spawn(|| wait_for(&squeue, call(socket, None), &done));
-        until(&squeue, |core| core.leader.is_some());
+        until(&squeue, |core| core.watch.has_leader());
         connect();
         assert_eq!(device.wakes.load(Ordering::SeqCst), 1, "the SYN's timer");
-        until(&squeue, |core| core.leader.is_some() && core.counters.leader_waits == 2);
+        until(&squeue, |core| core.watch.has_leader() && core.counters.leader_waits == 2);
         connect();
         assert_eq!(device.wakes.load(Ordering::SeqCst), 1, "the second SYN's timer is later");
         done.store(true, Ordering::SeqCst);

@@ -9,16 +9,17 @@
 //! thread leads every time and never pays a wake-up between threads.
 //!
 //! Threads that run the shard without having to wait leave the leader asleep, unless its socket had
-//! an event or a deadline has come up before the one it sleeps for.
+//! an event or a deadline has come up before the one it sleeps for. Who leads, who follows and who is called
+//! when a thread leaves is decided by [`steering::Watch`], which knows no threads; here are those who sleep.
 //!
 //! With no application thread in a wait, the squeue's worker does the leader's part; see
 //! [`worker`](super::worker). It is no competitor: an application thread that has to wait takes the
 //! lead although the worker sleeps on the device, too.
 
+use super::earliest;
 use super::hand_over::Desk;
 use super::squeue::{Core, Squeue};
 use super::waiting::{Interest, Parker, Sleeper};
-use super::{earliest, is_earlier};
 use crate::error::{device_error, socket_error};
 use device::Waiter;
 use stack::{SocketError, SocketId};
@@ -27,6 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
+use steering::{Calls, Left, Parked, Role};
 use time::{Duration, Instant};
 
 /// Waits of calls that no event ends (flushing) look again after so long.
@@ -43,54 +45,6 @@ const OWED_FRAMES_CALL: usize = 128;
 
 /// Others ran if giving way took so long.
 const TURN_MIN: Duration = Duration::from_micros(3);
-
-/// The application thread that sleeps on the device.
-#[derive(Debug)]
-pub(crate) struct Leader {
-    socket: Option<SocketId>,
-    until: Option<Instant>,
-    /// Its socket had an event in a turn of another thread.
-    has_event: bool,
-    /// It was woken and has not taken the lock yet.
-    is_woken: bool,
-}
-
-impl Leader {
-    /// The worker slept on the device, too, and came back: the call for the leader may have been what
-    /// woke it, before the leader slept. So the leader is called again if it is still wanted.
-    pub(super) fn on_worker_woken(&mut self) {
-        self.is_woken = false;
-    }
-
-    /// A device failed, which may be the one that it waits for.
-    pub(crate) fn on_failure(&mut self) {
-        self.has_event = true;
-    }
-
-    /// A turn of another thread changed something about `socket`.
-    pub(crate) fn on_event(&mut self, socket: SocketId) {
-        self.has_event |= self.socket == Some(socket);
-    }
-}
-
-/// What the squeue's worker is doing.
-#[derive(Debug)]
-pub(crate) enum Worker {
-    /// It runs or is about to.
-    Awake,
-    /// It was called from its sleep on the device and has not taken the lock yet.
-    Called,
-    /// It leaves the work to application threads and looks again in a few milliseconds.
-    Aside {
-        /// Frames for other squeues may come here, and it looks again later than they can wait.
-        is_overdue: bool,
-    },
-    /// It sleeps on the device until then.
-    Waiting {
-        /// The deadline it sleeps for.
-        until: Option<Instant>,
-    },
-}
 
 /// What follows a call that could be answered at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,23 +223,21 @@ impl Squeue {
             Some(_) => until,
             None => earliest(until, Some(now + RECHECK)),
         };
-        if core.leader.is_some() || core.is_handed_over {
+        if core.watch.role() == Role::Follows {
             return self.follow(core, call, until, now);
         }
         let socket = call.socket;
         if core.leader_polls && core.polls(now) {
-            // As if it had been woken already: nobody needs to call it.
-            let until = Some(now);
-            core.leader = Some(Leader { socket, until, has_event: false, is_woken: true });
+            core.watch.lead_awake(socket, now);
             self.release(core);
             // Whoever is to bring the next frames may need this CPU.
             std::thread::yield_now();
             let mut core = self.lock();
-            core.leader = None;
+            core.watch.on_awake_leader_back();
             return core;
         }
         let until = earliest(until, core.deadline());
-        core.leader = Some(Leader { socket, until, has_event: false, is_woken: false });
+        core.watch.lead(socket, until);
         core.counters.leader_waits += 1;
         self.release(core);
         let waited = self.waiters.first().map_or(Ok(()), |waiter| {
@@ -296,13 +248,11 @@ impl Squeue {
             }))
         });
         let mut core = self.lock();
-        core.leader = None;
+        core.watch.on_leader_back();
         if let Err(panic) = waited {
             self.release(core);
             resume_unwind(panic);
         }
-        // The call for the worker may have been what woke this thread, before the worker slept.
-        core.calls_again = matches!(core.worker, Worker::Called);
         core
     }
 
@@ -318,7 +268,7 @@ impl Squeue {
         if let Some(socket) = call.socket {
             core.waiting.add_thread(socket, call.interest, &own);
         }
-        core.followers.push_back(Arc::clone(&own));
+        core.watch.follow(Arc::clone(&own));
         core.counters.follower_parks += 1;
         self.release(core);
         own.park(until.map(|until| until.since(now)));
@@ -326,11 +276,7 @@ impl Squeue {
         if let Some(socket) = call.socket {
             core.waiting.remove_thread(socket, &own);
         }
-        match core.followers.iter().position(|other| Arc::ptr_eq(other, &own)) {
-            Some(position) => drop(core.followers.remove(position)),
-            // Only a hand-over takes a follower off the list.
-            None => core.is_handed_over = false,
-        }
+        core.watch.on_follower_back(|other| Arc::ptr_eq(other, &own));
         core
     }
 
@@ -358,11 +304,7 @@ impl Squeue {
 
     /// Releases the lock and wakes those of this squeue; says which others are to be told.
     fn leave(&self, mut core: MutexGuard<'_, Core>) -> u64 {
-        let wakes_waiter =
-            core.settle(&self.worker_parker) | core::mem::take(&mut core.calls_again);
-        if wakes_waiter {
-            core.discipline.on_wakeup();
-        }
+        let wakes_waiter = core.settle(&self.worker_parker);
         let woken = core::mem::take(&mut core.woken);
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
         let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
@@ -391,40 +333,24 @@ impl Core {
             desk.take_note();
         }
         let owed_frames = self.owed_frames();
-        let is_slept_for = self.leader.is_some() || matches!(self.worker, Worker::Waiting { .. });
-        let deadline = if is_slept_for { self.deadline() } else { None };
-        let is_pressing = self.is_unfinished || self.failed.is_some() || owed_frames > 0;
-        if let Some(leader) = &mut self.leader {
-            let wakes = leader.has_event || is_pressing || is_earlier(deadline, leader.until);
-            return wakes && !core::mem::replace(&mut leader.is_woken, wakes);
-        }
-        if self.is_handed_over {
-            return false;
-        }
-        if let Some(follower) = self.followers.pop_front() {
-            self.is_handed_over = true;
+        let deadline = if self.watch.is_slept_for() { self.deadline() } else { None };
+        let is_crowded = owed_frames >= OWED_FRAMES_CALL;
+        let Calls { device, parked } = self.watch.settle(&Left {
+            is_pressing: self.is_unfinished || self.failed.is_some() || owed_frames > 0,
+            calls_worker: self.is_unfinished || self.waiting.has_tasks() || is_crowded,
+            deadline,
+        });
+        if device {
             self.discipline.on_wakeup();
-            self.woken.push(Sleeper::Thread(follower));
-            return false;
         }
-        match self.worker {
-            Worker::Waiting { until } if is_pressing || is_earlier(deadline, until) => {
-                self.worker = Worker::Called;
-                true
-            }
-            Worker::Aside { is_overdue }
-                if is_overdue
-                    || self.is_unfinished
-                    || self.waiting.has_tasks()
-                    || owed_frames >= OWED_FRAMES_CALL =>
-            {
-                self.worker = Worker::Awake;
-                self.discipline.on_wakeup();
-                self.woken.push(Sleeper::Thread(Arc::clone(worker)));
-                false
-            }
-            _ => false,
+        if let Some(parked) = parked {
+            self.discipline.on_wakeup();
+            self.woken.push(Sleeper::Thread(match parked {
+                Parked::Follower(follower) => follower,
+                Parked::Worker => Arc::clone(worker),
+            }));
         }
+        device
     }
 }
 

@@ -14,13 +14,13 @@
 use super::hand_over::Desk;
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
-use super::turn::Worker;
 use device::Waiter as _;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
+use steering::Worker;
 use time::{Duration, Instant};
 
 /// An application thread that ran the shard within this time is taken to come back by itself.
@@ -148,18 +148,18 @@ impl Squeue {
                 drop(core);
                 return self.linger(until);
             }
-            if is_due && let Some(leader) = &mut core.leader {
-                leader.on_worker_woken();
+            if is_due {
+                core.watch.on_worker_back();
             }
             let now = self.clock.now();
             if core::mem::take(&mut is_due) || core.is_unfinished || core.owed_frames() > 0 {
                 core.run(now);
             }
             if core.is_unfinished {
-                core.worker = Worker::Awake;
+                core.watch.set_worker(Worker::Awake);
                 self.release(core);
             } else if core.stands_aside(now) {
-                let is_led = core.leader.is_some() || core.is_handed_over;
+                let is_led = core.watch.is_led();
                 let is_undisturbed = is_led && core.application_ran == application_ran;
                 aside = match is_led {
                     true if is_undisturbed => ASIDE_MAX.min(aside * 2),
@@ -168,12 +168,12 @@ impl Squeue {
                 };
                 application_ran = core.application_ran;
                 let is_overdue = self.others.is_some() && aside > ASIDE_ACTIVE_MAX;
-                core.worker = Worker::Aside { is_overdue };
+                core.watch.set_worker(Worker::Aside { is_overdue });
                 self.release(core);
                 is_called = self.worker_parker.park(Some(aside));
             } else if core.polls(now) {
                 aside = grace;
-                core.worker = Worker::Awake;
+                core.watch.set_worker(Worker::Awake);
                 self.release(core);
                 // Whoever is to bring the next frames may need this CPU.
                 std::thread::yield_now();
@@ -181,7 +181,7 @@ impl Squeue {
             } else {
                 aside = grace;
                 let until = core.deadline();
-                core.worker = Worker::Waiting { until };
+                core.watch.set_worker(Worker::Waiting { until });
                 core.counters.worker_turns += 1;
                 self.release(core);
                 self.waiters[0].wait(until.map(|until| until.since(now)));
@@ -226,7 +226,7 @@ impl Squeue {
             // The watchers are gone: further interfaces are looked at every few milliseconds.
             let look = if self.waiters.len() > 1 { until.min(now + GRACE) } else { until };
             let wait = super::earliest(core.deadline(), Some(look));
-            core.worker = Worker::Waiting { until: wait };
+            core.watch.set_worker(Worker::Waiting { until: wait });
             let is_unfinished = core.is_unfinished || core.owed_frames() > 0;
             self.release(core);
             if let Some((index, others)) = &self.others
@@ -250,6 +250,6 @@ impl Core {
         let has_others = self.desk.as_ref().is_some_and(Desk::has_others);
         let grace = if has_others { SHARED_GRACE } else { GRACE };
         let is_recent = now.since(self.application_ran) < grace && !self.waiting.has_tasks();
-        self.leader.is_some() || self.is_handed_over || is_recent || self.failed.is_some()
+        self.watch.is_led() || is_recent || self.failed.is_some()
     }
 }
