@@ -123,6 +123,9 @@ pub struct QueueStatus {
     pub batches: BatchSizes,
 }
 
+/// How long [`Stack::abort`] waits for devices to take the resets.
+const ABORT_MAX: Duration = Duration::from_millis(100);
+
 /// A TCP/IP stack over one or several device queues. Clones are handles of the same stack; sockets
 /// hold one each.
 ///
@@ -522,6 +525,25 @@ impl Stack {
             }
             _ => error,
         })
+    }
+
+    /// Ends the stack at once, whoever has handles and sockets of it: connections are reset, as far as the
+    /// devices take the resets within a tenth of a second, and calls on sockets fail, those that wait
+    /// in other threads and in tasks included, with `NetworkDown` or, on a connection, `ConnectionAborted`. What
+    /// has arrived by then can still be read. Threads and memory of the stack go when the sockets are dropped,
+    /// as ever, and that takes no time then.
+    pub fn abort(&self) {
+        let until = std::time::Instant::now() + ABORT_MAX;
+        self.runtime.squeues.each(|squeue| {
+            squeue.once(|core, now| core.shard.tcp_abort_all(now));
+            while squeue.look(|core| core.failed.is_none() && core.shard.wants_transmit())
+                && std::time::Instant::now() < until
+            {
+                squeue.once(|_, _| ());
+                std::thread::yield_now();
+            }
+            squeue.once(|core, _| core.end());
+        });
     }
 
     /// Squeue `index`, or where there is none the first.

@@ -131,7 +131,7 @@ impl Shard {
         }
     }
 
-    fn connections(&self) -> Vec<u32> {
+    pub(crate) fn connections(&self) -> Vec<u32> {
         let is_tcp = |socket: &Socket| matches!(socket, Socket::Tcp(_));
         self.sockets.iter().filter(|(_, socket)| is_tcp(socket)).map(|(index, _)| index).collect()
     }

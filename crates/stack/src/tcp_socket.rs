@@ -577,6 +577,17 @@ impl Shard {
         self.settle(now, index);
     }
 
+    /// Aborts all connections, those included that nobody has accepted and those whose application is gone.
+    /// Their peers get resets as far as batches are asked for after this call.
+    pub fn tcp_abort_all(&mut self, now: Instant) {
+        for index in self.connections() {
+            if let Some(socket) = self.sockets.tcp(index) {
+                socket.connection.abort(now);
+                self.settle(now, index);
+            }
+        }
+    }
+
     /// Our end of a socket; of a raw one, port zero or the echo identifier in its place.
     ///
     /// # Errors

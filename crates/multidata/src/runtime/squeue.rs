@@ -353,6 +353,16 @@ impl Core {
         }
     }
 
+    /// Nothing is sent or received from now on, and every call fails, those that wait included.
+    pub(crate) fn end(&mut self) {
+        for port in &mut self.ports {
+            let message = "the stack was ended by Stack::abort".to_owned();
+            port.failed.get_or_insert(DeviceError { message });
+            // It is no event of the interface.
+            port.told.failed = true;
+        }
+    }
+
     /// Wakes everybody who waits for a socket: a call of this side changed what they wait for.
     pub(crate) fn wake_socket(&mut self, socket: SocketId) {
         self.waiting.forget(socket, &mut self.woken);
