@@ -4,6 +4,8 @@
 //! ring's thread, a door, and a worker who sleeps. Each test ends by counting: what was pushed was
 //! processed, in order, by whoever it was, and nobody was asked to look once more.
 
+mod watch;
+
 use crate::door::Door;
 use crate::exchange::{Arrived, Desk, Exchange, StrayKind, StrayWeight};
 use crate::packets::batch;
