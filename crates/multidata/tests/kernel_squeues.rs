@@ -19,6 +19,7 @@ const TESTS: &[kernel::Test] = &[
     ("datagrams_of_any_length_find_their_socket", datagrams),
     ("pings_are_answered_once", pings),
     ("a_tap_is_not_left_to_choose_the_squeue", no_bypass),
+    ("readers_who_do_not_come_leave_blocks_to_who_does", slow_readers),
 ];
 
 /// Longest time any step may take.
@@ -57,6 +58,51 @@ fn no_bypass() {
     let builder = Stack::builder().layout("R2S0F0".parse().expect("a layout"));
     let error = builder.multiqueue_interface(queues, config).build().expect_err("flows may move");
     assert!(error.to_string().contains("R2S2F1"), "{error}");
+}
+
+/// 64 connections that nobody reads, from the kernel, over a pool of 4 MiB; and another one.
+fn slow_readers() {
+    let mut device = TapDevice::open(&TapConfig::default()).expect("the TUN driver");
+    let interface = device.interface().expect("it exists");
+    interface.add_address(address(59, 1), 24).expect("root of the namespace");
+    interface.set_up().expect("root of the namespace");
+    let config = InterfaceConfig::new(ip::Cidr::new(address(59, 2), 24).expect("a network"));
+    let pool = batch::BlockPool::new(batch::PoolConfig {
+        limit_bytes: 4 << 20,
+        receive_reserve_bytes: 2 << 20,
+        ..batch::PoolConfig::default()
+    });
+    let queue = device.queue(0).expect("it has one");
+    let builder = Stack::builder().squeues(2).pool(pool.clone()).interface(queue, config);
+    let stack = builder.build().expect("a stack");
+    let to = SocketAddr::new(address(59, 2), 80);
+    let listener = TcpListener::bind(&stack, to).expect("a free port");
+    let connect = || {
+        let theirs = std::net::TcpStream::connect(to).expect("it listens");
+        (theirs, listener.accept().expect("a connection").0)
+    };
+    let unread: Vec<_> = (0..64).map(|_| connect()).collect();
+    unread.iter().for_each(|(theirs, _)| theirs.set_nonblocking(true).expect("a socket"));
+    let started = Instant::now();
+    // Until what is kept for others is all that is left, but for blocks to receive into.
+    while pool.counters().outstanding_bytes < (4 << 20) - (768 << 10) {
+        for (theirs, _) in &unread {
+            let mut theirs = theirs;
+            drop(theirs.write(&[7; 65_536]));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        let held = pool.counters().outstanding_bytes;
+        assert!(started.elapsed() < PATIENCE, "{held} bytes are held");
+    }
+    let (theirs, ours) = connect();
+    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    std::thread::scope(|scope| {
+        scope.spawn(|| (&theirs).write_all(&[9; 50_000]).expect("the stack takes it"));
+        let mut received = vec![0; 50_000];
+        (&ours).read_exact(&mut received).expect("others read nothing");
+        assert!(received.iter().all(|byte| *byte == 9));
+    });
+    assert!(stack.counters().stack.shard.pool_pressures > 0);
 }
 
 fn is_spread(stack: &Stack, count: u64) {
