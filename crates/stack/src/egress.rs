@@ -17,13 +17,12 @@
 //! sixty-four segments all pass through [`Shard::poll_transmit`]; the transmit mode only says how
 //! large the batch may grow. Nothing is committed before the device has taken it.
 
-use crate::filter::FilterFlow;
 use crate::interface::{Destination, Interface, InterfaceId};
 use crate::offered::Fit;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
+use crate::unscreened::{Built, Unscreened};
 use batch::{Attributes, Limits, Multidata};
-use core::net::SocketAddr;
 use core::ops::Range;
 use counters::{DropReason, MultidataRefusal};
 use device::{Room, Stop, Transmitted};
@@ -182,9 +181,35 @@ impl Shard {
             0 => usize::MAX,
             _ => OUTBOX_SHARE_MAX,
         };
-        while self.interfaces[id.0 as usize].offered.len() < share_max && out.room_packets() > 0 {
+        let mut unscreened = Unscreened::default();
+        loop {
+            self.build_waiting(now, id, out, share_max, &mut unscreened);
+            // Where the filter dropped something there is room again, and what lay behind it comes afresh.
+            if !self.screen_waiting(now, id, out, &mut unscreened) {
+                break;
+            }
+        }
+        if out.len() > first {
+            let built = out.len() - first;
+            self.planned.push(Planned { owner: OUTBOX_OWNER, built, dropped: 0, payload_bytes: 0 });
+        }
+    }
+
+    /// Builds messages of the outbox as far as there is room, and has the filter look at all but the last of
+    /// them, which may have company yet.
+    fn build_waiting(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        out: &mut Multidata,
+        share_max: usize,
+        unscreened: &mut Unscreened,
+    ) {
+        while self.interfaces[id.0 as usize].offered.len() + unscreened.len() < share_max
+            && out.room_packets() > 0
+        {
             let interface = &mut self.interfaces[id.0 as usize];
-            let Some(mut packet) = interface.outbox.pop() else { break };
+            let Some(packet) = interface.outbox.pop() else { break };
             // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.
             if !may_leave(interface, &packet) {
                 self.drops.add(DropReason::SourceRemoved);
@@ -194,8 +219,12 @@ impl Shard {
             let interface = &mut self.interfaces[id.0 as usize];
             if refusal.is_some() && !out.is_empty() {
                 interface.outbox.put_back(core::iter::once(packet));
-                close(out);
-                break;
+                // Nothing may be left of the batch, and then this is its first.
+                if unscreened.is_empty() || !self.screen_waiting(now, id, out, unscreened) {
+                    close(out);
+                    break;
+                }
+                continue;
             }
             match interface.resolve(now, packet.next_hop) {
                 Destination::Pending => {
@@ -206,44 +235,66 @@ impl Shard {
                 }
                 Destination::Unreachable => self.drops.add(DropReason::NeighbourUnreachable),
                 destination => {
-                    let mtu_bytes = packet.mtu_bytes(interface, &self.routes, &self.path_mtus);
-                    let link_mtu_bytes = interface.mtu_bytes(packet.network.is_ipv4());
-                    match packet.fit(link_mtu_bytes, mtu_bytes, &mut self.identifications) {
-                        Fit::Whole => {}
-                        Fit::Split => self.counters.datagrams_fragmented += 1,
-                        Fit::TooLong => {
-                            self.drops.add(DropReason::TooLong);
-                            continue;
-                        }
-                    }
-                    let attributes = Attributes { owner: OUTBOX_OWNER, ..Attributes::default() };
-                    let built = packet.push(out, mtu_bytes, attributes);
-                    if built == 0 {
-                        interface.outbox.put_back(core::iter::once(packet));
+                    if !self.build_small(now, (id, destination), packet, out, unscreened) {
                         break;
                     }
-                    let range = out.len() - built..out.len();
-                    match packet.is_stamped() {
-                        true => stamp_link(interface, out, range, &packet.network, destination),
-                        false => stamp(interface, out, range, &packet.network, destination),
-                    }
-                    self.counters.transmit_runs += 1;
-                    if !self.admit_small(now, id, out, built) {
-                        continue;
-                    }
-                    let interface = &mut self.interfaces[id.0 as usize];
-                    interface.offered.push(packet, built, mtu_bytes);
-                    if let Some(refusal) = refusal {
+                    let Some(refusal) = refusal else { continue };
+                    self.screen_waiting(now, id, out, unscreened);
+                    if !out.is_empty() {
                         self.refusals.add(refusal);
                         close(out);
                     }
                 }
             }
         }
-        if out.len() > first {
-            let built = out.len() - first;
-            self.planned.push(Planned { owner: OUTBOX_OWNER, built, dropped: 0, payload_bytes: 0 });
+    }
+
+    /// Builds a message of the outbox, or puts it back: where there is no room, which it says, or where the
+    /// filter must look first at what was built before.
+    fn build_small(
+        &mut self,
+        now: Instant,
+        (id, destination): (InterfaceId, Destination),
+        mut packet: Outgoing,
+        out: &mut Multidata,
+        unscreened: &mut Unscreened,
+    ) -> bool {
+        let interface = &self.interfaces[id.0 as usize];
+        let mtu_bytes = packet.mtu_bytes(interface, &self.routes, &self.path_mtus);
+        let link_mtu_bytes = interface.mtu_bytes(packet.network.is_ipv4());
+        match packet.fit(link_mtu_bytes, mtu_bytes, &mut self.identifications) {
+            Fit::Whole => {}
+            Fit::Split => self.counters.datagrams_fragmented += 1,
+            Fit::TooLong => {
+                self.drops.add(DropReason::TooLong);
+                return true;
+            }
         }
+        let flow = self.screened_with(id, &packet);
+        let interface = &mut self.interfaces[id.0 as usize];
+        if !unscreened.takes(flow.as_ref()) {
+            // What comes afresh, if anything does, comes before it.
+            interface.outbox.put_back(core::iter::once(packet));
+            self.screen_waiting(now, id, out, unscreened);
+            return true;
+        }
+        let attributes = Attributes { owner: OUTBOX_OWNER, ..Attributes::default() };
+        let count = packet.push(out, mtu_bytes, attributes);
+        if count == 0 {
+            interface.outbox.put_back(core::iter::once(packet));
+            return false;
+        }
+        let range = out.len() - count..out.len();
+        match packet.is_stamped() {
+            true => stamp_link(interface, out, range, &packet.network, destination),
+            false => stamp(interface, out, range, &packet.network, destination),
+        }
+        self.counters.transmit_runs += 1;
+        match self.filter {
+            None => interface.offered.push(packet, count, mtu_bytes),
+            Some(_) => unscreened.push(Built { packet, count, mtu_bytes }, flow),
+        }
+        true
     }
 
     fn emit_connection(&mut self, now: Instant, id: InterfaceId, index: u32, out: &mut Multidata) {
@@ -392,7 +443,7 @@ impl Shard {
 
     /// Has the filter look at a message of the outbox, the last `built` packets of the batch. Says
     /// whether it stays; where one of its packets is dropped, all are.
-    fn admit_small(
+    pub(crate) fn admit_small(
         &mut self,
         now: Instant,
         id: InterfaceId,
@@ -438,13 +489,7 @@ impl Shard {
             return Some(MultidataRefusal::Protocol);
         }
         self.filter.as_ref()?;
-        let (source_port, destination_port) = packet.message.ports();
-        self.filter_refusal(&FilterFlow {
-            interface: id,
-            protocol,
-            local: SocketAddr::new(template.source(), source_port),
-            remote: SocketAddr::new(template.destination(), destination_port),
-        })
+        self.filter_refusal(&self.filter_flow(id, packet)?)
     }
 }
 

@@ -13,7 +13,7 @@
 //! * `addressing/` is the life of the interfaces' own addresses.
 //! * `paths.rs` knows what the paths to peers take.
 //! * `negotiation.rs` is what interfaces and devices agree on, `filter.rs` where a filter looks at
-//!   packets, `loopback.rs` the way to our own addresses.
+//!   packets, `unscreened.rs` what of the outbox it looks at together, `loopback.rs` the way to our own addresses.
 //! * `schedule.rs` knows who has something to send and who wants to be called when (`wheel.rs`).
 //! * `fragments.rs` is the way of fragments until they are whole, `offered.rs` how what is too long
 //!   becomes fragments.
@@ -63,6 +63,7 @@ mod tcp_socket;
 mod time_wait;
 mod train;
 mod udp_socket;
+mod unscreened;
 mod wheel;
 
 pub use addressing::{
