@@ -44,14 +44,15 @@ impl BlockMut {
     }
 
     /// Copies `source` to the buffer from byte `at` on. With `pieces` the Internet checksum of each
-    /// is made in the same pass and kept beside the buffer, for [`Block::sum`]; it describes the
-    /// last copy only.
+    /// is made in the same pass and kept beside the buffer, for [`Block::sum`]. A copy right behind the
+    /// last one, with pieces of its own, leaves what is known of that; any other forgets it.
     ///
     /// # Panics
     /// Where the buffer is too short.
     pub fn copy_in(&mut self, at: usize, source: &[u8], pieces: Option<Pieces>) {
         match (pieces, self.slab.as_mut().and_then(Arc::get_mut)) {
-            (Some(pieces), Some(slab)) if !source.is_empty() => slab.copy_in(at, source, pieces),
+            _ if source.is_empty() => {}
+            (Some(pieces), Some(slab)) => slab.copy_in(at, source, pieces),
             _ => self.bytes_mut()[at..at + source.len()].copy_from_slice(source),
         }
     }

@@ -24,6 +24,7 @@
 //! ```
 
 mod block;
+mod chunks;
 mod copy_out;
 mod flow_shares;
 mod headers;
@@ -33,6 +34,7 @@ mod receive;
 mod sums;
 
 pub use block::{Block, BlockMut, Chunk};
+pub use chunks::Chunks;
 pub use copy_out::holds_much_more;
 pub use flow_shares::{Admission, FlowShares};
 pub use multidata::{Attributes, Checksum, HeaderLayout, Limits, Multidata, PacketView, Payload};

@@ -23,6 +23,7 @@ mod view;
 pub use view::{PacketView, Payload};
 
 use crate::block::Block;
+use crate::chunks::Chunks;
 use crate::headers::{Counting, Headers, Model, derive};
 use bytes::Bytes;
 use core::num::NonZeroU8;
@@ -176,7 +177,7 @@ impl Multidata {
         self.block_bytes_max = block_bytes_max.max(1);
     }
 
-    /// Payload bytes copied since the batch was emptied, because their blocks were too long.
+    /// Payload bytes copied since the batch was emptied, because their blocks were too long or too many.
     #[must_use]
     pub fn copied_bytes(&self) -> usize {
         self.copied_bytes
@@ -312,6 +313,34 @@ impl Multidata {
         packet.payload_len += len as u32;
         self.payload_bytes += len;
         true
+    }
+
+    /// Appends the bytes `range` of `payload` to the packet pushed last, as [`Multidata::append_span`] does
+    /// with each of its parts. What lies in more blocks than a batch may refer to, which no batch could
+    /// ever hold, is copied together. Where there was no room, a part may have been appended, so that the
+    /// packet must be taken away ([`Multidata::truncate`]).
+    #[must_use]
+    pub fn append_chunks(&mut self, payload: &Chunks, range: Range<usize>) -> bool {
+        let is_scattered = payload.as_slice().len() > self.limits.blocks
+            && payload.range(range.clone()).count() > self.limits.blocks;
+        if is_scattered {
+            return self.append_together(payload, range);
+        }
+        let mut parts = payload.range(range);
+        parts.all(|(block, part)| self.append_span(block, part.start, part.len()))
+    }
+
+    #[cold]
+    fn append_together(&mut self, payload: &Chunks, range: Range<usize>) -> bool {
+        let parts = payload.range(range).map(|(block, part)| &block.bytes()[part]);
+        if parts.clone().map(<[u8]>::len).sum::<usize>() > self.room_bytes() {
+            return false;
+        }
+        let bytes: Vec<u8> = parts.flatten().copied().collect();
+        let len = bytes.len();
+        let is_appended = self.append_span(&Block::from(Bytes::from(bytes)), 0, len);
+        self.copied_bytes += if is_appended { len } else { 0 };
+        is_appended
     }
 
     /// Opens up to `count` packets behind the one pushed last, whose headers it implies: they differ

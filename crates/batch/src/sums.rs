@@ -12,6 +12,9 @@
 //!                       ^ start                               ^ end
 //! ```
 //!
+//! Where several copies fill a block one behind the other, as of datagrams that share it, each is a section
+//! with pieces of its own.
+//!
 //! What always holds: sums describe the bytes as they are. Whoever gets the whole buffer to write
 //! takes the sums away with it; what is appended lies behind their end.
 
@@ -44,42 +47,48 @@ impl Pieces {
     }
 }
 
-/// The sums of a block's pieces. Empty where `end` is `start`.
+/// Bytes of one copy: pieces side by side.
 #[derive(Debug)]
-pub(crate) struct PieceSums {
+struct Section {
     start: usize,
     end: usize,
     pieces: Pieces,
-    /// Folded, not inverted, each as if its piece began at an even byte.
-    sums: Vec<u16>,
+    /// Which of all sums is that of its first piece.
+    sum_first: usize,
 }
 
-impl Default for PieceSums {
-    fn default() -> Self {
-        Self { start: 0, end: 0, pieces: Pieces::new(1, 0), sums: Vec::new() }
-    }
+/// The sums of a block's pieces: sections side by side, of a stream one, of datagrams one for each.
+#[derive(Debug, Default)]
+pub(crate) struct PieceSums {
+    sections: Vec<Section>,
+    /// Folded, not inverted, each as if its piece began at an even byte.
+    sums: Vec<u16>,
 }
 
 impl PieceSums {
     /// Forgets everything but its memory.
     pub(crate) fn clear(&mut self) {
-        (self.start, self.end) = (0, 0);
+        self.sections.clear();
+        self.sums.clear();
     }
 
     /// Where the bytes end that are described; 0 where none are.
     pub(crate) fn end(&self) -> usize {
-        self.end
+        self.sections.last().map_or(0, |section| section.end)
     }
 
     /// Copies `source` to `buffer[at..]` and remembers the sum of each piece; what was known before
-    /// is forgotten.
+    /// is forgotten, unless it ends where this begins.
     ///
     /// # Panics
     /// Where the buffer is too short.
     pub(crate) fn copy(&mut self, buffer: &mut [u8], at: usize, source: &[u8], pieces: Pieces) {
-        (self.start, self.end, self.pieces) = (at, at + source.len(), pieces);
-        self.sums.clear();
+        if self.end() != at {
+            self.clear();
+        }
         let destination = &mut buffer[at..at + source.len()];
+        let sum_first = self.sums.len();
+        self.sections.push(Section { start: at, end: at + source.len(), pieces, sum_first });
         let first_len = pieces.first_len_bytes().min(source.len());
         let (first_to, to) = destination.split_at_mut(first_len);
         let (first, rest) = source.split_at(first_len);
@@ -95,19 +104,41 @@ impl PieceSums {
     /// Where the range is not within `bytes`.
     #[inline]
     pub(crate) fn sum(&self, bytes: &[u8], range: Range<usize>) -> (u16, usize) {
-        let known = range.start.max(self.start)..range.end.min(self.end);
+        let start = self.sections.first().map_or(0, |section| section.start);
+        let known = range.start.max(start)..range.end.min(self.end());
         if known.is_empty() {
             return (checksum::sum(&bytes[range.clone()]), range.len());
         }
         let mut sum = Accumulator::new();
         let mut read = (known.start - range.start) + (range.end - known.end);
         sum.add(&bytes[range.start..known.start]);
-        let mut index = self.index_at(known.start);
-        let mut at = known.start;
-        while at < known.end {
-            let piece = self.piece(index);
-            let part = at..piece.end.min(known.end);
-            let of_piece = self.sums.get(index).copied().unwrap_or(0);
+        let first = self.sections.partition_point(|section| section.end <= known.start);
+        for section in &self.sections[first..] {
+            if section.start >= known.end {
+                break;
+            }
+            let part = known.start.max(section.start)..known.end.min(section.end);
+            read += self.add(section, bytes, part, &mut sum);
+        }
+        sum.add(&bytes[known.end..range.end]);
+        (sum.sum(), read)
+    }
+
+    /// Adds the bytes `part` of a section, and says how many had to be read.
+    #[inline]
+    fn add(
+        &self,
+        section: &Section,
+        bytes: &[u8],
+        part: Range<usize>,
+        sum: &mut Accumulator,
+    ) -> usize {
+        let (mut at, mut read) = (part.start, 0);
+        let mut index = section.index_at(at);
+        while at < part.end {
+            let piece = section.piece(index);
+            let part = at..piece.end.min(part.end);
+            let of_piece = self.sums.get(section.sum_first + index).copied().unwrap_or(0);
             if part == piece {
                 sum.add_sum(of_piece, part.len());
             } else {
@@ -118,10 +149,11 @@ impl PieceSums {
             at = part.end;
             index += 1;
         }
-        sum.add(&bytes[known.end..range.end]);
-        (sum.sum(), read)
+        read
     }
+}
 
+impl Section {
     fn index_at(&self, at: usize) -> usize {
         match (at - self.start).checked_sub(self.pieces.first_len_bytes()) {
             None => 0,
@@ -209,6 +241,51 @@ mod tests {
             prop_assert_eq!(checksum_with(folded, len), checksum_with(plain, len));
             prop_assert!(read <= len);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn copies_behind_each_other_are_known_together(
+            lens in proptest::collection::vec(0_usize..300, 1..12),
+            piece_len in 1_usize..400,
+            room in 0_usize..70,
+            cut in any::<(u16, u16)>(),
+        ) {
+            let whole: Vec<u8> = (0..lens.iter().sum::<usize>()).map(|i| ((i * 31) >> 3) as u8).collect();
+            let pool = BlockPool::new(PoolConfig::default());
+            let mut block = pool.allocate(room + whole.len()).expect("room");
+            let (mut at, mut ends) = (0, Vec::new());
+            for len in lens {
+                block.copy_in(room + at, &whole[at..at + len], Some(Pieces::new(piece_len, 0)));
+                at += len;
+                ends.push(at);
+            }
+            let block = block.freeze();
+            let mut start = 0;
+            for end in ends {
+                prop_assert_eq!(block.sum(room + start..room + end).1, 0, "copied by itself");
+                start = end;
+            }
+            let start = usize::from(cut.0) % (whole.len() + 1);
+            let len = usize::from(cut.1) % (whole.len() + 1 - start);
+            let (folded, read) = block.sum(room + start..room + start + len);
+            let plain = checksum::sum(&whole[start..start + len]);
+            prop_assert_eq!(checksum_with(folded, len), checksum_with(plain, len));
+            prop_assert!(read <= len);
+        }
+    }
+
+    #[test]
+    fn a_copy_elsewhere_forgets_what_was_known() {
+        let pool = BlockPool::new(PoolConfig::default());
+        let mut block = pool.allocate(2_048).expect("room");
+        let pieces = Some(Pieces::new(500, 0));
+        block.copy_in(0, &[1; 1_000], pieces);
+        block.copy_in(500, &[2; 500], pieces);
+        block.copy_in(1_000, &[3; 500], pieces);
+        let block = block.freeze();
+        assert_eq!(block.sum(500..1_500), (checksum::sum(&block.bytes()[500..1_500]), 0));
+        assert_eq!(block.sum(0..500), (checksum::sum(&[1; 500]), 500));
     }
 
     #[test]

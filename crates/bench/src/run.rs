@@ -7,7 +7,7 @@
 //!
 //! Everything is opened afresh, so a run owes nothing to the one before it.
 
-use crate::copy_in::{SENDER_CPU_NS, SENDER_WAITS};
+use crate::copy_in::{DATAGRAM_BYTES_ARRIVED, SENDER_CPU_NS, SENDER_WAITS};
 use crate::measure::{self, Clocks, Counters, Spent};
 use crate::peer::kernel::{Done, KernelEnd, Meeting, Task, Work};
 use crate::peer::tunnel::TunnelEnd;
@@ -20,12 +20,13 @@ use crate::results::{
 use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
 use crate::station::{self, Station};
 use crate::statistics::ratio;
-use crate::verify::TIMED_VERIFIED_LEN_BYTES;
+use crate::verify::{Flow, Pattern, TIMED_VERIFIED_LEN_BYTES};
+use crate::workload::datagrams;
 use crate::workload::request_response::{self, Asked, AskingAll};
 use crate::workload::stream::{self, Plan, Totals};
 use crate::{Attempt, Failure, plan};
 use multidata::TcpStream;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 /// All contents derive from this.
 const SEED: u64 = 0x6d75_6c74_6964_6174;
@@ -74,6 +75,18 @@ pub fn run(scenario: &Scenario, pass: Pass) -> Result<Ran, Failure> {
     if scenario.pin {
         pin_to_cpu(STACK_CPU)?;
     }
+    if let Some(len_bytes) = scenario.datagram_len_bytes {
+        let plan = datagrams::Plan {
+            pattern: Pattern::new(SEED, 0, Flow::FromConnector),
+            amount: bounds.amount,
+            len_bytes,
+            write_len_bytes: scenario.write_len_bytes,
+            zero_copy: scenario.zero_copy,
+            verified_len_bytes: bounds.verified_len_bytes,
+            receiver_cpu: scenario.pin.then_some(KERNEL_CPU),
+        };
+        return send_datagrams(scenario, &plan).attempt(|| scenario.name());
+    }
     let ran = match scenario.peer() {
         PeerKind::Kernel => against_kernel(scenario, bounds),
         PeerKind::Own if scenario.device == DeviceKind::Tunnel => through_tunnel(scenario, bounds),
@@ -99,6 +112,7 @@ struct Measured {
 enum WorkDone {
     Streamed { ours: Totals, theirs: Totals },
     Asked(Asked),
+    Sent(datagrams::Outcome),
 }
 
 impl WorkDone {
@@ -114,7 +128,7 @@ impl WorkDone {
     fn spent_on(&self, whole: Spent, bytes: u64) -> (Spent, u64) {
         let ours = match self {
             Self::Streamed { ours, .. } => ours.busy,
-            Self::Asked(_) => None,
+            Self::Asked(_) | Self::Sent(_) => None,
         };
         let busy = ours.and_then(|busy| Some((busy.spent?, busy.moved_bytes)));
         busy.unwrap_or((whole, bytes))
@@ -269,6 +283,38 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     conclude(scenario, &Measured { work, spent, counters }, near.about())
 }
 
+/// Datagrams to a socket of the kernel's, or of a second stack, in this process.
+fn send_datagrams(scenario: &Scenario, plan: &datagrams::Plan) -> Result<Ran, Failure> {
+    let mut started = None;
+    let (near, _far, outcome) = match scenario.peer() {
+        PeerKind::Kernel => {
+            let near = Station::over_kernel_device(scenario)?;
+            let refused = || "cannot open a socket of the kernel's";
+            let far = UdpSocket::bind((Addresses::of(scenario).far, 0)).attempt(refused)?;
+            let to = far.local_addr().attempt(refused)?;
+            let socket = near.udp_socket()?;
+            let begin = || started = Some((Clocks::read(), near.counters()));
+            let outcome = datagrams::run(&socket, &far, to, plan, begin)?;
+            (near, None, outcome)
+        }
+        PeerKind::Own => {
+            let (near, other) = Station::over_wire(scenario)?;
+            let far = other.udp_socket()?;
+            let to = far.local_addr().attempt(|| "a socket has no address")?;
+            let socket = near.udp_socket()?;
+            let begin = || started = Some((Clocks::read(), near.counters()));
+            let outcome = datagrams::run(&socket, &far, to, plan, begin)?;
+            (near, Some(other), outcome)
+        }
+    };
+    let Some((clocks, before)) = started else {
+        return Err(Failure::new("no datagram was sent"));
+    };
+    let spent = clocks?.spent()?;
+    let counters = measure::counted_since(&before, &near.counters());
+    conclude(scenario, &Measured { work: WorkDone::Sent(outcome), spent, counters }, near.about())
+}
+
 fn our_plan(scenario: &Scenario, bounds: Bounds, connected: bool) -> Plan {
     Plan {
         seed: SEED,
@@ -317,9 +363,19 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
             };
             (2 * len_bytes * asked.transactions, asked.seconds)
         }
+        WorkDone::Sent(sent) => {
+            counters.insert(SENDER_CPU_NS.to_owned(), sent.sender.cpu_ns);
+            counters.insert(SENDER_WAITS.to_owned(), sent.sender.waits);
+            counters.insert(DATAGRAM_BYTES_ARRIVED.to_owned(), sent.received_bytes);
+            (sent.sent_bytes, sent.seconds)
+        }
+    };
+    let arrived_bytes = match &measured.work {
+        WorkDone::Sent(sent) => sent.received_bytes,
+        _ => bytes,
     };
     if let Amount::Bytes(_) = scenario.amount
-        && bytes == 0
+        && arrived_bytes == 0
     {
         return Err(Failure::new("nothing arrived"));
     }

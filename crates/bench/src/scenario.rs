@@ -226,6 +226,9 @@ pub struct Scenario {
     pub amount: Amount,
     /// How much the application writes in one call.
     pub write_len_bytes: usize,
+    /// Each write goes as datagrams of this length, in one call, to whoever has room for them; else as part
+    /// of a stream.
+    pub datagram_len_bytes: Option<usize>,
     /// Write with `write_bytes`, which sends the caller's memory without a copy.
     pub zero_copy: bool,
     /// How the stack copies in what is written otherwise.
@@ -274,6 +277,8 @@ const WRITE_LEN_BYTES: usize = 64 << 10;
 /// The least IP packet that the ends can use, RFC 791 and RFC 8200.
 const MTU_MIN_IPV4: usize = 576;
 const MTU_MIN_IPV6: usize = 1_280;
+/// The longest datagram over IPv4.
+const DATAGRAM_LEN_BYTES_MAX: usize = 65_507;
 /// The kernel's bound for TAP devices.
 const MTU_MAX: usize = 65_521;
 /// Threads are given out per connection; more than this is for tasks.
@@ -299,6 +304,7 @@ impl Scenario {
             mtu_bytes: 1_500,
             amount: Amount::Time(Duration::from_secs(1)),
             write_len_bytes: WRITE_LEN_BYTES,
+            datagram_len_bytes: None,
             zero_copy: false,
             copy_in: CopyIn::default(),
             largest_cached_len_bytes: None,
@@ -384,6 +390,11 @@ impl Scenario {
             Workload::Stream => words.push(self.direction.name()),
             Workload::RequestResponse { .. } => words.push("request-response"),
         }
+        let datagrams;
+        if let Some(len_bytes) = self.datagram_len_bytes {
+            datagrams = format!("datagrams-{}", crate::sizes::format_size(len_bytes as u64));
+            words.push(&datagrams);
+        }
         if self.zero_copy && self.label.is_none() {
             words.push("zero-copy");
         }
@@ -455,6 +466,7 @@ impl Scenario {
                     .to_owned(),
             );
         }
+        self.check_datagrams()?;
         self.check_tunnel()?;
         self.check_packet_socket()?;
         if self.io_uring && !matches!(self.device, DeviceKind::Tap | DeviceKind::Tun) {
@@ -487,6 +499,22 @@ impl Scenario {
             ));
         }
         layouts::check(self)
+    }
+
+    fn check_datagrams(&self) -> Result<(), String> {
+        let Some(len_bytes) = self.datagram_len_bytes else { return Ok(()) };
+        if self.device == DeviceKind::Tunnel {
+            return Err("--datagram is for other devices than tunnels".to_owned());
+        }
+        let len_max = DATAGRAM_LEN_BYTES_MAX;
+        if !(1..=len_max).contains(&len_bytes) {
+            return Err(format!("--datagram {len_bytes} is out of range: give 1 to {len_max}"));
+        }
+        let is_one_way = self.workload == Workload::Stream && self.direction == Direction::Send;
+        if self.connections > 1 || !is_one_way {
+            return Err("--datagram is for one socket that sends".to_owned());
+        }
+        Ok(())
     }
 
     fn check_tunnel(&self) -> Result<(), String> {
@@ -574,6 +602,7 @@ mod tests {
                 "--blocks",
             ),
             (Scenario { device: DeviceKind::Packet, queues: 2, ..sound.clone() }, "--squeues 2"),
+            (Scenario { datagram_len_bytes: Some(70_000), ..sound.clone() }, "--datagram 70000"),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),

@@ -17,7 +17,9 @@ use linux::{
     Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
     TunnelDevice, VethPair, XdpConfig, XdpDevice,
 };
-use multidata::{CaptureFile, InterfaceConfig, Layout, Policy, Stack, TcpListener, TcpStream};
+use multidata::{
+    CaptureFile, InterfaceConfig, Layout, Policy, Stack, TcpListener, TcpStream, UdpSocket,
+};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
@@ -187,6 +189,18 @@ impl Station {
     pub fn listen_on(&self, port: u16, connections: usize) -> Result<TcpListener, Failure> {
         TcpListener::bind_with_backlog(&self.stack, (self.address, port), connections)
             .attempt(|| format!("cannot listen on port {port} of {}", self.address))
+    }
+
+    /// A socket for datagrams on a port of the stack's choice.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn udp_socket(&self) -> Result<UdpSocket, Failure> {
+        let socket = UdpSocket::bind(&self.stack, (self.address, 0));
+        let socket = socket.attempt(|| format!("cannot have a UDP socket at {}", self.address))?;
+        let stuck = Some(crate::peer::kernel::STUCK);
+        socket.set_write_timeout(stuck).attempt(|| "cannot set a socket up")?;
+        Ok(socket)
     }
 
     /// Connects as often as wanted; where squeues have CPUs, from each in turn.

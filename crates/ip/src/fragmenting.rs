@@ -7,7 +7,7 @@
 
 use crate::HeaderTemplate;
 use crate::template::Header;
-use batch::{Attributes, Checksum, Chunk, Multidata};
+use batch::{Attributes, Checksum, Chunks, Multidata};
 use checksum::Accumulator;
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
@@ -23,7 +23,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 pub struct Fragmenting {
     /// The transport header, complete.
     header: [u8; FRAGMENTED_HEADER_LEN],
-    payload: Chunk,
+    payload: Chunks,
     identification: u32,
     /// Bytes of header and payload that were sent already: a multiple of 8 until all are.
     sent_bytes: usize,
@@ -41,9 +41,10 @@ impl Fragmenting {
         template: &HeaderTemplate,
         mut header: [u8; FRAGMENTED_HEADER_LEN],
         checksum_at: Option<usize>,
-        payload: Chunk,
+        payload: impl Into<Chunks>,
         identification: u32,
     ) -> Self {
+        let payload = payload.into();
         let whole =
             |header| Self { header, payload: payload.clone(), identification, sent_bytes: 0 };
         let Some(checksum_at) = checksum_at else { return whole(header) };
@@ -123,7 +124,7 @@ impl Fragmenting {
         let start = at.saturating_sub(self.header.len());
         let len = end - self.header.len() - start;
         let more = end < self.len();
-        let appended = batch.append_span(self.payload.block(), self.payload.offset() + start, len);
+        let appended = batch.append_chunks(&self.payload, start..start + len);
         if appended && self.stamp(batch, index, template, at, more).is_some() {
             return Some(());
         }

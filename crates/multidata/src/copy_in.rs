@@ -12,9 +12,14 @@
 //! copying in turn, a block for each packet, handing over two packets at a time, is what those seeds
 //! replaced; [`CopyIn::legacy`] brings it back, because the difference is what there is to see.
 //! All of it happens outside the squeue's lock: a cold megabyte takes longer to copy than to send.
+//!
+//! A datagram, or many in one call, is a write whose boundaries are kept: copied by the same policy and the same
+//! code, into blocks that datagrams share or that each has for itself, and then cut where it ended
+//! ([`Copied::take`]).
 
-use batch::{BlockMut, BlockPool, Chunk, Exhausted, Pieces};
-use stack::SendPlan;
+use crate::RuntimeCounters;
+use batch::{BlockMut, BlockPool, Chunk, Chunks, Exhausted, Pieces};
+use stack::{DatagramPlan, SendPlan};
 use std::collections::VecDeque;
 
 /// In which order blocks are allocated and filled (seed 002).
@@ -35,7 +40,8 @@ pub enum BlockSize {
     Whole,
     /// A page of 4,096 bytes, as in seed 002.
     Page,
-    /// One segment of the connection: one buffer for each packet. Datagrams are in one block.
+    /// One segment of the connection, or as much of a datagram as the interface takes in one packet: one
+    /// buffer for each packet.
     Segment,
 }
 
@@ -60,7 +66,8 @@ pub struct CopyIn {
     /// device takes in one super-frame.
     pub block_len_bytes_max: usize,
     /// How many segments' worth of bytes are copied and handed to TCP at once
-    /// (`tcp_maxpsz_multiplier`); `None` is all there is room for (INFPSZ).
+    /// (`tcp_maxpsz_multiplier`); `None` is all there is room for (INFPSZ). Of many datagrams in one call, how
+    /// many packets' worth at once, but whole datagrams and at least one, and never more than 64 KiB of several.
     pub hand_over_segments: Option<usize>,
     /// Bytes left free in front of the bytes of each block (`sd_wroff`), 4,096 at most. Headers lie
     /// in a block of their own here, so this stack needs none.
@@ -119,25 +126,46 @@ impl CopyIn {
             BlockSize::Page => PAGE_LEN_BYTES,
             BlockSize::Segment => plan.segment_len_bytes,
         };
-        let sums = self.fold_checksum && plan.needs_sums;
-        let pieces = sums.then(|| Pieces::new(plan.segment_len_bytes, plan.segment_done_bytes));
-        self.layout(block_len.min(self.block_len_bytes_max), pieces)
+        let pieces = Pieces::new(plan.segment_len_bytes, plan.segment_done_bytes);
+        let sums = if plan.needs_sums { Sums::Segments(pieces) } else { Sums::None };
+        Layout { sums: self.sums(sums), ..self.layout(block_len) }
     }
 
-    /// The layout of a datagram of `len` bytes: one block, one sum.
-    pub(crate) fn of_datagram(&self, len: usize, needs_sums: bool) -> Layout {
-        let pieces = (self.fold_checksum && needs_sums).then(|| Pieces::new(len, 0));
-        self.layout(len, pieces)
+    /// The layout of datagrams of one socket, one or many: a sum for each.
+    pub(crate) fn of_datagrams(&self, plan: &DatagramPlan) -> Layout {
+        let block_len = match self.block {
+            BlockSize::Whole => usize::MAX,
+            BlockSize::Page => PAGE_LEN_BYTES,
+            BlockSize::Segment => plan.packet_len_bytes,
+        };
+        let sums = if plan.needs_sums { Sums::Writes } else { Sums::None };
+        let is_block_shared = self.block != BlockSize::Segment;
+        Layout { is_block_shared, sums: self.sums(sums), ..self.layout(block_len) }
     }
 
-    fn layout(&self, block_len_bytes: usize, pieces: Option<Pieces>) -> Layout {
+    fn sums(&self, sums: Sums) -> Sums {
+        if self.fold_checksum { sums } else { Sums::None }
+    }
+
+    fn layout(&self, block_len_bytes: usize) -> Layout {
         Layout {
             order: self.order,
-            block_len_bytes: block_len_bytes.max(1),
+            block_len_bytes: block_len_bytes.min(self.block_len_bytes_max).max(1),
             header_room_bytes: self.header_room_bytes.min(HEADER_ROOM_BYTES_MAX),
-            pieces,
+            is_block_shared: true,
+            sums: Sums::None,
         }
     }
+}
+
+/// Which sums are made in the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sums {
+    None,
+    /// One for each future segment of a stream, where these lie.
+    Segments(Pieces),
+    /// One for each write.
+    Writes,
 }
 
 /// How one message is laid into blocks.
@@ -146,8 +174,9 @@ pub(crate) struct Layout {
     order: CopyOrder,
     block_len_bytes: usize,
     header_room_bytes: usize,
-    /// Where the future segments lie, where their sums are wanted.
-    pieces: Option<Pieces>,
+    /// Writes behind each other may lie in one block.
+    is_block_shared: bool,
+    sums: Sums,
 }
 
 impl Layout {
@@ -156,20 +185,77 @@ impl Layout {
         self.header_room_bytes + len.min(self.block_len_bytes)
     }
 
-    /// Copies a message that must lie in one block.
-    ///
-    /// # Errors
-    /// The pool has none.
-    pub(crate) fn one_block(&self, pool: &BlockPool, bytes: &[u8]) -> Result<Chunk, Exhausted> {
-        let room = self.header_room_bytes;
-        let mut block = pool.allocate(room + bytes.len())?;
-        block.copy_in(room, bytes, self.pieces);
-        Ok(Chunk::new(block.freeze(), room..room + bytes.len()))
+    /// Whether sums are made in the copy.
+    fn makes_sums(&self) -> bool {
+        self.sums != Sums::None
     }
 
-    /// Whether sums are made in the copy.
-    pub(crate) fn makes_sums(&self) -> bool {
-        self.pieces.is_some()
+    /// Where sums are wanted in a write of `len` bytes, behind another that had `before`.
+    fn pieces(&self, len: usize, before: Option<Pieces>) -> Option<Pieces> {
+        match self.sums {
+            Sums::None => None,
+            Sums::Segments(pieces) => before.or(Some(pieces)),
+            Sums::Writes => Some(Pieces::new(len, 0)),
+        }
+    }
+
+    /// Counts bytes that were copied in and handed over.
+    pub(crate) fn count(&self, counters: &mut RuntimeCounters, len_bytes: usize) {
+        counters.bytes_copied_in += len_bytes as u64;
+        counters.bytes_summed_in_copy += if self.makes_sums() { len_bytes as u64 } else { 0 };
+    }
+}
+
+/// A place in what is written: writes one behind the other.
+struct Cursor<'a, I> {
+    writes: I,
+    /// What is left of the write it is in.
+    rest: &'a [u8],
+    pieces: Option<Pieces>,
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    fn new(writes: I) -> Self {
+        Self { writes, rest: &[], pieces: None }
+    }
+
+    /// What is left of the write it is in, or of the next; empty at the end of all.
+    fn rest(&mut self, layout: &Layout) -> &'a [u8] {
+        while self.rest.is_empty() {
+            let Some(write) = self.writes.next() else { break };
+            (self.rest, self.pieces) = (write, layout.pieces(write.len(), self.pieces));
+        }
+        self.rest
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.rest = &self.rest[len..];
+        self.pieces = self.pieces.map(|pieces| pieces.after(len));
+    }
+
+    /// How long the next block is, of at most `left` bytes; the cursor goes behind what it will hold.
+    fn next_block(&mut self, layout: &Layout, left: usize) -> usize {
+        let here = self.rest(layout).len();
+        let len = layout.block_len_bytes.min(if layout.is_block_shared { left } else { here });
+        let mut ahead = len;
+        while ahead > 0 {
+            let part = self.rest(layout).len().min(ahead);
+            self.advance(part);
+            ahead -= part;
+        }
+        len
+    }
+
+    /// Copies the next `len` bytes to the block from byte `at` on.
+    fn copy_to(&mut self, layout: &Layout, block: &mut BlockMut, at: usize, len: usize) {
+        let mut done = 0;
+        while done < len {
+            let rest = self.rest(layout);
+            let part = rest.len().min(len - done);
+            block.copy_in(at + done, &rest[..part], self.pieces);
+            self.advance(part);
+            done += part;
+        }
     }
 }
 
@@ -181,47 +267,81 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    /// Copies `bytes`, or as much of their front as the pool has blocks for, behind what is there,
-    /// and says how much. Where there is a `first` block already, it holds the front.
+    /// Copies `writes`, or as much of their front as the pool has blocks for, behind what is there,
+    /// and says how many bytes. Where there is a `first` block already, it holds the front.
     ///
     /// # Errors
     /// The pool has no block at all.
-    pub(crate) fn fill(
+    pub(crate) fn fill<'a>(
         &mut self,
         pool: &BlockPool,
         layout: &Layout,
-        bytes: &[u8],
+        writes: impl Iterator<Item = &'a [u8]> + Clone,
         mut first: Option<BlockMut>,
     ) -> Result<usize, Exhausted> {
         let room = layout.header_room_bytes;
-        let mut pieces = layout.pieces;
-        let mut done = 0;
-        while done < bytes.len() {
+        let mut len: usize = writes.clone().map(<[u8]>::len).sum();
+        let (mut ahead, mut source) = (Cursor::new(writes.clone()), Cursor::new(writes));
+        let (mut allocated, mut done) = (0, 0);
+        while done < len {
             // As many blocks as the order allows, then the copy over them.
-            let mut allocated = done;
-            while allocated < bytes.len() {
-                let len = (bytes.len() - allocated).min(layout.block_len_bytes);
-                match first.take().map_or_else(|| pool.allocate(room + len), Ok) {
-                    Ok(block) => self.blocks.push((block, len)),
+            while allocated < len {
+                let block_len = ahead.next_block(layout, len - allocated);
+                match first.take().map_or_else(|| pool.allocate(room + block_len), Ok) {
+                    Ok(block) => self.blocks.push((block, block_len)),
                     Err(exhausted) if allocated == 0 => return Err(exhausted),
-                    Err(_) => break,
+                    Err(_) => {
+                        // No more of it than there are blocks for.
+                        len = allocated;
+                        break;
+                    }
                 }
-                allocated += len;
+                allocated += block_len;
                 if layout.order == CopyOrder::Interleaved {
                     break;
                 }
             }
-            if self.blocks.is_empty() {
-                break;
-            }
-            for (mut block, len) in self.blocks.drain(..) {
-                block.copy_in(room, &bytes[done..done + len], pieces);
-                pieces = pieces.map(|pieces| pieces.after(len));
-                self.chunks.push_back(Chunk::new(block.freeze(), room..room + len));
-                done += len;
+            for (mut block, block_len) in self.blocks.drain(..) {
+                source.copy_to(layout, &mut block, room, block_len);
+                self.chunks.push_back(Chunk::new(block.freeze(), room..room + block_len));
+                done += block_len;
             }
         }
         Ok(done)
+    }
+
+    /// Takes the next `len` bytes as one whole: a datagram. `None` where there are fewer.
+    pub(crate) fn take(&mut self, len: usize) -> Option<Chunks> {
+        if len == 0 {
+            return Some(Chunks::default());
+        }
+        if self.chunks.front()?.len() >= len {
+            return self.take_part(len).map(Chunks::from);
+        }
+        if self.chunks.iter().map(Chunk::len).sum::<usize>() < len {
+            return None;
+        }
+        let mut left = len;
+        Some(
+            core::iter::from_fn(|| {
+                let part = self.take_part(left)?;
+                left -= part.len();
+                Some(part)
+            })
+            .collect(),
+        )
+    }
+
+    /// Takes as much of the front chunk as `len_max` bytes, if that is any.
+    fn take_part(&mut self, len_max: usize) -> Option<Chunk> {
+        let front = self.chunks.front_mut().filter(|_| len_max > 0)?;
+        if front.len() <= len_max {
+            return self.chunks.pop_front();
+        }
+        let mut part = front.clone();
+        part.truncate(len_max);
+        front.trim_front(len_max);
+        Some(part)
     }
 }
 
@@ -242,6 +362,12 @@ mod tests {
         }
     }
 
+    const DATAGRAMS: DatagramPlan = DatagramPlan { packet_len_bytes: 1_472, needs_sums: true };
+
+    fn once(bytes: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+        core::iter::once(bytes)
+    }
+
     fn layout(block: BlockSize) -> Layout {
         CopyIn { block, ..CopyIn::default() }.of_stream(&plan())
     }
@@ -250,45 +376,110 @@ mod tests {
         CopyIn { fold_checksum: true, ..CopyIn::default() }
     }
 
+    fn any_policy() -> impl Strategy<Value = CopyIn> {
+        let block =
+            prop_oneof![Just(BlockSize::Whole), Just(BlockSize::Page), Just(BlockSize::Segment)];
+        (any::<[bool; 2]>(), block, 1_000_usize..300_000, 0_usize..100).prop_map(
+            |([is_interleaved, fold_checksum], block, block_len_bytes_max, header_room_bytes)| {
+                let order = match is_interleaved {
+                    true => CopyOrder::Interleaved,
+                    false => CopyOrder::AllocateFirst,
+                };
+                CopyIn {
+                    order,
+                    block,
+                    block_len_bytes_max,
+                    header_room_bytes,
+                    fold_checksum,
+                    ..CopyIn::default()
+                }
+            },
+        )
+    }
+
+    fn content(len: usize) -> Vec<u8> {
+        (0..len as u32).map(|i| ((i * 31) >> 3) as u8).collect()
+    }
+
     proptest! {
         #[test]
         fn every_policy_hands_over_what_was_written_with_its_sums(
             len in 1_usize..200_000,
-            is_interleaved in any::<bool>(),
-            block in prop_oneof![
-                Just(BlockSize::Whole), Just(BlockSize::Page), Just(BlockSize::Segment)
-            ],
-            block_len_bytes_max in 1_000_usize..300_000,
-            header_room_bytes in 0_usize..100,
-            fold_checksum in any::<bool>(),
+            copy_in in any_policy(),
         ) {
-            let order = match is_interleaved {
-                true => CopyOrder::Interleaved,
-                false => CopyOrder::AllocateFirst,
-            };
-            let copy_in = CopyIn {
-                order,
-                block,
-                block_len_bytes_max,
-                header_room_bytes,
-                fold_checksum,
-                ..CopyIn::default()
-            };
-            let bytes: Vec<u8> = (0..len as u32).map(|i| ((i * 31) >> 3) as u8).collect();
+            let bytes = content(len);
             let pool = BlockPool::new(PoolConfig::default());
             let mut copied = Copied::default();
-            let filled = copied.fill(&pool, &copy_in.of_stream(&plan()), &bytes, None);
+            let filled = copied.fill(&pool, &copy_in.of_stream(&plan()), once(&bytes), None);
             prop_assert_eq!(filled, Ok(len));
             let all: Vec<u8> = copied.chunks.iter().flat_map(|it| it.bytes().to_vec()).collect();
             prop_assert_eq!(all, bytes);
             for chunk in &copied.chunks {
-                prop_assert!(chunk.len() <= block_len_bytes_max);
-                prop_assert_eq!(chunk.offset(), header_room_bytes);
+                prop_assert!(chunk.len() <= copy_in.block_len_bytes_max);
+                prop_assert_eq!(chunk.offset(), copy_in.header_room_bytes);
                 let (sum, read) = chunk.sum();
                 prop_assert_eq!(sum, checksum_of(chunk.bytes()));
-                prop_assert_eq!(read, if fold_checksum { 0 } else { chunk.len() });
+                prop_assert_eq!(read, if copy_in.fold_checksum { 0 } else { chunk.len() });
             }
         }
+
+        #[test]
+        fn every_policy_keeps_datagrams_apart_with_their_sums(
+            lens in proptest::collection::vec(prop_oneof![0_usize..20, 0_usize..3_000, 0_usize..30_000], 1..20),
+            copy_in in any_policy(),
+        ) {
+            let bytes = content(lens.iter().sum());
+            let mut rest = &bytes[..];
+            let datagrams: Vec<&[u8]> = lens.iter().map(|len| {
+                let (datagram, behind) = rest.split_at(*len);
+                rest = behind;
+                datagram
+            }).collect();
+            let pool = BlockPool::new(PoolConfig::default());
+            let mut copied = Copied::default();
+            let layout = copy_in.of_datagrams(&DATAGRAMS);
+            let filled = copied.fill(&pool, &layout, datagrams.iter().copied(), None);
+            prop_assert_eq!(filled, Ok(bytes.len()));
+            let blocks = copied.chunks.len();
+            let block_len = match copy_in.block {
+                BlockSize::Whole => usize::MAX,
+                BlockSize::Page => PAGE_LEN_BYTES,
+                BlockSize::Segment => DATAGRAMS.packet_len_bytes,
+            }.min(copy_in.block_len_bytes_max);
+            prop_assert_eq!(blocks, match copy_in.block {
+                BlockSize::Segment => lens.iter().map(|len| len.div_ceil(block_len)).sum(),
+                _ => bytes.len().div_ceil(block_len),
+            });
+            for datagram in datagrams {
+                let taken = copied.take(datagram.len()).expect("all were copied");
+                let mut all = vec![0; datagram.len() + 1];
+                prop_assert_eq!(taken.copy_to(&mut all), datagram.len());
+                prop_assert_eq!(&all[..datagram.len()], datagram);
+                let (sum, read) = taken.sum();
+                // One's complement writes zero in two ways.
+                prop_assert_eq!(sum % 0xffff, checksum_of(datagram) % 0xffff);
+                prop_assert_eq!(read, if copy_in.fold_checksum { 0 } else { datagram.len() });
+            }
+            prop_assert!(copied.take(1).is_none());
+        }
+    }
+
+    #[test]
+    fn what_was_not_copied_is_no_datagram() {
+        let pool = BlockPool::new(PoolConfig {
+            size_classes_bytes: vec![1_000],
+            largest_cached_len_bytes: 1_000,
+            limit_bytes: 2_500,
+            receive_reserve_bytes: 0,
+            cached_limit_bytes: 0,
+        });
+        let small = CopyIn { block_len_bytes_max: 1_000, ..CopyIn::default() };
+        let mut copied = Copied::default();
+        let datagrams = [&[1; 700][..], &[2; 700], &[3; 700]];
+        let layout = small.of_datagrams(&DATAGRAMS);
+        assert_eq!(copied.fill(&pool, &layout, datagrams.into_iter(), None), Ok(2_000));
+        let lens = datagrams.map(|it| copied.take(it.len()).map(|it| it.len()));
+        assert_eq!(lens, [Some(700), Some(700), None]);
     }
 
     fn checksum_of(bytes: &[u8]) -> u16 {
@@ -303,7 +494,7 @@ mod tests {
         let mut copied = Copied::default();
         let mut lens = |layout: &Layout| -> Vec<usize> {
             copied.chunks.clear();
-            assert_eq!(copied.fill(&pool, layout, &[7; 10_000], None), Ok(10_000));
+            assert_eq!(copied.fill(&pool, layout, once(&[7; 10_000]), None), Ok(10_000));
             copied.chunks.iter().map(Chunk::len).collect()
         };
         assert_eq!(lens(&layout(BlockSize::Whole)), [10_000]);
@@ -334,7 +525,7 @@ mod tests {
             let copy_in = CopyIn { order, block: BlockSize::Page, ..CopyIn::default() };
             let (pool, mut copied) = (pool(), Copied::default());
             let layout = copy_in.of_stream(&plan());
-            assert_eq!(copied.fill(&pool, &layout, &[1; 20_000], None), Ok(8_192));
+            assert_eq!(copied.fill(&pool, &layout, once(&[1; 20_000]), None), Ok(8_192));
             assert_eq!(pool.counters().outstanding_bytes, 8_192);
         }
     }
@@ -350,12 +541,12 @@ mod tests {
         });
         let small = CopyIn { block_len_bytes_max: 1_000, ..CopyIn::default() }.of_stream(&plan());
         let mut copied = Copied::default();
-        assert_eq!(copied.fill(&pool, &small, &[7; 5_000], None), Ok(2_000));
-        assert_eq!(copied.fill(&pool, &small, &[7; 10], None), Err(Exhausted));
+        assert_eq!(copied.fill(&pool, &small, once(&[7; 5_000]), None), Ok(2_000));
+        assert_eq!(copied.fill(&pool, &small, once(&[7; 10]), None), Err(Exhausted));
         copied.chunks.clear();
-        assert_eq!(copied.fill(&pool, &small, &[7; 5_000], None), Ok(2_000));
+        assert_eq!(copied.fill(&pool, &small, once(&[7; 5_000]), None), Ok(2_000));
         let mut other = Copied::default();
-        assert_eq!(other.fill(&pool, &small, &[7; 10], None), Err(Exhausted));
+        assert_eq!(other.fill(&pool, &small, once(&[7; 10]), None), Err(Exhausted));
     }
 
     #[test]
@@ -364,8 +555,10 @@ mod tests {
         assert!(folding().of_stream(&plan()).makes_sums());
         assert!(!folding().of_stream(&offloaded).makes_sums());
         assert!(!CopyIn::legacy().of_stream(&plan()).makes_sums());
-        assert!(folding().of_datagram(100, true).makes_sums());
-        assert!(!folding().of_datagram(100, false).makes_sums());
+        let offloaded = DatagramPlan { needs_sums: false, ..DATAGRAMS };
+        assert!(folding().of_datagrams(&DATAGRAMS).makes_sums());
+        assert!(!folding().of_datagrams(&offloaded).makes_sums());
+        assert!(!CopyIn::legacy().of_datagrams(&DATAGRAMS).makes_sums());
         assert_eq!(CopyIn::legacy().hand_over_bytes(1_448), 2_896);
         assert_eq!(CopyIn::default().hand_over_bytes(1_448), usize::MAX);
     }

@@ -163,7 +163,7 @@ pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
 pub use crate::tcp_stream::{Connecting, TcpStream};
 pub use crate::udp_forwarder::UdpForwarder;
-pub use crate::udp_socket::{Datagram, UdpSocket};
+pub use crate::udp_socket::{Datagram, LentDatagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
 pub use ::stack::MtuDiscovery;
 pub use ::steering::{BatchSizes, Coalescing};

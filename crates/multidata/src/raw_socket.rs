@@ -6,12 +6,14 @@ mod send_many;
 pub use send_many::RawPacket;
 
 use crate::Stack;
+use crate::copy_in::Layout;
 use crate::error::socket_error;
+use crate::groups::{LastPlan, copy_one};
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::Socket;
-use batch::Chunk;
+use batch::Chunks;
 use core::task::Waker;
 use stack::{MtuDiscovery, SocketError, SocketId};
 use std::io;
@@ -45,6 +47,7 @@ pub struct ReceivedPacket {
 #[derive(Debug)]
 pub struct RawSocket {
     socket: Arc<Socket>,
+    last_plan: Arc<LastPlan>,
 }
 
 impl RawSocket {
@@ -87,8 +90,15 @@ impl RawSocket {
         stack: &Stack,
         bind: impl FnOnce(&mut Core) -> Result<SocketId, SocketError>,
     ) -> io::Result<Self> {
-        let id = stack.squeue(HOME).once(|core, _| bind(core)).map_err(socket_error)?;
-        Ok(Self { socket: Arc::new(Socket::new(stack.clone(), HOME, id)) })
+        let (id, plan) = stack
+            .squeue(HOME)
+            .once(|core, _| {
+                let id = bind(core)?;
+                Ok((id, core.shard.datagram_plan(id)?))
+            })
+            .map_err(socket_error)?;
+        let socket = Arc::new(Socket::new(stack.clone(), HOME, id));
+        Ok(Self { socket, last_plan: Arc::new(LastPlan::new(plan)) })
     }
 
     /// The identifier of a socket for echo requests; zero of others.
@@ -108,14 +118,25 @@ impl RawSocket {
     /// is sent to the other family, or where a socket for echo requests is given anything else; the
     /// interface's queue stayed full for the write timeout.
     pub fn send_to(&self, bytes: &[u8], address: impl Into<IpAddr>) -> io::Result<usize> {
-        let chunk = self.copy(bytes)?;
-        let (address, id) = (address.into(), self.socket.id);
+        let (copied, layout) = self.copy(bytes)?;
+        let address = address.into();
         let call = self.socket.call(Interest::Writable, After::Run);
-        self.socket.squeue().operate(&call, |core, _| {
-            core.shard.raw_send(id, address, chunk.clone())?;
-            core.counters.bytes_copied_in += chunk.len() as u64;
-            Ok(chunk.len())
-        })
+        let squeue = self.socket.squeue();
+        squeue.operate(&call, |core, _| self.send_copied(core, address, &copied, &layout))
+    }
+
+    fn send_copied(
+        &self,
+        core: &mut Core,
+        to: IpAddr,
+        copied: &Chunks,
+        layout: &Layout,
+    ) -> Result<usize, SocketError> {
+        let id = self.socket.id;
+        core.shard.raw_send(id, to, copied.clone())?;
+        self.last_plan.set(core.shard.datagram_plan(id)?);
+        layout.count(&mut core.counters, copied.len());
+        Ok(copied.len())
     }
 
     /// Waits for a packet and copies it out, with its sender. What does not fit is lost.
@@ -149,7 +170,8 @@ impl RawSocket {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: Arc::clone(&self.socket) })
+        let last_plan = Arc::clone(&self.last_plan);
+        Ok(Self { socket: Arc::clone(&self.socket), last_plan })
     }
 
     /// How long a receive waits; `None`, the default, is without end. An expired timeout is an
@@ -220,14 +242,9 @@ impl RawSocket {
         self.socket.register_waker(interest, waker);
     }
 
-    /// Copies a packet into a block.
-    fn copy(&self, bytes: &[u8]) -> io::Result<Chunk> {
-        if bytes.len() > usize::from(u16::MAX) {
-            return Err(socket_error(SocketError::MessageTooLong));
-        }
-        let stack = &self.socket.stack;
-        let chunk = stack.tunables().of_datagram(bytes.len(), false).one_block(stack.pool(), bytes);
-        chunk.map_err(|_| socket_error(SocketError::NoMemory))
+    /// Copies a packet into blocks.
+    fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
+        copy_one(&self.socket.stack, &self.last_plan, bytes).map_err(socket_error)
     }
 }
 

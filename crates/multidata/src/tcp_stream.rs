@@ -18,6 +18,7 @@ use crate::socket::{Socket, check_timeout, each_address};
 use crate::{RuntimeCounters, Stack};
 use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
+use core::iter;
 use core::task::Waker;
 use stack::{SendPlan, SocketError, SocketId, TcpOption};
 use std::collections::VecDeque;
@@ -568,19 +569,16 @@ impl TcpStream {
         let hand_over = message_len(&plan);
         let bytes = &bytes[..plan.room_bytes.min(hand_over)];
         let layout = copy_in.of_stream(&plan);
-        let filled = match copied.fill(stack.pool(), &layout, bytes, None) {
+        let filled = match copied.fill(stack.pool(), &layout, iter::once(bytes), None) {
             Ok(filled) => filled,
             Err(_) if !waits => return Err(ErrorKind::WouldBlock.into()),
             Err(_) => {
                 let first = self.wait_for_block(layout.first_block_len(bytes.len()))?;
-                let outcome = copied.fill(stack.pool(), &layout, bytes, Some(first));
+                let outcome = copied.fill(stack.pool(), &layout, iter::once(bytes), Some(first));
                 outcome.map_err(|_| socket_error(SocketError::NoMemory))?
             }
         };
-        self.append(&mut copied.chunks, |counters| {
-            counters.bytes_copied_in += filled as u64;
-            counters.bytes_summed_in_copy += if layout.makes_sums() { filled as u64 } else { 0 };
-        })?;
+        self.append(&mut copied.chunks, |counters| layout.count(counters, filled))?;
         Ok(filled)
     }
 

@@ -1,12 +1,14 @@
 //! Datagrams to addresses and ports that are nobody's here, for a relay.
 
 use crate::Stack;
+use crate::copy_in::Layout;
 use crate::error::socket_error;
+use crate::groups::{LastPlan, copy_one};
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket_set::SocketSet;
-use batch::Chunk;
+use batch::Chunks;
 use core::task::{Context, Poll};
 use ip::Cidr;
 use stack::{ReceivedDatagram, SocketError, SocketId};
@@ -32,6 +34,7 @@ struct Shared {
     stack: Stack,
     sockets: SocketSet,
     prefix: Cidr,
+    last_plan: LastPlan,
 }
 
 impl UdpForwarder {
@@ -41,8 +44,11 @@ impl UdpForwarder {
     /// As [`TcpForwarder::bind`](crate::TcpForwarder::bind).
     pub fn bind(stack: &Stack, prefix: Cidr) -> io::Result<Self> {
         let sockets = SocketSet::open(stack, |_, core, _| core.shard.udp_forward(prefix))?;
+        let first = sockets.first();
+        let plan = first.squeue().look(|core| core.shard.datagram_plan(first.id));
+        let last_plan = LastPlan::new(plan.map_err(socket_error)?);
         let (stack, prefix) = (stack.clone(), prefix.network());
-        Ok(Self { shared: Arc::new(Shared { stack, sockets, prefix }) })
+        Ok(Self { shared: Arc::new(Shared { stack, sockets, prefix, last_plan }) })
     }
 
     /// Waits for a datagram and copies it out, with its sender and where it was sent to. What does not fit
@@ -82,10 +88,11 @@ impl UdpForwarder {
         from: SocketAddr,
         to: SocketAddr,
     ) -> io::Result<usize> {
-        let chunk = self.copy(bytes)?;
+        let (copied, layout) = self.copy(bytes)?;
         let socket = self.shared.sockets.first();
         let call = socket.call(Interest::Writable, After::Run);
-        socket.squeue().operate(&call, |core, _| send(core, socket.id, from, to, &chunk))
+        let ends = (from, to);
+        socket.squeue().operate(&call, |core, _| self.send(core, socket.id, ends, &copied, &layout))
     }
 
     /// As [`UdpForwarder::send_from_to`] for a task, which is woken when there is room.
@@ -99,9 +106,9 @@ impl UdpForwarder {
         from: SocketAddr,
         to: SocketAddr,
     ) -> Poll<io::Result<usize>> {
-        let chunk = self.copy(bytes)?;
-        let socket = self.shared.sockets.first();
-        let attempt = |core: &mut Core, _| send(core, socket.id, from, to, &chunk);
+        let (copied, layout) = self.copy(bytes)?;
+        let (socket, ends) = (self.shared.sockets.first(), (from, to));
+        let attempt = |core: &mut Core, _| self.send(core, socket.id, ends, &copied, &layout);
         socket.poll(Interest::Writable, After::Run, context, attempt)
     }
 
@@ -128,13 +135,22 @@ impl UdpForwarder {
         Ok(())
     }
 
-    fn copy(&self, bytes: &[u8]) -> io::Result<Chunk> {
-        let stack = &self.shared.stack;
-        if bytes.len() > usize::from(u16::MAX) {
-            return Err(socket_error(SocketError::MessageTooLong));
-        }
-        let layout = stack.tunables().of_datagram(bytes.len(), false);
-        layout.one_block(stack.pool(), bytes).map_err(|_| socket_error(SocketError::NoMemory))
+    fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
+        copy_one(&self.shared.stack, &self.shared.last_plan, bytes).map_err(socket_error)
+    }
+
+    fn send(
+        &self,
+        core: &mut Core,
+        id: SocketId,
+        (from, to): (SocketAddr, SocketAddr),
+        copied: &Chunks,
+        layout: &Layout,
+    ) -> Result<usize, SocketError> {
+        core.shard.udp_send_forwarded(id, from, to, copied.clone())?;
+        self.shared.last_plan.set(core.shard.datagram_plan(id)?);
+        layout.count(&mut core.counters, copied.len());
+        Ok(copied.len())
     }
 }
 
@@ -157,16 +173,4 @@ pub(crate) fn copied_out(
     let len = datagram.payload.len().min(out.len());
     out[..len].copy_from_slice(&datagram.payload.bytes()[..len]);
     (len, datagram.source, datagram.destination)
-}
-
-fn send(
-    core: &mut Core,
-    id: SocketId,
-    from: SocketAddr,
-    to: SocketAddr,
-    chunk: &Chunk,
-) -> Result<usize, SocketError> {
-    core.shard.udp_send_forwarded(id, from, to, chunk.clone())?;
-    core.counters.bytes_copied_in += chunk.len() as u64;
-    Ok(chunk.len())
 }

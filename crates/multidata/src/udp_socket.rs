@@ -4,23 +4,24 @@ mod path_options;
 mod polling;
 mod send_many;
 
-pub use send_many::Datagram;
+pub use send_many::{Datagram, LentDatagram};
 
+use crate::copy_in::Layout;
 use crate::error::socket_error;
+use crate::groups::{LastPlan, copy_one};
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, each_address, ip_options};
 use crate::udp_forwarder::{copied_out, receive};
 use crate::{RuntimeCounters, Stack};
-use batch::{Block, Chunk};
+use batch::{Block, Chunk, Chunks};
 use bytes::Bytes;
 use core::task::Waker;
-use stack::{BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, SocketError, SocketId};
+use stack::{BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, SocketError};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use time::Duration;
 
 /// A UDP socket; shaped like [`std::net::UdpSocket`].
@@ -31,8 +32,7 @@ use time::Duration;
 pub struct UdpSocket {
     socket: Arc<Socket>,
     local: SocketAddr,
-    /// Datagrams need sums of this stack, as far as is known since the last one.
-    needs_sums: AtomicBool,
+    last_plan: Arc<LastPlan>,
 }
 
 impl UdpSocket {
@@ -56,15 +56,15 @@ impl UdpSocket {
     ) -> io::Result<Self> {
         each_address(address, |address| {
             let home = stack.squeues().for_port(address.port());
-            let (id, local, needs_sums) = stack
+            let (id, local, plan) = stack
                 .squeue(home)
                 .once(|core, _| {
                     let id = core.shard.udp_bind_with(address, options)?;
-                    Ok((id, core.shard.local_address(id)?, core.shard.datagrams_need_sums()))
+                    Ok((id, core.shard.local_address(id)?, core.shard.datagram_plan(id)?))
                 })
                 .map_err(socket_error)?;
             let socket = Arc::new(Socket::new(stack.clone(), home, id));
-            Ok(Self { socket, local, needs_sums: AtomicBool::new(needs_sums) })
+            Ok(Self { socket, local, last_plan: Arc::new(LastPlan::new(plan)) })
         })
     }
 
@@ -267,8 +267,8 @@ impl UdpSocket {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let needs_sums = AtomicBool::new(self.needs_sums.load(Ordering::Relaxed));
-        Ok(Self { socket: Arc::clone(&self.socket), local: self.local, needs_sums })
+        let last_plan = Arc::clone(&self.last_plan);
+        Ok(Self { socket: Arc::clone(&self.socket), local: self.local, last_plan })
     }
 
     /// How long a receive waits; `None`, the default, is without end. An expired timeout is an
@@ -351,49 +351,53 @@ impl UdpSocket {
         from: Option<IpAddr>,
         to: Option<SocketAddr>,
     ) -> io::Result<usize> {
-        let (chunk, is_summed) = self.copy(bytes)?;
-        self.send_chunk(&chunk, from, to, |counters| {
-            counters.bytes_copied_in += bytes.len() as u64;
-            counters.bytes_summed_in_copy += if is_summed { bytes.len() as u64 } else { 0 };
-        })
+        let (copied, layout) = self.copy(bytes)?;
+        self.send_chunks(&copied, from, to, |counters| layout.count(counters, copied.len()))
     }
 
     fn send_lent(&self, bytes: Bytes, to: Option<SocketAddr>) -> io::Result<usize> {
         if bytes.len() > usize::from(u16::MAX) {
             return Err(socket_error(SocketError::MessageTooLong));
         }
-        let chunk = Chunk::whole(Block::from(bytes));
-        self.send_chunk(&chunk, None, to, |counters| counters.bytes_lent += chunk.len() as u64)
+        let lent = Chunks::from(Chunk::whole(Block::from(bytes)));
+        self.send_chunks(&lent, None, to, |counters| counters.bytes_lent += lent.len() as u64)
     }
 
-    fn send_chunk(
+    fn send_chunks(
         &self,
-        chunk: &Chunk,
+        payload: &Chunks,
         from: Option<IpAddr>,
         to: Option<SocketAddr>,
         count: impl Fn(&mut RuntimeCounters),
     ) -> io::Result<usize> {
         let call = self.socket.call(Interest::Writable, After::Run);
         self.socket.squeue().operate(&call, |core, _| {
-            send(core, self.socket.id, from, to, chunk)?;
-            // For the next one: asking before would take the lock twice.
-            self.needs_sums.store(core.shard.datagrams_need_sums(), Ordering::Relaxed);
+            self.queue(core, from, to, payload)?;
             count(&mut core.counters);
-            Ok(chunk.len())
+            Ok(payload.len())
         })
     }
-}
 
-fn send(
-    core: &mut Core,
-    id: SocketId,
-    from: Option<IpAddr>,
-    to: Option<SocketAddr>,
-    chunk: &Chunk,
-) -> Result<(), SocketError> {
-    match from {
-        Some(from) => core.shard.udp_send_from(id, from, to, chunk.clone()),
-        None => core.shard.udp_send(id, to, chunk.clone()),
+    fn queue(
+        &self,
+        core: &mut Core,
+        from: Option<IpAddr>,
+        to: Option<SocketAddr>,
+        payload: &Chunks,
+    ) -> Result<(), SocketError> {
+        let id = self.socket.id;
+        match from {
+            Some(from) => core.shard.udp_send_from(id, from, to, payload.clone())?,
+            None => core.shard.udp_send(id, to, payload.clone())?,
+        }
+        // For the next one: asking before would take the lock twice.
+        self.last_plan.set(core.shard.datagram_plan(id)?);
+        Ok(())
+    }
+
+    /// Copies a datagram into blocks.
+    fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
+        copy_one(&self.socket.stack, &self.last_plan, bytes).map_err(socket_error)
     }
 }
 

@@ -4,7 +4,8 @@ mod pair;
 
 use bytes::Bytes;
 use multidata::{
-    BlockSize, CopyIn, CopyOrder, Counters, InterfaceConfig, Stack, TcpStream, UdpSocket,
+    BlockSize, CopyIn, CopyOrder, Counters, Datagram, InterfaceConfig, LentDatagram, RawPacket,
+    RawSocket, Stack, TcpStream, UdpSocket,
 };
 use pair::{
     LEFT, Pattern, RIGHT, check_pattern, connected, exchange, interface, offloading_ethernet, pair,
@@ -171,9 +172,7 @@ fn a_write_that_does_not_block_hands_over_what_fits_and_no_more() {
 
 #[test]
 fn datagrams_are_summed_in_their_copy_or_not_copied_at_all() {
-    let mut policies = policies();
-    policies.truncate(3);
-    for copy_in in policies {
+    for copy_in in policies() {
         let (left, right_stack) = pair_with(|builder| builder.copy_in(copy_in));
         let server = UdpSocket::bind(&right_stack, right(99)).expect("a free port");
         let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
@@ -202,5 +201,79 @@ fn datagrams_are_summed_in_their_copy_or_not_copied_at_all() {
         assert_eq!(stack.shard.checksummed_transmit_bytes, read);
         let error = client.send_bytes(Bytes::from(vec![0; 70_000])).expect_err("too long");
         assert!(error.to_string().contains("long"), "{error}");
+    }
+}
+
+/// Lengths of datagrams of one call: some share blocks, some lie in several, one goes in fragments.
+const LENS: [usize; 12] = [1_000, 0, 1, 1_472, 9_000, 1_471, 7, 1_472, 1_472, 4_096, 333, 1_448];
+
+#[test]
+fn datagrams_of_one_call_are_copied_by_every_policy_and_stay_apart() {
+    for copy_in in policies() {
+        let (left, right_stack) = pair_with(|builder| builder.copy_in(copy_in));
+        let server = UdpSocket::bind(&right_stack, right(99)).expect("a free port");
+        server.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("open");
+        let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+        let sent: Vec<Vec<u8>> = (0..).zip(LENS).map(|(seed, len)| of_pattern(seed, len)).collect();
+        let to = Some(right(99));
+        let datagrams: Vec<_> = sent.iter().map(|payload| Datagram { payload, to }).collect();
+        let lent = |payload: &Vec<u8>| LentDatagram { payload: Bytes::from(payload.clone()), to };
+        let lent: Vec<_> = sent.iter().map(lent).collect();
+        // A neighbour that is not found yet has not so many waiting for it.
+        client.send_to(&[], right(99)).expect("a route");
+        assert_eq!(server.recv(&mut [0]).expect("sent"), 0);
+        assert_eq!(client.send_many(&datagrams).expect("a route"), LENS.len());
+        assert_eq!(client.send_many_bytes(&lent).expect("a route"), LENS.len());
+        let mut bytes = vec![0; 70_000];
+        for expected in sent.iter().chain(&sent) {
+            let len = server.recv(&mut bytes).expect("sent");
+            assert!(bytes[..len] == expected[..], "{copy_in:?}: {len} of {}", expected.len());
+        }
+        let Counters { runtime, stack, .. } = left.counters();
+        let all: u64 = LENS.iter().map(|len| *len as u64).sum();
+        assert_eq!((runtime.bytes_copied_in, runtime.bytes_lent), (all, all));
+        let summed = if copy_in.fold_checksum { all } else { 0 };
+        assert_eq!(runtime.bytes_summed_in_copy, summed);
+        // Of the whole ones, what was lent is read; and what was copied without its sum.
+        let whole: u64 = LENS.iter().filter(|len| **len <= 1_472).map(|len| *len as u64).sum();
+        let read = if copy_in.fold_checksum { whole } else { 2 * whole };
+        assert_eq!(stack.shard.checksummed_transmit_bytes, read, "{copy_in:?}");
+    }
+}
+
+fn of_pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Pattern::new(seed).fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn raw_packets_are_copied_by_every_policy() {
+    for copy_in in policies() {
+        let (left, right_stack) = pair_with(|builder| builder.copy_in(copy_in));
+        let server = RawSocket::bind(&right_stack, 253).expect("room");
+        server.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("open");
+        let asker = RawSocket::bind_echo(&left, 7).expect("free");
+        asker.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("open");
+        let client = RawSocket::bind(&left, 253).expect("room");
+        let sent: Vec<Vec<u8>> = (0..).zip(LENS).map(|(seed, len)| of_pattern(seed, len)).collect();
+        let to = right(0).ip();
+        let packets: Vec<_> = sent.iter().map(|payload| RawPacket { payload, to }).collect();
+        assert_eq!(client.send_many(&packets).expect("a route"), LENS.len());
+        let mut bytes = vec![0; 70_000];
+        for expected in &sent {
+            let (len, _) = server.recv_from(&mut bytes).expect("sent");
+            assert!(bytes[..len] == expected[..], "{copy_in:?}: {len} of {}", expected.len());
+        }
+        // Its checksum is made over all blocks; a wrong one has no answer.
+        let request = multidata::echo_request(to, 1, &sent[4]);
+        asker.send_to(&request, to).expect("a route");
+        let (len, _) = asker.recv_from(&mut bytes).expect("an answer");
+        assert_eq!(bytes[8..len], sent[4]);
+        let runtime = left.counters().runtime;
+        let all: u64 = LENS.iter().map(|len| *len as u64).sum();
+        assert_eq!(runtime.bytes_copied_in, all + request.len() as u64);
+        let summed = if copy_in.fold_checksum { request.len() as u64 } else { 0 };
+        assert_eq!(runtime.bytes_summed_in_copy, summed, "only ICMP has checksums of the stack's");
     }
 }

@@ -290,6 +290,10 @@ impl Shard {
             false => stamp(interface, out, range, &packet.network, destination),
         }
         self.counters.transmit_runs += 1;
+        if packet.is_cut_short(mtu_bytes, count) {
+            // There was no room for its blocks. What waits behind it is not to overtake its end.
+            close(out);
+        }
         match self.filter {
             None => interface.offered.push(packet, count, mtu_bytes),
             Some(_) => unscreened.push(Built { packet, count, mtu_bytes }, flow),

@@ -87,7 +87,7 @@ pub use share::{Homes, Share, Stray};
 pub use sockets::SocketId;
 pub use tcp_socket::{SendPlan, TcpOption, TcpStatus};
 pub use udp::Datagram as ReceivedDatagram;
-pub use udp_socket::MtuDiscovery;
+pub use udp_socket::{DatagramPlan, MtuDiscovery};
 pub use wire::{Ipv4Options, RefusedOptions};
 
 /// Hop limit of what is sent (RFC 1700's recommendation).

@@ -94,6 +94,16 @@ impl Outgoing {
         rest.push(out, template, mtu_bytes, attributes)
     }
 
+    /// Whether `count` packets are less than all of it.
+    pub(crate) fn is_cut_short(&self, mtu_bytes: usize, count: usize) -> bool {
+        match (&self.message, &self.network) {
+            (Message::Fragments(rest), Network::Ip(template)) => {
+                count < rest.packet_count(template, mtu_bytes)
+            }
+            _ => false,
+        }
+    }
+
     /// The longest packet that the path takes, for what may be fragmented; else what the interface
     /// does.
     pub(crate) fn mtu_bytes(

@@ -4,7 +4,7 @@
 //! rebuilt waits here as a small value, bounded, until a device has taken it.
 
 use crate::marks::PacketMarks;
-use batch::{Attributes, Checksum, Chunk, Multidata};
+use batch::{Attributes, Checksum, Chunk, Chunks, Multidata};
 use core::net::{IpAddr, Ipv4Addr};
 use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};
 use std::collections::VecDeque;
@@ -92,7 +92,7 @@ pub(crate) enum Message {
     Datagram {
         source_port: u16,
         destination_port: u16,
-        payload: Chunk,
+        payload: Chunks,
         may_fragment: bool,
     },
     /// What lies behind the IP header, whole, any checksum included: its first bytes, as many as
@@ -100,7 +100,7 @@ pub(crate) enum Message {
     Raw {
         header: [u8; FRAGMENTED_HEADER_LEN],
         header_len: u8,
-        payload: Chunk,
+        payload: Chunks,
         may_fragment: bool,
     },
     /// A segment of a connection that leaves by another way as well: its header, of this length, and its
@@ -192,12 +192,12 @@ impl Message {
         identification: u32,
     ) -> Option<Self> {
         let mut header = [0; FRAGMENTED_HEADER_LEN];
-        let (checksum_at, payload) = match self {
+        let (checksum_at, payload): (_, Chunks) = match self {
             Self::Datagram { source_port, destination_port, payload, .. } => {
                 let (source_port, destination_port) = (*source_port, *destination_port);
                 let payload_len = payload.len();
                 UdpRepr { source_port, destination_port, payload_len }.emit(&mut header);
-                (Some(UdpRepr::CHECKSUM_OFFSET.into()), payload)
+                (Some(UdpRepr::CHECKSUM_OFFSET.into()), payload.clone())
             }
             Self::EchoReply { to, request, data } => {
                 let (identifier, sequence) = (request.identifier, request.sequence);
@@ -209,15 +209,14 @@ impl Message {
                         Icmpv6Repr::EchoReply { identifier, sequence }.emit(&mut header);
                     }
                 }
-                (Some(Icmpv4Repr::CHECKSUM_OFFSET.into()), data)
+                (Some(Icmpv4Repr::CHECKSUM_OFFSET.into()), data.clone().into())
             }
             Self::Raw { header: theirs, payload, .. } => {
                 header = *theirs;
-                (None, payload)
+                (None, payload.clone())
             }
             _ => return None,
         };
-        let payload = payload.clone();
         let rest = Fragmenting::new(template, header, checksum_at, payload, identification);
         Some(Self::Fragments(rest))
     }
@@ -233,21 +232,21 @@ fn push_copy(
     let Some(header) = segment.bytes().get(..header_len) else { return false };
     let mut payload = segment.clone();
     payload.trim_front(header_len);
-    push_complete(out, header, &payload, attributes)
+    push_complete(out, header, &payload.into(), attributes)
 }
 
 /// Appends a packet with whose checksum there is nothing to be done. Says whether there was room.
 fn push_complete(
     out: &mut Multidata,
     header: &[u8],
-    payload: &Chunk,
+    payload: &Chunks,
     attributes: Attributes,
 ) -> bool {
     let index = out.len();
     let attributes = Attributes { checksum: Checksum::Complete, ..attributes };
     let Some(place) = out.push_packet(header.len(), attributes) else { return false };
     place.copy_from_slice(header);
-    let has_room = out.append_span(payload.block(), payload.offset(), payload.len());
+    let has_room = out.append_chunks(payload, 0..payload.len());
     if !has_room {
         out.truncate(index);
     }

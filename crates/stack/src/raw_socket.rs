@@ -36,7 +36,7 @@ use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
 use crate::udp_socket::{MtuDiscovery, Way};
-use batch::Chunk;
+use batch::{Chunk, Chunks};
 use checksum::Accumulator;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
@@ -117,6 +117,16 @@ impl RawSocket {
     pub(crate) fn local(&self) -> SocketAddr {
         let port = if let Bound::Echo(identifier) = self.bound { identifier } else { 0 };
         SocketAddr::new(self.local, port)
+    }
+
+    /// For [`Shard::datagram_plan`]: whether it speaks IPv4, how long its headers behind that of IP are, and
+    /// whether the stack makes checksums over what it sends.
+    pub(crate) fn plan(&self) -> (bool, usize, bool) {
+        let is_icmp = match self.bound {
+            Bound::Protocol(protocol) => matches!(protocol, protocol::ICMP | protocol::ICMPV6),
+            Bound::Echo(_) => true,
+        };
+        (self.local.is_ipv4(), 0, is_icmp)
     }
 
     /// Queues a packet and says whether there was room. One always fits an empty queue.
@@ -267,8 +277,9 @@ impl Shard {
         &mut self,
         id: SocketId,
         to: IpAddr,
-        mut payload: Chunk,
+        payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
+        let mut payload = payload.into();
         let index = self.sockets.index(id)?;
         let socket = self.raw_socket(id)?;
         let protocol = socket.protocol_to(to)?;
@@ -302,7 +313,7 @@ impl Shard {
     pub fn raw_send_many(
         &mut self,
         id: SocketId,
-        packets: &[(IpAddr, Chunk)],
+        packets: &[(IpAddr, impl Into<Chunks> + Clone)],
     ) -> Result<usize, SocketError> {
         for (count, (to, payload)) in packets.iter().enumerate() {
             match self.raw_send(id, *to, payload.clone()) {
@@ -474,11 +485,10 @@ impl Shard {
 fn head_of(
     bound: Bound,
     template: &HeaderTemplate,
-    payload: &Chunk,
+    payload: &Chunks,
 ) -> Result<[u8; FRAGMENTED_HEADER_LEN], SocketError> {
-    let len = payload.len().min(FRAGMENTED_HEADER_LEN);
     let mut header = [0; FRAGMENTED_HEADER_LEN];
-    header[..len].copy_from_slice(&payload.bytes()[..len]);
+    let len = payload.copy_to(&mut header);
     let checksum_at = match template.protocol() {
         protocol::ICMP => Icmpv4Repr::CHECKSUM_OFFSET,
         protocol::ICMPV6 => Icmpv6Repr::CHECKSUM_OFFSET,

@@ -10,14 +10,14 @@ use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
-use batch::Chunk;
+use batch::{Chunk, Chunks};
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 use counters::DropReason;
 use ip::{Cidr, HeaderTemplate, IcmpErrorKind};
 use std::sync::Arc;
 use time::Instant;
-use wire::{Ipv4Options, UdpRepr, UdpView};
+use wire::{Ipv4Options, Ipv4Repr, Ipv6Repr, UdpRepr, UdpView};
 
 /// Datagrams in a socket's queue that keep the block they came in, which may hold little else of
 /// this socket's. Those of a socket that is read more slowly are copied.
@@ -44,6 +44,16 @@ impl MtuDiscovery {
     pub(crate) fn allows_fragments(self) -> bool {
         matches!(self, Self::Want | Self::Dont)
     }
+}
+
+/// What is known of datagrams before anybody has queued them: as [`SendPlan`](crate::SendPlan) of a stream,
+/// and as that it may be wrong a moment later, which costs time and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramPlan {
+    /// How much of a datagram goes into one packet, by the interface with the least MTU.
+    pub packet_len_bytes: usize,
+    /// Checksums are made by this stack, not by its devices.
+    pub needs_sums: bool,
 }
 
 /// A UDP socket and what the shard keeps beside it.
@@ -188,10 +198,10 @@ impl Shard {
         &mut self,
         id: SocketId,
         to: Option<SocketAddr>,
-        payload: Chunk,
+        payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
         self.udp_check(id)?;
-        self.queue_datagram(id, None, to, payload)
+        self.queue_datagram(id, None, to, payload.into())
     }
 
     /// As [`Shard::udp_send`], from this address, which is one of ours or accepted: what answers from where
@@ -205,12 +215,12 @@ impl Shard {
         id: SocketId,
         from: IpAddr,
         to: Option<SocketAddr>,
-        payload: Chunk,
+        payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
         self.udp_check(id)?;
         let from = Some(from).filter(|from| !from.is_unspecified());
         let port = self.udp_socket(id)?.local.port();
-        self.queue_datagram(id, from.map(|from| SocketAddr::new(from, port)), to, payload)
+        self.queue_datagram(id, from.map(|from| SocketAddr::new(from, port)), to, payload.into())
     }
 
     /// Queues a datagram of a forwarder ([`Shard::udp_forward`]) from any address of its prefix and any port.
@@ -223,13 +233,13 @@ impl Shard {
         id: SocketId,
         from: SocketAddr,
         to: SocketAddr,
-        payload: Chunk,
+        payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
         let prefix = self.udp_socket(id)?.prefix.ok_or(SocketError::InvalidArgument)?;
         if !prefix.contains(from.ip()) || from.port() == 0 {
             return Err(SocketError::InvalidArgument);
         }
-        self.queue_datagram(id, Some(from), Some(to), payload)
+        self.queue_datagram(id, Some(from), Some(to), payload.into())
     }
 
     /// Queues datagrams, each with where it goes (`None`: to the peer), in order, and says how many:
@@ -242,10 +252,10 @@ impl Shard {
     pub fn udp_send_many(
         &mut self,
         id: SocketId,
-        datagrams: &[(Option<SocketAddr>, Chunk)],
+        datagrams: &[(Option<SocketAddr>, impl Into<Chunks> + Clone)],
     ) -> Result<usize, SocketError> {
         for (count, (to, payload)) in datagrams.iter().enumerate() {
-            match self.queue_datagram(id, None, *to, payload.clone()) {
+            match self.queue_datagram(id, None, *to, payload.clone().into()) {
                 Ok(()) => {}
                 Err(error) if count == 0 => return Err(error),
                 Err(_) => return Ok(count),
@@ -267,7 +277,7 @@ impl Shard {
         id: SocketId,
         from: Option<SocketAddr>,
         to: Option<SocketAddr>,
-        payload: Chunk,
+        payload: Chunks,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.udp_socket(id)?;
@@ -308,7 +318,10 @@ impl Shard {
         if let Some(payload) = looped {
             let source = SocketAddr::new(source, local.port());
             // A listener that is full loses it, as one on another host would.
-            if let Err(reason) = self.deliver_to_group(interface_id, remote, source, &payload) {
+            let delivered = self
+                .in_one_block(&payload)
+                .and_then(|payload| self.deliver_to_group(interface_id, remote, source, &payload));
+            if let Err(reason) = delivered {
                 self.drops.add(reason);
             }
         }
@@ -367,10 +380,25 @@ impl Shard {
         Err(SocketError::WouldBlock)
     }
 
-    /// Whether datagrams need sums of this stack: there is an interface whose device completes no
-    /// checksums.
-    #[must_use]
-    pub fn datagrams_need_sums(&self) -> bool {
+    /// What is known of the next datagrams of a socket, UDP or raw, for whoever copies them in.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn datagram_plan(&mut self, id: SocketId) -> Result<DatagramPlan, SocketError> {
+        let index = self.sockets.index(id)?;
+        let (is_ipv4, header_len, needs_sums) = match self.sockets.udp(index) {
+            Some(socket) => (socket.local.is_ipv4(), UdpRepr::LEN, self.datagrams_need_sums()),
+            None => self.sockets.raw(index).ok_or(SocketError::InvalidSocket)?.plan(),
+        };
+        let header_len = header_len + if is_ipv4 { Ipv4Repr::LEN } else { Ipv6Repr::LEN };
+        let mtus =
+            self.interfaces.iter().filter(|it| !it.is_removed).map(|it| it.mtu_bytes(is_ipv4));
+        let packet_len_bytes = mtus.min().unwrap_or(0).saturating_sub(header_len);
+        Ok(DatagramPlan { packet_len_bytes, needs_sums })
+    }
+
+    /// There is an interface whose device completes no checksums.
+    fn datagrams_need_sums(&self) -> bool {
         let completes = |interface: &Interface, is_ipv4| {
             interface.capabilities.completes_checksum(is_ipv4, wire::protocol::UDP)
         };
@@ -578,6 +606,17 @@ impl Shard {
             self.pool.allocate_receive(payload.len()).map_err(|_| DropReason::NoMemory)?;
         block.bytes_mut()[..payload.len()].copy_from_slice(payload.bytes());
         Ok(Chunk::new(block.freeze(), 0..payload.len()))
+    }
+
+    /// What one of our own receives of a datagram that leaves: a receiver holds it in one block.
+    fn in_one_block(&self, payload: &Chunks) -> Result<Chunk, DropReason> {
+        if let Some(chunk) = payload.as_one() {
+            return Ok(chunk.clone());
+        }
+        let len = payload.len();
+        let mut block = self.pool.allocate_receive(len).map_err(|_| DropReason::NoMemory)?;
+        payload.copy_to(&mut block.bytes_mut()[..len]);
+        Ok(Chunk::new(block.freeze(), 0..len))
     }
 
     fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {

@@ -1,6 +1,6 @@
 //! Datagrams on their way out.
 
-use batch::{Attributes, Checksum, Chunk, Multidata};
+use batch::{Attributes, Checksum, Chunks, Multidata};
 use wire::UdpRepr;
 
 /// Longest payload in bytes that the header's length field can express. Over IPv4 the network
@@ -17,7 +17,7 @@ pub fn push_datagram(
     batch: &mut Multidata,
     source_port: u16,
     destination_port: u16,
-    payload: &Chunk,
+    payload: &Chunks,
     attributes: Attributes,
 ) -> bool {
     let payload_len = payload.len();
@@ -29,7 +29,7 @@ pub fn push_datagram(
     let attributes = Attributes { checksum, ..attributes };
     let Some(header) = batch.push_packet(UdpRepr::LEN, attributes) else { return false };
     UdpRepr { source_port, destination_port, payload_len }.emit(header);
-    let appended = batch.append_span(payload.block(), payload.offset(), payload_len);
+    let appended = batch.append_chunks(payload, 0..payload_len);
     if !appended {
         batch.truncate(packets);
     }
@@ -39,13 +39,13 @@ pub fn push_datagram(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use batch::{Block, HeaderLayout, Limits};
+    use batch::{Block, Chunk, HeaderLayout, Limits};
     use bytes::Bytes;
     use proptest::prelude::*;
     use wire::UdpView;
 
-    fn chunk(bytes: &[u8]) -> Chunk {
-        Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)))
+    fn chunk(bytes: &[u8]) -> Chunks {
+        Chunk::whole(Block::from(Bytes::copy_from_slice(bytes))).into()
     }
 
     proptest! {
@@ -92,8 +92,7 @@ mod tests {
         let mut batch = Multidata::default();
         let long = chunk(&vec![0; PAYLOAD_LEN_MAX + 1]);
         assert!(!push_datagram(&mut batch, 1, 2, &long, Attributes::default()));
-        let mut fits = long;
-        fits.truncate(PAYLOAD_LEN_MAX);
+        let fits = chunk(&vec![0; PAYLOAD_LEN_MAX]);
         assert!(push_datagram(&mut batch, 1, 2, &fits, Attributes::default()));
         assert_eq!(batch.packet(0).expect("one packet").len(), 65_535);
     }

@@ -158,12 +158,12 @@ pub struct Sender {
 
 impl Sender {
     /// What the calling thread has taken so far.
-    fn of_this_thread() -> Self {
+    pub(crate) fn of_this_thread() -> Self {
         let cpu_ns = u64::try_from(thread_time().as_nanos()).unwrap_or(u64::MAX);
         Self { cpu_ns, waits: thread_waits() }
     }
 
-    fn since(self, before: Self) -> Self {
+    pub(crate) fn since(self, before: Self) -> Self {
         let cpu_ns = self.cpu_ns.saturating_sub(before.cpu_ns);
         Self { cpu_ns, waits: self.waits.saturating_sub(before.waits) }
     }

@@ -19,6 +19,9 @@ pub(crate) struct CopyInArguments {
     /// [default: all of them]
     #[arg(long, value_name = "POLICY,..", value_delimiter = ',')]
     policy: Vec<Policy>,
+    /// Send each write as datagrams of this length in one call, too, not only as part of a stream
+    #[arg(long, value_name = "B,..", value_delimiter = ',', value_parser = parse_buffer_size)]
+    datagram: Vec<usize>,
     /// Send buffer of this stack's sockets (tcp_xmit_hiwat)
     #[arg(long, value_name = "B", value_parser = parse_buffer_size)]
     send_buffer: Option<usize>,
@@ -57,7 +60,7 @@ impl CopyInArguments {
             .collect();
         Ok(Job {
             left_out: Vec::new(),
-            scenarios: copy_in::scenarios(&paths, sizes, &policies, self.seconds),
+            scenarios: copy_in::scenarios(&paths, sizes, &policies, &self.datagram, self.seconds),
             may_use_wire: self.path.may_use_wire(),
             output: self.output,
             reading: Reading::CopyIn,

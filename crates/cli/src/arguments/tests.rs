@@ -49,6 +49,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         mtu_bytes: 9_000,
         amount: Amount::Bytes(64 << 20),
         write_len_bytes: 8_192,
+        datagram_len_bytes: None,
         zero_copy: true,
         copy_in: multidata::CopyIn::default(),
         coalescing: multidata::Coalescing::default(),
@@ -260,6 +261,10 @@ fn every_option_of_a_copy_in_reaches_its_scenarios() {
     assert_eq!(all.scenarios.len(), 2 * 4 * 14);
     let napi = job("bench copyin --napi on").unwrap();
     assert!(napi.scenarios.iter().all(|it| it.napi == (it.device == DeviceKind::Tap)));
+    let both = job("bench copyin --device wire --policy old --datagram 1472,9000").unwrap();
+    assert_eq!(both.scenarios.len(), 3 * 4);
+    let of_datagrams = both.scenarios.iter().filter(|it| it.datagram_len_bytes == Some(1_472));
+    assert_eq!(of_datagrams.count(), 4);
     let job = job("bench copyin --device wire --write-size 48K --policy old,first-whole-folded \
          --send-buffer 64K --largest-block 32K --low-water 8K --largest-cached 16K --seconds 2")
     .unwrap();

@@ -33,11 +33,9 @@ impl RawSocket {
         bytes: &[u8],
         address: IpAddr,
     ) -> Poll<io::Result<usize>> {
-        let (chunk, id) = (self.copy(bytes)?, self.socket.id);
+        let (copied, layout) = self.copy(bytes)?;
         self.socket.poll(Interest::Writable, After::Run, context, |core, _| {
-            core.shard.raw_send(id, address, chunk.clone())?;
-            core.counters.bytes_copied_in += chunk.len() as u64;
-            Ok(chunk.len())
+            self.send_copied(core, address, &copied, &layout)
         })
     }
 }

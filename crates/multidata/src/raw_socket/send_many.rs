@@ -2,7 +2,7 @@
 
 use super::RawSocket;
 use crate::error::socket_error;
-use crate::groups::{copy_group, group_len};
+use crate::groups::{copy_group, send_groups};
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use std::io;
@@ -26,36 +26,29 @@ impl RawSocket {
     /// As [`RawSocket::send_to`], where the first packet cannot be sent. Where a later one cannot, those
     /// before it are sent and counted, and a call that begins with it says why.
     pub fn send_many(&self, packets: &[RawPacket<'_>]) -> io::Result<usize> {
-        let mut sent = 0;
-        while let Some(rest) = packets.get(sent..).filter(|rest| !rest.is_empty()) {
-            let group = &rest[..group_len(rest.iter().map(|it| it.payload.len()))];
-            let (count, outcome) = self.send_group(group);
-            sent += count;
-            match outcome {
-                Ok(()) => {}
-                Err(error) if sent == 0 => return Err(error),
-                Err(_) => break,
-            }
-        }
-        Ok(sent)
+        let len = |packet: &RawPacket<'_>| packet.payload.len();
+        send_groups(&self.socket.stack, &self.last_plan, packets, len, |group| {
+            self.send_group(group)
+        })
     }
 
     fn send_group(&self, group: &[RawPacket<'_>]) -> (usize, io::Result<()>) {
-        let pool = self.socket.stack.pool();
-        let chunks: Vec<_> = match copy_group(pool, group.iter().map(|it| it.payload)) {
-            Ok(chunks) => group.iter().map(|it| it.to).zip(chunks).collect(),
+        let payloads = group.iter().map(|it| it.payload);
+        let (copied, layout) = match copy_group(&self.socket.stack, &self.last_plan, payloads) {
+            Ok(copied) => copied,
             Err(error) => return (0, Err(socket_error(error))),
         };
+        let packets: Vec<_> = group.iter().map(|it| it.to).zip(copied).collect();
         let (mut sent, id) = (0, self.socket.id);
         let call = self.socket.call(Interest::Writable, After::Run);
         let outcome = self.socket.squeue().operate(&call, |core, _| {
-            while sent < chunks.len() {
-                let count = core.shard.raw_send_many(id, &chunks[sent..])?;
-                let queued = &chunks[sent..sent + count];
-                core.counters.bytes_copied_in +=
-                    queued.iter().map(|(_, chunk)| chunk.len() as u64).sum::<u64>();
+            while sent < packets.len() {
+                let count = core.shard.raw_send_many(id, &packets[sent..])?;
+                let queued = &packets[sent..sent + count];
+                layout.count(&mut core.counters, queued.iter().map(|(_, it)| it.len()).sum());
                 sent += count;
             }
+            self.last_plan.set(core.shard.datagram_plan(id)?);
             Ok(())
         });
         (sent, outcome)

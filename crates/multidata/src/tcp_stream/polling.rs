@@ -6,7 +6,7 @@
 
 use super::TcpStream;
 use crate::Stack;
-use crate::copy_in::Copied;
+use crate::copy_in::{Copied, Layout};
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
@@ -129,13 +129,13 @@ impl TcpStream {
             return Poll::Ready(Ok(0));
         }
         let mut copied = self.take_write_turn();
-        ready!(self.poll_copy(context, &mut copied, pieces))?;
+        let layout = ready!(self.poll_copy(context, &mut copied, pieces))?;
         let socket = &self.shared.socket;
         let chunks = &mut copied.chunks;
         // Where the send buffer was made smaller meanwhile the rest is not written.
         socket.poll(Interest::Writable, After::Send, context, |core, now| {
             let count = append_fitting(core, now, socket.id, chunks)?;
-            core.counters.bytes_copied_in += count as u64;
+            layout.count(&mut core.counters, count);
             Ok(count)
         })
     }
@@ -169,28 +169,22 @@ impl TcpStream {
         context: &Context<'_>,
         copied: &mut Copied,
         pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<io::Result<Layout>> {
         let socket = &self.shared.socket;
-        let (stack, copy_in) = (&socket.stack, socket.stack.tunables());
         let len_bytes = pieces.iter().map(|piece| piece.len()).sum();
-        let mut plan = ready!(self.poll_room(context, len_bytes))?;
-        for piece in pieces {
-            let bytes = &piece[..piece.len().min(plan.room_bytes)];
-            let layout = copy_in.of_stream(&plan);
-            let Ok(filled) = copied.fill(stack.pool(), &layout, bytes, None) else { break };
-            plan.room_bytes -= filled;
-            plan.segment_done_bytes += filled;
-            plan.segment_done_bytes %= plan.segment_len_bytes.max(1);
-            if filled < piece.len() {
-                break;
-            }
-        }
-        match copied.chunks.is_empty() {
-            true => {
+        let plan = ready!(self.poll_room(context, len_bytes))?;
+        let layout = socket.stack.tunables().of_stream(&plan);
+        let fitting = pieces.iter().scan(plan.room_bytes, |room_bytes, piece| {
+            let len = piece.len().min(*room_bytes);
+            *room_bytes -= len;
+            Some(&piece[..len])
+        });
+        match copied.fill(socket.stack.pool(), &layout, fitting, None) {
+            Ok(_) => Poll::Ready(Ok(layout)),
+            Err(_) => {
                 socket.squeue().wait_for_memory(socket.id, context.waker());
                 Poll::Pending
             }
-            false => Poll::Ready(Ok(())),
         }
     }
 }

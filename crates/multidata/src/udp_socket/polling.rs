@@ -2,18 +2,14 @@
 //!
 //! As for connections, each call tries and enters the waker under one lock.
 
-use super::{UdpSocket, send};
-use crate::error::socket_error;
+use super::UdpSocket;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::udp_forwarder::{copied_out, receive};
-use batch::Chunk;
 use core::task::{Context, Poll};
-use stack::SocketError;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
 
 impl UdpSocket {
     /// Copies a datagram out, with its sender; what does not fit is lost. Otherwise the task is woken
@@ -81,28 +77,11 @@ impl UdpSocket {
         from: Option<IpAddr>,
         to: Option<SocketAddr>,
     ) -> Poll<io::Result<usize>> {
-        let (chunk, is_summed) = self.copy(bytes)?;
-        let id = self.socket.id;
+        let (copied, layout) = self.copy(bytes)?;
         self.socket.poll(Interest::Writable, After::Run, context, |core, _| {
-            send(core, id, from, to, &chunk)?;
-            // For the next one: asking before would take the lock twice.
-            self.needs_sums.store(core.shard.datagrams_need_sums(), Ordering::Relaxed);
-            core.counters.bytes_copied_in += chunk.len() as u64;
-            core.counters.bytes_summed_in_copy += if is_summed { chunk.len() as u64 } else { 0 };
-            Ok(chunk.len())
+            self.queue(core, from, to, &copied)?;
+            layout.count(&mut core.counters, copied.len());
+            Ok(copied.len())
         })
-    }
-
-    /// Copies a datagram into a block; says whether it was summed meanwhile.
-    pub(super) fn copy(&self, bytes: &[u8]) -> io::Result<(Chunk, bool)> {
-        let stack = &self.socket.stack;
-        if bytes.len() > usize::from(u16::MAX) {
-            return Err(socket_error(SocketError::MessageTooLong));
-        }
-        let needs_sums = self.needs_sums.load(Ordering::Relaxed);
-        let layout = stack.tunables().of_datagram(bytes.len(), needs_sums);
-        let chunk = layout.one_block(stack.pool(), bytes);
-        let chunk = chunk.map_err(|_| socket_error(SocketError::NoMemory))?;
-        Ok((chunk, layout.makes_sums()))
     }
 }

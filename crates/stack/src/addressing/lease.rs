@@ -152,7 +152,7 @@ impl Shard {
                 source_port: dhcp::CLIENT_PORT,
                 destination_port: dhcp::SERVER_PORT,
                 may_fragment: false,
-                payload,
+                payload: payload.into(),
             },
         };
         self.send_small(id, packet);
