@@ -46,6 +46,7 @@ pub mod socket;
 pub mod station;
 pub mod statistics;
 pub mod table;
+pub mod times;
 pub mod transmit;
 pub mod verify;
 pub mod whole_file;

@@ -10,6 +10,7 @@
 //! answer those of seed 000, section 6: Figures 1 to 4 (netperf: the sender copies) and 5 to 8
 //! (knetperf: it does not), a figure for each sender there, for each device here.
 
+mod bars;
 mod figure;
 mod layouts;
 mod page;
@@ -76,7 +77,7 @@ pub fn render(results: &Results, subject: Subject) -> Result<String, Failure> {
         words: ["scheme", "write"],
         columns: figure::COLUMNS.to_vec(),
     };
-    page::render(results, &figure::figures(&results.by_scenario()), &words)
+    page::render(results, &figure::figures(results), &words)
 }
 
 #[cfg(test)]
@@ -106,6 +107,16 @@ mod tests {
         }
         for outside in ["<script", "<link", "src=", "@import"] {
             assert!(!page.contains(outside), "{outside}: not readable offline");
+        }
+    }
+
+    #[test]
+    fn where_time_goes_is_drawn_as_bars() {
+        let results = crate::times::tests::measured();
+        let page = render(&results, Subject::Transmit).expect("drawn");
+        assert_eq!(page.matches("<svg").count(), 4 + 1, "the panels and the bars");
+        for word in ["Where time goes", "device transmit", "copy-in", "waiting", ">0.400<"] {
+            assert!(page.contains(word), "{word} is missing");
         }
     }
 

@@ -17,13 +17,14 @@ use crate::results::{
     LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Run, TRANSACTION_MEDIAN_NS, TRANSACTION_P99_NS,
     TRANSACTIONS,
 };
-use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
+use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Times, Workload};
 use crate::station::{self, Station};
 use crate::statistics::ratio;
+use crate::times::SENDER_ELAPSED_NS;
 use crate::verify::{Flow, Pattern, TIMED_VERIFIED_LEN_BYTES};
 use crate::workload::datagrams;
 use crate::workload::request_response::{self, Asked, AskingAll};
-use crate::workload::stream::{self, Plan, Totals};
+use crate::workload::stream::{self, Plan, Sender, Totals};
 use crate::{Attempt, Failure, plan};
 use multidata::TcpStream;
 use std::net::{SocketAddr, UdpSocket};
@@ -110,7 +111,7 @@ struct Measured {
 }
 
 enum WorkDone {
-    Streamed { ours: Totals, theirs: Totals },
+    Streamed { ours: Totals, theirs: Box<Totals> },
     Asked(Asked),
     Sent(datagrams::Outcome),
 }
@@ -219,7 +220,8 @@ fn against_process(
     let measured = measured(ours)?;
     let measured = match (measured.work, kernel.done()?) {
         (WorkDone::Streamed { ours, .. }, Done::Streamed(theirs)) => {
-            Measured { work: WorkDone::Streamed { ours, theirs }, ..measured }
+            let work = WorkDone::Streamed { ours, theirs: Box::new(theirs) };
+            Measured { work, ..measured }
         }
         (WorkDone::Asked(answered), Done::Asked(asked))
             if answered.transactions == asked.transactions =>
@@ -243,7 +245,7 @@ fn work(
             let mut tasks = our_plan(scenario, bounds, connected).tasks(&sockets)?;
             station.place(&sockets, &mut tasks);
             let ours = stream::run_all_by(scenario.tasks, sockets, &tasks)?;
-            Ok(WorkDone::Streamed { ours, theirs: Totals::default() })
+            Ok(WorkDone::Streamed { ours, theirs: Box::default() })
         }
         (Workload::RequestResponse { len_bytes }, [_, ..]) => {
             for socket in &sockets {
@@ -270,7 +272,7 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
             near.place(&pair.near, &mut near_tasks);
             far.place(&pair.far, &mut far_tasks);
             let (ours, theirs) = wire::stream(scenario.tasks, pair, &near_tasks, &far_tasks)?;
-            WorkDone::Streamed { ours, theirs }
+            WorkDone::Streamed { ours, theirs: Box::new(theirs) }
         }
         Workload::RequestResponse { len_bytes } => {
             let amount = bounds.amount;
@@ -346,9 +348,8 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
         WorkDone::Streamed { ours, theirs } => {
             agree("this stack sent", ours.sent_bytes, theirs.received_bytes)?;
             agree("the other end sent", theirs.sent_bytes, ours.received_bytes)?;
-            counters.insert(SENDER_CPU_NS.to_owned(), ours.sender.cpu_ns);
-            counters.insert(SENDER_WAITS.to_owned(), ours.sender.waits);
-            let receiver = if ours.received_bytes > 0 { ours } else { theirs };
+            enter_sender(scenario, &ours.sender, &mut counters);
+            let receiver = if ours.received_bytes > 0 { ours } else { &**theirs };
             counters.insert(LEAST_RECEIVED_BYTES.to_owned(), receiver.least_received_bytes);
             counters.insert(MOST_RECEIVED_BYTES.to_owned(), receiver.most_received_bytes);
             (ours.sent_bytes + theirs.sent_bytes, ours.receiving_s.max(theirs.receiving_s))
@@ -364,8 +365,7 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
             (2 * len_bytes * asked.transactions, asked.seconds)
         }
         WorkDone::Sent(sent) => {
-            counters.insert(SENDER_CPU_NS.to_owned(), sent.sender.cpu_ns);
-            counters.insert(SENDER_WAITS.to_owned(), sent.sender.waits);
+            enter_sender(scenario, &sent.sender, &mut counters);
             counters.insert(DATAGRAM_BYTES_ARRIVED.to_owned(), sent.received_bytes);
             (sent.sent_bytes, sent.seconds)
         }
@@ -410,6 +410,16 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
     Ok(Ran { run, about: about.to_owned() })
 }
 
+/// What sending took, and where that time went, if it was measured.
+fn enter_sender(scenario: &Scenario, sender: &Sender, counters: &mut Counters) {
+    counters.insert(SENDER_CPU_NS.to_owned(), sender.cpu_ns);
+    counters.insert(SENDER_WAITS.to_owned(), sender.waits);
+    if scenario.times != Times::Off {
+        counters.insert(SENDER_ELAPSED_NS.to_owned(), sender.elapsed_ns);
+        sender.taken.count(counters);
+    }
+}
+
 fn agree(who: &str, sent_bytes: u64, received_bytes: u64) -> Result<(), Failure> {
     if sent_bytes == received_bytes {
         return Ok(());
@@ -427,8 +437,10 @@ mod tests {
         let spent = |process_cpu_s| Spent { process_cpu_s, ..Spent::default() };
         let busy = Busy { bytes: 0, moved_bytes: 500, seconds: 0.5, spent: Some(spent(1.0)) };
         let ended = Totals { busy: Some(Busy { bytes: 400, ..busy }), ..Totals::default() };
-        let streamed =
-            |busy| WorkDone::Streamed { ours: Totals { busy, ..Totals::default() }, theirs: ended };
+        let streamed = |busy| WorkDone::Streamed {
+            ours: Totals { busy, ..Totals::default() },
+            theirs: Box::new(ended),
+        };
         assert_eq!(streamed(Some(busy)).spent_on(spent(9.0), 900), (spent(1.0), 500));
         assert_eq!(streamed(None).spent_on(spent(9.0), 900), (spent(9.0), 900), "not theirs");
         assert_eq!(streamed(Some(busy)).busy_gbps(), streamed(None).busy_gbps());

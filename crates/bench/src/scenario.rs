@@ -98,6 +98,29 @@ impl Outbound {
     }
 }
 
+/// Whether it is measured where the time of those who send goes (`times`), which takes some itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Times {
+    /// It is not.
+    #[default]
+    Off,
+    /// It is.
+    On,
+    /// It is, and beside it runs the same scenario where it is not.
+    Beside,
+}
+
+impl Times {
+    /// The word in the names of scenarios that tells those apart that run beside each other.
+    #[must_use]
+    pub const fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Off | Self::On => None,
+            Self::Beside => Some("timed"),
+        }
+    }
+}
+
 /// What stands at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerKind {
@@ -267,6 +290,8 @@ pub struct Scenario {
     pub spreading: Option<Spreading>,
     /// Bits of frames a second that leave this stack at most, by all queues of its device together.
     pub rate: Option<u64>,
+    /// Whether it is measured where the senders' time goes.
+    pub times: Times,
     /// Packets of this stack are written to this file, a section for each run.
     pub capture: Option<PathBuf>,
 }
@@ -322,6 +347,7 @@ impl Scenario {
             receive_blocks: None,
             spreading: None,
             rate: None,
+            times: Times::Off,
             capture: None,
         }
     }
@@ -390,11 +416,8 @@ impl Scenario {
             Workload::Stream => words.push(self.direction.name()),
             Workload::RequestResponse { .. } => words.push("request-response"),
         }
-        let datagrams;
-        if let Some(len_bytes) = self.datagram_len_bytes {
-            datagrams = format!("datagrams-{}", crate::sizes::format_size(len_bytes as u64));
-            words.push(&datagrams);
-        }
+        let datagrams = self.datagram_word();
+        words.extend(datagrams.as_deref());
         if self.zero_copy && self.label.is_none() {
             words.push("zero-copy");
         }
@@ -415,8 +438,14 @@ impl Scenario {
             words.push(&rate);
         }
         words.push(&mode);
+        words.extend(self.times.word());
         words.extend(self.label.as_deref());
         words.join(" ")
+    }
+
+    fn datagram_word(&self) -> Option<String> {
+        let len_bytes = self.datagram_len_bytes? as u64;
+        Some(format!("datagrams-{}", crate::sizes::format_size(len_bytes)))
     }
 
     /// A sentence where the mode is only a name on this device: the stack would fall back to another.

@@ -3,8 +3,9 @@
 use crate::layouts::{Placement, Spreading};
 use crate::measure::Counters;
 use crate::place::{Addresses, on_cpu};
-use crate::scenario::{DeviceKind, Outbound, Scenario};
+use crate::scenario::{DeviceKind, Outbound, Scenario, Times};
 use crate::socket::{Socket, retry_interrupted};
+use crate::times::{CopyTimes, TimedQueue};
 use crate::workload::stream::Task;
 use crate::{Attempt, Failure};
 use batch::{BlockPool, PoolConfig};
@@ -22,6 +23,7 @@ use multidata::{
 };
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steering::{BadSpread, Spread};
 
@@ -427,6 +429,13 @@ fn wire_queues(scenario: &Scenario) -> (Queues, Queues) {
 
 /// The queues, with a rate and with what passes them captured where the scenario says so.
 fn wrapped(scenario: &Scenario, queues: Queues) -> Result<(Queues, Option<CaptureFile>), Failure> {
+    let queues = match scenario.times {
+        Times::Off => queues,
+        // Next to the device: what else is around it is this stack's work.
+        Times::On | Times::Beside => {
+            queues.into_iter().map(|queue| Box::new(TimedQueue::new(queue)) as _).collect()
+        }
+    };
     let queues = match scenario.rate {
         None => queues,
         Some(bits_per_second) => {
@@ -474,6 +483,10 @@ fn build(
     let builder = match polling {
         Some(polling) => builder.polling(polling),
         None => builder,
+    };
+    let builder = match scenario.times {
+        Times::On | Times::Beside if is_near => builder.copy_observer(Arc::new(CopyTimes)),
+        _ => builder,
     };
     let stack = builder
         .tcp(tcp)

@@ -1,8 +1,9 @@
 //! Results for a person: a table of medians, and sentences about what batching brought.
 
 use crate::results::{Results, Run, Summary};
-use crate::scenario::{DeviceKind, Direction, Outbound, Scenario};
+use crate::scenario::{DeviceKind, Direction, Outbound, Scenario, Times};
 use crate::statistics::ratio;
+use crate::times::Split;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use device::TransmitMode;
 
@@ -70,6 +71,38 @@ fn transmit_table(rows: &[Summary]) -> Table {
         table.add_row(cells(&row.first.scenario, &figures));
     }
     table
+}
+
+/// Where the senders' time went, a row for each scenario of which that was measured; `None` where it was of
+/// none. The last column holds the stack's CPU against that of the scenario that ran beside it unmeasured.
+#[must_use]
+pub fn render_times(results: &Results) -> Option<String> {
+    let rows = results.by_scenario();
+    let mut table = headed(&[
+        "scenario",
+        "time\ns/GB",
+        "device\ntransmit, %",
+        "device\nreceive, %",
+        "copy-in\n%",
+        "the rest\n%",
+        "waiting\n%",
+        "CPU\n/ not timed",
+    ]);
+    for row in &rows {
+        let Some(split) = Split::of(results, &row.first.scenario) else { continue };
+        let whole_s = split.whole_s();
+        let mut figures = vec![format!("{whole_s:.3}")];
+        let percent = |part_s| ratio(100.0 * part_s, whole_s).unwrap_or(0.0);
+        figures.extend(split.parts().map(|part_s| format!("{:.0}", percent(part_s))));
+        let beside = Times::Beside.word().and_then(|word| {
+            let name = row.first.scenario.strip_suffix(word)?.trim_end();
+            let plain = rows.iter().find(|other| other.first.scenario == name)?;
+            ratio(row.stack_cpu_s_per_gb, plain.stack_cpu_s_per_gb)
+        });
+        figures.push(beside.map_or_else(String::new, |ratio| format!("{ratio:.2}")));
+        table.add_row(cells(&row.first.scenario, &figures));
+    }
+    (table.row_count() > 0).then(|| format!("{table}\n"))
 }
 
 fn transaction_table(rows: &[Summary]) -> String {
@@ -243,6 +276,7 @@ const NAMED: &[(&str, &str)] = &[
     ("io-uring", "io_uring"),
     ("outbound-off", "ip_multidata_outbound off"),
     ("outbound-off-at-interface", "ip_multidata_outbound off for the interface"),
+    ("timed", "timed"),
 ];
 
 fn place(run: &Run) -> String {
@@ -317,6 +351,24 @@ mod tests {
         let text = render_transmit(&results);
         assert!(text.contains("mappings") && text.contains("0.375"), "{text}");
         assert!(!render(&results).contains("mappings"));
+    }
+
+    #[test]
+    fn where_time_went_has_a_table_of_its_own_and_its_cost_where_it_is_known() {
+        let mut results = crate::times::tests::measured();
+        assert_eq!(render_times(&self::results(vec![run(TransmitMode::Multidata, 8.0)])), None);
+        let text = render_times(&results).expect("it was measured");
+        for figure in ["0.400", " 30 ", " 5 ", " 10 ", " 25 "] {
+            assert!(text.contains(figure), "{figure}: {text}");
+        }
+        for timed in &mut results.runs {
+            timed.scenario += " timed";
+            timed.stack_cpu_s_per_gb = 0.13;
+        }
+        results.runs.push(run(TransmitMode::Multidata, 8.0));
+        let text = render_times(&results).expect("it was measured");
+        assert!(text.contains("1.04"), "{text}");
+        assert_eq!(text.matches("tap send multidata").count(), 1, "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! device cannot do - super-frames without offload - is left out, not failed; so is a scheme that would
 //! be only another name for `multidata` on a device, and of that a sentence is left.
 
-use crate::scenario::{Amount, DeviceKind, Direction, Scenario, TransformKind};
+use crate::scenario::{Amount, DeviceKind, Direction, Scenario, Times, TransformKind};
 use device::TransmitMode;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct Axes {
     pub transforms: Vec<TransformKind>,
     /// Whether many datagrams of a tunnel leave and come by one call.
     pub udp_offload: Vec<bool>,
+    /// Whether it is measured where the senders' time goes.
+    pub times: Vec<bool>,
 }
 
 impl Axes {
@@ -73,10 +75,14 @@ impl Axes {
         let scenarios = along(scenarios, &self.zero_copy, |it, lent| it.zero_copy = lent);
         let scenarios = along(scenarios, &self.connections, |it, count| it.connections = count);
         let scenarios = along(scenarios, &self.write_len_bytes, |it, len| it.write_len_bytes = len);
-        let mut scenarios = along(scenarios, &self.modes, |it, mode| {
+        let scenarios = along(scenarios, &self.modes, |it, mode| {
             it.mode = mode;
             it.coalescing = Scenario::coalescing_of(mode);
             it.offload = mode == TransmitMode::Lso;
+        });
+        let timed = if self.times.contains(&false) { Times::Beside } else { Times::On };
+        let mut scenarios = along(scenarios, &self.times, |it, is_timed| {
+            it.times = if is_timed { timed } else { Times::Off };
         });
         scenarios.retain(|scenario| scenario.check().is_ok() && is_worth_running(scenario));
         // A value that an axis names twice is measured once.
@@ -122,6 +128,7 @@ mod tests {
             io_uring: vec![false],
             transforms: vec![TransformKind::Null],
             udp_offload: vec![true],
+            times: vec![true],
         }
     }
 
@@ -163,6 +170,7 @@ mod tests {
             io_uring: vec![false, true],
             transforms: vec![TransformKind::Null, TransformKind::ChaChaPoly],
             udp_offload: vec![true, false],
+            times: vec![true],
         };
         let scenarios = axes.scenarios(Duration::from_millis(10), &common);
         let names: Vec<String> = scenarios.iter().map(Scenario::name).collect();
@@ -186,6 +194,12 @@ mod tests {
         // schemes there; the TAP three, and with NAPI two.
         assert_eq!(scenarios.len(), 8 * (3 + 3 + 2));
         assert!(scenarios.iter().all(|scenario| scenario.check().is_ok()));
+        assert!(scenarios.iter().all(|scenario| scenario.times == Times::On));
+        let beside = Axes { times: vec![false, true], ..axes() };
+        let beside = beside.scenarios(Duration::from_millis(10), &common);
+        assert_eq!(beside.len(), 2 * scenarios.len(), "each has a name of its own");
+        assert_eq!([beside[0].times, beside[1].times], [Times::Off, Times::Beside]);
+        assert_eq!(beside[1].name(), format!("{} timed", beside[0].name()));
         let mut twice = axes();
         twice.modes.extend(axes().modes);
         twice.connections.push(1);

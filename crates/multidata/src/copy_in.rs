@@ -84,6 +84,17 @@ pub struct CopyIn {
     pub fold_checksum: bool,
 }
 
+/// Sees when writes are copied in, for who wants to know what that takes
+/// ([`StackBuilder::copy_observer`](crate::StackBuilder::copy_observer)). It is called by the thread that writes,
+/// under no lock but that of the writers of one stream. What is lent is not copied.
+pub trait CopyObserver: Send + Sync {
+    /// A copy begins: of a write, or of a part of it that is handed over at once.
+    fn on_begin(&self);
+
+    /// It has ended.
+    fn on_end(&self);
+}
+
 impl Default for CopyIn {
     fn default() -> Self {
         Self {

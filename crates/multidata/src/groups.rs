@@ -138,7 +138,7 @@ fn copy<'a, T>(
     }
     let layout = stack.tunables().of_datagrams(&plan.plan());
     let mut copied = COPIED.try_with(Cell::take).unwrap_or_default();
-    let filled = copied.fill(stack.pool(), &layout, payloads, None);
+    let filled = stack.fill(&mut copied, &layout, payloads, None);
     let taken = filled.map(|_| take(&mut copied));
     // What could not be copied to its end.
     copied.chunks.clear();

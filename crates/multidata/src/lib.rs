@@ -148,7 +148,7 @@ pub use ::steering::{Layout, Policy, Polling, PollingMarks};
 pub use {::batch, ::device, ::dhcp, ::ip, ::tcp, ::time};
 
 pub use crate::capture::CaptureFile;
-pub use crate::copy_in::{BlockSize, CopyIn, CopyOrder};
+pub use crate::copy_in::{BlockSize, CopyIn, CopyObserver, CopyOrder};
 pub use crate::counters::{Counters, SteeringCounters};
 pub use crate::echo::{EchoAnswer, echo_request};
 pub use crate::error::socket_error;

@@ -6,7 +6,7 @@ mod replacing;
 
 pub use builder::{InterfaceConfig, StackBuilder, StackConfig};
 
-use crate::copy_in::CopyIn;
+use crate::copy_in::{Copied, CopyIn, CopyObserver, Layout};
 use crate::counters::Counters;
 use crate::error::socket_error;
 use crate::runtime::squeue::{Core, Port, Squeue};
@@ -15,7 +15,7 @@ use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use crate::runtime::worker::Threads;
 use crate::runtime::{locked, shared_filter};
-use batch::BlockPool;
+use batch::{BlockMut, BlockPool, Exhausted};
 use core::net::IpAddr;
 use core::time::Duration;
 use device::{Capabilities, DeviceCounters, DeviceError, TransmitMode};
@@ -69,6 +69,7 @@ struct Runtime {
     threads: Mutex<Option<Threads>>,
     pool: BlockPool,
     copy_in: CopyIn,
+    copy_observer: Option<Arc<dyn CopyObserver>>,
     send_buffer_bytes: usize,
     nodelay: bool,
     events: InterfaceEvents,
@@ -557,6 +558,23 @@ impl Stack {
 
     pub(crate) fn tunables(&self) -> CopyIn {
         self.runtime.copy_in
+    }
+
+    /// Copies writes into blocks; see [`Copied::fill`].
+    pub(crate) fn fill<'a>(
+        &self,
+        copied: &mut Copied,
+        layout: &Layout,
+        writes: impl Iterator<Item = &'a [u8]> + Clone,
+        first: Option<BlockMut>,
+    ) -> Result<usize, Exhausted> {
+        let Some(observer) = &self.runtime.copy_observer else {
+            return copied.fill(&self.runtime.pool, layout, writes, first);
+        };
+        observer.on_begin();
+        let filled = copied.fill(&self.runtime.pool, layout, writes, first);
+        observer.on_end();
+        filled
     }
 
     /// What new connections' send buffers hold.

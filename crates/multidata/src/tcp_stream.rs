@@ -569,12 +569,12 @@ impl TcpStream {
         let hand_over = message_len(&plan);
         let bytes = &bytes[..plan.room_bytes.min(hand_over)];
         let layout = copy_in.of_stream(&plan);
-        let filled = match copied.fill(stack.pool(), &layout, iter::once(bytes), None) {
+        let filled = match stack.fill(copied, &layout, iter::once(bytes), None) {
             Ok(filled) => filled,
             Err(_) if !waits => return Err(ErrorKind::WouldBlock.into()),
             Err(_) => {
                 let first = self.wait_for_block(layout.first_block_len(bytes.len()))?;
-                let outcome = copied.fill(stack.pool(), &layout, iter::once(bytes), Some(first));
+                let outcome = stack.fill(copied, &layout, iter::once(bytes), Some(first));
                 outcome.map_err(|_| socket_error(SocketError::NoMemory))?
             }
         };

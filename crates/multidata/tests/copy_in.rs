@@ -4,14 +4,16 @@ mod pair;
 
 use bytes::Bytes;
 use multidata::{
-    BlockSize, CopyIn, CopyOrder, Counters, Datagram, InterfaceConfig, LentDatagram, RawPacket,
-    RawSocket, Stack, TcpStream, UdpSocket,
+    BlockSize, CopyIn, CopyObserver, CopyOrder, Counters, Datagram, InterfaceConfig, LentDatagram,
+    RawPacket, RawSocket, Stack, TcpStream, UdpSocket,
 };
 use pair::{
     LEFT, Pattern, RIGHT, check_pattern, connected, exchange, interface, offloading_ethernet, pair,
     pair_with, right,
 };
 use std::io::{ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const LEN: usize = 8 << 20;
 
@@ -245,6 +247,45 @@ fn of_pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Pattern::new(seed).fill(&mut bytes);
     bytes
+}
+
+/// Calls of an observer: begun, ended.
+#[derive(Default)]
+struct Calls([AtomicUsize; 2]);
+
+impl Calls {
+    fn counts(&self) -> [usize; 2] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl CopyObserver for Calls {
+    fn on_begin(&self) {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_end(&self) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_observer_sees_each_copy_and_nothing_else() {
+    let calls = Arc::new(Calls::default());
+    let (left, right_stack) = pair_with(|builder| builder.copy_observer(calls.clone()));
+    let (client, server) = connected(&left, &right_stack);
+    let socket = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    assert_eq!(calls.counts(), [0, 0]);
+    (&client).write_all(b"copied").expect("connected");
+    assert_eq!(calls.counts(), [1, 1]);
+    client.write_bytes(Bytes::from_static(b"lent")).expect("connected");
+    socket.send_bytes_to(Bytes::from_static(b"lent"), right(99)).expect("a route");
+    assert_eq!(calls.counts(), [1, 1]);
+    socket.send_to(b"copied", right(99)).expect("a route");
+    let many = [Datagram { payload: b"copied together", to: Some(right(99)) }; 5];
+    assert_eq!(socket.send_many(&many).expect("a route"), 5);
+    assert_eq!(calls.counts(), [3, 3]);
+    drop(server);
 }
 
 #[test]

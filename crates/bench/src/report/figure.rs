@@ -1,7 +1,10 @@
 //! What is drawn: figures of panels of series of points.
 
-use crate::results::Summary;
+use super::bars::Bars;
+use crate::results::{Results, Run, Summary};
+use crate::scenario::Times;
 use crate::sizes::format_size;
+use crate::times::Split;
 
 /// One figure: everything about one way of sending over one device.
 pub(super) struct Figure {
@@ -11,6 +14,8 @@ pub(super) struct Figure {
     /// Its marks, such as lengths of a write.
     pub(super) marks: Vec<String>,
     pub(super) panels: Vec<Panel>,
+    /// Where time went, where that was measured.
+    pub(super) bars: Option<Bars>,
     /// The same numbers, as a table: a row for each scheme and length.
     pub(super) rows: Vec<Row>,
 }
@@ -55,7 +60,8 @@ const PANELS: [(&str, &str, Read); 4] = [
 ];
 
 /// The figures of all that was measured, in the order in which it first ran.
-pub(super) fn figures(rows: &[Summary]) -> Vec<Figure> {
+pub(super) fn figures(results: &Results) -> Vec<Figure> {
+    let rows = results.by_scenario();
     let mut titles: Vec<String> = Vec::new();
     for row in rows.iter().map(title) {
         if !titles.contains(&row) {
@@ -65,7 +71,11 @@ pub(super) fn figures(rows: &[Summary]) -> Vec<Figure> {
     let of = |wanted: &String| -> Vec<&Summary> {
         rows.iter().filter(|row| title(row) == *wanted).collect()
     };
-    titles.iter().map(|title| figure(title, &of(title))).collect()
+    let with_bars = |title: &String| {
+        let rows = of(title);
+        Figure { bars: bars(results, &rows), ..figure(title, &rows) }
+    };
+    titles.iter().map(with_bars).collect()
 }
 
 fn title(row: &Summary) -> String {
@@ -84,6 +94,23 @@ fn title(row: &Summary) -> String {
     let has = |word: &str| run.scenario.split(' ').any(|other| other == word);
     let way: String = ways.iter().filter(|(word, _)| has(word)).map(|(_, way)| *way).collect();
     format!("{}{napi}{way}: {copy}, {connections}, MTU {}", run.device, run.mtu)
+}
+
+/// Where the time of those who send went, a bar for each scheme and length.
+fn bars(results: &Results, rows: &[&Summary]) -> Option<Bars> {
+    let bar = |row: &&Summary| {
+        let run = &row.first;
+        let split = Split::of(results, &run.scenario)?;
+        let name = format!("{} {}", run.mode, format_size(run.write_len_bytes as u64));
+        Some((name, split.parts().to_vec()))
+    };
+    let bars: Vec<_> = rows.iter().filter_map(bar).collect();
+    (!bars.is_empty()).then_some(Bars {
+        title: "Where time goes",
+        unit: "seconds for each GB sent",
+        parts: &Split::NAMES,
+        bars,
+    })
 }
 
 fn figure(title: &str, rows: &[&Summary]) -> Figure {
@@ -115,7 +142,16 @@ fn figure(title: &str, rows: &[&Summary]) -> Figure {
         axis: "length of a write",
         marks: lengths.iter().map(|length| format_size(*length as u64)).collect(),
         panels: PANELS.into_iter().map(panel).collect(),
+        bars: None,
         rows: rows.iter().map(|row| table_row(row)).collect(),
+    }
+}
+
+/// The scheme, and whether this is the run beside another in which time was measured.
+fn scheme(run: &Run) -> String {
+    match Times::Beside.word().filter(|word| run.scenario.split(' ').any(|it| it == *word)) {
+        Some(word) => format!("{}, {word}", run.mode),
+        None => run.mode.clone(),
     }
 }
 
@@ -126,7 +162,7 @@ fn table_row(row: &Summary) -> Row {
         crate::statistics::ratio(count, run.bytes as f64).unwrap_or(0.0)
     };
     Row {
-        words: [run.mode.clone(), format_size(run.write_len_bytes as u64)],
+        words: [scheme(run), format_size(run.write_len_bytes as u64)],
         figures: vec![
             format!("{:.2}", row.throughput_gbps),
             format!("{:.3}", row.stack_cpu_s_per_gb),

@@ -87,6 +87,7 @@ fn figure(title: &str, rows: &[&Row]) -> Figure {
         axis: "connections",
         marks: connections.iter().map(ToString::to_string).collect(),
         panels: PANELS.into_iter().map(panel).collect(),
+        bars: None,
         rows: rows
             .iter()
             .map(|row| TableRow {

@@ -56,6 +56,9 @@ pub(super) fn render(
             page += &plot::svg(panel, figure.axis, &figure.marks)?;
         }
         page += "</div>";
+        if let Some(bars) = &figure.bars {
+            let _ = write!(page, "<p>{}</p>{}", bars.legend(), bars.svg());
+        }
         page += &numbers(figure, words);
     }
     let _ = writeln!(
@@ -105,6 +108,6 @@ fn numbers(figure: &Figure, words: &Words) -> String {
 }
 
 /// Text as HTML.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

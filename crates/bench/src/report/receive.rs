@@ -55,6 +55,7 @@ pub(super) fn figures(results: &Results) -> Vec<Figure> {
         title: format!("{SEED}: a gigabit adapter to its host"),
         axis: "frames at a time",
         marks,
+        bars: None,
         panels: vec![Panel {
             title: "Throughput",
             unit: "Mbit/s",
@@ -106,6 +107,7 @@ fn figure(path: &str, all: &[Row]) -> Figure {
         title: path.to_owned(),
         axis: "frames at a time",
         panels: std::iter::once(first).chain(others).collect(),
+        bars: None,
         rows: of_path
             .iter()
             .map(|row| TableRow {

@@ -12,11 +12,13 @@ use crate::measure::Spent;
 use crate::place::pin_to_cpu;
 use crate::scenario::{Amount, Scenario};
 use crate::socket::Socket;
+use crate::times::Taken;
 use crate::verify::{Flow, Pattern};
 use crate::{Attempt, Failure};
 use bytes::Bytes;
 use linux::cpu::{thread_time, thread_waits};
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub mod tasks;
@@ -154,22 +156,47 @@ pub struct Sender {
     pub cpu_ns: u64,
     /// Times they gave up the CPU to wait.
     pub waits: u64,
+    /// Time by the clock on the wall; of several threads the longest. Of one moment: since some other.
+    pub elapsed_ns: u64,
+    /// What the CPU time was taken for, where that is measured.
+    pub taken: Taken,
+}
+
+/// Time by the clock on the wall, since this was first asked.
+fn wall_time() -> Duration {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    FIRST.get_or_init(Instant::now).elapsed()
 }
 
 impl Sender {
     /// What the calling thread has taken so far.
     pub(crate) fn of_this_thread() -> Self {
-        let cpu_ns = u64::try_from(thread_time().as_nanos()).unwrap_or(u64::MAX);
-        Self { cpu_ns, waits: thread_waits() }
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            cpu_ns: ns(thread_time()),
+            waits: thread_waits(),
+            elapsed_ns: ns(wall_time()),
+            taken: Taken::of_this_thread(),
+        }
     }
 
     pub(crate) fn since(self, before: Self) -> Self {
         let cpu_ns = self.cpu_ns.saturating_sub(before.cpu_ns);
-        Self { cpu_ns, waits: self.waits.saturating_sub(before.waits) }
+        Self {
+            cpu_ns,
+            waits: self.waits.saturating_sub(before.waits),
+            elapsed_ns: self.elapsed_ns.saturating_sub(before.elapsed_ns),
+            taken: self.taken.since(before.taken),
+        }
     }
 
     fn plus(self, other: Self) -> Self {
-        Self { cpu_ns: self.cpu_ns + other.cpu_ns, waits: self.waits + other.waits }
+        Self {
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            waits: self.waits + other.waits,
+            elapsed_ns: self.elapsed_ns.max(other.elapsed_ns),
+            taken: self.taken.plus(other.taken),
+        }
     }
 }
 

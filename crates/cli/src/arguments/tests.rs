@@ -50,6 +50,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         amount: Amount::Bytes(64 << 20),
         write_len_bytes: 8_192,
         datagram_len_bytes: None,
+        times: bench::scenario::Times::Off,
         zero_copy: true,
         copy_in: multidata::CopyIn::default(),
         coalescing: multidata::Coalescing::default(),

@@ -52,6 +52,9 @@ pub(crate) struct TransmitArguments {
         default_value = "off,on"
     )]
     zero_copy: Vec<Switch>,
+    /// Measure where the senders' time goes; with off,on also what the measuring costs
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "on")]
+    times: Vec<Switch>,
     /// Longest IP packet of the device
     #[arg(long, value_name = "N", default_value = "1500", value_parser = parse_buffer_size)]
     mtu: usize,
@@ -89,6 +92,7 @@ impl TransmitArguments {
             io_uring: is_on(&self.io_uring),
             transforms: self.transform.iter().map(|transform| (*transform).into()).collect(),
             udp_offload: is_on(&self.udp_offload),
+            times: is_on(&self.times),
         };
         let common = Scenario {
             mtu_bytes: self.mtu,

@@ -2,7 +2,7 @@
 
 use super::events::InterfaceEvents;
 use super::{Runtime, Stack};
-use crate::copy_in::CopyIn;
+use crate::copy_in::{CopyIn, CopyObserver};
 use crate::error::socket_error;
 use crate::runtime::Clock;
 use crate::runtime::hand_over::HandOver;
@@ -222,6 +222,7 @@ pub struct StackBuilder {
     policy: Policy,
     polling: Option<Polling>,
     is_pinned: bool,
+    copy_observer: Option<Arc<dyn CopyObserver>>,
 }
 
 impl StackBuilder {
@@ -250,6 +251,13 @@ impl StackBuilder {
     #[must_use]
     pub fn copy_in(mut self, copy_in: CopyIn) -> Self {
         self.config.copy_in = copy_in;
+        self
+    }
+
+    /// Has somebody see when writes are copied in.
+    #[must_use]
+    pub fn copy_observer(mut self, observer: Arc<dyn CopyObserver>) -> Self {
+        self.copy_observer = Some(observer);
         self
     }
 
@@ -412,9 +420,18 @@ impl StackBuilder {
         let squeues = Squeues::new(squeues.collect(), hand_over.clone(), cpus);
         let threads = Mutex::new(Some(Threads::start(&squeues)?));
         let copy_in = self.config.copy_in;
+        let copy_observer = self.copy_observer;
         let events = InterfaceEvents::default();
-        let runtime =
-            Runtime { squeues, threads, pool, copy_in, send_buffer_bytes, nodelay, events };
+        let runtime = Runtime {
+            squeues,
+            threads,
+            pool,
+            copy_in,
+            copy_observer,
+            send_buffer_bytes,
+            nodelay,
+            events,
+        };
         Ok(Stack { runtime: Arc::new(runtime) })
     }
 }

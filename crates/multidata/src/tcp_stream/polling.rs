@@ -179,7 +179,7 @@ impl TcpStream {
             *room_bytes -= len;
             Some(&piece[..len])
         });
-        match copied.fill(socket.stack.pool(), &layout, fitting, None) {
+        match socket.stack.fill(copied, &layout, fitting, None) {
             Ok(_) => Poll::Ready(Ok(layout)),
             Err(_) => {
                 socket.squeue().wait_for_memory(socket.id, context.waker());
