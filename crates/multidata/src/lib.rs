@@ -120,6 +120,7 @@
 //! finds the pool exhausted waits for it, and fails where no write gets on for a second. Sockets,
 //! backlogs, buffers and queues are bounded by [`StackConfig`] and [`tcp::Config`].
 
+mod affinity;
 mod capture;
 mod copy_in;
 mod counters;

@@ -1,7 +1,8 @@
 //! What a program that embeds a stack meets first, with what this crate exports and nothing else.
 
-use multidata::batch::{Multidata, ReceiveBatch};
-use multidata::device::{Medium, WireConfig, WireEnd, wire};
+use bytes::Bytes;
+use multidata::batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
+use multidata::device::{Medium, Queue, WireConfig, WireEnd, wire};
 use multidata::time::Instant;
 use multidata::{
     FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter, SocketError, Stack,
@@ -11,6 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 fn at(address: &str) -> InterfaceConfig {
     InterfaceConfig::new(address.parse().expect("an address and a prefix"))
@@ -107,4 +109,37 @@ fn a_filter_and_an_error_need_no_other_crate() {
     let error = socket.send_to(b"x", "198.51.100.9:7").expect_err("no route");
     let source = error.get_ref().and_then(|it| it.downcast_ref::<SocketError>());
     assert_eq!(source, Some(&SocketError::NoRoute));
+}
+
+/// The other end of a wire in the hands of the program: its own packets, whole and unparsed, as a device of a
+/// VPN client has them.
+#[test]
+fn a_program_carries_the_packets_itself() {
+    let (queue, mut ours) = wire(tunnel());
+    let stack = Stack::builder().interface(queue, at("10.7.0.2/24")).build().expect("a stack");
+    let socket = UdpSocket::bind(&stack, "10.7.0.2:7").expect("a free port");
+
+    // IPv4, its checksum right, and UDP without one, from 10.7.0.1:9 to 10.7.0.2:7 (RFC 791, RFC 768).
+    let packet: [u8; 30] = [
+        0x45, 0, 0, 30, 0, 1, 0, 0, 64, 17, 0x66, 0xbe, 10, 7, 0, 1, 10, 7, 0, 2, //
+        0, 9, 0, 7, 0, 10, 0, 0, b'h', b'i',
+    ];
+    let block = Block::from(Bytes::copy_from_slice(&packet));
+    let mut batch = Multidata::default();
+    assert!(batch.push_packet(0, Attributes::default()).is_some());
+    assert!(batch.append_span(&block, 0, packet.len()));
+    assert_eq!(ours.transmit(&batch).taken, 1);
+    let mut read = [0; 8];
+    let (len, peer) = socket.recv_from(&mut read).expect("a datagram");
+    assert_eq!((&read[..len], peer.to_string().as_str()), (&b"hi"[..], "10.7.0.1:9"));
+
+    socket.send_to(b"hello", peer).expect("there is room");
+    let (pool, mut answers) = (BlockPool::new(PoolConfig::default()), ReceiveBatch::new());
+    let waiter = ours.waiter();
+    while answers.is_empty() {
+        waiter.wait(Some(Duration::from_secs(1)));
+        ours.receive(&pool, &mut answers, 64);
+    }
+    let answer = answers.bytes(0);
+    assert_eq!((&answer[12..20], &answer[28..]), (&[10, 7, 0, 2, 10, 7, 0, 1][..], &b"hello"[..]));
 }

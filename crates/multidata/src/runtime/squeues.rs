@@ -7,6 +7,7 @@
 
 use super::hand_over::HandOver;
 use super::squeue::{Core, Squeue};
+use crate::affinity;
 use core::net::SocketAddr;
 use stack::{Homes, SocketError};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,7 +113,9 @@ impl Squeues {
     fn pick(&self) -> usize {
         let here = match self.cpus.is_empty() {
             true => None,
-            false => self.cpus.iter().position(|cpu| *cpu == linux::cpu::current()),
+            false => {
+                affinity::current().and_then(|here| self.cpus.iter().position(|it| *it == here))
+            }
         };
         here.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed) % self.all.len())
     }

@@ -274,7 +274,7 @@ fn a_thread_that_cannot_be_kept_on_its_cpu_is_told_of() {
     let squeues = |cpus| Squeues::new(vec![Arc::new(squeue().0)], None, cpus);
     let error = Threads::start(&squeues(vec![usize::MAX])).expect_err("there is no such CPU");
     assert!(error.to_string().contains("pinned"), "{error}");
-    let good = squeues(vec![linux::cpu::allowed().expect("an answer")[0]]);
+    let good = squeues(vec![crate::affinity::allowed().expect("an answer")[0]]);
     let threads = Threads::start(&good).expect("it runs there");
     good.stop(Duration::ZERO);
     threads.join();

@@ -14,6 +14,7 @@
 use super::hand_over::Desk;
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
+use crate::affinity;
 use device::Waiter as _;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -86,7 +87,7 @@ impl Threads {
         };
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let live = move || {
-            let pinned = cpu.map_or(Ok(()), |cpu| linux::cpu::pin(&[cpu]));
+            let pinned = cpu.map_or(Ok(()), affinity::pin);
             let is_pinned = pinned.is_ok();
             // Who starts the threads waits for it.
             if tell.send(pinned).is_err() || !is_pinned {
@@ -99,7 +100,7 @@ impl Threads {
         };
         self.handles.push(Builder::new().name(name).spawn(live)?);
         match told.recv() {
-            Ok(pinned) => pinned.map_err(io::Error::other),
+            Ok(pinned) => pinned,
             Err(_) => Err(io::Error::other("a thread of the stack ended before it began")),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::events::InterfaceEvents;
 use super::{Runtime, Stack};
+use crate::affinity;
 use crate::copy_in::{CopyIn, CopyObserver};
 use crate::error::socket_error;
 use crate::runtime::Clock;
@@ -336,6 +337,7 @@ impl StackBuilder {
 
     /// Keeps the threads of each squeue on a CPU of its own, as far as the process may use so many, the
     /// first squeue's on the first of them, and opens connections in the squeue of the CPU that the calling thread runs on.
+    /// A system other than Linux refuses it when the stack is built.
     #[must_use]
     pub fn pin(mut self, on: bool) -> Self {
         self.is_pinned = on;
@@ -371,8 +373,7 @@ impl StackBuilder {
         let spread = self.spread()?;
         let count = usize::from(spread.homes());
         check_interfaces(&self.interfaces, count, self.layout)?;
-        let cpus =
-            if self.is_pinned { linux::cpu::allowed().map_err(io::Error::other)? } else { vec![] };
+        let cpus = if self.is_pinned { affinity::allowed()? } else { vec![] };
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let pool = self.pool.unwrap_or_else(|| BlockPool::new(self.config.pool.clone()));
