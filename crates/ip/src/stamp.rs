@@ -33,6 +33,7 @@ const HEADER_CHECKSUM: u8 = 10;
 /// Returns how many were stamped. That is all of them unless one is longer than its length field
 /// holds (65,535 bytes), has no headroom left, or names a checksum field outside its header: there
 /// stamping ends, and this packet and those behind it must not be sent.
+#[must_use]
 pub fn stamp(
     batch: &mut Multidata,
     packets: Range<usize>,

@@ -182,6 +182,16 @@ impl FileWaiter {
         self.syscalls.fetch_add(1, Ordering::Relaxed);
         // It fails only where another waiter was faster.
         let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+        // Somebody began to wait since the last one left, and what was just read may have been for them.
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            self.write_event();
+        }
+    }
+
+    fn write_event(&self) {
+        self.syscalls.fetch_add(1, Ordering::Relaxed);
+        // It fails only when the counter is at its end, which is readable too.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 }
 
@@ -202,9 +212,7 @@ impl Waiter for FileWaiter {
 
     fn wake(&self) {
         if !self.woken.swap(true, Ordering::SeqCst) && self.waiters.load(Ordering::SeqCst) > 0 {
-            self.syscalls.fetch_add(1, Ordering::Relaxed);
-            // It fails only when the counter is at its end, which is readable too.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            self.write_event();
         }
     }
 }
@@ -219,6 +227,26 @@ mod tests {
     fn quiet() -> FileWaiter {
         let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
         FileWaiter::new(Arc::new(file)).expect("another one")
+    }
+
+    /// The steps of `wait` and of `wake` in an order that threads take once in a blue moon: a call that
+    /// comes between the last one's leave and its reading of the event is for whoever waits next.
+    #[test]
+    fn a_call_is_not_swallowed_by_the_one_that_leaves() {
+        let waiter = quiet();
+        // One was called and leaves.
+        waiter.waiters.fetch_add(1, Ordering::SeqCst);
+        waiter.wake();
+        assert!(waiter.poll(Some(Duration::ZERO)));
+        waiter.woken.swap(false, Ordering::SeqCst);
+        assert_eq!(waiter.waiters.fetch_sub(1, Ordering::SeqCst), 1);
+        // Another begins to wait, and is called.
+        waiter.waiters.fetch_add(1, Ordering::SeqCst);
+        assert!(!waiter.woken.swap(false, Ordering::SeqCst));
+        waiter.wake();
+        // The first one goes on.
+        waiter.empty_event();
+        assert!(waiter.poll(Some(Duration::ZERO)), "the other sleeps although it was called");
     }
 
     #[test]

@@ -98,7 +98,9 @@ impl Socket {
 
     /// Waits until a connection that was closed has delivered what it held, its FIN included.
     fn wait_until_delivered(&self, linger: Duration) {
+        // Nothing tells of a socket that is gone, so this one looks again by itself.
         let call = Call {
+            socket: None,
             timeout: Some(linger),
             blocks: true,
             ..self.call(Interest::Writable, After::Leave)

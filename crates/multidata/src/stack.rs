@@ -70,8 +70,6 @@ struct Runtime {
     pool: BlockPool,
     copy_in: CopyIn,
     copy_observer: Option<Arc<dyn CopyObserver>>,
-    send_buffer_bytes: usize,
-    nodelay: bool,
     events: InterfaceEvents,
 }
 
@@ -575,15 +573,5 @@ impl Stack {
         let filled = copied.fill(&self.runtime.pool, layout, writes, first);
         observer.on_end();
         filled
-    }
-
-    /// What new connections' send buffers hold.
-    pub(crate) fn send_buffer_bytes(&self) -> usize {
-        self.runtime.send_buffer_bytes
-    }
-
-    /// Whether new connections send small segments at once.
-    pub(crate) fn starts_with_nodelay(&self) -> bool {
-        self.runtime.nodelay
     }
 }

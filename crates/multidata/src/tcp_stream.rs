@@ -24,7 +24,7 @@ use stack::{SendPlan, SocketError, SocketId, TcpOption};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::{Duration, Instant};
 
@@ -56,23 +56,17 @@ struct Shared {
     peer: SocketAddr,
     /// Held by the writer whose turn it is.
     writing: Mutex<Copied>,
-    send_buffer_bytes: AtomicUsize,
     is_read_shut: AtomicBool,
-    is_nodelay: AtomicBool,
 }
 
 impl TcpStream {
     pub(crate) fn new(socket: Socket, local: SocketAddr, peer: SocketAddr) -> Self {
-        let send_buffer_bytes = AtomicUsize::new(socket.stack.send_buffer_bytes());
-        let is_nodelay = AtomicBool::new(socket.stack.starts_with_nodelay());
         let shared = Shared {
             socket,
             local,
             peer,
             writing: Mutex::default(),
-            send_buffer_bytes,
             is_read_shut: AtomicBool::new(false),
-            is_nodelay,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -141,11 +135,7 @@ impl TcpStream {
                 core.shard.tcp_connect_with(now, None, address, Arc::clone(config))
             });
             let id = id.map_err(socket_error)?;
-            let stream = Self::wait_until_open(stack, home, id, address, None)?;
-            let send_buffer_bytes = config.send_buffer_bytes_initial.min(config.send_buffer_bytes);
-            stream.shared.send_buffer_bytes.store(send_buffer_bytes, Ordering::Relaxed);
-            stream.shared.is_nodelay.store(config.nodelay, Ordering::Relaxed);
-            Ok(stream)
+            Self::wait_until_open(stack, home, id, address, None)
         })
     }
 
@@ -276,17 +266,15 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std::net`.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.set_option(TcpOption::NoDelay(nodelay))?;
-        self.shared.is_nodelay.store(nodelay, Ordering::Relaxed);
-        Ok(())
+        self.set_option(TcpOption::NoDelay(nodelay))
     }
 
     /// Whether small segments are sent at once.
     ///
     /// # Errors
-    /// None; the signature is that of `std::net`.
+    /// None while a handle exists.
     pub fn nodelay(&self) -> io::Result<bool> {
-        Ok(self.shared.is_nodelay.load(Ordering::Relaxed))
+        Ok(self.status()?.is_nodelay)
     }
 
     /// How many bytes may be written and not yet acknowledged (`tcp_xmit_hiwat`).
@@ -295,9 +283,7 @@ impl TcpStream {
     /// `InvalidInput` for zero.
     pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
         check_buffer(bytes)?;
-        self.set_option(TcpOption::SendBuffer(bytes))?;
-        self.shared.send_buffer_bytes.store(bytes, Ordering::Relaxed);
-        Ok(())
+        self.set_option(TcpOption::SendBuffer(bytes))
     }
 
     /// How many bytes may be received and not yet read, and so the largest window offered
@@ -436,9 +422,16 @@ impl TcpStream {
             })?;
             let piece =
                 bytes.split_to(plan.lent_room_bytes.min(bytes.len()).min(LENT_LEN_BYTES_MAX));
-            let len = piece.len();
             copied.chunks.push_back(Chunk::whole(Block::from(piece)));
-            self.append(&mut copied.chunks, |counters| counters.bytes_lent += len as u64)?;
+            // For all of it there was room. Where the send buffer was made smaller meanwhile, a socket that
+            // does not block waits, too, rather than to queue a part.
+            let call =
+                Call { blocks: true, ..self.shared.socket.call(Interest::Writable, After::Send) };
+            while !copied.chunks.is_empty() {
+                self.append(&call, &mut copied.chunks, |counters, len| {
+                    counters.bytes_lent += len as u64
+                })?;
+            }
         }
         Ok(())
     }
@@ -451,8 +444,8 @@ impl TcpStream {
     /// As for writes; `InvalidInput` where the send buffer is smaller.
     pub fn write_urgent(&self, bytes: &[u8]) -> io::Result<()> {
         let _turn = self.take_write_turn();
-        let Shared { socket, send_buffer_bytes, .. } = &*self.shared;
-        if bytes.len() > send_buffer_bytes.load(Ordering::Relaxed) {
+        let socket = &self.shared.socket;
+        if bytes.len() > self.status()?.send_buffer_bytes {
             return Err(ErrorKind::InvalidInput.into());
         }
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
@@ -578,8 +571,10 @@ impl TcpStream {
                 outcome.map_err(|_| socket_error(SocketError::NoMemory))?
             }
         };
-        self.append(&mut copied.chunks, |counters| layout.count(counters, filled))?;
-        Ok(filled)
+        debug_assert_eq!(filled, copied.chunks.iter().map(Chunk::len).sum());
+        // Where the send buffer was made smaller meanwhile the rest is not written.
+        let call = self.shared.socket.call(Interest::Writable, After::Send);
+        self.append(&call, &mut copied.chunks, |counters, len| layout.count(counters, len))
     }
 
     /// The turn among the writers of this stream.
@@ -664,23 +659,23 @@ impl TcpStream {
         }
     }
 
-    /// Queues all chunks, for which there is room, and runs the shard. Where the send buffer was
-    /// made smaller meanwhile, it waits for the rest of the room.
+    /// Queues as much of `chunks` as there is room for, at least a byte, and runs the shard; says how much.
+    /// What an error leaves of them is not written.
     fn append(
         &self,
+        call: &Call,
         chunks: &mut VecDeque<Chunk>,
-        count: impl Fn(&mut RuntimeCounters),
-    ) -> io::Result<()> {
+        count: impl Fn(&mut RuntimeCounters, usize),
+    ) -> io::Result<usize> {
         let Shared { socket, .. } = &*self.shared;
-        let call = Call { blocks: true, ..socket.call(Interest::Writable, After::Send) };
-        let outcome = socket.squeue().operate(&call, |core, now| {
-            while !chunks.is_empty() {
-                polling::append_fitting(core, now, socket.id, chunks)?;
-            }
-            count(&mut core.counters);
-            Ok(())
+        let outcome = socket.squeue().operate(call, |core, now| {
+            let queued = polling::append_fitting(core, now, socket.id, chunks)?;
+            count(&mut core.counters, queued);
+            Ok(queued)
         });
-        chunks.clear();
+        if outcome.is_err() {
+            chunks.clear();
+        }
         outcome
     }
 

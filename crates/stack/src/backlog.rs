@@ -65,6 +65,9 @@ pub struct ListenOptions {
 /// Half-open connections of a listener that names no other number.
 const HALF_OPEN_MAX: usize = 1_024;
 
+/// Time between two answers of a half-open connection to what does not complete it (RFC 5961, 7).
+const ANSWER_INTERVAL: Duration = Duration::from_millis(500);
+
 impl Default for ListenOptions {
     fn default() -> Self {
         Self {
@@ -137,6 +140,8 @@ pub(crate) struct Waiting {
     kept: HalfOpen,
     /// The listener's settings when the SYN came: what the SYN-ACK offered holds (RFC 7323, 2.2).
     config: Arc<tcp::Config>,
+    /// When a segment that does not complete the handshake was answered last.
+    answered_at: Option<Instant>,
 }
 
 impl Waiting {
@@ -317,8 +322,9 @@ impl Shard {
         }
         let kept = HalfOpen::new(now, header, parameters.isn);
         let interface = incoming.origin.interface;
-        let waiting = Waiting { listener: id, interface, kept, config };
-        self.half_open.insert(*flow, waiting, now + self.config.rtt.rto_initial);
+        let pause = config.rtt.rto_initial;
+        let waiting = Waiting { listener: id, interface, kept, config, answered_at: None };
+        self.half_open.insert(*flow, waiting, now + pause);
         let mut syn_ack = kept.syn_ack(now, parameters);
         syn_ack.options.fast_open = self.cookie_for(now, segment).filter(|_| gives_cookies);
         self.send_syn_ack(incoming.origin.interface, flow, id, syn_ack);
@@ -387,6 +393,9 @@ impl Shard {
         };
         match kept.check(header, payload_len, window) {
             Verdict::Open => self.complete(now, incoming, segment, listener, &kept, config),
+            Verdict::SendAgain | Verdict::Acknowledge if !self.may_answer_again(now, flow) => {
+                Err(DropReason::OutOfWindow)
+            }
             Verdict::SendAgain => {
                 let syn_ack = kept.syn_ack(now, parameters(self));
                 self.send_syn_ack(incoming.origin.interface, flow, listener, syn_ack);
@@ -405,6 +414,10 @@ impl Shard {
                 {
                     return outcome;
                 }
+                if !self.reset_limit.allow(now) {
+                    self.drops.add(DropReason::ResetRateLimited);
+                    return Err(DropReason::BadAck);
+                }
                 let reset = reply.header(flow.local.port(), flow.remote.port());
                 self.answer_segment(incoming, reset);
                 Err(DropReason::BadAck)
@@ -415,6 +428,17 @@ impl Shard {
             }
             Verdict::Drop(reason) => Err(reason),
         }
+    }
+
+    /// Whether a half-open connection may answer what does not complete it, and notes that it does: whoever
+    /// forged the SYN's address would have each further segment reflected to whose it is (RFC 5961, 7).
+    fn may_answer_again(&mut self, now: Instant, flow: &Flow) -> bool {
+        let Some(waiting) = self.half_open.get_mut(flow) else { return false };
+        let may = waiting.answered_at.is_none_or(|at| now - at >= ANSWER_INTERVAL);
+        if may {
+            waiting.answered_at = Some(now);
+        }
+        may
     }
 
     /// An ACK that belongs to nothing may bring a cookie back. `None` where no cookie was sent lately.
@@ -465,7 +489,7 @@ impl Shard {
             }
             let config = Arc::clone(&waiting.config);
             let backoff = 1 << waiting.kept.timeouts().min(16);
-            let pause = self.config.rtt.rto_initial.saturating_mul(backoff);
+            let pause = config.rtt.rto_initial.saturating_mul(backoff);
             let parameters = self.parameters(now, waiting.interface, &flow, config);
             let (interface, listener) = (waiting.interface, waiting.listener);
             let syn_ack = waiting.kept.syn_ack(now, parameters);

@@ -541,7 +541,9 @@ fn stamp(
     if let Network::Ip(template) = network {
         let is_ipv4 = template.source().is_ipv4();
         let offload = interface.capabilities.completes_checksum(is_ipv4, template.protocol());
-        ip::stamp(out, range.clone(), template, &mut interface.identification, offload);
+        let stamped =
+            ip::stamp(out, range.clone(), template, &mut interface.identification, offload);
+        debug_assert_eq!(stamped, range.len(), "what TCP and UDP cut fits its length field");
     }
     stamp_link(interface, out, range, network, destination);
 }

@@ -213,6 +213,10 @@ pub struct TcpStatus {
     pub unacknowledged_bytes: usize,
     /// Bytes in the send queue that were never sent.
     pub unsent_bytes: usize,
+    /// Bytes the send queue holds at most (`tcp_xmit_hiwat`).
+    pub send_buffer_bytes: usize,
+    /// Whether small segments are sent at once.
+    pub is_nodelay: bool,
     /// Why the connection failed, where it did.
     pub error: Option<SocketError>,
 }
@@ -526,6 +530,8 @@ impl Shard {
             send_room_bytes: connection.send_room(),
             unacknowledged_bytes: connection.send_queue_len(),
             unsent_bytes: connection.unsent_len(),
+            send_buffer_bytes: connection.send_buffer(),
+            is_nodelay: connection.nodelay(),
             error: connection.error().map(connection_error),
         })
     }

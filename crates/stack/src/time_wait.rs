@@ -27,7 +27,7 @@ impl Shard {
     pub(crate) fn enter_time_wait(&mut self, now: Instant, index: u32, kept: TimeWait) {
         let Some(socket) = self.sockets.tcp(index) else { return };
         let (flow, deadline) = (socket.flow(), socket.connection.poll_timeout());
-        let deadline = deadline.unwrap_or(now + self.config.time_wait);
+        let deadline = deadline.unwrap_or(now + kept.lifetime());
         // A SYN may have replaced it while its application still had the socket; what is kept of it now
         // would speak for the successor once that is gone.
         let is_replaced = self.sockets.by_flow(&flow) != Some(index);
@@ -58,13 +58,13 @@ impl Shard {
         let payload_len = segment.payload_len(incoming);
         let kept = self.time_wait.get_mut(flow)?;
         let verdict = kept.on_segment(now, header, payload_len);
-        let answer = kept.acknowledgment(now);
+        let (answer, lifetime) = (kept.acknowledgment(now), kept.lifetime());
         Some(match verdict {
             TimeWaitVerdict::Replace(isn_min) if self.awaits(&incoming.origin, flow) => {
                 Judged::Begins(isn_min)
             }
             TimeWaitVerdict::Restart => {
-                self.time_wait.set_deadline(flow, now + self.config.time_wait);
+                self.time_wait.set_deadline(flow, now + lifetime);
                 self.answer_segment(incoming, answer);
                 Judged::Done(Err(DropReason::Duplicate))
             }

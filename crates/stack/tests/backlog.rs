@@ -495,6 +495,30 @@ fn a_repeated_syn_gets_the_same_syn_ack() {
     }
 }
 
+// RFC 5961, 7: whoever forged one SYN would have every further segment reflected to whose address it was.
+#[test]
+fn a_half_open_connection_answers_one_segment_in_half_a_second() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    listen(&mut net, ListenOptions::default());
+    net.inject(1, [packet([10, 0, 0, 9], &syn(4_000, 1))]);
+    net.run(MS);
+    let iss = answers(&net, 0)[0].sequence;
+    // Beyond the window, with an acknowledgment that is right.
+    let stray = TcpHeader {
+        sequence: SeqNumber(1_000_000),
+        acknowledgment: iss + 1,
+        flags: TcpFlags::ACK,
+        ..syn(4_000, 0)
+    };
+    for header in [stray, syn(4_000, 1)] {
+        net.run(500 * MS);
+        let mark = net.wire.len();
+        net.inject(1, (0..20).map(|_| packet([10, 0, 0, 9], &header)));
+        net.run(MS);
+        assert_eq!(answers(&net, mark).len(), 1);
+    }
+}
+
 // RFC 9293, 3.10.7.1 asks for a reset; a flood must not be doubled for it.
 #[test]
 fn resets_for_segments_without_a_connection_are_limited() {

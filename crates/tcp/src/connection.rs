@@ -695,8 +695,11 @@ impl Connection {
         if self.config.user_timeout != timeout {
             self.config_mut().user_timeout = timeout;
         }
-        let waits =
-            self.send.flight() > 0 || self.owing.window_probe || self.timers.is_set(Timer::Persist);
+        // A dead one has nothing to wait for, though what it sent was never acknowledged.
+        let waits = self.state != State::Closed
+            && (self.send.flight() > 0
+                || self.owing.window_probe
+                || self.timers.is_set(Timer::Persist));
         match self.user_timeout().filter(|_| waits) {
             Some(timeout) => self.timers.set(Timer::User, now + timeout),
             None => self.timers.stop(Timer::User),

@@ -30,6 +30,8 @@ pub struct TimeWait {
     timestamps: Option<Timestamps>,
     answered_at: Option<Instant>,
     entered_at: Instant,
+    /// 2 MSL, as the connection had it.
+    lifetime: Duration,
 }
 
 /// What a segment in TIME-WAIT asks for.
@@ -58,6 +60,7 @@ impl Connection {
             timestamps: self.negotiated.timestamps,
             answered_at: None,
             entered_at: now,
+            lifetime: self.config.time_wait,
         })
     }
 }
@@ -91,6 +94,12 @@ impl TimeWait {
         }
         self.answered_at = Some(now);
         TimeWaitVerdict::Acknowledge
+    }
+
+    /// How long it lasts from its beginning, and from each restart.
+    #[must_use]
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime
     }
 
     /// The ACK that says where the connection stood.

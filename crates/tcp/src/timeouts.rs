@@ -41,6 +41,11 @@ impl Connection {
                 // Whoever sends asks whether the data is released by now.
                 Timer::Pacing => self.arm_pacing(now),
                 Timer::Lifetime => self.enter_closed(None),
+                // Before the peer's SYN there is nothing that a reset could acknowledge, and RFC 9293,
+                // 3.10.8 asks for none.
+                Timer::User if self.state == State::SynSent => {
+                    self.enter_closed(Some(ConnectionError::TimedOut));
+                }
                 Timer::User => self.fail_with_reset(Some(ConnectionError::TimedOut)),
             }
         }

@@ -143,7 +143,13 @@ impl BlockRing {
                         let rest = (word(block, USED_LEN) as usize).saturating_sub(at);
                         let wanted = rest.div_ceil(left as usize).saturating_mul(frames_max);
                         let len = rest.min(wanted).min(POOLED_LEN).max(bytes.len());
-                        pooled.insert(pool.allocate_receive(len).ok()?)
+                        let Ok(fresh) = pool.allocate_receive(len) else {
+                            // Those in front of it were looked at, and are not counted again.
+                            self.begun = Some((at, left));
+                            self.pending = pending;
+                            return None;
+                        };
+                        pooled.insert(fresh)
                     }
                 };
                 let Some(room) = out.bytes_mut().get_mut(used..used + bytes.len()) else { break };

@@ -21,14 +21,16 @@ mod pieces;
 
 use super::link::{Link, State};
 use super::receive::Receiver;
-use super::write_ring::{Staging, WriteRing};
+use super::write_ring::{STAGED_MAX, Staging, WriteRing};
 use crate::interface::Interface;
 use crate::system_error::said;
 use crate::vnet::{VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use core::ops::Range;
-use device::lowering::{FrameBlock, HEADER_LEN_MAX, PartialChecksum, SuperFrame, blocks, frames};
+use device::lowering::{
+    FRAMES_MAX, FrameBlock, HEADER_LEN_MAX, PartialChecksum, SuperFrame, blocks, frames,
+};
 use device::{
     Capabilities, Contiguous, DeviceCounters, DeviceError, Queue, Received, Room, Segmentation,
     Stop, TransmitMode, Transmitted, Waiter,
@@ -344,9 +346,7 @@ impl TapQueue {
             let end = block.packets.start + index + 1;
             let offer = Offer { end, packets: 1, bytes: len, merged: false, partial };
             if let Some(staging) = &mut staging {
-                if !staging.has_room() {
-                    self.submit(batch, staging, tally);
-                }
+                const { assert!(FRAMES_MAX <= STAGED_MAX, "a call takes all frames of a block") };
                 staging.push_whole(whole);
                 self.offers.push(offer);
                 continue;

@@ -377,10 +377,6 @@ impl StackBuilder {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let pool = self.pool.unwrap_or_else(|| BlockPool::new(self.config.pool.clone()));
-        let (send_buffer_bytes, nodelay) = (
-            self.config.tcp.send_buffer_bytes_initial.min(self.config.tcp.send_buffer_bytes),
-            self.config.tcp.nodelay,
-        );
         let mut ring_secret = [[0; 8]; 2];
         getrandom::fill(ring_secret.as_flattened_mut()).map_err(io::Error::other)?;
         let ring_secret = ring_secret.map(u64::from_le_bytes);
@@ -423,16 +419,7 @@ impl StackBuilder {
         let copy_in = self.config.copy_in;
         let copy_observer = self.copy_observer;
         let events = InterfaceEvents::default();
-        let runtime = Runtime {
-            squeues,
-            threads,
-            pool,
-            copy_in,
-            copy_observer,
-            send_buffer_bytes,
-            nodelay,
-            events,
-        };
+        let runtime = Runtime { squeues, threads, pool, copy_in, copy_observer, events };
         Ok(Stack { runtime: Arc::new(runtime) })
     }
 }

@@ -76,8 +76,10 @@ impl Builder {
                 push_segment(out, self.attributes, stamp, segment, self.flags, 0)
             }
             _ => {
+                // What comes here lies anywhere, or is new and stands by itself: a probe of the path's MTU.
+                // New data behind it begins where that ends, and a run of its own.
                 let mut cursor = connection.send_queue.cursor(segment.sequence);
-                self.attributes.run = 0;
+                (self.cursor, self.run_len, self.attributes.run) = (None, 0, 0);
                 // RFC 3168, 6.1.4 and 6.1.5: neither pure ACKs, probes nor what is sent again.
                 self.attributes.ecn = 0;
                 self.push_payload(connection, &mut cursor, segment, self.flags, out)

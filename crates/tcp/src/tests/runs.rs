@@ -1,9 +1,10 @@
 //! Segments that are decided on together are those that would be decided on one by one.
 
-use super::harness::{ACK, Harness, MSS, PSH, Sent, chunk, stream};
-use crate::{Config, Pacing};
+use super::harness::{ACK, Harness, MSS, PSH, SYN, Sent, chunk, parameters, plain_config, stream};
+use crate::{Config, Connection, Pacing, PathProbing};
 use batch::{Limits, Multidata};
 use proptest::prelude::*;
+use time::{Duration, Instant};
 use wire::{TcpOptions, TcpTimestamps};
 
 #[derive(Clone, Debug)]
@@ -127,5 +128,39 @@ proptest! {
                 format!("{:?}", one_by_one.connection.totals)
             );
         }
+    }
+}
+
+/// Both probes in one batch: of a tail that may be lost (RFC 8985, 7.3), and of the path's
+/// MTU (RFC 4821), between them and behind them what is new. Each carries the bytes of its number.
+#[test]
+fn probes_and_new_data_in_one_batch_carry_their_own_bytes() {
+    let config = Config { path_probing: PathProbing::Always, nodelay: true, ..plain_config() };
+    let mut parameters = parameters(Config { sack: true, ..config });
+    (parameters.mss_send_max, parameters.mss_receive) = (1_460, 1_460);
+    let now = Instant::from_millis(10_000);
+    let mut harness = Harness::wrap(Connection::connect(parameters, now), now);
+    harness.expect_one();
+    harness.now = harness.now + Duration::from_millis(10);
+    harness.options =
+        TcpOptions { mss: Some(1_460), sack_permitted: true, ..TcpOptions::default() };
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.options = TcpOptions::default();
+    harness.expect_one();
+    harness.write(&stream(0..500));
+    assert_eq!(harness.take_ranges(), [(1, 500)]);
+    harness.now = harness.now + Duration::from_millis(10);
+    harness.receive(ACK, 1, 501, b"");
+    harness.write(&stream(500..1_000));
+    assert_eq!(harness.take_ranges(), [(501, 500)]);
+    // The application writes much at the very moment at which the tail is probed.
+    harness.write(&stream(1_000..21_000));
+    harness.pass_to_deadline();
+    let sent = harness.take();
+    assert!(sent.iter().any(|segment| segment.payload.len() > 1_024), "an MTU probe is there");
+    assert!(sent.len() > 3);
+    for segment in &sent {
+        let at = segment.sequence() as usize - 1;
+        assert!(segment.payload == stream(at..at + segment.payload.len()), "other bytes at {at}");
     }
 }

@@ -150,3 +150,27 @@ fn the_user_timeout_bounds_the_wait_for_a_closed_window() {
     harness.pass(Duration::from_secs(5));
     assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
 }
+
+#[test]
+fn a_user_timeout_of_a_dead_connection_sends_nothing() {
+    let mut harness = Harness::established(plain_config());
+    harness.write(&stream(0..100));
+    harness.expect_one();
+    harness.receive(RST, 1, 1, b"");
+    assert_eq!(harness.connection.state(), State::Closed);
+    harness.connection.set_user_timeout(harness.now, Some(Duration::from_secs(1)));
+    harness.pass(Duration::from_secs(2));
+    harness.expect_nothing();
+}
+
+// RFC 9293, 3.10.8: nothing is sent; before the peer's SYN there is nothing to acknowledge either.
+#[test]
+fn a_user_timeout_before_the_answer_to_our_syn_sends_no_reset() {
+    let user_timeout = Some(Duration::from_millis(500));
+    let mut harness = Harness::connect(Config { user_timeout, ..plain_config() });
+    harness.expect_one();
+    harness.pass(Duration::from_millis(600));
+    harness.expect_nothing();
+    assert_eq!(harness.connection.state(), State::Closed);
+    assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
+}
