@@ -82,11 +82,12 @@ fn carry_in(ours: &Mutex<WireQueue>, socket: &UdpSocket) {
         // A VPN opens the packet here. The stack takes nothing of it on trust.
         let packet = Block::from(Bytes::copy_from_slice(&datagram[..len]));
         batch.clear();
-        if batch.push_packet(0, Attributes::default()).is_some() {
-            batch.append_span(&packet, 0, len);
+        let is_there = batch.push_packet(0, Attributes::default()).is_some()
+            && batch.append_span(&packet, 0, len);
+        if is_there {
+            // What finds no room on the wire is lost, as it would be on any path.
+            ours.lock().unwrap_or_else(PoisonError::into_inner).transmit(&batch);
         }
-        // What finds no room on the wire is lost, as it would be on any path.
-        ours.lock().unwrap_or_else(PoisonError::into_inner).transmit(&batch);
     }
 }
 
