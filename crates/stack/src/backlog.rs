@@ -48,7 +48,7 @@ pub struct ListenOptions {
     pub config: Option<Arc<tcp::Config>>,
     /// Connections that are open and wait to be accepted; at least one.
     pub backlog: usize,
-    /// Connections whose handshake is under way; 72 bytes each, and their places in the tables. At
+    /// Connections whose handshake is under way; some 150 bytes each, with their places in the tables. At
     /// least one.
     pub half_open_max: usize,
     /// What happens beyond that.
