@@ -238,3 +238,11 @@ pub(crate) fn each_address<A: ToSocketAddrs, T>(
     }
     outcome
 }
+
+/// Refuses a buffer that would hold nothing.
+pub(crate) fn check_buffer(bytes: usize) -> io::Result<()> {
+    match bytes {
+        0 => Err(io::Error::new(ErrorKind::InvalidInput, "a buffer must hold at least one byte")),
+        _ => Ok(()),
+    }
+}

@@ -14,7 +14,7 @@ use crate::error::socket_error;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
-use crate::socket::{Socket, check_timeout, each_address};
+use crate::socket::{Socket, check_buffer, check_timeout, each_address};
 use crate::{RuntimeCounters, Stack};
 use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
@@ -692,13 +692,6 @@ impl TcpStream {
     fn squeue_look<T>(&self, look: impl FnOnce(&mut stack::Shard, SocketId) -> T) -> T {
         let socket = &self.shared.socket;
         socket.squeue().look(|core| look(&mut core.shard, socket.id))
-    }
-}
-
-fn check_buffer(bytes: usize) -> io::Result<()> {
-    match bytes {
-        0 => Err(io::Error::new(ErrorKind::InvalidInput, "a buffer must hold at least one byte")),
-        _ => Ok(()),
     }
 }
 

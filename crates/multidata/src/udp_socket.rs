@@ -12,7 +12,7 @@ use crate::groups::{LastPlan, copy_one};
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
-use crate::socket::{Socket, each_address, ip_options};
+use crate::socket::{Socket, check_buffer, each_address, ip_options};
 use crate::udp_forwarder::{copied_out, receive};
 use crate::{RuntimeCounters, Stack};
 use batch::{Block, Chunk, Chunks};
@@ -302,6 +302,21 @@ impl UdpSocket {
     /// None; the signature is that of `std::net`.
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
         Ok(self.socket.timeout(Interest::Writable))
+    }
+
+    /// How much may wait unread (SO_RCVBUF): payload, and a fixed cost for each datagram; 212,992 bytes where it
+    /// is not set. What finds no room is dropped and counted (`drop_socket_queue_full`). Queued payload holds
+    /// blocks of the stack's pool.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_receive_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        check_buffer(bytes)?;
+        let id = self.socket.id;
+        self.socket
+            .squeue()
+            .look(|core| core.shard.udp_set_receive_buffer(id, bytes))
+            .map_err(socket_error)
     }
 
     /// How datagrams treat the MTU of their path (`IP_MTU_DISCOVER`, which `std::net` does not have).

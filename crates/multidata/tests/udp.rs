@@ -211,3 +211,30 @@ fn an_answer_leaves_from_where_it_was_asked() {
     let error = client.send_from_to(b"x", "8.8.8.8".parse().expect("one"), "10.1.0.2:53");
     assert_eq!(error.expect_err("not the guest's").kind(), ErrorKind::AddrNotAvailable);
 }
+
+#[test]
+fn a_socket_holds_as_many_datagrams_as_it_was_told() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, right(57)).expect("a free port");
+    let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    assert_eq!(
+        server.set_receive_buffer_size(0).expect_err("none").kind(),
+        ErrorKind::InvalidInput
+    );
+    let dropped =
+        || right_stack.counters().stack.drops.count(counters::DropReason::SocketQueueFull);
+    for (bytes, are_all_held) in [(20_000, false), (1_000_000, true)] {
+        server.set_receive_buffer_size(bytes).expect("a size");
+        let before = dropped();
+        for _ in 0..100 {
+            client.send_to(&[7; 1_000], right(57)).expect("a route");
+        }
+        server.set_read_timeout(Some(Duration::from_millis(100))).expect("an option");
+        let mut count = 0;
+        while server.recv(&mut [0; 1_000]).is_ok() {
+            count += 1;
+        }
+        assert_eq!(count + dropped() - before, 100);
+        assert_eq!(count == 100, are_all_held, "{count}");
+    }
+}

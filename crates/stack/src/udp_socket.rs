@@ -476,6 +476,20 @@ impl Shard {
         Ok(())
     }
 
+    /// Bounds what a socket holds unread (SO_RCVBUF): payload, and a fixed cost for each datagram. What it
+    /// holds already, it keeps.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_set_receive_buffer(
+        &mut self,
+        id: SocketId,
+        bytes: usize,
+    ) -> Result<(), SocketError> {
+        self.udp_socket(id)?.received.set_limits(udp::QueueLimits::of_bytes(bytes));
+        Ok(())
+    }
+
     /// The next received datagram and where it came from.
     ///
     /// # Errors

@@ -18,11 +18,18 @@ pub struct QueueLimits {
     pub bytes: usize,
 }
 
+impl QueueLimits {
+    /// So many bytes, and at most as many datagrams as would fill them with 104 bytes each; at least one.
+    #[must_use]
+    pub fn of_bytes(bytes: usize) -> Self {
+        Self { datagrams: (bytes / 104).max(1), bytes }
+    }
+}
+
 impl Default for QueueLimits {
-    /// What Linux gives a socket (`net.core.rmem_default`, 208 KiB), and at most as many datagrams
-    /// as would fill it with 104 bytes each.
+    /// What Linux gives a socket (`net.core.rmem_default`, 208 KiB).
     fn default() -> Self {
-        Self { datagrams: 2_048, bytes: 212_992 }
+        Self::of_bytes(212_992)
     }
 }
 
