@@ -221,6 +221,9 @@ fn a_socket_holds_as_many_datagrams_as_it_was_told() {
         server.set_receive_buffer_size(0).expect_err("none").kind(),
         ErrorKind::InvalidInput
     );
+    // So that the neighbour is known: few wait for its answer.
+    client.send_to(b"first", right(57)).expect("a route");
+    server.recv(&mut [0; 10]).expect("sent");
     let dropped =
         || right_stack.counters().stack.drops.count(counters::DropReason::SocketQueueFull);
     for (bytes, are_all_held) in [(20_000, false), (1_000_000, true)] {
