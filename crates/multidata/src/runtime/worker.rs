@@ -165,6 +165,8 @@ impl Squeue {
                 aside = match is_led {
                     true if is_undisturbed => ASIDE_MAX.min(aside * 2),
                     true => active_max.min(aside * 2),
+                    // All devices failed: there is nothing to do until somebody replaces one.
+                    false if core.failed.is_some() => ASIDE_MAX,
                     false => grace,
                 };
                 application_ran = core.application_ran;

@@ -141,7 +141,7 @@ fn probes_and_new_data_in_one_batch_carry_their_own_bytes() {
     let now = Instant::from_millis(10_000);
     let mut harness = Harness::wrap(Connection::connect(parameters, now), now);
     harness.expect_one();
-    harness.now = harness.now + Duration::from_millis(10);
+    harness.now += Duration::from_millis(10);
     harness.options =
         TcpOptions { mss: Some(1_460), sack_permitted: true, ..TcpOptions::default() };
     harness.receive(SYN | ACK, 0, 1, b"");
@@ -149,7 +149,7 @@ fn probes_and_new_data_in_one_batch_carry_their_own_bytes() {
     harness.expect_one();
     harness.write(&stream(0..500));
     assert_eq!(harness.take_ranges(), [(1, 500)]);
-    harness.now = harness.now + Duration::from_millis(10);
+    harness.now += Duration::from_millis(10);
     harness.receive(ACK, 1, 501, b"");
     harness.write(&stream(500..1_000));
     assert_eq!(harness.take_ranges(), [(501, 500)]);
