@@ -142,7 +142,7 @@ proptest! {
         for (index, sample) in samples.iter().enumerate() {
             let mut single = large_batch();
             push(&mut single, sample);
-            stamp(&mut single, 0..1, &template, &mut identification_single, offload);
+            assert_eq!(stamp(&mut single, 0..1, &template, &mut identification_single, offload), 1);
             prop_assert_eq!(bytes_of(&single, 0), bytes_of(&whole, index));
             prop_assert_eq!(single.attributes(0), whole.attributes(index));
         }
@@ -180,7 +180,7 @@ proptest! {
         for number in 0..total {
             let mut single = large_batch();
             push(&mut single, &segment(number % count));
-            stamp(&mut single, 0..1, &template, &mut identification_single, offload);
+            assert_eq!(stamp(&mut single, 0..1, &template, &mut identification_single, offload), 1);
             prop_assert_eq!(bytes_of(&single, 0), bytes_of(&whole, number));
             prop_assert_eq!(single.attributes(0), whole.attributes(number));
         }
@@ -234,9 +234,9 @@ proptest! {
         let (mut batch, mut complete, mut identification) = (large_batch(), large_batch(), 0);
         push(&mut batch, &sample);
         push(&mut complete, &sample);
-        stamp(&mut complete, 0..1, &template, &mut identification, false);
+        assert_eq!(stamp(&mut complete, 0..1, &template, &mut identification, false), 1);
         identification = 0;
-        stamp(&mut batch, 0..1, &template, &mut identification, true);
+        assert_eq!(stamp(&mut batch, 0..1, &template, &mut identification, true), 1);
         let state = batch.attributes(0).expect("a packet").checksum;
         let mut bytes = bytes_of(&batch, 0);
         if template.protocol() == protocol::ICMPV6 {
@@ -264,7 +264,7 @@ proptest! {
         let (mut batch, mut identification) = (large_batch(), 5);
         let attributes = Attributes { ecn, checksum: MISSING, ..Attributes::default() };
         batch.push_packet(8, attributes).expect("room").fill(1);
-        stamp(&mut batch, 0..1, &template, &mut identification, false);
+        assert_eq!(stamp(&mut batch, 0..1, &template, &mut identification, false), 1);
         let info = parse(&bytes_of(&batch, 0)).expect("its checksum is right");
         prop_assert_eq!(info.ecn, (dscp_ecn | ecn) & 3);
         let bytes = bytes_of(&batch, 0);
@@ -296,7 +296,7 @@ proptest! {
         let stamped = |template: &HeaderTemplate| {
             let (mut batch, mut identification) = (large_batch(), 5);
             push(&mut batch, &Sample { header: vec![1; 8], pieces: vec![], checksum: MISSING });
-            stamp(&mut batch, 0..1, template, &mut identification, false);
+            assert_eq!(stamp(&mut batch, 0..1, template, &mut identification, false), 1);
             bytes_of(&batch, 0)
         };
         let bytes = stamped(&changed);
@@ -360,7 +360,7 @@ fn only_tcp_forbids_fragments_unless_told_otherwise() {
             template.set_dont_fragment(expected);
             let (mut batch, mut identification) = (large_batch(), 0);
             push(&mut batch, &Sample { header: vec![0; 20], pieces: vec![], checksum: MISSING });
-            stamp(&mut batch, 0..1, &template, &mut identification, false);
+            assert_eq!(stamp(&mut batch, 0..1, &template, &mut identification, false), 1);
             let bytes = bytes_of(&batch, 0);
             let view = Ipv4View::parse(&bytes).expect("a sound packet");
             assert_eq!(view.dont_fragment(), expected, "protocol {protocol}");
@@ -384,7 +384,7 @@ fn udp_alone_sends_a_checksum_of_zero_as_all_ones() {
         header[..2].copy_from_slice(&word.to_be_bytes());
         let (mut batch, mut identification) = (large_batch(), 0);
         push(&mut batch, &Sample { header, pieces: vec![], checksum: MISSING });
-        stamp(&mut batch, 0..1, &template, &mut identification, false);
+        assert_eq!(stamp(&mut batch, 0..1, &template, &mut identification, false), 1);
         let bytes = bytes_of(&batch, 0);
         let info = parse(&bytes).expect("a sound packet");
         let transport = info.transport(&bytes);
