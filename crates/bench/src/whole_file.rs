@@ -3,11 +3,14 @@
 //! What is written goes to a temporary file beside the wanted one; [`WholeFile::finish`] makes it
 //! durable and moves it into place in one step, and anything else - an error, a drop - removes
 //! it. A name that stands for something other than a regular file (a device, a pipe) cannot be
-//! replaced by a rename and is written to directly.
+//! replaced by a rename and is written to directly. So is a name of what the process has open already
+//! (`-`, `/dev/stdout`, `/dev/fd/3`), even where that is a regular file: whoever redirected to it, or
+//! appends to it, wants it to go on being the same one.
 
 use crate::{Attempt, Failure};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
@@ -32,6 +35,10 @@ impl WholeFile {
     /// A sentence, where no file of that name can be made.
     pub fn begin(wanted: &Path) -> Result<Self, Failure> {
         let refused = || format!("cannot write {}", wanted.display());
+        if let Some(open) = Descriptor::named(wanted) {
+            let file = open.writer().attempt(refused)?;
+            return Ok(Self { wanted: wanted.to_owned(), content: Content::Direct(file) });
+        }
         // A link keeps pointing where it points: what it names is replaced.
         let wanted = match wanted.canonicalize() {
             Ok(resolved) => resolved,
@@ -77,6 +84,62 @@ impl WholeFile {
                 file.persist(&wanted).map(drop).map_err(|failed| failed.error).attempt(refused)
             }
             Content::Direct(mut file) => file.flush().attempt(refused),
+        }
+    }
+}
+
+/// Whether this name stands for the process's own standard output.
+#[must_use]
+pub fn is_standard_output(wanted: &Path) -> bool {
+    Descriptor::named(wanted).is_some_and(|open| matches!(open, Descriptor::Output))
+}
+
+/// What a process has open, named as a file.
+#[derive(Debug)]
+enum Descriptor {
+    /// Standard output of this process.
+    Output,
+    /// Standard error of this process.
+    Errors,
+    /// Any other, by its name below /proc.
+    Other(PathBuf),
+}
+
+impl Descriptor {
+    /// `-`, and every name that leads to /proc/PID/fd, as those below /dev do.
+    fn named(name: &Path) -> Option<Self> {
+        if name == Path::new("-") {
+            return Some(Self::Output);
+        }
+        let mut name = name.to_owned();
+        // As many links as the kernel follows.
+        for _ in 0..40 {
+            let parent = match name.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            let parent = parent.canonicalize().ok()?;
+            let number = name.file_name()?;
+            if parent.starts_with("/proc") && parent.ends_with("fd") {
+                let is_own = parent.starts_with(format!("/proc/{}", std::process::id()));
+                return Some(match number.to_str() {
+                    Some("1") if is_own => Self::Output,
+                    Some("2") if is_own => Self::Errors,
+                    _ => Self::Other(parent.join(number)),
+                });
+            }
+            name = parent.join(parent.join(number).read_link().ok()?);
+        }
+        None
+    }
+
+    /// Writes where the process's own writing would go on; what was opened anew at its end, never over what is
+    /// there.
+    fn writer(&self) -> io::Result<File> {
+        match self {
+            Self::Output => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+            Self::Errors => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+            Self::Other(path) => OpenOptions::new().append(true).open(path),
         }
     }
 }
@@ -178,5 +241,27 @@ mod tests {
         assert_eq!(sentence, "cannot write /dev/full: No space left on device");
         let kind = std::fs::metadata("/dev/full").unwrap().file_type();
         assert!(kind.is_char_device());
+    }
+
+    #[test]
+    fn what_is_open_already_is_written_behind_what_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        std::fs::write(&log, b"before ").unwrap();
+        let open = OpenOptions::new().append(true).open(&log).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(format!("/dev/fd/{number}"), &link).unwrap();
+        for name in [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")] {
+            write_whole(Path::new(&name), b"and ").unwrap();
+        }
+        write_whole(&link, b"after").unwrap();
+        assert_eq!(std::fs::read(&log).unwrap(), b"before and and after");
+        for name in ["-", "/dev/stdout", "/proc/self/fd/1"] {
+            assert!(is_standard_output(Path::new(name)), "{name}");
+        }
+        for name in ["/dev/stderr", "/dev/null", "stdout", "/no/such/-"] {
+            assert!(!is_standard_output(Path::new(name)), "{name}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `multidata bench`: run a job, print what it found, write it as JSON.
 
 use crate::arguments::{CipherArguments, Job, Reading};
-use crate::output::{complain, print};
+use crate::output::{complain, deliver, print};
 use bench::place::Place;
 use bench::report::Subject;
 use bench::results::Results;
@@ -39,10 +39,8 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rounds = usize::try_from(job.output.runs).unwrap_or(usize::MAX);
     let results = job::run_all(&scenarios, rounds, &arguments)?;
-    if let Some(file) = &job.output.json {
-        whole_file::write_whole(file, results.to_json()?.as_bytes())?;
-    }
-    print(&report(job.reading, &results))?;
+    let text = report(job.reading, &results);
+    let delivered = deliver(&text, job.output.json.as_deref(), || results.to_json());
     if let Some(directory) = directory {
         let subject = match job.reading {
             Reading::Receive => Subject::Receive,
@@ -52,9 +50,13 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
             }
         };
         let page = bench::report::write(directory, &results, subject)?;
-        print(&format!("Plots: {}\n", page.display()))?;
+        let sentence = format!("Plots: {}\n", page.display());
+        match job.output.json.as_deref().is_some_and(whole_file::is_standard_output) {
+            true => complain(sentence.trim_end()),
+            false => print(&sentence)?,
+        }
     }
-    Ok(())
+    delivered
 }
 
 /// Measures what the transforms of a tunnel do alone.

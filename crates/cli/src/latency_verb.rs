@@ -2,9 +2,9 @@
 
 use crate::arguments::LatencyArguments;
 use crate::bench_verb::try_place;
-use crate::output::{complain, print};
+use crate::output::{complain, deliver};
 use bench::latency::{Comparison, cases, compare};
-use bench::{Attempt, Failure, whole_file};
+use bench::{Attempt, Failure};
 use linux::Sandbox;
 
 /// Runs the comparison.
@@ -29,10 +29,7 @@ pub(crate) fn run(arguments: &LatencyArguments) -> Result<(), Failure> {
     };
     let line: Vec<String> = std::env::args().skip(1).collect();
     let results = compare(&comparison, sandbox, &line)?;
-    if let Some(file) = &arguments.output.json {
-        whole_file::write_whole(file, results.to_json()?.as_bytes())?;
-    }
-    print(&format!(
+    let text = format!(
         "{} ({}), {}, {} CPUs, {}\nTransactions of {} byte(s) each way with a kernel socket behind a \
          plain TAP, every response verified; medians of {} alternating runs of {} s:\n{}\n\nA kernel \
          socket's frames cross a TAP only where a process carries them: the relay. \"multidata\" is \
@@ -47,5 +44,6 @@ pub(crate) fn run(arguments: &LatencyArguments) -> Result<(), Failure> {
         comparison.time.as_secs_f64(),
         results.table(),
         results.findings().join("\n"),
-    ))
+    );
+    deliver(&text, arguments.output.json.as_deref(), || results.to_json())
 }

@@ -2,9 +2,9 @@
 
 use crate::arguments::LossArguments;
 use crate::bench_verb::try_place;
-use crate::output::{complain, print};
+use crate::output::{complain, deliver};
 use bench::loss::{Cell, run};
-use bench::{Attempt, Failure, whole_file};
+use bench::{Attempt, Failure};
 use linux::Sandbox;
 use std::time::Duration;
 
@@ -30,10 +30,7 @@ pub(crate) fn run(arguments: &LossArguments) -> Result<(), Failure> {
     };
     let line: Vec<String> = std::env::args().skip(1).collect();
     let results = run::compare(&comparison, sandbox, &line)?;
-    if let Some(file) = &arguments.output.json {
-        whole_file::write_whole(file, results.to_json()?.as_bytes())?;
-    }
-    print(&format!(
+    let text = format!(
         "{} ({}), {}, {} CPUs, {}\nGoodput of {} to a Linux receiver, {} Mbit/s, every byte \
          verified; medians of {} alternating runs of {} s:\n{}\n",
         results.host.program,
@@ -46,7 +43,8 @@ pub(crate) fn run(arguments: &LossArguments) -> Result<(), Failure> {
         comparison.rounds,
         comparison.time.as_secs_f64(),
         results.table(),
-    ))
+    );
+    deliver(&text, arguments.output.json.as_deref(), || results.to_json())
 }
 
 /// Every loss with every round-trip time.

@@ -1,16 +1,19 @@
 //! The `multidata` command: parse, call, print.
 //!
 //! Exit codes: 0 for success, 1 where something failed (one sentence on standard error says what),
-//! 2 for a wrong command line. A reader of the output that went away is no failure.
+//! 2 for a wrong command line, 128 and the signal's number (130 for Ctrl-C) where one ended the program. A reader of
+//! the output that went away is no failure.
 
 mod arguments;
 mod bench_verb;
+mod ending;
 mod latency_verb;
 mod loss_verb;
 mod output;
 mod ping_verb;
 mod transfer;
 mod tunnel;
+mod watch;
 
 use arguments::{BenchArguments, BenchVerb, CommandLine, Verb};
 use clap::{CommandFactory, Parser, error::ErrorKind};
@@ -45,13 +48,7 @@ fn main() -> ExitCode {
             ping_verb::run(&arguments)
         }
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            output::complain(&failure.to_string());
-            ExitCode::FAILURE
-        }
-    }
+    ExitCode::from(ending::exit_code(outcome))
 }
 
 /// What the command line asks for, where it does not contradict itself; else the program ends here.

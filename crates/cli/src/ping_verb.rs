@@ -2,10 +2,10 @@
 
 use crate::arguments::PingArguments;
 use crate::bench_verb::try_place;
-use crate::output::print;
-use crate::transfer::{finish, flush, open};
+use crate::output::deliver;
+use crate::transfer::open;
 use crate::tunnel;
-use bench::{Failure, whole_file};
+use bench::Failure;
 
 /// Asks, and prints what came of it.
 ///
@@ -15,14 +15,10 @@ pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
     if let Some(file) = &arguments.json {
         try_place(file)?;
     }
-    let (stack, capture) = open(&arguments.link, None, tunnel::open_to)?;
+    let mut link = open(&arguments.link, None, tunnel::open_to)?;
+    link.watch()?;
     let plan = arguments.plan();
-    let results = bench::ping::ping(&stack, &plan)?;
-    flush(stack)?;
-    finish(capture)?;
-    if let Some(file) = &arguments.json {
-        whole_file::write_whole(file, results.to_json()?.as_bytes())?;
-    }
+    let results = bench::ping::ping(&link.stack, &plan)?;
     let mut text = format!(
         "Echo requests to {}, {} bytes of data, {} in a batch:\n{}\n",
         plan.to,
@@ -34,7 +30,8 @@ pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
         text.push_str(&remark);
         text.push('\n');
     }
-    print(&text)?;
+    deliver(&text, arguments.json.as_deref(), || results.to_json())?;
+    link.close()?;
     match results.received {
         0 => Err(Failure::new(format!("{} did not answer", plan.to))),
         _ => Ok(()),

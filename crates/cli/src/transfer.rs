@@ -5,20 +5,23 @@
 //! as the program runs. Or the two programs meet in a tunnel (`tunnel.rs`).
 
 use crate::arguments::{AddressArgument, LinkArguments, ReceiveArguments, SendArguments, Switch};
+use crate::ending;
 use crate::tunnel::{self, Checksums, Key};
+use crate::watch::Watch;
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
 use device::{Device, DeviceError, Queue, RateConfig, RateQueue};
 use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TunnelDevice};
 use multidata::dhcp::ClientConfig;
+use multidata::tcp::Keepalive;
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// How much is read from a file, or from the connection, at once.
 const PIECE_LEN_BYTES: usize = 256 << 10;
@@ -26,8 +29,19 @@ const PIECE_LEN_BYTES: usize = 256 << 10;
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long the receiving end of a tunnel, with which keys were just agreed on, may take to listen.
+const LISTEN_TIME: Duration = Duration::from_secs(5);
+
 /// How long a DHCP server or a router may take to answer.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a listener is asked for a connection.
+const ACCEPT_PERIOD: Duration = Duration::from_millis(20);
+
+/// When a silent other end is asked whether it is still there: one that died, or cannot be reached, is noticed after
+/// a minute.
+const KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(20), interval: Duration::from_secs(5), count: 8 };
 
 /// How long the last ACKs may take once the application is done.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,35 +54,123 @@ const LAST_ACK_TIME: Duration = Duration::from_secs(2);
 /// # Errors
 /// A sentence.
 pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
-    let name = arguments.file.display();
-    let mut file = File::open(&arguments.file).attempt(|| format!("cannot read {name}"))?;
-    let about = file.metadata().attempt(|| format!("cannot read {name}"))?;
-    if about.is_dir() {
-        return Err(Failure::new(format!("cannot read {name}: it is a directory")));
-    }
-    let (stack, capture) = open(&arguments.link, arguments.rate, tunnel::open_to)?;
+    let mut source = Source::open(&arguments.file)?;
+    ending::arrange()?;
+    let mut link = open(&arguments.link, arguments.rate, tunnel::open_to)?;
+    link.watch()?;
     let to = arguments.to;
-    let mut stream = TcpStream::connect_timeout(&stack, &to, CONNECT_TIMEOUT)
+    let outcome = connect(&link.stack, to, arguments.link.tunnel.is_some())
+        .and_then(|stream| over(stream, |stream| send_all(&mut source, stream, to)));
+    if outcome.is_ok() && arguments.link.tunnel.is_some() {
+        // Nobody but this program answers here: where the last ACK is lost, the other end asks again.
+        std::thread::sleep(LAST_ACK_TIME);
+    }
+    let closed = link.close();
+    outcome.and(closed)
+}
+
+fn connect(stack: &Stack, to: SocketAddr, is_tunnel: bool) -> Result<TcpStream, Failure> {
+    let began = Instant::now();
+    let connected = loop {
+        match TcpStream::connect_timeout(stack, &to, CONNECT_TIMEOUT) {
+            // The other end of a tunnel has just begun, and listens in a moment.
+            Err(error)
+                if error.kind() == io::ErrorKind::ConnectionRefused
+                    && is_tunnel
+                    && began.elapsed() < LISTEN_TIME =>
+            {
+                ending::check()?;
+                std::thread::sleep(ACCEPT_PERIOD);
+            }
+            outcome => break outcome,
+        }
+    };
+    connected
         .map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
                 format!("nobody answered for {} s", CONNECT_TIMEOUT.as_secs())
             }
             _ => error.to_string(),
         })
-        .attempt(|| format!("cannot connect to {to}"))?;
-    let progress = Progress::bytes(about.is_file().then_some(about.len()));
-    let mut piece = vec![0; PIECE_LEN_BYTES];
-    loop {
-        let len = match file.read(&mut piece) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            outcome => outcome.attempt(|| format!("cannot read {name}"))?,
+        .attempt(|| format!("cannot connect to {to}"))
+}
+
+/// What is sent.
+struct Source {
+    name: String,
+    file: File,
+    /// What a regular file held at the beginning, which is what is sent of it: a log that grows faster than the
+    /// network carries it would never end. Those of /proc say that they hold nothing, and are read to their end.
+    len_bytes: Option<u64>,
+}
+
+impl Source {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let refused = || format!("cannot read {name}");
+        let is_standard_input = path == Path::new("-");
+        let file = match is_standard_input {
+            true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            false => File::open(path),
         };
+        let file = file.attempt(refused)?;
+        let about = file.metadata().attempt(refused)?;
+        if about.is_dir() {
+            return Err("it is a directory").attempt(refused);
+        }
+        // Of standard input something may have been read before.
+        let is_known = about.is_file() && about.len() > 0 && !is_standard_input;
+        let len_bytes = is_known.then_some(about.len());
+        Ok(Self { name, file, len_bytes })
+    }
+
+    /// The next piece, at most what `piece` holds; nothing at the end.
+    fn read(&mut self, sent_bytes: u64, piece: &mut [u8]) -> Result<usize, Failure> {
+        let Self { name, file, len_bytes } = self;
+        let left = len_bytes.map_or(u64::MAX, |all| all - sent_bytes);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+        let len = loop {
+            match file.read(&mut piece[..wanted]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                outcome => break outcome.attempt(|| format!("cannot read {name}"))?,
+            }
+        };
+        match len_bytes {
+            Some(all) if len == 0 && sent_bytes < *all => Err(Failure::new(format!(
+                "{name} became shorter while it was sent: it ended after {sent_bytes} of {all} bytes, and the \
+                 connection was reset"
+            ))),
+            _ => Ok(len),
+        }
+    }
+
+    /// Says that a file was not sent to its end, where it has another one by now.
+    fn tell_growth(&self) {
+        let Some(all) = self.len_bytes else { return };
+        if self.file.metadata().is_ok_and(|about| about.len() > all) {
+            let name = &self.name;
+            crate::output::complain(&format!(
+                "{name} grew while it was sent: the {all} bytes that it had at the beginning went out"
+            ));
+        }
+    }
+}
+
+/// Sends the file and waits until the other end has ended its stream.
+fn send_all(source: &mut Source, stream: &mut TcpStream, to: SocketAddr) -> Result<(), Failure> {
+    let progress = Progress::bytes(source.len_bytes);
+    let mut piece = vec![0; PIECE_LEN_BYTES];
+    let mut sent_bytes = 0;
+    loop {
+        let len = source.read(sent_bytes, &mut piece)?;
         if len == 0 {
             break;
         }
         stream.write_all(&piece[..len]).attempt(|| format!("the connection to {to} failed"))?;
         progress.advance(len as u64);
+        sent_bytes += len as u64;
     }
+    source.tell_growth();
     stream.shutdown(Shutdown::Write).attempt(|| "cannot end the stream")?;
     progress.say("waiting for the other end");
     loop {
@@ -77,16 +179,9 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
             .read(&mut piece)
             .attempt(|| format!("{to} did not confirm that it received everything"))?;
         if len == 0 {
-            break;
+            return Ok(());
         }
     }
-    drop(stream);
-    if arguments.link.tunnel.is_some() {
-        // Nobody but this program answers here: where the last ACK is lost, the other end asks again.
-        std::thread::sleep(LAST_ACK_TIME);
-    }
-    flush(stack)?;
-    finish(capture)
 }
 
 /// `multidata receive ADDR:PORT FILE`: listens, accepts one connection, writes what comes.
@@ -94,14 +189,44 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
 /// # Errors
 /// A sentence; nothing of the file is left then.
 pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
-    let (at, name) = (arguments.at, arguments.file.display());
-    let mut file = WholeFile::begin(&arguments.file)?;
-    remove_when_interrupted(file.temporary_path().map(PathBuf::from))?;
-    let (stack, capture) = open(&arguments.link, None, tunnel::open_at)?;
-    let listener = TcpListener::bind(&stack, at).attempt(|| format!("cannot listen on {at}"))?;
-    let (mut stream, from) = listener.accept().attempt(|| "cannot accept a connection")?;
-    // One connection was asked for; whoever else comes is refused.
-    drop(listener);
+    ending::arrange()?;
+    let file = WholeFile::begin(&arguments.file)?;
+    if let Some(temporary) = file.temporary_path() {
+        ending::remove_at_end(temporary.to_owned());
+    }
+    let mut link = open(&arguments.link, None, tunnel::open_at)?;
+    let name = arguments.file.display().to_string();
+    let outcome = accept(&mut link, arguments.at)
+        .and_then(|(stream, from)| over(stream, |stream| receive_all(stream, from, file, &name)));
+    let closed = link.close();
+    outcome.and(closed)
+}
+
+/// The one connection that was asked for; whoever else comes is refused.
+fn accept(link: &mut Link, at: SocketAddr) -> Result<(TcpStream, SocketAddr), Failure> {
+    let listener =
+        TcpListener::bind(&link.stack, at).attempt(|| format!("cannot listen on {at}"))?;
+    link.watch()?;
+    // Nothing ends a wait for a connection, so it must not be one where the program is to end.
+    listener.set_nonblocking(true).attempt(|| "cannot accept a connection")?;
+    loop {
+        match listener.accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                ending::check()?;
+                std::thread::sleep(ACCEPT_PERIOD);
+            }
+            outcome => return outcome.attempt(|| "cannot accept a connection"),
+        }
+    }
+}
+
+/// Writes what comes, and makes it durable.
+fn receive_all(
+    stream: &mut TcpStream,
+    from: SocketAddr,
+    mut file: WholeFile,
+    name: &str,
+) -> Result<(), Failure> {
     let progress = Progress::bytes(None);
     progress.say(&format!("from {from}"));
     let mut piece = vec![0; PIECE_LEN_BYTES];
@@ -114,11 +239,28 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
         file.write_all(&piece[..len]).attempt(|| format!("cannot write {name}"))?;
         progress.advance(len as u64);
     }
+    // Who was interrupted while the last bytes came keeps nothing.
+    ending::check()?;
     // Only what is durable is acknowledged by our end of the stream.
-    file.finish()?;
-    drop(stream);
-    flush(stack)?;
-    finish(capture)
+    file.finish()
+}
+
+/// Transfers over a connection. Where that fails or is interrupted the other end hears a reset: an orderly end it
+/// would take for the file's, or for the word that all of it is safe.
+fn over(
+    mut stream: TcpStream,
+    transfer: impl FnOnce(&mut TcpStream) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    stream.set_keepalive_with(Some(KEEPALIVE)).attempt(|| "cannot set the connection up")?;
+    ending::reset_at_end(stream.try_clone().attempt(|| "cannot set the connection up")?);
+    // Whoever interrupted before had no connection to reset.
+    let outcome = ending::check().and_then(|()| transfer(&mut stream));
+    let outcome = outcome.and_then(|()| ending::check());
+    if outcome.is_err() {
+        stream.abort();
+    }
+    ending::spare_connection();
+    outcome
 }
 
 /// A queue of the interface: of itself where it is a TAP, of a packet socket on any other.
@@ -184,11 +326,7 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
 }
 
 /// This stack on the device that the user names, or in the tunnel.
-pub(crate) fn open(
-    link: &LinkArguments,
-    rate: Option<u64>,
-    meet: Meet,
-) -> Result<(Stack, Option<CaptureFile>), Failure> {
+pub(crate) fn open(link: &LinkArguments, rate: Option<u64>, meet: Meet) -> Result<Link, Failure> {
     let mut queue = match tunnel_queue(link, meet)? {
         Some(queue) => queue,
         None => device_queue(link)?,
@@ -221,21 +359,52 @@ pub(crate) fn open(
             crate::output::complain(&interface.transmit.to_string());
         }
     }
-    if link.address.fixed().is_none() {
+    let name = link.device.as_deref().unwrap_or("the tunnel").to_owned();
+    let own = link.address.fixed().map(|cidr| cidr.address());
+    if own.is_none() {
         let is_ipv4 = link.address.is_ipv4();
         let got = stack
             .wait_for_address(0, |address| address.is_ipv4() == is_ipv4, ADDRESS_TIMEOUT)
-            .attempt(|| {
-                let name = link.device.as_deref().unwrap_or_default();
-                format!("no address by {} on {name}", link.address)
-            })?;
+            .attempt(|| format!("no address by {} on {name}", link.address))?;
         crate::output::complain(&format!("this stack has the address {got}"));
     }
-    Ok((stack, capture))
+    Ok(Link { stack, name, own, watch: None, capture })
+}
+
+/// This stack and what goes with it.
+pub(crate) struct Link {
+    pub(crate) stack: Stack,
+    name: String,
+    own: Option<IpAddr>,
+    watch: Option<Watch>,
+    capture: Option<CaptureFile>,
+}
+
+impl Link {
+    /// Begins to say what happens to the device and to the address: once a listener stands, as whoever asks for it
+    /// may be there already.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn watch(&mut self) -> Result<(), Failure> {
+        self.watch = Some(Watch::begin(&self.stack, &self.name, self.own)?);
+        Ok(())
+    }
+
+    /// Lets the connection deliver its end, or its reset, before the device goes away, and completes the capture.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn close(self) -> Result<(), Failure> {
+        drop(self.watch);
+        let flushed = self.stack.shutdown(FLUSH_TIMEOUT);
+        let finished = finish(self.capture);
+        flushed.attempt(|| "the end of the connection was not delivered").and(finished)
+    }
 }
 
 /// Completes the capture, and says so where it is not whole.
-pub(crate) fn finish(capture: Option<CaptureFile>) -> Result<(), Failure> {
+fn finish(capture: Option<CaptureFile>) -> Result<(), Failure> {
     let Some(capture) = capture else { return Ok(()) };
     let counters = capture.finish().attempt(|| "the capture is not complete")?;
     if counters.capture_lost > 0 {
@@ -257,33 +426,4 @@ fn kernel_interface_of(address: IpAddr) -> Result<Option<String>, Failure> {
         };
         (owned == address).then_some(interface.interface_name)
     }))
-}
-
-/// Lets the connection deliver its end before the device goes away.
-pub(crate) fn flush(stack: Stack) -> Result<(), Failure> {
-    stack.shutdown(FLUSH_TIMEOUT).attempt(|| "the end of the connection was not delivered")
-}
-
-/// Makes an interruption from the terminal, or a polite request to end, remove the temporary file
-/// before the program ends. Signals go to a thread of their own, so nothing is done inside a
-/// handler.
-fn remove_when_interrupted(temporary: Option<PathBuf>) -> Result<(), Failure> {
-    let refused = || "cannot arrange for interruptions";
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        signals.add(signal);
-    }
-    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).attempt(refused)?;
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            if let Ok(signal) = signals.wait() {
-                if let Some(temporary) = temporary {
-                    let _ = std::fs::remove_file(temporary);
-                }
-                std::process::exit(128 + signal as i32);
-            }
-        })
-        .map(drop)
-        .attempt(refused)
 }

@@ -150,7 +150,7 @@ impl ReceiveArguments {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SendArguments {
-    /// What to send
+    /// What to send, - for standard input; of a file that grows meanwhile, what it holds at the beginning
     pub(crate) file: PathBuf,
     /// Where to connect to, such as 10.0.0.1:7000 or [fd00::1]:7000
     #[arg(value_name = "ADDR:PORT")]
@@ -167,7 +167,7 @@ pub(crate) struct ReceiveArguments {
     /// Where to listen: this stack's address, such as 10.0.0.2:7000 or [fd00::2]:7000
     #[arg(value_name = "ADDR:PORT")]
     pub(crate) at: SocketAddr,
-    /// The file to write; it appears when all of it has arrived
+    /// The file to write, - for standard output; it appears when all of it has arrived
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) link: LinkArguments,

@@ -82,7 +82,8 @@ fn results_that_cannot_be_written_are_an_error_and_leave_nothing() {
 
     let ran = run(&format!("{short} --json /dev/full"));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.sentence().contains("No space left on device"), "{ran:?}");
+    assert!(ran.stderr.contains("No space left on device"), "{ran:?}");
+    assert!(ran.stdout.contains("multidata"), "what was measured is not lost: {ran:?}");
 
     let directory = tempfile::tempdir().expect("a temporary directory");
     let occupied = directory.path().join("occupied");
@@ -92,6 +93,14 @@ fn results_that_cannot_be_written_are_an_error_and_leave_nothing() {
     assert!(ran.sentence().ends_with("it is a directory"), "{ran:?}");
     let left = std::fs::read_dir(directory.path()).expect("a directory of ours").count();
     assert_eq!(left, 1, "something was left behind");
+}
+
+#[test]
+fn results_on_standard_output_are_json_alone() {
+    let ran = run("bench stream --device wire --mode multidata --bytes 4K --runs 1 --json -");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    serde_json::from_str::<serde_json::Value>(&ran.stdout).expect("JSON and nothing else");
+    assert!(ran.stderr.contains("Medians"), "{ran:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! output has the harness's form, and a filter on the command line works as usual. What the
 //! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
 
+mod ends;
 mod files;
 mod ground;
 mod permission;
@@ -34,6 +35,13 @@ const TESTS: &[Test] = &[
     ("a_refused_connection_is_told", files::refused_connection),
     ("a_reset_leaves_no_file", files::reset_leaves_no_file),
     ("a_full_disk_leaves_no_file", files::full_disk_leaves_no_file),
+    ("an_unwritten_file_is_no_orderly_end", ends::unwritten_file_is_no_orderly_end),
+    ("a_full_disk_is_no_orderly_end", ends::full_disk_is_no_orderly_end),
+    ("a_file_that_shrinks_is_told", ends::shrunken_file_is_told),
+    ("a_file_that_grows_is_sent_as_it_was", ends::grown_file_is_sent_as_it_was),
+    ("an_interruption_resets_the_connection", ends::interruption_resets_the_connection),
+    ("a_device_that_goes_is_told", ends::device_that_goes_is_told),
+    ("somebody_elses_address_is_told", ends::somebody_elses_address_is_told),
     ("an_interruption_leaves_no_file", files::interruption_leaves_no_file),
     ("an_address_or_device_in_use_is_told", files::in_use),
     ("an_address_that_is_not_ours_is_told", files::not_ours),
