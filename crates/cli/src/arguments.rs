@@ -216,7 +216,8 @@ pub(crate) struct StreamArguments {
     /// received into
     #[arg(long)]
     zero_copy: bool,
-    /// So many bits of frames a second leave this stack at most, headers included, such as 100M
+    /// So many bits of frames a second leave this stack at most, headers included, such as 100M; K, M
+    /// and G are powers of 1000 here
     #[arg(long, value_name = "BITS", value_parser = parse_rate)]
     rate: Option<u64>,
     #[command(flatten)]
@@ -275,7 +276,7 @@ pub(crate) struct CipherArguments {
 pub(crate) struct LossArguments {
     /// Frames lost each way, in percent; every value with every round-trip time
     #[arg(long, value_name = "PERCENT,..", value_delimiter = ',', default_value = "0,0.1,1,5",
-          value_parser = parse_percent)]
+          value_parser = parse_loss)]
     pub(crate) loss: Vec<f64>,
     /// Round-trip times of the path, in milliseconds
     #[arg(long, value_name = "MS,..", value_delimiter = ',', default_value = "1,10,20,100",
@@ -314,6 +315,15 @@ impl From<CongestionArgument> for Algorithm {
             CongestionArgument::Cubic => Self::Cubic,
             CongestionArgument::Newreno => Self::NewReno,
         }
+    }
+}
+
+fn parse_loss(text: &str) -> Result<f64, String> {
+    match parse_percent(text)? {
+        percent if percent >= 100.0 => {
+            Err("where all frames are lost nothing arrives: give less than 100".to_owned())
+        }
+        percent => Ok(percent),
     }
 }
 

@@ -54,6 +54,13 @@ fn main() -> ExitCode {
 /// What the command line asks for, where it does not contradict itself; else the program ends here.
 fn sound<T>(asked: Result<T, String>) -> T {
     asked.unwrap_or_else(|sentence| {
-        CommandLine::command().error(ErrorKind::ArgumentConflict, sentence).exit()
+        let mut command = CommandLine::command();
+        command.build();
+        // The usage that helps is that of the subcommand.
+        for word in std::env::args().skip(1) {
+            let Some(inner) = command.find_subcommand(&word) else { break };
+            command = inner.clone();
+        }
+        command.error(ErrorKind::ArgumentConflict, sentence).exit()
     })
 }

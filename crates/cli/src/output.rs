@@ -1,7 +1,7 @@
 //! Standard output and standard error, without panics.
 
 use bench::{Attempt, Failure, whole_file};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 /// Prints text on standard output. A reader that went away (`| head`) wants no more; that is all.
@@ -35,6 +35,13 @@ pub(crate) fn deliver(
     };
     let written = json().and_then(|json| whole_file::write_whole(file, json.as_bytes()));
     printed.and(written)
+}
+
+/// Says on standard error what is waited for, where that is a terminal: nobody else has to be told.
+pub(crate) fn tell(sentence: &str) {
+    if io::stderr().is_terminal() {
+        complain(sentence);
+    }
 }
 
 /// Says something on standard error, or to nobody where that is closed.

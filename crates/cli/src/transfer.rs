@@ -6,6 +6,7 @@
 
 use crate::arguments::{AddressArgument, LinkArguments, ReceiveArguments, SendArguments, Switch};
 use crate::ending;
+use crate::output::tell;
 use crate::tunnel::{self, Checksums, Key};
 use crate::watch::Watch;
 use bench::progress::Progress;
@@ -70,6 +71,7 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
 }
 
 fn connect(stack: &Stack, to: SocketAddr, is_tunnel: bool) -> Result<TcpStream, Failure> {
+    tell(&format!("connecting to {to}"));
     let began = Instant::now();
     let connected = loop {
         match TcpStream::connect_timeout(stack, &to, CONNECT_TIMEOUT) {
@@ -209,6 +211,7 @@ fn accept(link: &mut Link, at: SocketAddr) -> Result<(TcpStream, SocketAddr), Fa
     link.watch()?;
     // Nothing ends a wait for a connection, so it must not be one where the program is to end.
     listener.set_nonblocking(true).attempt(|| "cannot accept a connection")?;
+    tell(&format!("listening on {at}"));
     loop {
         match listener.accept() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -363,8 +366,19 @@ pub(crate) fn open(link: &LinkArguments, rate: Option<u64>, meet: Meet) -> Resul
     let own = link.address.fixed().map(|cidr| cidr.address());
     if own.is_none() {
         let is_ipv4 = link.address.is_ipv4();
+        tell(&format!("waiting for an address by {} on {name}", link.address));
         let got = stack
             .wait_for_address(0, |address| address.is_ipv4() == is_ipv4, ADDRESS_TIMEOUT)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => {
+                    let who = match is_ipv4 {
+                        true => "no DHCP server answered",
+                        false => "no router announced a prefix",
+                    };
+                    format!("{who} for {} s", ADDRESS_TIMEOUT.as_secs())
+                }
+                _ => error.to_string(),
+            })
             .attempt(|| format!("no address by {} on {name}", link.address))?;
         crate::output::complain(&format!("this stack has the address {got}"));
     }

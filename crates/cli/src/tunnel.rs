@@ -143,14 +143,19 @@ impl Key {
         let name = path.display();
         let refused = || format!("cannot read the key file {name}");
         let file = File::open(path).attempt(refused)?;
-        if file.metadata().attempt(refused)?.mode() & 0o077 != 0 {
+        let about = file.metadata().attempt(refused)?;
+        if about.is_dir() {
+            return Err("it is a directory").attempt(refused);
+        }
+        if about.mode() & 0o077 != 0 {
             return Err(Failure::new(format!(
                 "the key file {name} is open to others: keep it to yourself with: chmod 600 {name}"
             )));
         }
-        let mut text = String::new();
-        file.take(KEY_FILE_LEN_MAX + 1).read_to_string(&mut text).attempt(refused)?;
-        Self::parse(text.trim()).ok_or_else(|| {
+        let mut bytes = Vec::new();
+        file.take(KEY_FILE_LEN_MAX + 1).read_to_end(&mut bytes).attempt(refused)?;
+        // What is no text holds no digits either.
+        Self::parse(String::from_utf8_lossy(&bytes).trim()).ok_or_else(|| {
             Failure::new(format!(
                 "the key file {name} does not hold 64 hexadecimal digits; make one with: \
                  (umask 077; openssl rand -hex 32 > {name})"

@@ -40,9 +40,17 @@ impl FromStr for AddressArgument {
         match text {
             "dhcp" => Ok(Self::Dhcp),
             "slaac" => Ok(Self::Slaac),
-            _ => text.parse().map(Self::Fixed).map_err(|error: ip::NotACidr| {
-                format!("{error}; or dhcp or slaac, to get one from the network")
-            }),
+            _ => match text.parse::<std::net::IpAddr>() {
+                // It would be a network of this host alone, with nobody on it to talk to.
+                Ok(address) => Err(format!(
+                    "the length of the network's prefix is missing: write {address}/{}, or whatever the network \
+                     has",
+                    if address.is_ipv4() { 24 } else { 64 }
+                )),
+                Err(_) => text.parse().map(Self::Fixed).map_err(|error: ip::NotACidr| {
+                    format!("{error}; or dhcp or slaac, to get one from the network")
+                }),
+            },
         }
     }
 }

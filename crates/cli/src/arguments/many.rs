@@ -8,6 +8,16 @@ use clap::Args;
 use device::TransmitMode;
 use std::time::Duration;
 
+/// More find no port, or no file descriptor at the kernel's end.
+const CONNECTIONS_MAX: usize = 19_000;
+
+fn parse_connections(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=CONNECTIONS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("give a number from 1 to {CONNECTIONS_MAX}")),
+    }
+}
+
 /// The axes: every value of each with every value of the others.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ManyArguments {
@@ -34,7 +44,8 @@ pub(crate) struct ManyArguments {
         long,
         value_name = "N,..",
         value_delimiter = ',',
-        default_value = "64,256,1000,4000,10000"
+        default_value = "64,256,1000,4000,10000",
+        value_parser = parse_connections
     )]
     connections: Vec<usize>,
     /// What the application writes in one call
@@ -79,7 +90,7 @@ impl ManyArguments {
         if scenarios.is_empty() {
             return Err(
                 "no combination of these can be measured: --offload on is for wire, tap, tun \
-                        and packet, --mtu 576 to 65521, --connections 1 to 19000"
+                        and packet, --mtu 576 to 65521"
                     .to_owned(),
             );
         }

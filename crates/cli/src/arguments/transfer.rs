@@ -16,7 +16,8 @@ pub(crate) struct LinkArguments {
     pub(crate) device: Option<String>,
     /// Instead of a device: an encrypted UDP tunnel to another host that runs this program. To receive, the
     /// address to wait at, such as 192.0.2.1:7100; to send, that address of the receiving host
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "device", requires = "key_file")]
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "device", requires = "key_file",
+          value_parser = parse_end)]
     pub(crate) tunnel: Option<SocketAddr>,
     /// The secret that both ends of a tunnel share: 64 hexadecimal digits, as `openssl rand -hex 32` makes
     /// them, in a file that others cannot read
@@ -66,6 +67,10 @@ impl LinkArguments {
         if !is_host(address) || cidr.broadcast().is_some_and(|all| all == address) {
             return Err(format!("--address {cidr} is not the address of one host"));
         }
+        // But for prefixes of 31 bits (RFC 3021) and of one host.
+        if address.is_ipv4() && cidr.prefix_len() < 31 && cidr.network().address() == address {
+            return Err(format!("--address {cidr} is the network itself, not a host on it"));
+        }
         match self.gateway {
             Some(gateway) if !cidr.contains(gateway) => {
                 Err(format!("--gateway {gateway} is not on the network of --address {cidr}"))
@@ -98,6 +103,14 @@ impl LinkArguments {
         }
         Ok(())
     }
+}
+
+/// An address and a port.
+fn parse_end(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "give an address and a port, such as 10.0.0.1:7000 or [fd00::1]:7000; names of hosts are not looked up"
+            .to_owned()
+    })
 }
 
 /// Whether one host can have this address.
@@ -153,9 +166,10 @@ pub(crate) struct SendArguments {
     /// What to send, - for standard input; of a file that grows meanwhile, what it holds at the beginning
     pub(crate) file: PathBuf,
     /// Where to connect to, such as 10.0.0.1:7000 or [fd00::1]:7000
-    #[arg(value_name = "ADDR:PORT")]
+    #[arg(value_name = "ADDR:PORT", value_parser = parse_end)]
     pub(crate) to: SocketAddr,
-    /// Send so many bits of frames a second at most, headers included, such as 100M
+    /// Send so many bits of frames a second at most, headers included, such as 100M; K, M
+    /// and G are powers of 1000 here
     #[arg(long, value_name = "BITS", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
     #[command(flatten)]
@@ -165,7 +179,7 @@ pub(crate) struct SendArguments {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReceiveArguments {
     /// Where to listen: this stack's address, such as 10.0.0.2:7000 or [fd00::2]:7000
-    #[arg(value_name = "ADDR:PORT")]
+    #[arg(value_name = "ADDR:PORT", value_parser = parse_end)]
     pub(crate) at: SocketAddr,
     /// The file to write, - for standard output; it appears when all of it has arrived
     pub(crate) file: PathBuf,

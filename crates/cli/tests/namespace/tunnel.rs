@@ -132,8 +132,14 @@ pub(crate) fn bad_key_files() {
     let open = key_file(directory.path(), "open", &key("3"));
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o640)).expect("a file of ours");
     let missing = directory.path().join("missing");
+    let binary = directory.path().join("binary");
+    std::fs::write(&binary, [0xff; 64]).expect("room for it");
+    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o600)).expect("a file of ours");
+    let folder = directory.path().to_path_buf();
     for (file, wanted) in [
         (&short, "does not hold 64 hexadecimal digits"),
+        (&binary, "does not hold 64 hexadecimal digits"),
+        (&folder, "it is a directory"),
         (&open, "is open to others: keep it to yourself with: chmod 600"),
         (&missing, "cannot read the key file"),
     ] {
