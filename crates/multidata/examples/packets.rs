@@ -10,7 +10,7 @@
 //! cargo run -p multidata --example packets -- 127.0.0.1:7002 127.0.0.1:7001 10.0.0.2/24 10.0.0.1:7
 //! ```
 //!
-//! The first echoes until its input ends, the second sends it 64 MiB and reads them back. Between two stacks of this library
+//! The first echoes until it is ended, the second sends it 64 MiB and reads them back. Between two stacks of this library
 //! the tunnel device does the same with one system call a batch, and with a cipher.
 
 use bytes::Bytes;

@@ -12,6 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 fn at(address: &str) -> InterfaceConfig {
@@ -142,4 +143,35 @@ fn a_program_carries_the_packets_itself() {
     }
     let answer = answers.bytes(0);
     assert_eq!((&answer[12..20], &answer[28..]), (&[10, 7, 0, 2, 10, 7, 0, 1][..], &b"hello"[..]));
+}
+
+#[test]
+fn a_listener_bound_before_the_stack_hears_refuses_nobody() {
+    for _ in 0..20 {
+        let (left, right) = wire(tunnel());
+        let client = Stack::builder().interface(left, at("10.7.0.1/24")).build().expect("a stack");
+        let connecting = thread::spawn(move || TcpStream::connect(&client, "10.7.0.2:7").map(drop));
+        let (server, listener) = Stack::builder()
+            .interface(right, at("10.7.0.2/24"))
+            .build_with(|stack| TcpListener::bind(stack, "10.7.0.2:7"))
+            .expect("a stack that listens");
+        listener.accept().expect("a connection");
+        connecting.join().expect("no panic").expect("nobody refused it");
+        drop(server);
+    }
+}
+
+/// Where all devices failed nothing is left to do, and the threads of several squeues do nothing.
+#[test]
+fn threads_of_a_stack_that_has_ended_sleep() {
+    let (left, _right) = wire(tunnel());
+    let builder = Stack::builder().squeues(2).interface(left, at("10.7.0.1/24"));
+    let stack = builder.build().expect("a stack");
+    stack.abort();
+    thread::sleep(Duration::from_millis(50));
+    let enters = || stack.counters().runtime.squeue_enters;
+    let before = enters();
+    thread::sleep(Duration::from_millis(400));
+    let count = enters() - before;
+    assert!(count < 400, "{count} looks at failed devices in 400 ms");
 }

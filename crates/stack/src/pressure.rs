@@ -103,6 +103,15 @@ impl Shard {
         }
     }
 
+    /// Something was read of connection `index`: what is left may hold much more than it is.
+    #[inline]
+    pub(crate) fn note_rest(&mut self, index: u32) {
+        let connection = self.sockets.tcp(index).map(|socket| &socket.connection);
+        if connection.is_some_and(tcp::Connection::holds_much_more_than_unread) {
+            self.note_holding(index);
+        }
+    }
+
     /// Whether a packet that no sender sends again may be kept in a queue where `waiting` wait, and must be
     /// copied for it.
     pub(crate) fn may_keep(&self, waiting: usize) -> Result<bool, DropReason> {

@@ -416,6 +416,7 @@ impl Shard {
         if count == 0 && !out.is_empty() && !connection.at_end_of_stream() {
             return Err(SocketError::WouldBlock);
         }
+        self.note_rest(index);
         self.settle_id(now, id);
         Ok(count)
     }
@@ -461,6 +462,7 @@ impl Shard {
             let error = connection.error();
             return Err(error.map_or(SocketError::WouldBlock, connection_error));
         }
+        self.note_rest(index);
         self.settle_id(now, id);
         Ok(len)
     }

@@ -18,7 +18,7 @@
 //!                        on_follower_back(own)
 //! ```
 //!
-//! What always holds, if every thread settles before it unlocks, and loom tries every interleaving of it: what
+//! What always holds, if every thread settles before it unlocks, and loom tries every interleaving of it with at most three preemptions: what
 //! comes up while the lock is free, frames on the device or work that a turn left, finds somebody who sleeps on
 //! the device, or is called, or is on its way in. Two may sleep on one device, a leader and the worker, and a
 //! call ends one of these sleeps, perhaps not that of whom it was meant for: who comes back from the device

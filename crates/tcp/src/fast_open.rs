@@ -75,11 +75,13 @@ impl Connection {
         let room = connection.receive.window() as usize;
         if let Some(mut data) = data.filter(|data| !data.is_empty()) {
             data.truncate(room);
-            let len = data.len();
+            let before = connection.receive.next();
             if connection.receive.insert(0, data, true, pool) == Arrival::InOrder {
-                connection.counters.bytes_received += len as u64;
-                connection.counters.fast_open_bytes_received += len as u64;
-                connection.totals.bytes_received += len as u64;
+                // Where the pool is low it is a part.
+                let len = connection.receive.next().offset_from(before);
+                connection.counters.bytes_received += u64::from(len);
+                connection.counters.fast_open_bytes_received += u64::from(len);
+                connection.totals.bytes_received += u64::from(len);
                 connection.totals.data_segments_received += 1;
                 connection.totals.syn_data = true;
                 connection.events.insert(Events::READABLE);

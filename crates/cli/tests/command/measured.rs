@@ -249,7 +249,11 @@ fn transmit_schemes_are_compared_and_drawn() {
     ));
     assert_eq!(runs(&results).len(), 8);
     let page = std::fs::read_to_string(directory.join("index.html")).expect("a page");
-    assert_eq!(page.matches("<svg").count(), 8, "four plots for memory copied and lent");
+    assert_eq!(
+        page.matches("<svg").count(),
+        10,
+        "for memory copied and lent: four plots, and where time went"
+    );
     std::fs::remove_dir_all(&directory).expect("it was ours");
 }
 

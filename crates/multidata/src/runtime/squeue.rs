@@ -116,6 +116,8 @@ pub(crate) struct Core {
     pub(crate) failed: Option<DeviceError>,
     /// How many have.
     failures: usize,
+    /// How often the pool had run low when the others were told last.
+    pressures: u64,
     /// The other squeues are to look again when the lock is released: a device failed, or the pool that all
     /// have together runs low.
     pub(super) concerns_all: bool,
@@ -157,6 +159,7 @@ impl Core {
             is_unfinished: false,
             failed: None,
             failures: 0,
+            pressures: 0,
             concerns_all: false,
             stopping: None,
             closing: Vec::new(),
@@ -212,9 +215,7 @@ impl Core {
     fn receive_round(&mut self, now: Instant) -> bool {
         let Self { shard, ports, desk, pool, receive, discipline, .. } = self;
         // Before the devices are asked, which may have no blocks to receive into.
-        let pressures = shard.pool_pressures();
         let mut has_more = shard.relieve_pool();
-        self.concerns_all |= shard.pool_pressures() != pressures;
         // Before the devices are asked, so that frames of a flow that came by another squeue's
         // ring stay before those that come by its own now.
         if let Some(desk) = desk {
@@ -306,6 +307,9 @@ impl Core {
         self.waiting.on_memory(now, left_bytes, now + MEMORY_RETRY, &mut self.woken);
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         self.look_at_devices(now);
+        let pressures = self.shard.pool_pressures();
+        self.concerns_all |= pressures != self.pressures;
+        self.pressures = pressures;
         while let Some(event) = self.shard.poll_event() {
             self.watch.on_event(event.socket);
             self.waiting.on_event(event, &mut self.woken);

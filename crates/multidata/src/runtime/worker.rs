@@ -170,7 +170,9 @@ impl Squeue {
                     false => grace,
                 };
                 application_ran = core.application_ran;
-                let is_overdue = self.others.is_some() && aside > ASIDE_ACTIVE_MAX;
+                // Of failed devices nothing comes that it could be late for.
+                let is_overdue =
+                    core.failed.is_none() && self.others.is_some() && aside > ASIDE_ACTIVE_MAX;
                 core.watch.set_worker(Worker::Aside { is_overdue });
                 self.release(core);
                 is_called = self.worker_parker.park(Some(aside));

@@ -20,7 +20,7 @@ use ip::router::{IdentifierKey, RouterConfig};
 use stack::{AddressingConfig, ClaimPolicy, Shard, ShardConfig};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use steering::{Coalescing, Layout, Policy, Polling, Spread};
 use time::Instant;
 
@@ -370,6 +370,18 @@ impl StackBuilder {
     /// connections on its queues where the layout relies on that, or accepts more than 64 prefixes, a device failed, or the system gave no
     /// random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
     pub fn build(self) -> io::Result<Stack> {
+        self.build_with(|_| Ok(())).map(|(stack, ())| stack)
+    }
+
+    /// As [`StackBuilder::build`], and does `prepare` before the stack hears anything: a listener that is bound
+    /// there refuses nobody who came before it.
+    ///
+    /// # Errors
+    /// As [`StackBuilder::build`], or what `prepare` says.
+    pub fn build_with<T>(
+        self,
+        prepare: impl FnOnce(&Stack) -> io::Result<T>,
+    ) -> io::Result<(Stack, T)> {
         let spread = self.spread()?;
         let count = usize::from(spread.homes());
         check_interfaces(&self.interfaces, count, self.layout)?;
@@ -415,12 +427,16 @@ impl StackBuilder {
             Arc::new(Squeue::new(core, clock, hand_over.clone().map(|it| (index, it))))
         });
         let squeues = Squeues::new(squeues.collect(), hand_over.clone(), cpus);
-        let threads = Mutex::new(Some(Threads::start(&squeues)?));
         let copy_in = self.config.copy_in;
         let copy_observer = self.copy_observer;
         let events = InterfaceEvents::default();
+        let threads = Mutex::default();
         let runtime = Runtime { squeues, threads, pool, copy_in, copy_observer, events };
-        Ok(Stack { runtime: Arc::new(runtime) })
+        let stack = Stack { runtime: Arc::new(runtime) };
+        let prepared = prepare(&stack)?;
+        let threads = Threads::start(&stack.runtime.squeues)?;
+        *stack.runtime.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(threads);
+        Ok((stack, prepared))
     }
 }
 
