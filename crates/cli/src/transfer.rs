@@ -196,18 +196,26 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
     if let Some(temporary) = file.temporary_path() {
         ending::remove_at_end(temporary.to_owned());
     }
-    let mut link = open(&arguments.link, None, tunnel::open_at)?;
+    // Who is at the other end of a tunnel may ask at once. An address that is not there yet cannot be bound.
+    let is_fixed = arguments.link.address.fixed().is_some();
+    let (mut link, listener) = open_with(&arguments.link, None, tunnel::open_at, |stack| {
+        is_fixed.then(|| TcpListener::bind(stack, arguments.at))
+    })?;
     let name = arguments.file.display().to_string();
-    let outcome = accept(&mut link, arguments.at)
+    let listener = listener.unwrap_or_else(|| TcpListener::bind(&link.stack, arguments.at));
+    let outcome = accept(&mut link, arguments.at, listener)
         .and_then(|(stream, from)| over(stream, |stream| receive_all(stream, from, file, &name)));
     let closed = link.close();
     outcome.and(closed)
 }
 
 /// The one connection that was asked for; whoever else comes is refused.
-fn accept(link: &mut Link, at: SocketAddr) -> Result<(TcpStream, SocketAddr), Failure> {
-    let listener =
-        TcpListener::bind(&link.stack, at).attempt(|| format!("cannot listen on {at}"))?;
+fn accept(
+    link: &mut Link,
+    at: SocketAddr,
+    listener: io::Result<TcpListener>,
+) -> Result<(TcpStream, SocketAddr), Failure> {
+    let listener = listener.attempt(|| format!("cannot listen on {at}"))?;
     link.watch()?;
     // Nothing ends a wait for a connection, so it must not be one where the program is to end.
     listener.set_nonblocking(true).attempt(|| "cannot accept a connection")?;
@@ -330,6 +338,16 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
 
 /// This stack on the device that the user names, or in the tunnel.
 pub(crate) fn open(link: &LinkArguments, rate: Option<u64>, meet: Meet) -> Result<Link, Failure> {
+    open_with(link, rate, meet, |_| ()).map(|(link, ())| link)
+}
+
+/// The same, and does `prepare` before the stack hears anything.
+fn open_with<T>(
+    link: &LinkArguments,
+    rate: Option<u64>,
+    meet: Meet,
+    prepare: impl FnOnce(&Stack) -> T,
+) -> Result<(Link, T), Failure> {
     let mut queue = match tunnel_queue(link, meet)? {
         Some(queue) => queue,
         None => device_queue(link)?,
@@ -354,8 +372,9 @@ pub(crate) fn open(link: &LinkArguments, rate: Option<u64>, meet: Meet) -> Resul
         let limit = multidata::rate_limit(RateConfig::new(bits_per_second));
         queue = Box::new(RateQueue::new(queue, limit));
     }
-    let stack = Stack::builder().boxed_interface(queue, config).build();
-    let stack = stack.attempt(|| "cannot start the stack")?;
+    let builder = Stack::builder().boxed_interface(queue, config);
+    let built = builder.build_with(|stack| Ok(prepare(stack)));
+    let (stack, prepared) = built.attempt(|| "cannot start the stack")?;
     for interface in stack.interfaces() {
         // What was asked for and is not what came out is worth a line.
         if interface.transmit.mode != interface.transmit.wanted {
@@ -382,7 +401,7 @@ pub(crate) fn open(link: &LinkArguments, rate: Option<u64>, meet: Meet) -> Resul
             .attempt(|| format!("no address by {} on {name}", link.address))?;
         crate::output::complain(&format!("this stack has the address {got}"));
     }
-    Ok(Link { stack, name, own, watch: None, capture })
+    Ok((Link { stack, name, own, watch: None, capture }, prepared))
 }
 
 /// This stack and what goes with it.
