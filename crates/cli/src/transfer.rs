@@ -22,16 +22,13 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How much is read from a file, or from the connection, at once.
 const PIECE_LEN_BYTES: usize = 256 << 10;
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// How long the receiving end of a tunnel, with which keys were just agreed on, may take to listen.
-const LISTEN_TIME: Duration = Duration::from_secs(5);
 
 /// How long a DHCP server or a router may take to answer.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -60,7 +57,7 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     let mut link = open(&arguments.link, arguments.rate, tunnel::open_to)?;
     link.watch()?;
     let to = arguments.to;
-    let outcome = connect(&link.stack, to, arguments.link.tunnel.is_some())
+    let outcome = connect(&link.stack, to)
         .and_then(|stream| over(stream, |stream| send_all(&mut source, stream, to)));
     if outcome.is_ok() && arguments.link.tunnel.is_some() {
         // Nobody but this program answers here: where the last ACK is lost, the other end asks again.
@@ -70,24 +67,9 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     outcome.and(closed)
 }
 
-fn connect(stack: &Stack, to: SocketAddr, is_tunnel: bool) -> Result<TcpStream, Failure> {
+fn connect(stack: &Stack, to: SocketAddr) -> Result<TcpStream, Failure> {
     tell(&format!("connecting to {to}"));
-    let began = Instant::now();
-    let connected = loop {
-        match TcpStream::connect_timeout(stack, &to, CONNECT_TIMEOUT) {
-            // The other end of a tunnel has just begun, and listens in a moment.
-            Err(error)
-                if error.kind() == io::ErrorKind::ConnectionRefused
-                    && is_tunnel
-                    && began.elapsed() < LISTEN_TIME =>
-            {
-                ending::check()?;
-                std::thread::sleep(ACCEPT_PERIOD);
-            }
-            outcome => break outcome,
-        }
-    };
-    connected
+    TcpStream::connect_timeout(stack, &to, CONNECT_TIMEOUT)
         .map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
                 format!("nobody answered for {} s", CONNECT_TIMEOUT.as_secs())
