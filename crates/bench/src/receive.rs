@@ -342,7 +342,7 @@ pub fn findings(results: &Results) -> Vec<String> {
             let cpu = ratio(best.stack_cpu_s_per_gb, one.stack_cpu_s_per_gb).unwrap_or(0.0);
             sentences.push(format!(
                 "{path}: at best ({setting}) {speed:.2} times the throughput of one frame at a time, \
-                 for {cpu:.2} of the stack's CPU time per byte; seed 003 (A.2): {seed:.2} times."
+                 for {cpu:.2} of the stack's CPU time per byte; a programmable adapter of 2001 (Wadge, A.2): {seed:.2} times."
             ));
         }
         let adaptive = of_path().find(|row| row.count == ADAPTIVE);
@@ -435,7 +435,7 @@ pub(crate) mod tests {
             findings(&results),
             [
                 "wire receive: at best (8) 4.00 times the throughput of one frame at a time, for 0.25 \
-                 of the stack's CPU time per byte; seed 003 (A.2): 1.84 times.",
+                 of the stack's CPU time per byte; a programmable adapter of 2001 (Wadge, A.2): 1.84 times.",
                 "wire receive: adaptive reached 75 percent of the best setting (8).",
             ]
         );

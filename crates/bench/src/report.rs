@@ -125,7 +125,7 @@ mod tests {
         let measured = crate::receive::tests::measured();
         let page = render(&measured, Subject::Receive).expect("drawn");
         assert_eq!(page.matches("<svg").count(), 6 + 1, "one path, and the seed's own figure");
-        for word in ["seed 003, A.2", "adaptive", "held 50us", "4.00", "wire receive"] {
+        for word in ["Wadge (2001), A.2", "adaptive", "held 50us", "4.00", "wire receive"] {
             assert!(page.contains(word), "{word} is missing");
         }
         for outside in ["<script", "<link", "src=", "@import"] {

@@ -9,12 +9,12 @@ const FOREWORD: &str = "How many frames come up from the device by one call, at 
 first of them may wait for others, the wait beginning anew with each frame. <b>1</b>: one by one. \
 <b>adaptive</b>: nothing is held, the batch grows while calls come back full; the default. Points are \
 medians of alternating runs; every axis begins at zero. The first plot of each figure shows throughput \
-against that of one frame at a time, beside that of appendix A.2 of seed 003, where an adapter \
+against that of one frame at a time, beside that of appendix A.2 of Wadge (2001), where an adapter \
 coalesced frames into one transfer over a bus: that curve ends at the gigabit of its wire. Counters are \
 the receiver's, for each MB (2^20 bytes); batches: the frames that half of them have at most, and 99 in \
 100, in powers of two.";
 
-const SEED: &str = "seed 003, A.2";
+const SEED: &str = "Wadge (2001), A.2";
 
 type Read = fn(&Row) -> f64;
 
