@@ -21,6 +21,9 @@ pub const SCHEMA: &str = "multidata-ping/1";
 /// The number of the request before all others, which none of these has.
 const FIRST: u16 = u16::MAX;
 
+/// So often it is asked whether to go on.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
+
 /// What to ask.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -64,6 +67,8 @@ pub struct Results {
     pub packets_per_batch: f64,
     /// Round-trip times in the order of the requests; none of those without a reply.
     pub round_trips_us: Vec<f64>,
+    /// The sequence numbers of requests without a reply, the last ones of an interrupted run included.
+    pub lost: Vec<usize>,
 }
 
 /// A request that left.
@@ -73,11 +78,11 @@ struct Asked {
     round_trip: Option<Duration>,
 }
 
-/// Asks.
+/// Asks, until all was asked or `goes_on` says no; what came of it until then is the result.
 ///
 /// # Errors
 /// A sentence: no route, too long, or the device failed. That nobody answers is a result.
-pub fn ping(stack: &Stack, plan: &Plan) -> Result<Results, Failure> {
+pub fn ping(stack: &Stack, plan: &Plan, goes_on: &dyn Fn() -> bool) -> Result<Results, Failure> {
     let refused = || format!("cannot send echo requests to {}", plan.to);
     let socket = RawSocket::bind_echo(stack, 0).attempt(refused)?;
     let data: Vec<u8> = (0..plan.len_bytes).map(|at| at as u8).collect();
@@ -91,10 +96,11 @@ pub fn ping(stack: &Stack, plan: &Plan) -> Result<Results, Failure> {
     socket.send_to(&echo_request(plan.to, FIRST, &[]), plan.to).attempt(refused)?;
     let mut first = [Asked { at: Instant::now(), round_trip: None }];
     let end = first[0].at + plan.patience;
-    listen(&socket, &[], end, (FIRST, true), &mut first, &mut Results::default())?;
+    let listener = Listener { socket: &socket, goes_on };
+    listener.listen(&[], end, (FIRST, true), &mut first, &mut Results::default())?;
     let mut asked: Vec<Asked> = Vec::with_capacity(plan.count.into());
     let before = stack.counters().device;
-    while asked.len() < usize::from(plan.count) {
+    while asked.len() < usize::from(plan.count) && goes_on() {
         let first = asked.len() as u16;
         let last = plan.count.min(first.saturating_add(plan.batch.max(1)));
         let messages: Vec<_> = (first..last).map(|it| echo_request(plan.to, it, &data)).collect();
@@ -105,7 +111,7 @@ pub fn ping(stack: &Stack, plan: &Plan) -> Result<Results, Failure> {
         asked.extend((0..sent).map(|_| Asked { at, round_trip: None }));
         let is_over = last == plan.count;
         let time = if is_over { plan.patience } else { plan.interval };
-        listen(&socket, &data, at + time, (0, is_over), &mut asked, &mut results)?;
+        listener.listen(&data, at + time, (0, is_over), &mut asked, &mut results)?;
     }
     let after = stack.counters().device;
     let batches = (after.transmit_batches - before.transmit_batches).max(1);
@@ -115,45 +121,56 @@ pub fn ping(stack: &Stack, plan: &Plan) -> Result<Results, Failure> {
     let round_trips = asked.iter().filter_map(|it| it.round_trip);
     results.round_trips_us = round_trips.map(|it| it.as_nanos() as f64 / 1e3).collect();
     results.received = results.round_trips_us.len();
+    let lost = asked.iter().enumerate().filter(|(_, it)| it.round_trip.is_none());
+    results.lost = lost.map(|(number, _)| number).collect();
     Ok(results)
 }
 
-/// Takes replies to the requests from number `first` on in until `end`, or until all are there where nothing
-/// else is to be done.
-fn listen(
-    socket: &RawSocket,
-    data: &[u8],
-    end: Instant,
-    (first, is_over): (u16, bool),
-    asked: &mut [Asked],
-    results: &mut Results,
-) -> Result<(), Failure> {
-    // Whatever may answer, the request quoted in an error included.
-    let mut buffer = vec![0; data.len() + 2_048];
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || is_over && asked.iter().all(|it| it.round_trip.is_some()) {
-            return Ok(());
-        }
-        let failed = || "cannot receive echo replies".to_owned();
-        socket.set_read_timeout(Some(left)).attempt(failed)?;
-        let packet = match socket.recv(&mut buffer) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            outcome => outcome.attempt(failed)?,
-        };
-        let now = Instant::now();
-        match EchoAnswer::parse(&packet, &buffer[..packet.len]) {
-            Some(EchoAnswer::Reply { sequence, data: theirs }) => {
-                let number = usize::from(sequence.wrapping_sub(first));
-                let Some(request) = asked.get_mut(number) else { continue };
-                match request.round_trip {
-                    _ if theirs != data => results.damaged += 1,
-                    Some(_) => results.duplicates += 1,
-                    None => request.round_trip = Some(now - request.at),
-                }
+/// Takes replies in.
+struct Listener<'a> {
+    socket: &'a RawSocket,
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+impl Listener<'_> {
+    /// Takes replies to the requests from number `first` on in until `end`, or until all are there where nothing
+    /// else is to be done.
+    fn listen(
+        &self,
+        data: &[u8],
+        end: Instant,
+        (first, is_over): (u16, bool),
+        asked: &mut [Asked],
+        results: &mut Results,
+    ) -> Result<(), Failure> {
+        // Whatever may answer, the request quoted in an error included.
+        let mut buffer = vec![0; data.len() + 2_048];
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let all_are_there = is_over && asked.iter().all(|it| it.round_trip.is_some());
+            if left.is_zero() || all_are_there || !(self.goes_on)() {
+                return Ok(());
             }
-            Some(EchoAnswer::Error { kind, .. }) => results.count_error(sentence(kind)),
-            None => {}
+            let failed = || "cannot receive echo replies".to_owned();
+            self.socket.set_read_timeout(Some(left.min(LOOK_PERIOD))).attempt(failed)?;
+            let packet = match self.socket.recv(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                outcome => outcome.attempt(failed)?,
+            };
+            let now = Instant::now();
+            match EchoAnswer::parse(&packet, &buffer[..packet.len]) {
+                Some(EchoAnswer::Reply { sequence, data: theirs }) => {
+                    let number = usize::from(sequence.wrapping_sub(first));
+                    let Some(request) = asked.get_mut(number) else { continue };
+                    match request.round_trip {
+                        _ if theirs != data => results.damaged += 1,
+                        Some(_) => results.duplicates += 1,
+                        None => request.round_trip = Some(now - request.at),
+                    }
+                }
+                Some(EchoAnswer::Error { kind, .. }) => results.count_error(sentence(kind)),
+                None => {}
+            }
         }
     }
 }
@@ -279,7 +296,7 @@ mod tests {
     #[test]
     fn every_request_has_its_time_and_batches_are_full() {
         let (left, _right) = stacks();
-        let results = ping(&left, &plan("10.0.0.2", 100, 20)).expect("a route");
+        let results = ping(&left, &plan("10.0.0.2", 100, 20), &|| true).expect("a route");
         assert_eq!((results.sent, results.received, results.loss_percent()), (100, 100, 0.0));
         assert!(results.packets_per_batch > 15.0, "{}", results.packets_per_batch);
         let [median, p99] = [50, 99].map(|it| results.percentile_us(it).expect("replies"));
@@ -293,9 +310,22 @@ mod tests {
     fn nobody_is_a_result_and_no_route_is_not() {
         let (left, _right) = stacks();
         let patience = Duration::from_millis(20);
-        let results = ping(&left, &Plan { patience, ..plan("10.0.0.3", 3, 1) }).expect("a route");
+        let results =
+            ping(&left, &Plan { patience, ..plan("10.0.0.3", 3, 1) }, &|| true).expect("a route");
         assert_eq!((results.sent, results.received, results.loss_percent()), (3, 0, 100.0));
+        assert_eq!(results.lost, [0, 1, 2]);
         assert!(results.table().contains('-'));
-        assert!(ping(&left, &plan("192.0.2.1", 3, 1)).is_err());
+        assert!(ping(&left, &plan("192.0.2.1", 3, 1), &|| true).is_err());
+    }
+
+    #[test]
+    fn what_came_before_an_interruption_is_the_result() {
+        let (left, _right) = stacks();
+        let asked = std::cell::Cell::new(0);
+        // Some replies are in by the time that this many looks were taken.
+        let goes_on = || asked.replace(asked.get() + 1) < 40;
+        let results = ping(&left, &plan("10.0.0.2", 60_000, 1), &goes_on).expect("a route");
+        assert!(results.sent > 0 && results.sent < 60_000, "{}", results.sent);
+        assert_eq!(results.received + results.lost.len(), results.sent);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::PingArguments;
 use crate::bench_verb::try_place;
+use crate::ending::{self, Why};
 use crate::output::deliver;
 use crate::transfer::open;
 use crate::tunnel;
@@ -15,10 +16,12 @@ pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
     if let Some(file) = &arguments.json {
         try_place(file)?;
     }
+    ending::arrange()?;
     let mut link = open(&arguments.link, None, tunnel::open_to)?;
     link.watch()?;
     let plan = arguments.plan();
-    let results = bench::ping::ping(&link.stack, &plan)?;
+    // Who is interrupted hears what came of it until then.
+    let results = bench::ping::ping(&link.stack, &plan, &|| ending::why().is_none())?;
     let mut text = format!(
         "Echo requests to {}, {} bytes of data, {} in a batch:\n{}\n",
         plan.to,
@@ -32,6 +35,9 @@ pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
     }
     deliver(&text, arguments.json.as_deref(), || results.to_json())?;
     link.close()?;
+    if let Some(Why::Useless(_)) = ending::why() {
+        return ending::check();
+    }
     match results.received {
         0 => Err(Failure::new(format!("{} did not answer", plan.to))),
         _ => Ok(()),

@@ -20,7 +20,7 @@ fn is_reset(stream: &mut TcpStream) -> bool {
     matches!(stream.read_to_end(&mut rest), Err(error) if error.kind() == ErrorKind::ConnectionReset)
 }
 
-fn interrupt(running: &Running, signal: Signal) {
+pub(crate) fn interrupt(running: &Running, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(running.0.id()).expect("a process id"));
     kill(pid, signal).expect("a child of ours");
 }

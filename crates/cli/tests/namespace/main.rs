@@ -32,6 +32,7 @@ const TESTS: &[Test] = &[
     ("a_ping_is_answered_while_receiving", files::ping_is_answered),
     ("echoes_of_the_kernel_are_timed", ping::echoes_are_timed),
     ("a_host_that_does_not_answer_is_told", ping::nobody_answers),
+    ("an_interrupted_ping_shows_what_came", ping::interruption_shows_what_came_until_then),
     ("a_refused_connection_is_told", files::refused_connection),
     ("a_reset_leaves_no_file", files::reset_leaves_no_file),
     ("a_full_disk_leaves_no_file", files::full_disk_leaves_no_file),

@@ -1,6 +1,9 @@
 //! Echo requests of the command, which the kernel answers.
 
+use crate::ends::interrupt;
 use crate::ground::{KERNEL, Running, link};
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 pub(crate) fn echoes_are_timed() {
@@ -30,4 +33,29 @@ pub(crate) fn nobody_answers() {
     assert!(errors.contains("10.9.0.77 did not answer"), "{errors}");
     let running = Running::start(&format!("ping fd09::1 {}", link(0)));
     assert_eq!(running.output().0, Some(2), "two IP versions");
+}
+
+/// How many echo requests the kernel of this namespace has answered.
+fn echoes() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("Linux has it");
+    let mut lines = text.lines().filter(|line| line.starts_with("Icmp: "));
+    let names = lines.next().expect("a line of names").split(' ');
+    let values = lines.next().expect("a line of values").split(' ');
+    let of = names.zip(values).find(|(name, _)| *name == "InEchos");
+    of.and_then(|(_, value)| value.parse().ok()).expect("a number")
+}
+
+pub(crate) fn interruption_shows_what_came_until_then() {
+    let before = echoes();
+    let options = "--count 60000 --interval 0.01";
+    let running = Running::start(&format!("ping {} {} {options}", KERNEL[0], link(0)));
+    let started = Instant::now();
+    while echoes() < before + 10 {
+        assert!(started.elapsed() < Duration::from_secs(30), "nothing was asked");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    interrupt(&running, Signal::SIGINT);
+    let (code, output, errors) = running.output();
+    assert_eq!((code, &*errors), (Some(0), ""));
+    assert!(output.contains("received"), "{output}");
 }
