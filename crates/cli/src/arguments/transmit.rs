@@ -52,8 +52,8 @@ pub(crate) struct TransmitArguments {
         default_value = "off,on"
     )]
     zero_copy: Vec<Switch>,
-    /// Measure where the senders' time goes; with off,on also what the measuring costs
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "on")]
+    /// Measure where the senders' time goes, which costs some; with off,on it shows how much
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]
     times: Vec<Switch>,
     /// Longest IP packet of the device
     #[arg(long, value_name = "N", default_value = "1500", value_parser = parse_buffer_size)]

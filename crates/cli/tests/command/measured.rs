@@ -245,7 +245,7 @@ fn transmit_schemes_are_compared_and_drawn() {
     let place = directory.display();
     let results = measure(&format!(
         "bench transmit --device wire --mode single,multidata --write-size 4K,64K --connections 1 \
-         --zero-copy off,on --seconds 0.02 --runs 1 --report {place}"
+         --zero-copy off,on --times on --seconds 0.02 --runs 1 --report {place}"
     ));
     assert_eq!(runs(&results).len(), 8);
     let page = std::fs::read_to_string(directory.join("index.html")).expect("a page");
