@@ -574,7 +574,11 @@ impl TcpStream {
         debug_assert_eq!(filled, copied.chunks.iter().map(Chunk::len).sum());
         // Where the send buffer was made smaller meanwhile the rest is not written.
         let call = self.shared.socket.call(Interest::Writable, After::Send);
-        self.append(&call, &mut copied.chunks, |counters, len| layout.count(counters, len))
+        let queued =
+            self.append(&call, &mut copied.chunks, |counters, len| layout.count(counters, len));
+        // The next message is copied behind what is here.
+        copied.chunks.clear();
+        queued
     }
 
     /// The turn among the writers of this stream.
