@@ -121,9 +121,6 @@ drop_reasons! {
     NoRoute => "drop_no_route",
     /// Queued for sending from an address that the interface has no more.
     SourceRemoved => "drop_source_removed",
-    /// A TCP segment put together from fragments, or an error about one, that may be for any shard of the
-    /// host, and of no connection that one of them knows, while somebody listens at its port.
-    HomeUnknown => "drop_home_unknown",
     /// A packet for another shard of the host, of which too many waited, or a router's advertisement while too
     /// much that others learn from earlier ones waited.
     StrayQueueFull => "drop_stray_queue_full",

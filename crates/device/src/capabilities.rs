@@ -234,12 +234,6 @@ pub struct Capabilities {
     pub coalesced_frames_max: usize,
     /// Queue pairs.
     pub queues: usize,
-    /// Of several queues, each TCP connection has one for as long as it lasts: its frames come by no other,
-    /// from the first on, and where this end begins it, by the queue that its SYN left by. Only then may it
-    /// be left to the device which squeue has a connection. A TAP follows the queue that we sent by last, and
-    /// forgets that after three seconds of silence; what divides frames by a hash of its own does so for
-    /// connections that we begin, too.
-    pub keeps_flows: bool,
 }
 
 impl Capabilities {
@@ -264,7 +258,6 @@ impl Capabilities {
             receive_super_frames: false,
             coalesced_frames_max: usize::MAX,
             queues: 1,
-            keeps_flows: false,
         }
     }
 

@@ -180,8 +180,6 @@ impl WireQueue {
                 batch_bytes_max: config.capacity_bytes,
                 fragment_splitting: FragmentSplitting { by_size: true, by_length: true },
                 coalesced_frames_max: end.receive_frames_max.max(1),
-                // Of several wires, a peer that answers by the one on which it was asked.
-                keeps_flows: true,
                 ..Capabilities::plain(end.medium, config.mtu_bytes)
             },
             capacity: Room {

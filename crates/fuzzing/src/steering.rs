@@ -95,8 +95,10 @@ fn only_once(frames: &[Vec<u8>], frame: &Vec<u8>) -> bool {
 /// The home of a class as the documentation has it; `None` for every home.
 fn home(spread: &Spread, class: &Class, own: Home) -> Option<Home> {
     match class {
+        // Whoever does not have the connection hands it on.
+        Class::Tcp(_) if spread.layout().is_spread_by_device() => Some(own),
         Class::Tcp(flow) | Class::IcmpError(Transport::Tcp, flow) => {
-            Some(spread.home_of_reply(flow.local, flow.remote).unwrap_or(own))
+            Some(spread.home_of_reply(flow.local, flow.remote))
         }
         Class::Udp(flow) | Class::IcmpError(Transport::Udp, flow) => {
             Some(spread.home_of_datagrams(flow.local.port()))

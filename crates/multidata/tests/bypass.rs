@@ -1,80 +1,80 @@
-//! Which squeue has a connection is left to the device only where that says that it keeps each on one queue.
+//! Where the device is left to spread the flows (seed 004, III A), a segment that it brings by another ring than
+//! that of its connection's squeue finds it all the same.
 
 mod pair;
 
-use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, TransmitMode, Transmitted,
-    Waiter, WireQueue,
-};
-use multidata::{Stack, StackBuilder};
-use pair::{LEFT, interface};
-use std::io::ErrorKind;
-use std::sync::Arc;
+use device::Queue;
+use multidata::{Stack, TcpListener, TcpStream};
+use pair::{LEFT, RIGHT, check_pattern, interface, right, send_pattern};
 
-/// A wire that does not say that it keeps flows.
-struct Forgetful(WireQueue);
+/// How many rings each of two stacks has, and connections there are between them.
+const RINGS: usize = 2;
+const CONNECTIONS: u64 = 32;
 
-impl Queue for Forgetful {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { keeps_flows: false, ..self.0.capabilities() }
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.0.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.0.room()
-    }
-
-    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        self.0.transmit(batch)
-    }
-
-    fn receive(&mut self, pool: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
-        self.0.receive(pool, batch, max)
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.0.waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.0.counters()
-    }
+/// Two stacks with a layout each; what leaves by a ring comes in by the same one, or by the next.
+fn stacks(layouts: [&str; 2], are_crossed: bool) -> [Stack; 2] {
+    let wires = (0..RINGS).map(|_| device::wire(pair::ethernet()));
+    let (near, mut far): (Vec<_>, Vec<_>) = wires.unzip();
+    far.rotate_left(usize::from(are_crossed));
+    let boxed = |queues: Vec<device::WireQueue>| {
+        queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
+    };
+    let build = |layout: &str, queues, address| {
+        let builder = Stack::builder().layout(layout.parse().expect("a layout"));
+        builder.multiqueue_interface(queues, interface(address)).build().expect("a stack")
+    };
+    [build(layouts[0], boxed(near), LEFT), build(layouts[1], boxed(far), RIGHT)]
 }
 
-fn queues(count: usize, are_forgetful: bool) -> Vec<Box<dyn Queue>> {
-    let wires = (0..count).map(|_| device::wire(pair::ethernet()).0);
-    wires
-        .map(|wire| match are_forgetful {
-            true => Box::new(Forgetful(wire)) as Box<dyn Queue>,
-            false => Box::new(wire),
-        })
-        .collect()
+/// Data both ways over connections that the left stack opens.
+fn exchange([left, right_stack]: &[Stack; 2]) {
+    let listener = TcpListener::bind(right_stack, right(80)).expect("a free port");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..CONNECTIONS {
+                let (stream, _) = listener.accept().expect("a connection");
+                scope.spawn(move || {
+                    check_pattern(&stream, 1, 100_000);
+                    send_pattern(&stream, !1, 100_000);
+                });
+            }
+        });
+        for _ in 0..CONNECTIONS {
+            scope.spawn(move || {
+                let stream = TcpStream::connect(left, right(80)).expect("it listens");
+                send_pattern(&stream, 1, 100_000);
+                check_pattern(&stream, !1, 100_000);
+            });
+        }
+    });
 }
 
-fn builder(layout: &str, queues: Vec<Box<dyn Queue>>) -> StackBuilder {
-    let layout = layout.parse().expect("a layout");
-    Stack::builder().layout(layout).multiqueue_interface(queues, interface(LEFT))
+fn handed_on(stack: &Stack) -> u64 {
+    stack.counters().stack.shard.segments_handed_on
 }
 
+/// Both ends give a connection the same ring, because its hash is the same in both directions.
 #[test]
-fn a_layout_without_fan_out_needs_a_device_that_keeps_flows() {
-    for (layout, rings) in [("R2S0F0", 2), ("R2S4F0", 2)] {
-        let error = builder(layout, queues(rings, true)).build().expect_err("flows may move");
-        assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        let text = error.to_string();
-        assert!(text.contains(layout) && text.contains("R2S2F1"), "{text}");
-        let stack = builder(layout, queues(rings, false)).build().expect("they stay");
-        // One that takes its place must keep them as well.
-        let error = stack.replace_queues(0, queues(rings, true)).expect_err("flows may move");
-        assert!(error.to_string().contains("R2S2F1"), "{error}");
-        stack.replace_queues(0, queues(rings, false)).expect("they stay");
+fn two_stacks_with_as_many_rings_agree_on_the_ring_of_each_connection() {
+    let stacks = stacks(["R2S0F0", "R2S0F0"], false);
+    exchange(&stacks);
+    for stack in &stacks {
+        assert_eq!(handed_on(stack), 0);
+        let opened = stack
+            .squeue_counters()
+            .into_iter()
+            .map(|it| it.stack.shard.connections_opened + it.stack.shard.connections_accepted);
+        assert!(opened.into_iter().all(|count| count > 0));
     }
-    // Where it does not matter by which queue a frame comes, it may be any device.
-    for (layout, rings) in [("R2S2F1", 2), ("R1S0F0", 1), ("R1S8F0", 1), ("R1S2F1", 1)] {
-        builder(layout, queues(rings, true)).build().expect("any device will do");
+}
+
+/// With and without soft rings behind the rings, beside a peer that fans out, and where every segment comes by the
+/// wrong ring.
+#[test]
+fn a_segment_by_any_ring_reaches_its_connection() {
+    for layouts in [["R2S0F0", "R2S0F0"], ["R2S4F0", "R2S0F0"], ["R2S2F1", "R2S0F0"]] {
+        let stacks = stacks(layouts, true);
+        exchange(&stacks);
+        assert!(handed_on(&stacks[1]) > 2 * CONNECTIONS, "{layouts:?}");
     }
 }

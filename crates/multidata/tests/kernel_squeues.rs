@@ -6,7 +6,7 @@ mod pair;
 
 use device::{Device as _, Queue};
 use linux::{Interface, TapConfig, TapDevice};
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
+use multidata::{InterfaceConfig, Layout, Stack, TcpListener, TcpStream, UdpSocket};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,6 @@ const TESTS: &[kernel::Test] = &[
     ("connections_to_the_kernel_are_spread", connections_out),
     ("datagrams_of_any_length_find_their_socket", datagrams),
     ("pings_are_answered_once", pings),
-    ("a_tap_is_not_left_to_choose_the_squeue", no_bypass),
     ("readers_who_do_not_come_leave_blocks_to_who_does", slow_readers),
 ];
 
@@ -32,8 +31,17 @@ fn address(network: u8, host: u8) -> IpAddr {
     IpAddr::from([10, network, 0, host])
 }
 
+/// The layouts of connections' tests: one queue, one for each squeue, and one for each that is trusted.
+const LAYOUTS: [&str; 3] = ["R1S2F1", "R2S2F1", "R2S0F0"];
+
 /// A stack of two squeues at `.2`, the kernel at `.1`, over a TAP of so many queues.
 fn stack(network: u8, queues: usize) -> (Stack, Interface) {
+    stack_of(network, LAYOUTS[queues - 1])
+}
+
+fn stack_of(network: u8, layout: &str) -> (Stack, Interface) {
+    let layout: Layout = layout.parse().expect("a layout");
+    let queues = layout.rings().into();
     let config = TapConfig { queues, ..TapConfig::default() };
     let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
     let interface = device.interface().expect("it exists");
@@ -43,21 +51,8 @@ fn stack(network: u8, queues: usize) -> (Stack, Interface) {
     let taken = taken.map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
     assert!(device.queue(0).is_err() && device.queue(queues).is_err());
     let config = InterfaceConfig::new(ip::Cidr::new(address(network, 2), 24).expect("a network"));
-    let builder = Stack::builder().squeues(2).multiqueue_interface(taken, config);
+    let builder = Stack::builder().layout(layout).multiqueue_interface(taken, config);
     (builder.build().expect("a stack"), interface)
-}
-
-/// A TAP brings a flow by the queue that was written to last, and by one of its own choice before and after
-/// three seconds of silence.
-fn no_bypass() {
-    let config = TapConfig { queues: 2, ..TapConfig::default() };
-    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
-    let queues = [0, 1].map(|index| device.queue(index).expect("it has two"));
-    let queues = queues.map(|queue| Box::new(queue) as Box<dyn Queue>).into();
-    let config = InterfaceConfig::new(ip::Cidr::new(address(57, 2), 24).expect("a network"));
-    let builder = Stack::builder().layout("R2S0F0".parse().expect("a layout"));
-    let error = builder.multiqueue_interface(queues, config).build().expect_err("flows may move");
-    assert!(error.to_string().contains("R2S2F1"), "{error}");
 }
 
 /// 64 connections that nobody reads, from the kernel, over a pool of 4 MiB; and another one.
@@ -114,6 +109,16 @@ fn is_spread(stack: &Stack, count: u64) {
     assert!(counts.iter().all(|of_one| *of_one > count / 8), "{counts:?}");
 }
 
+/// A TAP brings a flow by the queue that was written to last, and by one of its own choice before, and after three
+/// seconds of silence.
+fn follows(stack: &Stack, layout: &str) {
+    let counters = stack.counters();
+    let (frames, handed_on) =
+        (counters.steering.sets.srs_tcp, counters.stack.shard.segments_handed_on);
+    assert!(handed_on * 4 < frames, "{layout}: {handed_on} of {frames} went on");
+    assert!(layout == "R2S0F0" || handed_on == 0, "{layout}: {handed_on} went on");
+}
+
 /// Sends the bytes of a seed and ends the stream; checks that the peer does the same.
 fn exchange_with(mut stream: impl Read + Write, seed: u64, ends: impl Fn()) {
     let mut bytes = vec![0; LEN as usize];
@@ -127,8 +132,8 @@ fn exchange_with(mut stream: impl Read + Write, seed: u64, ends: impl Fn()) {
 }
 
 fn connections_in() {
-    for (network, queues) in [(51, 1), (52, 2)] {
-        let (stack, _interface) = stack(network, queues);
+    for (network, layout) in [51, 52, 60].into_iter().zip(LAYOUTS) {
+        let (stack, _interface) = stack_of(network, layout);
         let to = SocketAddr::new(address(network, 2), 80);
         let listener = TcpListener::bind(&stack, to).expect("a free port");
         std::thread::scope(|scope| {
@@ -150,12 +155,13 @@ fn connections_in() {
             }
         });
         is_spread(&stack, 64);
+        follows(&stack, layout);
     }
 }
 
 fn connections_out() {
-    for (network, queues) in [(53, 1), (54, 2)] {
-        let (stack, _interface) = stack(network, queues);
+    for (network, layout) in [53, 54, 61].into_iter().zip(LAYOUTS) {
+        let (stack, _interface) = stack_of(network, layout);
         let listener = std::net::TcpListener::bind((address(network, 1), 0)).expect("the kernel");
         let to = listener.local_addr().expect("bound");
         std::thread::scope(|scope| {
@@ -178,6 +184,7 @@ fn connections_out() {
             }
         });
         is_spread(&stack, 32);
+        follows(&stack, layout);
     }
 }
 

@@ -50,8 +50,8 @@ counters::counters! {
         train_frames,
         /// Segments that a middlebox sent on in fragments.
         segments_cut,
-        /// Of these, those of connections that no squeue knew yet, where the device has to know whose they are.
-        homes_unknown,
+        /// Segments that the device brought to another squeue than that of their connection.
+        handed_on,
         /// Frames and strays that squeues handed to each other.
         handed_over,
         /// Times a squeue was called and did not come for a while.

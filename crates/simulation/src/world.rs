@@ -29,7 +29,6 @@ use crate::report::{Failure, Report, RunCounters};
 use crate::scenario::{BEGINNING, Disturbance, START, Scenario};
 use crate::trace::{Trace, Way};
 use core::net::{IpAddr, SocketAddr};
-use counters::DropReason;
 use datagrams::Datagram;
 use event::{Event, Events};
 use stack::SynCookieMode;
@@ -356,7 +355,7 @@ impl World {
             self.counters.fast_opens_accepted += counters.shard.fast_opens_accepted;
             self.counters.fast_open_bytes += counters.tcp.fast_open_bytes_received;
             self.counters.train_frames += counters.shard.receive_train_frames;
-            self.counters.homes_unknown += counters.drops.count(DropReason::HomeUnknown);
+            self.counters.handed_on += counters.shard.segments_handed_on;
         }
         self.counters.handed_over += self.hosts[host].handed_over();
     }

@@ -114,7 +114,7 @@ impl Listener {
     }
 
     /// Whether a cookie that it sent may still come back.
-    pub(crate) fn has_sent_cookie_lately(&self, now: Instant) -> bool {
+    fn has_sent_cookie_lately(&self, now: Instant) -> bool {
         self.cookie_sent_at.is_some_and(|sent_at| now - sent_at <= SYN_COOKIE_LIFETIME)
     }
 

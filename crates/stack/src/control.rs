@@ -20,14 +20,6 @@ use wire::TcpHeader;
 /// As much of a packet as any ICMP error about it quotes.
 const QUOTATION_MAX_BYTES: usize = 1_280;
 
-/// Where an ICMP message was taken in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    Here,
-    /// It goes from shard to shard until one has what it is about.
-    Elsewhere,
-}
-
 impl Shard {
     pub(crate) fn on_icmp(
         &mut self,
@@ -43,12 +35,9 @@ impl Shard {
             return Err(DropReason::NotOurAddress);
         }
         let outcome = self.on_icmp_message(now, incoming, &message);
-        if outcome == Ok(Heard::Elsewhere) {
-            return Ok(());
-        }
         match self.deliver_icmp(incoming, &message) {
             true if outcome == Err(DropReason::UnrelatedIcmp) => Ok(()),
-            _ => outcome.map(drop),
+            _ => outcome,
         }
     }
 
@@ -57,7 +46,7 @@ impl Shard {
         now: Instant,
         incoming: &Incoming<'_>,
         message: &IcmpIncoming,
-    ) -> Result<Heard, DropReason> {
+    ) -> Result<(), DropReason> {
         match message {
             IcmpIncoming::EchoRequest(request) => {
                 let info = incoming.info;
@@ -72,13 +61,13 @@ impl Shard {
                     incoming.info,
                     Message::EchoReply { to: info.source, request, data },
                 );
-                Ok(Heard::Here)
+                Ok(())
             }
-            IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming, error),
+            IcmpIncoming::Error(error) => self.on_icmp_error(now, error),
             // RFC 6980, 5: neighbour discovery never comes with a fragment header.
             IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
-            IcmpIncoming::Ndp => self.on_ndp(now, incoming).map(|()| Heard::Here),
-            IcmpIncoming::Mld => self.on_group_message(now, incoming).map(|()| Heard::Here),
+            IcmpIncoming::Ndp => self.on_ndp(now, incoming),
+            IcmpIncoming::Mld => self.on_group_message(now, incoming),
             // Only raw sockets ask for echoes, and unknown messages are discarded (RFC 1122, 3.2.2).
             IcmpIncoming::EchoReply(_) | IcmpIncoming::Other { .. } => {
                 Err(DropReason::UnrelatedIcmp)
@@ -89,21 +78,13 @@ impl Shard {
     /// An error about a packet of ours. It may be forged, so it must name a socket of ours and, for
     /// TCP, a sequence number that is in flight (RFC 5927, 4.1); and a connection that is open
     /// survives it (5.2).
-    fn on_icmp_error(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        error: &IcmpError,
-    ) -> Result<Heard, DropReason> {
+    fn on_icmp_error(&mut self, now: Instant, error: &IcmpError) -> Result<(), DropReason> {
         let quoted = &error.quoted;
         let is_known = match quoted.protocol {
             wire::protocol::TCP => {
                 let flow = Flow { local: quoted.local, remote: quoted.remote };
-                match self.sockets.by_flow(&flow) {
-                    Some(index) => self.on_tcp_error(now, index, error),
-                    None if self.leaves_error(incoming, &flow) => return Ok(Heard::Elsewhere),
-                    None => false,
-                }
+                let index = self.sockets.by_flow(&flow);
+                index.is_some_and(|index| self.on_tcp_error(now, index, error))
             }
             wire::protocol::UDP => {
                 let reported = match error.kind {
@@ -122,7 +103,7 @@ impl Shard {
             }
             _ => self.on_raw_error(now, error),
         };
-        if is_known { Ok(Heard::Here) } else { Err(DropReason::UnrelatedIcmp) }
+        if is_known { Ok(()) } else { Err(DropReason::UnrelatedIcmp) }
     }
 
     fn on_tcp_error(&mut self, now: Instant, index: u32, error: &IcmpError) -> bool {

@@ -75,6 +75,9 @@ counters::counters! {
         flow_cache_hits,
         /// Segments whose flow was looked up.
         flow_lookups,
+        /// Segments that the device, left to spread the flows, brought to a shard that does not have their
+        /// connection, and that went on to the one that has or would have it.
+        segments_handed_on,
         /// Times only the receive reserve of the block pool was left, and unread payload began to be copied
         /// out of the devices' blocks.
         pool_pressures,

@@ -123,10 +123,6 @@ impl Forwarding {
         self.pending.len()
     }
 
-    pub(crate) fn contains(&self, flow: &Flow) -> bool {
-        self.pending.contains(flow)
-    }
-
     /// When the first of the pending connections may be forgotten.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.pending.next()

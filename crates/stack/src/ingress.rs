@@ -5,7 +5,7 @@
 //!    link  -> ARP -> neighbours
 //!    IP    -> fragment? -> reassembly -> whole again
 //!          -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
-//!                    -> UDP -> socket        else listener, else forwarder, else reset
+//!                    -> UDP -> socket        else another shard's, else listener, else forwarder, else reset
 //!                    -> ICMP -> echo, errors, neighbour discovery; copies to raw sockets
 //!                    -> other protocols -> raw sockets
 //!    the frames behind it that follow it as a train -> the same connection, as one unit
@@ -36,7 +36,7 @@ pub(crate) struct Origin {
     pub(crate) station: Option<HardwareAddress>,
     /// The frame went to several stations.
     pub(crate) link_multicast: bool,
-    /// Of several shards, this one has what the packet is for, if any has.
+    /// Of several shards, this one has what the packet is for, if any has: nobody needs to ask.
     pub(crate) is_home: bool,
 }
 
@@ -299,6 +299,9 @@ impl Shard {
         if !interface.is_loopback && !interface.accepts(segment.flow.local.ip()) {
             // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
             return Err(DropReason::NoConnection);
+        }
+        if self.hands_on(incoming, &segment.flow) {
+            return Ok(());
         }
         if let Some(waiting) = self.half_open.get_mut(&segment.flow) {
             let waiting = waiting.parts();

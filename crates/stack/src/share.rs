@@ -11,20 +11,13 @@
 //! * it asks neighbours, for all, so that they are not asked more often than by a host of one shard.
 //!
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
-//! also a packet that turns out to be for a socket of another shard only here, because it was in
-//! fragments or came over loopback. Where the device decides which shard has a connection, nobody can
-//! compute it: the packet goes from shard to shard until one has the connection. So do errors about segments,
-//! which the device puts anywhere. What is left of a connection that was (TIME-WAIT), or may never be one
-//! (half-open), may be older than the one that another shard has, because the device has come to another mind:
-//! such a shard gets the packet when all were asked. A segment that nobody knows is answered by the last, with
-//! one reset, unless it may begin a connection: whichever shard opened one for it, by its SYN or by a SYN cookie,
-//! the device would bring what follows to another. It is dropped then, and its sender sends it again: a SYN
-//! without the data that made it long, and what came before the end of the handshake behind that end.
+//! also a packet that turns out to be for a socket of another shard only here: because it was in
+//! fragments, because it came over loopback, or because the device that was left to spread the flows
+//! brought a segment to a shard that does not have its connection.
 
 use crate::addressing::{AddressOrigin, LinkNews};
 use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interface::InterfaceId;
-use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
 use batch::{Admission, Chunk, FlowShares, Frame, ReceiveBatch, ReceivedChecksum};
@@ -38,9 +31,8 @@ use link::{Known, Request};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tcp::State;
 use time::Instant;
-use wire::{TcpFlags, TcpHeader, UdpView, protocol};
+use wire::{TcpHeader, UdpView, protocol};
 
 /// Packets that wait to be fetched at most; what comes beyond, or beyond its flow's share, is dropped and counted.
 const STRAYS_MAX: usize = 1_024;
@@ -57,9 +49,8 @@ const NEWS_MAX: usize = 4_096;
 
 /// Which shard has what. The same for all shards of a host, and for as long as they live.
 pub trait Homes: Send + Sync {
-    /// The shard that gets the segments which `remote` sends to `local`, counted from zero; `None`
-    /// where that is whichever sends to `remote`, because the device brings answers there.
-    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize>;
+    /// The shard that has the connection between `local` and `remote`, counted from zero.
+    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> usize;
 
     /// The shard whose UDP sockets have this local port.
     fn of_port(&self, port: u16) -> usize;
@@ -128,31 +119,6 @@ struct Whole {
     fragmented: bool,
     checksum: ReceivedChecksum,
     packet: Chunk,
-    /// How many shards were asked for its connection and do not have it.
-    asked: usize,
-    /// The one of them that has the most of it, and what: the first one, of equals.
-    best: Option<(Stake, usize)>,
-    /// One of them listens where it may begin a connection.
-    may_begin: bool,
-}
-
-impl Whole {
-    /// A packet that nobody was asked about.
-    fn new(origin: Origin, packet: Chunk, checksum: ReceivedChecksum) -> Self {
-        let (fragmented, asked, best, may_begin) = (false, 0, None, false);
-        Self { origin, fragmented, checksum, packet, asked, best, may_begin }
-    }
-}
-
-/// What a shard has of a connection, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stake {
-    /// What 2 MSL keep of it.
-    TimeWait,
-    /// A SYN that nobody has confirmed.
-    HalfOpen,
-    /// The connection.
-    Live,
 }
 
 /// What sockets there are.
@@ -160,17 +126,6 @@ enum Stake {
 enum Transport {
     Tcp,
     Udp,
-}
-
-/// Which shard has the socket that a packet is for.
-#[derive(Debug, PartialEq, Eq)]
-enum Whereabouts {
-    /// This one has, or nobody.
-    Here,
-    /// Another one.
-    At(usize),
-    /// Whichever the device gave this connection to.
-    Sought(Flow),
 }
 
 impl Stray {
@@ -250,12 +205,9 @@ impl Sharing {
         }
     }
 
-    /// Whether a connection of this flow may be opened in this shard: its segments come here, or, where the
-    /// device decides, its local port is one of this shard's, so that no other shard opens the same.
+    /// Whether connections of this flow are this shard's: no other opens one.
     pub(crate) fn may_open(&self, flow: &Flow) -> bool {
-        let Some(share) = &self.share else { return true };
-        let by_port = || usize::from(flow.local.port()) % share.count.max(1);
-        share.homes.of_flow(flow.local, flow.remote).unwrap_or_else(by_port) == share.index
+        self.elsewhere((Transport::Tcp, *flow)).is_none()
     }
 
     /// Whether datagrams to this port come to this shard.
@@ -263,32 +215,14 @@ impl Sharing {
         self.share.as_ref().is_none_or(|share| share.homes.of_port(port) == share.index)
     }
 
-    /// The shard to ask when so many, this one included, do not have a connection; `None` after the last.
-    fn next_to_ask(&self, asked: usize) -> Option<usize> {
-        let share = self.share.as_ref().filter(|share| asked < share.count)?;
-        Some((share.index + 1) % share.count)
-    }
-
-    fn index(&self) -> usize {
-        self.share.as_ref().map_or(0, |share| share.index)
-    }
-
-    /// Who has the socket that this packet is for.
-    fn whereabouts(&self, packet: &[u8]) -> Whereabouts {
-        transport_of(packet).map_or(Whereabouts::Here, |it| self.whereabouts_of(it))
-    }
-
-    fn whereabouts_of(&self, (transport, flow): (Transport, Flow)) -> Whereabouts {
-        let Some(share) = &self.share else { return Whereabouts::Here };
+    /// The other shard that has the socket for this, if any.
+    fn elsewhere(&self, (transport, flow): (Transport, Flow)) -> Option<usize> {
+        let share = self.share.as_ref()?;
         let home = match transport {
-            Transport::Udp => Some(share.homes.of_port(flow.local.port())),
+            Transport::Udp => share.homes.of_port(flow.local.port()),
             Transport::Tcp => share.homes.of_flow(flow.local, flow.remote),
         };
-        match home {
-            None => Whereabouts::Sought(flow),
-            Some(home) if home == share.index => Whereabouts::Here,
-            Some(home) => Whereabouts::At(home),
-        }
+        (home != share.index).then_some(home)
     }
 }
 
@@ -321,12 +255,6 @@ fn transport_of(packet: &[u8]) -> Option<(Transport, Flow)> {
         }
         _ => None,
     }
-}
-
-/// The flags of a packet that is a segment.
-fn flags_of(packet: &[u8]) -> Option<TcpFlags> {
-    let info = ip::parse(packet).ok().filter(|info| info.protocol == protocol::TCP)?;
-    TcpHeader::parse(info.transport(packet)).ok().map(|(header, _)| header.flags)
 }
 
 impl Shard {
@@ -422,7 +350,7 @@ impl Shard {
         }
         let packet = incoming.packet_chunk().and_then(|packet| self.compact(&packet).ok());
         let Some(packet) = packet else { return self.drops.add(DropReason::NoMemory) };
-        let whole = Whole::new(incoming.origin, packet, ReceivedChecksum::Verified);
+        let whole = verified(incoming.origin, packet);
         self.add_stray(Stray { home: 0, what: What::RawCopy(whole), key: 0 });
     }
 
@@ -490,34 +418,38 @@ impl Shard {
         origin: Origin,
         packet: Chunk,
     ) -> Result<(), DropReason> {
-        let whole = Whole::new(origin, packet, ReceivedChecksum::Unverified);
-        self.on_whole(now, Whole { fragmented: true, ..whole })
+        let checksum = ReceivedChecksum::Unverified;
+        self.on_whole(now, Whole { origin, fragmented: true, checksum, packet })
     }
 
-    /// An error about a segment of nobody's here, which came by whatever ring the device chose: others are
-    /// asked. Says whether there are any.
-    pub(crate) fn leaves_error(&mut self, incoming: &Incoming<'_>, flow: &Flow) -> bool {
-        let whereabouts = self.sharing.whereabouts_of((Transport::Tcp, *flow));
-        if incoming.origin.is_home || !matches!(whereabouts, Whereabouts::Sought(_)) {
+    /// Whether a segment for which there is nothing here goes on to the shard that would have it, because the
+    /// device brought it by another's ring.
+    pub(crate) fn hands_on(&mut self, incoming: &Incoming<'_>, flow: &Flow) -> bool {
+        if incoming.origin.is_home {
             return false;
         }
-        // Of an address that is nobody's here, no shard has a connection.
-        if !self.accepts(flow.local.ip()) {
-            return false;
-        }
+        let Some(home) = self.sharing.elsewhere((Transport::Tcp, *flow)) else { return false };
         // A few of them must not hold all that came with them.
         let packet = incoming.packet_chunk().and_then(|packet| self.compact(&packet).ok());
-        let Some(packet) = packet else { return false };
-        let whole = Whole::new(incoming.origin, packet, ReceivedChecksum::Verified);
-        let Some(home) = self.sharing.next_to_ask(1) else { return false };
-        self.add_stray(Stray { home, what: What::Packet(Whole { asked: 1, ..whole }), key: 0 });
+        match packet {
+            Some(packet) => {
+                self.counters.segments_handed_on += 1;
+                let what = What::Packet(verified(incoming.origin, packet));
+                self.add_stray(Stray { home, what, key: 0 });
+            }
+            None => self.drops.add(DropReason::NoMemory),
+        }
         true
     }
 
     /// A packet that came otherwise than in a frame of its own goes up, or on to the shard that has
     /// its socket.
     fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
-        let Some(whole) = self.send_home(now, whole)? else { return Ok(()) };
+        let transport = transport_of(whole.packet.bytes());
+        if let Some(home) = transport.and_then(|it| self.sharing.elsewhere(it)) {
+            self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
+            return Ok(());
+        }
         let batch = batch_of(&whole).ok_or(DropReason::Truncated)?;
         let Whole { origin, packet, fragmented, .. } = whole;
         let origin = Origin { is_home: true, ..origin };
@@ -535,84 +467,6 @@ impl Shard {
         }
     }
 
-    /// Gives a packet to the shard that has its socket, or to the next that may have it; hands it back
-    /// where it is for this one.
-    fn send_home(&mut self, now: Instant, mut whole: Whole) -> Result<Option<Whole>, DropReason> {
-        let home = match self.sharing.whereabouts(whole.packet.bytes()) {
-            Whereabouts::Here => return Ok(Some(whole)),
-            Whereabouts::At(home) => home,
-            Whereabouts::Sought(flow) => match self.seek(now, &flow, &mut whole)? {
-                Some(home) => home,
-                None => return Ok(Some(whole)),
-            },
-        };
-        self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
-        Ok(None)
-    }
-
-    /// The shard to give a packet to that may be of anybody's connection; `None` where it is for this one.
-    fn seek(
-        &mut self,
-        now: Instant,
-        flow: &Flow,
-        whole: &mut Whole,
-    ) -> Result<Option<usize>, DropReason> {
-        let (stake, index) = (self.stake_in(flow), self.sharing.index());
-        if stake == Some(Stake::Live) {
-            return Ok(None);
-        }
-        // One that all were asked about has come to the one with the most.
-        if self.sharing.next_to_ask(whole.asked).is_some() {
-            whole.asked += 1;
-            let is_better = |it: &Stake| whole.best.is_none_or(|(best, _)| *it > best);
-            if let Some(stake) = stake.filter(is_better) {
-                whole.best = Some((stake, index));
-            }
-            whole.may_begin |= self.may_begin(now, flow, whole.packet.bytes());
-            let home = self.sharing.next_to_ask(whole.asked).or(whole.best.map(|(_, home)| home));
-            if home.is_some_and(|home| home != index) {
-                return Ok(home);
-            }
-        }
-        if stake.is_none() && whole.may_begin {
-            return Err(DropReason::HomeUnknown);
-        }
-        Ok(None)
-    }
-
-    /// What this shard has of a connection, more than a listener for it.
-    fn stake_in(&mut self, flow: &Flow) -> Option<Stake> {
-        if let Some(index) = self.sockets.by_flow(flow) {
-            let state = self.sockets.tcp(index).map(|it| it.connection.state());
-            return Some(if state == Some(State::TimeWait) {
-                Stake::TimeWait
-            } else {
-                Stake::Live
-            });
-        }
-        if self.half_open.contains(flow) || self.forwarding.contains(flow) {
-            return Some(Stake::HalfOpen);
-        }
-        self.time_wait.contains(flow).then_some(Stake::TimeWait)
-    }
-
-    /// Whether a packet of a flow of which this shard has no connection may begin one: it is a SYN, or
-    /// perhaps what follows a SYN cookie of this shard, and somebody listens.
-    fn may_begin(&mut self, now: Instant, flow: &Flow, packet: &[u8]) -> bool {
-        let Some(flags) = flags_of(packet).filter(|it| !it.contains(TcpFlags::RST)) else {
-            return false;
-        };
-        let listener = self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote);
-        if listener.is_none() {
-            let begins = flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK);
-            return begins && self.forwarder_of(flow.local.ip()).is_some();
-        }
-        let Some(listener) = listener.and_then(|it| self.sockets.listener(it)) else {
-            return false;
-        };
-        flags.contains(TcpFlags::SYN) || listener.has_sent_cookie_lately(now)
-    }
-
     /// Takes the datagrams for sockets of other shards, and the errors about datagrams of theirs, out of
     /// what this shard sent to itself. Connections stay: both of their ends are here.
     pub(crate) fn sort_out_loopback(&mut self, interface: InterfaceId, frames: &mut ReceiveBatch) {
@@ -624,14 +478,15 @@ impl Shard {
             let Some(frame) = frames.frame(index) else { continue };
             let Some(packet) = frames.chunk(index, 0..frame.len as usize) else { continue };
             let datagram = transport_of(packet.bytes()).filter(|(it, _)| *it == Transport::Udp);
-            match datagram.map(|it| self.sharing.whereabouts_of(it)) {
-                Some(Whereabouts::At(home)) => {
+            match datagram.and_then(|it| self.sharing.elsewhere(it)) {
+                Some(home) => {
                     let (station, link_multicast, is_home) = (None, false, false);
                     let origin = Origin { interface, station, link_multicast, is_home };
-                    let whole = Whole::new(origin, packet, frame.checksum);
-                    self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
+                    let (fragmented, checksum) = (false, frame.checksum);
+                    let what = What::Packet(Whole { origin, fragmented, checksum, packet });
+                    self.add_stray(Stray { home, what, key: 0 });
                 }
-                _ => {
+                None => {
                     let is_there = kept.share_frame(frames, index);
                     debug_assert!(is_there, "it was looked at above");
                 }
@@ -666,6 +521,11 @@ impl Shard {
     }
 }
 
+/// A packet that came in one piece and whose checksum was right.
+fn verified(origin: Origin, packet: Chunk) -> Whole {
+    Whole { origin, fragmented: false, checksum: ReceivedChecksum::Verified, packet }
+}
+
 /// A packet as a batch of one.
 fn batch_of(whole: &Whole) -> Option<ReceiveBatch> {
     let (packet, checksum) = (&whole.packet, whole.checksum);
@@ -696,8 +556,8 @@ mod tests {
     struct ByPort;
 
     impl Homes for ByPort {
-        fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
-            Some(usize::from(local.port() ^ remote.port()) % 2)
+        fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> usize {
+            usize::from(local.port() ^ remote.port()) % 2
         }
 
         fn of_port(&self, port: u16) -> usize {
@@ -715,15 +575,16 @@ mod tests {
         (packet[8], packet[9]) = (64, protocol::UDP);
         (packet[12], packet[16]) = (10, 10);
         packet[25] = 8;
-        for (port, elsewhere) in [(6, Whereabouts::Here), (7, Whereabouts::At(1))] {
+        let elsewhere = |packet: &[u8]| sharing.elsewhere(transport_of(packet)?);
+        for (port, expected) in [(6, None), (7, Some(1))] {
             packet[23] = port;
             (packet[10], packet[11]) = (0, 0);
             let sum = !checksum::sum(&packet[..20]);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
-            assert_eq!(sharing.whereabouts(&packet), elsewhere, "{port}");
+            assert_eq!(elsewhere(&packet), expected, "{port}");
         }
         for len in 0..28 {
-            assert_eq!(sharing.whereabouts(&packet[..len]), Whereabouts::Here, "cut off at {len}");
+            assert_eq!(elsewhere(&packet[..len]), None, "cut off at {len}");
         }
         assert!(sharing.is_home_of_port(2) && !sharing.is_home_of_port(3));
         assert!(Sharing::default().is_home_of_port(3), "an only shard has all");

@@ -420,8 +420,8 @@ proptest! {
 struct ByPort;
 
 impl Homes for ByPort {
-    fn of_flow(&self, local: SocketAddr, _remote: SocketAddr) -> Option<usize> {
-        Some(usize::from(local.port()) % 2)
+    fn of_flow(&self, local: SocketAddr, _remote: SocketAddr) -> usize {
+        usize::from(local.port()) % 2
     }
 
     fn of_port(&self, port: u16) -> usize {

@@ -26,11 +26,11 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x99);
 const PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0);
 
-struct ByDevice;
+struct ByPort;
 
-impl Homes for ByDevice {
-    fn of_flow(&self, _local: SocketAddr, _remote: SocketAddr) -> Option<usize> {
-        None
+impl Homes for ByPort {
+    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> usize {
+        usize::from(local.port() ^ remote.port()) % COUNT
     }
 
     fn of_port(&self, port: u16) -> usize {
@@ -53,7 +53,7 @@ impl Host {
             let tcp = tcp::Config::default();
             let mut shard =
                 Shard::new(ShardConfig { tcp, pool, secret: [4; 32], sockets_max: 100 });
-            shard.set_share(Share { index, count: COUNT, homes: Arc::new(ByDevice) });
+            shard.set_share(Share { index, count: COUNT, homes: Arc::new(ByPort) });
             let config_of_interface = InterfaceConfig {
                 capabilities: Capabilities::plain(Medium::Ethernet(station(0)), 1_500),
                 mode: TransmitMode::Multidata,

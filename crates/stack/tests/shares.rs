@@ -15,12 +15,12 @@ use std::sync::Arc;
 use time::{Duration, Instant};
 use wire::{Icmpv4Repr, Ipv4Repr, Ipv4View, protocol};
 
-/// A device that decides where flows go, as one with a queue for each shard.
-struct ByDevice;
+/// A connection with an even port is of the second shard if its other port is odd.
+struct ByPort;
 
-impl Homes for ByDevice {
-    fn of_flow(&self, _local: SocketAddr, _remote: SocketAddr) -> Option<usize> {
-        None
+impl Homes for ByPort {
+    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> usize {
+        usize::from(local.port() ^ remote.port()) % 2
     }
 
     fn of_port(&self, port: u16) -> usize {
@@ -30,17 +30,12 @@ impl Homes for ByDevice {
 
 /// A shard of host `host`; the first, the second, or the only one.
 fn shard(host: usize, share: Option<usize>, medium: Medium) -> (Shard, InterfaceId) {
-    shard_of(host, share.map(|index| (index, 2)), medium)
-}
-
-/// A shard of host `host`: which one of how many, or the only one.
-fn shard_of(host: usize, share: Option<(usize, usize)>, medium: Medium) -> (Shard, InterfaceId) {
     let pool = batch::BlockPool::new(batch::PoolConfig::default());
     let secret = [host as u8 + 7; 32];
     let tcp = tcp::Config::default();
     let mut shard = Shard::new(ShardConfig { tcp, pool, secret, sockets_max: 100 });
-    if let Some((index, count)) = share {
-        shard.set_share(Share { index, count, homes: Arc::new(ByDevice) });
+    if let Some(index) = share {
+        shard.set_share(Share { index, count: 2, homes: Arc::new(ByPort) });
     }
     let addresses = vec![ip::Cidr::new(address(host, false), 24).expect("a network")];
     let (capabilities, mode) = (Capabilities::plain(medium, 1_500), TransmitMode::Multidata);
@@ -74,28 +69,77 @@ fn carry(now: Instant, from: &mut Shard, to: &mut Shard) -> usize {
 
 const NOW: Instant = Instant::from_millis(1_000);
 
-/// The SYN comes to one shard, which remembers nothing, and the ACK with its cookie to another, because the
-/// device has come to another mind. Cookies are believed where some were sent lately, so the other one has
-/// sent one, too.
+/// Where the client connects from, so that the second shard has the connection with port 80, or the first.
+fn client_at(home: u16) -> Option<SocketAddr> {
+    Some(SocketAddr::new(address(0, false), 5_000 + home))
+}
+
+fn word(text: &'static [u8]) -> batch::Chunk {
+    batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(text)))
+}
+
+/// Gives frames to the first shard, and carries to the second what that is not for it; says how many went on.
+fn give_by_the_other_ring(
+    now: Instant,
+    [first, second]: &mut [(Shard, InterfaceId); 2],
+    frames: Vec<Vec<u8>>,
+) -> usize {
+    give(now, first, frames);
+    let carried = carry(now, &mut first.0, &mut second.0);
+    assert_eq!(carry(now, &mut second.0, &mut first.0), 0, "it has them");
+    assert!(sent(now, first).is_empty(), "it does not speak for others");
+    carried
+}
+
+/// The device, left to spread the flows, brings all of a connection, or its beginning, by the other shard's ring:
+/// a cookie as well as a handshake that is remembered.
 #[test]
-fn a_cookie_of_one_shard_opens_a_connection_in_another() {
+fn what_comes_by_another_ring_finds_the_shard_of_its_connection() {
+    for syn_cookies in [SynCookieMode::Always, SynCookieMode::Never] {
+        let mut client = shard(0, None, Medium::Ip);
+        let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+        let local = SocketAddr::new(address(1, false), 80);
+        let options = ListenOptions { syn_cookies, ..ListenOptions::default() };
+        let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
+        let [_, listener] = server.each_mut().map(|it| listen(it).expect("a free port"));
+        let socket = client.0.tcp_connect(NOW, client_at(1), local).expect("a route");
+        let mut handed_on = 0;
+        for _ in 0..2 {
+            handed_on += give_by_the_other_ring(NOW, &mut server, sent(NOW, &mut client));
+            give(NOW, &mut client, sent(NOW, &mut server[1]));
+        }
+        let accepted = server[1].0.tcp_accept(listener).expect("the handshake is over");
+        client.0.tcp_append(NOW, socket, word(b"first")).expect("there is room");
+        handed_on += give_by_the_other_ring(NOW, &mut server, sent(NOW, &mut client));
+        assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(5));
+        assert_eq!(handed_on, 3, "a SYN, an ACK, a segment");
+        assert_eq!(server[0].0.counters().shard.segments_handed_on, 3);
+        // And by its own ring from now on.
+        give(NOW, &mut client, sent(NOW, &mut server[1]));
+        client.0.tcp_append(NOW, socket, word(b"second")).expect("there is room");
+        give(NOW, &mut server[1], sent(NOW, &mut client));
+        assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(6));
+        assert_eq!(server[1].0.counters().shard.segments_handed_on, 0);
+        // What is nobody's is answered by whose it would be.
+        server[1].0.tcp_abort(NOW, accepted);
+        sent(NOW, &mut server[1]);
+        client.0.tcp_append(NOW, socket, word(b"third")).expect("there is room");
+        assert_eq!(give_by_the_other_ring(NOW, &mut server, sent(NOW, &mut client)), 1);
+        let answers = sent(NOW, &mut server[1]);
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0][33] & 0x04, 0x04, "a reset");
+    }
+}
+
+/// Segments for an address that is not the host's go nowhere.
+#[test]
+fn segments_for_others_are_not_handed_on() {
     let mut client = shard(0, None, Medium::Ip);
-    let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
-    let local = SocketAddr::new(address(1, false), 80);
-    let options = ListenOptions { syn_cookies: SynCookieMode::Always, ..ListenOptions::default() };
-    let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
-    let [_, listener] = server.each_mut().map(|it| listen(it).expect("a free port"));
-    client.0.tcp_connect(NOW, None, local).expect("a route");
-    give(NOW, &mut server[1], sent(NOW, &mut client));
-    sent(NOW, &mut server[1]);
-    let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
-    give(NOW, &mut server[0], sent(NOW, &mut client));
-    assert_eq!(server[0].0.half_open_count(), 0, "the cookie is all");
-    give(NOW, &mut client, sent(NOW, &mut server[0]));
-    give(NOW, &mut server[1], sent(NOW, &mut client));
-    let accepted = server[1].0.tcp_accept(listener).expect("by the cookie");
-    let ends = server[1].0.tcp_status(accepted).expect("open");
-    assert_eq!(ends.remote, client.0.local_address(socket).expect("open"));
+    let [mut first, _] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let foreign = SocketAddr::new(address(2, false), 80);
+    client.0.tcp_connect(NOW, client_at(1), foreign).expect("a route");
+    give(NOW, &mut first, sent(NOW, &mut client));
+    assert!(first.0.poll_stray().is_none());
 }
 
 /// A cookie for fast open that one shard gave is good in the other.
@@ -107,21 +151,20 @@ fn a_fast_open_cookie_of_one_shard_is_good_in_another() {
     let options = ListenOptions { fast_open_max: 8, ..ListenOptions::default() };
     let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
     let [_, listener] = server.each_mut().map(|it| listen(it).expect("a free port"));
-    let first = client.0.tcp_connect(NOW, None, local).expect("a route");
+    let first = client.0.tcp_connect(NOW, client_at(0), local).expect("a route");
     assert_eq!(client.0.tcp_offer_fast_open(NOW, first), Ok(0), "there is no cookie yet");
     give(NOW, &mut server[0], sent(NOW, &mut client));
     give(NOW, &mut client, sent(NOW, &mut server[0]));
-    let second = client.0.tcp_connect(NOW, None, local).expect("a route");
+    let second = client.0.tcp_connect(NOW, client_at(1), local).expect("a route");
     assert_ne!(client.0.tcp_offer_fast_open(NOW, second), Ok(0), "it was given one");
-    let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"early")));
-    client.0.tcp_append(NOW, second, word).expect("there is room");
+    client.0.tcp_append(NOW, second, word(b"early")).expect("there is room");
     give(NOW, &mut server[1], sent(NOW, &mut client));
     let accepted = server[1].0.tcp_accept(listener).expect("before the handshake is over");
     let mut text = [0; 8];
     assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut text), Ok(5));
 }
 
-/// Where the device decides, any shard may connect; what no two may do is to open the same connection.
+/// Any shard may connect, by a port whose connection is its own; so no two open the same.
 #[test]
 fn no_two_shards_choose_the_same_port_to_the_same_peer() {
     let mut shards = [0, 1].map(|index| shard(1, Some(index), Medium::Ip).0);
@@ -213,8 +256,8 @@ fn cut_behind(packet: &[u8], first_len: usize) -> Vec<Vec<u8>> {
     vec![fragment(0, first), fragment(first.len(), rest)]
 }
 
-/// The first shard puts segments together, and where the device decides nobody can compute who has their
-/// connections: half open, open, and none at all, which one reset answers.
+/// The first shard puts segments together: of a connection that is half open, open, and of none at all, which
+/// one reset answers.
 #[test]
 fn a_segment_in_fragments_finds_the_shard_of_its_connection() {
     let mut client = shard(0, None, Medium::Ip);
@@ -222,22 +265,18 @@ fn a_segment_in_fragments_finds_the_shard_of_its_connection() {
     let (mut server, mut stranger) = (host(), host());
     let local = SocketAddr::new(address(1, false), 80);
     let [_, listener] = server.each_mut().map(|it| it.0.tcp_listen(local, 8).expect("free"));
-    let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
+    let socket = client.0.tcp_connect(NOW, client_at(1), local).expect("a route");
     client.0.tcp_set_option(NOW, socket, TcpOption::NoDelay(true)).expect("open");
     give(NOW, &mut server[1], sent(NOW, &mut client));
     give(NOW, &mut client, sent(NOW, &mut server[1]));
-    let word = |text| batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(text)));
     let mut accepted = None;
     for text in [b"first", b"again"] {
         client.0.tcp_append(NOW, socket, word(text)).expect("there is room");
         let fragments: Vec<_> =
             sent(NOW, &mut client).iter().flat_map(|it| in_fragments(it)).collect();
         assert_eq!(fragments.len(), 2, "one segment has data");
-        for [first, second] in [&mut server, &mut stranger] {
-            give(NOW, first, fragments.clone());
-            assert_eq!(carry(NOW, &mut first.0, &mut second.0), 1);
-            assert_eq!(carry(NOW, &mut second.0, &mut first.0), 0, "all were asked");
-            assert!(sent(NOW, first).is_empty(), "it does not speak for others");
+        for host in [&mut server, &mut stranger] {
+            assert_eq!(give_by_the_other_ring(NOW, host, fragments.clone()), 1);
         }
         let answers = sent(NOW, &mut stranger[1]);
         assert_eq!(answers.len(), 1);
@@ -250,63 +289,21 @@ fn a_segment_in_fragments_finds_the_shard_of_its_connection() {
     }
 }
 
-/// The device has come to another mind while a handshake was under way, or after a connection was over: what is
-/// left of it in the first shard takes nothing of the connection that the second one has.
+/// TIME-WAIT answers what comes again (RFC 9293, 3.10.7.4), by whichever ring: in a table of its own or in a
+/// socket that its application still has.
 #[test]
-fn a_connection_wins_over_what_is_left_of_another_in_an_earlier_shard() {
-    for is_over in [false, true] {
+fn what_comes_late_finds_the_shard_with_time_wait() {
+    for is_kept in [false, true] {
         let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
         let local = SocketAddr::new(address(1, false), 80);
-        let listeners = server.each_mut().map(|it| it.0.tcp_listen(local, 8).expect("free"));
-        let remote = SocketAddr::new(address(0, false), 5_000);
-        if is_over {
-            let mut before = shard(0, None, Medium::Ip);
-            let socket = before.0.tcp_connect(NOW, Some(remote), local).expect("a route");
-            leave_in_time_wait(&mut server[0], listeners[0], &mut before, socket);
-        }
-        let later = NOW + Duration::from_secs(1);
+        let [_, listener] = server.each_mut().map(|it| it.0.tcp_listen(local, 8).expect("free"));
         let mut client = shard(0, None, Medium::Ip);
-        let socket = client.0.tcp_connect(later, Some(remote), local).expect("a route");
-        client.0.tcp_set_option(later, socket, TcpOption::NoDelay(true)).expect("open");
-        let syn = sent(later, &mut client);
-        if !is_over {
-            give(later, &mut server[0], syn.clone());
-            sent(later, &mut server[0]);
-            assert_eq!(server[0].0.half_open_count(), 1, "its SYN-ACK is lost");
-        }
-        give(later, &mut server[1], syn);
-        give(later, &mut client, sent(later, &mut server[1]));
-        give(later, &mut server[1], sent(later, &mut client));
-        let accepted = server[1].0.tcp_accept(listeners[1]).expect("the handshake is over");
-
-        let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"first")));
-        client.0.tcp_append(later, socket, word).expect("there is room");
-        let fragments = sent(later, &mut client).iter().flat_map(|it| in_fragments(it)).collect();
-        let [first, second] = &mut server;
-        give(later, first, fragments);
-        assert_eq!(carry(later, &mut first.0, &mut second.0), 1, "is over: {is_over}");
-        assert_eq!(carry(later, &mut second.0, &mut first.0), 0, "the connection has it");
-        assert!(sent(later, first).is_empty(), "it does not speak for others");
-        assert_eq!(second.0.tcp_read(later, accepted, &mut [0; 8]), Ok(5), "is over: {is_over}");
-    }
-}
-
-/// TIME-WAIT answers what comes again (RFC 9293, 3.10.7.4), also where it has to be looked for: in the second of
-/// three shards, in a table of its own or in a socket that its application still has.
-#[test]
-fn what_no_connection_takes_comes_to_the_shard_with_time_wait() {
-    for is_kept in [false, true] {
-        let mut server = [0, 1, 2].map(|index| shard_of(1, Some((index, 3)), Medium::Ip));
-        let local = SocketAddr::new(address(1, false), 80);
-        let listeners = server.each_mut().map(|it| it.0.tcp_listen(local, 8).expect("free"));
-        let mut client = shard(0, None, Medium::Ip);
-        let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
+        let socket = client.0.tcp_connect(NOW, client_at(1), local).expect("a route");
         give(NOW, &mut server[1], sent(NOW, &mut client));
         give(NOW, &mut client, sent(NOW, &mut server[1]));
         give(NOW, &mut server[1], sent(NOW, &mut client));
-        let accepted = server[1].0.tcp_accept(listeners[1]).expect("the handshake is over");
-        let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"a word")));
-        client.0.tcp_append(NOW, socket, word).expect("there is room");
+        let accepted = server[1].0.tcp_accept(listener).expect("the handshake is over");
+        client.0.tcp_append(NOW, socket, word(b"a word")).expect("there is room");
         let segment = sent(NOW, &mut client);
         give(NOW, &mut server[1], segment.clone());
         assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(6));
@@ -320,79 +317,34 @@ fn what_no_connection_takes_comes_to_the_shard_with_time_wait() {
         sent(NOW, &mut server[1]);
         assert_eq!(server[1].0.time_wait_count(), usize::from(!is_kept));
 
-        let [first, second, third] = &mut server;
-        give(NOW, first, segment.iter().flat_map(|it| in_fragments(it)).collect());
-        assert_eq!(carry(NOW, &mut first.0, &mut second.0), 1);
-        assert_eq!(carry(NOW, &mut second.0, &mut third.0), 1, "it may be of a connection there");
-        let stray = third.0.poll_stray().expect("nobody has more of it");
-        assert_eq!(stray.home, 1);
-        second.0.on_stray(NOW, &stray);
-        assert!(second.0.poll_stray().is_none(), "all were asked");
-        assert!(sent(NOW, first).is_empty() && sent(NOW, third).is_empty());
-        let answers = sent(NOW, second);
+        assert_eq!(give_by_the_other_ring(NOW, &mut server, segment), 1);
+        let answers = sent(NOW, &mut server[1]);
         assert_eq!(answers.len(), 1, "kept: {is_kept}");
         assert_eq!(answers[0][33], 0x10, "an ACK");
     }
 }
 
-/// Opens the connection that a client asks for, and closes it from the server's side.
-fn leave_in_time_wait(
-    server: &mut (Shard, InterfaceId),
-    listener: SocketId,
-    client: &mut (Shard, InterfaceId),
-    socket: SocketId,
-) {
-    for _ in 0..2 {
-        give(NOW, server, sent(NOW, client));
-        give(NOW, client, sent(NOW, server));
-    }
-    let accepted = server.0.tcp_accept(listener).expect("the handshake is over");
-    server.0.close(NOW, accepted);
-    give(NOW, client, sent(NOW, server));
-    client.0.close(NOW, socket);
-    give(NOW, server, sent(NOW, client));
-    sent(NOW, server);
-    assert_eq!(server.0.time_wait_count(), 1);
-}
-
-/// A SYN that is long, because it brings data. Whichever shard opened a connection for it, the device
-/// would bring the rest to another: it comes again without its data, and not in fragments.
+/// A SYN that is long, because it brings data, opens its connection where it belongs.
 #[test]
-fn a_syn_in_fragments_waits_for_the_one_that_comes_by_itself() {
+fn a_syn_in_fragments_opens_the_connection_in_its_shard() {
     let mut client = shard(0, None, Medium::Ip);
-    let mut server = [0, 1, 2].map(|index| shard_of(1, Some((index, 3)), Medium::Ip));
+    let mut server = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
     let local = SocketAddr::new(address(1, false), 80);
     let options = ListenOptions { fast_open_max: 8, ..ListenOptions::default() };
     let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
-    let listeners = server.each_mut().map(|it| listen(it).expect("a free port"));
-    let first = client.0.tcp_connect(NOW, None, local).expect("a route");
+    let [_, listener] = server.each_mut().map(|it| listen(it).expect("a free port"));
+    let first = client.0.tcp_connect(NOW, client_at(0), local).expect("a route");
     assert_eq!(client.0.tcp_offer_fast_open(NOW, first), Ok(0), "there is no cookie yet");
     give(NOW, &mut server[0], sent(NOW, &mut client));
     give(NOW, &mut client, sent(NOW, &mut server[0]));
     sent(NOW, &mut client);
-    let second = client.0.tcp_connect(NOW, None, local).expect("a route");
+    let second = client.0.tcp_connect(NOW, client_at(1), local).expect("a route");
     assert_ne!(client.0.tcp_offer_fast_open(NOW, second), Ok(0), "it was given one");
-    let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"early")));
-    client.0.tcp_append(NOW, second, word).expect("there is room");
+    client.0.tcp_append(NOW, second, word(b"early")).expect("there is room");
     let fragments = sent(NOW, &mut client).iter().flat_map(|it| in_fragments(it)).collect();
-    give(NOW, &mut server[0], fragments);
-    let [one, other, last] = &mut server;
-    assert_eq!(carry(NOW, &mut one.0, &mut other.0), 1);
-    assert_eq!(carry(NOW, &mut other.0, &mut last.0), 1);
-    assert_eq!(last.0.counters().drops.count(counters::DropReason::HomeUnknown), 1);
-    for (it, listener) in server.iter_mut().zip(listeners) {
-        assert!(it.0.tcp_accept(listener).is_err());
-        assert!(sent(NOW, it).is_empty(), "neither a SYN-ACK nor a reset");
-    }
-
-    let later = NOW + Duration::from_secs(1);
-    client.0.on_timeout(later);
-    // The device brings all of this flow to the second shard.
-    give(later, &mut server[1], sent(later, &mut client));
-    give(later, &mut client, sent(later, &mut server[1]));
-    give(later, &mut server[1], sent(later, &mut client));
-    let accepted = server[1].0.tcp_accept(listeners[1]).expect("the handshake is over");
-    assert_eq!(server[1].0.tcp_read(later, accepted, &mut [0; 8]), Ok(5));
+    assert_eq!(give_by_the_other_ring(NOW, &mut server, fragments), 1);
+    let accepted = server[1].0.tcp_accept(listener).expect("before the handshake is over");
+    assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut [0; 8]), Ok(5));
 }
 
 /// A datagram of 60,000 bytes for a socket of the second shard, in fragments.
@@ -465,84 +417,6 @@ fn long_segment(second: &mut (Shard, InterfaceId)) -> (SocketId, Vec<u8>) {
     let text = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(&[7; 1_400])));
     second.0.tcp_append(NOW, socket, text).expect("there is room");
     (socket, sent(NOW, second).pop().expect("a segment"))
-}
-
-/// Errors come by any ring. Which of them are nobody's is known when the last shard was asked, and counted
-/// once.
-#[test]
-fn an_error_about_a_segment_is_unrelated_only_where_no_shard_knows_the_connection() {
-    let [mut first, mut second, mut last] =
-        [0, 1, 2].map(|index| shard_of(1, Some((index, 3)), Medium::Ip));
-    let (socket, long) = long_segment(&mut second);
-    let unrelated = |shards: [&(Shard, InterfaceId); 3]| {
-        let count = |it: &Shard| it.counters().drops.count(counters::DropReason::UnrelatedIcmp);
-        shards.map(|(shard, _)| count(shard))
-    };
-    for (ring, expected) in [(1, 0), (2, 1)] {
-        // By the ring of its own shard, and by another one.
-        let at = if ring == 1 { &mut second } else { &mut last };
-        give(NOW, at, vec![report_about(&long)]);
-        assert_eq!(carry(NOW, &mut last.0, &mut first.0), expected);
-        assert_eq!(carry(NOW, &mut first.0, &mut second.0), expected);
-        assert_eq!(carry(NOW, &mut second.0, &mut last.0), 0, "it has the connection");
-        // The second time the path is known to be that narrow.
-        assert_eq!(second.0.counters().shard.path_mtus_lowered, 1);
-        assert_eq!(unrelated([&first, &second, &last]), [0; 3]);
-    }
-    second.0.tcp_abort(NOW, socket);
-    sent(NOW, &mut second);
-    give(NOW, &mut second, vec![report_about(&long)]);
-    assert_eq!(carry(NOW, &mut second.0, &mut last.0), 1);
-    assert_eq!(carry(NOW, &mut last.0, &mut first.0), 1);
-    assert_eq!(carry(NOW, &mut first.0, &mut second.0), 0, "all were asked");
-    assert_eq!(unrelated([&first, &second, &last]), [1, 0, 0]);
-    // Nobody is asked about a connection of an address that nobody has here.
-    let mut foreign = report_about(&long);
-    let message = &mut foreign[Ipv4Repr::LEN..];
-    message[Icmpv4Repr::LEN + 15] ^= 0x40;
-    message[2..4].fill(0);
-    let sum = !checksum::sum(message);
-    message[2..4].copy_from_slice(&sum.to_be_bytes());
-    give(NOW, &mut second, vec![foreign]);
-    assert_eq!(carry(NOW, &mut second.0, &mut last.0), 0);
-    assert_eq!(unrelated([&first, &second, &last]), [1, 1, 0]);
-}
-
-/// A peer that missed the reset goes on with full segments, which come in fragments: it is told again,
-/// though somebody listens, as it would be of whole ones.
-#[test]
-fn a_segment_in_fragments_of_a_connection_that_is_gone_is_answered_where_somebody_listens() {
-    let mut client = shard(0, None, Medium::Ip);
-    let [mut first, mut second] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
-    let local = SocketAddr::new(address(1, false), 80);
-    let options = ListenOptions { syn_cookies: SynCookieMode::Always, ..ListenOptions::default() };
-    let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
-    let [_, listener] = [&mut first, &mut second].map(|it| listen(it).expect("free"));
-    let socket = client.0.tcp_connect(NOW, None, local).expect("a route");
-    give(NOW, &mut second, sent(NOW, &mut client));
-    give(NOW, &mut client, sent(NOW, &mut second));
-    give(NOW, &mut second, sent(NOW, &mut client));
-    let accepted = second.0.tcp_accept(listener).expect("by its cookie");
-    second.0.tcp_abort(NOW, accepted);
-    sent(NOW, &mut second);
-    let unknown = |shard: &Shard| shard.counters().drops.count(counters::DropReason::HomeUnknown);
-    let mut now = NOW;
-    let word = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"still there?")));
-    client.0.tcp_append(now, socket, word).expect("there is room");
-    // It might be the rest of a handshake as long as cookies are believed.
-    for (later, dropped, answers) in [(0, 1, 0), (600, 1, 1)] {
-        now += Duration::from_secs(later);
-        client.0.on_timeout(now);
-        let frames = sent(now, &mut client);
-        let fragments: Vec<_> = frames.iter().flat_map(|it| in_fragments(it)).collect();
-        assert!(!fragments.is_empty(), "{frames:?}");
-        give(now, &mut first, fragments);
-        carry(now, &mut first.0, &mut second.0);
-        assert_eq!(unknown(&second.0), dropped);
-        let answered = sent(now, &mut second);
-        assert_eq!(answered.len(), answers);
-        assert!(answered.iter().all(|it| it[33] & 0x04 == 0x04), "a reset");
-    }
 }
 
 /// A router's report may come in fragments as well: what counts is the segment that it quotes.

@@ -12,10 +12,10 @@
 //!  F0        all home 0            all home 1                   the ring's home has all of its soft rings
 //! ```
 //!
-//! With `F0` and several rings the device has spread the flows: what arrives on ring `r` is for home
-//! `r`, and TCP is not hashed at all (the bypass of seed 004, section III A). That is right only where
-//! the device keeps to it exactly, for the replies of a connection as for its first segment. Where
-//! it does not, `F1` hashes every frame and any ring reaches any home.
+//! With `F0` and several rings the device has spread the flows: what arrives on ring `r` goes to home
+//! `r`, and TCP is not hashed (the bypass of seed 004, section III A). Which home has a connection the hash
+//! says all the same: a home that does not have it hands the segment on. So it is right with any device, and
+//! fast where the device keeps to it most of the time; where it does not, `F1` hashes every frame first.
 
 use core::fmt;
 use core::num::NonZeroU16;

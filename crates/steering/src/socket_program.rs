@@ -4,18 +4,17 @@
 //! that holds.
 //!
 //! ```text
-//!   IPv4, no fragment: TCP -> X = hash over addresses and ports  \
-//!                      UDP -> X = hash over destination port      > X = scaled(X), % homes -> queue
-//!   IPv6 without extension headers: the same                     /
+//!   IPv4, no fragment: TCP -> addresses and ports, folded  \
+//!                      UDP -> destination port              > its hash, scaled, % homes -> queue
+//!   IPv6 without extension headers: the same               /
 //!   everything else -> queue 0
 //! ```
 //!
-//! The language has no loops, so each bit of the message is a step of its own that adds its part of the key
-//! ([`toeplitz`](crate::toeplitz)): some 2,300 instructions, of which a segment over IPv4 runs 400.
+//! The message folds into one word first ([`toeplitz`](crate::toeplitz)), of which each bit is a step of its own that
+//! adds its part of the key, because the language has no loops: some 150 instructions.
 //! What it does not tell (errors, fragments, discovery) the receiving squeue hands over itself, as it does
 //! everything where there is no such program: it decides where work begins, not what is right.
 
-use crate::layout::Layout;
 use crate::spread::{Policy, Spread};
 use crate::toeplitz::window;
 use wire::{ether_type, protocol};
@@ -68,12 +67,11 @@ const MIXED: u32 = 1;
 const HIGH: u32 = 2;
 
 impl Spread {
-    /// The program, or `None` where there is nothing to spread, connections go by another policy than
-    /// [`Policy::Flow`], or the device is trusted ([`Layout::is_spread_by_device`]).
+    /// The program, or `None` where there is nothing to spread, or connections go by another policy than
+    /// [`Policy::Flow`].
     #[must_use]
     pub fn socket_program(&self) -> Option<Vec<Instruction>> {
-        let layout: Layout = self.layout();
-        if self.homes() < 2 || self.policy() != Policy::Flow || layout.is_spread_by_device() {
+        if self.homes() < 2 || self.policy() != Policy::Flow {
             return None;
         }
         let mut program = Program(Vec::new());
@@ -86,7 +84,8 @@ impl Spread {
         program.land(ipv6);
         ends.extend(program.of_ipv6());
         ends.into_iter().for_each(|end| program.land(end));
-        program.scale(layout.homes_max(), self.homes());
+        program.hash();
+        program.scale(self.layout().homes_max(), self.homes());
         Some(program.0)
     }
 }
@@ -133,7 +132,7 @@ impl Program {
         self.step(RETURN, 0);
     }
 
-    /// Ends with the hash in X.
+    /// Ends with the word to hash in the lower half of A.
     fn of_ipv4(&mut self) -> Vec<Pending> {
         // More fragments, or not the first.
         self.step(LOAD_HALF, NETWORK + 6);
@@ -146,16 +145,15 @@ impl Program {
         self.land(tcp);
         self.step(LOAD_X_HEADER_LEN, NETWORK);
         self.step(LOAD_WORD_AT_X, NETWORK);
-        self.begin();
-        self.add_bits(64, 32);
-        self.add_words(NETWORK + 12, 2);
+        self.fold(NETWORK + 12, 2);
         let end = self.jump();
         self.land(udp);
         self.step(LOAD_X_HEADER_LEN, NETWORK);
         self.step(LOAD_WORD_AT_X, NETWORK);
-        vec![end, self.of_port()]
+        vec![end, self.jump()]
     }
 
+    /// As [`Program::of_ipv4`].
     fn of_ipv6(&mut self) -> Vec<Pending> {
         self.step(LOAD_BYTE, NETWORK + 6);
         let tcp = self.branch(protocol::TCP.into());
@@ -163,45 +161,34 @@ impl Program {
         self.first_queue();
         self.land(tcp);
         self.step(LOAD_WORD, NETWORK + 40);
-        self.begin();
-        self.add_bits(256, 32);
-        self.add_words(NETWORK + 8, 8);
+        self.fold(NETWORK + 8, 8);
         let end = self.jump();
         self.land(udp);
+        // The destination port is the lower half.
         self.step(LOAD_WORD, NETWORK + 40);
-        vec![end, self.of_port()]
+        vec![end, self.jump()]
     }
 
-    /// The hash over the destination port, of which A holds both.
-    fn of_port(&mut self) -> Pending {
-        self.step(AND, 0xffff);
-        self.begin();
-        self.add_bits(0, 16);
-        self.jump()
+    /// Folds A and `count` words at `offset` into the lower half of A.
+    fn fold(&mut self, offset: u32, count: u32) {
+        for index in 0..count {
+            self.step(TO_X, 0);
+            self.step(LOAD_WORD, offset + 4 * index);
+            self.step(EXCLUSIVE_OR_X, 0);
+        }
+        self.step(TO_X, 0);
+        self.step(SHIFT_RIGHT, 16);
+        self.step(EXCLUSIVE_OR_X, 0);
     }
 
-    /// The first word of the message is in A; the hash is empty.
-    fn begin(&mut self) {
+    /// The hash of the lower half of A, in X.
+    fn hash(&mut self) {
         self.step(STORE, WORD);
         self.step(LOAD_X_VALUE, 0);
-    }
-
-    /// Adds `count` words at `offset`, which are the first of the message.
-    fn add_words(&mut self, offset: u32, count: u32) {
-        for index in 0..count {
-            self.step(LOAD_WORD, offset + 4 * index);
-            self.step(STORE, WORD);
-            self.add_bits(32 * index as usize, 32);
-        }
-    }
-
-    /// Adds the lowest `count` bits of the word to the hash in X; the first of them is bit `position` of the
-    /// message.
-    fn add_bits(&mut self, position: usize, count: usize) {
-        for bit in 0..count {
+        for bit in 0..16 {
             self.step(LOAD_MEMORY, WORD);
-            self.condition(JUMP_SET, 0, 3, 1 << (count - 1 - bit));
-            self.step(LOAD_VALUE, window(position + bit));
+            self.condition(JUMP_SET, 0, 3, 1 << (15 - bit));
+            self.step(LOAD_VALUE, window(bit));
             self.step(EXCLUSIVE_OR_X, 0);
             self.step(TO_X, 0);
         }

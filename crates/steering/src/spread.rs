@@ -99,7 +99,8 @@ impl core::error::Error for BadSpread {}
 pub enum Target {
     /// The home that has this slot, see [`Spread::home_of_slot`].
     Slot(u16),
-    /// The home of the ring it came on: the device has spread the flows.
+    /// The home of the ring it came on, because the device has spread the flows; and where that does not have
+    /// the connection, [`Spread::home_of_reply`].
     Ring,
     /// Every home.
     All,
@@ -159,22 +160,17 @@ impl Spread {
         Home(slot % self.homes)
     }
 
-    /// The home to which the frames of a connection come from `remote` to `local`, or `None` where the
-    /// device decides: then any home may connect, and the device must bring replies to the ring from
-    /// which they were asked for.
+    /// The home of the connection between `local` and `remote`: the frames that `remote` sends come to it, by
+    /// whichever ring.
     #[must_use]
-    pub fn home_of_reply(&self, local: SocketAddr, remote: SocketAddr) -> Option<Home> {
+    pub fn home_of_reply(&self, local: SocketAddr, remote: SocketAddr) -> Home {
         let flow = Flow { remote, local };
-        match self.tcp(&flow, || flow.hash()) {
-            Target::Slot(slot) => Some(self.home_of_slot(slot)),
-            Target::Ring | Target::All => None,
-        }
+        self.home_of_slot(self.tcp(&flow, || flow.hash()))
     }
 
     /// The home at which a connection from `local`, as far as that is given, to `remote` is to be opened,
     /// so that its replies come there; `None` where it may be any, because the port is still to be chosen
-    /// ([`Spread::ports_home`]). Where the device decides, a port has a home all the same, so that the same
-    /// connection is not opened at two. `source` is asked for the address that packets to
+    /// ([`Spread::ports_home`]). `source` is asked for the address that packets to
     /// `remote` leave with only where it matters.
     ///
     /// # Errors
@@ -186,18 +182,14 @@ impl Spread {
         source: impl FnOnce() -> Result<IpAddr, E>,
     ) -> Result<Option<Home>, E> {
         let port = local.map_or(0, |local| local.port());
-        let is_by_device = self.layout.is_spread_by_device();
-        if port == 0 && (is_by_device || self.policy == Policy::Flow) {
+        if port == 0 && self.policy == Policy::Flow {
             return Ok(None);
-        }
-        if is_by_device {
-            return Ok(Some(Home(port % self.homes)));
         }
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,
             _ => source()?,
         };
-        Ok(self.home_of_reply(SocketAddr::new(address, port), remote))
+        Ok(Some(self.home_of_reply(SocketAddr::new(address, port), remote)))
     }
 
     /// The home to which datagrams for this port come: that of the socket bound to it.
@@ -222,10 +214,8 @@ impl Spread {
         let spread = *self;
         // By other policies one port stands for all.
         let is_by_port = self.policy == Policy::Flow;
-        let comes_home = move |port| {
-            let reply = spread.home_of_reply(SocketAddr::new(local, port), remote);
-            reply.is_none_or(|reply| reply == home)
-        };
+        let comes_home =
+            move |port| spread.home_of_reply(SocketAddr::new(local, port), remote) == home;
         let ports = if is_by_port || comes_home(first) { ports } else { RangeInclusive::new(1, 0) };
         around(ports, first).filter(move |port| comes_home(*port))
     }
@@ -246,9 +236,10 @@ impl Spread {
     #[inline]
     pub fn target(&self, class: &Class, hash: impl FnOnce() -> u32) -> Target {
         match class {
-            // Where the device has spread the flows it puts errors on any ring, and the shards seek whose
-            // they are.
-            Class::Tcp(flow) | Class::IcmpError(Transport::Tcp, flow) => self.tcp(flow, hash),
+            Class::Tcp(_) if self.layout.is_spread_by_device() => Target::Ring,
+            Class::Tcp(flow) | Class::IcmpError(Transport::Tcp, flow) => {
+                Target::Slot(self.tcp(flow, hash))
+            }
             Class::Udp(flow) | Class::IcmpError(Transport::Udp, flow) => {
                 Target::Slot(self.udp(flow.local.port()))
             }
@@ -257,17 +248,14 @@ impl Spread {
         }
     }
 
-    fn tcp(&self, flow: &Flow, hash: impl FnOnce() -> u32) -> Target {
+    fn tcp(&self, flow: &Flow, hash: impl FnOnce() -> u32) -> u16 {
         let slots = self.slots();
-        if self.layout.is_spread_by_device() {
-            return Target::Ring;
-        }
-        Target::Slot(match self.policy {
+        match self.policy {
             _ if slots == 1 => 0,
             Policy::Flow => scaled(hash(), slots),
             Policy::Source => scaled(toeplitz::hash_source(flow.remote.ip()), slots),
             Policy::Protocol => 1 % slots,
-        })
+        }
     }
 
     fn udp(&self, port: u16) -> u16 {

@@ -208,18 +208,11 @@ pub(super) const PLANTED: &[Planted] = &[
         finder: Finder::Simulator,
     },
     Planted {
-        name: "connection-not-sought-everywhere",
+        name: "segment-not-handed-on",
         file: "crates/stack/src/share.rs",
-        original: "filter(|share| asked < share.count)",
-        mistake: "filter(|share| asked + 1 < share.count)",
+        original: "if incoming.origin.is_home {",
+        mistake: "if true || incoming.origin.is_home {",
         finder: Finder::Simulator,
-    },
-    Planted {
-        name: "error-not-sought",
-        file: "crates/stack/src/share.rs",
-        original: "if incoming.origin.is_home || ",
-        mistake: "if true || incoming.origin.is_home || ",
-        finder: Finder::Unit("multidata-stack", "unrelated_only_where_no_shard"),
     },
     Planted {
         name: "tentative-address-in-another-squeue",

@@ -246,7 +246,6 @@ fn layouts_and_placements_reach_their_scenarios() {
         ("bench receive --layout R2", "R1S8F1"),
         ("bench receive --layout R1S2F1 --placement near", "anywhere"),
         ("bench receive --layout R1S2F1 --pin", "--pin"),
-        ("bench receive --device tap --layout R2S0F0", "forgotten"),
         ("bench receive --device tunnel --layout R1S2F1", "tunnel"),
     ] {
         let sentence = job(words).unwrap_err();

@@ -119,8 +119,8 @@ impl HandOver {
 }
 
 impl Homes for HandOver {
-    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
-        self.exchange.spread().home_of_reply(local, remote).map(Home::index)
+    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> usize {
+        self.exchange.spread().home_of_reply(local, remote).index()
     }
 
     fn of_port(&self, port: u16) -> usize {

@@ -40,11 +40,6 @@ impl Squeues {
         Self { all: all.into_boxed_slice(), hand_over, next, changing, cpus }
     }
 
-    /// What several squeues have in common.
-    pub(crate) fn hand_over(&self) -> Option<&Arc<HandOver>> {
-        self.hand_over.as_ref()
-    }
-
     /// The CPU that the threads of squeue `index` are kept on.
     pub(crate) fn cpu(&self, index: usize) -> Option<usize> {
         self.cpus.get(index % self.cpus.len().max(1)).copied()

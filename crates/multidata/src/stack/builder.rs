@@ -305,10 +305,10 @@ impl StackBuilder {
     /// must have then), soft rings, and with fan-out a squeue for each soft ring, without it a squeue
     /// for each ring, whose frames pass the soft rings, flow by flow, before they come to the one squeue
     /// (`R1S8F0`; it costs reading each frame once more, and gives a flow its share of a batch at most).
-    /// Without fan-out connections of several rings stay on the ring on which they began: that is for
-    /// devices that say that they keep each there
-    /// ([`Capabilities::keeps_flows`](device::Capabilities::keeps_flows)), as the in-process wire does, and no others
-    /// are taken.
+    /// Without fan-out a segment is not hashed: the squeue of the ring on which it came has its connection, or
+    /// hands it on to the one that has (`segments_handed_on`). That pays where the device spreads flows as the
+    /// stack does: a TAP, which brings a flow by the queue that we sent by last; packet sockets, whose frames the
+    /// kernel divides by our hash; another stack at the other end of as many wires.
     #[must_use]
     pub fn layout(mut self, layout: Layout) -> Self {
         (self.layout, self.squeues) = (Some(layout), None);
@@ -366,9 +366,8 @@ impl StackBuilder {
     /// # Errors
     /// There is no interface, a gateway is on no network of its interface, a device carries shorter packets than
     /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface has more
-    /// queues than there are squeues, sets the coalescing of one that it has not, has a device that does not keep
-    /// connections on its queues where the layout relies on that, or accepts more than 64 prefixes, a device failed, or the system gave no
-    /// random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
+    /// queues than there are squeues, sets the coalescing of one that it has not, or accepts more than 64 prefixes, a
+    /// device failed, or the system gave no random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
     pub fn build(self) -> io::Result<Stack> {
         self.build_with(|_| Ok(())).map(|(stack, ())| stack)
     }
@@ -473,7 +472,6 @@ fn check_interfaces(
                 queues.len()
             ));
         }
-        check_flows(index, queues, layout)?;
         check_gateways(index, config)?;
         let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
         let has_ipv6 =
@@ -481,28 +479,6 @@ fn check_interfaces(
         check_mtu(index, has_ipv6, mtu_bytes.unwrap_or(0))?;
     }
     Ok(())
-}
-
-/// Frames that come by another queue than their connection's squeue has would be taken for those of a
-/// connection that there is not, and reset.
-pub(super) fn check_flows(
-    index: usize,
-    queues: &[Box<dyn Queue>],
-    layout: Option<Layout>,
-) -> io::Result<()> {
-    let Some(layout) = layout.filter(|layout| layout.is_spread_by_device()) else { return Ok(()) };
-    if queues.iter().all(|queue| queue.capabilities().keeps_flows) {
-        return Ok(());
-    }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!(
-            "the layout {layout} leaves it to the device which squeue has a connection, and that of \
-             interface {index} does not keep a connection on one of its queues: R{0}S{0}F1 finds its squeue \
-             by whichever queue its frames come",
-            layout.rings()
-        ),
-    ))
 }
 
 fn check_gateways(index: usize, config: &InterfaceConfig) -> io::Result<()> {

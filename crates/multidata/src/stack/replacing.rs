@@ -1,7 +1,7 @@
 //! Another device below an interface: where one failed for good, as a TAP that was deleted.
 
 use super::Stack;
-use super::builder::{check_flows, check_mtu};
+use super::builder::check_mtu;
 use crate::runtime::shared_queue;
 use crate::runtime::waiter_slot::Replaced;
 use device::{Medium, Queue, TransmitMode};
@@ -52,8 +52,6 @@ impl Stack {
         });
         let removed = || invalid(format!("interface {index} was removed"));
         let (status, has_ipv6) = status.ok_or_else(removed)?;
-        let layout = squeues.hand_over().map(|it| it.spread().layout());
-        check_flows(index, &queues, layout)?;
         let mut mode = status.wanted;
         for queue in &mut queues {
             let capabilities = queue.capabilities();

@@ -140,8 +140,8 @@ fn add_interface(
 struct HomesOf(Spread);
 
 impl Homes for HomesOf {
-    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
-        self.0.home_of_reply(local, remote).map(Home::index)
+    fn of_flow(&self, local: SocketAddr, remote: SocketAddr) -> usize {
+        self.0.home_of_reply(local, remote).index()
     }
 
     fn of_port(&self, port: u16) -> usize {

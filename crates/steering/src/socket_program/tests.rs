@@ -1,6 +1,6 @@
 use super::*;
+use crate::layout::{BadLayout, Layout};
 use crate::packets::{ethernet, packet, tcp, udp};
-use crate::spread::Target;
 use crate::{Class, classify};
 use core::net::{IpAddr, SocketAddr};
 use device::Medium;
@@ -57,8 +57,11 @@ fn run(program: &[Instruction], ether_type: u16, packet: &[u8]) -> Option<u32> {
 }
 
 fn spread(homes: u16) -> Spread {
-    Spread::new(Layout::new(1, homes, true).expect("a layout"), Policy::Flow, homes)
-        .expect("a spread")
+    spread_of(Layout::new(1, homes, true), homes)
+}
+
+fn spread_of(layout: Result<Layout, BadLayout>, homes: u16) -> Spread {
+    Spread::new(layout.expect("a layout"), Policy::Flow, homes).expect("a spread")
 }
 
 fn queue(spread: &Spread, packet: &[u8]) -> u32 {
@@ -68,17 +71,14 @@ fn queue(spread: &Spread, packet: &[u8]) -> u32 {
     run(&program, ether_type, packet).expect("it ends")
 }
 
-/// The home that steering would hand the packet to, where it is only one.
+/// The home that has the packet's socket, where it is only one.
 fn home(spread: &Spread, packet: &[u8]) -> Option<u32> {
-    let class = classify(packet, Medium::Ip);
-    let hash = || match class {
-        Class::Tcp(flow) => flow.hash(),
-        _ => 0,
+    let home = match classify(packet, Medium::Ip) {
+        Class::Tcp(flow) => spread.home_of_reply(flow.local, flow.remote),
+        Class::Udp(flow) => spread.home_of_datagrams(flow.local.port()),
+        _ => return None,
     };
-    match spread.target(&class, hash) {
-        Target::Slot(slot) => Some(spread.home_of_slot(slot).0.into()),
-        Target::Ring | Target::All => None,
-    }
+    Some(home.0.into())
 }
 
 proptest! {
@@ -100,8 +100,9 @@ proptest! {
             SocketAddr::new(ip, port | 1_024)
         });
         let packet = if is_tcp { tcp(from, to, 5) } else { udp(from, to, b"data") };
-        let spread = spread(homes);
-        prop_assert_eq!(Some(queue(&spread, &packet)), home(&spread, &packet));
+        for spread in [spread(homes), spread_of(Layout::new(homes, 0, false), homes)] {
+            prop_assert_eq!(Some(queue(&spread, &packet)), home(&spread, &packet));
+        }
     }
 }
 
@@ -153,6 +154,4 @@ fn there_is_no_program_where_it_would_decide_nothing() {
         let spread = Spread::new(layout, policy, 4).expect("a spread");
         assert_eq!(spread.socket_program(), None);
     }
-    let by_device = Spread::new("R4S0F0".parse().expect("a layout"), Policy::Flow, 4);
-    assert_eq!(by_device.expect("a spread").socket_program(), None);
 }

@@ -44,7 +44,7 @@ fn every_segment_is_in_its_home_once_and_in_order() {
                 let packet = batch.bytes(index);
                 let flow = u16::from_be_bytes([packet[20], packet[21]]) - 40_000;
                 let expected = spread.home_of_reply(address("10.0.0.1:80"), remote(flow));
-                assert_eq!(expected, Some(home), "{layout}");
+                assert_eq!(expected, home, "{layout}");
                 seen[usize::from(flow)].push(sequence(packet));
             }
         }

@@ -37,7 +37,7 @@ fn consecutive_ports_are_spread_over_all_homes() {
             let local = address(if first.is_ipv4() { "10.0.0.1:80" } else { "[fd00::1]:80" });
             for step in 0..64 {
                 let remote = SocketAddr::new(first.ip(), first.port() + step);
-                counts[spread.home_of_reply(local, remote).expect("software").index()] += 1;
+                counts[spread.home_of_reply(local, remote).index()] += 1;
             }
             let fair = 64 / i32::from(homes);
             let is_even = counts.iter().all(|count| (fair / 3..=3 * fair).contains(count));
@@ -58,7 +58,7 @@ fn a_port_can_be_chosen_for_a_home_and_each_once() {
         assert!(ports.len() > 32_768 / 8, "{home:?} has {} ports", ports.len());
         for port in &ports {
             let reply = spread.home_of_reply(SocketAddr::new(local, *port), remote);
-            assert_eq!(reply, Some(home));
+            assert_eq!(reply, home);
         }
         assert!(ports[0] >= 50_000 && ports[ports.len() - 1] < 50_000);
         all.extend(ports);
@@ -73,7 +73,7 @@ fn by_source_and_by_protocol_a_port_decides_nothing() {
     let local: IpAddr = "10.0.0.1".parse().expect("an address");
     for policy in [Policy::Source, Policy::Protocol] {
         let spread = spread("R1S4F1", policy, 4);
-        let reply = spread.home_of_reply(SocketAddr::new(local, 9), remote).expect("software");
+        let reply = spread.home_of_reply(SocketAddr::new(local, 9), remote);
         for home in (0..4).map(Home) {
             let count = spread.ports_home(local, remote, home, 1..=100, 7).count();
             assert_eq!(count, if home == reply { 100 } else { 0 });
@@ -81,17 +81,32 @@ fn by_source_and_by_protocol_a_port_decides_nothing() {
     }
 }
 
+/// The device brings most segments to the ring of their connection's home; which that is, the flow says all the
+/// same, also for errors about it.
 #[test]
-fn where_the_device_decides_any_port_will_do() {
-    let remote = address("10.0.0.9:80");
-    let spread = spread("R4S0F0", Policy::Flow, 4);
-    assert_eq!(spread.home_of_reply(address("10.0.0.1:9"), remote), None);
-    let local = "10.0.0.1".parse().expect("an address");
-    assert_eq!(spread.ports_home(local, remote, Home(3), 1..=100, 7).count(), 100);
-    assert_eq!(spread.ports_home(local, remote, Home(3), 1..=100, 700).next(), Some(1));
+fn where_the_device_spreads_flows_the_ring_is_asked_first_and_the_flow_decides() {
+    let (local, remote) = (address("10.0.0.1:80"), address("10.0.0.9:40000"));
+    let flow = Flow { remote, local };
+    let (by_device, by_hash) =
+        (spread("R4S0F0", Policy::Flow, 4), spread("R1S4F1", Policy::Flow, 4));
+    assert_eq!(by_device.home_of_reply(local, remote), by_hash.home_of_reply(local, remote));
+    assert_eq!(by_device.target(&Class::Tcp(flow), || flow.hash()), Target::Ring);
+    let error = Class::IcmpError(Transport::Tcp, flow);
+    let Target::Slot(slot) = by_device.target(&error, || flow.hash()) else { panic!("a home") };
+    assert_eq!(by_device.home_of_slot(slot), by_device.home_of_reply(local, remote));
+    // Two hosts with as many homes agree on which one a connection has.
+    assert_eq!(by_device.home_of_reply(local, remote), by_device.home_of_reply(remote, local));
+}
+
+#[test]
+fn ports_are_tried_from_the_first_on_and_around() {
+    let (local, remote) = ("10.0.0.1".parse().expect("an address"), address("10.0.0.9:80"));
+    let single = Spread::SINGLE;
+    assert_eq!(single.ports_home(local, remote, Home::FIRST, 1..=100, 7).count(), 100);
+    assert_eq!(single.ports_home(local, remote, Home::FIRST, 1..=100, 700).next(), Some(1));
     #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
     let none = 9..=3;
-    assert_eq!(spread.ports_home(local, remote, Home(3), none, 7).count(), 0);
+    assert_eq!(single.ports_home(local, remote, Home::FIRST, none, 7).count(), 0);
 }
 
 #[test]
