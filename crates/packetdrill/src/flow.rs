@@ -74,6 +74,16 @@ impl Flow {
         }
     }
 
+    /// A new SYN is ours: what one before it began with does not count any more.
+    pub(crate) fn forget_isn(&mut self) {
+        self.live_isn = None;
+    }
+
+    /// Nothing came for a SYN of ours yet, so that the socket may have left it and send another.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.is_active && self.peer_isn.is_none()
+    }
+
     /// Our SYN, or SYN-ACK, was seen.
     pub(crate) fn on_isn(&mut self, live_isn: u32) {
         if self.script_isn.is_some() && self.live_isn.is_none() {

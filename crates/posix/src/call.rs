@@ -30,6 +30,10 @@ pub enum Call {
         fd: Fd,
         address: Address,
     },
+    /// read and readv of no bytes at all, which look at nothing; recv of none waits as others do.
+    ReadNothing {
+        fd: Fd,
+    },
     /// read, readv, recv, recvfrom and recvmsg.
     Receive {
         fd: Fd,

@@ -16,16 +16,18 @@ impl Host {
         let now = self.now;
         let stream = self.files.stream(fd)?;
         if address == Address::Unspecified {
-            if let Some(id) = stream.connection() {
-                stream.phase = Phase::Idle;
-                self.shard().tcp_abort(now, id);
-                self.shard().close(now, id);
+            if let Some(id) = stream.id() {
+                self.disconnect(fd, id)?;
             }
             return Ok(Reply::value(0));
         }
         match stream.phase {
             Phase::Listening(_) | Phase::Connected(_) => Err(Errno::EISCONN.into()),
             Phase::Connecting(_) => self.go_on_connecting(task, fd),
+            // Another call has given up what this one waited for.
+            Phase::Idle if task.begun => {
+                Err(self.take_error(fd)?.unwrap_or(Errno::ECONNABORTED).into())
+            }
             Phase::Idle if stream.deferred.is_some() => Err(Errno::EISCONN.into()),
             Phase::Idle if stream.options.fast_open_connect => {
                 let remote = address.for_domain(stream.domain)?;
@@ -35,7 +37,7 @@ impl Host {
                         // The SYN asks for one.
                         self.shard().tcp_offer_fast_open(now, id)?;
                     }
-                    task.begun = true;
+                    (task.begun, task.opened) = (true, true);
                     return self.first_answer(task, fd);
                 }
                 self.files.stream(fd)?.deferred = Some(address);
@@ -43,19 +45,34 @@ impl Host {
             }
             Phase::Idle => {
                 self.open(fd, address)?;
-                task.begun = true;
+                (task.begun, task.opened) = (true, true);
                 self.first_answer(task, fd)
             }
         }
     }
 
+    /// Leaves what a socket listens for or is connected to; it may begin again.
+    pub(crate) fn disconnect(&mut self, fd: Fd, id: SocketId) -> Result<(), Errno> {
+        let now = self.now;
+        let was_open = self
+            .status(fd)?
+            .is_some_and(|(_, status)| !matches!(status.state, State::Closed | State::TimeWait));
+        let stream = self.files.stream(fd)?;
+        let is_listener = matches!(stream.phase, Phase::Listening(_));
+        stream.phase = Phase::Idle;
+        stream.changes += 1;
+        stream.error_left = was_open.then_some(Errno::ECONNRESET);
+        if !is_listener {
+            self.shard().tcp_abort(now, id);
+        }
+        self.shard().close(now, id);
+        Ok(())
+    }
+
     /// What connect(2) says when it has just begun.
     fn first_answer(&mut self, task: &Task, fd: Fd) -> Attempt {
         self.flush();
-        self.go_on_connecting(task, fd).map_err(|stop| match stop {
-            Stop::Errno(Errno::EALREADY) => Stop::Errno(Errno::EINPROGRESS),
-            other => other,
-        })
+        self.go_on_connecting(task, fd)
     }
 
     /// Sends the SYN.
@@ -68,14 +85,13 @@ impl Host {
         let id = self.shard().tcp_connect_with(now, local, remote, config)?;
         let stream = self.files.stream(fd)?;
         stream.phase = Phase::Connecting(id);
-        stream.error_told = false;
+        (stream.error_told, stream.error_left) = (false, None);
         stream.deferred = None;
         (stream.read_shut, stream.write_shut) = (false, false);
         self.apply_options(fd)
     }
 
     fn go_on_connecting(&mut self, task: &Task, fd: Fd) -> Attempt {
-        let now = self.now;
         let Some((id, status)) = self.status(fd)? else {
             self.files.stream(fd)?.phase = Phase::Idle;
             return Err(Errno::ECONNABORTED.into());
@@ -88,13 +104,12 @@ impl Host {
             return Err(self.give_up_connecting(fd, id)?.into());
         }
         let stream = self.files.stream(fd)?;
-        if stream.nonblocking {
-            return Err(Errno::EALREADY.into());
-        }
-        let deadline = stream.options.send_timeout.map(|timeout| task.started + timeout);
-        match deadline {
-            Some(deadline) if now >= deadline => Err(Errno::EINPROGRESS.into()),
-            _ => Err(Stop::Wait(deadline)),
+        let (waits_not, timeout) = (stream.waits_not(0), stream.options.send_timeout);
+        // The call that has sent the SYN says so, any other that somebody else has.
+        let told = if task.opened { Errno::EINPROGRESS } else { Errno::EALREADY };
+        match self.wait(task, waits_not, timeout) {
+            Stop::Errno(_) => Err(told.into()),
+            stop => Err(stop),
         }
     }
 

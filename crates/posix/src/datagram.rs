@@ -3,7 +3,7 @@
 use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC};
 use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
-use crate::host::{Attempt, Host, Stop, Task};
+use crate::host::{Attempt, Host, Task};
 use crate::options::{Options, mtu_discovery};
 use crate::{Address, Errno};
 use batch::{Block, Chunk};
@@ -39,6 +39,11 @@ impl Datagram {
             held: VecDeque::new(),
             error: None,
         }
+    }
+
+    /// Whether a call with these flags must not wait.
+    fn waits_not(&self, flags: i32) -> bool {
+        self.nonblocking || flags & MSG_DONTWAIT != 0
     }
 }
 
@@ -85,7 +90,9 @@ impl Host {
             Ok(()) => Ok(Reply::value(bytes.len() as i64)),
             Err(SocketError::WouldBlock) => {
                 let datagram = self.files.datagram(fd)?;
-                Err(wait(datagram, task, flags, datagram.options.send_timeout))
+                let (waits_not, timeout) =
+                    (datagram.waits_not(flags), datagram.options.send_timeout);
+                Err(self.wait(task, waits_not, timeout))
             }
             Err(error) => Err(error.into()),
         }
@@ -102,7 +109,6 @@ impl Host {
             return Err(Errno::EAGAIN.into());
         }
         self.hold_next(fd)?;
-        let now = self.now;
         let datagram = self.files.datagram(fd)?;
         if let Some(error) = datagram.error.take() {
             return Err(error.into());
@@ -112,10 +118,9 @@ impl Host {
             false => datagram.held.pop_front(),
         };
         let Some((mut bytes, from)) = next else {
-            return match wait(datagram, task, flags, datagram.options.receive_timeout) {
-                Stop::Wait(Some(until)) if now >= until => Err(Errno::EAGAIN.into()),
-                stop => Err(stop),
-            };
+            let (waits_not, timeout) =
+                (datagram.waits_not(flags), datagram.options.receive_timeout);
+            return Err(self.wait(task, waits_not, timeout));
         };
         let whole = bytes.len();
         let told = if whole > len { MSG_TRUNC } else { 0 };
@@ -180,12 +185,5 @@ impl Host {
         self.shard().set_marks(id, options.marks)?;
         self.files.datagram(fd)?.id = Some(id);
         Ok(id)
-    }
-}
-
-fn wait(datagram: &Datagram, task: &Task, flags: i32, timeout: Option<time::Duration>) -> Stop {
-    match datagram.nonblocking || flags & MSG_DONTWAIT != 0 {
-        true => Stop::Errno(Errno::EAGAIN),
-        false => Stop::Wait(timeout.map(|timeout| task.started + timeout)),
     }
 }

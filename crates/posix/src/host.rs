@@ -65,7 +65,7 @@ pub struct Task {
     pub(crate) written: usize,
     /// The first attempt has begun what the call asks for.
     pub(crate) begun: bool,
-    /// A write has sent the SYN, and stands for connect(2) until the handshake is over.
+    /// The call has sent the SYN: a write that did stands for connect(2) until the handshake is over.
     pub(crate) opened: bool,
     /// A connection that close(2) lingers on.
     pub(crate) lingering: Option<SocketId>,
@@ -102,6 +102,15 @@ impl From<SocketError> for Stop {
 pub(crate) type Attempt = Result<Reply, Stop>;
 
 impl Host {
+    /// What a call that cannot go on says: it waits since it began, for `timeout` at most, where it may.
+    pub(crate) fn wait(&self, task: &Task, waits_not: bool, timeout: Option<Duration>) -> Stop {
+        let until = timeout.map(|timeout| task.started + timeout);
+        match waits_not || until.is_some_and(|until| self.now >= until) {
+            true => Stop::Errno(Errno::EAGAIN),
+            false => Stop::Wait(until),
+        }
+    }
+
     /// A host that has sent nothing and opened nothing.
     #[must_use]
     pub fn new(config: HostConfig) -> Self {
@@ -125,12 +134,11 @@ impl Host {
     }
 
     /// Goes on to the next thing that happens, at most to `limit`, and lets it happen. Calls under
-    /// way should be attempted after it. Says what time it is.
+    /// way should be attempted after it. Says what time it is: later than it was, by a microsecond at
+    /// least, so that neither a limit that is past nor a deadline that is due and does nothing holds time up.
     pub fn step(&mut self, limit: Instant) -> Instant {
-        let uncork = self.next_uncork();
-        let next = self.poll_timeout().into_iter().chain(uncork).fold(limit, Instant::min);
-        // A deadline that is due and does nothing must not hold time up.
-        self.now = next.max(self.now + Duration::from_micros(1)).min(limit.max(self.now));
+        let least = self.now + Duration::from_micros(1);
+        self.now = self.poll_timeout().into_iter().fold(limit, Instant::min).max(least);
         self.uncork_due();
         self.flush();
         self.now
@@ -219,6 +227,7 @@ impl Host {
             Call::Listen { fd, backlog } => self.listen(fd, backlog),
             Call::Accept { fd } => self.accept(task, fd),
             Call::Connect { fd, address } => self.connect(task, fd, address),
+            Call::ReadNothing { fd } => self.read_nothing(fd),
             Call::Receive { fd, len, flags } => self.receive(task, fd, len, flags),
             Call::Send { fd, bytes, flags, to } => self.send(task, fd, &bytes, flags, to),
             Call::Fcntl { fd, command, argument } => self.fcntl(fd, command, argument),

@@ -235,9 +235,15 @@ impl Host {
                         // Linux: EDOM.
                         return Err(Errno(33));
                     }
-                    let timeout = Duration::from_secs(first.max(0) as u64)
-                        + Duration::from_micros(second as u64);
-                    let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
+                    let timeout = match (first, second) {
+                        (0, 0) => None,
+                        // As Linux: less than none is not to wait.
+                        (..0, _) => Some(Duration::ZERO),
+                        _ => Some(
+                            Duration::from_secs(first.unsigned_abs())
+                                + Duration::from_micros(second.unsigned_abs()),
+                        ),
+                    };
                     match name {
                         SO_RCVTIMEO => options.receive_timeout = timeout,
                         _ => options.send_timeout = timeout,

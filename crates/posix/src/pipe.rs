@@ -65,6 +65,10 @@ impl Pipe {
         shared.bytes.drain(..count).collect()
     }
 
+    fn look(&self, len: usize) -> Vec<u8> {
+        self.lock().bytes.iter().take(len).copied().collect()
+    }
+
     fn put(&self, bytes: &[u8]) {
         self.lock().bytes.extend(bytes);
     }
@@ -133,18 +137,17 @@ impl Host {
                 Ok(Reply::value(reply.value))
             }
             (Some(pipe), None) => {
-                if pipe.len() == 0 && len > 0 && !pipe.is_other_end_closed() {
-                    return Err(stop(may_not_wait || pipe.nonblocking));
-                }
-                // What was taken from the pipe stays with the call until the socket has room.
                 if task.read.is_empty() {
-                    task.read = pipe.take(len);
+                    if pipe.len() == 0 && len > 0 && !pipe.is_other_end_closed() {
+                        return Err(stop(may_not_wait || pipe.nonblocking));
+                    }
+                    // What the call began with it goes on with, whatever comes into the pipe meanwhile.
+                    task.read = pipe.look(len);
                 }
                 let bytes = task.read.clone();
+                // What is not sent stays in the pipe.
                 let reply = self.send(task, to, &bytes, dont_wait(may_not_wait), None)?;
-                let written = usize::try_from(reply.value).unwrap_or(0);
-                let mut shared = pipe.lock();
-                bytes[written..].iter().rev().for_each(|byte| shared.bytes.push_front(*byte));
+                pipe.take(usize::try_from(reply.value).unwrap_or(0));
                 Ok(reply)
             }
             _ => Err(Errno::EINVAL.into()),

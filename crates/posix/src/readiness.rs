@@ -46,8 +46,10 @@ impl Host {
         }
         let Some((_, status)) = self.status(fd)? else {
             // Where the first write opens (TCP_FASTOPEN_CONNECT), that may be done.
-            let hung = if self.files.stream(fd)?.deferred.is_some() { 0 } else { POLLHUP };
-            return Ok(WRITABLE | hung);
+            let stream = self.files.stream(fd)?;
+            let hung = if stream.deferred.is_some() { 0 } else { POLLHUP };
+            let error = if stream.error_left.is_some() { POLLERR } else { 0 };
+            return Ok(WRITABLE | hung | error);
         };
         let stream = self.files.stream(fd)?;
         let has_error = status.error.is_some() && !stream.error_told;

@@ -33,6 +33,8 @@ pub(crate) struct Stream {
     pub(crate) write_shut: bool,
     /// The error was told to the program; from then on the stream has merely ended.
     pub(crate) error_told: bool,
+    /// The error of a connection that this socket has left, where it was not told.
+    pub(crate) error_left: Option<Errno>,
     /// A write found no room, or too little.
     pub(crate) lacks_space: bool,
     /// Room was made since.
@@ -68,6 +70,7 @@ impl Stream {
             read_shut: false,
             write_shut: false,
             error_told: false,
+            error_left: None,
             lacks_space: false,
             space_made: false,
             more_follows: false,
@@ -91,12 +94,9 @@ impl Stream {
         }
     }
 
-    /// When a call that waits since `started` gives up; an error where it must not wait at all.
-    pub(crate) fn wait(&self, task: &Task, timeout: Option<Duration>, flags: i32) -> Stop {
-        if self.nonblocking || flags & crate::abi::MSG_DONTWAIT != 0 {
-            return Stop::Errno(Errno::EAGAIN);
-        }
-        Stop::Wait(timeout.map(|timeout| task.started + timeout))
+    /// Whether a call with these flags must not wait.
+    pub(crate) fn waits_not(&self, flags: i32) -> bool {
+        self.nonblocking || flags & crate::abi::MSG_DONTWAIT != 0
     }
 }
 
@@ -181,10 +181,12 @@ impl Host {
         let stream = self.files.stream(fd)?;
         let Phase::Listening(listener) = stream.phase else { return Err(Errno::EINVAL.into()) };
         let (domain, mut options) = (stream.domain, stream.options.clone());
-        let wait = stream.wait(task, stream.options.receive_timeout, 0);
+        let waits_not = stream.waits_not(0);
         let id = match self.shard().tcp_accept(listener) {
             Ok(id) => id,
-            Err(SocketError::WouldBlock) => return Err(wait),
+            Err(SocketError::WouldBlock) => {
+                return Err(self.wait(task, waits_not, options.receive_timeout));
+            }
             Err(error) => return Err(error.into()),
         };
         let status = self.shard().tcp_status(id)?;
@@ -228,10 +230,12 @@ impl Host {
         match status.state {
             State::Closed | State::Listen => return Err(Errno::ENOTCONN.into()),
             State::SynSent => {
-                // As Linux: an open that is under way is given up.
-                self.shard().tcp_abort(now, id);
+                // As Linux: an open that is under way is given up, and the socket may begin another.
+                self.disconnect(fd, id)?;
                 return Ok(Reply::value(0));
             }
+            // What connect(2) would still have told is told by this.
+            state if is_open(state) => self.files.stream(fd)?.phase = Phase::Connected(id),
             _ => {}
         }
         if how != SHUT_RD {
@@ -284,6 +288,9 @@ impl Host {
     pub(crate) fn take_error(&mut self, fd: Fd) -> Result<Option<Errno>, Errno> {
         let error = self.status(fd)?.and_then(|(_, status)| status.error);
         let stream = self.files.stream(fd)?;
+        if let Some(error) = stream.error_left.take() {
+            return Ok(Some(error));
+        }
         if stream.error_told || error.is_none() {
             return Ok(None);
         }

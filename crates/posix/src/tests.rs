@@ -561,3 +561,13 @@ fn what_code_blocks_ask_for_has_the_lengths_of_the_system() {
         assert!(matches!(&output, Output::Value(value) if value.len() == len), "{output:?}");
     }
 }
+
+// Whoever steps until something has happened must get there, whatever limit a call under way has left behind.
+#[test]
+fn a_step_to_a_time_that_is_past_lets_time_pass() {
+    let mut host = host("10.0.0.1/24");
+    let before = host.now();
+    let now = host.step(before);
+    assert!(now > before && now == host.now());
+    assert!(host.step(before) > now);
+}

@@ -1,8 +1,7 @@
 //! Reading and writing, on sockets of both kinds and pipes.
 
 use crate::abi::{
-    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
-    POLLRDHUP,
+    MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, POLLRDHUP,
 };
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
@@ -17,7 +16,28 @@ use tcp::State;
 /// The longest single read or write (Linux: `MAX_RW_COUNT`).
 const TRANSFER_BYTES_MAX: usize = 0x7fff_f000;
 
+/// Where reading what is there ended.
+enum End {
+    /// There was as much as was asked for.
+    Enough,
+    /// At the end of the stream, or before an urgent byte.
+    Over,
+    Stopped(SocketError),
+}
+
 impl Host {
+    pub(crate) fn read_nothing(&mut self, fd: Fd) -> Attempt {
+        match self.files.get(fd)? {
+            File::PipeWrite(_) => Err(Errno::EBADF.into()),
+            File::Epoll(_) => Err(Errno::EINVAL.into()),
+            File::Stream(_) | File::Datagram(_) | File::PipeRead(_) => {
+                let bytes = Vec::new();
+                let output = Output::Received { bytes, from: None, flags: 0, unread: None };
+                Ok(Reply { value: 0, output })
+            }
+        }
+    }
+
     pub(crate) fn receive(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
         let len = len.min(TRANSFER_BYTES_MAX);
         match self.files.get(fd)? {
@@ -55,52 +75,25 @@ impl Host {
         let Some(id) = self.files.stream(fd)?.connection() else {
             return Err(Errno::ENOTCONN.into());
         };
-        let peeks = flags & MSG_PEEK != 0;
-        let mut end = None;
-        while task.read.len() < len {
-            match self.read_some(id, len - task.read.len(), peeks) {
-                Ok(bytes) if bytes.is_empty() => {
-                    end = Some(Ok(()));
-                    break;
-                }
-                Ok(bytes) => {
-                    task.read.extend(bytes);
-                    if self.is_at_mark(fd)? {
-                        // A read stops before the last urgent byte.
-                        end = Some(Ok(()));
-                        break;
-                    }
-                }
-                Err(error) => {
-                    end = Some(Err(error));
-                    break;
-                }
-            }
-            if peeks {
-                break;
-            }
-        }
+        let end = self.read_available(task, fd, id, len, flags & MSG_PEEK != 0)?;
+        let now_read = task.read.len();
         let stream = self.files.stream(fd)?;
         let least = match flags & MSG_WAITALL != 0 {
             true => len,
-            false => stream.options.receive_low_water.clamp(1, len.max(1)),
+            false => stream.options.receive_low_water,
         };
-        if len == 0 || task.read.len() >= least.min(len) {
-            return Ok(received(task, flags));
-        }
         match end {
-            Some(Err(SocketError::WouldBlock)) | None if !stream.read_shut => {
-                let timeout = stream.options.receive_timeout;
-                let wait = stream.wait(task, timeout, flags);
-                let expired = matches!(&wait, Stop::Wait(Some(at)) if self.now >= *at);
-                match wait {
-                    Stop::Wait(_) if expired && task.read.is_empty() => Err(Errno::EAGAIN.into()),
-                    Stop::Wait(_) if !expired => Err(wait),
-                    _ if !task.read.is_empty() => Ok(received(task, flags)),
-                    other => Err(other),
+            End::Enough => Ok(received(task, flags)),
+            _ if now_read > 0 && now_read >= least => Ok(received(task, flags)),
+            End::Stopped(SocketError::WouldBlock) if !stream.read_shut => {
+                let (waits_not, timeout) =
+                    (stream.waits_not(flags), stream.options.receive_timeout);
+                match self.wait(task, waits_not, timeout) {
+                    Stop::Errno(_) if now_read > 0 => Ok(received(task, flags)),
+                    stop => Err(stop),
                 }
             }
-            Some(Err(error)) if error != SocketError::WouldBlock && task.read.is_empty() => {
+            End::Stopped(error) if error != SocketError::WouldBlock && now_read == 0 => {
                 // Told once; after that the stream has merely ended.
                 match self.take_error(fd)? {
                     Some(error) => Err(error.into()),
@@ -109,6 +102,44 @@ impl Host {
             }
             _ => Ok(received(task, flags)),
         }
+    }
+
+    /// Adds what is there to what a call has read. Who only looks sees the same bytes at each attempt.
+    fn read_available(
+        &mut self,
+        task: &mut Task,
+        fd: Fd,
+        id: SocketId,
+        len: usize,
+        peeks: bool,
+    ) -> Result<End, Errno> {
+        if peeks {
+            task.read.clear();
+        }
+        if len == 0 {
+            // Nothing is read, but it waits until something could be.
+            return Ok(match self.read_some(id, 1, true) {
+                Ok(bytes) if bytes.is_empty() => End::Over,
+                Ok(_) => End::Enough,
+                Err(error) => End::Stopped(error),
+            });
+        }
+        while task.read.len() < len {
+            match self.read_some(id, len - task.read.len(), peeks) {
+                Ok(bytes) if bytes.is_empty() => return Ok(End::Over),
+                Ok(bytes) => task.read.extend(bytes),
+                Err(error) => return Ok(End::Stopped(error)),
+            }
+            if self.is_at_mark(fd)? {
+                // A read stops before the last urgent byte.
+                return Ok(End::Over);
+            }
+            if peeks && task.read.len() < len {
+                let is_over = self.readiness(fd)? & POLLRDHUP != 0;
+                return Ok(if is_over { End::Over } else { End::Stopped(SocketError::WouldBlock) });
+            }
+        }
+        Ok(End::Enough)
     }
 
     /// Bytes that are there; none at the end of the stream.
@@ -181,8 +212,12 @@ impl Host {
                 _ => {}
             }
         }
-        if is_open(state) {
+        if is_open(state) && (opens || task.opened) {
+            // It has told of success as connect(2) would; other writes leave that to connect(2).
             self.files.stream(fd)?.phase = Phase::Connected(id);
+        }
+        if bytes.is_empty() && !takes_data(state) {
+            return Err(self.take_error(fd)?.unwrap_or(Errno::EPIPE).into());
         }
         if task.written == 0 {
             self.files.stream(fd)?.more_follows = flags & MSG_MORE != 0;
@@ -250,14 +285,10 @@ impl Host {
 
     fn wait_to_send(&mut self, task: &Task, fd: Fd, flags: i32) -> Attempt {
         let stream = self.files.stream(fd)?;
-        let deadline = stream.options.send_timeout.map(|timeout| task.started + timeout);
-        let gives_up = stream.nonblocking
-            || flags & MSG_DONTWAIT != 0
-            || deadline.is_some_and(|deadline| self.now >= deadline);
-        match (gives_up, task.written) {
-            (false, _) => Err(Stop::Wait(deadline)),
-            (true, 0) => Err(Errno::EAGAIN.into()),
-            (true, written) => Ok(Reply::value(written as i64)),
+        let (waits_not, timeout) = (stream.waits_not(flags), stream.options.send_timeout);
+        match self.wait(task, waits_not, timeout) {
+            Stop::Errno(_) if task.written > 0 => Ok(Reply::value(task.written as i64)),
+            stop => Err(stop),
         }
     }
 
@@ -275,7 +306,7 @@ impl Host {
         (task.begun, task.opened) = (true, true);
         let stream = self.files.stream(fd)?;
         stream.more_follows = flags & MSG_MORE != 0;
-        let may_wait = !stream.nonblocking && flags & MSG_DONTWAIT == 0;
+        let may_wait = !stream.waits_not(flags);
         self.set_cork(fd)?;
         task.written = self.send_with_syn(fd, bytes, may_wait)?;
         self.wait_to_open(task, fd, flags)
@@ -329,6 +360,11 @@ impl Host {
             _ => Err(Errno::EINVAL),
         }
     }
+}
+
+/// Whether a stream in this state takes what is written.
+fn takes_data(state: State) -> bool {
+    matches!(state, State::SynReceived | State::Established | State::CloseWait)
 }
 
 fn received(task: &mut Task, flags: i32) -> Reply {

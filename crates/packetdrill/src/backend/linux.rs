@@ -190,7 +190,7 @@ impl Backend for LinuxBackend {
 
 fn make(call: &Call) -> Returned {
     let reply = match call {
-        Call::Receive { .. } | Call::Send { .. } => transfer(call),
+        Call::ReadNothing { .. } | Call::Receive { .. } | Call::Send { .. } => transfer(call),
         Call::GetOption { .. } | Call::SetOption { .. } | Call::Ioctl { .. } => option(call),
         Call::Poll { .. }
         | Call::EpollCreate { .. }
@@ -231,6 +231,11 @@ fn control(call: &Call) -> Result<Reply, i32> {
 
 fn transfer(call: &Call) -> Result<Reply, i32> {
     match call {
+        Call::ReadNothing { fd } => {
+            let bytes = raw_calls::read(*fd, 0)?;
+            let output = Output::Received { bytes, from: None, flags: 0, unread: None };
+            Ok(Reply { value: 0, output })
+        }
         Call::Receive { fd, len, flags } => match raw_calls::receive(*fd, *len, *flags) {
             // Pipes have no messages.
             Err(errno) if errno == Errno::ENOTSOCK.0 => {

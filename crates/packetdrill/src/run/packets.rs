@@ -181,6 +181,7 @@ impl Runner<'_> {
                 let is_first = tcp.has(Flags::SYN) && !tcp.has(Flags::ACK);
                 let ends = (tcp.source_port, tcp.destination_port);
                 if learns && is_first && ends.1 == flow.remote.port() {
+                    flow.forget_isn();
                     flow.local = SocketAddr::new(live.source, ends.0);
                     flow.stage = Stage::Open;
                 }

@@ -45,6 +45,9 @@ impl Runner<'_> {
                 self.fds.remove(&integer(fd)?);
                 Ok(Call::Close { fd: live })
             }
+            ("read", [fd, _, len]) if *len == Expression::Integer(0) => {
+                Ok(Call::ReadNothing { fd: self.fd(fd)? })
+            }
             ("read", [fd, _, len]) => self.receive(fd, len, None),
             ("recv" | "recvfrom", [fd, _, len, flags, ..]) => self.receive(fd, len, Some(flags)),
             ("readv", [fd, Expression::List(vector), _]) => {
@@ -199,7 +202,7 @@ impl Runner<'_> {
     fn connecting(&mut self, live: Fd, port: u16) {
         let Some(index) = self.flows.iter().position(|flow| flow.fd == Some(live)) else { return };
         let flow = &mut self.flows[index];
-        if flow.stage == Stage::New {
+        if flow.stage == Stage::New || flow.is_unanswered() {
             flow.stage = Stage::Connecting;
             flow.remote.set_port(port);
             self.current = Some(index);
