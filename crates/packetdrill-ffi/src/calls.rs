@@ -217,6 +217,16 @@ pub(crate) unsafe extern "C" fn ioctl(
 
 pub(crate) unsafe extern "C" fn close(data: *mut c_void, fd: c_int) -> c_int {
     let call = |session: &Session| {
+        if !session.has_published(fd) {
+            // What packetdrill opened with open(2), for which there is nothing in the structure.
+            // SAFETY: the caller's own call.
+            return match unsafe { libc::close(fd) } {
+                0 => Ok(0),
+                _ => {
+                    Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)))
+                }
+            };
+        }
         let reply = session.call(Call::Close { fd: session.fd(fd) });
         session.retire(fd);
         reply.map(|reply| reply.value)
@@ -243,7 +253,9 @@ pub(crate) unsafe extern "C" fn getsockopt(
 ) -> c_int {
     let call = |session: &Session| {
         // SAFETY: see the module.
-        let room = unsafe { memory::read_value(len)? } as usize;
+        let room = unsafe { memory::read_value(len)? };
+        // Signed in the kernel.
+        let room = usize::try_from(room.cast_signed()).map_err(|_| Errno::EINVAL)?;
         let call = Call::GetOption { fd: session.fd(fd), level, name, len: room };
         let Reply { value: returned, output } = session.call(call)?;
         if let Output::Value(bytes) = output {

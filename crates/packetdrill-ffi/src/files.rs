@@ -24,7 +24,19 @@ struct Received {
 
 fn receive(session: &Session, fd: c_int, len: usize, flags: c_int) -> Result<Received, Errno> {
     let len = len.min(TRANSFER_BYTES_MAX);
-    let reply = session.call(Call::Receive { fd: session.fd(fd), len, flags })?;
+    receive_as(session, Call::Receive { fd: session.fd(fd), len, flags })
+}
+
+/// As read(2) does, which of no bytes is another call than recv(2).
+fn read_call(session: &Session, fd: c_int, len: usize) -> Result<Received, Errno> {
+    match len {
+        0 => receive_as(session, Call::ReadNothing { fd: session.fd(fd) }),
+        _ => receive(session, fd, len, 0),
+    }
+}
+
+fn receive_as(session: &Session, call: Call) -> Result<Received, Errno> {
+    let reply = session.call(call)?;
     let value = reply.value;
     Ok(match reply.output {
         Output::Received { bytes, from, flags, unread } => {
@@ -68,8 +80,13 @@ unsafe fn vector(vector: *const iovec, count: usize) -> Result<Vec<iovec>, Errno
     if count > VECTOR_MAX {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: an iovec is plain data; see the module `calls` for the pointers.
-    (0..count).map(|index| unsafe { memory::read_value(vector.wrapping_add(index)) }).collect()
+    let item = |index: usize| {
+        // SAFETY: an iovec is plain data; see the module `calls` for the pointers.
+        let item: iovec = unsafe { memory::read_value(vector.wrapping_add(index))? };
+        // Signed in the kernel.
+        if item.iov_len > isize::MAX.cast_unsigned() { Err(Errno::EINVAL) } else { Ok(item) }
+    };
+    (0..count).map(item).collect()
 }
 
 /// Spreads bytes over buffers.
@@ -88,7 +105,7 @@ unsafe fn scatter(bytes: &[u8], buffers: &[iovec]) -> Result<(), Errno> {
 unsafe fn gather(buffers: &[iovec]) -> Result<Vec<u8>, Errno> {
     let mut bytes = Vec::new();
     for buffer in buffers {
-        if bytes.len() + buffer.iov_len > TRANSFER_BYTES_MAX {
+        if buffer.iov_len > TRANSFER_BYTES_MAX - bytes.len() {
             return Err(Errno::EINVAL);
         }
         // SAFETY: see the module `calls`.
@@ -107,6 +124,11 @@ pub(crate) unsafe extern "C" fn read(
     buffer: *mut c_void,
     len: usize,
 ) -> ssize_t {
+    if len == 0 {
+        let call = |session: &Session| read_call(session, fd, 0).map(|received| received.value);
+        // SAFETY: see `enter`.
+        return unsafe { enter(data, call) as ssize_t };
+    }
     // SAFETY: the same arguments, and no flags.
     unsafe { recv(data, fd, buffer, len, 0) }
 }
@@ -121,7 +143,7 @@ pub(crate) unsafe extern "C" fn readv(
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
         // SAFETY: see the module `calls`.
         let buffers = unsafe { vector(buffers, count)? };
-        let received = receive(session, fd, len_of(&buffers), 0)?;
+        let received = read_call(session, fd, len_of(&buffers))?;
         // SAFETY: see the module `calls`.
         unsafe { scatter(&received.bytes, &buffers)? };
         Ok(received.value)

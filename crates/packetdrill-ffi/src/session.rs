@@ -18,7 +18,7 @@ use time::{Duration, Instant};
 /// Real time that a thread whose call has returned gets to look at the clock.
 const SETTLE: RealDuration = RealDuration::from_millis(100);
 
-/// Real time without a call of the main thread after which it must be waiting for the other one:
+/// Real time without a call of the main thread after which, if it sleeps, it must be waiting for the other one:
 /// packetdrill does so at most for a second.
 const IDLE: RealDuration = RealDuration::from_millis(150);
 
@@ -31,8 +31,12 @@ const LOOK: Duration = Duration::from_micros(1);
 /// One run of packetdrill.
 pub(crate) struct Session {
     main: ThreadId,
+    /// The main thread as the kernel knows it.
+    main_tid: libc::pid_t,
     state: Mutex<State>,
     changed: Condvar,
+    /// Counts what the main thread does, before it waits for the state.
+    activity: AtomicUsize,
 }
 
 /// What the threads share.
@@ -41,8 +45,6 @@ pub(crate) struct State {
     /// Real descriptors and the host's.
     fds: HashMap<c_int, posix::Fd>,
     waiting: Option<Waiting>,
-    /// Counts what the main thread does.
-    activity: u64,
     /// A thread that must look at the clock before time passes.
     settling: Option<ThreadId>,
 }
@@ -63,14 +65,16 @@ impl Session {
             packetdrill::apply_script_settings(&script, &mut config);
         }
         packetdrill::apply_settings(&settings.replace(',', " "), &mut config);
-        let state = State {
-            host: Host::new(config),
-            fds: HashMap::new(),
-            waiting: None,
-            activity: 0,
-            settling: None,
-        };
-        Self { main: thread::current().id(), state: Mutex::new(state), changed: Condvar::new() }
+        let state =
+            State { host: Host::new(config), fds: HashMap::new(), waiting: None, settling: None };
+        Self {
+            main: thread::current().id(),
+            // SAFETY: the call has no arguments and no effect.
+            main_tid: unsafe { libc::gettid() },
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            activity: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -80,12 +84,12 @@ impl Session {
     /// Makes a call and waits for its return: in the main thread by letting time pass, in another
     /// by waiting for the main thread to do so.
     pub(crate) fn call(&self, call: Call) -> Result<Reply, Errno> {
+        let is_main = self.note_activity();
         let mut state = self.lock();
         let mut task = state.host.begin(call);
-        if thread::current().id() != self.main {
+        if !is_main {
             return self.call_beside(state, task);
         }
-        state.activity += 1;
         loop {
             if let Some(returned) = state.host.attempt(&mut task) {
                 self.attempt_waiting(&mut state);
@@ -113,22 +117,52 @@ impl Session {
         let thread = thread::current().id();
         state.waiting = Some(Waiting { thread, task, returned: None });
         loop {
-            let activity = state.activity;
+            let activity = self.activity.load(Ordering::SeqCst);
             let waited = self.changed.wait_timeout(state, IDLE);
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
-            if timeout.timed_out() && state.activity == activity {
-                // The main thread waits for this call, and lets no time pass while it does.
-                let far = state.host.now() + PACKET_PATIENCE;
-                if let Some(limit) = next_event(&state, far, None) {
-                    self.step(&mut state, limit);
-                }
+            if timeout.timed_out() && self.main_sleeps() {
+                self.step_until_returned(&mut state, activity);
             }
             match state.waiting.take() {
                 Some(Waiting { returned: Some(returned), .. }) => return returned,
                 waiting => state.waiting = waiting,
             }
         }
+    }
+
+    /// The main thread waits for the call put aside, and lets no time pass while it does: lets all happen that
+    /// will by itself until the call returns, or the main thread goes on after all.
+    fn step_until_returned(&self, state: &mut State, activity: usize) {
+        let far = state.host.now() + PACKET_PATIENCE;
+        let blocks = |state: &State| {
+            state.waiting.as_ref().is_some_and(|waiting| waiting.returned.is_none())
+        };
+        while blocks(state)
+            && state.host.now() < far
+            && self.activity.load(Ordering::SeqCst) == activity
+            && let Some(limit) = next_event(state, far, None)
+        {
+            self.step(state, limit);
+        }
+    }
+
+    /// Says that the main thread does something, where this is it.
+    fn note_activity(&self) -> bool {
+        let is_main = thread::current().id() == self.main;
+        if is_main {
+            self.activity.fetch_add(1, Ordering::SeqCst);
+        }
+        is_main
+    }
+
+    /// Whether the main thread waits for something, and is not merely kept from running on a machine with much
+    /// to do. Where the kernel does not say, silence must do.
+    fn main_sleeps(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.main_tid));
+        // The state follows the name, which stands in brackets and may have some in it.
+        let stat = stat.unwrap_or_default();
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('S'))
     }
 
     /// The call put aside may have been waiting for what just happened.
@@ -162,8 +196,8 @@ impl Session {
 
     /// Lets time pass until `until` as seen from now.
     pub(crate) fn sleep(&self, span: Duration) {
+        self.note_activity();
         let mut state = self.settle(self.lock());
-        state.activity += 1;
         let until = state.host.now() + span;
         while state.host.now() < until {
             let limit = next_event(&state, until, None).unwrap_or(until);
@@ -176,14 +210,14 @@ impl Session {
     /// the start of its call); but not the first look after a call that blocked has returned.
     pub(crate) fn look_at_clock(&self) -> Instant {
         let thread = thread::current().id();
+        let is_main = self.note_activity();
         let mut state = self.lock();
         if state.settling == Some(thread) {
             state.settling = None;
             self.changed.notify_all();
             return state.host.now();
         }
-        if thread == self.main {
-            state.activity += 1;
+        if is_main {
             state = self.settle(state);
         }
         let limit = state.host.now() + LOOK;
@@ -193,8 +227,8 @@ impl Session {
 
     /// A packet arrives.
     pub(crate) fn inject(&self, packet: &[u8]) {
+        self.note_activity();
         let mut state = self.lock();
-        state.activity += 1;
         state.host.inject(packet);
         self.attempt_waiting(&mut state);
     }
@@ -202,8 +236,8 @@ impl Session {
     /// The next packet that was sent, and when; lets time pass until there is one. `None` where
     /// there will be none.
     pub(crate) fn next_packet(&self) -> Option<(Instant, Vec<u8>)> {
+        self.note_activity();
         let mut state = self.settle(self.lock());
-        state.activity += 1;
         let far = state.host.now() + PACKET_PATIENCE;
         loop {
             if let Some(packet) = state.host.take_packet() {
@@ -220,10 +254,11 @@ impl Session {
         core::ptr::from_ref(self).expose_provenance()
     }
 
-    /// A real descriptor for one of the host's.
+    /// A real descriptor for one of the host's: one that cannot be written to, so that a call which does not come
+    /// here, like sendfile(2), fails and does not lose what it was given.
     pub(crate) fn publish(&self, fd: posix::Fd) -> Result<c_int, Errno> {
         // SAFETY: the string ends with a zero.
-        let real = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        let real = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if real < 0 {
             return Err(Errno::EMFILE);
         }
@@ -235,6 +270,11 @@ impl Session {
     /// The host's descriptor; one that was never published names nothing.
     pub(crate) fn fd(&self, real: c_int) -> posix::Fd {
         self.lock().fds.get(&real).copied().unwrap_or(-1)
+    }
+
+    /// Whether a real descriptor stands for one of the host's.
+    pub(crate) fn has_published(&self, real: c_int) -> bool {
+        self.lock().fds.contains_key(&real)
     }
 
     /// The descriptor is closed.

@@ -320,6 +320,99 @@ fn looks_of_any_thread_let_time_pass() {
     unsafe { (shared.0.free)(shared.0.userdata) };
 }
 
+// packetdrill opens files with open(2), for which the structure has nothing, and closes them through it; and it
+// calls sendfile(2) itself.
+#[test]
+fn files_of_the_system_are_closed_and_not_written_to_sockets() {
+    let interface = load("");
+    let data = interface.userdata;
+    let errno = || std::io::Error::last_os_error().raw_os_error();
+    // SAFETY: the descriptors are this test's own, and the pointers to what lives as long as the calls.
+    unsafe {
+        let fd = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        let file = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY);
+        assert!(file >= 0);
+        assert_eq!(libc::sendfile(fd, file, core::ptr::null_mut(), 10), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        // A number far from those that other tests are given meanwhile.
+        let moved = libc::fcntl(file, libc::F_DUPFD, 700);
+        libc::close(file);
+        assert_eq!((interface.close)(data, moved), 0);
+        assert_eq!(libc::fcntl(moved, libc::F_GETFD), -1);
+        assert_eq!((interface.close)(data, moved), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        (interface.free)(data);
+    }
+}
+
+#[test]
+fn lengths_below_zero_are_refused() {
+    let interface = load("");
+    let data = interface.userdata;
+    let errno = || std::io::Error::last_os_error().raw_os_error();
+    let mut bytes = [0_u8; 8];
+    // SAFETY: the pointers are to what lives as long as the calls.
+    unsafe {
+        let fd = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        let mut len = u32::MAX;
+        let value = bytes.as_mut_ptr().cast::<c_void>();
+        let level = libc::SOL_SOCKET;
+        assert_eq!((interface.getsockopt)(data, fd, level, libc::SO_TYPE, value, &raw mut len), -1);
+        assert_eq!(errno(), Some(libc::EINVAL));
+        let part = |iov_len: usize| libc::iovec { iov_base: value, iov_len };
+        let parts = [part(4), part(usize::MAX)];
+        assert_eq!((interface.writev)(data, fd, parts.as_ptr(), 2), -1);
+        assert_eq!(errno(), Some(libc::EINVAL));
+        assert_eq!((interface.readv)(data, fd, parts.as_ptr(), 2), -1);
+        assert_eq!(errno(), Some(libc::EINVAL));
+        // Nothing to read is no call on the socket, which has no connection.
+        assert_eq!((interface.read)(data, fd, value, 0), 0);
+        assert_eq!((interface.recv)(data, fd, value, 0, 0), -1);
+        assert_eq!(errno(), Some(libc::ENOTCONN));
+        (interface.free)(data);
+    }
+}
+
+// packetdrill waits for a call that blocks for a second of real time, in which the library must see that it waits,
+// and then let happen all that the call needs: here a hundred SYNs.
+#[test]
+fn a_call_that_is_waited_for_returns_after_all_that_happens_by_itself() {
+    struct Shared(Interface);
+    // SAFETY: packetdrill calls the functions of one structure from two threads.
+    unsafe impl Sync for Shared {}
+    let shared = Shared(load(""));
+    let shared = &shared;
+    let data = shared.0.userdata as usize;
+    let remote = address(8080);
+    let count = 100;
+    let local = libc::sockaddr_in { sin_addr: libc::in_addr { s_addr: 0x0a0a_0a0a }, ..remote };
+    // SAFETY: what C code would do, with pointers to what lives as long as the calls.
+    let fd = unsafe {
+        let data = data as *mut c_void;
+        let fd = (shared.0.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        (shared.0.bind)(data, fd, (&raw const local).cast(), ADDRESS_LEN);
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_SYNCNT);
+        assert_eq!((shared.0.setsockopt)(data, fd, level, name, (&raw const count).cast(), 4), 0);
+        fd
+    };
+    let started = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let connect = scope.spawn(move || {
+            // SAFETY: as above.
+            let returned = unsafe {
+                let data = data as *mut c_void;
+                (shared.0.connect)(data, fd, (&raw const remote).cast(), ADDRESS_LEN)
+            };
+            (returned, std::io::Error::last_os_error().raw_os_error())
+        });
+        assert_eq!(connect.join().expect("no panic"), (-1, Some(libc::ETIMEDOUT)));
+    });
+    // With one event in the time in which the library sees that it is waited for, this takes 15 s.
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    // SAFETY: made by the library, freed once.
+    unsafe { (shared.0.free)(data as *mut c_void) };
+}
+
 /// Scripts that packetdrill itself can run with a shared library: those without code blocks and
 /// without several connections, which only our runner has. Nobody is expected to have packetdrill, so
 /// this is ignored, not a test that could not run:
