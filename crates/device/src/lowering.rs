@@ -21,7 +21,8 @@
 //! of a TAP frame, a NIC with TSO) costs far less per byte when it gets one header and one long
 //! payload instead. [`frames`] says which neighbouring packets can go as one;
 //! [`SuperFrame::header`] makes their common header and [`Multidata::payload_of`] gives their
-//! payload. [`expand`] is the way back, as a segmentation engine goes it.
+//! payload. [`expand`] is the way back, as a segmentation engine goes it. Frames of several datagrams
+//! only come up, and are cut at once ([`DatagramRun`]).
 //!
 //! What always holds: whatever is lowered in whatever mode expands to the packets of the batch,
 //! byte for byte. A super-frame, split by a correct engine, yields exactly the packets it was
@@ -34,11 +35,13 @@
 //! other and all other header fields agree. Debug builds check that too.
 
 mod contiguous;
+mod datagrams;
 
 pub use contiguous::{
     BLOCK_LEN_MAX, BlockForm, BlockFrame, Contiguous, FRAME_ALIGN_BYTES, FRAMES_MAX, FrameBlock,
     FrameBlocks, FrameDescriptor, PartialChecksum, Split, blocks,
 };
+pub use datagrams::{DATAGRAMS_MAX, DatagramRun};
 
 use crate::Segmentation;
 use batch::{Checksum, Multidata, PacketView, Payload};
@@ -54,6 +57,7 @@ const IPV4_HEADER_LEN_MIN: usize = 20;
 const IPV6_HEADER_LEN: usize = 40;
 const TCP_HEADER_LEN_MIN: usize = 20;
 const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
 
 /// Offset of the checksum field in a TCP header (RFC 9293, 3.1).
 const TCP_CHECKSUM: u8 = 16;
@@ -229,7 +233,7 @@ impl SuperFrames<'_> {
 fn mergeable_head(packet: &PacketView<'_>, limits: Segmentation) -> Option<NetworkVersion> {
     let header = packet.written_header();
     let (network, transport) = (packet.link_header_len(), packet.transport_offset());
-    let version = tcp_version(header.get(network..transport)?)?;
+    let version = network_version(header.get(network..transport)?, PROTOCOL_TCP)?;
     let allowed = match version {
         NetworkVersion::Ipv4 => limits.tcp_ipv4,
         NetworkVersion::Ipv6 => limits.tcp_ipv6,
@@ -298,7 +302,7 @@ fn agrees(head: &PacketView<'_>, packet: &PacketView<'_>, offset: usize, index: 
 #[must_use]
 pub fn expand(frame: &[u8], network_offset: usize, segment_len: u16) -> Option<Vec<Vec<u8>>> {
     let network = frame.get(network_offset..)?;
-    let version = tcp_version(network)?;
+    let version = network_version(network, PROTOCOL_TCP)?;
     let network_len = match version {
         NetworkVersion::Ipv4 => (network.first()? & 0x0f) as usize * 4,
         NetworkVersion::Ipv6 => IPV6_HEADER_LEN,
@@ -388,15 +392,15 @@ fn stamp_network(
     }
 }
 
-/// Which IP the header is, where it carries whole TCP segments and nothing stands between.
-fn tcp_version(network: &[u8]) -> Option<NetworkVersion> {
+/// Which IP the header is, where it carries a whole packet of `protocol` and nothing stands between.
+fn network_version(network: &[u8], protocol: u8) -> Option<NetworkVersion> {
     match network.first()? >> 4 {
         4 => {
             // Not a fragment: RFC 791, 3.1, "more fragments" clear and an offset of zero.
             let whole = network.len() >= IPV4_HEADER_LEN_MIN && word(network, 6)? & 0x3fff == 0;
-            (whole && *network.get(9)? == PROTOCOL_TCP).then_some(NetworkVersion::Ipv4)
+            (whole && *network.get(9)? == protocol).then_some(NetworkVersion::Ipv4)
         }
-        6 => (*network.get(6)? == PROTOCOL_TCP && network.len() >= IPV6_HEADER_LEN)
+        6 => (*network.get(6)? == protocol && network.len() >= IPV6_HEADER_LEN)
             .then_some(NetworkVersion::Ipv6),
         _ => None,
     }

@@ -118,7 +118,7 @@ counters::counters! {
         /// Reports that nobody listens at the other end of a tunnel, or that no way leads there:
         /// something sent before was lost.
         transmit_unreachable,
-        /// Frames that came up merged with others and were split here, in the tunnel.
+        /// Frames that came up merged with others and were split here, in a tunnel or a packet socket.
         receive_coalesced,
         /// Datagrams of a tunnel dropped because they were cut short or could hold no packet.
         drop_tunnel_truncated,

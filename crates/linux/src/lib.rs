@@ -22,6 +22,8 @@
 //! attempted, what the system said and what to do.
 
 pub mod cpu;
+mod datagrams;
+mod held;
 mod interface;
 mod ioctl;
 pub mod kernel_socket;

@@ -13,6 +13,8 @@ const F_DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
+/// Datagrams of one flow (VIRTIO_NET_HDR_GSO_UDP_L4), which Linux hands up since 6.2.
+const GSO_UDP_L4: u8 = 5;
 /// Beside a type: the first segment has CWR set.
 const GSO_ECN: u8 = 0x80;
 
@@ -143,11 +145,11 @@ impl VnetHeader {
 
     /// What the header says of a frame of `frame_len` bytes. A header that contradicts itself or
     /// the frame says nothing: the frame is then verified like any other.
-    pub(crate) fn meaning(self, frame_len: usize) -> (ReceivedChecksum, Option<Segmented>) {
+    pub(crate) fn meaning(self, frame_len: usize) -> Meaning {
         let partial = self.flags & F_NEEDS_CSUM != 0;
         let field_end = self.checksum_start as usize + self.checksum_offset as usize + 2;
         if partial && (self.checksum_start == 0 || field_end > frame_len) {
-            return (ReceivedChecksum::Unverified, None);
+            return Meaning::NOTHING;
         }
         let checksum = if partial {
             ReceivedChecksum::Partial
@@ -156,14 +158,36 @@ impl VnetHeader {
         } else {
             ReceivedChecksum::Unverified
         };
+        let has_parts = self.gso_size > 0 && (self.gso_size as usize) < frame_len;
         match self.gso_type & !GSO_ECN {
-            GSO_NONE => (checksum, None),
-            GSO_TCPV4 | GSO_TCPV6 if self.gso_size > 0 && (self.gso_size as usize) < frame_len => {
-                (checksum, Some(Segmented { segment_len: self.gso_size }))
+            GSO_NONE => Meaning::Frame { checksum, segmented: None },
+            GSO_TCPV4 | GSO_TCPV6 if has_parts => {
+                let segmented = Some(Segmented { segment_len: self.gso_size });
+                Meaning::Frame { checksum, segmented }
             }
-            _ => (ReceivedChecksum::Unverified, None),
+            // One sum over all of them says nothing of any, so somebody must vouch for them.
+            GSO_UDP_L4 if has_parts && checksum != ReceivedChecksum::Unverified => {
+                Meaning::Datagrams { payload_len: self.gso_size }
+            }
+            _ => Meaning::NOTHING,
         }
     }
+}
+
+/// What a virtio-net header says of its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It is a packet, or a super-frame of segments.
+    Frame { checksum: ReceivedChecksum, segmented: Option<Segmented> },
+    /// It is a run of datagrams with so much payload each, but for the last, to be cut
+    /// ([`crate::datagrams`]). Comes from packet sockets alone: a TUN file must ask for it (TUN_F_USO4).
+    Datagrams { payload_len: u16 },
+}
+
+impl Meaning {
+    /// As of a frame that has no such header.
+    pub(crate) const NOTHING: Self =
+        Self::Frame { checksum: ReceivedChecksum::Unverified, segmented: None };
 }
 
 #[cfg(test)]
@@ -188,20 +212,28 @@ mod tests {
 
     #[test]
     fn headers_mean_what_the_standard_says() {
+        let means = |checksum, segmented| Meaning::Frame { checksum, segmented };
         let super_frame =
             VnetHeader::partial(34, 16).segmented(NetworkVersion::Ipv4, 66, 1_448, false);
         let segmented = Some(Segmented { segment_len: 1_448 });
-        assert_eq!(super_frame.meaning(30_000), (ReceivedChecksum::Partial, segmented));
+        assert_eq!(super_frame.meaning(30_000), means(ReceivedChecksum::Partial, segmented));
         let valid = VnetHeader { flags: F_DATA_VALID, ..VnetHeader::default() };
-        assert_eq!(valid.meaning(60), (ReceivedChecksum::Verified, None));
-        assert_eq!(VnetHeader::default().meaning(60), (ReceivedChecksum::Unverified, None));
+        assert_eq!(valid.meaning(60), means(ReceivedChecksum::Verified, None));
+        assert_eq!(VnetHeader::default().meaning(60), Meaning::NOTHING);
+        // Virtio 1.2, section 5.1.6: VIRTIO_NET_HDR_GSO_UDP_L4.
+        let run = |header| VnetHeader { gso_type: 5, gso_size: 1_000, ..header };
+        let datagrams = Meaning::Datagrams { payload_len: 1_000 };
+        assert_eq!(run(VnetHeader::partial(34, 6)).meaning(3_042), datagrams);
+        assert_eq!(run(valid).meaning(3_042), datagrams);
+        assert_eq!(run(VnetHeader::default()).meaning(3_042), Meaning::NOTHING, "nobody vouches");
     }
 
     #[test]
     fn a_header_that_contradicts_the_frame_says_nothing() {
-        let nothing = (ReceivedChecksum::Unverified, None);
+        let nothing = Meaning::NOTHING;
         assert_eq!(VnetHeader::partial(50, 16).meaning(67), nothing, "the field lies outside");
-        assert_eq!(VnetHeader::partial(50, 16).meaning(68).0, ReceivedChecksum::Partial);
+        let partial = Meaning::Frame { checksum: ReceivedChecksum::Partial, segmented: None };
+        assert_eq!(VnetHeader::partial(50, 16).meaning(68), partial);
         assert_eq!(VnetHeader::partial(0, 16).meaning(68), nothing);
         let bogus = |gso_type, gso_size| VnetHeader { gso_type, gso_size, ..VnetHeader::default() };
         assert_eq!(bogus(GSO_TCPV4, 0).meaning(2_000), nothing, "segments of no length");

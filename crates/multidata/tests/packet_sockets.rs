@@ -5,9 +5,10 @@ mod kernel;
 
 use device::{Device, Queue, TransmitMode};
 use linux::{Feature, PacketAddress, PacketConfig, PacketDevice, VethPair};
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
+use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ const TESTS: &[kernel::Test] = &[
     ("several_sockets_get_the_frames_of_their_own_connections", several_sockets),
     ("an_interface_of_several_sockets_that_is_gone_is_told_of", gone_for_several),
     ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
+    ("datagrams_that_the_kernel_leaves_uncut_arrive_one_by_one", || uncut_datagrams(false)),
+    ("datagrams_that_the_kernel_leaves_uncut_arrive_in_blocks", || uncut_datagrams(true)),
 ];
 
 /// Longest time any step may take.
@@ -413,6 +416,40 @@ fn overrun() {
     assert!((50..=100).contains(&dropped), "{dropped} of 100 dropped");
     // They are not counted twice, although the kernel forgets them when asked.
     assert_eq!(device::Queue::counters(&queue).receive_dropped, dropped);
+}
+
+/// A kernel socket sends many datagrams by one call and leaves the cutting to its interface (UDP_SEGMENT),
+/// which hands them to the near end in one frame.
+fn uncut_datagrams(is_in_blocks: bool) {
+    const SOL_UDP: i32 = 17;
+    const UDP_SEGMENT: i32 = 103;
+    let _pair = cable(1_500, true);
+    let config = if is_in_blocks { blocks_config(true) } else { PacketConfig::new(NEAR) };
+    let stack = stack(&config, TransmitMode::Multidata);
+    let mut sent_in_all = 0;
+    for ipv6 in [false, true] {
+        let ours = UdpSocket::bind(&stack, (address(ipv6, 2), 9)).expect("a free port");
+        ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let kernel = std::net::UdpSocket::bind((address(ipv6, 1), 0)).expect("its own address");
+        for (len, count) in [(1_000, 41), (1_400, 3), (30, 60), (1_452, 44), (700, 1)] {
+            let segment = i32::try_from(len).expect("short").to_ne_bytes();
+            linux::raw_calls::setsockopt(kernel.as_raw_fd(), SOL_UDP, UDP_SEGMENT, &segment)
+                .expect("Linux has it since 4.18");
+            let sent = pattern(len, len * count - 9);
+            let to = SocketAddr::new(address(ipv6, 2), 9);
+            assert_eq!(kernel.send_to(&sent, to).expect("a route"), sent.len());
+            for part in sent.chunks(len) {
+                let mut received = [0; 2_000];
+                let (here, from) = ours.recv_from(&mut received).expect("it arrives");
+                assert!(received[..here] == *part, "{len}: {here} other bytes");
+                assert_eq!(from, kernel.local_addr().expect("bound"));
+            }
+            sent_in_all += count as u64;
+        }
+    }
+    let device = stack.counters().device;
+    assert!(device.receive_coalesced + 20 > sent_in_all, "they came uncut: {device:?}");
+    assert_eq!(device.receive_dropped, 0);
 }
 
 fn main() -> ExitCode {

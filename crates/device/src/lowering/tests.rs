@@ -6,6 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 mod blocks;
+mod datagrams;
 
 const LIMITS: Segmentation =
     Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: IP_LEN_MAX };

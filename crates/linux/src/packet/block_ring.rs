@@ -10,13 +10,16 @@
 //! A block is the kernel's or ours, as its status says: the kernel writes the status last when it
 //! hands a block over, and nothing in the block until it has it back. So what is read of a block of ours
 //! stands still. Frames are copied from it into pooled blocks before it goes back: a reader who takes
-//! long holds memory of the pool, which is bounded, and never the ring.
+//! long holds memory of the pool, which is bounded, and never the ring. A run of datagrams is cut by that copy,
+//! into a block of its own.
 
 #![allow(unsafe_code)]
 
 use super::calls;
+use crate::datagrams::{self, Uncut};
+use crate::held::Held;
 use crate::mapping::Mapping;
-use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
+use crate::vnet::{Meaning, VNET_HEADER_LEN, VnetHeader};
 use batch::{BlockMut, BlockPool, Frame, ReceiveBatch};
 use core::sync::atomic::{AtomicU32, Ordering};
 use device::{DeviceCounters, Received};
@@ -62,8 +65,11 @@ pub(super) struct BlockRing {
     index: usize,
     /// Where the next frame of it begins, and how many are left; none of a block that was not begun.
     begun: Option<(usize, u32)>,
-    /// Frames of the pooled block that is being filled.
+    /// Frames that were copied, each of one of the blocks.
     pending: Vec<Frame>,
+    blocks: Vec<BlockMut>,
+    /// Datagrams that the last caller had no room for.
+    held: Held,
     /// The pool was exhausted in the last call.
     pub(super) is_starved: bool,
 }
@@ -79,7 +85,8 @@ impl BlockRing {
         let retire_ms = retire.min(RETIRE_MAX).as_millis().max(1) as u32;
         calls::set_receive_ring(socket, BLOCK_LEN as u32, count as u32, retire_ms)?;
         let mapping = Mapping::of_file(socket, 0, count * BLOCK_LEN)?;
-        Ok(Self { mapping, count, index: 0, begun: None, pending: Vec::new(), is_starved: false })
+        let (pending, blocks, held) = (Vec::new(), Vec::new(), Held::default());
+        Ok(Self { mapping, count, index: 0, begun: None, pending, blocks, held, is_starved: false })
     }
 
     /// Adds at most `frames_max` frames to `batch`, which is asked for again where there are more.
@@ -91,7 +98,8 @@ impl BlockRing {
         frames_max: usize,
         counters: &mut DeviceCounters,
     ) -> (Received, Option<Errno>) {
-        let mut received = Received::default();
+        let frames = self.held.hand_up(batch, frames_max);
+        let mut received = Received { frames, ..Received::default() };
         let mut failed = None;
         self.is_starved = false;
         while received.frames < frames_max {
@@ -108,7 +116,7 @@ impl BlockRing {
             };
             received.frames += added;
         }
-        received.more = received.frames >= frames_max;
+        received.more = received.frames >= frames_max || !self.held.is_empty();
         if received.frames > 0 {
             counters.receive_batches += 1;
             counters.receive_frames += received.frames as u64;
@@ -116,8 +124,8 @@ impl BlockRing {
         (received, failed)
     }
 
-    /// Copies frames of the block that is ours into one pooled block, as far as they fit, and gives
-    /// the block back behind the last of them. `None` where the pool has no block.
+    /// Copies frames of the block that is ours into one pooled block, runs of datagrams into others, as far
+    /// as they fit, and gives the block back behind the last of them. `None` where the pool has no block.
     fn copy_some(
         &mut self,
         pool: &BlockPool,
@@ -125,55 +133,50 @@ impl BlockRing {
         frames_max: usize,
         counters: &mut DeviceCounters,
     ) -> Option<usize> {
-        let mut pooled: Option<BlockMut> = None;
-        let mut pending = core::mem::take(&mut self.pending);
-        let mut used = 0;
+        let mut copies = Copies {
+            frames: core::mem::take(&mut self.pending),
+            blocks: core::mem::take(&mut self.blocks),
+            filled: None,
+        };
         let (mut at, mut left) = self.begun.unwrap_or_else(|| {
             let block = self.block();
             (word(block, FIRST_FRAME) as usize, word(block, FRAME_COUNT))
         });
-        while left > 0 && pending.len() < frames_max {
+        let mut is_exhausted = false;
+        while left > 0 && copies.frames.len() < frames_max {
             let block = self.block();
-            if let Some((bytes, frame)) = frame_at(block, at) {
-                let out = match &mut pooled {
-                    Some(pooled) => pooled,
-                    None => {
-                        // No longer than what is taken of it, if frames are alike: what of a pooled
-                        // block stays empty would be held for nothing.
-                        let rest = (word(block, USED_LEN) as usize).saturating_sub(at);
-                        let wanted = rest.div_ceil(left as usize).saturating_mul(frames_max);
-                        let len = rest.min(wanted).min(POOLED_LEN).max(bytes.len());
-                        let Ok(fresh) = pool.allocate_receive(len) else {
-                            // Those in front of it were looked at, and are not counted again.
-                            self.begun = Some((at, left));
-                            self.pending = pending;
-                            return None;
-                        };
-                        pooled.insert(fresh)
+            if let Some((bytes, meaning)) = frame_at(block, at) {
+                // No longer than what is taken of it, if frames are alike: what of a pooled block stays
+                // empty would be held for nothing.
+                let rest = (word(block, USED_LEN) as usize).saturating_sub(at);
+                let wanted = rest.div_ceil(left as usize).saturating_mul(frames_max);
+                let len = rest.min(wanted).min(POOLED_LEN);
+                match copies.add(bytes, meaning, len, pool, counters) {
+                    Added::Yes => {}
+                    Added::NotNow => break,
+                    Added::Never => counters.receive_dropped += 1,
+                    Added::Exhausted => {
+                        is_exhausted = true;
+                        break;
                     }
-                };
-                let Some(room) = out.bytes_mut().get_mut(used..used + bytes.len()) else { break };
-                room.copy_from_slice(bytes);
-                pending.push(Frame { offset: used as u32, ..frame });
-                counters.receive_bytes += bytes.len() as u64;
-                used += bytes.len().next_multiple_of(FRAME_ALIGNMENT);
+                }
             } else {
                 counters.receive_dropped += 1;
             }
             at += word(self.block(), at + NEXT) as usize;
             left -= 1;
         }
+        // What was looked at is not counted again, whatever comes of the others.
         self.begun = Some((at, left));
         if left == 0 {
             self.give_back();
         }
-        let index = pooled.map(|pooled| batch.add_block(pooled.freeze()));
-        let mut frames = 0;
-        for frame in pending.drain(..) {
-            frames += usize::from(batch.push_frame(Frame { block: index.unwrap_or(0), ..frame }));
-        }
-        self.pending = pending;
-        Some(frames)
+        let Copies { mut frames, mut blocks, .. } = copies;
+        let is_nothing = frames.is_empty();
+        let frozen: Vec<_> = blocks.drain(..).map(BlockMut::freeze).collect();
+        let added = self.held.add(batch, &frozen, frames.drain(..), frames_max);
+        (self.pending, self.blocks) = (frames, blocks);
+        (!is_exhausted || !is_nothing).then_some(added)
     }
 
     /// Whether the next block is ours.
@@ -207,6 +210,67 @@ impl BlockRing {
     }
 }
 
+/// Frames on their way from a block of the ring to pooled ones.
+struct Copies {
+    /// Each of one of the blocks.
+    frames: Vec<Frame>,
+    blocks: Vec<BlockMut>,
+    /// The block that frames are copied into, and how much of it is filled.
+    filled: Option<(usize, usize)>,
+}
+
+/// What became of a frame.
+enum Added {
+    Yes,
+    /// The block that is filled has no room for it.
+    NotNow,
+    /// It is not what it says it is.
+    Never,
+    /// The pool has no block.
+    Exhausted,
+}
+
+impl Copies {
+    /// Copies a frame, to a fresh block of `len` bytes or more if there is none yet.
+    fn add(
+        &mut self,
+        bytes: &[u8],
+        meaning: Meaning,
+        len: usize,
+        pool: &BlockPool,
+        counters: &mut DeviceCounters,
+    ) -> Added {
+        let (checksum, segmented) = match meaning {
+            Meaning::Frame { checksum, segmented } => (checksum, segmented),
+            Meaning::Datagrams { payload_len } => {
+                let (index, frames) = (self.blocks.len(), &mut self.frames);
+                match datagrams::cut(bytes, payload_len, pool, index, frames, counters) {
+                    Ok(block) => self.blocks.push(block),
+                    Err(Uncut::Malformed) => return Added::Never,
+                    Err(Uncut::Exhausted) => return Added::Exhausted,
+                }
+                return Added::Yes;
+            }
+        };
+        if self.filled.is_none() {
+            let Ok(fresh) = pool.allocate_receive(len.max(bytes.len())) else {
+                return Added::Exhausted;
+            };
+            self.filled = Some((self.blocks.len(), 0));
+            self.blocks.push(fresh);
+        }
+        let Some((index, used)) = self.filled else { return Added::NotNow };
+        let room = self.blocks.get_mut(index).map(BlockMut::bytes_mut).unwrap_or_default();
+        let Some(room) = room.get_mut(used..used + bytes.len()) else { return Added::NotNow };
+        room.copy_from_slice(bytes);
+        let (block, offset, len) = (index as u32, used as u32, bytes.len() as u32);
+        self.frames.push(Frame { block, offset, len, checksum, segmented });
+        counters.receive_bytes += u64::from(len);
+        self.filled = Some((index, used + bytes.len().next_multiple_of(FRAME_ALIGNMENT)));
+        Added::Yes
+    }
+}
+
 /// A word of the kernel's, zero where there is none.
 fn word(block: &[u8], at: usize) -> u32 {
     let bytes = block.get(at..).and_then(<[u8]>::first_chunk);
@@ -215,13 +279,12 @@ fn word(block: &[u8], at: usize) -> u32 {
 
 /// The bytes of the frame whose head is at `at`, and what its virtio-net header says; `None` of one that was
 /// cut short.
-fn frame_at(block: &[u8], at: usize) -> Option<(&[u8], Frame)> {
+fn frame_at(block: &[u8], at: usize) -> Option<(&[u8], Meaning)> {
     let len = word(block, at + STORED_LEN) as usize;
     let is_whole = len > 0 && word(block, at + WIRE_LEN) as usize == len;
     let offset = (word(block, at + LINK_OFFSET) & 0xffff) as usize;
     let start = at.checked_add(offset)?;
     let bytes = block.get(start..start + len).filter(|_| is_whole)?;
     let header = block.get(start.checked_sub(VNET_HEADER_LEN)?..start)?.first_chunk()?;
-    let (checksum, segmented) = VnetHeader::parse(*header).meaning(len);
-    Some((bytes, Frame { block: 0, offset: 0, len: len as u32, checksum, segmented }))
+    Some((bytes, VnetHeader::parse(*header).meaning(len)))
 }

@@ -9,10 +9,16 @@
 //! * *wide*: room for the longest super-frame, one frame a call; the next one begins where it ended.
 //!
 //! After [`NARROW_AFTER`] frames in a row that a slot could have held, calls are narrow again.
+//!
+//! A super-frame of segments goes up as it is. One of datagrams is cut first, into a block of its own; what
+//! the caller then has no room for waits for the next call.
 
 use super::calls::{self, Arrival};
-use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
+use crate::datagrams::{self, Uncut};
+use crate::held::Held;
+use crate::vnet::{Meaning, VNET_HEADER_LEN, VnetHeader};
 use batch::{BlockMut, BlockPool, Frame, ReceiveBatch};
+use core::ops::Range;
 use device::{DeviceCounters, Received};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -45,6 +51,9 @@ const IP_LEN_MAX: usize = 65_535;
 const WIDE_ROOM: usize =
     (VNET_HEADER_LEN + LINK_LEN_MAX + IP_LEN_MAX).next_multiple_of(FRAME_ALIGNMENT);
 
+/// The block being filled, to frames that wait to be handed up.
+const COMMON: u32 = 0;
+
 /// Receives frames from a packet socket and chooses the blocks for them.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -63,8 +72,12 @@ pub(super) struct Receiver {
     /// A block that the last call allocated and had no frame for.
     spare: Option<BlockMut>,
     arrivals: Vec<Arrival>,
-    /// Frames of the block being filled, and long ones with a block of their own.
-    pending: Vec<(Frame, Option<BlockMut>)>,
+    /// Frames of the block being filled ([`COMMON`]), and those of blocks of their own.
+    pending: Vec<Frame>,
+    /// Blocks of their own, of which the first is block 1 to the frames.
+    own: Vec<BlockMut>,
+    /// Datagrams that the last caller had no room for.
+    held: Held,
     /// The pool was exhausted in the last call, so frames may wait in the kernel.
     pub(super) is_starved: bool,
 }
@@ -101,6 +114,8 @@ impl Receiver {
             spare: None,
             arrivals: Vec::new(),
             pending: Vec::new(),
+            own: Vec::new(),
+            held: Held::default(),
             is_starved: false,
         }
     }
@@ -115,8 +130,9 @@ impl Receiver {
         frames_max: usize,
         counters: &mut DeviceCounters,
     ) -> (Received, Option<Errno>) {
-        let mut received = Received::default();
-        let mut left = Allowance { frames: frames_max, bytes: CALL_BYTES_MAX };
+        let frames = self.held.hand_up(batch, frames_max);
+        let mut received = Received { frames, ..Received::default() };
+        let mut left = Allowance { frames: frames_max - frames, bytes: CALL_BYTES_MAX };
         let mut failed = None;
         self.is_starved = false;
         loop {
@@ -131,7 +147,7 @@ impl Receiver {
             };
             let is_large_enough = block.capacity() >= self.room();
             let end = self.fill(socket, pool, block.bytes_mut(), &mut left, counters);
-            received.frames += self.hand_up(block, batch);
+            received.frames += self.hand_up(block, batch, frames_max - received.frames);
             match end {
                 End::Drained => break,
                 // The pool's classes are smaller than a frame; that must not be an endless loop.
@@ -144,6 +160,7 @@ impl Receiver {
                 }
             }
         }
+        received.more |= !self.held.is_empty();
         self.adapt(received.frames, CALL_BYTES_MAX - left.bytes);
         if received.frames > 0 {
             counters.receive_batches += 1;
@@ -152,24 +169,17 @@ impl Receiver {
         (received, failed)
     }
 
-    /// Moves what was received into the batch, and returns how many frames that are.
-    fn hand_up(&mut self, block: BlockMut, batch: &mut ReceiveBatch) -> usize {
-        let mut common = None;
-        if self.pending.iter().any(|(_, own)| own.is_none()) {
-            common = Some(batch.add_block(block.freeze()));
+    /// Moves what was received into the batch, at most `room` frames, and returns how many that are.
+    fn hand_up(&mut self, block: BlockMut, batch: &mut ReceiveBatch, room: usize) -> usize {
+        let mut blocks = Vec::with_capacity(1 + self.own.len());
+        if self.pending.iter().any(|frame| frame.block == COMMON) {
+            blocks.push(block.freeze());
         } else {
             self.spare = Some(block);
+            self.pending.iter_mut().for_each(|frame| frame.block -= 1);
         }
-        let mut frames = 0;
-        for (frame, own) in self.pending.drain(..) {
-            let index = match own {
-                Some(block) => Some(batch.add_block(block.freeze())),
-                None => common,
-            };
-            let block = index.unwrap_or_default();
-            frames += usize::from(batch.push_frame(Frame { block, ..frame }));
-        }
-        frames
+        blocks.extend(self.own.drain(..).map(BlockMut::freeze));
+        self.held.add(batch, &blocks, self.pending.drain(..), room)
     }
 
     /// Receives frames into `bytes` until there are no more, or no more fit.
@@ -197,8 +207,8 @@ impl Receiver {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return End::Drained,
                 Err(Errno::INTR) => continue,
-                // What the virtio-net header cannot tell of (UDP super-frames, other tunnels)
-                // the kernel consumes with this error.
+                // What the virtio-net header cannot tell of (super-frames of tunnels and of SCTP, and
+                // of UDP before Linux 6.2) the kernel consumes with this error.
                 Err(Errno::INVAL) => {
                     counters.receive_dropped += 1;
                     left.frames -= 1;
@@ -263,33 +273,79 @@ impl Receiver {
                 counters.receive_dropped += 1;
                 continue;
             };
-            let (checksum, segmented) = VnetHeader::parse(*header).meaning(frame_len);
-            let len = frame_len as u32;
-            let offset = (start + VNET_HEADER_LEN) as u32;
-            let frame = Frame { block: 0, offset, len, checksum, segmented };
-            if was_wide || !is_long {
-                self.pending.push((frame, None));
-            } else if let Some(whole) = self.put_together(pool, bytes, start, index) {
-                self.pending.push((Frame { offset: 0, ..frame }, Some(whole)));
+            let meaning = VnetHeader::parse(*header).meaning(frame_len);
+            let before = self.pending.len();
+            let taken = if was_wide || !is_long {
+                let frame = start + VNET_HEADER_LEN..start + len;
+                self.accept(pool, bytes, frame, meaning, counters)
             } else {
-                self.is_starved = true;
+                self.accept_spilled(pool, (bytes, start), index, meaning, counters)
+            };
+            if let Err(reason) = taken {
+                self.is_starved |= reason == Uncut::Exhausted;
                 counters.receive_dropped += 1;
-                continue;
             }
-            counters.receive_bytes += frame_len as u64;
+            // What was cut counts for more than the one that came.
+            let more = (self.pending.len() - before).saturating_sub(1);
+            left.frames = left.frames.saturating_sub(more);
         }
         used
     }
 
-    /// A long frame of a narrow call in a block of its own: what the slot at `start` has of it, and
-    /// what went on in the spill area.
+    /// Takes the frame at `range` of the bytes of the block being filled, as what it means.
+    fn accept(
+        &mut self,
+        pool: &BlockPool,
+        bytes: &[u8],
+        range: Range<usize>,
+        meaning: Meaning,
+        counters: &mut DeviceCounters,
+    ) -> Result<(), Uncut> {
+        match meaning {
+            Meaning::Frame { checksum, segmented } => {
+                let (offset, len) = (range.start as u32, range.len() as u32);
+                self.pending.push(Frame { block: COMMON, offset, len, checksum, segmented });
+                counters.receive_bytes += u64::from(len);
+            }
+            Meaning::Datagrams { payload_len } => {
+                let frame = bytes.get(range).unwrap_or_default();
+                let index = 1 + self.own.len();
+                let frames = &mut self.pending;
+                self.own.push(datagrams::cut(frame, payload_len, pool, index, frames, counters)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a long frame of a narrow call, that of arrival `index`, whose slot begins at `start`.
+    fn accept_spilled(
+        &mut self,
+        pool: &BlockPool,
+        (bytes, start): (&[u8], usize),
+        index: usize,
+        meaning: Meaning,
+        counters: &mut DeviceCounters,
+    ) -> Result<(), Uncut> {
+        let (whole, len) = self.put_together(pool, bytes, start, index).ok_or(Uncut::Exhausted)?;
+        let before = self.pending.len();
+        self.accept(pool, whole.bytes(), 0..len, meaning, counters)?;
+        if matches!(meaning, Meaning::Frame { .. }) {
+            self.own.push(whole);
+            let block = self.own.len() as u32;
+            self.pending.iter_mut().skip(before).for_each(|frame| frame.block = block);
+        }
+        Ok(())
+    }
+
+    /// A long frame of a narrow call in a block of its own, and its length: what the slot at `start` has of
+    /// it, and what went on in the spill area.
     fn put_together(
         &self,
         pool: &BlockPool,
         bytes: &[u8],
         start: usize,
         index: usize,
-    ) -> Option<BlockMut> {
+    ) -> Option<(BlockMut, usize)> {
         let in_slot = bytes.get(start + VNET_HEADER_LEN..start + self.slot)?;
         let spilled = self.arrivals.get(index)?.len.checked_sub(self.slot)?;
         let rest = self.spill.get(index * WIDE_ROOM..)?.get(..spilled)?;
@@ -297,7 +353,7 @@ impl Receiver {
         let (front, back) = block.bytes_mut().split_at_mut_checked(in_slot.len())?;
         front.copy_from_slice(in_slot);
         back.get_mut(..rest.len())?.copy_from_slice(rest);
-        Some(block)
+        Some((block, in_slot.len() + rest.len()))
     }
 
     /// The room that one frame is given, in bytes.

@@ -6,7 +6,7 @@
 //! what the last calls brought, so that a lone ACK does not pin 64 KiB; with super-frames a block
 //! holds one of the longest, or twice that where frames come many and short.
 
-use crate::vnet::{VNET_HEADER_LEN, VnetHeader};
+use crate::vnet::{Meaning, VNET_HEADER_LEN, VnetHeader};
 use batch::{BlockMut, BlockPool, Frame, ReceiveBatch, ReceivedChecksum};
 use device::{DeviceCounters, Received};
 use rustix::fd::OwnedFd;
@@ -167,9 +167,14 @@ impl Receiver {
                 Err(errno) => return End::Failed(errno),
             };
             let Some(frame_len) = len.checked_sub(prefix).filter(|len| *len > 0) else { continue };
-            let (checksum, segmented) = match room.first_chunk::<VNET_HEADER_LEN>() {
+            let meaning = match room.first_chunk::<VNET_HEADER_LEN>() {
                 Some(header) if self.vnet => VnetHeader::parse(*header).meaning(frame_len),
-                _ => (ReceivedChecksum::Unverified, None),
+                _ => Meaning::NOTHING,
+            };
+            let (checksum, segmented) = match meaning {
+                Meaning::Frame { checksum, segmented } => (checksum, segmented),
+                // The kernel was not told that we cut them, and so does it itself.
+                Meaning::Datagrams { .. } => (ReceivedChecksum::Unverified, None),
             };
             self.pending.push(Frame {
                 block: 0,

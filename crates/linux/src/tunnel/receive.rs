@@ -13,12 +13,12 @@
 //! stays here and comes up with the next call.
 
 use super::calls::{self, Arrival, MESSAGES_MAX};
-use batch::{Block, BlockMut, BlockPool, Frame, ReceiveBatch, ReceivedChecksum};
+use crate::held::Held;
+use batch::{BlockMut, BlockPool, Frame, ReceiveBatch, ReceivedChecksum};
 use counters::DropReason;
 use device::{DeviceCounters, Received, Transform};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
 
@@ -35,15 +35,6 @@ const SINGLE_BLOCK_BYTES_MIN: usize = 2_048;
 /// Tries of a call that only reported what an earlier one had caused (ICMP errors).
 const TRIES_MAX: usize = 4;
 
-/// A frame that waits for the next call.
-#[derive(Debug)]
-struct Held {
-    block: Block,
-    /// Bytes of frames in the block, of those that are handed up as well.
-    filled_bytes: usize,
-    frame: Frame,
-}
-
 /// Receives from the socket of a tunnel.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -56,7 +47,7 @@ pub(super) struct Receiver {
     spares: Vec<BlockMut>,
     arrivals: Vec<Arrival>,
     /// Frames that the last caller had no room for.
-    held: VecDeque<Held>,
+    held: Held,
     opened: Vec<Frame>,
     /// The pool was exhausted in the last call, so datagrams may wait in the kernel.
     pub(super) is_starved: bool,
@@ -83,7 +74,7 @@ impl Receiver {
             checksum,
             spares: Vec::new(),
             arrivals: Vec::new(),
-            held: VecDeque::new(),
+            held: Held::default(),
             opened: Vec::new(),
             is_starved: false,
         }
@@ -103,7 +94,7 @@ impl Receiver {
         let mut failed = None;
         let mut is_filled = false;
         self.is_starved = false;
-        let mut frames = self.hand_up_held(batch, frames_max);
+        let mut frames = self.held.hand_up(batch, frames_max);
         if frames < frames_max {
             let slots = self.slots_max.min(frames_max - frames);
             match self.call(socket, pool, slots, counters) {
@@ -118,21 +109,6 @@ impl Receiver {
         }
         let more = is_filled || !self.held.is_empty() || frames == frames_max;
         (Received { frames, more, failed: None }, failed)
-    }
-
-    fn hand_up_held(&mut self, batch: &mut ReceiveBatch, frames_max: usize) -> usize {
-        let mut frames = 0;
-        let mut last: Option<(Block, u32)> = None;
-        while frames < frames_max {
-            let Some(Held { block, filled_bytes, frame }) = self.held.pop_front() else { break };
-            let index = match &last {
-                Some((same, index)) if same.is_same(&block) => *index,
-                _ => batch.add_part(block.clone(), filled_bytes),
-            };
-            frames += usize::from(batch.push_frame(Frame { block: index, ..frame }));
-            last = Some((block, index));
-        }
-        frames
     }
 
     /// One recvmmsg(2) into as many blocks as wanted and to be had. Says whether all of them were
@@ -198,17 +174,8 @@ impl Receiver {
                 self.spares.push(block);
                 continue;
             }
-            let block = block.freeze();
-            let count = self.opened.len().min(room - frames);
-            let filled_bytes = self.opened.iter().map(|frame| frame.len as usize).sum();
-            if count > 0 {
-                let index = batch.add_part(block.clone(), filled_bytes);
-                for frame in self.opened.drain(..count) {
-                    frames += usize::from(batch.push_frame(Frame { block: index, ..frame }));
-                }
-            }
-            let rest = self.opened.drain(..);
-            self.held.extend(rest.map(|frame| Held { block: block.clone(), filled_bytes, frame }));
+            let opened = self.opened.drain(..);
+            frames += self.held.add(batch, &[block.freeze()], opened, room - frames);
         }
         self.spares.append(&mut blocks);
         frames

@@ -1,0 +1,78 @@
+//! Frames that a caller had no room for: what comes up as one message may be more frames than are wanted.
+//!
+//! They come up with the next call, in their order, before anything else does.
+
+use batch::{Block, Frame, ReceiveBatch};
+use std::collections::VecDeque;
+use std::vec::Drain;
+
+/// A frame that waits for the next call.
+#[derive(Debug)]
+struct Waiting {
+    block: Block,
+    /// Bytes of frames in the block, of those that are handed up as well.
+    filled_bytes: usize,
+    frame: Frame,
+}
+
+/// See the module documentation. Who fills it adds no more than one call brings, and makes no other
+/// before it is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    frames: VecDeque<Waiting>,
+}
+
+impl Held {
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Moves what waits into `batch`, at most `frames_max` frames, and says how many that were.
+    pub(crate) fn hand_up(&mut self, batch: &mut ReceiveBatch, frames_max: usize) -> usize {
+        let mut frames = 0;
+        let mut last: Option<(Block, u32)> = None;
+        while frames < frames_max {
+            let Some(Waiting { block, filled_bytes, frame }) = self.frames.pop_front() else {
+                break;
+            };
+            let index = match &last {
+                Some((same, index)) if same.is_same(&block) => *index,
+                _ => batch.add_part(block.clone(), filled_bytes),
+            };
+            frames += usize::from(batch.push_frame(Frame { block: index, ..frame }));
+            last = Some((block, index));
+        }
+        frames
+    }
+
+    /// Adds `frames`, each of one of `blocks` by its index there, to `batch`, at most `room` of them, and
+    /// keeps the others. Says how many were added.
+    pub(crate) fn add(
+        &mut self,
+        batch: &mut ReceiveBatch,
+        blocks: &[Block],
+        frames: Drain<'_, Frame>,
+        room: usize,
+    ) -> usize {
+        let filled_bytes = |index: usize| {
+            let of_block = frames.as_slice().iter().filter(|frame| frame.block as usize == index);
+            of_block.map(|frame| frame.len as usize).sum::<usize>()
+        };
+        let filled: Vec<usize> = (0..blocks.len()).map(filled_bytes).collect();
+        let add = |(block, filled): (&Block, &usize)| batch.add_part(block.clone(), *filled);
+        let indices: Vec<u32> = blocks.iter().zip(&filled).map(add).collect();
+        let mut added = 0;
+        for frame in frames {
+            let at = frame.block as usize;
+            let (Some(block), Some(index)) = (blocks.get(at), indices.get(at)) else { continue };
+            if added < room {
+                added += usize::from(batch.push_frame(Frame { block: *index, ..frame }));
+            } else {
+                let (block, filled_bytes) = (block.clone(), filled[at]);
+                self.frames.push_back(Waiting { block, filled_bytes, frame });
+            }
+        }
+        added
+    }
+}
