@@ -212,17 +212,8 @@ impl PacketQueue {
             ends.push(pieces.len());
         }
         self.counters.transmit_mappings += pieces.len() as u64;
-        let mut taken = 0;
-        while taken < ends.len() {
-            self.counters.transmit_syscalls += 1;
-            // Part of the frames taken: the reason comes with the next call.
-            match calls::send_many(&self.socket, &pieces, &ends, taken) {
-                Ok(count) => taken += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return (taken, Some(errno)),
-            }
-        }
-        (taken, None)
+        let (socket, counters) = (&self.socket, &mut self.counters);
+        send_all(ends.len(), counters, |first| calls::send_many(socket, &pieces, &ends, first))
     }
 
     /// What it means that frame `index` was refused.
@@ -414,6 +405,33 @@ impl Queue for PacketQueue {
     fn trouble(&self) -> Option<DeviceError> {
         self.link.trouble().cloned()
     }
+}
+
+/// Has `send` called with the first of `count` frames that was not taken, which says how many were, until
+/// all are. Returns how many were taken and what the first of the others was refused with.
+fn send_all(
+    count: usize,
+    counters: &mut DeviceCounters,
+    mut send: impl FnMut(usize) -> Result<usize, Errno>,
+) -> (usize, Option<Errno>) {
+    let (mut taken, mut doubted) = (0, None);
+    while taken < count {
+        counters.transmit_syscalls += 1;
+        // Part of the frames taken: the reason comes with the next call.
+        match send(taken) {
+            Ok(more) => {
+                // It was about a frame that was received, and is lost.
+                counters.receive_dropped += u64::from(doubted.take().is_some());
+                taken += more;
+            }
+            Err(Errno::INTR) => {}
+            // A recvmmsg(2) that ended at a frame it cannot tell of leaves the error for whatever call
+            // comes next. So it is believed when it is said twice of a frame.
+            Err(Errno::INVAL) if doubted != Some(taken) => doubted = Some(taken),
+            Err(errno) => return (taken, Some(errno)),
+        }
+    }
+    (taken, None)
 }
 
 #[cfg(test)]

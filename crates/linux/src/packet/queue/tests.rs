@@ -249,3 +249,26 @@ fn an_interface_that_is_lost_makes_the_queue_full_and_says_why() {
     assert!(frames_at(&peer).is_empty());
     assert_eq!(queue.counters().links_lost, 1);
 }
+
+/// packet(7) sockets say EINVAL of a frame that has no virtio-net header, and what recvmmsg(2) cannot say
+/// any more, because it has frames to bring, it leaves to the next call.
+#[test]
+fn an_error_that_receiving_left_behind_is_not_charged_to_a_frame() {
+    let sent = |answers: &[Result<usize, Errno>]| {
+        let (mut answers, mut asked) = (answers.iter(), Vec::new());
+        let mut counters = DeviceCounters::default();
+        let outcome = send_all(8, &mut counters, |first| {
+            asked.push(first);
+            *answers.next().expect("it is asked no more")
+        });
+        assert_eq!(counters.transmit_syscalls, asked.len() as u64);
+        (outcome, asked, counters.receive_dropped)
+    };
+    let invalid = Err(Errno::INVAL);
+    assert_eq!(sent(&[invalid, Ok(8)]), ((8, None), vec![0, 0], 1));
+    assert_eq!(sent(&[Ok(3), invalid, Err(Errno::INTR), Ok(5)]).0, (8, None));
+    // Said twice of one frame, it is about that frame.
+    assert_eq!(sent(&[invalid, invalid]), ((0, Some(Errno::INVAL)), vec![0, 0], 0));
+    assert_eq!(sent(&[invalid, Ok(3), invalid, invalid]).0, (3, Some(Errno::INVAL)));
+    assert_eq!(sent(&[Ok(3), Err(Errno::AGAIN)]), ((3, Some(Errno::AGAIN)), vec![0, 3], 0));
+}
