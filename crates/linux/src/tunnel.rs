@@ -266,10 +266,15 @@ fn inner_mtu_bytes(
     peer: SocketAddr,
     transform: &dyn Transform,
 ) -> Option<usize> {
+    datagram_len_max(path_mtu_bytes, peer)?.checked_sub(transform.overhead_bytes())
+}
+
+/// The longest datagram that a path to `peer` takes.
+fn datagram_len_max(path_mtu_bytes: usize, peer: SocketAddr) -> Option<usize> {
     const UDP_HEADER_LEN: usize = 8;
     let ip_header_len = if peer.is_ipv4() { 20 } else { 40 };
     let datagram_len = path_mtu_bytes.checked_sub(ip_header_len + UDP_HEADER_LEN)?;
-    datagram_len.min(DATAGRAM_LEN_MAX).checked_sub(transform.overhead_bytes())
+    Some(datagram_len.min(DATAGRAM_LEN_MAX))
 }
 
 fn about(

@@ -96,6 +96,12 @@ impl FileWaiter {
         self.wants_room.store(true, Ordering::Relaxed);
     }
 
+    /// Whether waiting ends when the device has room.
+    #[cfg(test)]
+    pub(crate) fn wants_room(&self) -> bool {
+        self.wants_room.load(Ordering::Relaxed)
+    }
+
     /// How the last receive ended, which decides whether frames are waited for.
     pub(crate) fn on_receive(&self, starved: bool, failed: bool) {
         self.is_starved.store(starved, Ordering::Relaxed);

@@ -30,6 +30,8 @@ const TESTS: &[kernel::Test] = &[
     ("a_peer_that_vanishes_returns", vanishing_peer),
     ("a_kernel_that_does_not_cut_messages_is_believed", revoked_segmentation),
     ("a_path_that_shrinks_is_followed", shrinking_path),
+    ("a_late_report_of_a_narrow_path_costs_nothing", late_report),
+    ("a_path_below_what_hosts_rely_on_leaves_the_mtu_there", below_the_floor),
     ("a_transform_that_wants_single_packets_gets_them", choosy_transform),
     ("small_batches_are_not_copied_once_more", small_batches),
     ("contradictions_are_named", contradictions),
@@ -363,6 +365,65 @@ fn shrinking_path() {
     loopback.set_mtu_bytes(65_536).expect("root of the namespace");
     outcome.expect("everything arrives");
     assert!(counted > 0);
+}
+
+/// Tells the kernel, as a router would, that a datagram between these was longer than `mtu_bytes` (RFC 792:
+/// type 3, code 4, with the next hop's MTU of RFC 1191, section 4).
+fn report_narrow_path(near: SocketAddr, far: SocketAddr, mtu_bytes: u16) {
+    let octets = |address: SocketAddr| match address.ip() {
+        std::net::IpAddr::V4(ip) => ip.octets(),
+        std::net::IpAddr::V6(_) => panic!("the report is IPv4's"),
+    };
+    let mut report = vec![3, 4, 0, 0, 0, 0];
+    report.extend(mtu_bytes.to_be_bytes());
+    report.extend([0x45, 0, 5, 0, 0, 1, 0x40, 0, 64, 17, 0, 0]);
+    report.extend(octets(near));
+    report.extend(octets(far));
+    report.extend(near.port().to_be_bytes());
+    report.extend(far.port().to_be_bytes());
+    report.extend([4, 236, 0, 0]);
+    let sum = !checksum::sum(&report);
+    report[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut to = vec![0; 16];
+    to[..2].copy_from_slice(&2_u16.to_ne_bytes());
+    to[4..8].copy_from_slice(&octets(near));
+    let (ipv4, raw, icmp) = (2, 3, 1);
+    let socket = linux::raw_calls::socket(ipv4, raw, icmp).expect("root of the namespace");
+    linux::raw_calls::send(socket, &report, 0, &to).expect("loopback");
+    linux::raw_calls::close(socket).expect("it is open");
+}
+
+fn late_report() {
+    let ((near, left), (_far, right)) = (bound("127.0.0.1"), bound("127.0.0.1"));
+    let mut device = TunnelDevice::over(near, right, Box::new(Null), small()).expect("a tunnel");
+    let mut queue = device.queue(0).expect("one");
+    for (reports, lens) in [(1, &[1_000; 8][..]), (2, &[1_000])] {
+        // It takes what is sent; what it reports was longer.
+        report_narrow_path(left, right, 60_000);
+        let transmitted = queue.transmit(&packets(lens));
+        assert_eq!((transmitted.taken, transmitted.stopped), (lens.len(), None));
+        assert_eq!(queue.counters().transmit_unreachable, reports, "the kernel told of it");
+    }
+    assert!(queue.capabilities().fragment_splitting.by_size, "the kernel cuts messages as before");
+    assert_eq!(queue.counters().capabilities_revoked, 0);
+}
+
+fn below_the_floor() {
+    // Addresses of their own: the kernel remembers what it was told of the way to them.
+    let ((near, left), (_far, right)) = (bound("127.0.0.2"), bound("127.0.0.3"));
+    let mut device = TunnelDevice::over(near, right, Box::new(Null), small()).expect("a tunnel");
+    let mut queue = device.queue(0).expect("one");
+    // The least that Linux believes by default.
+    report_narrow_path(left, right, 552);
+    let told = queue.transmit(&packets(&[1_000; 4]));
+    assert_eq!((told.taken, told.stopped), (0, Some(Stop::Revoked)));
+    assert_eq!(queue.capabilities().mtu_bytes, 576);
+    let longer = queue.transmit(&packets(&[500, 576, 500]));
+    assert_eq!((longer.taken, longer.stopped), (1, Some(Stop::Refused)));
+    let fitting = queue.transmit(&packets(&[524, 524, 100]));
+    assert_eq!((fitting.taken, fitting.stopped), (3, None));
+    assert!(queue.capabilities().fragment_splitting.by_size, "the kernel cuts messages as before");
+    assert_eq!(queue.counters().capabilities_revoked, 1);
 }
 
 /// A batch of packets of these lengths, which form a run.

@@ -11,7 +11,8 @@
 //! What a tunnel's path does to datagrams is loss, not failure: while nobody listens at the other
 //! end, or no way leads there, packets are lost and counted, and those above send them again. A
 //! path that takes less than before, and a kernel that does not cut messages after all, take a
-//! capability back, and the caller builds the rest anew.
+//! capability back, and the caller builds the rest anew. A path that takes less than 576 bytes, on which
+//! hosts rely, leaves the tunnel's MTU there: what is longer than the path is refused packet by packet.
 
 use super::calls::{self, Message};
 use super::lowered::{Lowered, MERGED_LEN_MAX, Pushed, SEGMENTS_MAX};
@@ -130,6 +131,13 @@ impl TunnelQueue {
                     continue;
                 }
                 Err(Errno::INTR) => continue,
+                // A router's report about an earlier message, where this one fits what is known of the
+                // path. Said again and again, it is about this one.
+                Err(Errno::MSGSIZE) if tries + 1 < TRIES_MAX && self.fits_path(message) => {
+                    self.counters.transmit_unreachable += 1;
+                    tries += 1;
+                    continue;
+                }
                 Err(errno) if is_about_the_path(errno) && errno != Errno::MSGSIZE => {
                     // The kernel reports what became of an earlier message instead of sending.
                     self.counters.transmit_unreachable += 1;
@@ -149,8 +157,14 @@ impl TunnelQueue {
     /// What it means that a message was refused.
     fn on_send_error(&mut self, errno: Errno, message: &Message) -> Stop {
         match errno {
-            Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => {
+            Errno::AGAIN => {
                 self.waiter.want_room();
+                self.counters.transmit_full += 1;
+                Stop::Full
+            }
+            // Memory is short, or the interface's queue is full, not the socket: poll(2) would call it
+            // writable all the while.
+            Errno::NOBUFS | Errno::NOMEM => {
                 self.counters.transmit_full += 1;
                 Stop::Full
             }
@@ -158,6 +172,8 @@ impl TunnelQueue {
                 self.counters.capabilities_revoked += 1;
                 Stop::Revoked
             }
+            // The path takes less than hosts rely on: a packet may be longer and is within our MTU.
+            Errno::MSGSIZE | Errno::INVAL if !self.fits_path(message) => Stop::Refused,
             // A device that leaves checksums to us, a transformation of the kernel's own, or a socket
             // without checksums: none of them goes with UDP_SEGMENT, and only sending tells.
             Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::MSGSIZE if message.count > 1 => {
@@ -177,10 +193,24 @@ impl TunnelQueue {
         self.lowered.segments = is_cut && self.mode != TransmitMode::Chain;
     }
 
-    /// Whether the path takes shorter packets than it did; they are what we take from now on.
+    /// Whether the datagrams of a message are no longer than the path is known to take.
+    fn fits_path(&self, message: &Message) -> bool {
+        self.path_datagram_len().is_none_or(|len| message.segment_len <= len)
+    }
+
+    /// The longest datagram that the path is known to take, where it can be asked.
+    fn path_datagram_len(&self) -> Option<usize> {
+        let path_mtu_bytes = calls::path_mtu_bytes(&self.socket, self.peer.is_ipv4()).ok()?;
+        super::datagram_len_max(path_mtu_bytes, self.peer)
+    }
+
+    /// Whether the path takes shorter packets than it did; they are what we take from now on, but never
+    /// less than a tunnel has when it is opened. A path that takes more again is not asked for: a
+    /// tunnel that is opened anew finds it.
     fn has_path_shrunk(&mut self) -> bool {
-        let path_mtu_bytes = calls::path_mtu_bytes(&self.socket, self.peer.is_ipv4()).unwrap_or(0);
-        let mtu_bytes = super::inner_mtu_bytes(path_mtu_bytes, self.peer, &*self.transform);
+        let left =
+            self.path_datagram_len().map(|len| len - len.min(self.transform.overhead_bytes()));
+        let mtu_bytes = left.map(|mtu_bytes| mtu_bytes.max(super::MTU_BYTES_MIN));
         let Some(mtu_bytes) = mtu_bytes.filter(|mtu| *mtu < self.capabilities.mtu_bytes) else {
             return false;
         };
@@ -291,3 +321,6 @@ impl Queue for TunnelQueue {
         DeviceCounters { wait_syscalls: self.waiter.syscalls(), ..self.counters }
     }
 }
+
+#[cfg(test)]
+mod tests;
