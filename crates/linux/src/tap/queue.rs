@@ -268,10 +268,7 @@ impl TapQueue {
                 one.or(other).or_else(|| (taken < batch.len()).then_some(Stop::Refused))
             }
         };
-        if stopped == Some(Stop::Full) {
-            self.waiter.want_room();
-            self.counters.transmit_full += 1;
-        }
+        self.counters.transmit_full += u64::from(stopped == Some(Stop::Full));
         Transmitted { taken, stopped }
     }
 
@@ -389,6 +386,8 @@ impl TapQueue {
         if errno == Errno::IO {
             let state = self.link.look(&mut self.counters);
             if self.link.is_passing(state) {
+                // The kernel says that there is room when the interface comes up, too.
+                self.waiter.want_room();
                 return Stop::Full;
             }
             if state == State::Gone {
@@ -396,7 +395,12 @@ impl TapQueue {
             }
         }
         match errno {
-            Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => Stop::Full,
+            Errno::AGAIN => {
+                self.waiter.want_room();
+                Stop::Full
+            }
+            // Memory is short, and not the room in the file, which poll(2) would call writable.
+            Errno::NOBUFS | Errno::NOMEM => Stop::Full,
             Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE if revocable => {
                 // Of frames that were offered together each may say so.
                 let had = (self.capabilities.segmentation, self.capabilities.checksum_transmit);
@@ -425,8 +429,9 @@ impl TapQueue {
         if !self.link.is_lost() && self.write_kept() {
             return None;
         }
-        // The kernel says that there is room when the interface comes up, too.
-        self.waiter.want_room();
+        if self.link.is_lost() {
+            self.waiter.want_room();
+        }
         self.counters.transmit_full += 1;
         Some(Stop::Full)
     }

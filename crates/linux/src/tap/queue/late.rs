@@ -79,10 +79,7 @@ impl TapQueue {
                     self.counters.transmit_frames += 1;
                 }
                 Err(errno) => match self.on_write_error(errno, false, false) {
-                    Stop::Full => {
-                        self.waiter.want_room();
-                        return false;
-                    }
+                    Stop::Full => return false,
                     Stop::Refused | Stop::Revoked | Stop::Failed(_) => {
                         self.counters.transmit_lost += 1;
                     }

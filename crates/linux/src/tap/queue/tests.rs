@@ -499,3 +499,18 @@ fn a_wait_ends_when_woken_and_when_a_frame_comes() {
     timed(&mut || waiter.wake());
     timed(&mut || assert!(peer.send(&[1; 50]).is_ok()));
 }
+
+/// Where poll(2) says that there is room all the while, waiting for room would be spinning.
+#[test]
+fn room_is_waited_for_only_where_the_file_has_none() {
+    let batch = tcp_batch(1, 100, Checksum::Complete);
+    for (errno, waits) in [(Errno::AGAIN, true), (Errno::NOBUFS, false), (Errno::NOMEM, false)] {
+        let (mut queue, _peer) = pair(PLAIN);
+        let offer = Offer { end: 1, packets: 1, bytes: 140, merged: false, partial: false };
+        let tally = Tally { failure: Some((errno, offer)), ..Tally::default() };
+        let full = Transmitted { taken: 0, stopped: Some(Stop::Full) };
+        assert_eq!(queue.finish(&batch, tally), full);
+        assert_eq!(queue.waiter.wants_room(), waits, "{errno}");
+        assert_eq!(queue.counters.transmit_full, 1);
+    }
+}
