@@ -247,14 +247,11 @@ impl WriteRing {
             let pushed = unsafe { self.ring.submission().push(&entry) };
             debug_assert!(pushed.is_ok(), "the queue has STAGED_MAX entries, and all are free");
         }
-        for _ in 0..SUBMIT_TRIES_MAX {
+        keep_submitting(|| {
             *syscalls += 1;
-            let submitted = self.ring.submit();
-            let is_passing = submitted.is_ok_and(|count| count > 0);
-            if self.ring.submission().is_empty() || !is_passing {
-                break;
-            }
-        }
+            self.ring.submit()?;
+            Ok(self.ring.submission().is_empty())
+        });
         let untaken = self.ring.submission().len();
         self.is_broken = untaken > 0;
         let mut left = self.staged.len() - untaken - self.reap();
@@ -306,6 +303,17 @@ impl WriteRing {
     }
 }
 
+/// Has `submit` called until it says that all is taken, as often as [`SUBMIT_TRIES_MAX`] says while the
+/// kernel takes some, or none for now.
+fn keep_submitting(mut submit: impl FnMut() -> io::Result<bool>) {
+    for _ in 0..SUBMIT_TRIES_MAX {
+        match submit().map_err(errno) {
+            Ok(false) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(true) | Err(_) => return,
+        }
+    }
+}
+
 /// The one file that is registered.
 const FILE: Fixed = Fixed(0);
 
@@ -319,4 +327,26 @@ fn without_room(errno: Errno) -> Errno {
 
 fn errno(error: io::Error) -> Errno {
     Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_interrupted_is_submitted_again_and_not_for_ever() {
+        let calls = |answers: &[Result<bool, Errno>]| {
+            let mut asked = 0;
+            keep_submitting(|| {
+                asked += 1;
+                let answer = answers.get(asked - 1).or(answers.last()).expect("an answer");
+                answer.map_err(io::Error::from)
+            });
+            asked
+        };
+        assert_eq!(calls(&[Ok(true)]), 1);
+        assert_eq!(calls(&[Err(Errno::INTR), Err(Errno::AGAIN), Ok(false), Ok(true)]), 4);
+        assert_eq!(calls(&[Ok(false), Err(Errno::BADFD), Ok(true)]), 2);
+        assert_eq!(calls(&[Err(Errno::AGAIN)]), SUBMIT_TRIES_MAX);
+    }
 }
