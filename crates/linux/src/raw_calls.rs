@@ -9,6 +9,7 @@
 #![allow(missing_docs, reason = "the calls are the system's")]
 
 use core::ffi::{c_int, c_void};
+use core::mem::size_of;
 
 /// An error number.
 pub type Errno = i32;
@@ -156,9 +157,31 @@ pub fn getsockopt(fd: i32, level: i32, name: i32, len: usize) -> Result<Vec<u8>,
     Ok(value)
 }
 
+/// setsockopt(2). A value longer than an `int` goes to the options of SOL_SOCKET, IP, TCP, UDP and IPv6
+/// that hold no address: others have the kernel write or read memory that they name (XDP_UMEM_REG,
+/// IPT_SO_SET_REPLACE), and are refused as options that there are not.
 pub fn setsockopt(fd: i32, level: i32, name: i32, value: &[u8]) -> Result<i32, Errno> {
-    // SAFETY: the kernel reads as many bytes as the slice has.
+    if value.len() > size_of::<c_int>() && !is_plain(level, name) {
+        return Err(libc::ENOPROTOOPT);
+    }
+    // SAFETY: the kernel reads as many bytes as the slice has, and they name no memory: they are an int
+    // at most, or of an option that is known to hold none.
     int(unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as u32) })
+}
+
+/// Whether the value of an option is data and names no memory.
+fn is_plain(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => {
+            ![libc::SO_ATTACH_FILTER, libc::SO_ATTACH_REUSEPORT_CBPF].contains(&name)
+        }
+        // Tables of packet filters begin at 64 (iptables, arptables, ebtables).
+        libc::IPPROTO_IP => name < 64,
+        // IP6T_SO_SET_REPLACE and IP6T_SO_SET_ADD_COUNTERS among the others.
+        libc::IPPROTO_IPV6 => ![64, 65].contains(&name),
+        libc::IPPROTO_TCP | libc::IPPROTO_UDP => true,
+        _ => false,
+    }
 }
 
 /// poll(2) over (descriptor, events); what is the case comes in the same order.
@@ -209,4 +232,38 @@ pub fn splice(from: i32, to: i32, len: usize, flags: u32) -> Result<i64, Errno> 
     let none = core::ptr::null_mut();
     // SAFETY: the offsets are null.
     result(unsafe { libc::splice(from, none, to, none, len, flags) } as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel would say EBADF of the descriptor, if it were asked.
+    #[test]
+    fn options_that_hold_addresses_are_refused() {
+        let set = |level, name, len| setsockopt(-1, level, name, &vec![0; len]);
+        const SOL_XDP: i32 = 283;
+        const XDP_UMEM_REG: i32 = 4;
+        const SOL_PACKET: i32 = 263;
+        let refused = [
+            (SOL_XDP, XDP_UMEM_REG),
+            (SOL_PACKET, 5),
+            (libc::IPPROTO_IP, 64),
+            (libc::IPPROTO_IP, 128),
+            (libc::IPPROTO_IPV6, 64),
+            (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+        ];
+        for (level, name) in refused {
+            assert_eq!(set(level, name, 32), Err(libc::ENOPROTOOPT), "{level}, {name}");
+            assert_eq!(set(level, name, 4), Err(libc::EBADF), "{level}, {name}: a number");
+        }
+        for (level, name) in [
+            (libc::SOL_SOCKET, libc::SO_LINGER),
+            (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP),
+            (libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP),
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION),
+        ] {
+            assert_eq!(set(level, name, 8), Err(libc::EBADF), "{level}, {name}");
+        }
+    }
 }
