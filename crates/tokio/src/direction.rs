@@ -37,8 +37,10 @@ struct Tasks {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// The task that last called a `poll_*` function in vain.
-    polling: Option<Waker>,
+    /// The task that last called a `poll_*` function in vain, and which call of all that was.
+    polling: Option<(u64, Waker)>,
+    /// Calls of `poll_*` functions so far.
+    polls: u64,
     /// A place for each future that had to wait; empty where it was woken, or is gone.
     futures: Vec<Option<Waker>>,
     /// Places of futures that are gone.
@@ -58,11 +60,11 @@ impl Direction {
         attempt: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let budget = ready!(coop::poll_proceed(context));
-        set(&mut self.tasks.lock().polling, context.waker());
+        let call = self.tasks.lock().enter_polling(context.waker());
         let outcome = attempt(&mut Context::from_waker(&self.waker));
         if outcome.is_ready() {
             budget.made_progress();
-            self.tasks.lock().polling = None;
+            self.tasks.lock().leave_polling(call);
         }
         outcome
     }
@@ -122,6 +124,24 @@ impl Tasks {
 }
 
 impl Waiting {
+    /// Notes the task that polls now, and says which call that is.
+    fn enter_polling(&mut self, waker: &Waker) -> u64 {
+        self.polls += 1;
+        match &mut self.polling {
+            Some((call, known)) => {
+                *call = self.polls;
+                known.clone_from(waker);
+            }
+            None => self.polling = Some((self.polls, waker.clone())),
+        }
+        self.polls
+    }
+
+    /// Forgets the task of a call that need not wait, and none that has called since.
+    fn leave_polling(&mut self, call: u64) {
+        self.polling.take_if(|(last, _)| *last == call);
+    }
+
     fn enter(&mut self, place: Option<usize>, waker: &Waker) -> usize {
         let place = place.or_else(|| self.free.pop()).unwrap_or_else(|| {
             self.futures.push(None);
@@ -158,7 +178,7 @@ impl Wake for Tasks {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let mut waiting = self.lock();
-        let polling = waiting.polling.take();
+        let polling = waiting.polling.take().map(|(_, waker)| waker);
         let futures: Vec<Waker> = waiting.futures.iter_mut().filter_map(Option::take).collect();
         drop(waiting);
         polling.into_iter().chain(futures).for_each(Waker::wake);
@@ -244,6 +264,21 @@ mod tests {
         assert!(wait.as_mut().poll(context).is_ready());
         direction.waker.wake_by_ref();
         assert_eq!(counts(&[&one, &other]), [0, 0]);
+    }
+
+    /// Two threads poll one direction: what the one gets must not make the other sleep for ever.
+    #[test]
+    fn who_got_something_forgets_nobody_who_came_meanwhile() {
+        let direction = Direction::new();
+        let (one, other) = (task(), task());
+        let outcome = direction.poll(&mut Context::from_waker(&one.1), |_| {
+            let context = &mut Context::from_waker(&other.1);
+            assert!(direction.poll(context, |_| Poll::<()>::Pending).is_pending());
+            Poll::Ready(())
+        });
+        assert!(outcome.is_ready());
+        direction.waker.wake_by_ref();
+        assert_eq!(counts(&[&one, &other]), [0, 1]);
     }
 
     #[test]
