@@ -321,13 +321,20 @@ impl Multidata {
     /// packet must be taken away ([`Multidata::truncate`]).
     #[must_use]
     pub fn append_chunks(&mut self, payload: &Chunks, range: Range<usize>) -> bool {
-        let is_scattered = payload.as_slice().len() > self.limits.blocks
-            && payload.range(range.clone()).count() > self.limits.blocks;
-        if is_scattered {
+        if self.blocks_needed(payload, range.clone()) > self.limits.blocks {
             return self.append_together(payload, range);
         }
         let mut parts = payload.range(range);
         parts.all(|(block, part)| self.append_span(block, part.start, part.len()))
+    }
+
+    /// Into how many blocks the bytes `range` of `payload` come, those copied because theirs is too long.
+    fn blocks_needed(&self, payload: &Chunks, range: Range<usize>) -> usize {
+        let of_part = |(block, part): (&Block, Range<usize>)| match block.len() {
+            len if len > self.block_bytes_max => part.len().div_ceil(self.block_bytes_max),
+            _ => 1,
+        };
+        payload.range(range).map(of_part).sum()
     }
 
     #[cold]

@@ -132,13 +132,19 @@ impl Interface {
     /// How large a batch may grow: what the mode says, the device takes, and has room for.
     pub(crate) fn limits(&self, room: Room) -> Limits {
         let Capabilities {
-            batch_packets_max, batch_blocks_max, batch_bytes_max, mtu_bytes, ..
+            batch_packets_max,
+            batch_blocks_max,
+            batch_bytes_max,
+            block_bytes_max,
+            mtu_bytes,
+            ..
         } = self.capabilities;
         let packets_max = self.agreement.mode.batch_packets_max(batch_packets_max);
         Limits {
             packets: packets_max.min(room.packets),
-            blocks: Limits::default().blocks.min(batch_blocks_max.max(1)),
-            // A packet fits whatever a device says of its batches.
+            // A packet fits whatever a device says of its batches and blocks.
+            blocks: (Limits::default().blocks.min(batch_blocks_max))
+                .max(mtu_bytes.div_ceil(block_bytes_max.max(1))),
             payload_bytes: room.bytes.min(batch_bytes_max.max(mtu_bytes)),
         }
     }

@@ -664,6 +664,18 @@ fn blocks_longer_than_the_device_takes_are_copied_for_it() {
 }
 
 #[test]
+fn a_packet_fits_whatever_a_device_says_of_blocks() {
+    for (batch_blocks_max, block_bytes_max) in [(1, usize::MAX), (1, 1_000), (3, 200), (0, 0)] {
+        let mut net = net(TransmitMode::Multidata);
+        let id = net.hosts[0].interface;
+        let few = Capabilities { batch_blocks_max, block_bytes_max, ..plain() };
+        net.hosts[0].shard.set_capabilities(id, few);
+        let (client, server) = net.connect(false);
+        transfer_once(&mut net, client, server, 60_000);
+    }
+}
+
+#[test]
 fn an_mtu_that_shrinks_under_a_built_batch_leaves_no_packet_too_long() {
     let mut net = net(TransmitMode::Multidata);
     let (client, server) = net.connect(false);

@@ -3,8 +3,8 @@
 use super::stamp::Stamp;
 use super::{Kind, Planned};
 use crate::connection::Connection;
-use crate::send_queue::Cursor;
-use batch::{Attributes, Multidata};
+use crate::send_queue::{Cursor, SendQueue};
+use batch::{Attributes, Chunk, Chunks, Multidata};
 use time::Instant;
 use wire::{SeqNumber, TcpFlags};
 
@@ -185,48 +185,52 @@ impl Builder {
             SPANS_PER_SEGMENT_MAX,
             |block, offset, len| out.append_span(block, offset, len),
         );
-        match visited {
-            Some(len) if len == segment.len as usize => true,
-            Some(len) if len > 0 => {
-                // Too many pieces: a shorter segment, which can be the last of nothing.
-                segment.len = len as u32;
-                segment.fin = false;
-                out.truncate(out.len() - 1);
-                let mut again = queue.cursor(segment.sequence);
-                *cursor = again;
-                push_segment(out, self.attributes, &self.stamp, segment, always, urgent)
-                    && queue
-                        .visit(&mut again, len, SPANS_PER_SEGMENT_MAX, |block, offset, len| {
-                            out.append_span(block, offset, len)
-                        })
-                        .inspect(|_| *cursor = again)
-                        .is_some()
-            }
-            _ => {
-                out.truncate(out.len() - 1);
-                false
-            }
+        if visited == Some(segment.len as usize) {
+            return true;
+        }
+        // What is made anew is perhaps shorter, and then the last of nothing.
+        out.truncate(out.len() - 1);
+        *cursor = queue.cursor(segment.sequence);
+        let payload = gather(queue, cursor, segment.len);
+        if (payload.len() as u32) < segment.len {
+            (segment.len, segment.fin, flags) = (payload.len() as u32, false, always);
         }
     }
 }
+        segment.len > 0
+            && push_segment(out, self.attributes, &self.stamp, segment, flags, urgent)
+            && append_gathered(&payload, out)
 
 /// Appends the data of a SYN (RFC 7413), or as much of it as there are pieces for.
 #[cold]
-fn push_syn_data(connection: &Connection, segment: &mut Planned, out: &mut Multidata) -> bool {
-    let queue = &connection.send_queue;
-    let mut cursor = queue.cursor(segment.sequence + 1);
-    let visited = queue.visit(
-        &mut cursor,
-        segment.len as usize,
-        SPANS_PER_SEGMENT_MAX,
-        |block, offset, len| out.append_span(block, offset, len),
-    );
-    if let Some(len) = visited {
-        segment.len = len as u32;
-        return true;
+/// The pieces of the next `len` bytes, as many as one segment may have.
+#[cold]
+fn gather(queue: &SendQueue, cursor: &mut Cursor, len: u32) -> Chunks {
+    let mut pieces = Vec::with_capacity(SPANS_PER_SEGMENT_MAX);
+    queue.visit(cursor, len as usize, SPANS_PER_SEGMENT_MAX, |block, offset, len| {
+        pieces.push(Chunk::new(block.clone(), offset..offset + len));
+        true
+    });
+    pieces.into_iter().collect()
+}
+
+/// Appends all of `payload` to the segment pushed last: copied together where it lies in more blocks than
+/// any batch of the device may refer to, or it would never leave. Where only this batch has no room, the
+/// segment is taken away.
+#[cold]
+fn append_gathered(payload: &Chunks, out: &mut Multidata) -> bool {
+    let is_appended = out.append_chunks(payload, 0..payload.len());
+    if !is_appended {
+        out.truncate(out.len() - 1);
     }
-    out.truncate(out.len() - 1);
-    false
+    is_appended
+}
+
+fn push_syn_data(connection: &Connection, segment: &mut Planned, out: &mut Multidata) -> bool {
+    let mut cursor = connection.send_queue.cursor(segment.sequence + 1);
+    let payload = gather(&connection.send_queue, &mut cursor, segment.len);
+    segment.len = payload.len() as u32;
+    append_gathered(&payload, out)
 }
 
 /// Writes the header of one segment. The only place where a segment is made.

@@ -95,7 +95,9 @@ impl World {
         let configs = [config(&mut random), config(&mut random)];
         let now = Instant::from_millis(random.below(1 << 33));
         let lens = [random.below(len_bytes), random.below(len_bytes)];
-        let limits = Limits { packets: 1 + random.below(40) as usize, ..Limits::default() };
+        let packets = 1 + random.below(40) as usize;
+        let blocks = [1, 2, 5, 64][random.below(4) as usize];
+        let limits = Limits { packets, blocks, ..Limits::default() };
         let end = |len: u64, start: usize| {
             let mut out = Multidata::default();
             out.set_limits(limits);
