@@ -104,18 +104,20 @@ impl Builder {
             self.run_len = 0;
             self.attributes.run = 0;
             self.attributes.ecn = 0;
-        } else if connection.urgent.pointer_at(segment.sequence) > 0 {
-            // The pointer differs from segment to segment, which no engine would see to.
-            self.run_len = 0;
-            self.attributes.run = 0;
-        } else if core::mem::take(&mut self.owes_cwr) {
-            flags |= TcpFlags::CWR;
-            self.run_len = segment.len;
-            self.attributes.run = out.next_run();
-        } else if segment.len > self.run_len {
-            // The first of its run, or longer than those before it.
-            self.run_len = segment.len;
-            self.attributes.run = out.next_run();
+        } else {
+            let with_cwr = core::mem::take(&mut self.owes_cwr);
+            if with_cwr {
+                flags |= TcpFlags::CWR;
+            }
+            if connection.urgent.pointer_at(segment.sequence) > 0 {
+                // The pointer differs from segment to segment, which no engine would see to.
+                self.run_len = 0;
+                self.attributes.run = 0;
+            } else if with_cwr || segment.len > self.run_len {
+                // The first of its run, or longer than those before it.
+                self.run_len = segment.len;
+                self.attributes.run = out.next_run();
+            }
         }
         if !self.push_payload(connection, &mut cursor, segment, flags, out) {
             return false;
@@ -195,14 +197,12 @@ impl Builder {
         if (payload.len() as u32) < segment.len {
             (segment.len, segment.fin, flags) = (payload.len() as u32, false, always);
         }
-    }
-}
         segment.len > 0
             && push_segment(out, self.attributes, &self.stamp, segment, flags, urgent)
             && append_gathered(&payload, out)
+    }
+}
 
-/// Appends the data of a SYN (RFC 7413), or as much of it as there are pieces for.
-#[cold]
 /// The pieces of the next `len` bytes, as many as one segment may have.
 #[cold]
 fn gather(queue: &SendQueue, cursor: &mut Cursor, len: u32) -> Chunks {
@@ -226,6 +226,8 @@ fn append_gathered(payload: &Chunks, out: &mut Multidata) -> bool {
     is_appended
 }
 
+/// Appends the data of a SYN (RFC 7413), or as much of it as there are pieces for.
+#[cold]
 fn push_syn_data(connection: &Connection, segment: &mut Planned, out: &mut Multidata) -> bool {
     let mut cursor = connection.send_queue.cursor(segment.sequence + 1);
     let payload = gather(&connection.send_queue, &mut cursor, segment.len);

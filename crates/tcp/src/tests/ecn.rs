@@ -172,6 +172,22 @@ fn an_echo_reduces_the_window_once_and_is_answered_with_cwr() {
     assert_eq!((counters.reductions_for_marks, counters.reductions_for_loss), (2, 0));
 }
 
+// RFC 3168, 6.1.2: "the first new data packet", be it urgent.
+#[test]
+fn urgent_data_carries_cwr_like_any_other() {
+    let mut harness = opened(EcnMode::Request, ECE);
+    harness.write(&stream(0..10_000));
+    harness.take();
+    harness.receive(ACK | ECE, 1, 1 + 10 * MSS as u32, b"");
+    harness.write(&stream(0..2_000));
+    harness.connection.append_urgent(harness.now, chunk(b"!")).expect("room");
+    let sent = harness.take();
+    let flags =
+        |sent: &Sent| (sent.header.flags.contains(TcpFlags::URG), sent.header.flags.contains(CWR));
+    let flags: Vec<_> = sent.iter().map(flags).collect();
+    assert_eq!(flags, [(true, true), (true, false), (true, false)]);
+}
+
 // RFC 3168, 6.1.2: CWR follows a reduction "for any reason"; 6.1.5: "TCP MUST NOT set ECT on
 // retransmitted data".
 #[test]
