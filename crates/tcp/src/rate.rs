@@ -111,6 +111,9 @@ pub struct DeliveryRate {
     app_limited_until_bytes: u64,
     /// `lost_bytes` at the sample before.
     lost_at_sample_bytes: u64,
+    /// See [`RateSample::worst_loss`]: of what was found lost since the sample before, by an ACK or by a timer. In a
+    /// box, as an idle connection has none.
+    worst_loss: Option<Box<Loss>>,
     /// The rate last measured, in bytes per second; 0: none was.
     last_rate: u64,
     /// The application bounded it.
@@ -123,8 +126,6 @@ pub struct Gathered {
     newly_delivered_bytes: u32,
     /// Snapshot, time of sending and round trip of the newest segment delivered.
     newest: Option<(Snapshot, Instant, Option<Duration>)>,
-    /// See [`RateSample::worst_loss`].
-    worst_loss: Option<Loss>,
 }
 
 impl DeliveryRate {
@@ -174,7 +175,7 @@ impl DeliveryRate {
     }
 
     /// `bytes` of a record were found lost; to be called once for each time they were sent.
-    pub fn on_lost(&mut self, bytes: u32, snapshot: &Snapshot, gathered: &mut Gathered) {
+    pub fn on_lost(&mut self, bytes: u32, snapshot: &Snapshot) {
         self.lost_bytes += u64::from(bytes);
         let loss = Loss {
             len_bytes: bytes,
@@ -182,9 +183,17 @@ impl DeliveryRate {
             lost_bytes: self.lost_bytes - snapshot.lost_bytes,
             is_app_limited: snapshot.is_app_limited,
         };
-        if gathered.worst_loss.is_none_or(|worst| loss.is_worse_than(&worst)) {
-            gathered.worst_loss = Some(loss);
+        match &mut self.worst_loss {
+            None => self.worst_loss = Some(Box::new(loss)),
+            Some(worst) if loss.is_worse_than(worst) => **worst = loss,
+            Some(_) => {}
         }
+    }
+
+    /// What was found lost since the sample before says nothing of the path: it was not lost, or not for
+    /// congestion.
+    pub fn forgive_losses(&mut self) {
+        self.worst_loss = None;
     }
 
     /// The application has nothing to send although the window has room: what is in flight now will
@@ -215,7 +224,7 @@ impl DeliveryRate {
             newly_delivered_bytes: gathered.newly_delivered_bytes,
             newly_lost_bytes: u32::try_from(newly_lost).unwrap_or(u32::MAX),
             in_flight_bytes,
-            worst_loss: gathered.worst_loss,
+            worst_loss: self.worst_loss.take().map(|loss| *loss),
             ..RateSample::default()
         };
         self.lost_at_sample_bytes = self.lost_bytes;
@@ -342,19 +351,20 @@ mod tests {
         let mut rate = DeliveryRate::default();
         let mut gathered = Gathered::default();
         let first = rate.on_sent(at(0), 0, 1_000);
-        rate.on_lost(500, &first, &mut gathered);
+        rate.on_lost(500, &first);
         let second = rate.on_sent(at(1), 1_000, 2_000);
         let sample =
             rate.sample(&core::mem::take(&mut gathered), 2_000, None).expect("something was lost");
         assert_eq!((sample.newly_lost_bytes, sample.newly_delivered_bytes), (500, 0));
-        rate.on_lost(70, &second, &mut gathered);
-        rate.on_lost(30, &first, &mut gathered);
+        rate.on_lost(70, &second);
+        rate.on_lost(30, &first);
         rate.on_delivered(at(40), 1_000, &first, at(0), false, &mut gathered);
         rate.on_delivered(at(40), 1_000, &second, at(1), false, &mut gathered);
         let sample = rate.sample(&core::mem::take(&mut gathered), 0, None).expect("a sample");
         assert_eq!((sample.newly_lost_bytes, sample.lost_bytes), (100, 100));
         let worst = sample.worst_loss.expect("something was lost");
         assert_eq!((worst.len_bytes, worst.lost_bytes, worst.tx_in_flight_bytes), (30, 600, 1_000));
+        assert_eq!(rate.worst_loss, None);
         assert_eq!(rate.sample(&core::mem::take(&mut gathered), 0, None), None);
     }
 }

@@ -4,7 +4,6 @@ use crate::chronograph::Waits;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::event::ConnectionError;
-use crate::rate::Gathered;
 use crate::recovery::Phase;
 use crate::state::State;
 use crate::timers::Timer;
@@ -92,7 +91,7 @@ impl Connection {
             self.recovery.probe.owed = true;
             return self.timers.set(Timer::Retransmission, now + self.rtt.rto());
         }
-        let losses = self.detect_losses(now, false, &mut Gathered::default());
+        let losses = self.detect_losses(now, false);
         if losses.bytes > 0 {
             self.counters.reordering_timeouts += 1;
         }

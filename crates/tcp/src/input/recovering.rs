@@ -11,7 +11,6 @@
 use crate::congestion::{Acked, Congestion as _};
 use crate::connection::Connection;
 use crate::info::count;
-use crate::rate::Gathered;
 use crate::recovery::sack::Report;
 use crate::recovery::{Delivered, Losses, Phase, ProbeVerdict, RoundTrips, Witness};
 use crate::timers::Timer;
@@ -102,8 +101,7 @@ impl Connection {
             return self.check_probe(now, header, facts);
         }
         self.check_mistakes(now, header, facts);
-        let gathered = &mut facts.delivered.gathered;
-        let losses = self.detect_losses(now, facts.advanced, gathered);
+        let losses = self.detect_losses(now, facts.advanced);
         self.tell_controller(now, facts);
         let leaves = self.recovery.is_over(&self.send);
         if leaves {
@@ -187,15 +185,9 @@ impl Connection {
     }
 
     /// Finds what is lost now (RFC 8985, 6.2, step 5).
-    pub(crate) fn detect_losses(
-        &mut self,
-        now: Instant,
-        advanced: bool,
-        gathered: &mut Gathered,
-    ) -> Losses {
+    pub(crate) fn detect_losses(&mut self, now: Instant, advanced: bool) -> Losses {
         let mss = self.negotiated.payload_max();
-        let losses =
-            self.recovery.detect(now, &self.send, advanced, self.round_trips(), mss, gathered);
+        let losses = self.recovery.detect(now, &self.send, advanced, self.round_trips(), mss);
         if losses.bytes > 0 {
             self.counters.lost_bytes += u64::from(losses.bytes);
             self.counters.retransmissions_lost += u64::from(losses.again_count);

@@ -402,10 +402,9 @@ impl Recovery {
         partial: bool,
         round_trips: RoundTrips,
         mss: u32,
-        gathered: &mut Gathered,
     ) -> Losses {
         if !self.sack {
-            return self.detect_by_counting(send, partial, mss, gathered);
+            return self.detect_by_counting(send, partial, mss);
         }
         let is_quiet = self.phase == Phase::Open && self.sacked_bytes() == 0 && !self.has_again();
         if is_quiet {
@@ -418,7 +417,7 @@ impl Recovery {
             return Losses::default();
         };
         let judged = sent.judge(now, newest.sent, newest.rtt + window, &mut |part| {
-            rate.on_lost(part.len(), &part.snapshot, gathered);
+            rate.on_lost(part.len(), &part.snapshot);
         });
         Losses {
             bytes: judged.lost_bytes,
@@ -433,13 +432,7 @@ impl Recovery {
             || self.sacked_bytes() > (DUPLICATE_THRESHOLD - 1) * mss
     }
 
-    fn detect_by_counting(
-        &mut self,
-        send: &SendSequence,
-        partial: bool,
-        mss: u32,
-        gathered: &mut Gathered,
-    ) -> Losses {
+    fn detect_by_counting(&mut self, send: &SendSequence, partial: bool, mss: u32) -> Losses {
         // RFC 6582, 3.2 step 1: duplicates caused by our own retransmissions of an earlier episode
         // do not begin another.
         let begins = self.phase == Phase::Open
@@ -456,7 +449,7 @@ impl Recovery {
         let Some(flight) = flight else { return losses };
         flight.sent.mark_first_lost(mss, &mut |part| {
             losses.bytes += part.len();
-            rate.on_lost(part.len(), &part.snapshot, gathered);
+            rate.on_lost(part.len(), &part.snapshot);
         });
         losses
     }
@@ -530,10 +523,9 @@ impl Recovery {
 
     fn mark_lost(&mut self, now: Instant, wait: Duration) {
         let Self { flight, rate, .. } = self;
-        let mut gathered = Gathered::default();
         let Some(flight) = flight else { return };
         flight.sent.mark_lost_on_timeout(now, wait, &mut |part| {
-            rate.on_lost(part.len(), &part.snapshot, &mut gathered);
+            rate.on_lost(part.len(), &part.snapshot);
         });
     }
 
@@ -542,6 +534,7 @@ impl Recovery {
     pub(crate) fn on_path_change(&mut self, now: Instant, send: &SendSequence) {
         if send.flight() > 0 {
             self.mark_lost(now, Duration::ZERO);
+            self.rate.forgive_losses();
             self.frto = Frto::Off;
             self.begin_loss(send);
             self.episode = None;
@@ -601,6 +594,7 @@ impl Recovery {
     /// The recovery was a mistake.
     pub(crate) fn undo(&mut self) {
         self.episode = None;
+        self.rate.forgive_losses();
         if self.phase == Phase::Fast {
             // What was taken for lost was overtaken.
             self.rack.on_reordering();

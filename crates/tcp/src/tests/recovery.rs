@@ -3,6 +3,8 @@
 
 use super::harness::*;
 use crate::Config;
+use crate::congestion::Algorithm;
+use crate::rate::Gathered;
 use time::Duration;
 use wire::{SackBlocks, TcpFlags, TcpOptions, TcpTimestamps};
 
@@ -76,6 +78,36 @@ fn the_reordering_timer_finds_a_loss_that_three_duplicates_would_not() {
     assert_eq!(harness.take_ranges(), [(1, 1_000)]);
     assert_eq!(harness.connection.counters().reordering_timeouts, 1);
     assert_eq!(harness.connection.counters().fast_recoveries, 1);
+    assert_eq!(worst_loss(&harness), Some(1_000));
+}
+
+/// What the next ACK will tell the controller of the losses since the one before, in bytes.
+fn worst_loss(harness: &Harness) -> Option<u64> {
+    let mut rate = harness.connection.recovery.rate.clone();
+    rate.sample(&Gathered::default(), 0, None)?.worst_loss.map(|loss| loss.lost_bytes)
+}
+
+// draft-ietf-ccwg-bbr, 5.5.10: HandleLostPacket sees every loss, be it found by a timer.
+#[test]
+fn what_the_retransmission_timer_finds_lost_is_told_with_the_next_ack() {
+    let mut harness = in_flight(path(sack_config()), 4);
+    while harness.connection.counters().retransmission_timeouts == 0 {
+        harness.take();
+        harness.pass_to_deadline();
+    }
+    assert!(worst_loss(&harness) >= Some(3_000));
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(worst_loss(&harness), None, "told once");
+}
+
+// RFC 1191, 6.4: what was too long for the path was not lost for congestion.
+#[test]
+fn what_was_too_long_for_the_path_is_no_loss_to_the_controller() {
+    let mut harness = in_flight(path(sack_config()), 4);
+    let connection = &mut harness.connection;
+    connection.recovery.on_path_change(harness.now, &connection.send);
+    assert_eq!(harness.connection.recovery.lost_bytes(), 4_000);
+    assert_eq!(worst_loss(&harness), None);
 }
 
 // RFC 8985, 6.2, step 4: "RACK.segs_sacked >= DupThresh": no wait.

@@ -92,7 +92,7 @@ impl Path {
         let (mut lost, mut gathered) = (false, Gathered::default());
         while self.sent.front().is_some_and(|sent| sent.acked_at.is_none()) {
             let sent = self.sent.pop_front().expect("there");
-            self.rate.on_lost(MSS, &sent.snapshot, &mut gathered);
+            self.rate.on_lost(MSS, &sent.snapshot);
             self.in_flight -= MSS;
             lost = true;
         }
