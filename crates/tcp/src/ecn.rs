@@ -54,6 +54,8 @@ pub(crate) struct Ecn {
     reduced_at: Option<SeqNumber>,
     /// The last reduction was for a mark, and its round trip is not over.
     reducing: bool,
+    /// The last reduction was for a mark.
+    for_mark: bool,
 }
 
 /// What an ACK means for the window.
@@ -152,7 +154,18 @@ impl Ecn {
     /// The window was reduced for a mark.
     pub(crate) fn on_mark(&mut self, nxt: SeqNumber) {
         self.on_reduced(nxt);
-        self.reducing = true;
+        (self.reducing, self.for_mark) = (true, true);
+    }
+
+    /// Whether the window was reduced for a mark in this round trip: what is lost in it is no reason to reduce it
+    /// again (RFC 3168, 6.1.2).
+    pub(crate) fn is_reducing(&self) -> bool {
+        self.reducing
+    }
+
+    /// Recovery from a loss is over, and so is the round trip of a reduction before it.
+    pub(crate) fn on_recovery_exit(&mut self) {
+        self.reducing = false;
     }
 
     /// The window was reduced, for whatever reason: RFC 3168, 6.1.2 wants CWR on the first new data
@@ -161,13 +174,18 @@ impl Ecn {
         if self.on {
             self.owes_cwr = true;
             self.reduced_at = Some(nxt);
-            self.reducing = false;
+            (self.reducing, self.for_mark) = (false, false);
         }
     }
-    /// The reduction was a mistake: there is nothing to tell the peer.
-    pub(crate) fn on_undo(&mut self) {
+
+    /// The loss was a mistake: where the window was reduced for it, there is nothing to tell the peer. One that was
+    /// reduced for a mark already stays so; says whether the round trip of that ended behind the loss.
+    pub(crate) fn on_undo(&mut self) -> bool {
+        if self.for_mark {
+            return !self.reducing;
+        }
         self.owes_cwr = false;
         self.reduced_at = None;
-        self.reducing = false;
+        false
     }
 }

@@ -203,6 +203,8 @@ impl Congestion for Cubic {
 
     fn on_loss(&mut self, _now: Instant, in_flight: u32, mss: u32) {
         if self.window.recovering {
+            // Reduced for a mark, which was none for this loss: if that was a mistake, the mark was not.
+            self.before = None;
             return;
         }
         self.on_mss_change(mss);

@@ -156,7 +156,9 @@ impl Connection {
             // repaired."
             self.counters.tail_loss_repairs += 1;
             self.reduce_for_loss(now, facts.flight_before);
-            self.congestion.on_recovery_exit(now);
+            if !self.ecn.is_reducing() {
+                self.congestion.on_recovery_exit(now);
+            }
         }
     }
 
@@ -174,7 +176,9 @@ impl Connection {
         }
         self.recovery.undo();
         self.congestion.on_undo();
-        self.ecn.on_undo();
+        if self.ecn.on_undo() {
+            self.congestion.on_recovery_exit(now);
+        }
         // What was backed off was no loss (RFC 4015, 3).
         self.rtt.reset_backoff();
         self.forgive_timeouts();
@@ -242,6 +246,7 @@ impl Connection {
             "recovery is over"
         );
         self.recovery.leave();
+        self.ecn.on_recovery_exit();
         self.congestion.on_recovery_exit(now);
     }
 
@@ -267,8 +272,10 @@ impl Connection {
 
     fn reduce_for_loss(&mut self, now: Instant, flight_before: u32) {
         self.congestion.on_loss(now, flight_before, self.negotiated.payload_max());
-        self.ecn.on_reduced(self.send.nxt);
-        self.counters.reductions_for_loss += 1;
+        if !self.ecn.is_reducing() {
+            self.ecn.on_reduced(self.send.nxt);
+            self.counters.reductions_for_loss += 1;
+        }
     }
 
     /// RFC 9937, 6.2.

@@ -549,3 +549,65 @@ fn reports_of_duplicates_do_not_undo_a_later_reduction() {
     assert_eq!(harness.connection.congestion_window(), reduced);
     assert_eq!(harness.connection.counters().undone_by_duplicates, 0);
 }
+
+/// A connection whose window of ten segments a mark has reduced, with the first of them acknowledged.
+fn marked(algorithm: Algorithm) -> Harness {
+    let base = sack_config();
+    let congestion = crate::congestion::CongestionConfig { algorithm, ..base.congestion };
+    let config = Config { ecn: crate::EcnMode::Request, congestion, ..base };
+    let mut harness = in_flight(path_with(config, TcpFlags::ECE), 10);
+    harness.receive(ACK | TcpFlags::ECE, 1, 1_001, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 1);
+    harness
+}
+
+/// The window grows when it was used.
+fn assert_grows(mut harness: Harness) {
+    let before = harness.connection.congestion_window();
+    harness.write(&stream(0..60_000));
+    for _ in 0..60 {
+        if let Some(last) = harness.take().last() {
+            harness.now += RTT;
+            harness.receive(ACK, 1, last.sequence() + last.payload.len() as u32, b"");
+        }
+    }
+    assert!(harness.connection.congestion_window() > before);
+}
+
+// RFC 3168, 6.1.2: a loss in the round trip of a mark reduces the window no further; that it was none is no news of
+// the mark.
+#[test]
+fn a_mark_stands_where_a_loss_in_its_round_trip_was_a_mistake() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let mut harness = marked(algorithm);
+        let reduced = harness.connection.congestion_window();
+        sack(&mut harness, 1_001, &[(2_001, 5_001)]);
+        assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+        sack(&mut harness, 5_001, &[(1_001, 2_001)]);
+        let counters = harness.connection.counters();
+        assert_eq!((counters.undone_by_duplicates, counters.reductions_for_loss), (1, 0));
+        assert_eq!(harness.connection.congestion_window(), reduced);
+        harness.receive(ACK, 1, 10_001, b"");
+        harness.write(&stream(0..1_000));
+        let flags = harness.expect_one().header.flags;
+        assert!(flags.contains(TcpFlags::CWR), "the peer hears of it all the same");
+        harness.receive(ACK, 1, 11_001, b"");
+        assert_grows(harness);
+    }
+}
+
+#[test]
+fn a_mistake_found_behind_the_round_trip_of_the_mark_lets_the_window_grow() {
+    let mut harness = marked(Algorithm::NewReno);
+    harness.write(&stream(0..2_000));
+    harness.receive(ACK, 1, 7_001, b"");
+    assert_eq!(harness.take_ranges(), [(10_001, 1_000), (11_001, 1_000)]);
+    let reduced = harness.connection.congestion_window();
+    sack(&mut harness, 7_001, &[(8_001, 11_001)]);
+    assert_eq!(harness.take_ranges(), [(7_001, 1_000)]);
+    harness.receive(ACK, 1, 11_001, b"");
+    sack(&mut harness, 11_001, &[(7_001, 8_001)]);
+    assert_eq!(harness.connection.counters().undone_by_duplicates, 1);
+    assert_eq!(harness.connection.congestion_window(), reduced);
+    assert_grows(harness);
+}
