@@ -92,7 +92,7 @@
 //! | ICMP: the host, its network | `connect` | `HostUnreachable`, `NetworkUnreachable` |
 //! | no route; an address that is not ours; no port left or taken | `connect`, `bind` | `NetworkUnreachable`; `AddrNotAvailable`; `AddrInUse` |
 //! | a port and address others are bound to, unless all said `shared` | `bind` | `AddrInUse` |
-//! | the peer's end of the stream, all of it read | `read` | none: zero bytes |
+//! | the peer's end of the stream, all of it read, whatever came behind it | `read` | none: zero bytes |
 //! | the peer reset the connection | `read`, once what had arrived was read; `write` | `ConnectionReset` |
 //! | the peer stopped answering (retries, user timeout, keepalive) | `read`, `write` | `TimedOut` |
 //! | the stream was shut down for writing, or the peer reset the connection behind its end of the stream | `write` | `BrokenPipe` |

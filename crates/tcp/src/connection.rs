@@ -482,12 +482,12 @@ impl Connection {
     /// of the stream ([`Connection::at_end_of_stream`] tells which).
     ///
     /// # Errors
-    /// Why the connection failed, once everything received before was read.
+    /// Why the connection failed before the peer's FIN came, once everything received before was read.
     pub fn read(&mut self, _now: Instant, out: &mut [u8]) -> Result<usize, ConnectionError> {
         let len_max = self.read_len_max(out.len());
         let count = self.receive.read(&mut out[..len_max]);
         if count == 0 && !out.is_empty() {
-            return self.error.map_or(Ok(0), Err);
+            return self.error.filter(|_| !self.at_end_of_stream()).map_or(Ok(0), Err);
         }
         self.on_read(count);
         Ok(count)
@@ -537,11 +537,11 @@ impl Connection {
         self.receive.copy_out(pool, bytes_max)
     }
 
-    /// Whether the peer's FIN is here and all before it was read.
+    /// Whether the peer's FIN is here and all before it was read, whatever became of the other direction then.
     #[must_use]
     pub fn at_end_of_stream(&self) -> bool {
         self.receive.len() == 0
-            && (self.state.has_peer_fin() || (self.state == State::Closed && self.error.is_none()))
+            && (self.receive.has_fin() || (self.state == State::Closed && self.error.is_none()))
     }
 
     /// Closes this side's stream: a FIN follows the last queued byte. Receiving goes on.

@@ -459,6 +459,11 @@ impl ReceiveQueue {
         true
     }
 
+    /// Whether the peer's FIN is here, behind what there is to read.
+    pub(crate) fn has_fin(&self) -> bool {
+        self.has_fin
+    }
+
     /// The peer's FIN is next: it takes one sequence number.
     pub(crate) fn on_fin(&mut self) {
         self.next += 1;

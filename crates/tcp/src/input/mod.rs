@@ -355,7 +355,8 @@ impl Connection {
         self.counters.resets_received += 1;
         let error = match self.state {
             State::SynReceived => Some(ConnectionError::Refused),
-            State::Closing | State::LastAck => None,
+            // All that was sent is here, but for the goodbye.
+            State::Closing | State::LastAck if self.send_queue.len() == 0 => None,
             // What POSIX programs expect of a pipe that the reader has left.
             State::CloseWait => Some(ConnectionError::BrokenPipe),
             _ => Some(ConnectionError::Reset),

@@ -248,6 +248,46 @@ fn a_reset_is_an_error_where_something_is_lost() {
     }
 }
 
+// What was sent and not acknowledged is lost, whatever the application did since.
+#[test]
+fn a_reset_is_an_error_behind_the_end_of_both_streams_where_data_is_lost() {
+    for (closing, acked, error) in [
+        (State::LastAck, 1, Some(ConnectionError::Reset)),
+        (State::Closing, 1, Some(ConnectionError::Reset)),
+        (State::LastAck, 101, None),
+        (State::Closing, 101, None),
+    ] {
+        let (mut harness, ..) = in_state(State::Established);
+        harness.write(&[7; 100]);
+        harness.connection.shutdown_write(harness.now);
+        harness.take();
+        harness.receive(FIN | ACK, 1, acked, b"");
+        if closing == State::LastAck {
+            let (mut other, ..) = in_state(State::CloseWait);
+            other.write(&[7; 100]);
+            other.connection.shutdown_write(other.now);
+            other.take();
+            other.receive(ACK, 2, acked, b"");
+            harness = other;
+        }
+        assert_eq!(harness.connection.state(), closing);
+        harness.receive(RST | ACK, 2, acked, b"");
+        assert_eq!(harness.connection.error(), error, "{closing:?} {acked}");
+        assert_eq!(harness.read(10), b"", "the peer's stream has ended in order");
+    }
+}
+
+// The peer's stream ended before the reset: who reads gets all of it, and its end.
+#[test]
+fn a_reset_behind_the_end_of_the_stream_is_no_error_to_who_reads() {
+    let (mut harness, ..) = in_state(State::Established);
+    harness.receive(FIN | ACK, 1, 1, b"all");
+    harness.receive(RST | ACK, 5, 1, b"");
+    assert_eq!(harness.connection.error(), Some(ConnectionError::BrokenPipe));
+    assert_eq!((harness.read(10), harness.read(10)), (b"all".to_vec(), Vec::new()));
+    assert!(harness.connection.at_end_of_stream());
+}
+
 // RFC 5961, 7: an attacker who knows the four-tuple gets ten answers a second, not more.
 #[test]
 fn challenges_are_limited_in_every_state() {
