@@ -220,6 +220,8 @@ impl Connection {
             if len <= old {
                 return self.refuse_old(now, incoming, old == len);
             }
+            // RFC 5961, 4.2: "irrespective of the sequence number". Without its SYN the rest would be data.
+            self.check_syn(now, incoming)?;
             self.cut_front(incoming, old);
         } else if offset.unsigned_abs() > window {
             return self.refuse_beyond(now, incoming);
@@ -269,17 +271,10 @@ impl Connection {
 
     /// Forgets the first `count` sequence numbers, which arrived before.
     fn cut_front(&mut self, incoming: &mut Incoming<'_>, count: u32) {
-        let mut left = count;
-        let mut start = incoming.sequence;
-        if incoming.flags.contains(TcpFlags::SYN) {
-            incoming.flags = incoming.flags.without(TcpFlags::SYN);
-            left -= 1;
-            start += 1;
-        }
         if let Some(payload) = &mut incoming.payload {
-            let old = (left as usize).min(payload.len());
-            self.note_old(start, &payload.bytes()[..old]);
-            payload.trim_front(left as usize);
+            let old = (count as usize).min(payload.len());
+            self.note_old(incoming.sequence, &payload.bytes()[..old]);
+            payload.trim_front(count as usize);
             if payload.is_empty() {
                 incoming.payload = None;
             }

@@ -3,6 +3,7 @@
 
 use super::harness::{ACK, FIN, Harness, PSH, RST, SYN, Sent, parameters, plain_config};
 use crate::{Connection, ConnectionError, State};
+use counters::DropReason;
 use time::Duration;
 use wire::TcpFlags;
 
@@ -286,6 +287,18 @@ fn a_reset_behind_the_end_of_the_stream_is_no_error_to_who_reads() {
     assert_eq!(harness.connection.error(), Some(ConnectionError::BrokenPipe));
     assert_eq!((harness.read(10), harness.read(10)), (b"all".to_vec(), Vec::new()));
     assert!(harness.connection.at_end_of_stream());
+}
+
+// RFC 5961, 4.2: a SYN that reaches from before the window into it.
+#[test]
+fn a_syn_in_front_of_new_data_is_challenged_and_nothing_of_it_taken() {
+    for state in STATES.into_iter().skip(2) {
+        let (mut harness, receive_next, send_next) = in_state(state);
+        let outcome = harness.try_receive(SYN | ACK, receive_next - 1, send_next, b"data");
+        assert_eq!(outcome, Err(DropReason::BadState), "{state:?}");
+        assert_eq!(harness.connection.readable_len(), 0);
+        assert_eq!(harness.expect_one().header.flags, ACK);
+    }
 }
 
 // RFC 5961, 7: an attacker who knows the four-tuple gets ten answers a second, not more.
