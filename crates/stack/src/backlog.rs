@@ -398,6 +398,9 @@ impl Shard {
             }
             Verdict::SendAgain => {
                 let syn_ack = kept.syn_ack(now, parameters(self));
+                if let Some(waiting) = self.half_open.get_mut(flow) {
+                    waiting.kept.on_repeated();
+                }
                 self.send_syn_ack(incoming.origin.interface, flow, listener, syn_ack);
                 Err(DropReason::Duplicate)
             }

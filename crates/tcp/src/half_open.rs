@@ -39,6 +39,8 @@ pub struct HalfOpen {
     pub(crate) sent_at: Option<Instant>,
     /// How often it was sent again because nothing came.
     pub(crate) timeouts: u16,
+    /// It was sent again because the SYN came again.
+    pub(crate) is_repeated: bool,
 }
 
 /// What a segment for a [`HalfOpen`] asks for (RFC 9293, 3.10.7.4 in SYN-RECEIVED after a passive
@@ -76,6 +78,7 @@ impl HalfOpen {
             ecn: syn.flags.without(TcpFlags(!ecn.0)),
             sent_at: Some(now),
             timeouts: 0,
+            is_repeated: false,
         }
     }
 
@@ -113,6 +116,11 @@ impl HalfOpen {
     /// The timer of the SYN-ACK went off: it will be sent again.
     pub fn on_timeout(&mut self) {
         self.timeouts = self.timeouts.saturating_add(1);
+    }
+
+    /// The SYN came again, and the SYN-ACK is sent again for it.
+    pub fn on_repeated(&mut self) {
+        self.is_repeated = true;
     }
 
     /// How often the SYN-ACK was sent again because nothing came.
@@ -194,7 +202,8 @@ impl HalfOpen {
         connection.acks.on_sent();
         connection.last_ack_sent = connection.receive.next();
         // Karn: of several SYN-ACKs it could not be told which was answered.
-        connection.syn_sent_at = self.sent_at.filter(|_| self.timeouts == 0).unwrap_or_default();
+        let is_repeated = self.is_repeated || self.timeouts > 0;
+        connection.syn_sent_at = self.sent_at.filter(|_| !is_repeated).unwrap_or_default();
         let rto = connection.rtt.rto();
         connection.timers.set(Timer::Retransmission, now + rto);
         connection
@@ -306,6 +315,31 @@ mod tests {
         assert_eq!((connection.payload_max(), connection.send.window), (900, 800));
         assert_eq!(connection.smoothed_rtt(), Some(time::Duration::from_millis(50)));
         assert!(!connection.wants_transmit(now));
+    }
+
+    // RFC 6298, 3 (Karn): of two SYN-ACKs it cannot be told which was answered, but by a timestamp.
+    #[test]
+    fn a_syn_ack_that_was_repeated_measures_no_round_trip() {
+        let mut half_open = half_open();
+        half_open.on_repeated();
+        let now = Instant::from_millis(1_051);
+        let mut connection = half_open.open(now, parameters(plain_config()));
+        let ack = TcpHeader {
+            sequence: IRS + 1,
+            acknowledgment: ISS + 1,
+            flags: ACK,
+            ..TcpHeader::default()
+        };
+        let segment = Segment {
+            header: &ack,
+            payload: None,
+            sparse: false,
+            segments: 1,
+            congestion_experienced: false,
+        };
+        let pool = batch::BlockPool::new(batch::PoolConfig::default());
+        assert_eq!(connection.on_segment(now, segment, &pool), Ok(()));
+        assert_eq!(connection.smoothed_rtt(), None);
     }
 
     // RFC 5482, 3: a passive open takes the peer's timeout, too.

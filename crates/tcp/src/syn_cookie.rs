@@ -141,6 +141,7 @@ impl SynCookies {
             ecn: TcpFlags::NONE,
             sent_at: None,
             timeouts: 0,
+            is_repeated: false,
         };
         if let Some(TcpTimestamps { value, echo }) = header.options.timestamps {
             kept.timestamp = Some(value);
