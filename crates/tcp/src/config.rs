@@ -105,7 +105,8 @@ pub struct Config {
     pub mss_max: Option<u16>,
     /// Retransmission timeouts.
     pub rtt: RttConfig,
-    /// SYNs sent again before an open fails (`tcp_ip_abort_cinterval` in time): 6.
+    /// SYNs sent again before an open fails (`tcp_ip_abort_cinterval` in time): 7, 247 s in all (RFC 9293, 3.8.3,
+    /// MUST-23: R2 of a SYN is at least three minutes).
     pub syn_retries: u32,
     /// SYN-ACKs sent again before a peer's half-open connection is forgotten: 5, 63 s in all
     /// (`tcp_ip_abort_linterval`).
@@ -157,7 +158,7 @@ impl Default for Config {
             push_bursts: false,
             mss_max: None,
             rtt: RttConfig::default(),
-            syn_retries: 6,
+            syn_retries: 7,
             syn_ack_retries: 5,
             retries: 15,
             orphan_retries: 8,
