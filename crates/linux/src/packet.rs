@@ -148,6 +148,11 @@ impl PacketDevice {
             // What is said of the last holds for all: they are asked for the same.
             (on, refused) = (Vec::new(), Vec::new());
             let socket = open_socket(name, address)?;
+            if config.spread.homes() > 1 {
+                // Until it shares the interface's frames with the others it would receive all of them,
+                // and so would each.
+                calls::attach_closed_filter(&socket).map_err(filter_refused)?;
+            }
             negotiate(&socket, config, &mut on, &mut refused);
             let retire = config.receive_blocks;
             let blocks =
@@ -166,6 +171,7 @@ impl PacketDevice {
         }
         if queues.len() > 1 {
             share(&mut queues, &config.spread)?;
+            open_filters(&queues, address)?;
             on.push("several queues");
         }
         let segmentation =
@@ -241,8 +247,20 @@ fn open_socket(name: &str, address: HardwareAddress) -> Result<OwnedFd, DeviceEr
     calls::enable(&socket, PacketOption::IgnoreOutgoing)
         .map_err(refuse("PACKET_IGNORE_OUTGOING, which Linux has since 4.20,"))?;
     calls::enable(&socket, PacketOption::VnetHeader).map_err(refuse("the virtio-net header"))?;
-    calls::attach_filter(&socket, address).map_err(refuse("the filter for our frames"))?;
+    calls::attach_filter(&socket, address).map_err(filter_refused)?;
     Ok(socket)
+}
+
+fn filter_refused(errno: Errno) -> DeviceError {
+    SystemError::refused("the filter for our frames was refused", errno).into()
+}
+
+/// Has sockets that share an interface receive from now on.
+fn open_filters(queues: &[Opened], address: HardwareAddress) -> Result<(), DeviceError> {
+    for queue in queues {
+        calls::attach_filter(&queue.socket, address).map_err(filter_refused)?;
+    }
+    Ok(())
 }
 
 /// Divides the frames of the interface among the sockets.

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const TESTS: &[kernel::Test] = &[
@@ -25,6 +26,7 @@ const TESTS: &[kernel::Test] = &[
     ("an_interface_below_blocks_that_goes_down_loses_nothing", down_and_up_below_blocks),
     ("several_sockets_get_the_frames_of_their_own_connections", several_sockets),
     ("an_interface_of_several_sockets_that_is_gone_is_told_of", gone_for_several),
+    ("frames_that_come_while_several_sockets_open_come_up_once", opened_under_load),
     ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_one_by_one", || uncut_datagrams(false)),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_in_blocks", || uncut_datagrams(true)),
@@ -398,6 +400,50 @@ fn gone_for_several() {
         assert!(started.elapsed() < PATIENCE, "{:?}", stack.interfaces()[0]);
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Every frame is for one of the sockets, also of those that come before all of them share the interface.
+fn opened_under_load() {
+    const HOMES: u16 = 4;
+    let _pair = cable(1_500, true);
+    let layout = steering::Layout::new(1, HOMES, true).expect("a layout");
+    let spread = steering::Spread::new(layout, steering::Policy::Flow, HOMES).expect("a spread");
+    let config = PacketConfig { spread, receive_queue_bytes: 1 << 20, ..PacketConfig::new(NEAR) };
+    let socket = std::net::UdpSocket::bind((address(false, 1), 0)).expect("its own address");
+    socket.set_broadcast(true).expect("an option of sockets");
+    let to = SocketAddr::new("10.51.0.255".parse().expect("an address"), 9);
+    let (is_over, next) = (AtomicBool::new(false), AtomicU64::new(0));
+    let send = || socket.send_to(&next.fetch_add(1, Ordering::Relaxed).to_be_bytes(), to);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let started = Instant::now();
+            while !is_over.load(Ordering::Relaxed) && started.elapsed() < PATIENCE {
+                send().expect("a route");
+            }
+        });
+        let pool = batch::BlockPool::new(batch::PoolConfig::default());
+        let mut seen = std::collections::HashSet::new();
+        let mut twice = 0;
+        for _ in 0..20 {
+            let mut device = PacketDevice::open(&config).expect("root of the namespace");
+            send().expect("a route");
+            for index in 0..HOMES {
+                let mut queue = device.queue(usize::from(index)).expect("it has them");
+                let mut frames = batch::ReceiveBatch::new();
+                (0..8).for_each(|_| drop(queue.receive(&pool, &mut frames, 256)));
+                // Ethernet, IPv4 and UDP are in front of the number.
+                let numbers = (0..frames.len()).filter_map(|at| {
+                    let bytes = frames.bytes(at);
+                    let is_ours = bytes.get(23) == Some(&17) && bytes.get(36..38) == Some(&[0, 9]);
+                    bytes.get(42..50).filter(|_| is_ours).map(<[u8]>::to_vec)
+                });
+                twice += numbers.filter(|number| !seen.insert(number.clone())).count();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(twice, 0, "of {} datagrams", seen.len());
+        assert!(!seen.is_empty(), "the sockets hear nothing");
+    });
 }
 
 /// Datagrams that nobody fetches, into a receive queue for a few of them.

@@ -109,10 +109,22 @@ struct MembershipRequest {
 /// Lets the socket receive only what is for `address` or for many, and nothing that bears a VLAN
 /// tag: the tag itself does not come up, so such a frame would seem to be of the untagged network.
 pub(super) fn attach_filter(socket: &OwnedFd, address: HardwareAddress) -> Result<()> {
-    let mut program = filter(address);
+    set_filter(socket, &mut filter(address))
+}
+
+/// Lets the socket receive nothing.
+pub(super) fn attach_closed_filter(socket: &OwnedFd) -> Result<()> {
+    set_filter(socket, &mut [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }])
+}
+
+/// Another filter takes the place of one that is attached.
+fn set_filter(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
+
+/// The code of a classic BPF instruction that ends a program, with how much of the frame is taken.
+const RETURN: u16 = 0x06;
 
 /// The filter in classic BPF (`linux/filter.h`).
 fn filter(address: HardwareAddress) -> [libc::sock_filter; 10] {
@@ -121,7 +133,6 @@ fn filter(address: HardwareAddress) -> [libc::sock_filter; 10] {
     const LOAD_BYTE: u16 = 0x30;
     const JUMP_EQUAL: u16 = 0x15;
     const JUMP_SET: u16 = 0x45;
-    const RETURN: u16 = 0x06;
     const WHOLE: u32 = u32::MAX;
     let [a, b, c, d, e, f] = address.0;
     let tag_present = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
