@@ -184,6 +184,10 @@ impl<Q: Queue> Queue for TimedQueue<Q> {
         self.inner.reclaim();
     }
 
+    fn is_stalled(&self) -> bool {
+        self.inner.is_stalled()
+    }
+
     fn trouble(&self) -> Option<DeviceError> {
         self.inner.trouble()
     }

@@ -202,6 +202,10 @@ impl Queue for CaptureQueue {
         self.inner.reclaim();
     }
 
+    fn is_stalled(&self) -> bool {
+        self.inner.is_stalled()
+    }
+
     fn trouble(&self) -> Option<DeviceError> {
         self.inner.trouble()
     }

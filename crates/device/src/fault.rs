@@ -450,6 +450,10 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         self.inner.reclaim();
     }
 
+    fn is_stalled(&self) -> bool {
+        self.inner.is_stalled()
+    }
+
     fn trouble(&self) -> Option<DeviceError> {
         self.inner.trouble()
     }

@@ -174,6 +174,12 @@ pub trait Queue: Send {
     /// Takes back what the device is done with (descriptors, buffers in flight).
     fn reclaim(&mut self) {}
 
+    /// Whether packets that were taken have not left, and only another [`Queue::reclaim`] has them go on: it is
+    /// called soon again, also where there is nothing more to send.
+    fn is_stalled(&self) -> bool {
+        false
+    }
+
     /// What is wrong with the device at present and may pass, as an interface that is down: until
     /// then it takes nothing ([`Stop::Full`]) and nothing comes.
     fn trouble(&self) -> Option<DeviceError> {
@@ -222,6 +228,10 @@ impl<Q: Queue + ?Sized> Queue for Box<Q> {
 
     fn reclaim(&mut self) {
         (**self).reclaim();
+    }
+
+    fn is_stalled(&self) -> bool {
+        (**self).is_stalled()
     }
 
     fn trouble(&self) -> Option<DeviceError> {

@@ -283,6 +283,10 @@ impl<Q: Queue> Queue for RateQueue<Q> {
         self.inner.reclaim();
     }
 
+    fn is_stalled(&self) -> bool {
+        self.inner.is_stalled()
+    }
+
     fn trouble(&self) -> Option<DeviceError> {
         self.inner.trouble()
     }

@@ -523,6 +523,10 @@ impl Queue for TapQueue {
         self.write_kept();
     }
 
+    fn is_stalled(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     fn waiter(&self) -> Arc<dyn Waiter> {
         Arc::clone(&self.waiter) as Arc<dyn Waiter>
     }

@@ -371,6 +371,10 @@ impl Queue for XdpQueue {
         }
     }
 
+    fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
     fn waiter(&self) -> Arc<dyn Waiter> {
         Arc::clone(&self.waiter) as Arc<dyn Waiter>
     }

@@ -162,6 +162,10 @@ impl Queue for SharedQueue {
         self.shared.state().queue.reclaim();
     }
 
+    fn is_stalled(&self) -> bool {
+        self.shared.state().queue.is_stalled()
+    }
+
     fn trouble(&self) -> Option<DeviceError> {
         self.shared.state().queue.trouble()
     }

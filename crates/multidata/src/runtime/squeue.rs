@@ -426,7 +426,7 @@ impl Core {
 enum Sending {
     /// Nothing more to send.
     Done,
-    /// The device has no room.
+    /// The device has no room, or what it took does not go on by itself.
     Full,
     /// The budget was used up.
     Unfinished,
@@ -443,7 +443,7 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
         let Room { packets, bytes } = port.queue.room();
         let room = Room { packets: packets.max(1), bytes: bytes.max(port.frame_len_max) };
         if shard.poll_transmit(now, port.id, room, batch) == 0 {
-            sending = Sending::Done;
+            sending = if port.queue.is_stalled() { Sending::Full } else { Sending::Done };
             break;
         }
         let transmitted = catch_unwind(AssertUnwindSafe(|| port.queue.transmit(batch)));

@@ -27,6 +27,8 @@ use steering::{Coalescing, Exchange, Policy, Spread};
 struct Silent {
     wakes: AtomicUsize,
     is_full: AtomicBool,
+    /// What it took goes on when it is called once more so often.
+    stalls: AtomicUsize,
     is_flooding: AtomicBool,
     woken: Mutex<bool>,
     changed: Condvar,
@@ -72,6 +74,17 @@ impl Queue for SilentQueue {
 
     fn receive(&mut self, _: &BlockPool, _: &mut ReceiveBatch, _: usize) -> Received {
         Received { more: self.0.is_flooding.load(Ordering::SeqCst), ..Received::default() }
+    }
+
+    fn reclaim(&mut self) {
+        let _ = self
+            .0
+            .stalls
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.0.stalls.load(Ordering::SeqCst) > 0
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {
@@ -278,4 +291,24 @@ fn a_thread_that_cannot_be_kept_on_its_cpu_is_told_of() {
     let threads = Threads::start(&good).expect("it runs there");
     good.stop(Duration::ZERO);
     threads.join();
+}
+
+/// What stands in a device that does not go on by itself is not left there because nobody sends any more.
+#[test]
+fn a_device_that_is_stalled_is_called_again_though_nothing_is_sent() {
+    let (squeue, device, _) = squeue();
+    let mut core = squeue.lock();
+    let mut now = squeue.clock.now();
+    core.run(now);
+    let otherwise = core.deadline();
+    device.stalls.store(3, Ordering::SeqCst);
+    for left in [2, 1] {
+        core.run(now);
+        assert_eq!(device.stalls.load(Ordering::SeqCst), left);
+        let again = core.deadline().expect("somebody is to look again");
+        assert!(again > now && again <= now + time::Duration::from_millis(1));
+        now = again;
+    }
+    core.run(now);
+    assert_eq!(core.deadline(), otherwise);
 }
