@@ -21,6 +21,9 @@ use time::Duration;
 const SEND_BUFFER_DEFAULT: usize = 16_384;
 const RECEIVE_BUFFER_DEFAULT: usize = 131_072;
 
+/// Longest TCP_LINGER2 (Linux: TCP_FIN_TIMEOUT_MAX).
+const LINGER2_MAX_S: i32 = 120;
+
 /// Hop limit of who asks for none.
 const HOP_LIMIT_DEFAULT: i32 = 64;
 
@@ -65,8 +68,8 @@ pub(crate) struct Options {
     pub(crate) fast_open_connect: bool,
     mss_max: Option<u16>,
     window_clamp: Option<usize>,
-    /// TCP_LINGER2, in seconds.
-    linger2_s: Option<i32>,
+    /// TCP_LINGER2, in seconds; -1 where FIN-WAIT-2 is not entered.
+    linger2_s: i32,
     pub(crate) mtu_discovery: i32,
     /// Of an IPv4 header.
     pub(crate) ip_options: Ipv4Options,
@@ -106,7 +109,7 @@ impl Default for Options {
             fast_open_connect: false,
             mss_max: None,
             window_clamp: None,
-            linger2_s: None,
+            linger2_s: 0,
             mtu_discovery: IP_PMTUDISC_WANT,
             ip_options: Ipv4Options::NONE,
             marks: PacketMarks::default(),
@@ -189,16 +192,25 @@ impl Options {
             config.receive_buffer_bytes_initial = bytes;
         }
         config.mss_max = self.mss_max;
-        if let Some(seconds @ 1..) = self.linger2_s {
-            config.fin_wait_2 = Duration::from_secs(seconds as u64);
-        }
+        config.fin_wait_2 = self.fin_wait_2(base);
         if self.syn_count > 0 {
             config.syn_retries = self.syn_count as u32;
         }
-        if self.user_timeout_ms > 0 {
-            config.user_timeout = Some(Duration::from_millis(self.user_timeout_ms as u64));
-        }
+        config.user_timeout = self.user_timeout(base);
         Arc::new(config)
+    }
+
+    fn user_timeout(&self, base: &tcp::Config) -> Option<Duration> {
+        let timeout_ms = u64::try_from(self.user_timeout_ms).ok().filter(|timeout| *timeout > 0);
+        timeout_ms.map(Duration::from_millis).or(base.user_timeout)
+    }
+
+    /// TCP_LINGER2: zero stands for what others have, less for a reset in the place of FIN-WAIT-2.
+    fn fin_wait_2(&self, base: &tcp::Config) -> Duration {
+        match self.linger2_s {
+            0 => base.fin_wait_2,
+            seconds => Duration::from_secs(seconds.max(0).unsigned_abs().into()),
+        }
     }
 }
 
@@ -348,7 +360,7 @@ impl Host {
             TCP_WINDOW_CLAMP => {
                 options.window_clamp = usize::try_from(value).ok().filter(|bytes| *bytes > 0);
             }
-            TCP_LINGER2 => options.linger2_s = Some(value),
+            TCP_LINGER2 => options.linger2_s = value.clamp(-1, LINGER2_MAX_S),
             TCP_INQ => options.tells_unread = within(0..=1)? != 0,
             _ => return Err(Errno::ENOPROTOOPT),
         }
@@ -460,8 +472,8 @@ impl Host {
         settings.extend(options.congestion.map(TcpOption::Congestion));
         settings.extend(options.send_buffer.map(TcpOption::SendBuffer));
         settings.extend(options.window_bytes().map(TcpOption::ReceiveBuffer));
-        let timeout = u64::try_from(options.user_timeout_ms).ok().filter(|timeout| *timeout > 0);
-        settings.push(TcpOption::UserTimeout(timeout.map(Duration::from_millis)));
+        settings.push(TcpOption::UserTimeout(options.user_timeout(base)));
+        settings.push(TcpOption::FinWait2(options.fin_wait_2(base)));
         settings.push(TcpOption::IpOptions(options.ip_options));
         settings.push(TcpOption::DontRoute(options.dont_route));
         let _ = self.shard().set_marks(id, options.marks);
@@ -627,7 +639,8 @@ impl Host {
             TCP_FASTOPEN_CONNECT => options.fast_open_connect.into(),
             TCP_WINDOW_CLAMP => options.window_clamp.unwrap_or(0) as i32,
             TCP_INQ => options.tells_unread.into(),
-            TCP_LINGER2 => options.linger2_s.unwrap_or(self.config.tcp.fin_wait_2.as_secs() as i32),
+            TCP_LINGER2 if options.linger2_s == 0 => self.config.tcp.fin_wait_2.as_secs() as i32,
+            TCP_LINGER2 => options.linger2_s,
             TCP_NOTSENT_LOWAT => options.not_sent_low_water.unwrap_or(0).cast_signed(),
             _ => return Err(Errno::ENOPROTOOPT),
         })

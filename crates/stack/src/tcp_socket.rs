@@ -181,6 +181,8 @@ pub enum TcpOption {
     Cork(bool),
     /// How long what was sent may wait for its acknowledgment; `None`: as the retries say.
     UserTimeout(Option<Duration>),
+    /// How long FIN-WAIT-2 lasts once the socket is closed; zero: not at all, a reset instead (TCP_LINGER2).
+    FinWait2(Duration),
     /// Send packet by packet whatever the path can do: the connection's own policy.
     SinglePackets(bool),
     /// Reach the peer only as a neighbour, never by a gateway (SO_DONTROUTE). It takes the connection
@@ -504,6 +506,7 @@ impl Shard {
             TcpOption::Keepalive(keepalive) => connection.set_keepalive(now, keepalive),
             TcpOption::Cork(on) => connection.set_cork(on),
             TcpOption::UserTimeout(timeout) => connection.set_user_timeout(now, timeout),
+            TcpOption::FinWait2(span) => connection.set_fin_wait_2(span),
             TcpOption::Congestion(algorithm) => connection.set_congestion(algorithm),
         }
         if let TcpOption::SinglePackets(_) | TcpOption::DontRoute(_) | TcpOption::IpOptions(_) =

@@ -124,7 +124,8 @@ pub struct Config {
     pub user_timeout_option: bool,
     /// 2 MSL (`tcp_time_wait_interval`): 60 s.
     pub time_wait: Duration,
-    /// How long FIN-WAIT-2 lasts when the application is gone (`tcp_fin_wait_2_flush_interval`).
+    /// How long FIN-WAIT-2 lasts when the application is gone (`tcp_fin_wait_2_flush_interval`). Where it is
+    /// zero the connection ends with a reset instead of entering it, and the peer's FIN is not waited for.
     pub fin_wait_2: Duration,
     /// Challenge ACKs per second (RFC 5961, 7).
     pub challenge_acks_per_second: u32,
