@@ -35,6 +35,9 @@ pub const F_GETFD: i32 = 1;
 pub const F_SETFD: i32 = 2;
 pub const F_GETFL: i32 = 3;
 pub const F_SETFL: i32 = 4;
+pub const FD_CLOEXEC: i32 = 1;
+pub const O_RDONLY: i32 = 0;
+pub const O_WRONLY: i32 = 1;
 pub const O_RDWR: i32 = 2;
 pub const O_NONBLOCK: i32 = 0o4000;
 

@@ -16,8 +16,9 @@ impl Host {
         let now = self.now;
         let stream = self.files.stream(fd)?;
         if address == Address::Unspecified {
-            if let Some(id) = stream.id() {
-                self.disconnect(fd, id)?;
+            match stream.id() {
+                Some(id) => self.disconnect(fd, id)?,
+                None => stream.deferred = None,
             }
             return Ok(Reply::value(0));
         }
@@ -54,15 +55,14 @@ impl Host {
     /// Leaves what a socket listens for or is connected to; it may begin again.
     pub(crate) fn disconnect(&mut self, fd: Fd, id: SocketId) -> Result<(), Errno> {
         let now = self.now;
-        let was_open = self
-            .status(fd)?
-            .is_some_and(|(_, status)| !matches!(status.state, State::Closed | State::TimeWait));
+        let status = self.status(fd)?;
+        let was_open = status.is_some_and(|(_, status)| status.state != State::Closed);
         let stream = self.files.stream(fd)?;
-        let is_listener = matches!(stream.phase, Phase::Listening(_));
         stream.phase = Phase::Idle;
         stream.changes += 1;
+        stream.deferred = None;
         stream.error_left = was_open.then_some(Errno::ECONNRESET);
-        if !is_listener {
+        if was_open {
             self.shard().tcp_abort(now, id);
         }
         self.shard().close(now, id);

@@ -1,6 +1,6 @@
 //! UDP sockets as programs see them.
 
-use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC};
+use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC, SHUT_RD, SHUT_WR};
 use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
 use crate::host::{Attempt, Host, Task};
@@ -22,6 +22,10 @@ pub(crate) struct Datagram {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) nonblocking: bool,
     pub(crate) changes: u64,
+    /// shutdown(SHUT_RD) was called, be it in vain.
+    pub(crate) read_shut: bool,
+    /// shutdown(SHUT_WR) was called, be it in vain.
+    pub(crate) write_shut: bool,
     /// Datagrams taken from the stack to look at them.
     held: VecDeque<(Vec<u8>, SocketAddr)>,
     pub(crate) error: Option<Errno>,
@@ -36,6 +40,8 @@ impl Datagram {
             peer: None,
             nonblocking,
             changes: 0,
+            read_shut: false,
+            write_shut: false,
             held: VecDeque::new(),
             error: None,
         }
@@ -58,7 +64,11 @@ impl Host {
 
     pub(crate) fn connect_datagram(&mut self, fd: Fd, address: Address) -> Attempt {
         if address == Address::Unspecified {
-            self.files.datagram(fd)?.peer = None;
+            let datagram = self.files.datagram(fd)?;
+            datagram.peer = None;
+            if let Some(id) = datagram.id {
+                self.shard().udp_disconnect(id)?;
+            }
             return Ok(Reply::value(0));
         }
         let peer = address.for_domain(self.files.datagram(fd)?.domain)?;
@@ -83,6 +93,9 @@ impl Host {
         }
         if let Some(error) = datagram.error.take() {
             return Err(error.into());
+        }
+        if datagram.write_shut {
+            return Err(Errno::EPIPE.into());
         }
         let id = self.datagram_id(fd)?;
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
@@ -118,6 +131,12 @@ impl Host {
             false => datagram.held.pop_front(),
         };
         let Some((mut bytes, from)) = next else {
+            if datagram.read_shut && !datagram.waits_not(flags) {
+                // As Linux: the end is told to those only that would wait for more.
+                let output =
+                    Output::Received { bytes: Vec::new(), from: None, flags: 0, unread: None };
+                return Ok(Reply { value: 0, output });
+            }
             let (waits_not, timeout) =
                 (datagram.waits_not(flags), datagram.options.receive_timeout);
             return Err(self.wait(task, waits_not, timeout));
@@ -133,11 +152,22 @@ impl Host {
         })
     }
 
-    /// Whether a datagram or an error waits.
+    /// shutdown(2): of a socket without a peer it fails, but holds.
+    pub(crate) fn shutdown_datagram(&mut self, fd: Fd, how: i32) -> Attempt {
+        let datagram = self.files.datagram(fd)?;
+        datagram.read_shut |= how != SHUT_WR;
+        datagram.write_shut |= how != SHUT_RD;
+        datagram.changes += 1;
+        match datagram.peer {
+            Some(_) => Ok(Reply::value(0)),
+            None => Err(Errno::ENOTCONN.into()),
+        }
+    }
+
+    /// Whether a datagram waits.
     pub(crate) fn has_datagram(&mut self, fd: Fd) -> Result<bool, Errno> {
         self.hold_next(fd)?;
-        let datagram = self.files.datagram(fd)?;
-        Ok(!datagram.held.is_empty() || datagram.error.is_some())
+        Ok(!self.files.datagram(fd)?.held.is_empty())
     }
 
     pub(crate) fn next_datagram_len(&mut self, fd: Fd) -> Result<usize, Errno> {
@@ -145,17 +175,19 @@ impl Host {
         Ok(self.files.datagram(fd)?.held.front().map_or(0, |(bytes, _)| bytes.len()))
     }
 
-    /// Takes the next datagram from the stack, so that it can be looked at.
+    /// Takes the next datagram from the stack, so that it can be looked at, and an error, which does not wait
+    /// behind it.
     fn hold_next(&mut self, fd: Fd) -> Result<(), Errno> {
-        let datagram = self.files.datagram(fd)?;
-        let Some(id) = datagram.id.filter(|_| datagram.held.is_empty()) else { return Ok(()) };
-        match self.shard().udp_receive(id) {
-            Ok((payload, from)) => {
-                let bytes = payload.bytes().to_vec();
-                self.files.datagram(fd)?.held.push_back((bytes, from));
-            }
-            Err(SocketError::WouldBlock) => {}
-            Err(error) => self.files.datagram(fd)?.error = Some(error.into()),
+        let Some(id) = self.files.datagram(fd)?.id else { return Ok(()) };
+        if let Err(error) = self.shard().udp_check(id) {
+            self.files.datagram(fd)?.error = Some(error.into());
+        }
+        if !self.files.datagram(fd)?.held.is_empty() {
+            return Ok(());
+        }
+        if let Ok((payload, from)) = self.shard().udp_receive(id) {
+            let bytes = payload.bytes().to_vec();
+            self.files.datagram(fd)?.held.push_back((bytes, from));
         }
         Ok(())
     }
@@ -176,7 +208,8 @@ impl Host {
     /// The stack's socket for a program's.
     fn make_datagram(&mut self, fd: Fd, local: SocketAddr) -> Result<SocketId, Errno> {
         let options = self.files.datagram(fd)?.options.clone();
-        let bind = BindOptions { shared: options.reuse_port, one_family: options.ipv6_only };
+        let one_family = local.is_ipv4() || options.ipv6_only;
+        let bind = BindOptions { shared: options.reuse_port, one_family };
         let id = self.shard().udp_bind_with(local, bind)?;
         let mode = mtu_discovery(options.mtu_discovery)?;
         self.shard().udp_set_mtu_discovery(id, mode)?;

@@ -1,12 +1,13 @@
 //! The table of open files.
 
 use crate::Errno;
+use crate::abi::{O_RDONLY, O_RDWR, O_WRONLY};
 use crate::call::Fd;
 use crate::datagram::Datagram;
 use crate::epoll::Epoll;
 use crate::pipe::Pipe;
 use crate::stream::Stream;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Files open at once.
 const FILES_MAX: usize = 1_024;
@@ -21,6 +22,15 @@ pub(crate) enum File {
 }
 
 impl File {
+    /// O_RDONLY, O_WRONLY or O_RDWR.
+    pub(crate) fn access(&self) -> i32 {
+        match self {
+            Self::PipeRead(_) => O_RDONLY,
+            Self::PipeWrite(_) => O_WRONLY,
+            Self::Stream(_) | Self::Datagram(_) | Self::Epoll(_) => O_RDWR,
+        }
+    }
+
     pub(crate) fn is_nonblocking(&self) -> bool {
         match self {
             Self::Stream(stream) => stream.nonblocking,
@@ -44,11 +54,13 @@ impl File {
 pub(crate) struct Files {
     first: Fd,
     open: BTreeMap<Fd, File>,
+    /// FD_CLOEXEC, of the descriptor and not of the file. Nothing here calls exec; it is kept to be told.
+    close_on_exec: BTreeSet<Fd>,
 }
 
 impl Files {
     pub(crate) fn new(first: Fd) -> Self {
-        Self { first, open: BTreeMap::new() }
+        Self { first, open: BTreeMap::new(), close_on_exec: BTreeSet::new() }
     }
 
     pub(crate) fn insert(&mut self, file: File) -> Result<Fd, Errno> {
@@ -68,7 +80,19 @@ impl Files {
         self.open.contains_key(&fd)
     }
 
+    pub(crate) fn closes_on_exec(&self, fd: Fd) -> bool {
+        self.close_on_exec.contains(&fd)
+    }
+
+    pub(crate) fn set_close_on_exec(&mut self, fd: Fd, on: bool) {
+        match on {
+            true => self.close_on_exec.insert(fd),
+            false => self.close_on_exec.remove(&fd),
+        };
+    }
+
     pub(crate) fn remove(&mut self, fd: Fd) -> Option<File> {
+        self.close_on_exec.remove(&fd);
         self.open.remove(&fd)
     }
 

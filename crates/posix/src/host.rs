@@ -320,11 +320,16 @@ impl Host {
     }
 
     fn fcntl(&mut self, fd: Fd, command: i32, argument: i64) -> Attempt {
-        use crate::abi::{F_GETFD, F_GETFL, F_SETFD, F_SETFL, O_NONBLOCK, O_RDWR};
+        use crate::abi::{F_GETFD, F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK};
+        let closes_on_exec = self.files.closes_on_exec(fd);
         let file = self.files.get(fd)?;
         let value = match command {
-            F_GETFD | F_SETFD => 0,
-            F_GETFL => O_RDWR | if file.is_nonblocking() { O_NONBLOCK } else { 0 },
+            F_GETFD => i32::from(closes_on_exec) * FD_CLOEXEC,
+            F_SETFD => {
+                self.files.set_close_on_exec(fd, argument & i64::from(FD_CLOEXEC) != 0);
+                0
+            }
+            F_GETFL => file.access() | if file.is_nonblocking() { O_NONBLOCK } else { 0 },
             F_SETFL => {
                 file.set_nonblocking(argument & i64::from(O_NONBLOCK) != 0);
                 0

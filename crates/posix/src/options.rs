@@ -17,9 +17,8 @@ use std::sync::Arc;
 use tcp::congestion::Algorithm;
 use time::Duration;
 
-/// Buffers of sockets that do not ask for others, as Linux tells of them.
-const SEND_BUFFER_DEFAULT: usize = 16_384;
-const RECEIVE_BUFFER_DEFAULT: usize = 131_072;
+/// Buffers of UDP sockets that do not ask for others (Linux: wmem_default, rmem_default).
+const DATAGRAM_BUFFER_DEFAULT: usize = 212_992;
 
 /// Longest TCP_LINGER2 (Linux: TCP_FIN_TIMEOUT_MAX).
 const LINGER2_MAX_S: i32 = 120;
@@ -139,16 +138,6 @@ fn name_of(algorithm: Algorithm) -> &'static str {
 }
 
 impl Options {
-    /// Bytes the send queue holds.
-    pub(crate) fn send_buffer_bytes(&self) -> usize {
-        self.send_buffer.unwrap_or(SEND_BUFFER_DEFAULT)
-    }
-
-    /// What the receive buffer is said to be.
-    fn receive_buffer_bytes(&self) -> usize {
-        self.receive_buffer.unwrap_or(RECEIVE_BUFFER_DEFAULT)
-    }
-
     /// What the receive window may be, where the program says so: half of the buffer that Linux
     /// tells of is for payload.
     fn window_bytes(&self) -> Option<usize> {
@@ -269,7 +258,7 @@ impl Host {
             {
                 self.set_mtu_discovery(fd, integer_or_byte(value)?)?;
             }
-            (IPPROTO_IPV6, IPV6_V6ONLY) => self.options(fd)?.ipv6_only = integer(value)? != 0,
+            (IPPROTO_IPV6, IPV6_V6ONLY) => self.set_one_family(fd, integer(value)?)?,
             (IPPROTO_IP, IP_OPTIONS) => self.set_ip_options(fd, value)?,
             (IPPROTO_IP, IP_TOS | IP_TTL) | (IPPROTO_IPV6, IPV6_TCLASS | IPV6_UNICAST_HOPS) => {
                 self.set_marks(fd, level, name, value)?;
@@ -326,6 +315,15 @@ impl Host {
             return Ok(());
         }
         let value = integer(bytes)?;
+        let phase = self.files.stream(fd)?.phase;
+        let too_late = match name {
+            TCP_FASTOPEN => matches!(phase, Phase::Connecting(_) | Phase::Connected(_)),
+            TCP_FASTOPEN_CONNECT => phase != Phase::Idle,
+            _ => false,
+        };
+        if too_late {
+            return Err(Errno::EINVAL);
+        }
         let options = self.options(fd)?;
         let within = |range: core::ops::RangeInclusive<i32>| match range.contains(&value) {
             true => Ok(value),
@@ -443,6 +441,21 @@ impl Host {
         }
     }
 
+    /// A socket that is bound already has taken its place among the others.
+    fn set_one_family(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
+        self.check_family(fd, IPPROTO_IPV6)?;
+        let is_bound = match self.files.get(fd)? {
+            File::Stream(stream) => stream.bound.is_some() || stream.phase != Phase::Idle,
+            File::Datagram(datagram) => datagram.id.is_some(),
+            _ => false,
+        };
+        if is_bound {
+            return Err(Errno::EINVAL);
+        }
+        self.options(fd)?.ipv6_only = value != 0;
+        Ok(())
+    }
+
     fn set_ip_options(&mut self, fd: Fd, value: &[u8]) -> Result<(), Errno> {
         let ip_options = Ipv4Options::parse(value).map_err(|_| Errno::EINVAL)?;
         self.options(fd)?.ip_options = ip_options;
@@ -534,10 +547,28 @@ impl Host {
         let of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let unread = status.as_ref().map_or(0, |status| of(status.readable_bytes));
         let queued = status.as_ref().map_or(0, |status| of(status.unacknowledged_bytes));
-        let options = self.options(fd)?;
-        let (sending, receiving) = (options.send_buffer_bytes(), options.receive_buffer_bytes());
+        let (sending, receiving) = self.buffer_sizes(fd)?;
         let counts = [unread, of(receiving), queued, of(sending), 0, queued, 0, 0, 0];
         Ok(counts.iter().flat_map(|count| count.to_ne_bytes()).collect())
+    }
+
+    /// Sizes of the buffers for sending and receiving as Linux tells of them: what was set, or else of a connection
+    /// what its queues hold now, or what they will begin with. Half of the buffer for receiving is for payload.
+    fn buffer_sizes(&mut self, fd: Fd) -> Result<(usize, usize), Errno> {
+        let now = self.now;
+        let is_stream = self.is_stream(fd);
+        let id = if is_stream { self.files.stream(fd)?.connection() } else { None };
+        let info = id.and_then(|id| self.shard().tcp_info(now, id).ok());
+        let base = &self.config.tcp;
+        let (sending, receiving) = match info {
+            Some(info) => (info.send_buffer_bytes, info.receive_buffer_bytes * 2),
+            None if is_stream => {
+                (base.send_buffer_bytes_initial, base.receive_buffer_bytes_initial * 2)
+            }
+            None => (DATAGRAM_BUFFER_DEFAULT, DATAGRAM_BUFFER_DEFAULT),
+        };
+        let options = self.options(fd)?;
+        Ok((options.send_buffer.unwrap_or(sending), options.receive_buffer.unwrap_or(receiving)))
     }
 
     /// What is believed of the path to the peer of a connected socket (ip(7), IP_MTU).
@@ -569,6 +600,7 @@ impl Host {
             File::Datagram(datagram) => (false, datagram.domain),
             _ => return Err(Errno::ENOTSOCK),
         };
+        let (sending, receiving) = self.buffer_sizes(fd)?;
         let options = self.options(fd)?;
         let pair = |first: i64, second: i64| {
             let mut bytes = first.to_ne_bytes().to_vec();
@@ -595,8 +627,8 @@ impl Host {
             SO_OOBINLINE => options.out_of_band_inline.into(),
             SO_PRIORITY => options.priority,
             SO_KEEPALIVE => options.keepalive.into(),
-            SO_SNDBUF => options.send_buffer_bytes() as i32,
-            SO_RCVBUF => options.receive_buffer_bytes() as i32,
+            SO_SNDBUF => sending as i32,
+            SO_RCVBUF => receiving as i32,
             SO_RCVLOWAT => options.receive_low_water as i32,
             SO_SNDLOWAT => 1,
             SO_TYPE => {

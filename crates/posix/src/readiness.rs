@@ -24,8 +24,11 @@ impl Host {
             File::Stream(_) => self.stream_readiness(fd),
             File::Datagram(_) => {
                 let readable = if self.has_datagram(fd)? { READABLE } else { 0 };
-                let error = self.files.datagram(fd)?.error.is_some();
-                Ok(readable | WRITABLE | if error { POLLERR } else { 0 })
+                let datagram = self.files.datagram(fd)?;
+                let error = if datagram.error.is_some() { POLLERR } else { 0 };
+                let ended = if datagram.read_shut { READABLE | POLLRDHUP } else { 0 };
+                let hung = datagram.read_shut && datagram.write_shut;
+                Ok(readable | ended | WRITABLE | error | if hung { POLLHUP } else { 0 })
             }
             File::PipeRead(pipe) => {
                 let hung = if pipe.is_other_end_closed() { POLLHUP } else { 0 };
@@ -77,7 +80,7 @@ impl Host {
         if status.readable_bytes >= stream.options.receive_low_water.max(1) {
             bits |= READABLE;
         }
-        let least = stream.options.send_buffer_bytes() / 3;
+        let least = status.send_buffer_bytes / 3;
         let low_water = stream.options.not_sent_low_water;
         let few_unsent = low_water.is_none_or(|most| status.unsent_bytes < most as usize);
         if write_done || (status.send_room_bytes >= least.max(1) && few_unsent) {

@@ -17,6 +17,9 @@ use stack::{BindOptions, Ipv4Options, ListenOptions, SocketError, SocketId, TcpS
 use tcp::State;
 use time::{Duration, Instant};
 
+/// The most connections that may wait to be accepted (Linux: somaxconn).
+const BACKLOG_MAX: usize = 4_096;
+
 /// A TCP socket.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -24,6 +27,8 @@ pub(crate) struct Stream {
     pub(crate) options: Options,
     pub(crate) bound: Option<SocketAddr>,
     pub(crate) phase: Phase,
+    /// What listen(2) asked for last.
+    pub(crate) backlog: usize,
     pub(crate) nonblocking: bool,
     /// Where a connection that waits for its first write (TCP_FASTOPEN_CONNECT) will go.
     pub(crate) deferred: Option<Address>,
@@ -65,6 +70,7 @@ impl Stream {
             options: Options::default(),
             bound: None,
             phase: Phase::Idle,
+            backlog: 0,
             nonblocking,
             deferred: None,
             read_shut: false,
@@ -100,6 +106,20 @@ impl Stream {
     }
 }
 
+/// Whether two sockets are bound to the same port of an address that both have. One for all IPv6 addresses has all of
+/// IPv4, too, unless it is for one family only.
+fn meet(first: (SocketAddr, bool), second: (SocketAddr, bool)) -> bool {
+    let families = |(bound, one_family): (SocketAddr, bool)| {
+        let any = bound.ip().is_unspecified();
+        (bound.is_ipv4() || (any && !one_family), bound.is_ipv6())
+    };
+    let (of_first, of_second) = (families(first), families(second));
+    let share = (of_first.0 && of_second.0) || (of_first.1 && of_second.1);
+    let (first, second) = (first.0, second.0);
+    let any = first.ip().is_unspecified() || second.ip().is_unspecified();
+    first.port() == second.port() && share && (any || first.ip() == second.ip())
+}
+
 /// Whether the handshake is over.
 pub(crate) fn is_open(state: State) -> bool {
     !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
@@ -123,7 +143,9 @@ impl Host {
             (SOCK_STREAM | SOCK_DGRAM, _) => return Err(Errno::EPROTONOSUPPORT.into()),
             _ => return Err(Errno::ESOCKTNOSUPPORT.into()),
         };
-        Ok(Reply::value(self.files.insert(file)?.into()))
+        let fd = self.files.insert(file)?;
+        self.files.set_close_on_exec(fd, kind & SOCK_CLOEXEC != 0);
+        Ok(Reply::value(fd.into()))
     }
 
     pub(crate) fn bind_stream(&mut self, fd: Fd, local: SocketAddr) -> Attempt {
@@ -132,15 +154,15 @@ impl Host {
             return Err(Errno::EINVAL.into());
         }
         let (reuses, shares) = (ours.options.reuse_address, ours.options.reuse_port);
-        let meets = |other: SocketAddr| {
-            let any = other.ip().is_unspecified() || local.ip().is_unspecified();
-            other.port() == local.port() && (any || other.ip() == local.ip())
-        };
+        let one_family = ours.options.ipv6_only;
         let in_the_way = self.files.streams().any(|(other_fd, other)| {
             let listens = matches!(other.phase, Phase::Listening(_));
             let both_reuse = reuses && other.options.reuse_address && !listens;
             let both_share = shares && other.options.reuse_port;
-            other_fd != fd && other.bound.is_some_and(meets) && !both_reuse && !both_share
+            let meets = other
+                .bound
+                .is_some_and(|bound| meet((bound, other.options.ipv6_only), (local, one_family)));
+            other_fd != fd && meets && !both_reuse && !both_share
         });
         if local.port() != 0 && in_the_way {
             return Err(Errno::EADDRINUSE.into());
@@ -151,9 +173,17 @@ impl Host {
 
     pub(crate) fn listen(&mut self, fd: Fd, backlog: i32) -> Attempt {
         let stream = self.files.stream(fd)?;
+        // A negative number means as many as the system allows.
+        let asked = usize::try_from(backlog).unwrap_or(BACKLOG_MAX).min(BACKLOG_MAX);
+        // Linux keeps one more than asked for.
+        let backlog = asked + 1;
+        stream.backlog = asked;
         match stream.phase {
             Phase::Idle => {}
-            Phase::Listening(_) => return Ok(Reply::value(0)),
+            Phase::Listening(id) => {
+                self.shard().tcp_set_backlog(id, backlog)?;
+                return Ok(Reply::value(0));
+            }
             Phase::Connecting(_) | Phase::Connected(_) => return Err(Errno::EINVAL.into()),
         }
         let any = match stream.domain {
@@ -162,10 +192,9 @@ impl Host {
         };
         let local = stream.bound.unwrap_or(SocketAddr::new(any, 0));
         let options = stream.options.clone();
-        // Linux keeps one more than asked for; a negative number means as many as it allows.
-        let backlog = usize::try_from(backlog).unwrap_or(4_096).min(4_096) + 1;
         let config = Some(options.config(&self.config.tcp));
-        let bind = BindOptions { shared: options.reuse_port, one_family: options.ipv6_only };
+        let one_family = local.is_ipv4() || options.ipv6_only;
+        let bind = BindOptions { shared: options.reuse_port, one_family };
         let (fast_open_max, marks) = (options.fast_open_max(), options.marks);
         let defaults = self.config.listen.clone();
         let options = ListenOptions { config, backlog, bind, fast_open_max, marks, ..defaults };
@@ -208,11 +237,8 @@ impl Host {
             return Err(Errno::EINVAL.into());
         }
         let now = self.now;
-        if let File::Datagram(datagram) = self.files.get(fd)? {
-            return match datagram.peer {
-                Some(_) => Ok(Reply::value(0)),
-                None => Err(Errno::ENOTCONN.into()),
-            };
+        if let File::Datagram(_) = self.files.get(fd)? {
+            return self.shutdown_datagram(fd, how);
         }
         let phase = self.files.stream(fd)?.phase;
         match phase {
@@ -278,10 +304,15 @@ impl Host {
         }
     }
 
-    /// The connection behind a stream and how it stands; `None` where there is none (any more).
+    /// The connection behind a stream and how it stands; `None` where there is none (any more). TIME-WAIT is the
+    /// system's business: to the socket, which has all that it will ever get, the connection is closed.
     pub(crate) fn status(&mut self, fd: Fd) -> Result<Option<(SocketId, TcpStatus)>, Errno> {
         let Some(id) = self.files.stream(fd)?.connection() else { return Ok(None) };
-        Ok(self.shard().tcp_status(id).ok().map(|status| (id, status)))
+        let Ok(mut status) = self.shard().tcp_status(id) else { return Ok(None) };
+        if status.state == State::TimeWait {
+            status.state = State::Closed;
+        }
+        Ok(Some((id, status)))
     }
 
     /// The error of a connection, told once.

@@ -15,24 +15,39 @@ const THRESHOLD_INFINITE: u32 = 0x7fff_ffff;
 
 impl Host {
     pub(crate) fn tcp_info(&mut self, fd: Fd) -> Result<Vec<u8>, Errno> {
-        let is_listening = matches!(self.files.stream(fd)?.phase, Phase::Listening(_));
+        let stream = self.files.stream(fd)?;
+        if let Phase::Listening(id) = stream.phase {
+            let backlog = stream.backlog;
+            let waiting = self.shard().tcp_acceptable(id)?;
+            return Ok(lay_out_listener(waiting as u32, backlog as u32));
+        }
         let now = self.now();
-        let info = match self.status(fd)? {
-            Some((id, _)) => self.shard().tcp_info(now, id).ok(),
-            None => None,
-        };
-        let mut bytes = info.map_or_else(|| vec![0; LEN_BYTES], |info| lay_out(&info));
-        if info.is_none() {
-            bytes[0] = number_of(State::Closed);
+        let Some((id, status)) = self.status(fd)? else { return Ok(lay_out_closed()) };
+        let path_mtu = self.shard().path_mtu(status.remote.ip()).unwrap_or(0);
+        match self.shard().tcp_info(now, id) {
+            Ok(info) => Ok(lay_out(&TcpInfo { state: status.state, ..info }, path_mtu as u32)),
+            Err(_) => Ok(lay_out_closed()),
         }
-        if is_listening {
-            bytes[0] = number_of(State::Listen);
-        }
-        Ok(bytes)
     }
 }
 
-fn lay_out(info: &TcpInfo) -> Vec<u8> {
+fn lay_out_closed() -> Vec<u8> {
+    let mut bytes = vec![0; LEN_BYTES];
+    bytes[0] = number_of(State::Closed);
+    bytes
+}
+
+/// Of a listener two fields say other things than their names: how many connections wait to be accepted, and how many
+/// may.
+fn lay_out_listener(waiting: u32, backlog: u32) -> Vec<u8> {
+    let mut bytes = vec![0; LEN_BYTES];
+    bytes[0] = number_of(State::Listen);
+    bytes[24..28].copy_from_slice(&waiting.to_ne_bytes());
+    bytes[28..32].copy_from_slice(&backlog.to_ne_bytes());
+    bytes
+}
+
+fn lay_out(info: &TcpInfo, path_mtu_bytes: u32) -> Vec<u8> {
     let mut bytes = vec![0; LEN_BYTES];
     bytes[0] = number_of(info.state);
     bytes[1] = match info.recovery {
@@ -54,6 +69,7 @@ fn lay_out(info: &TcpInfo) -> Vec<u8> {
     bytes[6] = send_shift | receive_shift << 4;
     bytes[7] = u8::from(info.delivery_rate.is_some_and(|(_, limited)| limited));
     lay_out_words(info, &mut bytes);
+    bytes[60..64].copy_from_slice(&path_mtu_bytes.to_ne_bytes());
     lay_out_sums(info, &mut bytes);
     bytes
 }
@@ -88,13 +104,16 @@ fn lay_out_words(info: &TcpInfo, bytes: &mut [u8]) {
         (12, micros(info.ato)),
         (16, info.send_mss_bytes),
         (20, info.receive_mss_bytes),
-        (24, info.segments(info.unacknowledged_bytes)),
-        (28, info.segments(info.sacked_bytes)),
-        (32, info.segments(info.lost_bytes)),
-        (36, info.segments(info.again_bytes)),
+        (24, info.outstanding.all),
+        (28, info.outstanding.sacked),
+        (32, info.outstanding.lost),
+        (36, info.outstanding.again),
         (44, millis(info.since_data_sent)),
-        (52, millis(info.since_received)),
-        (60, info.path_mss_bytes),
+        (52, millis(info.since_data_received)),
+        // Every segment that is taken has an ACK.
+        (56, millis(info.since_received)),
+        // What the window may grow to while nothing else changes.
+        (64, info.receive_buffer_bytes as u32),
         (68, info.rtt.map_or(0, micros)),
         (72, info.rtt_variation.map_or(0, micros)),
         (76, threshold),
@@ -111,7 +130,8 @@ fn lay_out_words(info: &TcpInfo, bytes: &mut [u8]) {
         (152, info.data_segments_received as u32),
         // Linux counts what was sent again as well.
         (156, (info.data_segments_sent as u32).wrapping_add(info.segments_retransmitted)),
-        (192, whole(info.delivered_bytes as u32)),
+        // In segments of today's size, like all that the connection counts in bytes.
+        (192, (info.delivered_bytes / u64::from(info.send_mss_bytes.max(1))) as u32),
         (216, info.duplicates_reported_by_peer),
         (220, info.reorderings_seen),
         (224, info.segments_out_of_order),

@@ -571,3 +571,88 @@ fn a_step_to_a_time_that_is_past_lets_time_pass() {
     assert!(now > before && now == host.now());
     assert!(host.step(before) > now);
 }
+
+fn get_bytes(pair: &mut Pair, at: usize, (fd, level, name): (Fd, i32, i32)) -> Vec<u8> {
+    match pair.call(at, Call::GetOption { fd, level, name, len: 512 }).output {
+        Output::Value(value) => value,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_a_listener_tcp_info_tells_how_many_wait_and_how_many_may() {
+    let mut pair = Pair::new();
+    let (listener, _, _) = pair.connected();
+    let client = pair.socket(0, SOCK_STREAM);
+    pair.call(0, Call::Connect { fd: client, address: address("10.0.0.2:80") });
+    let info = get_bytes(&mut pair, 1, (listener, IPPROTO_TCP, TCP_INFO));
+    assert_eq!((info[0], info[24], info[28]), (10, 1, 4));
+}
+
+#[test]
+fn buffers_that_nobody_set_are_told_as_they_are() {
+    let mut pair = Pair::new();
+    let fresh = pair.socket(0, SOCK_STREAM);
+    let (_, _, client) = pair.connected();
+    let config = tcp::Config::default();
+    let sizes = (config.send_buffer_bytes_initial, config.receive_buffer_bytes_initial * 2);
+    for fd in [fresh, client] {
+        let sending = get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_SNDBUF));
+        let receiving = get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_RCVBUF));
+        assert_eq!((sending as usize, receiving as usize), sizes);
+    }
+    // poll(2) tells of room when a third of what the queue really holds is free.
+    pair.call(0, Call::Fcntl { fd: client, command: F_SETFL, argument: O_NONBLOCK.into() });
+    let bytes = vec![0; config.send_buffer_bytes + 1];
+    let fill = Call::Send { fd: client, bytes, flags: 0, to: None };
+    let mut task = pair.hosts[0].begin(fill);
+    let queued = pair.hosts[0].attempt(&mut task).expect("it does not block").expect("room").value;
+    assert!((sizes.0..=config.send_buffer_bytes).contains(&(queued as usize)), "{queued}");
+    let entries = vec![PollEntry { fd: client, events: POLLOUT, revents: 0 }];
+    let poll = |pair: &mut Pair| {
+        let mut task = pair.hosts[0].begin(Call::Poll { entries: entries.clone(), timeout_ms: 0 });
+        pair.hosts[0].attempt(&mut task).expect("no wait").expect("it succeeds").value
+    };
+    assert_eq!(poll(&mut pair), 0);
+    pair.carry();
+    let held = Call::Ioctl { fd: client, request: SIOCOUTQ, argument: 0 };
+    let Output::Integer(left) = pair.call(0, held).output else { panic!("no number") };
+    let size = get_int(&mut pair, 0, (client, SOL_SOCKET, SO_SNDBUF));
+    assert_eq!(poll(&mut pair) == 1, size - left >= size / 3, "{left} of {size} queued");
+}
+
+#[test]
+fn sockets_of_one_family_each_share_a_port() {
+    let mut pair = Pair::new();
+    let [v4, v6] = [AF_INET, AF_INET6].map(|domain| {
+        let call = Call::Socket { domain: domain.into(), kind: SOCK_STREAM, protocol: 0 };
+        pair.call(0, call).value as Fd
+    });
+    pair.call(0, Call::Bind { fd: v4, address: address("0.0.0.0:80") });
+    let bind = Call::Bind { fd: v6, address: address("[::]:80") };
+    assert_eq!(pair.refused(0, bind.clone()), Errno::EADDRINUSE, "it has IPv4, too");
+    pair.call(0, set_int(v6, IPPROTO_IPV6, IPV6_V6ONLY, 1));
+    pair.call(0, bind);
+    for fd in [v4, v6] {
+        pair.call(0, Call::Listen { fd, backlog: 1 });
+    }
+    assert_eq!(pair.refused(0, set_int(v6, IPPROTO_IPV6, IPV6_V6ONLY, 0)), Errno::EINVAL);
+}
+
+#[test]
+fn a_datagram_socket_that_has_left_its_peer_hears_everybody() {
+    let mut pair = Pair::new();
+    let [ours, first, second] = [0, 1, 1].map(|at| pair.socket(at, SOCK_DGRAM));
+    pair.call(0, Call::Bind { fd: ours, address: address("10.0.0.1:7") });
+    pair.call(1, Call::Bind { fd: first, address: address("10.0.0.2:7") });
+    pair.call(1, Call::Bind { fd: second, address: address("10.0.0.2:8") });
+    let to = Some(address("10.0.0.1:7"));
+    let hello = Call::Send { fd: second, bytes: b"hello".to_vec(), flags: 0, to };
+    pair.call(0, Call::Connect { fd: ours, address: address("10.0.0.2:7") });
+    pair.call(1, hello.clone());
+    assert_eq!(pair.refused(0, receive(ours, MSG_DONTWAIT)), Errno::EAGAIN);
+    pair.call(0, Call::Connect { fd: ours, address: Address::Unspecified });
+    pair.call(1, hello);
+    assert_eq!(pair.call(0, receive(ours, MSG_DONTWAIT)).value, 5);
+    assert_eq!(pair.refused(0, send(ours, b"x")), Errno::EDESTADDRREQ);
+}

@@ -264,10 +264,11 @@ impl Host {
         is_urgent: bool,
     ) -> Result<usize, SocketError> {
         let now = self.now;
+        let status = self.shard().tcp_status(id)?;
         let room = self.shard().tcp_send_room(id)?;
         let Ok(stream) = self.files.stream(fd) else { return Ok(0) };
         let least = match stream.lacks_space {
-            true => stream.options.send_buffer_bytes() / 3,
+            true => status.send_buffer_bytes / 3,
             false => 1,
         };
         if room < least {
@@ -344,7 +345,14 @@ impl Host {
                 Err(Errno::EINVAL)
             }
             File::Stream(_) => {
-                Ok(self.status(fd)?.map_or(0, |(_, status)| status.unacknowledged_bytes))
+                let status = self.status(fd)?.map(|(_, status)| status);
+                Ok(status.map_or(0, |status| match status.state {
+                    // The FIN counts as well (Linux: `write_seq - snd_una`).
+                    State::FinWait1 | State::Closing | State::LastAck => {
+                        status.unacknowledged_bytes + 1
+                    }
+                    _ => status.unacknowledged_bytes,
+                }))
             }
             _ => Err(Errno::ENOTTY),
         }

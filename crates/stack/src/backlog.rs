@@ -216,6 +216,22 @@ impl Shard {
         Ok(())
     }
 
+    /// Changes how many connections may wait to be accepted ([`ListenOptions::backlog`]). Those that wait
+    /// already stay.
+    ///
+    /// # Errors
+    /// There is no such listener.
+    pub fn tcp_set_backlog(
+        &mut self,
+        listener: SocketId,
+        backlog: usize,
+    ) -> Result<(), SocketError> {
+        let index = self.sockets.index(listener)?;
+        let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
+        listener.options.backlog = backlog.max(1);
+        Ok(())
+    }
+
     /// Takes a connection from a listener's queue.
     ///
     /// # Errors

@@ -177,6 +177,17 @@ impl Ports {
         self.by_peer.entry((port, peer)).or_default().push(entry);
     }
 
+    /// A UDP socket takes from everybody again.
+    pub(crate) fn disconnect(&mut self, port: u16, index: u32) {
+        let Some(known) = self.ports.get_mut(&(Protocol::Udp, port)) else { return };
+        let Some(at) = known.connected.iter().position(|(its, _)| its.index == index) else {
+            return;
+        };
+        let (entry, peer) = known.connected.remove(at);
+        known.open.push(entry);
+        self.forget_peer(port, index, peer);
+    }
+
     fn forget_peer(&mut self, port: u16, index: u32, peer: SocketAddr) {
         if let Some(entries) = self.by_peer.get_mut(&(port, peer)) {
             entries.retain(|its| its.index != index);

@@ -179,6 +179,18 @@ impl Shard {
         Ok(())
     }
 
+    /// Takes from everybody again, and sends nowhere by itself.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_disconnect(&mut self, id: SocketId) -> Result<(), SocketError> {
+        let socket = self.udp_socket(id)?;
+        socket.peer = None;
+        let port = socket.local.port();
+        self.sockets.ports.disconnect(port, id.index() as u32);
+        Ok(())
+    }
+
     /// The peer of a connected socket.
     ///
     /// # Errors

@@ -49,6 +49,19 @@ pub enum RecoveryState {
     Loss,
 }
 
+/// What is sent and not acknowledged, in segments: of each burst as many as it has at the MSS of today.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentCounts {
+    /// All of them.
+    pub all: u32,
+    /// Of these, reported by SACK.
+    pub sacked: u32,
+    /// Of these, found lost and not sent again.
+    pub lost: u32,
+    /// Of these, sent again and not known to have arrived.
+    pub again: u32,
+}
+
 /// A connection at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TcpInfo {
@@ -103,11 +116,15 @@ pub struct TcpInfo {
     pub again_bytes: u32,
     /// Queued and never sent.
     pub unsent_bytes: u32,
+    /// What is unacknowledged, and what became of it, in segments.
+    pub outstanding: SegmentCounts,
 
     /// Since data was sent last.
     pub since_data_sent: Duration,
     /// Since an acceptable segment arrived last.
     pub since_received: Duration,
+    /// Since data arrived last, or the connection was opened.
+    pub since_data_received: Duration,
 
     /// Smoothed round-trip time and its variation, once measured (RFC 6298).
     pub rtt: Option<Duration>,
@@ -222,8 +239,10 @@ impl Connection {
             lost_bytes: self.recovery.lost_bytes(),
             again_bytes: self.recovery.again_bytes(),
             unsent_bytes: self.send_queue.len_from(self.send.nxt),
+            outstanding: self.recovery.segments(&self.send, negotiated.payload_max()),
             since_data_sent: now - self.last_data_sent_at,
             since_received: now - self.last_received_at,
+            since_data_received: now - self.last_data_received_at,
             rtt: self.rtt.smoothed(),
             rtt_variation: self.rtt.variation(),
             rtt_min: self.rtt.min_rtt(),

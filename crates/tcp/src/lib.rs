@@ -59,7 +59,7 @@ pub use crate::ecn::EcnMode;
 pub use crate::event::{ConnectionError, Events, SendError};
 pub use crate::fast_open::FastOpenOutcome;
 pub use crate::half_open::{HalfOpen, Verdict};
-pub use crate::info::{RecoveryState, TcpInfo};
+pub use crate::info::{RecoveryState, SegmentCounts, TcpInfo};
 pub use crate::input::{Follower, Segment};
 pub use crate::pacing::Pacing;
 pub use crate::path_mtu::PathProbing;

@@ -187,4 +187,57 @@ impl Connection {
             self.timers.set_if_idle(Timer::User, now + user_timeout);
         }
     }
+
+    /// Limits how long what was sent may wait for its acknowledgment, and what cannot be sent for a closed
+    /// window, from now on. What waits under such a limit already keeps the time it has waited.
+    pub fn set_user_timeout(&mut self, now: Instant, timeout: Option<Duration>) {
+        if self.config.user_timeout == timeout {
+            return;
+        }
+        let (before, due) = (self.user_timeout(), self.timers.deadline(Timer::User));
+        let waited = before
+            .zip(due)
+            .map_or(Duration::ZERO, |(before, due)| before.saturating_sub(due.since(now)));
+        self.config_mut().user_timeout = timeout;
+        // A dead one has nothing to wait for, though what it sent was never acknowledged.
+        let waits = self.state != State::Closed
+            && (self.send.flight() > 0
+                || self.owing.window_probe
+                || self.timers.is_set(Timer::Persist));
+        match self.user_timeout().filter(|_| waits) {
+            Some(timeout) => self.timers.set(Timer::User, now + timeout.saturating_sub(waited)),
+            None => self.timers.stop(Timer::User),
+        }
+    }
+
+    /// Turns keepalive on or off, or changes it: a new idle time counts from the last segment, a new
+    /// interval and a new count hold from the next probe on.
+    pub fn set_keepalive(&mut self, now: Instant, keepalive: Option<crate::config::Keepalive>) {
+        let before = self.config.keepalive;
+        if before == keepalive {
+            return;
+        }
+        self.config_mut().keepalive = keepalive;
+        let Some(keepalive) = keepalive.filter(|_| self.state.is_synchronized()) else {
+            return self.timers.stop(Timer::Keepalive);
+        };
+        match before {
+            Some(before) if before.idle == keepalive.idle => {}
+            Some(_) => {
+                let due = self.last_received_at + keepalive.idle;
+                self.timers.set(Timer::Keepalive, due.max(now));
+            }
+            None => {
+                self.unanswered.keepalive_probes = 0;
+                self.timers.set(Timer::Keepalive, now + keepalive.idle);
+            }
+        }
+    }
+
+    /// How long FIN-WAIT-2 lasts where the application is gone: see [`Config::fin_wait_2`].
+    pub fn set_fin_wait_2(&mut self, span: Duration) {
+        if self.config.fin_wait_2 != span {
+            self.config_mut().fin_wait_2 = span;
+        }
+    }
 }

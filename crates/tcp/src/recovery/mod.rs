@@ -28,6 +28,7 @@ mod rack;
 pub(crate) mod sack;
 mod undo;
 
+use crate::info::SegmentCounts;
 use crate::rate::{DeliveryRate, Gathered};
 use crate::send_sequence::SendSequence;
 use crate::sent::{Fate, Record, SentRecords};
@@ -651,6 +652,27 @@ impl Recovery {
     /// Bytes SACKed and not acknowledged.
     pub(crate) fn sacked_bytes(&self) -> u32 {
         self.flight.as_ref().map_or(0, |flight| flight.sent.sacked_bytes())
+    }
+
+    /// How many segments of `payload_max` bytes are outstanding, and what became of them. Each record is
+    /// counted by itself: what left apart was not one segment.
+    pub(crate) fn segments(&self, send: &SendSequence, payload_max: u32) -> SegmentCounts {
+        let of = |len: u32| len.div_ceil(payload_max.max(1));
+        let mut counts = SegmentCounts::default();
+        let Some(flight) = &self.flight else {
+            return SegmentCounts { all: of(send.flight()), ..counts };
+        };
+        for record in flight.sent.iter() {
+            let count = of(record.len());
+            counts.all += count;
+            match record.fate {
+                Fate::Sacked => counts.sacked += count,
+                Fate::Lost => counts.lost += count,
+                Fate::Flying if record.is_again() => counts.again += count,
+                Fate::Flying => {}
+            }
+        }
+        counts
     }
 
     /// Bytes that are lost and not sent again.

@@ -38,13 +38,14 @@ fn the_sums_are_those_of_what_was_sent_and_received() {
         (3, 2_500, 988)
     );
     assert_eq!((info.unacknowledged_bytes, info.unsent_bytes), (1_512, 0));
-    assert_eq!(info.segments(info.unacknowledged_bytes), 2);
+    assert_eq!(info.outstanding.all, 2);
     assert_eq!((info.data_segments_received, info.bytes_received), (2, 700));
     assert_eq!(info.segments_out_of_order, 1);
     // The SYN-ACK, two with data; the SYN, its ACK, three with data, two ACKs.
     assert_eq!((info.segments_received, info.segments_sent), (3, 6));
     assert_eq!(info.since_data_sent, Duration::from_millis(35));
     assert_eq!(info.since_received, Duration::from_millis(5));
+    assert_eq!(info.since_data_received, Duration::from_millis(5));
     assert_eq!(info.rtt_min, Some(Duration::from_millis(30)), "the handshake took no time");
     assert_eq!(info.busy, Duration::from_millis(35));
     assert_eq!(info.congestion, "cubic");
