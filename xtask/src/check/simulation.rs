@@ -49,6 +49,7 @@ fn is_enough(figures: &serde_json::Value) -> bool {
         "fast_open_bytes",
         "train_frames",
         "segments_cut",
+        "handed_on",
     ];
     let missing: Vec<_> = faults.into_iter().filter(|name| figure(name) == 0).collect();
     let connections = figure("established");
@@ -72,7 +73,7 @@ mod tests {
             "established": 20_000, "link_lost": 5, "link_held": 5, "link_doubled": 5,
             "link_corrupted": 5, "link_dark": 5, "urgent_marks": 5,
             "connections_without_address": 5, "duplicates_found": 5, "fast_open_bytes": 5,
-            "train_frames": 5, "segments_cut": 5,
+            "train_frames": 5, "segments_cut": 5, "handed_on": 5,
         });
         assert!(is_enough(&figures));
         figures["link_held"] = json!(0);
