@@ -20,7 +20,7 @@ pub(crate) const COUNTERS: [Column; 8] = [
     ("enters", &["runtime.squeue_enters"]),
     ("inline", &["runtime.squeue_inline_batches"]),
     ("queued", &["runtime.squeue_queued_batches"]),
-    ("frames handed over", &["runtime.frames_handed_over"]),
+    ("frames handed over", &["runtime.frames_handed_over", "stack.segments_handed_on"]),
     ("migrations", &["runtime.squeue_migrations"]),
     ("interrupt turns", &["runtime.leader_waits", "runtime.worker_turns"]),
     ("poll turns", &["runtime.poll_turns"]),
