@@ -131,11 +131,6 @@ impl Block {
         }
     }
 
-    /// The whole buffer for writing, where nobody else holds it.
-    pub fn try_bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.try_tail_mut(0)
-    }
-
     /// The buffer from byte `from` on for writing, where nobody else holds it.
     fn try_tail_mut(&mut self, from: usize) -> Option<&mut [u8]> {
         match &mut self.storage {

@@ -166,17 +166,6 @@ impl<Q: Queue> FaultQueue<Q> {
         &self.inner
     }
 
-    /// The queue inside, for what is its own.
-    pub fn inner_mut(&mut self) -> &mut Q {
-        &mut self.inner
-    }
-
-    /// Changes the faults; the random numbers begin anew with the seed.
-    pub fn set_config(&mut self, config: FaultConfig) {
-        self.config = config;
-        self.random = SplitMix64::new(config.seed);
-    }
-
     /// Adds a stop on the way out, behind those that are still to come.
     pub fn inject(&mut self, injection: Injection) {
         self.injections.push_back(injection);

@@ -178,11 +178,6 @@ impl<Q: Queue> RateQueue<Q> {
         &self.inner
     }
 
-    /// The queue inside, for what is its own.
-    pub fn inner_mut(&mut self) -> &mut Q {
-        &mut self.inner
-    }
-
     /// What the limit did so far.
     #[must_use]
     pub fn rate_counters(&self) -> RateCounters {

@@ -110,7 +110,7 @@ impl Squeue {
         for ring in &self.rings {
             let mut batch = ReceiveBatch::new();
             if ring.drain(frames_max, &mut batch).more {
-                self.door.leave_owed();
+                self.door.announce();
             }
             processed.extend((0..batch.len()).map(|it| (batch.bytes(it)[0], batch.bytes(it)[1])));
         }

@@ -152,19 +152,6 @@ impl SoftRing {
         self.depth() == 0
     }
 
-    /// Drops everything that waits, and says how many frames that were. They are not counted as
-    /// dropped: nobody is there any more to miss them.
-    pub fn clear(&self) -> usize {
-        let mut queue = self.lock();
-        let waiting = core::mem::take(&mut queue.waiting);
-        let frames = queue.shares.count();
-        queue.shares.clear();
-        self.depth.store(0, Ordering::Release);
-        drop(queue);
-        drop(waiting);
-        frames
-    }
-
     /// What the ring saw.
     #[must_use]
     pub fn counters(&self) -> SoftRingCounters {

@@ -220,17 +220,6 @@ impl Spread {
         around(ports, first).filter(move |port| comes_home(*port))
     }
 
-    /// Local ports for a UDP socket at `home`: each of `ports` once, from `first` on and around.
-    pub fn datagram_ports(
-        &self,
-        home: Home,
-        ports: RangeInclusive<u16>,
-        first: u16,
-    ) -> impl Iterator<Item = u16> {
-        let spread = *self;
-        around(ports, first).filter(move |port| spread.home_of_datagrams(*port) == home)
-    }
-
     /// Whom a frame of this class concerns; `hash` is asked for [`Flow::hash`] only where it is
     /// needed.
     #[inline]

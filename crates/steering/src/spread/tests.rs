@@ -145,11 +145,4 @@ proptest! {
             prop_assert!(spread.home_of_datagrams(port).0 < homes);
         }
     }
-
-    #[test]
-    fn a_datagram_port_comes_home(first: u16, home in 0_u16..4) {
-        let spread = spread("R1S4F1", Policy::Flow, 4);
-        let port = spread.datagram_ports(Home(home), 1_024..=65_535, first).next();
-        prop_assert_eq!(spread.home_of_datagrams(port.expect("one of many")), Home(home));
-    }
 }
