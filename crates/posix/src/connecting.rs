@@ -2,6 +2,7 @@
 
 use crate::call::{Fd, Reply};
 use crate::descriptors::File;
+use crate::epoll::News;
 use crate::host::{Attempt, Host, Stop, Task};
 use crate::stream::{Phase, is_open};
 use crate::{Address, Errno};
@@ -59,13 +60,13 @@ impl Host {
         let was_open = status.is_some_and(|(_, status)| status.state != State::Closed);
         let stream = self.files.stream(fd)?;
         stream.phase = Phase::Idle;
-        stream.changes += 1;
         stream.deferred = None;
         stream.error_left = was_open.then_some(Errno::ECONNRESET);
         if was_open {
             self.shard().tcp_abort(now, id);
         }
         self.shard().close(now, id);
+        self.wake(fd, News::STATE);
         Ok(())
     }
 
@@ -85,7 +86,7 @@ impl Host {
         let id = self.shard().tcp_connect_with(now, local, remote, config)?;
         let stream = self.files.stream(fd)?;
         stream.phase = Phase::Connecting(id);
-        (stream.error_told, stream.error_left) = (false, None);
+        (stream.error_told, stream.error_left, stream.end_seen) = (false, None, false);
         stream.deferred = None;
         (stream.read_shut, stream.write_shut) = (false, false);
         self.apply_options(fd)

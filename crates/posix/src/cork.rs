@@ -54,7 +54,7 @@ impl Host {
     pub(crate) fn uncork_due(&mut self) {
         let now = self.now;
         let mut due: Vec<SocketId> = Vec::new();
-        for file in self.files.iter_mut() {
+        for (_, file) in self.files.iter_mut() {
             if let File::Stream(stream) = file
                 && stream.cork_ends.is_some_and(|ends| ends <= now)
             {

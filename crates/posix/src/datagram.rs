@@ -3,6 +3,7 @@
 use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC, SHUT_RD, SHUT_WR};
 use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
+use crate::epoll::News;
 use crate::host::{Attempt, Host, Task};
 use crate::options::{Options, mtu_discovery};
 use crate::{Address, Errno};
@@ -21,7 +22,6 @@ pub(crate) struct Datagram {
     pub(crate) id: Option<SocketId>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) nonblocking: bool,
-    pub(crate) changes: u64,
     /// shutdown(SHUT_RD) was called, be it in vain.
     pub(crate) read_shut: bool,
     /// shutdown(SHUT_WR) was called, be it in vain.
@@ -39,7 +39,6 @@ impl Datagram {
             id: None,
             peer: None,
             nonblocking,
-            changes: 0,
             read_shut: false,
             write_shut: false,
             held: VecDeque::new(),
@@ -100,7 +99,11 @@ impl Host {
         let id = self.datagram_id(fd)?;
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
         match self.shard().udp_send(id, to, chunk) {
-            Ok(()) => Ok(Reply::value(bytes.len() as i64)),
+            Ok(()) => {
+                // As Linux: what leaves makes room.
+                self.wake(fd, News::OUTPUT);
+                Ok(Reply::value(bytes.len() as i64))
+            }
             Err(SocketError::WouldBlock) => {
                 let datagram = self.files.datagram(fd)?;
                 let (waits_not, timeout) =
@@ -157,10 +160,11 @@ impl Host {
         let datagram = self.files.datagram(fd)?;
         datagram.read_shut |= how != SHUT_WR;
         datagram.write_shut |= how != SHUT_RD;
-        datagram.changes += 1;
-        match datagram.peer {
-            Some(_) => Ok(Reply::value(0)),
-            None => Err(Errno::ENOTCONN.into()),
+        let has_peer = datagram.peer.is_some();
+        self.wake(fd, News::STATE);
+        match has_peer {
+            true => Ok(Reply::value(0)),
+            false => Err(Errno::ENOTCONN.into()),
         }
     }
 
@@ -175,13 +179,20 @@ impl Host {
         Ok(self.files.datagram(fd)?.held.front().map_or(0, |(bytes, _)| bytes.len()))
     }
 
-    /// Takes the next datagram from the stack, so that it can be looked at, and an error, which does not wait
-    /// behind it.
-    fn hold_next(&mut self, fd: Fd) -> Result<(), Errno> {
-        let Some(id) = self.files.datagram(fd)?.id else { return Ok(()) };
+    /// Takes an error from the stack; says whether there is one.
+    pub(crate) fn hold_error(&mut self, fd: Fd) -> Result<bool, Errno> {
+        let Some(id) = self.files.datagram(fd)?.id else { return Ok(false) };
         if let Err(error) = self.shard().udp_check(id) {
             self.files.datagram(fd)?.error = Some(error.into());
         }
+        Ok(self.files.datagram(fd)?.error.is_some())
+    }
+
+    /// Takes the next datagram from the stack, so that it can be looked at, and an error, which does not wait
+    /// behind it.
+    fn hold_next(&mut self, fd: Fd) -> Result<(), Errno> {
+        self.hold_error(fd)?;
+        let Some(id) = self.files.datagram(fd)?.id else { return Ok(()) };
         if !self.files.datagram(fd)?.held.is_empty() {
             return Ok(());
         }

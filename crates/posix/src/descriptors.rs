@@ -96,8 +96,13 @@ impl Files {
         self.open.remove(&fd)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut File> {
-        self.open.values_mut()
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Fd, &mut File)> {
+        self.open.iter_mut().map(|(fd, file)| (*fd, file))
+    }
+
+    /// The descriptor of the first file that is so.
+    pub(crate) fn find(&self, is_so: impl Fn(&File) -> bool) -> Option<Fd> {
+        self.open.iter().find(|(_, file)| is_so(file)).map(|(fd, _)| *fd)
     }
 
     pub(crate) fn stream(&mut self, fd: Fd) -> Result<&mut Stream, Errno> {

@@ -1,31 +1,92 @@
 //! epoll: a list of interests, level- or edge-triggered.
+//!
+//! As in Linux, an epoll has a queue of files that may have something to report, and each is looked at when it is its
+//! turn: what is not the case any more is passed over, and what is level-triggered goes to the end of the queue
+//! when it was reported, so that none starves where events are taken one by one. A file comes into the queue when the
+//! interest is set, and when something happens to it that the interest asks for ([`Host::wake`]): for an
+//! edge-triggered interest that is the edge. One that is level-triggered comes in whenever it has something to report.
 
 use crate::Errno;
 use crate::abi::{
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN,
+    POLLOUT, POLLPRI, POLLRDNORM, POLLWRNORM,
 };
 use crate::call::{EpollEvent, Fd, Output, Reply};
 use crate::descriptors::File;
 use crate::host::{Attempt, Host, Stop, Task};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// An epoll file.
 #[derive(Debug, Default)]
 pub(crate) struct Epoll {
     interests: BTreeMap<Fd, Interest>,
+    /// Files that may have something to report, each once.
+    queue: VecDeque<Fd>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Interest {
     event: EpollEvent,
-    /// Count of changes of the file when it was last reported; `None` before.
-    seen: Option<u64>,
     /// A one-shot interest that was reported, until it is modified.
     spent: bool,
 }
 
+impl Interest {
+    /// The events asked for, and those that nobody needs to ask for.
+    fn mask(&self) -> u32 {
+        self.event.events & !FLAGS | u32::from((POLLERR | POLLHUP) as u16)
+    }
+
+    fn is_level(&self) -> bool {
+        self.event.events & EPOLLET == 0
+    }
+}
+
+/// What happened to a file: the poll bits that it may concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct News(u16);
+
+impl News {
+    pub(crate) const NONE: Self = Self(0);
+    /// There is something to read.
+    pub(crate) const INPUT: Self = Self((POLLIN | POLLRDNORM | POLLPRI) as u16);
+    /// There is room again.
+    pub(crate) const OUTPUT: Self = Self((POLLOUT | POLLWRNORM) as u16);
+    /// The file is in another state, which concerns everybody.
+    pub(crate) const STATE: Self = Self(u16::MAX);
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// Flags in the event mask that are not events.
 const FLAGS: u32 = EPOLLET | EPOLLONESHOT | 1 << 29 | 1 << 28;
+
+/// Linux: ELOOP.
+const LOOP: Errno = Errno(40);
+
+impl Epoll {
+    /// Puts a file into the queue where the interest in it asks for such news.
+    fn wake(&mut self, fd: Fd, news: News) -> bool {
+        let asks =
+            |interest: &Interest| !interest.spent && interest.mask() & u32::from(news.0) != 0;
+        let wakes = self.interests.get(&fd).is_some_and(asks);
+        if wakes && !self.queue.contains(&fd) {
+            self.queue.push_back(fd);
+        }
+        wakes
+    }
+
+    fn forget(&mut self, fd: Fd) {
+        self.interests.remove(&fd);
+        self.queue.retain(|queued| *queued != fd);
+    }
+
+    fn interests(&self) -> Vec<(Fd, Interest)> {
+        self.interests.iter().map(|(fd, interest)| (*fd, *interest)).collect()
+    }
+}
 
 impl Host {
     pub(crate) fn epoll_create(&mut self, size: i32) -> Attempt {
@@ -45,24 +106,41 @@ impl Host {
         if !self.files.contains(fd) {
             return Err(Errno::EBADF.into());
         }
-        let epoll_fd = epoll;
-        let epoll = self.epoll(epoll)?;
-        if fd == epoll_fd {
+        let known = self.epoll(epoll)?.interests.contains_key(&fd);
+        if fd == epoll {
             return Err(Errno::EINVAL.into());
         }
-        let known = epoll.interests.contains_key(&fd);
         match operation {
             EPOLL_CTL_ADD if known => return Err(Errno::EEXIST.into()),
             EPOLL_CTL_MOD | EPOLL_CTL_DEL if !known => return Err(Errno::ENOENT.into()),
+            EPOLL_CTL_ADD if self.reaches(fd, epoll) => return Err(LOOP.into()),
             EPOLL_CTL_ADD | EPOLL_CTL_MOD => {
-                epoll.interests.insert(fd, Interest { event, seen: None, spent: false });
+                let interest = Interest { event, spent: false };
+                self.epoll(epoll)?.interests.insert(fd, interest);
+                if self.report(fd, interest).is_some() {
+                    self.epoll(epoll)?.wake(fd, News::STATE);
+                }
             }
-            EPOLL_CTL_DEL => {
-                epoll.interests.remove(&fd);
-            }
+            EPOLL_CTL_DEL => self.epoll(epoll)?.forget(fd),
             _ => return Err(Errno::EINVAL.into()),
         }
         Ok(Reply::value(0))
+    }
+
+    /// Whether one file is an epoll that looks at the other, be it through more of them.
+    fn reaches(&mut self, from: Fd, to: Fd) -> bool {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(fd) = next.pop() {
+            if fd == to {
+                return true;
+            }
+            if let Ok(File::Epoll(epoll)) = self.files.get(fd)
+                && seen.insert(fd)
+            {
+                next.extend(epoll.interests.keys());
+            }
+        }
+        false
     }
 
     pub(crate) fn epoll_wait(
@@ -85,62 +163,86 @@ impl Host {
 
     /// A closed file is nobody's interest any more.
     pub(crate) fn forget_interest(&mut self, fd: Fd) {
-        for file in self.files.iter_mut() {
+        for (_, file) in self.files.iter_mut() {
             if let File::Epoll(epoll) = file {
-                epoll.interests.remove(&fd);
+                epoll.forget(fd);
+            }
+        }
+    }
+
+    /// Something happened to a file: whoever asked for it looks at it. An epoll that does is news to those
+    /// that look at the epoll.
+    pub(crate) fn wake(&mut self, fd: Fd, news: News) {
+        let (mut seen, mut happened) = (BTreeSet::new(), vec![(fd, news)]);
+        while let Some((fd, news)) = happened.pop() {
+            for (epoll_fd, file) in self.files.iter_mut() {
+                if let File::Epoll(epoll) = file
+                    && epoll.wake(fd, news)
+                    && seen.insert(epoll_fd)
+                {
+                    happened.push((epoll_fd, News::INPUT));
+                }
             }
         }
     }
 
     pub(crate) fn epoll_has_events(&mut self, epoll: Fd) -> Result<bool, Errno> {
-        let interests: Vec<(Fd, Interest)> =
-            self.epoll(epoll)?.interests.iter().map(|(fd, interest)| (*fd, *interest)).collect();
-        Ok(interests.into_iter().any(|(fd, interest)| self.report(fd, interest).is_some()))
+        self.fill_queue(epoll)?;
+        let epoll = self.epoll(epoll)?;
+        let queued: Vec<(Fd, Interest)> =
+            epoll.interests().into_iter().filter(|(fd, _)| epoll.queue.contains(fd)).collect();
+        Ok(queued.into_iter().any(|(fd, interest)| self.report(fd, interest).is_some()))
+    }
+
+    /// Puts into the queue what has something to report and was not woken: room that became enough meanwhile,
+    /// and levels.
+    fn fill_queue(&mut self, epoll: Fd) -> Result<(), Errno> {
+        for (fd, interest) in self.epoll(epoll)?.interests() {
+            self.notice_space(fd)?;
+            if interest.is_level() && self.report(fd, interest).is_some() {
+                self.epoll(epoll)?.wake(fd, News::STATE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Room is news when there is enough for poll(2), once, and only for a program that found none.
+    fn notice_space(&mut self, fd: Fd) -> Result<(), Errno> {
+        let made = matches!(self.files.get(fd), Ok(File::Stream(stream)) if stream.space_made);
+        if made && self.readiness(fd)? & POLLOUT != 0 {
+            let stream = self.files.stream(fd)?;
+            (stream.space_made, stream.lacks_space) = (false, false);
+            self.wake(fd, News::OUTPUT);
+        }
+        Ok(())
     }
 
     /// Events to report, which are then reported.
     fn collect(&mut self, epoll: Fd, events_max: usize) -> Result<Vec<EpollEvent>, Errno> {
-        let interests: Vec<(Fd, Interest)> =
-            self.epoll(epoll)?.interests.iter().map(|(fd, interest)| (*fd, *interest)).collect();
+        self.fill_queue(epoll)?;
         let mut events = Vec::new();
-        for (fd, interest) in interests {
-            if events.len() == events_max {
-                break;
-            }
+        let mut again = Vec::new();
+        while events.len() < events_max {
+            let Some(fd) = self.epoll(epoll)?.queue.pop_front() else { break };
+            let Some(interest) = self.epoll(epoll)?.interests.get(&fd).copied() else { continue };
             let Some(bits) = self.report(fd, interest) else { continue };
-            let changes = self.changes(fd);
-            let kept = self.epoll(epoll)?.interests.get_mut(&fd).ok_or(Errno::ENOENT)?;
-            kept.seen = Some(changes);
-            kept.spent = interest.event.events & EPOLLONESHOT != 0;
             events.push(EpollEvent { events: bits, data: interest.event.data });
+            if interest.event.events & EPOLLONESHOT != 0 {
+                let spent = Interest { spent: true, ..interest };
+                self.epoll(epoll)?.interests.insert(fd, spent);
+            } else if interest.is_level() {
+                again.push(fd);
+            }
         }
+        self.epoll(epoll)?.queue.extend(again);
         Ok(events)
     }
 
     /// The bits of an interest that there are to report.
     fn report(&mut self, fd: Fd, interest: Interest) -> Option<u32> {
-        if interest.spent {
-            return None;
-        }
         let ready = self.readiness(fd).ok()? as u16;
-        let always = (POLLERR | POLLHUP) as u16;
-        let bits = u32::from(ready) & (interest.event.events & !FLAGS | u32::from(always));
-        let is_edge = interest.event.events & EPOLLET != 0;
-        let is_news = interest.seen != Some(self.changes(fd));
-        (bits != 0 && (!is_edge || is_news)).then_some(bits)
-    }
-
-    fn changes(&mut self, fd: Fd) -> u64 {
-        match self.files.get(fd) {
-            Ok(File::Stream(stream)) => {
-                if core::mem::take(&mut stream.space_made) {
-                    stream.changes += 1;
-                }
-                stream.changes
-            }
-            Ok(File::Datagram(datagram)) => datagram.changes,
-            _ => 0,
-        }
+        let bits = u32::from(ready) & interest.mask();
+        (bits != 0 && !interest.spent).then_some(bits)
     }
 
     fn epoll(&mut self, fd: Fd) -> Result<&mut Epoll, Errno> {

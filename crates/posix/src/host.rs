@@ -2,6 +2,8 @@
 
 use crate::call::{Call, Fd, Output, Reply};
 use crate::descriptors::{File, Files};
+use crate::epoll::News;
+use crate::readiness::is_peer_done;
 use crate::{Address, Errno};
 use batch::{Block, BlockPool, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum};
 use bytes::Bytes;
@@ -314,9 +316,47 @@ impl Host {
                 break;
             }
         }
-        while let Some(event) = network.shard.poll_event() {
-            on_event(&mut self.files, event);
+        while let Some(event) = self.network.as_mut().and_then(|network| network.shard.poll_event())
+        {
+            // A socket that the program has closed is nobody's.
+            let _ = self.on_event(event);
         }
+    }
+
+    /// Tells those who look at the file behind a socket what happened to it.
+    fn on_event(&mut self, event: SocketEvent) -> Result<(), Errno> {
+        use stack::Readiness;
+        let is_its = |file: &File| match file {
+            File::Stream(stream) => stream.id() == Some(event.socket),
+            File::Datagram(datagram) => datagram.id == Some(event.socket),
+            _ => false,
+        };
+        let fd = self.files.find(is_its).ok_or(Errno::EBADF)?;
+        let has = |readiness| event.readiness.intersects(readiness);
+        let mut news = match has(Readiness::READABLE | Readiness::ACCEPTABLE | Readiness::URGENT) {
+            true => News::INPUT,
+            false => News::NONE,
+        };
+        if let File::Datagram(_) = self.files.get(fd)? {
+            if has(Readiness::WRITABLE) {
+                news = news.and(News::OUTPUT);
+            }
+            if self.hold_error(fd)? {
+                news = News::STATE;
+            }
+        } else {
+            let status = self.status(fd)?;
+            let is_at_end = status.is_some_and(|(_, status)| is_peer_done(status.state));
+            let stream = self.files.stream(fd)?;
+            // Room is news only for a program that found none.
+            stream.space_made |= has(Readiness::WRITABLE) && stream.lacks_space;
+            let ends = is_at_end && !core::mem::replace(&mut stream.end_seen, is_at_end);
+            if ends || has(Readiness::CLOSED | Readiness::CONNECTED) {
+                news = News::STATE;
+            }
+        }
+        self.wake(fd, news);
+        Ok(())
     }
 
     fn fcntl(&mut self, fd: Fd, command: i32, argument: i64) -> Attempt {
@@ -384,7 +424,10 @@ impl Host {
                     self.shard().close(now, id);
                 }
             }
-            File::PipeRead(pipe) | File::PipeWrite(pipe) => pipe.close_end(),
+            File::PipeRead(pipe) | File::PipeWrite(pipe) => {
+                pipe.close_end();
+                self.wake_pipe(&pipe, News::STATE);
+            }
             File::Epoll(_) => {}
         }
         Ok(Reply::value(0))
@@ -415,28 +458,5 @@ fn destination_of(packet: &[u8]) -> Option<IpAddr> {
         4 => packet.get(16..20)?.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
         6 => packet.get(24..40)?.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
         _ => None,
-    }
-}
-
-/// Tells the file behind a socket that something changed.
-fn on_event(files: &mut Files, event: SocketEvent) {
-    use stack::Readiness;
-    let more_to_read = Readiness::READABLE | Readiness::ACCEPTABLE | Readiness::CLOSED;
-    for file in files.iter_mut() {
-        match file {
-            File::Stream(stream) if stream.id() == Some(event.socket) => {
-                if event.readiness.intersects(more_to_read | Readiness::CONNECTED) {
-                    stream.changes += 1;
-                }
-                // Room is news only for a program that found none.
-                if event.readiness.intersects(Readiness::WRITABLE) && stream.lacks_space {
-                    stream.space_made = true;
-                }
-            }
-            File::Datagram(datagram) if datagram.id == Some(event.socket) => {
-                datagram.changes += 1;
-            }
-            _ => {}
-        }
     }
 }

@@ -4,6 +4,7 @@ use crate::Errno;
 use crate::abi::SPLICE_F_NONBLOCK;
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
+use crate::epoll::News;
 use crate::host::{Attempt, Host, Stop, Task};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,11 @@ pub(crate) struct Pipe {
 impl Pipe {
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether both are ends of the same pipe.
+    fn is_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -97,6 +103,23 @@ impl Host {
         Ok(Reply { value: 0, output: Output::Pipe([read, write]) })
     }
 
+    /// Something happened to a pipe: its ends that are open hear what concerns them. News of input are for the one
+    /// that reads, of output for the one that writes; each end has no other.
+    pub(crate) fn wake_pipe(&mut self, pipe: &Pipe, news: News) {
+        let reads = |file: &File| matches!(file, File::PipeRead(end) if end.is_of(pipe));
+        let writes = |file: &File| matches!(file, File::PipeWrite(end) if end.is_of(pipe));
+        for fd in [self.files.find(reads), self.files.find(writes)].into_iter().flatten() {
+            self.wake(fd, news);
+        }
+    }
+
+    /// Room in a pipe is news where there was none.
+    pub(crate) fn wake_writer(&mut self, pipe: &Pipe, was_full: bool) {
+        if was_full && pipe.room() > 0 {
+            self.wake_pipe(pipe, News::OUTPUT);
+        }
+    }
+
     /// splice(2): one of the two is a pipe, the other a stream.
     pub(crate) fn splice(
         &mut self,
@@ -133,6 +156,9 @@ impl Host {
                 let reply = self.receive(task, from, room, dont_wait(may_not_wait))?;
                 if let Output::Received { bytes, .. } = &reply.output {
                     pipe.put(bytes);
+                    if !bytes.is_empty() {
+                        self.wake_pipe(&pipe, News::INPUT);
+                    }
                 }
                 Ok(Reply::value(reply.value))
             }
@@ -147,7 +173,9 @@ impl Host {
                 let bytes = task.read.clone();
                 // What is not sent stays in the pipe.
                 let reply = self.send(task, to, &bytes, dont_wait(may_not_wait), None)?;
+                let was_full = pipe.room() == 0;
                 pipe.take(usize::try_from(reply.value).unwrap_or(0));
+                self.wake_writer(&pipe, was_full);
                 Ok(reply)
             }
             _ => Err(Errno::EINVAL.into()),

@@ -17,6 +17,12 @@ const ENTRIES_MAX: usize = 1_024;
 const READABLE: i16 = POLLIN | POLLRDNORM;
 const WRITABLE: i16 = POLLOUT | POLLWRNORM;
 
+/// Whether the peer will send no more.
+pub(crate) fn is_peer_done(state: State) -> bool {
+    use State::{CloseWait, Closed, Closing, LastAck, TimeWait};
+    matches!(state, Closed | CloseWait | Closing | LastAck | TimeWait)
+}
+
 impl Host {
     /// The poll bits that hold for a file, asked for or not.
     pub(crate) fn readiness(&mut self, fd: Fd) -> Result<i16, Errno> {
@@ -57,12 +63,7 @@ impl Host {
         let stream = self.files.stream(fd)?;
         let has_error = status.error.is_some() && !stream.error_told;
         let is_closed = status.state == State::Closed;
-        let peer_done = is_closed
-            || matches!(
-                status.state,
-                State::CloseWait | State::Closing | State::LastAck | State::TimeWait
-            );
-        let read_done = peer_done || stream.read_shut;
+        let read_done = is_peer_done(status.state) || stream.read_shut;
         let write_done = is_closed || stream.write_shut;
         let mut bits = 0;
         if is_closed || (read_done && write_done) {

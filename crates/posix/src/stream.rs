@@ -9,6 +9,7 @@ use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
 use crate::datagram::Datagram;
 use crate::descriptors::File;
+use crate::epoll::News;
 use crate::host::{Attempt, Host, Stop, Task};
 use crate::options::Options;
 use crate::{Address, Errno};
@@ -48,8 +49,8 @@ pub(crate) struct Stream {
     pub(crate) more_follows: bool,
     /// When what is held back for more is sent all the same.
     pub(crate) cork_ends: Option<Instant>,
-    /// Counts what edge-triggered epoll reports.
-    pub(crate) changes: u64,
+    /// Epoll has heard that the peer will send no more.
+    pub(crate) end_seen: bool,
 }
 
 /// Where in its life a TCP socket is.
@@ -81,7 +82,7 @@ impl Stream {
             space_made: false,
             more_follows: false,
             cork_ends: None,
-            changes: 0,
+            end_seen: false,
         }
     }
 
@@ -270,7 +271,7 @@ impl Host {
         let stream = self.files.stream(fd)?;
         stream.read_shut |= how != SHUT_WR;
         stream.write_shut |= how != SHUT_RD;
-        stream.changes += 1;
+        self.wake(fd, News::STATE);
         Ok(Reply::value(0))
     }
 

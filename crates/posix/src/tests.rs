@@ -656,3 +656,24 @@ fn a_datagram_socket_that_has_left_its_peer_hears_everybody() {
     assert_eq!(pair.call(0, receive(ours, MSG_DONTWAIT)).value, 5);
     assert_eq!(pair.refused(0, send(ours, b"x")), Errno::EDESTADDRREQ);
 }
+
+#[test]
+fn an_epoll_hears_of_another_and_never_of_itself() {
+    let mut pair = Pair::new();
+    let Output::Pipe([read, write]) = pair.call(0, Call::Pipe).output else { panic!("no pipe") };
+    let [inner, outer] = [1, 1].map(|size| pair.call(0, Call::EpollCreate { size }).value as Fd);
+    let event = EpollEvent { events: POLLIN as u32 | EPOLLET, data: 0 };
+    let add = |epoll, fd| Call::EpollControl { epoll, operation: EPOLL_CTL_ADD, fd, event };
+    pair.call(0, add(inner, read));
+    pair.call(0, add(outer, inner));
+    assert_eq!(pair.refused(0, add(inner, outer)), Errno(40), "ELOOP");
+    assert_eq!(pair.refused(0, add(inner, inner)), Errno::EINVAL);
+    let wait = |epoll| Call::EpollWait { epoll, events_max: 8, timeout_ms: 0 };
+    for _ in 0..2 {
+        assert_eq!(pair.call(0, wait(outer)).value, 0, "nothing was written");
+        pair.call(0, send(write, b"word"));
+        assert_eq!(pair.call(0, wait(outer)).value, 1);
+        assert_eq!(pair.call(0, wait(outer)).value, 0, "one edge");
+        assert_eq!(pair.call(0, wait(inner)).value, 1);
+    }
+}

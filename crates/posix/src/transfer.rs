@@ -5,6 +5,7 @@ use crate::abi::{
 };
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
+use crate::epoll::News;
 use crate::host::{Attempt, Host, Stop, Task};
 use crate::stream::{Phase, is_open};
 use crate::{Address, Errno};
@@ -46,7 +47,13 @@ impl Host {
                 self.with_unread(fd, reply)
             }
             File::Datagram(_) => self.receive_datagram(task, fd, len, flags),
-            File::PipeRead(pipe) => pipe.read(len),
+            File::PipeRead(pipe) => {
+                let pipe = pipe.clone();
+                let was_full = pipe.room() == 0;
+                let reply = pipe.read(len)?;
+                self.wake_writer(&pipe, was_full);
+                Ok(reply)
+            }
             File::PipeWrite(_) => Err(Errno::EBADF.into()),
             File::Epoll(_) => Err(Errno::EINVAL.into()),
         }
@@ -166,7 +173,14 @@ impl Host {
         match self.files.get(fd)? {
             File::Stream(_) => self.send_stream(task, fd, bytes, flags, to),
             File::Datagram(_) => self.send_datagram(task, fd, bytes, flags, to),
-            File::PipeWrite(pipe) => pipe.write(task, bytes),
+            File::PipeWrite(pipe) => {
+                let (pipe, before) = (pipe.clone(), task.written);
+                let attempt = pipe.write(task, bytes);
+                if task.written > before {
+                    self.wake_pipe(&pipe, News::INPUT);
+                }
+                attempt
+            }
             File::PipeRead(_) => Err(Errno::EBADF.into()),
             File::Epoll(_) => Err(Errno::EINVAL.into()),
         }
