@@ -221,6 +221,67 @@ fn frames_of_every_length_come_up_in_order_whatever_the_shape_of_the_call() {
     assert!(queue.counters().receive_syscalls - before <= 2);
 }
 
+/// Sends a run of datagrams of `each` bytes of payload as the kernel would, and returns the payloads.
+fn deliver_run(peer: &UnixDatagram, each: usize, count: usize, seed: u8) -> Vec<Vec<u8>> {
+    let payload: Vec<u8> = (0..each * count - 1).map(|at| (at % 251) as u8 ^ seed).collect();
+    let udp_len = (8 + payload.len()) as u16;
+    // VIRTIO_NET_HDR_GSO_UDP_L4 with a partial checksum, which lies 34 and 6 bytes into the frame.
+    let mut message = vec![1, 5];
+    for word in [42, each as u16, 34, 6] {
+        message.extend(word.to_ne_bytes());
+    }
+    message.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+    message.extend([0x45, 0]);
+    message.extend((20 + udp_len).to_be_bytes());
+    message.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    message.extend([0, 7, 0, 9]);
+    message.extend(udp_len.to_be_bytes());
+    message.extend([0, 0]);
+    message.extend(&payload);
+    peer.send(&message).expect("room in the queue");
+    payload.chunks(each).map(<[u8]>::to_vec).collect()
+}
+
+/// Whatever the shape of the call, and however few are wanted at a time, between frames of other kinds.
+#[test]
+fn a_run_of_datagrams_comes_up_one_by_one_in_order() {
+    for (each, count, frames_max) in [(1_000, 40, 256), (1_400, 45, 7), (20, 50, 3), (100, 8, 1)] {
+        let (mut queue, peer) = pair();
+        let pool = BlockPool::new(batch::PoolConfig::default());
+        let mut sent = Vec::new();
+        for seed in 0..3 {
+            let before = deliver(&peer, 300, seed);
+            sent.push(before[42..].to_vec());
+            sent.extend(deliver_run(&peer, each, count, seed));
+        }
+        let (mut came, mut batches) = (Vec::new(), 0);
+        loop {
+            let mut received = ReceiveBatch::new();
+            let outcome = queue.receive(&pool, &mut received, frames_max);
+            assert_eq!((outcome.frames, outcome.failed), (received.len(), None));
+            assert!(outcome.frames <= frames_max);
+            for index in 0..received.len() {
+                let is_cut = received.bytes(index)[12..14] == [8, 0];
+                let frame = received.frame(index).expect("it is there");
+                assert_eq!(frame.segmented, None);
+                assert_eq!(frame.checksum == batch::ReceivedChecksum::Partial, is_cut);
+                came.push(received.bytes(index)[42..].to_vec());
+            }
+            batches += usize::from(outcome.frames > 0);
+            if !outcome.more && outcome.frames == 0 {
+                break;
+            }
+        }
+        assert!(came == sent, "{each}, {count}, {frames_max}: {} of {}", came.len(), sent.len());
+        let counters = queue.counters();
+        assert_eq!(counters.receive_coalesced, 3 * count as u64);
+        assert_eq!(counters.receive_frames, sent.len() as u64);
+        assert_eq!((counters.receive_batches, counters.receive_dropped), (batches as u64, 0));
+        let bytes: usize = sent.iter().map(|payload| payload.len() + 42).sum();
+        assert_eq!(counters.receive_bytes, bytes as u64);
+    }
+}
+
 #[test]
 fn the_bound_of_a_call_leaves_frames_for_the_next() {
     let (mut queue, peer) = pair();
