@@ -91,7 +91,8 @@ pub struct XdpConfig {
     /// behind the first. And a driver that cannot gather leaves the copying to the kernel.
     pub scatter_gather: bool,
     /// Take transport checksums of received frames as verified. Only for a peer on the same machine
-    /// that leaves them out.
+    /// that leaves them out. Datagrams that it also leaves uncut (UDP_SEGMENT) are dropped and counted: nothing
+    /// says where one ends.
     pub trusts_checksums: bool,
     /// Chunks that wait to be received into; rounded up to a power of two, from 64 to 65,536.
     pub receive_frames: u32,

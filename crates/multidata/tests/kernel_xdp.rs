@@ -9,6 +9,7 @@ use bytes::Bytes;
 use device::{Device as _, Queue, Stop, TransmitMode, Transmitted};
 use linux::{Feature, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice, XdpQueue};
 use multidata::{InterfaceConfig, InterfaceEvent, Stack, TcpListener, TcpStream};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +21,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_streams_both_ways_behind_the_driver", || streams(XdpAttach::Generic)),
     ("xdp_streams_through_few_chunks", few_chunks),
     ("xdp_takes_super_frames_in_fragments", super_frames),
+    ("xdp_drops_datagrams_that_the_kernel_leaves_uncut", uncut_datagrams),
     ("xdp_sends_headers_and_payload_apart", scattered),
     ("xdp_takes_a_packet_with_all_of_its_descriptors_or_not_at_all", full_in_the_middle),
     ("xdp_tells_that_the_mtu_shrank_under_a_built_batch", mtu_shrinks_under_a_batch),
@@ -225,6 +227,33 @@ fn super_frames() {
     let counters = stack.counters().device;
     let mean = counters.receive_bytes / counters.receive_frames;
     assert!(mean > 1_514, "{mean} bytes a frame: nothing but single segments came");
+}
+
+/// Of datagrams in one frame nothing says where one ends, so they must not come up as one.
+fn uncut_datagrams() {
+    let cable = cable(1_500);
+    cable.far().set_feature(Feature::TransmitChecksum, true).expect("veth has it");
+    let config = XdpConfig {
+        attach: XdpAttach::Generic,
+        multi_buffer: true,
+        trusts_checksums: true,
+        ..XdpConfig::new(NEAR)
+    };
+    let (stack, _device) = stack(&config, TransmitMode::Multidata);
+    for ipv6 in [false, true] {
+        let ours = multidata::UdpSocket::bind(&stack, (address(ipv6, 2), 9)).expect("a free port");
+        ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let kernel = UdpSocket::bind((address(ipv6, 1), 0)).expect("its address");
+        kernel.connect((address(ipv6, 2), 9)).expect("a route");
+        let mut buffer = [0; 20_000];
+        kernel.send(&[1; 7]).expect("a route");
+        assert_eq!(ours.recv_from(&mut buffer).expect("it arrives").0, 7);
+        setsockopt(&kernel, sockopt::UdpGsoSegment, &1_000).expect("the kernel has it");
+        assert_eq!(kernel.send(&[2; 10_000]).expect("a route"), 10_000);
+        kernel.send(&[3; 9]).expect("a route");
+        assert_eq!(ours.recv_from(&mut buffer).expect("it arrives").0, 9, "several as one");
+    }
+    assert_eq!(stack.counters().device.receive_dropped, 2);
 }
 
 /// Headers in a chunk of their own and payload in one or several others, each with its descriptor.

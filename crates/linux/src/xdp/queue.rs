@@ -385,7 +385,7 @@ impl Queue for XdpQueue {
             .map_or(0, |kernel| kernel.rx_dropped + kernel.rx_ring_full.unwrap_or(0));
         DeviceCounters {
             wait_syscalls: self.waiter.syscalls(),
-            receive_dropped: dropped,
+            receive_dropped: self.counters.receive_dropped + dropped,
             ..self.counters
         }
     }

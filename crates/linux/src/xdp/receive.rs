@@ -4,6 +4,9 @@
 //! a reader who takes his time costs the pool, which is bounded and watched, and never the driver.
 //! The lengths stand in the ring, so a block is as large as its frames need. What finds no block stays
 //! in the ring, in order; when the fill ring is empty the driver drops.
+//!
+//! No header tells of super-frames. One of TCP is as good as one long segment; of one of datagrams nobody
+//! knows where each ends, so it is dropped.
 
 use super::ring::CONTINUED;
 use super::socket::Rings;
@@ -90,7 +93,7 @@ impl Receiver {
             };
             has_taken = true;
             let mut frames = [EMPTY; FRAMES_PER_BLOCK];
-            let count = self.copy(rings, &run, block.bytes_mut(), &mut frames);
+            let count = self.copy(rings, &run, block.bytes_mut(), &mut frames, counters);
             let index = batch.add_block(block.freeze());
             for frame in &frames[..count] {
                 counters.receive_bytes += u64::from(frame.len);
@@ -120,6 +123,7 @@ impl Receiver {
         run: &Run,
         block: &mut [u8],
         frames: &mut [Frame; FRAMES_PER_BLOCK],
+        counters: &mut DeviceCounters,
     ) -> usize {
         let (mut count, mut start, mut len, mut parts) = (0, 0, 0, 0);
         for _ in 0..run.entries {
@@ -138,16 +142,31 @@ impl Receiver {
             if part.options & CONTINUED != 0 && parts < PARTS_MAX {
                 continue;
             }
-            let segmented =
-                (len > self.frame_len_max).then_some(Segmented { segment_len: self.segment_len });
-            let (offset, checksum) = (start as u32, self.checksum);
-            frames[count] = Frame { block: 0, offset, len: len as u32, checksum, segmented };
-            count += 1;
-            start += len.next_multiple_of(FRAME_ALIGNMENT);
+            let is_super = len > self.frame_len_max;
+            if is_super && !block.get(start..start + len).is_some_and(is_tcp) {
+                counters.receive_dropped += 1;
+            } else {
+                let segmented = is_super.then_some(Segmented { segment_len: self.segment_len });
+                let (offset, checksum) = (start as u32, self.checksum);
+                frames[count] = Frame { block: 0, offset, len: len as u32, checksum, segmented };
+                count += 1;
+                start += len.next_multiple_of(FRAME_ALIGNMENT);
+            }
             (len, parts) = (0, 0);
         }
         count
     }
+}
+
+/// Whether an Ethernet frame holds a packet of TCP, with nothing between its header and the network's.
+fn is_tcp(frame: &[u8]) -> bool {
+    const TCP: u8 = 6;
+    let protocol = match frame.get(12..14) {
+        Some([0x08, 0x00]) => frame.get(23),
+        Some([0x86, 0xdd]) => frame.get(20),
+        _ => None,
+    };
+    protocol == Some(&TCP)
 }
 
 /// The frames that go into the next block.
