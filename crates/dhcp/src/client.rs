@@ -157,6 +157,8 @@ pub struct Client {
     asked_at: Instant,
     /// Messages of this kind sent in a row.
     attempts: u32,
+    /// What the last DISCOVER said of the time since the client began.
+    discover_s: u16,
     due: Option<Instant>,
     lease: Option<(Lease, Times)>,
     actions: VecDeque<Action>,
@@ -181,6 +183,7 @@ impl Client {
             began_at: now,
             asked_at: now,
             attempts: 0,
+            discover_s: 0,
             due: Some(now + delay),
             lease: None,
             actions: VecDeque::new(),
@@ -267,10 +270,14 @@ impl Client {
             (State::Selecting, _) => {
                 message.kind = MessageKind::Discover;
                 message.requested = self.config.wanted;
+                self.discover_s = message.seconds;
                 self.backoff(jitter)
             }
             (State::Requesting { offered, server }, _) => {
                 (message.requested, message.server) = (Some(*offered), Some(*server));
+                // RFC 2131, 3.1, 3: it "MUST use the same value in the DHCP message header's 'secs' field" as the
+                // DISCOVER, by which relays may choose their servers.
+                message.seconds = self.discover_s;
                 self.backoff(jitter)
             }
             // RFC 2131, 4.3.6: the address is in ciaddr; neither a requested address nor a server

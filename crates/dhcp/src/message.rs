@@ -125,11 +125,15 @@ impl ClientMessage {
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let mut out = vec![0; FIXED_LEN];
+        // RFC 2131, table 5: both fields are zero in DECLINE and RELEASE, which have no answer.
+        let is_answered = matches!(self.kind, MessageKind::Discover | MessageKind::Request);
+        let seconds = if is_answered { self.seconds } else { 0 };
         out[..3].copy_from_slice(&[OP_REQUEST, HARDWARE_ETHERNET, 6]);
         out[4..8].copy_from_slice(&self.transaction.to_be_bytes());
-        out[8..10].copy_from_slice(&self.seconds.to_be_bytes());
+        out[8..10].copy_from_slice(&seconds.to_be_bytes());
         // RFC 2131, 4.1: who cannot receive unicast before it is configured sets the flag.
-        let flags = if self.client_address.is_unspecified() { FLAG_BROADCAST } else { 0 };
+        let is_deaf = is_answered && self.client_address.is_unspecified();
+        let flags = if is_deaf { FLAG_BROADCAST } else { 0 };
         out[10..12].copy_from_slice(&flags.to_be_bytes());
         out[12..16].copy_from_slice(&self.client_address.octets());
         out[28..34].copy_from_slice(&self.station.0);
@@ -148,7 +152,7 @@ impl ClientMessage {
             option(code::SERVER_IDENTIFIER, &server.octets());
         }
         // RFC 2131, table 5: neither of these in DECLINE and RELEASE.
-        if matches!(self.kind, MessageKind::Discover | MessageKind::Request) {
+        if is_answered {
             option(code::PARAMETERS, &PARAMETERS);
             option(code::MESSAGE_LEN_MAX, &1_472_u16.to_be_bytes());
             if let Some(name) = &self.host_name {
@@ -370,6 +374,8 @@ mod tests {
         assert_eq!(bytes[236..243], [99, 130, 83, 99, 53, 1, 1]);
         let text = bytes.windows(6).any(|window| window == [12, 4, b'h', b'e', b'r', b'e']);
         assert!(text && bytes.windows(6).any(|window| window == [50, 4, 10, 0, 0, 9]));
+        let declined = ClientMessage { kind: MessageKind::Decline, ..message.clone() };
+        assert_eq!(declined.emit()[8..12], [0; 4], "table 5: neither seconds nor flags");
         let bound = ClientMessage { client_address: Ipv4Addr::new(10, 0, 0, 9), ..message };
         assert_eq!(bound.emit()[10..12], [0, 0], "who has an address takes unicast");
     }

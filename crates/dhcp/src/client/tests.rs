@@ -131,6 +131,20 @@ fn a_discover_without_an_answer_is_repeated_ever_more_rarely() {
     }
 }
 
+/// RFC 2131, 3.1, 3: the REQUEST has the 'secs' of the DISCOVER.
+#[test]
+fn a_request_says_the_seconds_of_its_discover() {
+    let mut bed = Bed::new();
+    bed.next();
+    let actions = bed.next();
+    let seconds = Bed::sent(&actions).0.payload[8..10].to_vec();
+    assert_ne!(seconds, [0, 0], "the second DISCOVER");
+    bed.now += Duration::from_secs(2);
+    let actions = bed.answer(OFFER, &[]);
+    assert_eq!(Bed::sent(&actions).0.payload[8..10], seconds);
+    assert_eq!(Bed::sent(&bed.next()).0.payload[8..10], seconds, "and again");
+}
+
 #[test]
 fn requests_without_an_answer_end_in_a_new_discover() {
     let mut bed = Bed::new();
