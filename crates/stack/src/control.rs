@@ -218,7 +218,13 @@ impl Shard {
             (_, IpAddr::V4(_)) => wire::protocol::ICMP,
             (_, IpAddr::V6(_)) => wire::protocol::ICMPV6,
         };
-        let network = template(destination, source, protocol, crate::HOP_LIMIT_DEFAULT);
+        // RFC 4443, 2.2 b: what answers a packet to a group comes from an address of the node.
+        let ours = match destination.is_multicast() {
+            true => self.interfaces[origin.interface.0 as usize].source_for(source),
+            false => Ok(destination),
+        };
+        let ours = ours.unwrap_or(destination);
+        let network = template(ours, source, protocol, crate::HOP_LIMIT_DEFAULT);
         let next_hop = match origin.station {
             Some(station) => NextHop::Station(station),
             None => NextHop::Neighbour(self.next_hop_by(origin.interface, source)),

@@ -185,6 +185,24 @@ fn senders_of_extension_headers_that_are_not_understood_are_told() {
     assert_eq!(drops(&net, DropReason::MalformedIp), 2);
 }
 
+// RFC 8200, 4.2: option types that begin with 10 are answered whatever the destination, those with 11 not where it is
+// a group; RFC 4443, 2.2 b: from an address of ours.
+#[test]
+fn an_option_in_a_packet_to_all_is_answered_from_one_of_us() {
+    for (kind, answers) in [(0x80, 1), (0xc0, 0)] {
+        let mut net = net();
+        let option = [&[protocol::UDP, 0, kind, 4, 0, 0, 0, 0][..], &datagram(&[])].concat();
+        let mut packet = ipv6(protocol::HOP_BY_HOP, &option);
+        let all = "ff02::1".parse::<core::net::Ipv6Addr>().expect("an address");
+        packet[24..40].copy_from_slice(&all.octets());
+        let stations = HardwareAddress::of_ip_multicast(all.into()).expect("a group");
+        net.inject(1, [frame(stations, ether_type::IPV6, &packet)]);
+        net.run(Duration::from_millis(10));
+        assert_eq!(icmp_of_host_1(&net), vec![(4, 2, 42); answers]);
+        assert_eq!(drops(&net, DropReason::SourceRemoved), 0);
+    }
+}
+
 // RFC 6980, 5: neighbour discovery with a fragment header, even an atomic one, is ignored.
 #[test]
 fn neighbour_discovery_in_fragments_is_ignored() {
