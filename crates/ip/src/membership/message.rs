@@ -91,7 +91,8 @@ impl GroupMessage {
                 // RFC 3810, 5.1.14 and 6.2: link-local source, hop limit 1, router alert.
                 let is_sound =
                     source.is_unicast_link_local() && info.hop_limit == 1 && info.has_options;
-                if !is_sound && message.first() == Some(&MLD_QUERY) {
+                let is_heard = matches!(message.first(), Some(&(MLD_QUERY | MLD_V1_REPORT)));
+                if !is_sound && is_heard {
                     return Err(DropReason::MalformedIcmp);
                 }
                 parse_mld(info, message)
@@ -111,7 +112,7 @@ fn parse_igmp(info: &PacketInfo, message: &[u8]) -> Result<GroupMessage, DropRea
     let group = Ipv4Addr::new(a, b, c, d);
     match kind {
         IGMP_QUERY => {}
-        IGMP_V1_REPORT | IGMP_V2_REPORT => return Ok(GroupMessage::Report(group.into())),
+        IGMP_V1_REPORT | IGMP_V2_REPORT => return report(info, group.into()),
         _ => return Ok(GroupMessage::Other),
     }
     let is_all_systems = info.destination == IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1));
@@ -137,7 +138,7 @@ fn parse_mld(info: &PacketInfo, message: &[u8]) -> Result<GroupMessage, DropReas
     let group = Ipv6Addr::from(group);
     match fixed[0] {
         MLD_QUERY => {}
-        MLD_V1_REPORT => return Ok(GroupMessage::Report(group.into())),
+        MLD_V1_REPORT => return report(info, group.into()),
         _ => return Ok(GroupMessage::Other),
     }
     let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -152,6 +153,15 @@ fn parse_mld(info: &PacketInfo, message: &[u8]) -> Result<GroupMessage, DropReas
     };
     let group = (!group.is_unspecified()).then_some(group.into());
     Ok(GroupMessage::Query(Tail::query(tail, Duration::from_millis(ms), group)))
+}
+
+/// Another host's report keeps us from ours, so it must be one: RFC 2236, 2 and 3, and RFC 2710, 3 and 4 have it sent
+/// to the group that it names, with a hop limit of 1, which nobody beyond the link can bring here.
+fn report(info: &PacketInfo, group: IpAddr) -> Result<GroupMessage, DropReason> {
+    match info.hop_limit == 1 && info.destination == group {
+        true => Ok(GroupMessage::Report(group)),
+        false => Err(DropReason::MalformedIcmp),
+    }
 }
 
 /// What queries of the current versions have more than those of the older.

@@ -327,3 +327,28 @@ fn queries_that_break_the_rules_are_refused() {
         assert_eq!(refused(&envelope, &mld), DropReason::MalformedIcmp, "{source}");
     }
 }
+
+// RFC 2236, 10 and RFC 2710, 9: a forged report must not silence a listener, least of all from beyond the link.
+#[test]
+fn reports_of_others_are_believed_from_the_link_and_to_their_group_only() {
+    let v2 = igmp(&[0x16, 0, 0, 0, 239, 1, 2, 3]);
+    let mut v1 = vec![131, 0, 0, 0, 0, 0, 0, 0];
+    let group = "ff05::1:3".parse::<Ipv6Addr>().expect("an address");
+    v1.extend(group.octets());
+    for (message, source, destination, hop_limit, is_believed) in [
+        (&v2, "10.0.0.7", GROUP, 1, true),
+        (&v2, "10.0.0.7", GROUP, 64, false),
+        (&v2, "10.0.0.7", "10.0.0.1", 1, false),
+        (&v1, "fe80::7", "ff05::1:3", 1, true),
+        (&v1, "fd00::7", "ff05::1:3", 1, false),
+        (&v1, "fe80::7", "ff05::1:3", 64, false),
+        (&v1, "fe80::7", "fe80::1", 1, false),
+    ] {
+        let envelope = info(source, destination, hop_limit, true);
+        let read = GroupMessage::parse(&envelope, message);
+        let report =
+            GroupMessage::Report(if source.contains(':') { group.into() } else { address(GROUP) });
+        let expected = if is_believed { Ok(report) } else { Err(DropReason::MalformedIcmp) };
+        assert_eq!(read, expected, "{source} {destination} {hop_limit}");
+    }
+}
