@@ -68,7 +68,7 @@ impl PacketInfo {
 /// * [`DropReason::MalformedIp`]: lengths that contradict each other, broken or unknown options
 ///   that forbid processing, source routes.
 /// * [`DropReason::IpChecksum`]: the IPv4 header checksum is wrong.
-/// * [`DropReason::BadSource`]: a multicast, broadcast or unspecified source.
+/// * [`DropReason::BadSource`]: a multicast, broadcast or unspecified source; the last may ask who listens to groups.
 /// * [`DropReason::Fragment`]: part of a datagram only, which is for
 ///   [`parse_fragment`](crate::parse_fragment) to read.
 #[inline]
@@ -174,7 +174,10 @@ pub(crate) fn checked_ipv4(packet: &[u8]) -> Result<Ipv4View<'_>, DropReason> {
     }
     // RFC 1122, 3.2.1.3: a host MUST silently discard a datagram with an invalid source.
     let source = view.source();
-    if source.is_multicast() || source.is_broadcast() || source.is_unspecified() {
+    if source.is_multicast()
+        || source.is_broadcast()
+        || (source.is_unspecified() && view.protocol() != protocol::IGMP)
+    {
         return Err(DropReason::BadSource);
     }
     if !view.options().is_empty() {

@@ -427,12 +427,14 @@ pub(crate) fn check_addresses(
         return Err(DropReason::LinkBroadcast);
     }
     let bad = match info.source {
-        // RFC 1122, 3.2.1.3: neither broadcast, multicast nor loopback; and nobody else is us.
+        // RFC 1122, 3.2.1.3: neither broadcast, multicast nor loopback; and nobody else is us. A switch that asks for
+        // members of groups in the place of a router has no address (RFC 4541, 2.1.1).
         IpAddr::V4(source) => {
             source.is_multicast()
                 || source.is_loopback()
                 || source.is_broadcast()
-                || source.octets()[0] == 0
+                || (source.octets()[0] == 0
+                    && !(source.is_unspecified() && info.protocol == protocol::IGMP))
                 || interface.is_broadcast(info.source)
         }
         // An unspecified source is legal in neighbour discovery alone (RFC 4861, 4.3).

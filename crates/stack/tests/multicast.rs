@@ -149,6 +149,25 @@ fn datagrams_are_looped_to_listeners_here_unless_that_is_off() {
     }
 }
 
+/// RFC 4541, 2.1.1: switches that listen in on IGMP ask from 0.0.0.0 where there is no router.
+#[test]
+fn a_query_of_a_switch_without_an_address_is_answered() {
+    let mut net = net();
+    let group = ip(GROUPS[0]);
+    listener(&mut net, 1, group, 5_000, &[]);
+    net.run(Duration::from_secs(5));
+    net.wire.clear();
+    let mut query = [0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0];
+    let sum = !checksum::sum(&query);
+    query[2..4].copy_from_slice(&sum.to_be_bytes());
+    let all = ip("224.0.0.1");
+    let station = HardwareAddress::of_ip_multicast(all).expect("a group");
+    let frame = craft::packet_as_it_is(station, (ip("0.0.0.0"), all), 2, 1, &query);
+    net.inject(1, [frame]);
+    net.run(Duration::from_secs(2));
+    assert_eq!(reports(&net, 1).len(), 1);
+}
+
 /// RFC 3376, 4.2.14 and 5.1; RFC 3810, 5.2.14 and 6.1: state changes are reported to all routers
 /// that listen, and reported again; a closed socket leaves.
 #[test]
