@@ -103,6 +103,8 @@ fn what_comes_by_another_ring_finds_the_shard_of_its_connection() {
         let listen = |it: &mut (Shard, InterfaceId)| it.0.tcp_listen_with(local, options.clone());
         let [_, listener] = server.each_mut().map(|it| listen(it).expect("a free port"));
         let socket = client.0.tcp_connect(NOW, client_at(1), local).expect("a route");
+        // No time passes in which an ACK would come.
+        client.0.tcp_set_option(NOW, socket, TcpOption::NoDelay(true)).expect("open");
         let mut handed_on = 0;
         for _ in 0..2 {
             handed_on += give_by_the_other_ring(NOW, &mut server, sent(NOW, &mut client));
@@ -136,7 +138,7 @@ fn what_comes_by_another_ring_finds_the_shard_of_its_connection() {
 fn segments_for_others_are_not_handed_on() {
     let mut client = shard(0, None, Medium::Ip);
     let [mut first, _] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
-    let foreign = SocketAddr::new(address(2, false), 80);
+    let foreign = "10.0.0.77:80".parse().expect("an address");
     client.0.tcp_connect(NOW, client_at(1), foreign).expect("a route");
     give(NOW, &mut first, sent(NOW, &mut client));
     assert!(first.0.poll_stray().is_none());
