@@ -59,17 +59,22 @@ impl Held {
             let of_block = frames.as_slice().iter().filter(|frame| frame.block as usize == index);
             of_block.map(|frame| frame.len as usize).sum::<usize>()
         };
-        let filled: Vec<usize> = (0..blocks.len()).map(filled_bytes).collect();
-        let add = |(block, filled): (&Block, &usize)| batch.add_part(block.clone(), *filled);
-        let indices: Vec<u32> = blocks.iter().zip(&filled).map(add).collect();
+        // A block that is full is not the less so for coming up by pieces.
+        let filled = (0..blocks.len()).map(filled_bytes);
+        let waiting: Vec<usize> =
+            if frames.len() > room { filled.clone().collect() } else { Vec::new() };
+        let indices =
+            blocks.iter().zip(filled).map(|(block, it)| batch.add_part(block.clone(), it));
+        // They are numbered on.
+        let Some(first) = indices.reduce(u32::min) else { return 0 };
         let mut added = 0;
         for frame in frames {
             let at = frame.block as usize;
-            let (Some(block), Some(index)) = (blocks.get(at), indices.get(at)) else { continue };
             if added < room {
-                added += usize::from(batch.push_frame(Frame { block: *index, ..frame }));
-            } else {
-                let (block, filled_bytes) = (block.clone(), filled[at]);
+                added +=
+                    usize::from(batch.push_frame(Frame { block: first + frame.block, ..frame }));
+            } else if let (Some(block), Some(filled_bytes)) = (blocks.get(at), waiting.get(at)) {
+                let (block, filled_bytes) = (block.clone(), *filled_bytes);
                 self.frames.push_back(Waiting { block, filled_bytes, frame });
             }
         }

@@ -17,7 +17,7 @@ use super::calls::{self, Arrival};
 use crate::datagrams::{self, Uncut};
 use crate::held::Held;
 use crate::vnet::{Meaning, VNET_HEADER_LEN, VnetHeader};
-use batch::{BlockMut, BlockPool, Frame, ReceiveBatch};
+use batch::{Block, BlockMut, BlockPool, Frame, ReceiveBatch};
 use core::ops::Range;
 use device::{DeviceCounters, Received};
 use rustix::fd::OwnedFd;
@@ -76,6 +76,8 @@ pub(super) struct Receiver {
     pending: Vec<Frame>,
     /// Blocks of their own, of which the first is block 1 to the frames.
     own: Vec<BlockMut>,
+    /// Both, while they are handed up; empty otherwise.
+    frozen: Vec<Block>,
     /// Datagrams that the last caller had no room for.
     held: Held,
     /// The pool was exhausted in the last call, so frames may wait in the kernel.
@@ -115,6 +117,7 @@ impl Receiver {
             arrivals: Vec::new(),
             pending: Vec::new(),
             own: Vec::new(),
+            frozen: Vec::new(),
             held: Held::default(),
             is_starved: false,
         }
@@ -171,7 +174,7 @@ impl Receiver {
 
     /// Moves what was received into the batch, at most `room` frames, and returns how many that are.
     fn hand_up(&mut self, block: BlockMut, batch: &mut ReceiveBatch, room: usize) -> usize {
-        let mut blocks = Vec::with_capacity(1 + self.own.len());
+        let mut blocks = core::mem::take(&mut self.frozen);
         if self.pending.iter().any(|frame| frame.block == COMMON) {
             blocks.push(block.freeze());
         } else {
@@ -179,7 +182,10 @@ impl Receiver {
             self.pending.iter_mut().for_each(|frame| frame.block -= 1);
         }
         blocks.extend(self.own.drain(..).map(BlockMut::freeze));
-        self.held.add(batch, &blocks, self.pending.drain(..), room)
+        let added = self.held.add(batch, &blocks, self.pending.drain(..), room);
+        blocks.clear();
+        self.frozen = blocks;
+        added
     }
 
     /// Receives frames into `bytes` until there are no more, or no more fit.
