@@ -59,6 +59,7 @@ pub const SO_RCVBUF: i32 = 8;
 pub const SO_KEEPALIVE: i32 = 9;
 pub const SO_OOBINLINE: i32 = 10;
 pub const SO_PRIORITY: i32 = 12;
+pub const SO_MARK: i32 = 36;
 pub const SO_LINGER: i32 = 13;
 pub const SO_REUSEPORT: i32 = 15;
 pub const SO_RCVLOWAT: i32 = 18;

@@ -2,7 +2,7 @@
 //!
 //! An option the stack does not have is refused with `ENOPROTOOPT`, not accepted in silence. A few
 //! are kept without effect, because they concern what this host does not have (sharing of
-//! addresses that linger, priorities of queues): they are marked.
+//! addresses that linger, priorities of queues, rules for marked packets): they are marked.
 
 use crate::Errno;
 use crate::abi::*;
@@ -41,6 +41,7 @@ pub(crate) struct Options {
     broadcast: bool,
     out_of_band_inline: bool,
     priority: i32,
+    mark: i32,
     /// Twice what was asked for, as Linux tells it.
     send_buffer: Option<usize>,
     receive_buffer: Option<usize>,
@@ -74,6 +75,8 @@ pub(crate) struct Options {
     pub(crate) ip_options: Ipv4Options,
     /// Of the header of the socket's family.
     pub(crate) marks: PacketMarks,
+    /// What IP_TOS and IP_TTL say of a stream of AF_INET6: for IPv4.
+    marks_ipv4: PacketMarks,
     pub(crate) dont_route: bool,
     pub(crate) ipv6_only: bool,
     pub(crate) fast_open_max: i32,
@@ -87,6 +90,7 @@ impl Default for Options {
             broadcast: false,
             out_of_band_inline: false,
             priority: 0,
+            mark: 0,
             send_buffer: None,
             receive_buffer: None,
             receive_low_water: 1,
@@ -112,6 +116,7 @@ impl Default for Options {
             mtu_discovery: IP_PMTUDISC_WANT,
             ip_options: Ipv4Options::NONE,
             marks: PacketMarks::default(),
+            marks_ipv4: PacketMarks::default(),
             dont_route: false,
             ipv6_only: false,
             fast_open_max: 0,
@@ -143,6 +148,11 @@ impl Options {
     fn window_bytes(&self) -> Option<usize> {
         let buffer = self.receive_buffer.map(|bytes| bytes / 2);
         buffer.into_iter().chain(self.window_clamp).min()
+    }
+
+    /// The marks of packets over IPv4 or IPv6.
+    pub(crate) fn marks_over(&self, is_ipv4: bool, domain: Domain) -> PacketMarks {
+        if is_ipv4 && domain == Domain::Inet6 { self.marks_ipv4 } else { self.marks }
     }
 
     /// TCP_FASTOPEN: connections that may begin with data at once.
@@ -258,6 +268,9 @@ impl Host {
             {
                 self.set_mtu_discovery(fd, integer_or_byte(value)?)?;
             }
+            (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {
+                self.set_stream_mtu_discovery(fd, level, integer_or_byte(value)?)?;
+            }
             (IPPROTO_IPV6, IPV6_V6ONLY) => self.set_one_family(fd, integer(value)?)?,
             (IPPROTO_IP, IP_OPTIONS) => self.set_ip_options(fd, value)?,
             (IPPROTO_IP, IP_TOS | IP_TTL) | (IPPROTO_IPV6, IPV6_TCLASS | IPV6_UNICAST_HOPS) => {
@@ -281,6 +294,7 @@ impl Host {
             // Kept without effect: see above.
             SO_BROADCAST => options.broadcast = on,
             SO_PRIORITY => options.priority = value,
+            SO_MARK => options.mark = value,
             SO_OOBINLINE => options.out_of_band_inline = on,
             SO_KEEPALIVE => options.keepalive = on,
             SO_DONTROUTE => {
@@ -385,16 +399,42 @@ impl Host {
         Ok(())
     }
 
-    /// IP_TOS and IP_TTL, IPV6_TCLASS and IPV6_UNICAST_HOPS: each of sockets of its family only, for a socket
-    /// of the stack has one of each.
-    fn set_marks(&mut self, fd: Fd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    /// TCP always finds the path's MTU and sends segments that fit, which is what both WANT and DO ask for; it
+    /// has nothing else.
+    fn set_stream_mtu_discovery(&mut self, fd: Fd, level: i32, value: i32) -> Result<(), Errno> {
+        if level == IPPROTO_IPV6 {
+            self.check_family(fd, level)?;
+        }
+        match mtu_discovery(value)? {
+            stack::MtuDiscovery::Want | stack::MtuDiscovery::Do => {
+                self.options(fd)?.mtu_discovery = value;
+                Ok(())
+            }
+            stack::MtuDiscovery::Dont | stack::MtuDiscovery::Probe => Err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    /// What an option of this level marks: a stream of AF_INET6 has other marks for IPv4; all other sockets have
+    /// those of their family only.
+    fn marks_of(&mut self, fd: Fd, level: i32) -> Result<&mut PacketMarks, Errno> {
+        let is_both = matches!(
+            self.files.get(fd)?, File::Stream(stream) if stream.domain == Domain::Inet6
+        );
+        if level == IPPROTO_IP && is_both {
+            return Ok(&mut self.options(fd)?.marks_ipv4);
+        }
         self.check_family(fd, level)?;
+        Ok(&mut self.options(fd)?.marks)
+    }
+
+    /// IP_TOS and IP_TTL, IPV6_TCLASS and IPV6_UNICAST_HOPS.
+    fn set_marks(&mut self, fd: Fd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
         let is_stream = self.is_stream(fd);
         let value = match level {
             IPPROTO_IP => integer_or_byte(value)?,
             _ => integer(value)?,
         };
-        let marks = &mut self.options(fd)?.marks;
+        let marks = self.marks_of(fd, level)?;
         match (level, name) {
             (IPPROTO_IP, IP_TOS) => marks.traffic_class = value as u8,
             (IPPROTO_IPV6, IPV6_TCLASS) => {
@@ -421,8 +461,7 @@ impl Host {
     }
 
     fn marks_option(&mut self, fd: Fd, level: i32, name: i32) -> Result<i32, Errno> {
-        self.check_family(fd, level)?;
-        let marks = self.options(fd)?.marks;
+        let marks = *self.marks_of(fd, level)?;
         Ok(match (level, name) {
             (IPPROTO_IP, IP_TOS) | (IPPROTO_IPV6, IPV6_TCLASS) => marks.traffic_class.into(),
             _ => marks.hop_limit.map_or(HOP_LIMIT_DEFAULT, |limit| limit.get().into()),
@@ -476,7 +515,9 @@ impl Host {
         let options = stream.options.clone();
         if let Phase::Listening(id) = stream.phase {
             let (config, fast_open_max) = (options.config(base), options.fast_open_max());
-            self.shard().set_marks(id, options.marks)?;
+            let is_ipv4 = stream.bound.is_some_and(|bound| bound.is_ipv4());
+            let marks = options.marks_over(is_ipv4, stream.domain);
+            self.shard().set_marks(id, marks)?;
             return Ok(self.shard().tcp_set_listener(id, config, fast_open_max)?);
         }
         let Some(id) = stream.connection() else { return Ok(()) };
@@ -489,7 +530,11 @@ impl Host {
         settings.push(TcpOption::FinWait2(options.fin_wait_2(base)));
         settings.push(TcpOption::IpOptions(options.ip_options));
         settings.push(TcpOption::DontRoute(options.dont_route));
-        let _ = self.shard().set_marks(id, options.marks);
+        let domain = stream.domain;
+        if let Ok(status) = self.shard().tcp_status(id) {
+            let marks = options.marks_over(status.remote.is_ipv4(), domain);
+            let _ = self.shard().set_marks(id, marks);
+        }
         for setting in settings {
             // A connection that is gone has no settings.
             let _ = self.shard().tcp_set_option(now, id, setting);
@@ -503,9 +548,7 @@ impl Host {
             (SOL_SOCKET, SO_ERROR) => self.error_value(fd)?.to_ne_bytes().to_vec(),
             (SOL_SOCKET, SO_MEMINFO) => self.memory_info(fd)?,
             (SOL_SOCKET, _) => self.socket_option(fd, name)?,
-            (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
-                if !self.is_stream(fd) =>
-            {
+            (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {
                 self.options(fd)?.mtu_discovery.to_ne_bytes().to_vec()
             }
             (IPPROTO_IP, IP_OPTIONS) => self.options(fd)?.ip_options.bytes().to_vec(),
@@ -626,6 +669,7 @@ impl Host {
             SO_DONTROUTE => options.dont_route.into(),
             SO_OOBINLINE => options.out_of_band_inline.into(),
             SO_PRIORITY => options.priority,
+            SO_MARK => options.mark,
             SO_KEEPALIVE => options.keepalive.into(),
             SO_SNDBUF => sending as i32,
             SO_RCVBUF => receiving as i32,

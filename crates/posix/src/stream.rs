@@ -192,11 +192,12 @@ impl Host {
             Domain::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let local = stream.bound.unwrap_or(SocketAddr::new(any, 0));
-        let options = stream.options.clone();
+        let (domain, options) = (stream.domain, stream.options.clone());
         let config = Some(options.config(&self.config.tcp));
         let one_family = local.is_ipv4() || options.ipv6_only;
         let bind = BindOptions { shared: options.reuse_port, one_family };
-        let (fast_open_max, marks) = (options.fast_open_max(), options.marks);
+        let marks = options.marks_over(local.is_ipv4(), domain);
+        let fast_open_max = options.fast_open_max();
         let defaults = self.config.listen.clone();
         let options = ListenOptions { config, backlog, bind, fast_open_max, marks, ..defaults };
         let id = self.shard().tcp_listen_with(local, options)?;
