@@ -20,7 +20,7 @@ use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
 use crate::time_wait::Judged;
-use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum};
+use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum, Segmented};
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use ip::PacketInfo;
@@ -80,6 +80,11 @@ impl<'a> Incoming<'a> {
     /// What follows `header_len` bytes of transport header, without a copy.
     pub(crate) fn payload(&self, header_len: usize) -> Option<Chunk> {
         self.batch.chunk(self.index, self.transport + header_len..self.end)
+    }
+
+    /// The segments that the frame stands for, where it stands for several.
+    pub(crate) fn segmented(&self) -> Option<Segmented> {
+        self.frame.segmented
     }
 
     /// Verifies the transport checksum unless the device has, or nobody needs to.

@@ -20,7 +20,7 @@ use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interface::InterfaceId;
 use crate::shard::Shard;
 use crate::sockets::Flow;
-use batch::{Admission, Chunk, FlowShares, Frame, ReceiveBatch, ReceivedChecksum};
+use batch::{Admission, Chunk, FlowShares, Frame, ReceiveBatch, ReceivedChecksum, Segmented};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
@@ -118,6 +118,8 @@ struct Whole {
     origin: Origin,
     fragmented: bool,
     checksum: ReceivedChecksum,
+    /// It stands for several segments.
+    segmented: Option<Segmented>,
     packet: Chunk,
 }
 
@@ -418,8 +420,8 @@ impl Shard {
         origin: Origin,
         packet: Chunk,
     ) -> Result<(), DropReason> {
-        let checksum = ReceivedChecksum::Unverified;
-        self.on_whole(now, Whole { origin, fragmented: true, checksum, packet })
+        let (checksum, segmented) = (ReceivedChecksum::Unverified, None);
+        self.on_whole(now, Whole { origin, fragmented: true, checksum, segmented, packet })
     }
 
     /// Whether a segment for which there is nothing here goes on to the shard that would have it, because the
@@ -434,8 +436,9 @@ impl Shard {
         match packet {
             Some(packet) => {
                 self.counters.segments_handed_on += 1;
-                let what = What::Packet(verified(incoming.origin, packet));
-                self.add_stray(Stray { home, what, key: 0 });
+                let segmented = incoming.segmented();
+                let whole = Whole { segmented, ..verified(incoming.origin, packet) };
+                self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
             }
             None => self.drops.add(DropReason::NoMemory),
         }
@@ -482,9 +485,8 @@ impl Shard {
                 Some(home) => {
                     let (station, link_multicast, is_home) = (None, false, false);
                     let origin = Origin { interface, station, link_multicast, is_home };
-                    let (fragmented, checksum) = (false, frame.checksum);
-                    let what = What::Packet(Whole { origin, fragmented, checksum, packet });
-                    self.add_stray(Stray { home, what, key: 0 });
+                    let whole = Whole { checksum: frame.checksum, ..verified(origin, packet) };
+                    self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
                 }
                 None => {
                     let is_there = kept.share_frame(frames, index);
@@ -523,7 +525,8 @@ impl Shard {
 
 /// A packet that came in one piece and whose checksum was right.
 fn verified(origin: Origin, packet: Chunk) -> Whole {
-    Whole { origin, fragmented: false, checksum: ReceivedChecksum::Verified, packet }
+    let (fragmented, checksum, segmented) = (false, ReceivedChecksum::Verified, None);
+    Whole { origin, fragmented, checksum, segmented, packet }
 }
 
 /// A packet as a batch of one.
@@ -532,7 +535,8 @@ fn batch_of(whole: &Whole) -> Option<ReceiveBatch> {
     let mut batch = ReceiveBatch::new();
     let block = batch.add_block(packet.block().clone());
     let (offset, len) = (packet.offset() as u32, packet.len() as u32);
-    batch.push_frame(Frame { block, offset, len, checksum, segmented: None }).then_some(batch)
+    let frame = Frame { block, offset, len, checksum, segmented: whole.segmented };
+    batch.push_frame(frame).then_some(batch)
 }
 
 /// What tells the flow of a packet from others. Who forges errors can have them be about any flow, so they are

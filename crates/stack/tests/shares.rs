@@ -133,6 +133,34 @@ fn what_comes_by_another_ring_finds_the_shard_of_its_connection() {
     }
 }
 
+/// A frame that stands for several segments does so where it is handed on to, too.
+#[test]
+fn a_super_frame_that_is_handed_on_counts_as_its_segments() {
+    let mut client = shard(0, None, Medium::Ip);
+    let [mut first, mut second] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let local = SocketAddr::new(address(1, false), 80);
+    let listener = second.0.tcp_listen(local, 8).expect("a free port");
+    let socket = client.0.tcp_connect(NOW, client_at(1), local).expect("a route");
+    for _ in 0..2 {
+        give(NOW, &mut second, sent(NOW, &mut client));
+        give(NOW, &mut client, sent(NOW, &mut second));
+    }
+    let accepted = second.0.tcp_accept(listener).expect("the handshake is over");
+    client.0.tcp_append(NOW, socket, word(&[7; 1_000])).expect("there is room");
+    let mut batch = batch::ReceiveBatch::new();
+    for bytes in sent(NOW, &mut client) {
+        let len = bytes.len() as u32;
+        let block = batch.add_block(batch::Block::from(bytes::Bytes::from(bytes)));
+        let checksum = batch::ReceivedChecksum::Verified;
+        let segmented = Some(batch::Segmented { segment_len: 100 });
+        assert!(batch.push_frame(batch::Frame { block, offset: 0, len, checksum, segmented }));
+    }
+    first.0.on_receive(NOW, first.1, &mut batch);
+    assert_eq!(carry(NOW, &mut first.0, &mut second.0), 1);
+    let info = second.0.tcp_info(NOW, accepted).expect("open");
+    assert_eq!(info.data_segments_received, 10);
+}
+
 /// Segments for an address that is not the host's go nowhere.
 #[test]
 fn segments_for_others_are_not_handed_on() {
