@@ -109,15 +109,20 @@ pub struct DeliveryRate {
     first_sent_at: Instant,
     /// C.app_limited: samples are limited until this much has been delivered; 0: they are not.
     app_limited_until_bytes: u64,
-    /// `lost_bytes` at the sample before.
-    lost_at_sample_bytes: u64,
-    /// See [`RateSample::worst_loss`]: of what was found lost since the sample before, by an ACK or by a timer. In a
-    /// box, as an idle connection has none.
-    worst_loss: Option<Box<Loss>>,
+    /// In a box, as an idle connection has lost nothing.
+    lost_since_sample: Option<Box<LostSince>>,
     /// The rate last measured, in bytes per second; 0: none was.
     last_rate: u64,
     /// The application bounded it.
     is_last_limited: bool,
+}
+
+/// What was found lost since the sample before, by an ACK or by a timer.
+#[derive(Clone, Copy, Debug, Default)]
+struct LostSince {
+    bytes: u64,
+    /// See [`RateSample::worst_loss`].
+    worst: Option<Loss>,
 }
 
 /// What one ACK told so far; it lives no longer than its processing.
@@ -183,17 +188,19 @@ impl DeliveryRate {
             lost_bytes: self.lost_bytes - snapshot.lost_bytes,
             is_app_limited: snapshot.is_app_limited,
         };
-        match &mut self.worst_loss {
-            None => self.worst_loss = Some(Box::new(loss)),
-            Some(worst) if loss.is_worse_than(worst) => **worst = loss,
-            Some(_) => {}
+        let since = self.lost_since_sample.get_or_insert_default();
+        since.bytes += u64::from(bytes);
+        if since.worst.is_none_or(|worst| loss.is_worse_than(&worst)) {
+            since.worst = Some(loss);
         }
     }
 
     /// What was found lost since the sample before says nothing of the path: it was not lost, or not for
     /// congestion.
     pub fn forgive_losses(&mut self) {
-        self.worst_loss = None;
+        if let Some(since) = &mut self.lost_since_sample {
+            since.worst = None;
+        }
     }
 
     /// The application has nothing to send although the window has room: what is in flight now will
@@ -214,20 +221,19 @@ impl DeliveryRate {
         {
             self.app_limited_until_bytes = 0;
         }
-        let newly_lost = self.lost_bytes - self.lost_at_sample_bytes;
-        if gathered.newest.is_none() && newly_lost == 0 {
+        if gathered.newest.is_none() && self.lost_since_sample.is_none() {
             return None;
         }
+        let lost = self.lost_since_sample.take().map_or_else(LostSince::default, |since| *since);
         let mut sample = RateSample {
             total_delivered_bytes: self.delivered_bytes,
             prior_delivered_bytes: self.delivered_bytes,
             newly_delivered_bytes: gathered.newly_delivered_bytes,
-            newly_lost_bytes: u32::try_from(newly_lost).unwrap_or(u32::MAX),
+            newly_lost_bytes: u32::try_from(lost.bytes).unwrap_or(u32::MAX),
             in_flight_bytes,
-            worst_loss: self.worst_loss.take().map(|loss| *loss),
+            worst_loss: lost.worst,
             ..RateSample::default()
         };
-        self.lost_at_sample_bytes = self.lost_bytes;
         let Some((snapshot, sent_at, rtt)) = gathered.newest else { return Some(sample) };
         self.first_sent_at = self.first_sent_at.max(sent_at);
         let send_elapsed = sent_at - snapshot.first_sent_at;
@@ -364,7 +370,7 @@ mod tests {
         assert_eq!((sample.newly_lost_bytes, sample.lost_bytes), (100, 100));
         let worst = sample.worst_loss.expect("something was lost");
         assert_eq!((worst.len_bytes, worst.lost_bytes, worst.tx_in_flight_bytes), (30, 600, 1_000));
-        assert_eq!(rate.worst_loss, None);
+        assert!(rate.lost_since_sample.is_none());
         assert_eq!(rate.sample(&core::mem::take(&mut gathered), 0, None), None);
     }
 }
