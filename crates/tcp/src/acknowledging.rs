@@ -227,6 +227,11 @@ impl Acknowledging {
         self.owed = Owed::Now;
     }
 
+    /// When data arrived in order last.
+    pub(crate) fn last_data_at(&self) -> Option<Instant> {
+        Some(self.last_segment_at).filter(|at| *at != Instant::ZERO)
+    }
+
     /// A challenge ACK is asked for; says whether the rate limit lets it be owed.
     pub(crate) fn owe_challenge(&mut self, now: Instant) -> bool {
         let second = (now.as_millis() / 1_000) as u32;

@@ -134,7 +134,6 @@ pub struct Connection {
     pub(crate) measured_until: SeqNumber,
     pub(crate) last_data_sent_at: Instant,
     pub(crate) last_received_at: Instant,
-    pub(crate) last_data_received_at: Instant,
     pub(crate) timers: Timers,
     pub(crate) owing: Owing,
     pub(crate) unanswered: Unanswered,
@@ -211,7 +210,6 @@ impl Connection {
             measured_until: iss,
             last_data_sent_at: now,
             last_received_at: now,
-            last_data_received_at: now,
             timers: Timers::default(),
             owing: Owing { syn: true, ..Owing::default() },
             unanswered: Unanswered::default(),
@@ -279,7 +277,7 @@ impl Connection {
         self.timers.stop(Timer::Retransmission);
         self.timers.stop(Timer::User);
         self.events.insert(Events::CONNECTED | Events::WRITABLE);
-        (self.last_received_at, self.last_data_received_at) = (now, now);
+        self.last_received_at = now;
         if let Some(keepalive) = self.config.keepalive {
             self.timers.set(Timer::Keepalive, now + keepalive.idle);
         }

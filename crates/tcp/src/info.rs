@@ -123,7 +123,7 @@ pub struct TcpInfo {
     pub since_data_sent: Duration,
     /// Since an acceptable segment arrived last.
     pub since_received: Duration,
-    /// Since data arrived last, or the connection was opened.
+    /// Since data arrived in order last; before that as `since_received`.
     pub since_data_received: Duration,
 
     /// Smoothed round-trip time and its variation, once measured (RFC 6298).
@@ -242,7 +242,7 @@ impl Connection {
             outstanding: self.recovery.segments(&self.send, negotiated.payload_max()),
             since_data_sent: now - self.last_data_sent_at,
             since_received: now - self.last_received_at,
-            since_data_received: now - self.last_data_received_at,
+            since_data_received: now - self.acks.last_data_at().unwrap_or(self.last_received_at),
             rtt: self.rtt.smoothed(),
             rtt_variation: self.rtt.variation(),
             rtt_min: self.rtt.min_rtt(),

@@ -101,7 +101,6 @@ impl Connection {
                 self.counters.out_of_order_segments += 1;
                 count(&mut self.totals.segments_out_of_order, incoming.segments);
                 self.totals.data_segments_received += u64::from(incoming.segments);
-                self.last_data_received_at = now;
                 self.acks.on_out_of_order(incoming.segments, self.negotiated.sack);
                 Ok(())
             }
@@ -127,7 +126,6 @@ impl Connection {
         self.counters.bytes_received += u64::from(received);
         self.totals.bytes_received += u64::from(received);
         self.totals.data_segments_received += u64::from(segments);
-        self.last_data_received_at = now;
         self.events.insert(Events::READABLE);
         let rtt = &self.rtt;
         self.acks.on_data(now, segments, pushed, || rtt.rto());
