@@ -32,6 +32,9 @@ use counters::BatchSizes;
 use device::Medium;
 use siphasher::sip::SipHasher13;
 
+/// An odd number without a pattern.
+const MIX: u32 = 0x85eb_ca6b;
+
 /// The part of a batch that goes to one soft ring.
 #[derive(Debug)]
 pub struct Lane {
@@ -198,11 +201,11 @@ impl SoftRingSet {
             self.count(&class);
             match self.target(&class) {
                 (Target::Slot(slot), keyed) => {
-                    let lane = self.lane_of_slot(slot, keyed.hash);
+                    let lane = self.lane_of_slot(slot, keyed.key);
                     self.lanes[lane].share_frame(batch, index, keyed.key);
                 }
                 (Target::Ring, keyed) => {
-                    let lane = usize::from(scaled(keyed.hash, self.own_lanes.max(1)));
+                    let lane = self.own_lane(keyed.key);
                     self.lanes[lane].share_frame(batch, index, keyed.key);
                 }
                 (Target::All, keyed) => {
@@ -265,6 +268,12 @@ impl SoftRingSet {
         })
     }
 
+    /// The soft ring of a flow among those of the ring's own home. All flows here may have one home for their hash,
+    /// and the key may be the hash, so it is mixed once more.
+    fn own_lane(&self, key: u32) -> usize {
+        scaled(key.wrapping_mul(MIX), self.own_lanes.max(1)).into()
+    }
+
     /// The lane of a slot: itself under fan-out, else one of the soft rings of the ring's own home, or
     /// the lane to the slot's home.
     fn lane_of_slot(&self, slot: u16, key: u32) -> usize {
@@ -272,7 +281,7 @@ impl SoftRingSet {
             return slot.into();
         }
         match self.spread.home_of_slot(slot) {
-            home if home == self.home => scaled(key, self.own_lanes).into(),
+            home if home == self.home => self.own_lane(key),
             Home(home) => usize::from(self.own_lanes + home - u16::from(home > self.home.0)),
         }
     }

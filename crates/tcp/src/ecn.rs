@@ -158,14 +158,14 @@ impl Ecn {
     }
 
     /// Whether the window was reduced for a mark in this round trip: what is lost in it is no reason to reduce it
-    /// again (RFC 3168, 6.1.2).
-    pub(crate) fn is_reducing(&self) -> bool {
-        self.reducing
+    /// again, but for the packet with CWR, which is the first behind it (RFC 3168, 6.1.2).
+    pub(crate) fn is_reducing(&self, una: SeqNumber) -> bool {
+        self.reducing && self.reduced_at.is_some_and(|at| una.is_before(at))
     }
 
-    /// Recovery from a loss is over, and so is the round trip of a reduction before it.
-    pub(crate) fn on_recovery_exit(&mut self) {
-        self.reducing = false;
+    /// Recovery from a loss is over, and so is the round trip of a reduction before it; says whether there was one.
+    pub(crate) fn on_recovery_exit(&mut self) -> bool {
+        core::mem::take(&mut self.reducing)
     }
 
     /// The window was reduced, for whatever reason: RFC 3168, 6.1.2 wants CWR on the first new data

@@ -143,7 +143,7 @@ impl Receiver {
                 continue;
             }
             let is_super = len > self.frame_len_max;
-            if is_super && !block.get(start..start + len).is_some_and(is_tcp) {
+            if is_super && block.get(start..start + len).is_some_and(is_udp) {
                 counters.receive_dropped += 1;
             } else {
                 let segmented = is_super.then_some(Segmented { segment_len: self.segment_len });
@@ -158,15 +158,15 @@ impl Receiver {
     }
 }
 
-/// Whether an Ethernet frame holds a packet of TCP, with nothing between its header and the network's.
-fn is_tcp(frame: &[u8]) -> bool {
-    const TCP: u8 = 6;
+/// Whether an Ethernet frame holds a datagram, with nothing between its header and the network's.
+fn is_udp(frame: &[u8]) -> bool {
+    const UDP: u8 = 17;
     let protocol = match frame.get(12..14) {
         Some([0x08, 0x00]) => frame.get(23),
         Some([0x86, 0xdd]) => frame.get(20),
         _ => None,
     };
-    protocol == Some(&TCP)
+    protocol == Some(&UDP)
 }
 
 /// The frames that go into the next block.

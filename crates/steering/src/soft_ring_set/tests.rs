@@ -94,6 +94,20 @@ fn everyone_gets_what_everyone_needs_once() {
     }
 }
 
+/// What says whose home a flow is of does not say which of the home's soft rings it passes.
+#[test]
+fn flows_of_one_home_pass_all_of_its_soft_rings() {
+    let mut set = set("R4S8F0", 4, 2);
+    let (spread, local) = (set.spread, address("10.0.0.1:80"));
+    let at_home = |flow: &u16| spread.home_of_reply(local, remote(*flow)) == Home(2);
+    let packets: Vec<_> =
+        (0..1_000).filter(at_home).map(|flow| tcp(remote(flow), local, 1)).collect();
+    split(&mut set, &packets, Medium::Ip);
+    let lens: Vec<_> = set.lanes_mut()[..8].iter().map(|lane| lane.len()).collect();
+    let fair = packets.len() / 8;
+    assert!(lens.iter().all(|len| (fair / 3..=3 * fair).contains(len)), "{lens:?}");
+}
+
 #[test]
 fn what_the_device_has_spread_stays_and_what_it_cannot_know_is_steered() {
     for (layout, own_lanes) in [("R4S0F0", 1), ("R4S2F0", 2)] {

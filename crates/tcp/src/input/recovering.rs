@@ -156,7 +156,8 @@ impl Connection {
             // repaired."
             self.counters.tail_loss_repairs += 1;
             self.reduce_for_loss(now, facts.flight_before);
-            if !self.ecn.is_reducing() {
+            // The recovery of a mark goes on, for controllers that have one.
+            if !self.ecn.is_reducing(self.send.una) || self.congestion.governs_recovery() {
                 self.congestion.on_recovery_exit(now);
             }
         }
@@ -271,8 +272,13 @@ impl Connection {
     }
 
     fn reduce_for_loss(&mut self, now: Instant, flight_before: u32) {
+        let is_reducing = self.ecn.is_reducing(self.send.una);
+        if !is_reducing && self.ecn.on_recovery_exit() {
+            // All that was in flight at the mark has arrived: this is of the next round trip.
+            self.congestion.on_recovery_exit(now);
+        }
         self.congestion.on_loss(now, flight_before, self.negotiated.payload_max());
-        if !self.ecn.is_reducing() {
+        if !is_reducing {
             self.ecn.on_reduced(self.send.nxt);
             self.counters.reductions_for_loss += 1;
         }

@@ -596,6 +596,33 @@ fn a_mark_stands_where_a_loss_in_its_round_trip_was_a_mistake() {
     }
 }
 
+// RFC 3168, 6.1.2: where the packet with CWR is dropped, "the sender will have to reduce its congestion window again".
+#[test]
+fn the_loss_of_the_packet_with_cwr_is_one_of_the_next_round_trip() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let mut harness = marked(algorithm);
+        harness.receive(ACK, 1, 10_001, b"");
+        let reduced = harness.connection.congestion_window();
+        harness.write(&stream(0..30_000));
+        let sent = harness.take();
+        assert!(sent.len() > 4 && sent[0].header.flags.contains(TcpFlags::CWR));
+        sack(&mut harness, 10_001, &[(11_001, 15_001)]);
+        let again = harness.take();
+        assert_eq!(
+            (again[0].sequence(), again[0].header.flags.contains(TcpFlags::CWR)),
+            (10_001, false)
+        );
+        assert_eq!(harness.connection.counters().reductions_for_loss, 1);
+        assert!(harness.connection.congestion_window() < reduced);
+        let last =
+            sent.iter().chain(&again[1..]).map(|it| it.sequence() + it.payload.len() as u32).max();
+        harness.receive(ACK, 1, last.expect("sent"), b"");
+        let new = harness.take();
+        let owed = again[1..].iter().chain(&new).map(|it| it.header.flags.contains(TcpFlags::CWR));
+        assert_eq!(owed.filter(|it| *it).count(), 1, "on the first new data");
+    }
+}
+
 #[test]
 fn a_mistake_found_behind_the_round_trip_of_the_mark_lets_the_window_grow() {
     let mut harness = marked(Algorithm::NewReno);
