@@ -130,6 +130,10 @@ impl Host {
         len: usize,
         flags: u32,
     ) -> Attempt {
+        if len == 0 {
+            // As Linux: whatever the files are.
+            return Ok(Reply::value(0));
+        }
         if offsets {
             return Err(Errno::ESPIPE.into());
         }
@@ -150,7 +154,7 @@ impl Host {
                     return Err(Errno::EPIPE.into());
                 }
                 let room = pipe.room().min(len);
-                if room == 0 && len > 0 {
+                if room == 0 {
                     return Err(stop(may_not_wait || pipe.nonblocking));
                 }
                 let reply = self.receive(task, from, room, dont_wait(may_not_wait))?;
@@ -164,8 +168,10 @@ impl Host {
             }
             (Some(pipe), None) => {
                 if task.read.is_empty() {
-                    if pipe.len() == 0 && len > 0 && !pipe.is_other_end_closed() {
-                        return Err(stop(may_not_wait || pipe.nonblocking));
+                    match (pipe.len(), pipe.is_other_end_closed()) {
+                        (0, true) => return Ok(Reply::value(0)),
+                        (0, false) => return Err(stop(may_not_wait || pipe.nonblocking)),
+                        _ => {}
                     }
                     // What the call began with it goes on with, whatever comes into the pipe meanwhile.
                     task.read = pipe.look(len);

@@ -50,9 +50,10 @@ impl Runner<'_> {
             }
             ("read", [fd, _, len]) => self.receive(fd, len, None),
             ("recv" | "recvfrom", [fd, _, len, flags, ..]) => self.receive(fd, len, Some(flags)),
-            ("readv", [fd, Expression::List(vector), _]) => {
-                Ok(Call::Receive { fd: self.fd(fd)?, len: vector_len(vector)?, flags: 0 })
-            }
+            ("readv", [fd, Expression::List(vector), _]) => Ok(match vector_len(vector)? {
+                0 => Call::ReadNothing { fd: self.fd(fd)? },
+                len => Call::Receive { fd: self.fd(fd)?, len, flags: 0 },
+            }),
             ("recvmsg", [fd, Expression::Braces(message), flags]) => Ok(Call::Receive {
                 fd: self.fd(fd)?,
                 len: vector_len(vector_of(message)?)?,
