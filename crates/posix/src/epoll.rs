@@ -63,6 +63,9 @@ impl News {
 /// Flags in the event mask that are not events.
 const FLAGS: u32 = EPOLLET | EPOLLONESHOT | 1 << 29 | 1 << 28;
 
+/// How many times an epoll may lie within another (Linux: EP_MAX_NESTS). What looking costs doubles with each.
+const NESTS_MAX: usize = 4;
+
 /// Linux: ELOOP.
 const LOOP: Errno = Errno(40);
 
@@ -113,12 +116,14 @@ impl Host {
         match operation {
             EPOLL_CTL_ADD if known => return Err(Errno::EEXIST.into()),
             EPOLL_CTL_MOD | EPOLL_CTL_DEL if !known => return Err(Errno::ENOENT.into()),
-            EPOLL_CTL_ADD if self.reaches(fd, epoll) => return Err(LOOP.into()),
+            EPOLL_CTL_ADD if self.nests_too_deep(epoll, fd) => return Err(LOOP.into()),
             EPOLL_CTL_ADD | EPOLL_CTL_MOD => {
                 let interest = Interest { event, spent: false };
                 self.epoll(epoll)?.interests.insert(fd, interest);
                 if self.report(fd, interest).is_some() {
                     self.epoll(epoll)?.wake(fd, News::STATE);
+                    // Who looks at the epoll hears of it as well.
+                    self.wake(epoll, News::INPUT);
                 }
             }
             EPOLL_CTL_DEL => self.epoll(epoll)?.forget(fd),
@@ -127,20 +132,23 @@ impl Host {
         Ok(Reply::value(0))
     }
 
-    /// Whether one file is an epoll that looks at the other, be it through more of them.
-    fn reaches(&mut self, from: Fd, to: Fd) -> bool {
-        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(fd) = next.pop() {
-            if fd == to {
-                return true;
-            }
-            if let Ok(File::Epoll(epoll)) = self.files.get(fd)
-                && seen.insert(fd)
-            {
-                next.extend(epoll.interests.keys());
+    /// Whether epolls would look at each other in a circle, or through more of them than Linux allows, if one looked at
+    /// this file: some way leads on after as many steps.
+    fn nests_too_deep(&mut self, epoll: Fd, fd: Fd) -> bool {
+        let (mut epolls, mut looks) = (BTreeSet::new(), vec![(epoll, fd)]);
+        for (outer, file) in self.files.iter_mut() {
+            if let File::Epoll(epoll) = file {
+                epolls.insert(outer);
+                looks.extend(epoll.interests.keys().map(|inner| (outer, *inner)));
             }
         }
-        false
+        looks.retain(|(_, inner)| epolls.contains(inner));
+        let mut reached = epolls;
+        for _ in 0..=NESTS_MAX {
+            let from_there = looks.iter().filter(|(outer, _)| reached.contains(outer));
+            reached = from_there.map(|(_, inner)| *inner).collect();
+        }
+        !reached.is_empty()
     }
 
     pub(crate) fn epoll_wait(
@@ -199,6 +207,10 @@ impl Host {
     fn fill_queue(&mut self, epoll: Fd) -> Result<(), Errno> {
         for (fd, interest) in self.epoll(epoll)?.interests() {
             self.notice_space(fd)?;
+            if !interest.is_level() && matches!(self.files.get(fd), Ok(File::Epoll(_))) {
+                // Nobody else notices it for what the inner one looks at.
+                self.fill_queue(fd)?;
+            }
             if interest.is_level() && self.report(fd, interest).is_some() {
                 self.epoll(epoll)?.wake(fd, News::STATE);
             }
@@ -213,6 +225,26 @@ impl Host {
             let stream = self.files.stream(fd)?;
             (stream.space_made, stream.lacks_space) = (false, false);
             self.wake(fd, News::OUTPUT);
+        }
+        Ok(())
+    }
+
+    /// What is there may be enough now that a program wants less (SO_RCVLOWAT): news, as in Linux, for those that
+    /// wait for it.
+    pub(crate) fn notice_input(&mut self, fd: Fd) -> Result<(), Errno> {
+        let is_connection =
+            matches!(self.files.get(fd)?, File::Stream(stream) if stream.connection().is_some());
+        if is_connection && self.readiness(fd)? & POLLIN != 0 {
+            self.wake(fd, News::INPUT);
+        }
+        Ok(())
+    }
+
+    /// The room there is may be enough now that a program allows more to be unsent (TCP_NOTSENT_LOWAT).
+    pub(crate) fn notice_output(&mut self, fd: Fd) -> Result<(), Errno> {
+        if self.readiness(fd)? & POLLOUT != 0 {
+            self.files.stream(fd)?.space_made = true;
+            self.notice_space(fd)?;
         }
         Ok(())
     }

@@ -303,7 +303,10 @@ impl Host {
             }
             SO_SNDBUF => options.send_buffer = Some((bytes * 2).max(SEND_BUFFER_MIN)),
             SO_RCVBUF => options.receive_buffer = Some((bytes * 2).max(RECEIVE_BUFFER_MIN)),
-            SO_RCVLOWAT => options.receive_low_water = bytes.max(1),
+            SO_RCVLOWAT => {
+                options.receive_low_water = bytes.max(1);
+                return self.notice_input(fd);
+            }
             SO_TYPE | SO_ERROR | SO_ACCEPTCONN | SO_DOMAIN | SO_PROTOCOL | SO_SNDLOWAT => {
                 return Err(Errno::ENOPROTOOPT);
             }
@@ -360,6 +363,7 @@ impl Host {
             TCP_FASTOPEN => options.fast_open_max = within(0..=i32::MAX)?,
             TCP_NOTSENT_LOWAT => {
                 options.not_sent_low_water = Some(value.cast_unsigned()).filter(|bytes| *bytes > 0);
+                return self.notice_output(fd);
             }
             TCP_CORK => {
                 options.cork = value != 0;

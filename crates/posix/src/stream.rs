@@ -250,6 +250,7 @@ impl Host {
                     self.shard().close(now, id);
                     self.files.stream(fd)?.phase = Phase::Idle;
                 }
+                self.wake(fd, News::STATE);
                 return Ok(Reply::value(0));
             }
             Phase::Connecting(_) | Phase::Connected(_) => {}

@@ -677,3 +677,21 @@ fn an_epoll_hears_of_another_and_never_of_itself() {
         assert_eq!(pair.call(0, wait(inner)).value, 1);
     }
 }
+
+#[test]
+fn epolls_nest_no_deeper_than_linux_lets_them() {
+    let mut pair = Pair::new();
+    let chain = [1; 6].map(|size| pair.call(0, Call::EpollCreate { size }).value as Fd);
+    let Output::Pipe([read, write]) = pair.call(0, Call::Pipe).output else { panic!("no pipe") };
+    let event = EpollEvent { events: POLLIN as u32, data: 0 };
+    let add = |epoll, fd| Call::EpollControl { epoll, operation: EPOLL_CTL_ADD, fd, event };
+    for i in [3, 0, 2, 1] {
+        pair.call(0, add(chain[i], chain[i + 1]));
+    }
+    assert_eq!(pair.refused(0, add(chain[4], chain[5])), Errno(40), "ELOOP");
+    assert_eq!(pair.refused(0, add(chain[5], chain[0])), Errno(40), "ELOOP");
+    pair.call(0, add(chain[4], read));
+    pair.call(0, send(write, b"word"));
+    let wait = Call::EpollWait { epoll: chain[0], events_max: 8, timeout_ms: 0 };
+    assert_eq!(pair.call(0, wait).value, 1);
+}
