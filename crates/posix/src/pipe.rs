@@ -42,7 +42,8 @@ impl Pipe {
     }
 
     pub(crate) fn room(&self) -> usize {
-        PIPE_BYTES - self.len()
+        // What was put back may be more than it holds.
+        PIPE_BYTES.saturating_sub(self.len())
     }
 
     pub(crate) fn is_other_end_closed(&self) -> bool {
@@ -77,6 +78,13 @@ impl Pipe {
 
     fn put(&self, bytes: &[u8]) {
         self.lock().bytes.extend(bytes);
+    }
+
+    fn put_back(&self, bytes: &[u8]) {
+        let mut shared = self.lock();
+        for byte in bytes.iter().rev() {
+            shared.bytes.push_front(*byte);
+        }
     }
 
     pub(crate) fn write(&self, task: &mut Task, bytes: &[u8]) -> Attempt {
@@ -120,7 +128,7 @@ impl Host {
         }
     }
 
-    /// splice(2): one of the two is a pipe, the other a stream.
+    /// splice(2): one of the two is a pipe, the other a stream; of nothing, as in Linux, whatever they are.
     pub(crate) fn splice(
         &mut self,
         task: &mut Task,
@@ -131,7 +139,6 @@ impl Host {
         flags: u32,
     ) -> Attempt {
         if len == 0 {
-            // As Linux: whatever the files are.
             return Ok(Reply::value(0));
         }
         if offsets {
@@ -167,22 +174,27 @@ impl Host {
                 Ok(Reply::value(reply.value))
             }
             (Some(pipe), None) => {
+                // What the call began with it goes on with, whatever comes into the pipe meanwhile.
+                let most = if task.read.is_empty() { len } else { task.read.len() };
+                task.read.truncate(task.written);
+                task.read.extend(pipe.look(most - task.written));
                 if task.read.is_empty() {
-                    match (pipe.len(), pipe.is_other_end_closed()) {
-                        (0, true) => return Ok(Reply::value(0)),
-                        (0, false) => return Err(stop(may_not_wait || pipe.nonblocking)),
-                        _ => {}
-                    }
-                    // What the call began with it goes on with, whatever comes into the pipe meanwhile.
-                    task.read = pipe.look(len);
+                    return match pipe.is_other_end_closed() {
+                        true => Ok(Reply::value(0)),
+                        false => Err(stop(may_not_wait || pipe.nonblocking)),
+                    };
                 }
-                let bytes = task.read.clone();
-                // What is not sent stays in the pipe.
-                let reply = self.send(task, to, &bytes, dont_wait(may_not_wait), None)?;
+                let (bytes, before) = (task.read.clone(), task.written);
+                let attempt = self.send(task, to, &bytes, dont_wait(may_not_wait), None);
+                // What was sent is in the pipe no more, also while the call waits; what is not sent stays there.
                 let was_full = pipe.room() == 0;
-                pipe.take(usize::try_from(reply.value).unwrap_or(0));
+                pipe.take(task.written - before);
+                if let Err(Stop::Errno(_)) = attempt {
+                    // It went with a SYN that nobody answered.
+                    pipe.put_back(&bytes[..task.written]);
+                }
                 self.wake_writer(&pipe, was_full);
-                Ok(reply)
+                attempt
             }
             _ => Err(Errno::EINVAL.into()),
         }

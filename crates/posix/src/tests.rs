@@ -695,3 +695,29 @@ fn epolls_nest_no_deeper_than_linux_lets_them() {
     let wait = Call::EpollWait { epoll: chain[0], events_max: 8, timeout_ms: 0 };
     assert_eq!(pair.call(0, wait).value, 1);
 }
+
+#[test]
+fn a_splice_that_waits_has_taken_what_it_sent() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    // Time stands still, and so would an ACK that is held back.
+    pair.call(0, set_int(client, IPPROTO_TCP, TCP_NODELAY, 1));
+    pair.call(0, set_int(client, SOL_SOCKET, SO_SNDBUF, 1));
+    let Output::Pipe([from, write]) = pair.call(0, Call::Pipe).output else { panic!("no pipe") };
+    let bytes: Vec<u8> = (0..60_000_u32).map(|i| (i % 251) as u8).collect();
+    pair.call(0, send(write, &bytes));
+    let splice = Call::Splice { from, to: client, offsets: false, len: 60_000, flags: 0 };
+    let mut task = pair.hosts[0].begin(splice);
+    assert_eq!(pair.hosts[0].attempt(&mut task), None, "it waits for room");
+    let read = |fd| Call::Receive { fd, len: 60_000, flags: 0 };
+    let Output::Received { bytes: left, .. } = pair.call(0, read(from)).output else {
+        panic!("no bytes")
+    };
+    let Some(Ok(reply)) = pair.hosts[0].attempt(&mut task) else { panic!("nothing is left") };
+    let Output::Received { bytes: sent, .. } = pair.call(1, read(server)).output else {
+        panic!("no bytes")
+    };
+    assert_eq!(reply.value, sent.len() as i64);
+    assert!(!sent.is_empty());
+    assert_eq!([sent, left].concat(), bytes, "each byte once");
+}
