@@ -80,7 +80,8 @@ impl Host {
             return Err(Errno::EINVAL.into());
         }
         let Some(id) = self.files.stream(fd)?.connection() else {
-            return Err(Errno::ENOTCONN.into());
+            // An open that was given up is told of once.
+            return Err(self.take_error(fd)?.unwrap_or(Errno::ENOTCONN).into());
         };
         let end = self.read_available(task, fd, id, len, flags & MSG_PEEK != 0)?;
         let now_read = task.read.len();
@@ -207,7 +208,9 @@ impl Host {
             }
             // As connect(2).
             Phase::Connected(_) if opens => return Err(Errno::EISCONN.into()),
-            Phase::Idle | Phase::Listening(_) => return Err(Errno::EPIPE.into()),
+            Phase::Idle | Phase::Listening(_) => {
+                return Err(self.take_error(fd)?.unwrap_or(Errno::EPIPE).into());
+            }
             Phase::Connecting(id) | Phase::Connected(id) => id,
         };
         let state = self.shard().tcp_status(id)?.state;
