@@ -179,13 +179,12 @@ impl Host {
         Ok(self.files.datagram(fd)?.held.front().map_or(0, |(bytes, _)| bytes.len()))
     }
 
-    /// Takes an error from the stack; says whether there is one.
+    /// Takes an error from the stack; says whether there was one.
     pub(crate) fn hold_error(&mut self, fd: Fd) -> Result<bool, Errno> {
         let Some(id) = self.files.datagram(fd)?.id else { return Ok(false) };
-        if let Err(error) = self.shard().udp_check(id) {
-            self.files.datagram(fd)?.error = Some(error.into());
-        }
-        Ok(self.files.datagram(fd)?.error.is_some())
+        let Err(error) = self.shard().udp_check(id) else { return Ok(false) };
+        self.files.datagram(fd)?.error = Some(error.into());
+        Ok(true)
     }
 
     /// Takes the next datagram from the stack, so that it can be looked at, and an error, which does not wait
