@@ -122,7 +122,11 @@ impl Session {
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
             if timeout.timed_out() && self.main_sleeps() {
-                self.step_until_returned(&mut state, activity);
+                match self.main_waits_for_a_thread() {
+                    true => self.step_until_returned(&mut state, activity),
+                    // It waits for something else, a command perhaps: the call goes on, but not through hours.
+                    false => self.step_once(&mut state, activity),
+                }
             }
             match state.waiting.take() {
                 Some(Waiting { returned: Some(returned), .. }) => return returned,
@@ -147,6 +151,16 @@ impl Session {
         }
     }
 
+    /// Lets happen what is next, where the main thread has done nothing meanwhile.
+    fn step_once(&self, state: &mut State, activity: usize) {
+        let far = state.host.now() + PACKET_PATIENCE;
+        if self.activity.load(Ordering::SeqCst) == activity
+            && let Some(limit) = next_event(state, far, None)
+        {
+            self.step(state, limit);
+        }
+    }
+
     /// Says that the main thread does something, where this is it.
     fn note_activity(&self) -> bool {
         let is_main = thread::current().id() == self.main;
@@ -163,6 +177,15 @@ impl Session {
         // The state follows the name, which stands in brackets and may have some in it.
         let stat = stat.unwrap_or_default();
         stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('S'))
+    }
+
+    /// Whether what the main thread sleeps in is what threads wait for each other with. Where the kernel does not say, it is.
+    fn main_waits_for_a_thread(&self) -> bool {
+        let call = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", self.main_tid));
+        // The number of the call comes first.
+        let call = call.unwrap_or_default();
+        let number = call.split_whitespace().next();
+        number.is_none_or(|number| number.parse() == Ok(libc::SYS_futex))
     }
 
     /// The call put aside may have been waiting for what just happened.

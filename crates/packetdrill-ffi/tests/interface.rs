@@ -6,6 +6,7 @@ use multidata_packetdrill::Interface;
 use std::ffi::{CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Init = unsafe extern "C" fn(*const c_char, *mut Interface);
 
@@ -409,6 +410,48 @@ fn a_call_that_is_waited_for_returns_after_all_that_happens_by_itself() {
     });
     // With one event in the time in which the library sees that it is waited for, this takes 15 s.
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    // SAFETY: made by the library, freed once.
+    unsafe { (shared.0.free)(data as *mut c_void) };
+}
+
+// packetdrill's main thread waits for a command in backquotes as well, and then not for the call that blocks meanwhile.
+#[test]
+fn a_call_beside_a_command_does_not_run_through_its_time() {
+    struct Shared(Interface);
+    // SAFETY: packetdrill calls the functions of one structure from two threads.
+    unsafe impl Sync for Shared {}
+    let shared = Shared(load(""));
+    let shared = &shared;
+    let data = shared.0.userdata as usize;
+    let remote = address(8080);
+    let count = 100;
+    let local = libc::sockaddr_in { sin_addr: libc::in_addr { s_addr: 0x0a0a_0a0a }, ..remote };
+    // SAFETY: what C code would do, with pointers to what lives as long as the calls.
+    let fd = unsafe {
+        let data = data as *mut c_void;
+        let fd = (shared.0.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        (shared.0.bind)(data, fd, (&raw const local).cast(), ADDRESS_LEN);
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_SYNCNT);
+        assert_eq!((shared.0.setsockopt)(data, fd, level, name, (&raw const count).cast(), 4), 0);
+        fd
+    };
+    let ended = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let connect = scope.spawn(move || {
+            // SAFETY: as above.
+            let returned = unsafe {
+                let data = data as *mut c_void;
+                (shared.0.connect)(data, fd, (&raw const remote).cast(), ADDRESS_LEN)
+            };
+            ended.store(true, Ordering::SeqCst);
+            returned
+        });
+        let status = Command::new("sleep").arg("0.6").status().expect("a command");
+        assert!(status.success());
+        // A hundred SYNs go out before it is given up, and in 150 ms at most one.
+        assert!(!ended.load(Ordering::SeqCst), "it ran through all its time");
+        assert_eq!(connect.join().expect("no panic"), -1);
+    });
     // SAFETY: made by the library, freed once.
     unsafe { (shared.0.free)(data as *mut c_void) };
 }
