@@ -1,6 +1,7 @@
 //! Parsers: they refuse or they read, and what was read can be written and read again.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use device::lowering::{DATAGRAMS_MAX, DatagramRun};
 use ip::membership::GroupMessage;
 use wire::{
     ArpRepr, ArpView, EthernetRepr, EthernetView, Icmpv4Repr, Icmpv4View, Icmpv6Repr, Icmpv6View,
@@ -29,7 +30,7 @@ fn arp(bytes: &[u8]) {
     assert_eq!(ArpView::parse(&out).map(|view| ArpRepr::parse(&view)), Ok(repr));
 }
 
-/// IPv4 and IPv6 headers with options and extension headers, whole and quoted.
+/// IPv4 and IPv6 headers with options and extension headers, whole and quoted; runs of datagrams.
 pub fn network(bytes: &[u8]) {
     if let Ok(info) = ip::parse(bytes) {
         assert!(info.header_len <= info.total_len && info.total_len <= bytes.len());
@@ -40,6 +41,7 @@ pub fn network(bytes: &[u8]) {
         assert!(info.header_len <= info.total_len);
         let _ = info.transport(bytes);
     }
+    datagram_run(bytes);
     if let Ok(fragment) = ip::parse_fragment(bytes) {
         assert!(fragment.data.end <= bytes.len() && fragment.end() <= 65_535 + 40);
     }
@@ -57,6 +59,21 @@ pub fn network(bytes: &[u8]) {
         let mut out = [0; Ipv6FragmentRepr::LEN];
         repr.emit(&mut out);
         assert_eq!(Ipv6FragmentRepr::parse(&out), Ok(repr));
+    }
+}
+
+/// A run of datagrams that a device hands up, whose length of each the last two bytes say: what is cut from it is
+/// as sound as it was.
+fn datagram_run(bytes: &[u8]) {
+    let Some((packet, len)) = bytes.split_last_chunk() else { return };
+    let Some(run) = DatagramRun::parse(packet, 0, u16::from_be_bytes(*len)) else { return };
+    assert!((1..=DATAGRAMS_MAX).contains(&run.count()));
+    for index in [0, run.count() - 1] {
+        let mut out = vec![0; run.len_of(index)];
+        run.write(index, &mut out).expect("so much room is asked for");
+        if ip::parse(packet).is_ok() {
+            assert_eq!(ip::parse(&out).map(|info| info.total_len), Ok(out.len()));
+        }
     }
 }
 
