@@ -38,8 +38,7 @@ impl Default for Door {
 }
 
 impl Door {
-    /// Says that work has been put where the squeue finds it. To be called before trying the lock, and inside
-    /// by who ends before all is done: whoever leaves owes the rest.
+    /// Says that work has been put where the squeue finds it. To be called before trying the lock.
     pub fn announce(&self) {
         // A plain store would break the chain from an announcement before it: who then takes the note
         // would see this thread's work and not the other's (loom found it).
@@ -52,6 +51,11 @@ impl Door {
     pub fn take(&self) -> bool {
         // Who takes the note sees all that was put in before it was written.
         self.owed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Says inside that the turn ended before all work was done: whoever leaves owes the rest.
+    pub fn leave_owed(&self) {
+        self.owed.swap(true, Ordering::AcqRel);
     }
 
     /// Whether work is owed. To be called after unlocking; if so, somebody must go in again: this
