@@ -12,7 +12,8 @@
 //! their ports do have one hash together. It is no secret either: whoever chooses ports chooses a hash, so
 //! nothing here relies on hashes being spread evenly for anything but speed.
 //!
-//! So it is made in two steps: the words fold into one, of which four bits at a time are looked up.
+//! So it is made in two steps: the words fold into one, of which four bits at a time are looked up. Measured
+//! (`examples/steering_cost.rs`): 3 ns for IPv4, 14 for IPv6.
 
 use core::net::{IpAddr, SocketAddr};
 
