@@ -249,11 +249,16 @@ impl Core {
 
     /// Timers that are due fire, and what there is to send goes out; says whether there is more.
     fn send_round(&mut self, now: Instant) -> bool {
+        if self.shard.poll_timeout().is_some_and(|due| due <= now) {
+            self.shard.on_timeout(now);
+        }
+        self.transmit_round(now)
+    }
+
+    /// What there is to send goes out by the devices and to the other squeues; says whether there is more.
+    fn transmit_round(&mut self, now: Instant) -> bool {
         let Self { shard, ports, desk, transmit, .. } = self;
         let mut has_more = false;
-        if shard.poll_timeout().is_some_and(|due| due <= now) {
-            shard.on_timeout(now);
-        }
         for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
             match send(shard, port, transmit, now) {
                 Sending::Done => {}
@@ -287,17 +292,7 @@ impl Core {
         if is_overdue || self.is_unfinished {
             return self.run(now);
         }
-        for port in self.ports.iter_mut().filter(|port| port.failed.is_none()) {
-            match send(&mut self.shard, port, &mut self.transmit, now) {
-                Sending::Done => {}
-                Sending::Full => self.retry = earliest(self.retry, Some(port.retry(now))),
-                Sending::Unfinished => self.is_unfinished = true,
-            }
-        }
-        self.is_unfinished |= self.shard.is_loopback_pending() | self.shard.take_copies_queued();
-        if let Some(desk) = &mut self.desk {
-            hand_over::pass_strays(desk, &mut self.shard);
-        }
+        self.is_unfinished = self.transmit_round(now);
         self.take_events(now);
     }
 
