@@ -16,13 +16,12 @@ use crate::event::Readiness;
 use crate::ingress::{Incoming, Unclaimed};
 use crate::interface::InterfaceId;
 use crate::marks::PacketMarks;
-use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::outbox::{Message, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Flow, Socket, SocketId};
 use core::net::SocketAddr;
 use counters::DropReason;
-use ip::HeaderTemplate;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tcp::{HalfOpen, SYN_COOKIE_LIFETIME, State, SynCookies, Verdict};
@@ -617,14 +616,14 @@ impl Shard {
             return self.drops.add(DropReason::NoRoute);
         };
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
-        let (protocol, usual) = (wire::protocol::TCP, crate::HOP_LIMIT_DEFAULT);
-        let mut template = HeaderTemplate::new(local, remote, protocol, usual, 0);
-        self.listener_marks(listener).write(&mut template, usual);
+        let marks = self.listener_marks(listener);
+        let sender = &self.interfaces[interface.0 as usize];
+        let network = sender.header(local, remote, wire::protocol::TCP, marks);
         self.counters.syn_acks_sent += 1;
         self.send_answer(
             interface,
             Outgoing {
-                network: Network::Ip(template),
+                network,
                 next_hop: NextHop::Neighbour(next_hop),
                 message: Message::Segment(syn_ack),
             },

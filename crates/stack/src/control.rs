@@ -6,13 +6,14 @@
 use crate::error::SocketError;
 use crate::ingress::{Incoming, Origin};
 use crate::interface::InterfaceId;
-use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::marks::PacketMarks;
+use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::Flow;
 use batch::Chunk;
 use core::net::IpAddr;
 use counters::DropReason;
-use ip::{Arrival, HeaderTemplate, IcmpError, IcmpErrorKind, IcmpIncoming, PacketInfo};
+use ip::{Arrival, IcmpError, IcmpErrorKind, IcmpIncoming, PacketInfo};
 use tcp::ConnectionError;
 use time::Instant;
 use wire::TcpHeader;
@@ -218,13 +219,14 @@ impl Shard {
             (_, IpAddr::V4(_)) => wire::protocol::ICMP,
             (_, IpAddr::V6(_)) => wire::protocol::ICMPV6,
         };
+        let interface = &self.interfaces[origin.interface.0 as usize];
         // RFC 4443, 2.2 b: what answers a packet to a group comes from an address of the node.
         let ours = match destination.is_multicast() {
-            true => self.interfaces[origin.interface.0 as usize].source_for(source),
+            true => interface.source_for(source),
             false => Ok(destination),
         };
         let ours = ours.unwrap_or(destination);
-        let network = template(ours, source, protocol, crate::HOP_LIMIT_DEFAULT);
+        let network = interface.header(ours, source, protocol, PacketMarks::default());
         let next_hop = match origin.station {
             Some(station) => NextHop::Station(station),
             None => NextHop::Neighbour(self.next_hop_by(origin.interface, source)),
@@ -239,13 +241,4 @@ impl Shard {
             directed_broadcast: interface.is_broadcast(info.destination),
         }
     }
-}
-
-pub(crate) fn template(
-    source: IpAddr,
-    destination: IpAddr,
-    protocol: u8,
-    hop_limit: u8,
-) -> Network {
-    Network::Ip(HeaderTemplate::new(source, destination, protocol, hop_limit, 0))
 }

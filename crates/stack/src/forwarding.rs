@@ -28,6 +28,7 @@ use crate::event::Readiness;
 use crate::flow_table::FlowTable;
 use crate::ingress::{Incoming, Origin, Unclaimed, check_addresses, is_syn_only};
 use crate::interface::{Interface, InterfaceId};
+use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::{Flow, Keys, Socket, SocketId};
@@ -548,12 +549,9 @@ impl Shard {
             Some(station) => NextHop::Station(station),
             None => NextHop::Neighbour(self.next_hop_by(pending.interface, remote.ip())),
         };
-        let network = crate::control::template(
-            local.ip(),
-            remote.ip(),
-            protocol::TCP,
-            crate::HOP_LIMIT_DEFAULT,
-        );
+        let interface = &self.interfaces[pending.interface.0 as usize];
+        let marks = PacketMarks::default();
+        let network = interface.header(local.ip(), remote.ip(), protocol::TCP, marks);
         let message = Message::Segment(pending.kept.refusal(local.port(), remote.port()));
         self.send_answer(pending.interface, Outgoing { network, next_hop, message });
     }

@@ -2,15 +2,16 @@
 
 use crate::addressing::{AddressState, Addressing};
 use crate::error::SocketError;
+use crate::marks::PacketMarks;
 use crate::multicast::Groups;
 use crate::negotiation::Agreement;
 use crate::offered::Offered;
-use crate::outbox::{NextHop, Outbox, Outgoing};
+use crate::outbox::{Network, NextHop, Outbox, Outgoing};
 use crate::schedule::Ready;
 use batch::Limits;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode};
-use ip::{Cidr, SourceCandidate};
+use ip::{Cidr, HeaderTemplate, SourceCandidate};
 use link::{Lookup, NeighbourCache, NeighbourConfig};
 use time::{Instant, Jitter};
 use wire::{Ipv4Repr, Ipv6Repr};
@@ -238,6 +239,20 @@ impl Interface {
     /// Hop limit of what is sent unless somebody asks for another.
     pub(crate) fn hop_limit(&self, is_ipv4: bool) -> u8 {
         if is_ipv4 { crate::HOP_LIMIT_DEFAULT } else { self.ipv6_hop_limit }
+    }
+
+    /// The header of segments and messages that leave by it, with the marks of who sends them.
+    pub(crate) fn header(
+        &self,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        marks: PacketMarks,
+    ) -> Network {
+        let usual = self.hop_limit(destination.is_ipv4());
+        let mut template = HeaderTemplate::new(source, destination, protocol, usual, 0);
+        marks.write(&mut template, usual);
+        Network::Ip(template)
     }
 
     /// The station for a next hop: one look-up per run.

@@ -4,13 +4,13 @@
 //! our addresses to `addressing/`, and whatever there is to send goes to the outbox.
 
 use crate::addressing::{AddressState, Record};
-use crate::control::template;
 use crate::ingress::Incoming;
 use crate::interface::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use core::net::{IpAddr, Ipv6Addr};
 use counters::DropReason;
+use ip::HeaderTemplate;
 use link::Request;
 use time::Instant;
 use wire::{ArpOperation, ArpRepr, ArpView, HardwareAddress, NdpEnvelope, NdpRepr};
@@ -240,9 +240,10 @@ impl Shard {
         message: NdpRepr,
         station: Option<HardwareAddress>,
     ) {
-        let network =
-            template(source, destination, wire::protocol::ICMPV6, wire::ndp::NDP_HOP_LIMIT);
+        let (protocol, hop_limit) = (wire::protocol::ICMPV6, wire::ndp::NDP_HOP_LIMIT);
+        let template = HeaderTemplate::new(source, destination, protocol, hop_limit, 0);
         let next_hop = station.map_or(NextHop::Neighbour(destination), NextHop::Station);
+        let network = Network::Ip(template);
         let packet = Outgoing { network, next_hop, message: Message::Ndp(message) };
         self.send_small(id, packet);
     }

@@ -11,7 +11,6 @@ use crate::sockets::{Flow, Socket, SocketId, Sockets};
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
 use counters::MultidataRefusal;
-use ip::HeaderTemplate;
 use std::sync::Arc;
 use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
 use time::{Duration, Instant};
@@ -661,18 +660,17 @@ impl Shard {
         next_hop: IpAddr,
         parent: Option<SocketId>,
     ) -> Result<u32, SocketError> {
-        let usual = self.interfaces[interface.0 as usize].hop_limit(flow.local.is_ipv4());
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
-        let mut template = HeaderTemplate::new(local, remote, wire::protocol::TCP, usual, 0);
         let marks = parent.map_or(PacketMarks::default(), |parent| self.listener_marks(parent));
-        marks.write(&mut template, usual);
+        let sender = &self.interfaces[interface.0 as usize];
+        let network = sender.header(local, remote, wire::protocol::TCP, marks);
         let socket = TcpSocket {
             confirmed: connection.first_unacknowledged(),
             connection,
             path: Path {
                 interface,
                 next_hop,
-                network: Network::Ip(template),
+                network,
                 generation: self.path_generation(),
                 refusal: None,
                 keeps_interface: parent.is_some(),

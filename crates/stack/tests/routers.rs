@@ -277,3 +277,46 @@ fn a_fixed_gateway_stays_whatever_routers_say() {
     let syn = packets(&net).into_iter().find(|(_, packet)| packet[6] == wire::protocol::TCP);
     assert_eq!(syn.expect("a SYN").0, station(1).0, "the second host, not the router");
 }
+
+/// RFC 4861, 6.3.2: CurHopLimit is "the default hop limit to be used when sending IP packets", also those that
+/// answer and are no socket's.
+#[test]
+fn an_advertised_hop_limit_is_that_of_answers_too() {
+    let mut net = net();
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    net.run(Duration::from_secs(5));
+    let (now, ids) = (net.now, net.hosts.each_ref().map(|host| host.interface));
+    let (ours, far) = (harness::address(0, true), "2606:2800:21f::1".parse().expect("an address"));
+    let prefix = ip::Cidr::new(far, 64).expect("a network");
+    let [first, second] = &mut net.hosts;
+    first.shard.set_accepted(ids[0], &[prefix]).expect("an interface");
+    let forwarder = first.shard.tcp_forward(prefix, 8).expect("it is accepted");
+    first.shard.tcp_listen((ours, 80).into(), 8).expect("a free port");
+    second.shard.add_route(now, prefix, Some(ours), ids[1]).expect("an interface");
+    for to in [(ours, 80), (ours, 81), (far, 80)] {
+        second.shard.tcp_connect(now, None, to.into()).expect("a route");
+    }
+    let socket = second.shard.udp_bind((harness::address(1, true), 0).into()).expect("a port");
+    let bytes = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"to nobody")));
+    second.shard.udp_send(socket, Some((ours, 81).into()), bytes).expect("room");
+    net.wire.clear();
+    net.run(Duration::from_millis(100));
+    let pending = net.hosts[0].shard.tcp_next_pending(forwarder).expect("a SYN came");
+    net.hosts[0].shard.tcp_refuse_pending(now, &pending);
+    net.run(Duration::from_millis(100));
+    // Those of neighbour discovery have 255, always.
+    let mut answers: Vec<_> = packets(&net)
+        .iter()
+        .map(|(_, packet)| (packet[6], packet[7], packet[53]))
+        .filter(|(_, hop_limit, _)| *hop_limit != 255)
+        .map(|(protocol, hop_limit, flags)| match protocol {
+            wire::protocol::TCP => ("segment", hop_limit, wire::TcpFlags(flags)),
+            _ => ("error", hop_limit, wire::TcpFlags(0)),
+        })
+        .collect();
+    answers.sort_by_key(|(kind, _, flags)| (*kind, flags.0));
+    let reset = wire::TcpFlags::RST | wire::TcpFlags::ACK;
+    let syn_ack = wire::TcpFlags::SYN | wire::TcpFlags::ACK;
+    let segments = [syn_ack, reset, reset].map(|flags| ("segment", 33, flags));
+    assert_eq!(answers, [&[("error", 33, wire::TcpFlags(0))], &segments[..]].concat());
+}

@@ -6,9 +6,9 @@
 
 use super::AddressOrigin;
 use super::news::LinkNews;
-use crate::control::template;
 use crate::ingress::Incoming;
 use crate::interface::InterfaceId;
+use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
 use batch::Chunk;
@@ -137,16 +137,16 @@ impl Shard {
         block.bytes_mut()[..len].copy_from_slice(&packet.payload);
         let payload = Chunk::new(block.freeze(), 0..len);
         let (source, destination) = (packet.source.into(), packet.destination.into());
-        let leasing = &self.interfaces[id.0 as usize].addressing.leasing;
-        let station = leasing.as_ref().and_then(|part| part.station);
+        let interface = &self.interfaces[id.0 as usize];
+        let station = interface.addressing.leasing.as_ref().and_then(|part| part.station);
         let next_hop = match (packet.destination == Ipv4Addr::BROADCAST, station) {
             (true, _) => NextHop::Station(HardwareAddress::BROADCAST),
             (false, Some(station)) if packet.is_farewell => NextHop::Station(station),
             (false, _) => NextHop::Neighbour(self.next_hop_by(id, destination)),
         };
-        let protocol = wire::protocol::UDP;
+        let (protocol, marks) = (wire::protocol::UDP, PacketMarks::default());
         let packet = Outgoing {
-            network: template(source, destination, protocol, crate::HOP_LIMIT_DEFAULT),
+            network: interface.header(source, destination, protocol, marks),
             next_hop,
             message: Message::Datagram {
                 source_port: dhcp::CLIENT_PORT,
