@@ -388,6 +388,12 @@ impl Shard {
             if !is_bound || socket.local.port() != local.port() || !socket.hears(source) {
                 continue;
             }
+            let waiting = socket.received.len();
+            if let Err(reason) = self.may_keep(waiting) {
+                refused = Some(reason);
+                continue;
+            }
+            let Some(socket) = self.sockets.udp(index) else { continue };
             let (destination, payload) = (local, payload.clone());
             if socket.received.push(udp::Datagram { source, destination, payload }) {
                 taken += 1;

@@ -13,10 +13,11 @@
 //!
 //! Where it does not help, because what is unread fills its blocks well, what is kept is bounded:
 //! by [`BlockPool::is_low`](batch::BlockPool::is_low), `is_scarce` and `is_nearly_exhausted`, in
-//! TCP's receive queue and for datagrams below.
+//! TCP's receive queue and for what UDP and raw sockets receive below.
 
 use crate::shard::Shard;
 use crate::sockets::Socket;
+use batch::Chunk;
 use counters::DropReason;
 use std::collections::VecDeque;
 
@@ -25,6 +26,10 @@ const COPIED_BYTES_MAX: usize = 262_144;
 
 /// Sockets that one call looks at.
 const LOOKED_AT_MAX: usize = 256;
+
+/// Packets in a socket's queue that keep the block they came in, which may hold little else of
+/// this socket's. Those of a socket that is read more slowly are copied.
+const KEPT_PACKETS_MAX: usize = 64;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -110,6 +115,22 @@ impl Shard {
         if connection.is_some_and(tcp::Connection::holds_much_more_than_unread) {
             self.note_holding(index);
         }
+    }
+
+    /// What socket `index`, in whose queue `waiting` wait, keeps of a packet that no sender sends again: the
+    /// block it came in, or where that holds little else, memory is short or the socket is read slowly, a copy.
+    pub(crate) fn keep(
+        &mut self,
+        index: u32,
+        waiting: usize,
+        payload: Chunk,
+        is_sparse: bool,
+    ) -> Result<Chunk, DropReason> {
+        if self.may_keep(waiting)? || is_sparse || waiting >= KEPT_PACKETS_MAX {
+            return self.compact(&payload);
+        }
+        self.note_holding(index);
+        Ok(payload)
     }
 
     /// Whether a packet that no sender sends again may be kept in a queue where `waiting` wait, and must be

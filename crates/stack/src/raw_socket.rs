@@ -55,9 +55,6 @@ const QUEUE_BYTES_MAX: usize = 212_992;
 /// What holding a packet costs besides its payload.
 const PACKET_COST_BYTES: usize = size_of::<RawPacket>();
 
-/// Packets in a socket's queue that keep the block they came in; see `udp_socket.rs`.
-const KEPT_PACKETS_MAX: usize = 64;
-
 /// IANA reserves 255, and what sockets of POSIX mean by it (a header of the caller's own) is not done.
 const RESERVED: u8 = 255;
 
@@ -378,7 +375,7 @@ impl Shard {
         };
         for at in 0..self.sockets.raws.bound.len() {
             if let Some(index) = self.sockets.raws.taker(at, protocol, destination) {
-                self.push_raw(index, packet.clone());
+                self.push_raw(index, incoming, packet.clone(), count > 1);
             }
         }
         true
@@ -408,7 +405,7 @@ impl Shard {
         };
         let Some(index) = found else { return is_taken };
         match self.raw_packet(incoming, is_taken) {
-            Ok(packet) => self.push_raw(index, packet),
+            Ok(packet) => self.push_raw(index, incoming, packet, is_taken),
             Err(reason) => self.drops.add(reason),
         }
         true
@@ -437,18 +434,15 @@ impl Shard {
         is_known
     }
 
-    /// A received packet as a socket keeps it: in a block of its own where several keep it, or where that
-    /// it came in holds little else.
+    /// A received packet. Where several sockets keep it, it is one copy for all: the slowest of them must not
+    /// pin the block that it came in.
     fn raw_packet(
         &self,
         incoming: &Incoming<'_>,
         is_shared: bool,
     ) -> Result<RawPacket, DropReason> {
-        if self.pool.is_low() {
-            return Err(DropReason::NoMemory);
-        }
         let mut payload = incoming.payload(0).ok_or(DropReason::Truncated)?;
-        if is_shared || incoming.batch.is_sparse(incoming.index) {
+        if is_shared {
             payload = self.compact(&payload)?;
         }
         let info = incoming.info;
@@ -456,19 +450,27 @@ impl Shard {
         Ok(RawPacket { source, destination, hop_limit, payload })
     }
 
-    fn push_raw(&mut self, index: u32, mut packet: RawPacket) {
+    fn push_raw(
+        &mut self,
+        index: u32,
+        incoming: &Incoming<'_>,
+        packet: RawPacket,
+        is_shared: bool,
+    ) {
+        let Some(waiting) = self.sockets.raw(index).map(|socket| socket.queue.len()) else {
+            return;
+        };
+        let RawPacket { payload, .. } = packet;
+        let kept = match is_shared {
+            true => self.may_keep(waiting).map(|_| payload),
+            false => self.keep(index, waiting, payload, incoming.batch.is_sparse(incoming.index)),
+        };
+        let payload = match kept {
+            Ok(payload) => payload,
+            Err(reason) => return self.drops.add(reason),
+        };
         let Some(socket) = self.sockets.raw(index) else { return };
-        if socket.queue.len() >= KEPT_PACKETS_MAX {
-            // It is read slowly: the block that the packet came in must not wait for that.
-            match self.compact(&packet.payload) {
-                Ok(payload) => packet.payload = payload,
-                Err(reason) => return self.drops.add(reason),
-            }
-        } else {
-            self.note_holding(index);
-        }
-        let Some(socket) = self.sockets.raw(index) else { return };
-        match socket.push(packet) {
+        match socket.push(RawPacket { payload, ..packet }) {
             true => self.notify(index, Readiness::READABLE),
             false => self.drops.add(DropReason::SocketQueueFull),
         }

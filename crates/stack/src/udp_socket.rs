@@ -19,10 +19,6 @@ use std::sync::Arc;
 use time::Instant;
 use wire::{Ipv4Options, Ipv4Repr, Ipv6Repr, UdpRepr, UdpView};
 
-/// Datagrams in a socket's queue that keep the block they came in, which may hold little else of
-/// this socket's. Those of a socket that is read more slowly are copied.
-const KEPT_DATAGRAMS_MAX: usize = 64;
-
 /// How a socket's datagrams treat the MTU of their path (Linux's `IP_MTU_DISCOVER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscovery {
@@ -547,20 +543,15 @@ impl Shard {
             self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
             return Err(DropReason::PortUnreachable);
         };
-        let waiting = self.sockets.udp(index).map_or(0, |socket| socket.received.len());
-        let is_pressed = self.may_keep(waiting)?;
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
-        if socket.peer.is_some_and(|peer| peer != source) {
+        if !socket.hears(source) {
             return Err(DropReason::PortUnreachable);
         }
-        let is_behind = socket.received.len() >= KEPT_DATAGRAMS_MAX;
-        if is_behind || is_pressed || incoming.batch.is_sparse(incoming.index) {
-            payload = self.compact(&payload)?;
-        } else {
-            self.note_holding(index);
-        }
+        let waiting = socket.received.len();
+        let payload =
+            self.keep(index, waiting, payload, incoming.batch.is_sparse(incoming.index))?;
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
         if !socket.received.push(udp::Datagram { source, destination: local, payload }) {
             return Err(DropReason::SocketQueueFull);
@@ -577,9 +568,6 @@ impl Shard {
         source: SocketAddr,
         payload_len: usize,
     ) -> Result<(), DropReason> {
-        if self.pool.is_low() {
-            return Err(DropReason::NoMemory);
-        }
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.

@@ -3,10 +3,12 @@
 
 mod harness;
 
-use batch::PoolConfig;
+use batch::{Block, Chunk, PoolConfig};
+use bytes::Bytes;
+use core::net::IpAddr;
 use device::TransmitMode;
 use harness::{Net, data};
-use stack::SocketId;
+use stack::{BindOptions, SocketError, SocketId};
 use time::Duration;
 
 /// The device's blocks.
@@ -31,6 +33,10 @@ fn net() -> Net {
 
 fn held_bytes(net: &Net) -> usize {
     net.hosts[1].pool.counters().outstanding_bytes as usize
+}
+
+fn chunk(bytes: &'static [u8]) -> Chunk {
+    Chunk::whole(Block::from(Bytes::from_static(bytes)))
 }
 
 fn connections(net: &mut Net, count: u16) -> Vec<(SocketId, SocketId)> {
@@ -92,8 +98,7 @@ fn who_reads_is_served_though_others_fill_the_pool_with_what_they_do_not_read() 
     let asked = net.hosts[1].shard.udp_bind(to).expect("a free port");
     let from = (harness::address(0, false), 1_053).into();
     let asks = net.hosts[0].shard.udp_bind(from).expect("a free port");
-    let question = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"who?")));
-    net.hosts[0].shard.udp_send(asks, Some(to), question).expect("room");
+    net.hosts[0].shard.udp_send(asks, Some(to), chunk(b"who?")).expect("room");
     net.run(Duration::from_millis(1));
     let (question, _) = net.hosts[1].shard.udp_receive(asked).expect("it came");
     assert_eq!(question.bytes(), b"who?");
@@ -116,5 +121,66 @@ fn who_reads_is_served_though_others_fill_the_pool_with_what_they_do_not_read() 
         assert_eq!(received.len(), *written);
         assert!(bytes.starts_with(received));
     }
+    assert_eq!(held_bytes(&net), 0);
+}
+
+/// While little is left, who has read everything gets a packet that no sender sends again, and who has not gets no
+/// second one: a datagram, one to a group, or one of another protocol.
+#[test]
+fn a_pool_that_is_low_has_a_packet_for_who_waits_and_none_for_who_does_not() {
+    let mut net = net();
+    let (now, [here, there]) = (net.now, [0, 1].map(|host| harness::address(host, false)));
+    let (anywhere, group) = (IpAddr::from([0; 4]), IpAddr::from([239, 1, 2, 3]));
+    let [first, second] = &mut net.hosts;
+    let sends = first.shard.udp_bind((here, 0).into()).expect("a port");
+    let sends_raw = first.shard.raw_bind(253, here).expect("free");
+    let datagrams = second.shard.udp_bind((there, 53).into()).expect("a free port");
+    let of_group = [54, 54].map(|port| {
+        let shared = BindOptions { shared: true, ..BindOptions::default() };
+        let id = second.shard.udp_bind_with((anywhere, port).into(), shared).expect("shared");
+        second.shard.udp_join(now, id, group, None, &[]).expect("room");
+        id
+    });
+    let alone = second.shard.raw_bind(253, there).expect("free");
+    // Reports of the group, and the look-up of the neighbour.
+    net.run(Duration::from_secs(5));
+    let mut held = Vec::new();
+    while !net.hosts[1].pool.is_low() {
+        held.push(net.hosts[1].pool.allocate_receive(BLOCK_LEN).expect("room"));
+    }
+    for text in [&b"the first"[..], b"the second"] {
+        let shard = &mut net.hosts[0].shard;
+        for to in [(there, 53), (group, 54)] {
+            shard.udp_send(sends, Some(to.into()), chunk(text)).expect("room");
+        }
+        shard.raw_send(sends_raw, there, chunk(text)).expect("room");
+        net.run(Duration::from_millis(1));
+        // Of two listeners one reads at once.
+        let shard = &mut net.hosts[1].shard;
+        let (payload, _) = shard.udp_receive(of_group[1]).expect("it had read everything");
+        assert_eq!(payload.bytes(), text);
+    }
+    let shard = &mut net.hosts[1].shard;
+    for id in [datagrams, of_group[0]] {
+        assert_eq!(shard.udp_receive(id).expect("it came").0.bytes(), b"the first");
+        assert_eq!(shard.udp_receive(id).unwrap_err(), SocketError::WouldBlock);
+    }
+    assert_eq!(shard.raw_receive(alone).expect("it came").payload.bytes(), b"the first");
+    assert_eq!(shard.raw_receive(alone).unwrap_err(), SocketError::WouldBlock);
+    // Two sockets of one protocol have one copy between them, and each is asked.
+    let both = [there, anywhere].map(|local| shard.raw_bind(254, local).expect("free"));
+    let sends_raw = net.hosts[0].shard.raw_bind(254, here).expect("free");
+    for text in [&b"the first"[..], b"the second"] {
+        net.hosts[0].shard.raw_send(sends_raw, there, chunk(text)).expect("room");
+        net.run(Duration::from_millis(1));
+        let packet = net.hosts[1].shard.raw_receive(both[1]).expect("it had read everything");
+        assert_eq!(packet.payload.bytes(), text);
+    }
+    assert_eq!(
+        net.hosts[1].shard.raw_receive(both[0]).expect("it came").payload.bytes(),
+        b"the first"
+    );
+    assert_eq!(net.hosts[1].shard.raw_receive(both[0]).unwrap_err(), SocketError::WouldBlock);
+    drop(held);
     assert_eq!(held_bytes(&net), 0);
 }
