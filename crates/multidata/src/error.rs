@@ -28,6 +28,7 @@ pub fn socket_error(error: SocketError) -> Error {
         SocketError::MessageTooLong
         | SocketError::DestinationRequired
         | SocketError::InvalidSocket
+        | SocketError::NoSuchInterface
         | SocketError::InvalidArgument => ErrorKind::InvalidInput,
         SocketError::TooManySockets => ErrorKind::QuotaExceeded,
         SocketError::ProtocolNotRaw => ErrorKind::Unsupported,

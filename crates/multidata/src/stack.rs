@@ -173,7 +173,7 @@ impl Stack {
     /// There is no such interface.
     pub fn set_coalescing(&self, index: usize, coalescing: Coalescing) -> io::Result<()> {
         let outcome = self.runtime.squeues.everywhere(|core, _| {
-            let port = core.ports.get_mut(index).ok_or(SocketError::InvalidArgument)?;
+            let port = core.ports.get_mut(index).ok_or(SocketError::NoSuchInterface)?;
             port.intake.set_coalescing(coalescing);
             Ok(())
         });
@@ -193,7 +193,7 @@ impl Stack {
         // A queue is received from by the squeue of its number.
         let squeue = self.runtime.squeues.iter().nth(queue);
         let receives = |squeue: &&Arc<Squeue>| squeue.receives.get(index) == Some(&true);
-        let squeue = squeue.filter(receives).ok_or(SocketError::InvalidArgument);
+        let squeue = squeue.filter(receives).ok_or(SocketError::NoSuchInterface);
         squeue.map_err(socket_error)?.once(|core, _| {
             core.ports[index].intake.set_coalescing(coalescing);
         });
@@ -224,7 +224,7 @@ impl Stack {
     ) -> io::Result<()> {
         let outcome = self.runtime.squeues.everywhere(|core, now| {
             let id = core.ports.get(index).map(|port| port.id);
-            call(&mut core.shard, now, id.ok_or(SocketError::InvalidArgument)?)
+            call(&mut core.shard, now, id.ok_or(SocketError::NoSuchInterface)?)
         });
         outcome.map_err(socket_error)
     }
@@ -251,7 +251,7 @@ impl Stack {
         self.squeue(0).operate(&call, |core, now| {
             core.run(now);
             let id =
-                core.ports.get(index).map(|port| port.id).ok_or(SocketError::InvalidArgument)?;
+                core.ports.get(index).map(|port| port.id).ok_or(SocketError::NoSuchInterface)?;
             let all = core.shard.addresses(id);
             let mut good = all.iter().filter(|status| {
                 status.state != AddressState::Tentative
@@ -276,12 +276,10 @@ impl Stack {
     pub fn set_transmit_mode(&self, index: usize, mode: TransmitMode) -> io::Result<()> {
         self.runtime.squeues.everywhere(|core, _| {
             let Core { shard, ports, .. } = core;
-            let invalid = |message: &str| io::Error::new(io::ErrorKind::InvalidInput, message);
-            let port = ports.get_mut(index).ok_or_else(|| invalid("there is no such interface"))?;
+            let port = ports.get_mut(index).ok_or(SocketError::NoSuchInterface);
+            let port = port.map_err(socket_error)?;
             if !port.queue.capabilities().supports(mode) {
-                return Err(invalid(&format!(
-                    "the interface's device has no form for mode {mode}"
-                )));
+                return Err(invalid(format!("the interface's device has no form for mode {mode}")));
             }
             port.queue.set_mode(mode).map_err(io::Error::other)?;
             port.mode = mode;
@@ -301,7 +299,7 @@ impl Stack {
         self.runtime.squeues.everywhere(|core, _| {
             let Core { shard, ports, .. } = core;
             let id = match index.map(|index| ports.get(index)) {
-                Some(None) => return Err(socket_error(SocketError::InvalidArgument)),
+                Some(None) => return Err(socket_error(SocketError::NoSuchInterface)),
                 Some(Some(port)) => Some(port.id),
                 None => None,
             };
@@ -388,7 +386,7 @@ impl Stack {
     /// There is no such interface, or it was removed before.
     pub fn remove_interface(&self, index: usize) -> io::Result<()> {
         let removed = self.runtime.squeues.everywhere(|core, now| {
-            let port = core.ports.get_mut(index).ok_or(SocketError::InvalidArgument)?;
+            let port = core.ports.get_mut(index).ok_or(SocketError::NoSuchInterface)?;
             core.shard.remove_interface(now, port.id)?;
             port.remove();
             Ok(())
@@ -412,19 +410,20 @@ impl Stack {
     /// `InvalidInput` where there is no such interface, its device does not take as much, or it is
     /// less than the 576 bytes that hosts rely on (RFC 791; IPv6 needs 1,280, RFC 8200, 5).
     pub fn set_mtu(&self, index: usize, mtu_bytes: usize) -> io::Result<()> {
-        let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
-        let set = |core: &mut Core, now| {
+        self.runtime.squeues.everywhere(|core, now| {
             let Core { shard, ports, .. } = core;
-            let port = ports.get(index).ok_or(SocketError::InvalidArgument)?;
-            let is_in_range = (576..=port.queue.capabilities().mtu_bytes).contains(&mtu_bytes);
-            if !is_in_range {
-                return Err(SocketError::InvalidArgument);
+            let port = ports.get(index).ok_or(SocketError::NoSuchInterface);
+            let port = port.map_err(socket_error)?;
+            let range = 576..=port.queue.capabilities().mtu_bytes;
+            if !range.contains(&mtu_bytes) {
+                let (least, most) = range.into_inner();
+                return Err(invalid(format!(
+                    "the interface takes an MTU of {least} to {most} bytes"
+                )));
             }
             shard.set_mtu(now, port.id, mtu_bytes);
             Ok(())
-        };
-        let outcome = self.runtime.squeues.everywhere(set);
-        outcome.map_err(|_: SocketError| invalid("the interface does not take this MTU"))
+        })
     }
 
     /// Limits packets by the route to the network `destination`, which is one of the interfaces' or
@@ -437,8 +436,7 @@ impl Stack {
     pub fn set_route_mtu(&self, destination: Cidr, mtu_bytes: Option<usize>) -> io::Result<()> {
         let least = if destination.address().is_ipv4() { 576 } else { 1_280 };
         if mtu_bytes.is_some_and(|mtu_bytes| mtu_bytes < least) {
-            let message = "hosts rely on longer packets than that";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return Err(invalid(format!("hosts rely on packets of {least} bytes")));
         }
         let set = |core: &mut Core, _| core.shard.set_route_mtu(destination, mtu_bytes);
         let outcome = self.runtime.squeues.everywhere(set);
@@ -574,4 +572,8 @@ impl Stack {
         observer.on_end();
         filled
     }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }

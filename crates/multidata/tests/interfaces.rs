@@ -2,7 +2,10 @@
 
 mod pair;
 
-use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
+use device::TransmitMode;
+use multidata::{
+    Coalescing, InterfaceConfig, SocketError, Stack, TcpListener, TcpStream, UdpSocket,
+};
 use pair::exchange;
 
 fn interface(address: &str) -> InterfaceConfig {
@@ -46,8 +49,36 @@ fn streams_go_on_when_the_mtu_changes() {
     for mtu_bytes in [575, 1_501] {
         let error = left.set_mtu(0, mtu_bytes).expect_err("out of range");
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "the interface takes an MTU of 576 to 1500 bytes");
     }
-    assert!(left.set_mtu(1, 1_000).is_err(), "there is one interface");
+}
+
+#[test]
+fn who_names_an_interface_that_is_not_there_is_told_so() {
+    let (stack, _peer) = pair::pair();
+    let network = "10.9.0.1/24".parse().expect("a network");
+    let address = "10.9.0.1".parse().expect("an address");
+    for outcome in [
+        stack.set_mtu(1, 1_000),
+        stack.add_address(1, network),
+        stack.remove_address(1, address),
+        stack.add_route(network, None, 1),
+        stack.remove_interface(1),
+        stack.set_transmit_mode(1, TransmitMode::Single),
+        stack.set_multidata_outbound(Some(1), true),
+        stack.set_coalescing(1, Coalescing::default()),
+        stack.wait_for_address(1, |_| true, std::time::Duration::ZERO).map(drop),
+    ] {
+        let error = outcome.expect_err("there is one interface");
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        let source = error.get_ref().and_then(|source| source.downcast_ref());
+        assert_eq!(source, Some(&SocketError::NoSuchInterface));
+    }
+    // The stack's own, which has no index, is not removed, and what was removed is not there.
+    stack.remove_interface(0).expect("it is there");
+    assert!(stack.remove_interface(0).is_err());
+    let error = stack.add_route(network, None, 0).expect_err("it was removed");
+    assert_eq!(error.to_string(), SocketError::NoSuchInterface.to_string());
 }
 
 // RFC 1122, 3.3.4.2 (B): what has an interface's address leaves by that interface.

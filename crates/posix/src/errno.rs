@@ -19,6 +19,7 @@ impl Errno {
     pub const EACCES: Self = Self(13);
     pub const EFAULT: Self = Self(14);
     pub const EEXIST: Self = Self(17);
+    pub const ENODEV: Self = Self(19);
     pub const EINVAL: Self = Self(22);
     pub const EMFILE: Self = Self(24);
     pub const ENOTTY: Self = Self(25);
@@ -77,6 +78,7 @@ impl From<SocketError> for Errno {
             SocketError::NoMemory => Self::ENOBUFS,
             SocketError::InvalidSocket => Self::EBADF,
             SocketError::TooManySockets => Self::EMFILE,
+            SocketError::NoSuchInterface => Self::ENODEV,
             SocketError::InvalidArgument => Self::EINVAL,
             SocketError::ProtocolNotRaw => Self::EPROTONOSUPPORT,
         }

@@ -41,10 +41,12 @@ pub enum SocketError {
     NoMemory,
     /// The number names no open socket, or a socket of another kind.
     InvalidSocket,
-    /// The stack holds as many sockets as it may.
+    /// The stack holds as many sockets as it may, or as many raw sockets or forwarders.
     TooManySockets,
     /// Packets of this IP protocol are not a raw socket's: the stack reads and writes them itself.
     ProtocolNotRaw,
+    /// The stack has no such interface, or not any more.
+    NoSuchInterface,
     /// An argument contradicts another (address families differ, port zero as destination).
     InvalidArgument,
 }
@@ -56,7 +58,9 @@ impl fmt::Display for SocketError {
             Self::AddressInUse => "another socket has this local address and port",
             Self::AddressNotAvailable => "no interface of this stack has this local address",
             Self::NoPortLeft => "every local port that could be picked is taken",
-            Self::NoRoute => "no route leads to the destination",
+            Self::NoRoute => {
+                "no route leads to the destination: give the interface a gateway or a route"
+            }
             Self::DeviceFailed => "the device of the interface on the way has failed",
             Self::HostUnreachable => "the host is unreachable: its neighbour does not answer",
             Self::ConnectionRefused => "the peer refused the connection",
@@ -70,9 +74,15 @@ impl fmt::Display for SocketError {
             Self::DestinationRequired => "the socket is not connected: name a destination",
             Self::NoMemory => "no memory is left for packets: raise the pool's limit",
             Self::InvalidSocket => "the number names no open socket of this kind",
-            Self::TooManySockets => "the stack holds as many sockets as it may",
+            Self::TooManySockets => {
+                "the stack holds as many sockets as it may: close some, or raise `sockets_max` (raw \
+                 sockets and forwarders are 64 of a kind at most)"
+            }
             Self::ProtocolNotRaw => {
                 "the stack keeps this IP protocol to itself: TCP and UDP have sockets of their own"
+            }
+            Self::NoSuchInterface => {
+                "there is no such interface: they count from 0, in the order in which they were added"
             }
             Self::InvalidArgument => "the arguments contradict each other",
         })

@@ -195,12 +195,12 @@ impl Shard {
     /// addresses are never accepted, nor packets to the own addresses of other interfaces.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where there is no such interface, or there are more than
+    /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where there are more than
     /// [`ACCEPTED_PREFIXES_MAX`] prefixes.
     pub fn set_accepted(&mut self, id: InterfaceId, prefixes: &[Cidr]) -> Result<(), SocketError> {
         let interface = self.interfaces.get_mut(id.0 as usize);
         let interface = interface.filter(|it| !it.is_removed && !it.is_loopback);
-        let interface = interface.ok_or(SocketError::InvalidArgument)?;
+        let interface = interface.ok_or(SocketError::NoSuchInterface)?;
         if prefixes.len() > ACCEPTED_PREFIXES_MAX {
             return Err(SocketError::InvalidArgument);
         }

@@ -214,7 +214,7 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         if options.interface.is_some_and(|by| self.interfaces.get(by.0 as usize).is_none()) {
-            return Err(SocketError::InvalidArgument);
+            return Err(SocketError::NoSuchInterface);
         }
         self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?.multicast = options;
         Ok(())
@@ -237,7 +237,7 @@ impl Shard {
     ) -> Result<InterfaceId, SocketError> {
         if let Some(id) = asked {
             let exists = self.interfaces.get(id.0 as usize).is_some();
-            return if exists { Ok(id) } else { Err(SocketError::InvalidArgument) };
+            return if exists { Ok(id) } else { Err(SocketError::NoSuchInterface) };
         }
         if let Some(route) = self.routes.lookup(group) {
             return Ok(InterfaceId(route.interface));

@@ -26,7 +26,7 @@ impl Shard {
     /// older is used. Connections that it concerns follow at once.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where there is no such interface.
+    /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where the families differ.
     pub fn add_route(
         &mut self,
         now: Instant,
@@ -34,10 +34,11 @@ impl Shard {
         gateway: Option<IpAddr>,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        let interface = self.interfaces.get(id.0 as usize).ok_or(SocketError::InvalidArgument)?;
-        let families_differ =
-            gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4());
-        if interface.is_removed || interface.is_loopback || families_differ {
+        let interface = self.interfaces.get(id.0 as usize);
+        if interface.is_none_or(|it| it.is_removed || it.is_loopback) {
+            return Err(SocketError::NoSuchInterface);
+        }
+        if gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4()) {
             return Err(SocketError::InvalidArgument);
         }
         self.routes.insert(Route {
@@ -73,11 +74,11 @@ impl Shard {
     /// that waited for it are dropped, and counted.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where there is no such interface.
+    /// [`SocketError::NoSuchInterface`].
     pub fn remove_interface(&mut self, now: Instant, id: InterfaceId) -> Result<(), SocketError> {
         let interface = self.interfaces.get_mut(id.0 as usize);
         let interface = interface.filter(|it| !it.is_removed && !it.is_loopback);
-        let interface = interface.ok_or(SocketError::InvalidArgument)?;
+        let interface = interface.ok_or(SocketError::NoSuchInterface)?;
         let waiting = core::iter::from_fn(|| interface.outbox.pop()).count();
         let blocked = core::mem::take(&mut interface.blocked);
         let addresses = core::mem::take(&mut interface.addresses);

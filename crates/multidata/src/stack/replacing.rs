@@ -1,7 +1,7 @@
 //! Another device below an interface: where one failed for good, as a TAP that was deleted.
 
-use super::Stack;
 use super::builder::check_mtu;
+use super::{Stack, invalid};
 use crate::runtime::shared_queue;
 use crate::runtime::waiter_slot::Replaced;
 use device::{Medium, Queue, TransmitMode};
@@ -27,7 +27,6 @@ impl Stack {
     /// other kind of medium (Ethernet frames or bare IP packets), the new device carries less than IP needs,
     /// or does not keep connections on its queues where the layout relies on that; or the new device failed.
     pub fn replace_queues(&self, index: usize, mut queues: Vec<Box<dyn Queue>>) -> io::Result<()> {
-        let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
         let squeues = &self.runtime.squeues;
         let receives =
             |it: &crate::runtime::squeue::Squeue| it.receives.get(index).copied() == Some(true);

@@ -233,8 +233,8 @@ impl Shard {
     ///
     /// # Errors
     /// [`SocketError::AddressInUse`] where the interface has it already,
-    /// [`SocketError::InvalidArgument`] where no host can have it or there is no such interface,
-    /// [`SocketError::NoMemory`] where the interface has 64 addresses.
+    /// [`SocketError::InvalidArgument`] where no host can have it, [`SocketError::NoMemory`] where the
+    /// interface has 64 addresses, [`SocketError::NoSuchInterface`].
     pub fn add_address(
         &mut self,
         now: Instant,
@@ -249,14 +249,15 @@ impl Shard {
     /// [`Shard::add_address`], only the first shard of a host does it, and the others hear of it.
     ///
     /// # Errors
-    /// [`SocketError::AddressNotAvailable`] where the interface does not have it.
+    /// [`SocketError::AddressNotAvailable`] where the interface does not have it,
+    /// [`SocketError::NoSuchInterface`].
     pub fn remove_address(
         &mut self,
         now: Instant,
         id: InterfaceId,
         address: IpAddr,
     ) -> Result<(), SocketError> {
-        let interface = self.interfaces.get(id.0 as usize).ok_or(SocketError::InvalidArgument)?;
+        let interface = self.interfaces.get(id.0 as usize).ok_or(SocketError::NoSuchInterface)?;
         if !self.sharing.is_first() {
             return Ok(());
         }
@@ -310,7 +311,7 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let address = cidr.address();
         let interface =
-            self.interfaces.get_mut(id.0 as usize).ok_or(SocketError::InvalidArgument)?;
+            self.interfaces.get_mut(id.0 as usize).ok_or(SocketError::NoSuchInterface)?;
         let is_broadcast = address == IpAddr::V4(core::net::Ipv4Addr::BROADCAST)
             || cidr.broadcast().is_some_and(|all| IpAddr::V4(all) == address);
         if address.is_unspecified() || address.is_multicast() || is_broadcast {
