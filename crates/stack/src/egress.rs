@@ -469,31 +469,17 @@ impl Shard {
 
     /// Why a packet of the outbox must leave by itself, where others leave in batches.
     fn small_refusal(&self, id: InterfaceId, packet: &Outgoing) -> Option<MultidataRefusal> {
-        let agreement = &self.interfaces[id.0 as usize].agreement;
-        if agreement.refusal.is_some() {
+        if self.interfaces[id.0 as usize].agreement.refusal.is_some() {
             return None;
         }
         // A report has a router alert (RFC 2113, RFC 2711).
-        if matches!(packet.message, Message::Report { .. }) || !packet.network.options().is_empty()
-        {
+        if matches!(packet.message, Message::Report { .. }) {
             return Some(MultidataRefusal::IpOptions);
         }
         let Network::Ip(template) = &packet.network else { return None };
-        if self.is_on_several_ways(packet) {
-            return Some(MultidataRefusal::MultiRouted);
-        }
-        let protocol = template.protocol();
-        let is_batched = match protocol {
-            wire::protocol::TCP => agreement.protocols.tcp,
-            wire::protocol::UDP => agreement.protocols.udp,
-            wire::protocol::ICMP | wire::protocol::ICMPV6 => agreement.protocols.icmp,
-            _ => agreement.protocols.raw,
-        };
-        if !is_batched {
-            return Some(MultidataRefusal::Protocol);
-        }
-        self.filter.as_ref()?;
-        self.filter_refusal(&self.filter_flow(id, packet)?)
+        let (protocol, is_multi_routed) = (template.protocol(), self.is_on_several_ways(packet));
+        let flow = || self.filter_flow(id, packet);
+        self.flow_refusal(id, protocol, &packet.network, is_multi_routed, flow)
     }
 }
 

@@ -16,8 +16,9 @@
 
 use crate::filter::{FilterFlow, Handling};
 use crate::interface::{Interface, InterfaceId};
+use crate::outbox::Network;
 use crate::shard::Shard;
-use crate::sockets::SocketId;
+use crate::sockets::{Flow, SocketId};
 use crate::tcp_socket::TcpSocket;
 use batch::Limits;
 use core::fmt;
@@ -152,6 +153,19 @@ pub struct MultidataProtocols {
 impl Default for MultidataProtocols {
     fn default() -> Self {
         Self { tcp: true, udp: true, icmp: true, raw: true }
+    }
+}
+
+impl MultidataProtocols {
+    /// Whether packets of this IP protocol go in batches with others.
+    #[must_use]
+    pub fn has(self, protocol: u8) -> bool {
+        match protocol {
+            wire::protocol::TCP => self.tcp,
+            wire::protocol::UDP => self.udp,
+            wire::protocol::ICMP | wire::protocol::ICMPV6 => self.icmp,
+            _ => self.raw,
+        }
     }
 }
 
@@ -520,34 +534,39 @@ impl Shard {
         if agreement.refusal.is_some() {
             return agreement.refusal;
         }
-        if !agreement.protocols.tcp {
-            return Some(MultidataRefusal::Protocol);
-        }
         if socket.path.single_packets {
             return Some(MultidataRefusal::FlowPolicy);
-        }
-        if socket.path.is_multi_routed {
-            return Some(MultidataRefusal::MultiRouted);
         }
         if socket.path.dont_route {
             return Some(MultidataRefusal::SlowPathOption);
         }
-        if !socket.path.network.options().is_empty() {
-            return Some(MultidataRefusal::IpOptions);
-        }
-        let flow = socket.flow();
         let protocol = wire::protocol::TCP;
-        self.filter_refusal(&FilterFlow {
-            interface: id,
-            protocol,
-            local: flow.local,
-            remote: flow.remote,
+        self.flow_refusal(id, protocol, &socket.path.network, socket.path.is_multi_routed, || {
+            let Flow { local, remote } = socket.flow();
+            Some(FilterFlow { interface: id, protocol, local, remote })
         })
     }
 
-    /// What the filter wants of a flow.
-    pub(crate) fn filter_refusal(&self, flow: &FilterFlow) -> Option<MultidataRefusal> {
-        match self.filter.as_ref()?.handling(flow) {
+    /// Why packets with this header leave interface `id` by themselves, where others leave in batches: what
+    /// concerns connections and messages alike. The filter is asked last, and the flow found for it alone.
+    pub(crate) fn flow_refusal(
+        &self,
+        id: InterfaceId,
+        protocol: u8,
+        network: &Network,
+        is_multi_routed: bool,
+        flow: impl FnOnce() -> Option<FilterFlow>,
+    ) -> Option<MultidataRefusal> {
+        if !network.options().is_empty() {
+            return Some(MultidataRefusal::IpOptions);
+        }
+        if is_multi_routed {
+            return Some(MultidataRefusal::MultiRouted);
+        }
+        if !self.interfaces[id.0 as usize].agreement.protocols.has(protocol) {
+            return Some(MultidataRefusal::Protocol);
+        }
+        match self.filter.as_ref()?.handling(&flow()?) {
             Handling::Batches => None,
             Handling::SinglePackets => Some(MultidataRefusal::FilterPolicy),
             Handling::Marking => Some(MultidataRefusal::QosMarking),
