@@ -4,7 +4,8 @@ mod pair;
 
 use device::TransmitMode;
 use multidata::{
-    Coalescing, InterfaceConfig, SocketError, Stack, TcpListener, TcpStream, UdpSocket,
+    Coalescing, InterfaceConfig, InterfaceEvent, InterfaceId, SocketError, Stack, TcpListener,
+    TcpStream, UdpSocket,
 };
 use pair::exchange;
 
@@ -54,6 +55,29 @@ fn streams_go_on_when_the_mtu_changes() {
 }
 
 #[test]
+fn events_name_interfaces_by_the_index_that_calls_take() {
+    let wires = [0, 1].map(|_| device::wire(pair::ethernet()));
+    let mut hub = Stack::builder();
+    let mut ends = Vec::new();
+    for (index, (near, far)) in wires.into_iter().enumerate() {
+        hub = hub.interface(near, interface(&format!("10.2.{index}.1/24")));
+        ends.push(far);
+    }
+    let hub = hub.build().expect("a stack");
+    let events: Vec<_> = core::iter::from_fn(|| hub.poll_interface_event()).collect();
+    let negotiated = events.iter().filter_map(|event| match event {
+        InterfaceEvent::Negotiated(id, _) => id.index(),
+        _ => None,
+    });
+    assert_eq!(negotiated.collect::<Vec<_>>(), [0, 1], "{events:?}");
+    assert!(events[1].to_string().starts_with("interface 1: "), "{}", events[1]);
+    hub.remove_interface(1).expect("it is there");
+    let removed = hub.poll_interface_event();
+    assert!(matches!(removed, Some(InterfaceEvent::Removed(id, 0)) if id.index() == Some(1)));
+    assert_eq!(InterfaceId::LOOPBACK.index(), None);
+}
+
+#[test]
 fn who_names_an_interface_that_is_not_there_is_told_so() {
     let (stack, _peer) = pair::pair();
     let network = "10.9.0.1/24".parse().expect("a network");
@@ -77,8 +101,10 @@ fn who_names_an_interface_that_is_not_there_is_told_so() {
     // The stack's own, which has no index, is not removed, and what was removed is not there.
     stack.remove_interface(0).expect("it is there");
     assert!(stack.remove_interface(0).is_err());
-    let error = stack.add_route(network, None, 0).expect_err("it was removed");
-    assert_eq!(error.to_string(), SocketError::NoSuchInterface.to_string());
+    for outcome in [stack.add_route(network, None, 0), stack.add_address(0, network)] {
+        let error = outcome.expect_err("it was removed");
+        assert_eq!(error.to_string(), SocketError::NoSuchInterface.to_string());
+    }
 }
 
 // RFC 1122, 3.3.4.2 (B): what has an interface's address leaves by that interface.

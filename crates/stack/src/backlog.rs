@@ -14,7 +14,7 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::{Incoming, Unclaimed};
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
@@ -296,7 +296,7 @@ impl Shard {
             return Err(DropReason::SocketsFull);
         }
         // The answer would be dropped: better at once, before it costs anything.
-        if !self.interfaces[incoming.origin.interface.0 as usize].outbox.has_room_for_answers() {
+        if !self.interfaces[incoming.origin.interface].outbox.has_room_for_answers() {
             return Err(DropReason::TransmitQueueFull);
         }
         let fast_open_max = listening.options.fast_open_max;
@@ -494,7 +494,7 @@ impl Shard {
         while let Some((flow, mut waiting)) = self.half_open.pop_due(now) {
             waiting.kept.on_timeout();
             // Whoever asked may ask again when the address is back; until then nobody may answer.
-            let interface = self.interfaces.get(waiting.interface.0 as usize);
+            let interface = self.interfaces.get(waiting.interface);
             let is_ours =
                 interface.is_some_and(|interface| interface.may_send_from(flow.local.ip()));
             let goes_on = is_ours
@@ -617,7 +617,7 @@ impl Shard {
         };
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
         let marks = self.listener_marks(listener);
-        let sender = &self.interfaces[interface.0 as usize];
+        let sender = &self.interfaces[interface];
         let network = sender.header(local, remote, wire::protocol::TCP, marks);
         self.counters.syn_acks_sent += 1;
         self.send_answer(

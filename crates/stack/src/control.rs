@@ -5,7 +5,7 @@
 
 use crate::error::SocketError;
 use crate::ingress::{Incoming, Origin};
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
@@ -198,7 +198,7 @@ impl Shard {
 
     /// Queues a segment of no connection; a full queue drops it, counted.
     pub(crate) fn send_answer(&mut self, id: InterfaceId, packet: Outgoing) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         if interface.is_removed {
             self.drops.add(DropReason::InterfaceRemoved);
         } else if !interface.outbox.push_answer(packet) {
@@ -219,7 +219,7 @@ impl Shard {
             (_, IpAddr::V4(_)) => wire::protocol::ICMP,
             (_, IpAddr::V6(_)) => wire::protocol::ICMPV6,
         };
-        let interface = &self.interfaces[origin.interface.0 as usize];
+        let interface = &self.interfaces[origin.interface];
         // RFC 4443, 2.2 b: what answers a packet to a group comes from an address of the node.
         let ours = match destination.is_multicast() {
             true => interface.source_for(source),
@@ -235,7 +235,7 @@ impl Shard {
     }
 
     pub(crate) fn arrival(&self, origin: &Origin, info: &PacketInfo) -> Arrival {
-        let interface = &self.interfaces[origin.interface.0 as usize];
+        let interface = &self.interfaces[origin.interface];
         Arrival {
             link_multicast: origin.link_multicast,
             directed_broadcast: interface.is_broadcast(info.destination),

@@ -17,7 +17,8 @@
 //! sixty-four segments all pass through [`Shard::poll_transmit`]; the transmit mode only says how
 //! large the batch may grow. Nothing is committed before the device has taken it.
 
-use crate::interface::{Destination, Interface, InterfaceId};
+use crate::interface::{Destination, Interface};
+use crate::interfaces::InterfaceId;
 use crate::offered::Fit;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
@@ -68,7 +69,7 @@ impl Shard {
         out: &mut Multidata,
     ) -> usize {
         self.run_loopback(now);
-        match self.loopback.id == Some(id) {
+        match id == InterfaceId::LOOPBACK {
             // It carries its packets itself.
             true => out.clear(),
             false => drop(self.fill(now, id, room, out)),
@@ -87,7 +88,7 @@ impl Shard {
         out.clear();
         self.planned.clear();
         self.copies.clear();
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return 0 };
+        let Some(interface) = self.interfaces.get_mut(id) else { return 0 };
         if interface.is_removed {
             return 0;
         }
@@ -95,11 +96,11 @@ impl Shard {
         out.set_block_bytes_max(interface.capabilities.block_bytes_max);
         self.poll_neighbours(now, id);
         self.emit_outbox(now, id, out);
-        for _ in 0..self.interfaces[id.0 as usize].ready.len() {
+        for _ in 0..self.interfaces[id].ready.len() {
             if out.room_packets() == 0 || out.room_bytes() == 0 {
                 break;
             }
-            let Some(index) = self.interfaces[id.0 as usize].ready.next() else { break };
+            let Some(index) = self.interfaces[id].ready.next() else { break };
             self.emit_connection(now, id, index, out);
         }
         // What was just looked up and not found is asked for at once.
@@ -110,7 +111,7 @@ impl Shard {
             // What waited for a neighbour has left the outbox, too.
             self.wake_blocked(id);
         } else {
-            if let Some(refusal) = self.interfaces[id.0 as usize].agreement.refusal {
+            if let Some(refusal) = self.interfaces[id].agreement.refusal {
                 self.refusals.add(refusal);
             }
             self.counters.transmit_batches += 1;
@@ -138,7 +139,7 @@ impl Shard {
             taken -= count;
             self.counters.transmit_not_taken += (built - count) as u64;
             if owner == OUTBOX_OWNER {
-                self.interfaces[id.0 as usize].offered.on_taken(count);
+                self.interfaces[id].offered.on_taken(count);
                 continue;
             }
             if let Some(socket) = self.sockets.tcp(owner) {
@@ -158,7 +159,7 @@ impl Shard {
             self.settle(now, owner);
         }
         self.planned = planned;
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         if interface.offered.len() > 0 {
             interface.outbox.put_back(interface.offered.drain());
         }
@@ -168,7 +169,7 @@ impl Shard {
 
     #[inline]
     fn emit_outbox(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
-        if !self.interfaces[id.0 as usize].outbox.is_empty() {
+        if !self.interfaces[id].outbox.is_empty() {
             self.emit_waiting(now, id, out);
         }
     }
@@ -177,7 +178,7 @@ impl Shard {
     #[inline(never)]
     fn emit_waiting(&mut self, now: Instant, id: InterfaceId, out: &mut Multidata) {
         let first = out.len();
-        let share_max = match self.interfaces[id.0 as usize].ready.len() {
+        let share_max = match self.interfaces[id].ready.len() {
             0 => usize::MAX,
             _ => OUTBOX_SHARE_MAX,
         };
@@ -205,10 +206,10 @@ impl Shard {
         share_max: usize,
         unscreened: &mut Unscreened,
     ) {
-        while self.interfaces[id.0 as usize].offered.len() + unscreened.len() < share_max
+        while self.interfaces[id].offered.len() + unscreened.len() < share_max
             && out.room_packets() > 0
         {
-            let interface = &mut self.interfaces[id.0 as usize];
+            let interface = &mut self.interfaces[id];
             let Some(packet) = interface.outbox.pop() else { break };
             // RFC 1122, 3.2.1.3: what waited, here or for its neighbour, while its address was taken away.
             if !may_leave(interface, &packet) {
@@ -216,7 +217,7 @@ impl Shard {
                 continue;
             }
             let refusal = self.small_refusal(id, &packet);
-            let interface = &mut self.interfaces[id.0 as usize];
+            let interface = &mut self.interfaces[id];
             if refusal.is_some() && !out.is_empty() {
                 interface.outbox.put_back(core::iter::once(packet));
                 // Nothing may be left of the batch, and then this is its first.
@@ -259,7 +260,7 @@ impl Shard {
         out: &mut Multidata,
         unscreened: &mut Unscreened,
     ) -> bool {
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let mtu_bytes = packet.mtu_bytes(interface, &self.routes, &self.path_mtus);
         let link_mtu_bytes = interface.mtu_bytes(packet.network.is_ipv4());
         match packet.fit(link_mtu_bytes, mtu_bytes, &mut self.identifications) {
@@ -271,7 +272,7 @@ impl Shard {
             }
         }
         let flow = self.screened_with(id, &packet);
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         if !unscreened.takes(flow.as_ref()) {
             // What comes afresh, if anything does, comes before it.
             interface.outbox.put_back(core::iter::once(packet));
@@ -309,7 +310,7 @@ impl Shard {
             return;
         }
         self.refresh_path(now, index);
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let Some(socket) = self.sockets.tcp(index) else { return };
         if socket.path.interface != id {
             // Its route leads elsewhere now.
@@ -336,7 +337,7 @@ impl Shard {
         let limits = out.limits();
         let allowance = (interface.ready.len() > 0).then_some(&mut socket.allowance_bytes);
         out.set_limits(turn(limits, payload_before, allowance, refusal.is_some()));
-        let built = socket.connection.poll_transmit(now, index, id.0, out);
+        let built = socket.connection.poll_transmit(now, index, id.number(), out);
         out.set_limits(limits);
         if destination == Destination::Unreachable && !is_passed_on {
             return self.lose(now, index, first, built, out);
@@ -427,7 +428,7 @@ impl Shard {
             // Until the path is asked about again.
             socket.path.refusal = Some(MultidataRefusal::QosMarking);
             self.counters.multidata_flows_stopped += 1;
-            let interface = &mut self.interfaces[id.0 as usize];
+            let interface = &mut self.interfaces[id];
             interface.ready.add_first(index, &mut socket.queued);
             return false;
         }
@@ -469,7 +470,7 @@ impl Shard {
 
     /// Why a packet of the outbox must leave by itself, where others leave in batches.
     fn small_refusal(&self, id: InterfaceId, packet: &Outgoing) -> Option<MultidataRefusal> {
-        if self.interfaces[id.0 as usize].agreement.refusal.is_some() {
+        if self.interfaces[id].agreement.refusal.is_some() {
             return None;
         }
         // A report has a router alert (RFC 2113, RFC 2711).
@@ -591,6 +592,6 @@ mod tests {
             let option = TcpOption::NoDelay(round % 2 == 0);
             shard.tcp_set_option(now, socket, option).expect("open");
         }
-        assert_eq!(shard.interfaces[0].waiting.len(), 1);
+        assert_eq!(shard.interfaces[id].waiting.len(), 1);
     }
 }

@@ -18,7 +18,7 @@
 //! that it was asked about and did not decide on are dropped and counted (`drop_filter_panicked`), and it
 //! is asked again about the next: what it was there to keep out must not pass because it failed.
 
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use batch::{Block, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
 use bytes::Bytes;
@@ -240,7 +240,7 @@ impl Shard {
             }
             return;
         }
-        let network_offset = match self.interfaces[id.0 as usize].capabilities.medium {
+        let network_offset = match self.interfaces[id].capabilities.medium {
             Medium::Ethernet(_) => wire::EthernetRepr::LEN,
             Medium::Ip => 0,
         };

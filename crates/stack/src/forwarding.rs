@@ -27,7 +27,8 @@ use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::flow_table::FlowTable;
 use crate::ingress::{Incoming, Origin, Unclaimed, check_addresses, is_syn_only};
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
@@ -198,9 +199,7 @@ impl Shard {
     /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where there are more than
     /// [`ACCEPTED_PREFIXES_MAX`] prefixes.
     pub fn set_accepted(&mut self, id: InterfaceId, prefixes: &[Cidr]) -> Result<(), SocketError> {
-        let interface = self.interfaces.get_mut(id.0 as usize);
-        let interface = interface.filter(|it| !it.is_removed && !it.is_loopback);
-        let interface = interface.ok_or(SocketError::NoSuchInterface)?;
+        let interface = self.interfaces.with_device(id)?;
         if prefixes.len() > ACCEPTED_PREFIXES_MAX {
             return Err(SocketError::InvalidArgument);
         }
@@ -216,7 +215,7 @@ impl Shard {
 
     /// Whether a packet came to an address that is accepted and not ours.
     pub(crate) fn is_foreign(&self, incoming: &Incoming<'_>) -> bool {
-        let interface = &self.interfaces[incoming.origin.interface.0 as usize];
+        let interface = &self.interfaces[incoming.origin.interface];
         interface.is_foreign(incoming.info.destination)
     }
 
@@ -228,7 +227,7 @@ impl Shard {
         origin: &Origin,
         info: &PacketInfo,
     ) -> Result<(), DropReason> {
-        let interface = &self.interfaces[origin.interface.0 as usize];
+        let interface = &self.interfaces[origin.interface];
         check_addresses(interface, origin, info)?;
         if interface.is_foreign(info.destination) && self.is_own_address(info.destination) {
             return Err(DropReason::NotOurAddress);
@@ -285,7 +284,7 @@ impl Shard {
     /// The socket that has what is to this address and to no port of another socket.
     pub(crate) fn datagram_forwarder_of(&self, incoming: &Incoming<'_>) -> Option<u32> {
         let forwarders = &self.forwarding.datagram_forwarders;
-        let interface = &self.interfaces[incoming.origin.interface.0 as usize];
+        let interface = &self.interfaces[incoming.origin.interface];
         let destination = incoming.info.destination;
         if forwarders.is_empty() || interface.is_loopback || !interface.accepts(destination) {
             // To one host alone, and not from this one.
@@ -386,7 +385,7 @@ impl Shard {
         let Forwarding { forwarders, pending, .. } = &mut self.forwarding;
         let origin = &incoming.origin;
         if (forwarders.is_empty() && pending.len() == 0)
-            || self.interfaces[origin.interface.0 as usize].is_loopback
+            || self.interfaces[origin.interface].is_loopback
         {
             // What this host sends to itself asks for nobody else.
             return None;
@@ -518,7 +517,7 @@ impl Shard {
         flow: &Flow,
         pending: &Pending,
     ) -> Result<SocketId, SocketError> {
-        let interface = &self.interfaces[pending.interface.0 as usize];
+        let interface = &self.interfaces[pending.interface];
         if interface.is_removed || !interface.accepts(flow.local.ip()) {
             return Err(SocketError::AddressRemoved);
         }
@@ -549,7 +548,7 @@ impl Shard {
             Some(station) => NextHop::Station(station),
             None => NextHop::Neighbour(self.next_hop_by(pending.interface, remote.ip())),
         };
-        let interface = &self.interfaces[pending.interface.0 as usize];
+        let interface = &self.interfaces[pending.interface];
         let marks = PacketMarks::default();
         let network = interface.header(local.ip(), remote.ip(), protocol::TCP, marks);
         let message = Message::Segment(pending.kept.refusal(local.port(), remote.port()));

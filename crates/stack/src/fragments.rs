@@ -4,7 +4,7 @@
 //! that its last fragment completes takes the way of every other packet, as a batch of one.
 
 use crate::ingress::Origin;
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use batch::ReceiveBatch;
 use counters::DropReason;
@@ -37,7 +37,7 @@ impl Shard {
         let received = ReceivedFragment {
             packet: batch.chunk(index, network..end).ok_or(DropReason::Truncated)?,
             sparse: batch.is_sparse(index),
-            interface: origin.interface.0,
+            interface: origin.interface.number(),
             arrival: self.arrival(&origin, &fragment.info),
         };
         let (pool, drops) = (&self.pool, &mut self.drops);
@@ -57,7 +57,7 @@ impl Shard {
             let Some((packet, arrival)) = expired.first else { continue };
             let Ok(info) = ip::parse_fixed(packet.bytes()) else { continue };
             let Arrival { link_multicast, .. } = arrival;
-            let interface = InterfaceId(expired.interface);
+            let interface = InterfaceId::numbered(expired.interface);
             let origin = Origin { interface, station: None, link_multicast, is_home: false };
             self.send_error_about(
                 now,

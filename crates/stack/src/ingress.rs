@@ -15,7 +15,8 @@
 //! A frame that no layer has a use for is dropped with a [`DropReason`] and counted. Nothing here
 //! trusts a length before it was checked, and nothing loops beyond the frames of the batch.
 
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
@@ -102,7 +103,7 @@ impl Shard {
     /// Takes in the frames that interface `id` received in one call. The batch's blocks are kept
     /// only as far as payload in them waits to be read.
     pub fn on_receive(&mut self, now: Instant, id: InterfaceId, batch: &mut ReceiveBatch) {
-        if batch.is_empty() || self.interfaces.get(id.0 as usize).is_none_or(|it| it.is_removed) {
+        if batch.is_empty() || self.interfaces.get(id).is_none_or(|it| it.is_removed) {
             return batch.clear();
         }
         // Whoever reads has had time to: what is here is what nobody fetches.
@@ -138,7 +139,7 @@ impl Shard {
                 let acknowledged = socket.connection.first_unacknowledged();
                 if acknowledged != socket.confirmed {
                     socket.confirmed = acknowledged;
-                    let interface = &mut self.interfaces[socket.path.interface.0 as usize];
+                    let interface = &mut self.interfaces[socket.path.interface];
                     interface.neighbours.on_confirmed(socket.path.next_hop, now);
                 }
                 if socket.connection.holds_much_more_than_unread() {
@@ -157,7 +158,7 @@ impl Shard {
         batch: &ReceiveBatch,
         index: usize,
     ) -> Result<(), DropReason> {
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let bytes = batch.bytes(index);
         let (station, link_multicast, network) = match interface.hardware_address() {
             None => (None, false, 0),
@@ -172,7 +173,7 @@ impl Shard {
             }
         };
         // Both ends of a connection over loopback are here.
-        let is_home = self.interfaces[id.0 as usize].is_loopback;
+        let is_home = self.interfaces[id].is_loopback;
         let origin = Origin { interface: id, station, link_multicast, is_home };
         // What was read is passed by reference all the way up: moving a structure right after it was
         // written makes the processor wait for its parts.
@@ -300,7 +301,7 @@ impl Shard {
         mut segment: Unclaimed,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         if !interface.is_loopback && !interface.accepts(segment.flow.local.ip()) {
             // RFC 1122, 4.2.3.10: a segment to a broadcast or multicast address is discarded.
             return Err(DropReason::NoConnection);

@@ -16,10 +16,6 @@ use link::{Lookup, NeighbourCache, NeighbourConfig};
 use time::{Instant, Jitter};
 use wire::{Ipv4Repr, Ipv6Repr};
 
-/// Names an interface of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct InterfaceId(pub(crate) u32);
-
 /// What an interface is made from.
 #[derive(Clone, Debug)]
 pub struct InterfaceConfig {

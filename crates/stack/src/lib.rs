@@ -12,6 +12,7 @@
 //! * `multicast.rs` knows who listens to which group, and tells routers.
 //! * `addressing/` is the life of the interfaces' own addresses.
 //! * `paths.rs` knows what the paths to peers take.
+//! * `interfaces.rs` is how interfaces are named; `interface.rs` is one of them.
 //! * `negotiation.rs` is what interfaces and devices agree on, `filter.rs` where a filter looks at
 //!   packets, `unscreened.rs` what of the outbox it looks at together, `loopback.rs` the way to our own addresses.
 //! * `schedule.rs` knows who has something to send and who wants to be called when (`wheel.rs`).
@@ -41,6 +42,7 @@ mod fragments;
 mod holdings;
 mod ingress;
 mod interface;
+mod interfaces;
 mod loopback;
 mod marks;
 mod multicast;
@@ -76,7 +78,8 @@ pub use event::{Readiness, SocketEvent};
 pub use filter::{FilterFlow, Handling, PacketFilter, Verdict};
 pub use forwarding::{ACCEPTED_PREFIXES_MAX, PendingId};
 pub use holdings::Holdings;
-pub use interface::{InterfaceConfig, InterfaceId};
+pub use interface::InterfaceConfig;
+pub use interfaces::InterfaceId;
 pub use marks::PacketMarks;
 pub use multicast::MulticastOptions;
 pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};

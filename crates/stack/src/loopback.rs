@@ -1,7 +1,7 @@
 //! Packets to our own addresses: out of one connection and into another without a device.
 //!
-//! The first interface of a shard brings another along, for 127.0.0.0/8, ::1 and every address of
-//! the shard's own. It has the way out and the way in of the others; where they have a device, it has
+//! A shard has an interface of its own from the start, for 127.0.0.0/8, ::1 and every address of
+//! the others. It has the way out and the way in of the others; where they have a device, it has
 //! [`Shard::run_loopback`]:
 //!
 //! ```text
@@ -16,7 +16,8 @@
 //! with the next ([`Shard::is_loopback_pending`]). Packets for which the pool has no block are lost,
 //! as on a wire, and counted.
 
-use crate::interface::{Interface, InterfaceConfig, InterfaceId};
+use crate::interface::{Interface, InterfaceConfig};
+use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use batch::{BlockMut, BlockPool, Checksum, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,60 +38,41 @@ const BATCHES_MAX: usize = 256;
 /// Blocks that packets are copied into are not longer, unless one packet is.
 const BLOCK_LEN_MAX: usize = 131_072;
 
-/// The loopback interface and what it keeps between turns for its memory.
-#[derive(Debug, Default)]
-pub(crate) struct Loopback {
-    pub(crate) id: Option<InterfaceId>,
-    batches: Option<Box<(Multidata, ReceiveBatch)>>,
+/// What is kept between turns for its memory.
+pub(crate) type Batches = Option<Box<(Multidata, ReceiveBatch)>>;
+
+/// The interface.
+pub(crate) fn interface() -> Interface {
+    let capabilities = Capabilities {
+        checksum_transmit: true,
+        checksum_receive: true,
+        batch_bytes_max: ROOM.bytes,
+        ..Capabilities::plain(Medium::Ip, MTU_BYTES)
+    };
+    let addresses = [
+        Cidr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+        Cidr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+    ];
+    let config = InterfaceConfig {
+        capabilities,
+        mode: TransmitMode::Multidata,
+        addresses: addresses.into_iter().flatten().collect(),
+        gateways: Vec::new(),
+    };
+    Interface { is_loopback: true, ..Interface::new(config, 0, 0) }
 }
 
 impl Shard {
-    /// Adds the interface, once.
-    pub(crate) fn add_loopback(&mut self) {
-        if self.loopback.id.is_some() {
-            return;
-        }
-        let capabilities = Capabilities {
-            checksum_transmit: true,
-            checksum_receive: true,
-            batch_bytes_max: ROOM.bytes,
-            ..Capabilities::plain(Medium::Ip, MTU_BYTES)
-        };
-        let addresses = [
-            Cidr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
-            Cidr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
-        ];
-        let config = InterfaceConfig {
-            capabilities,
-            mode: TransmitMode::Multidata,
-            addresses: addresses.into_iter().flatten().collect(),
-            gateways: Vec::new(),
-        };
-        let id = InterfaceId(self.interfaces.len() as u32);
-        let mut interface = Interface::new(config, id.0 as u16, 0);
-        interface.is_loopback = true;
-        self.interfaces.push(interface);
-        self.loopback.id = Some(id);
-        self.negotiate(id);
-    }
-
     /// Whether packets to `address` stay in this shard.
     pub(crate) fn is_own_address(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.interfaces.iter().any(|it| it.is_ours(address))
     }
 
-    /// The interface for packets to own addresses: it carries them itself, nobody drives it. Its
-    /// `ip_multidata_outbound` and its status are those of any other.
-    #[must_use]
-    pub fn loopback(&self) -> Option<InterfaceId> {
-        self.loopback.id
-    }
-
     /// Whether packets to own addresses wait for the next turn.
     #[must_use]
     pub fn is_loopback_pending(&self) -> bool {
-        let interface = self.loopback.id.and_then(|id| self.interfaces.get(id.0 as usize));
-        interface.is_some_and(|it| it.ready.len() > 0 || !it.outbox.is_empty())
+        let interface = &self.interfaces[InterfaceId::LOOPBACK];
+        interface.ready.len() > 0 || !interface.outbox.is_empty()
     }
 
     /// Carries what this shard sends to itself.
@@ -103,8 +85,8 @@ impl Shard {
 
     #[inline(never)]
     fn carry_loopback(&mut self, now: Instant) {
-        let Some(id) = self.loopback.id else { return };
-        let mut batches = self.loopback.batches.take().unwrap_or_default();
+        let id = InterfaceId::LOOPBACK;
+        let mut batches = self.loopback.take().unwrap_or_default();
         let (out, frames) = &mut *batches;
         for _ in 0..BATCHES_MAX {
             let built = self.fill(now, id, ROOM, out);
@@ -123,7 +105,7 @@ impl Shard {
                 break;
             }
         }
-        self.loopback.batches = Some(batches);
+        self.loopback = Some(batches);
     }
 }
 

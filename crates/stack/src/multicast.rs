@@ -13,7 +13,7 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::{Shard, earlier};
 use crate::sockets::SocketId;
@@ -213,7 +213,7 @@ impl Shard {
         options: MulticastOptions,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
-        if options.interface.is_some_and(|by| self.interfaces.get(by.0 as usize).is_none()) {
+        if options.interface.is_some_and(|by| !self.has_interface(by)) {
             return Err(SocketError::NoSuchInterface);
         }
         self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?.multicast = options;
@@ -236,15 +236,17 @@ impl Shard {
         asked: Option<InterfaceId>,
     ) -> Result<InterfaceId, SocketError> {
         if let Some(id) = asked {
-            let exists = self.interfaces.get(id.0 as usize).is_some();
-            return if exists { Ok(id) } else { Err(SocketError::NoSuchInterface) };
+            return match self.has_interface(id) {
+                true => Ok(id),
+                false => Err(SocketError::NoSuchInterface),
+            };
         }
         if let Some(route) = self.routes.lookup(group) {
-            return Ok(InterfaceId(route.interface));
+            return Ok(InterfaceId::numbered(route.interface));
         }
         let has_family = |cidr: &ip::Cidr| cidr.address().is_ipv4() == group.is_ipv4();
-        let by = self.interfaces.iter().position(|i| i.addresses.iter().any(has_family));
-        by.map(|index| InterfaceId(index as u32)).ok_or(SocketError::NoRoute)
+        let has_address = |id: &InterfaceId| self.interfaces[*id].addresses.iter().any(has_family);
+        self.interfaces.ids().find(has_address).ok_or(SocketError::NoRoute)
     }
 
     /// Enters a listener and reports what changed. Says whether there was room.
@@ -256,7 +258,7 @@ impl Shard {
         listener: Listener,
         filter: Filter,
     ) -> bool {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let jitter = &mut interface.addressing.jitter;
         let has_joined = interface.groups.join(now, group, listener, filter, jitter);
         self.send_reports(id);
@@ -271,7 +273,7 @@ impl Shard {
         group: IpAddr,
         listener: Listener,
     ) -> bool {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let jitter = &mut interface.addressing.jitter;
         let was_there = interface.groups.leave(now, group, listener, jitter);
         self.send_reports(id);
@@ -281,22 +283,22 @@ impl Shard {
     /// A socket is closed: its memberships end.
     pub(crate) fn leave_all_groups(&mut self, now: Instant, socket: u32) {
         let listener = Listener::Socket(socket);
-        for index in 0..self.interfaces.len() {
+        for id in self.interfaces.ids() {
             let of_socket = |(_, all): &(&IpAddr, &Vec<(Listener, Filter)>)| {
                 all.iter().any(|(known, _)| *known == listener)
             };
-            let listeners = &self.interfaces[index].groups.listeners;
+            let listeners = &self.interfaces[id].groups.listeners;
             let groups: Vec<IpAddr> =
                 listeners.iter().filter(of_socket).map(|(group, _)| *group).collect();
             for group in groups {
-                self.leave_group(now, InterfaceId(index as u32), group, listener);
+                self.leave_group(now, id, group, listener);
             }
         }
     }
 
     /// Repeats reports, and answers queries, when it is time.
     pub(crate) fn on_groups_timeout(&mut self, now: Instant, id: InterfaceId) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         if interface.groups.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
@@ -313,7 +315,7 @@ impl Shard {
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
         let message = GroupMessage::parse(incoming.info, incoming.transport_bytes())?;
-        let interface = &mut self.interfaces[incoming.origin.interface.0 as usize];
+        let interface = &mut self.interfaces[incoming.origin.interface];
         let membership = interface.groups.membership(incoming.info.source.is_ipv4());
         match message {
             GroupMessage::Query(query) => {
@@ -328,7 +330,7 @@ impl Shard {
     fn send_reports(&mut self, id: InterfaceId) {
         for is_ipv4 in [true, false] {
             loop {
-                let groups = &mut self.interfaces[id.0 as usize].groups;
+                let groups = &mut self.interfaces[id].groups;
                 let Some(report) = groups.membership(is_ipv4).poll_report() else { break };
                 self.send_report(id, is_ipv4, &report);
             }
@@ -356,7 +358,7 @@ impl Shard {
     /// RFC 3376, 4.2.13: our address, or zero where there is none yet; RFC 3810, 5.2.13: a
     /// link-local address, or the unspecified one.
     fn report_source(&self, id: InterfaceId, is_ipv4: bool) -> IpAddr {
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let mut addresses = interface.addresses.iter().map(|cidr| cidr.address());
         let found = addresses.find(|address| match address {
             IpAddr::V4(_) => is_ipv4,
@@ -382,7 +384,7 @@ impl Shard {
     ) -> Result<usize, DropReason> {
         let (group, mut taken) = (local.ip(), 0);
         let mut refused = None;
-        for index in self.interfaces[id.0 as usize].groups.sockets(group, source.ip()) {
+        for index in self.interfaces[id].groups.sockets(group, source.ip()) {
             let Some(socket) = self.sockets.udp(index) else { continue };
             let is_bound = socket.local.ip().is_unspecified() || socket.local.ip() == group;
             if !is_bound || socket.local.port() != local.port() || !socket.hears(source) {

@@ -19,7 +19,8 @@
 //! strong model), so both interfaces need it.
 
 use crate::error::SocketError;
-use crate::interface::{Destination, InterfaceId};
+use crate::interface::Destination;
+use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use batch::{Chunk, Multidata, PacketView};
@@ -70,12 +71,12 @@ impl Shard {
         id: InterfaceId,
         on: bool,
     ) -> Result<(), SocketError> {
-        if !self.routes.set_duplicating(destination, id.0, on) {
+        if !self.routes.set_duplicating(destination, id.number(), on) {
             return Err(SocketError::NoRoute);
         }
         if !self.routes.has_duplicating() {
             // Nobody takes note of devices that stand still any more.
-            for interface in &mut self.interfaces {
+            for interface in self.interfaces.iter_mut() {
                 (interface.is_out, interface.full_since) = (false, None);
             }
         }
@@ -96,12 +97,12 @@ impl Shard {
         destination: IpAddr,
     ) -> Vec<(InterfaceId, IpAddr)> {
         let may_take = |interface: u32| {
-            let interface = self.interfaces.get(interface as usize);
+            let interface = self.interfaces.get(InterfaceId::numbered(interface));
             interface.is_some_and(|it| !it.is_removed && it.may_send_from(source))
         };
         let ways = self.routes.duplicating(destination);
-        ways.filter(|route| route.interface != id.0 && may_take(route.interface))
-            .map(|route| (InterfaceId(route.interface), route.next_hop(destination)))
+        ways.filter(|route| route.interface != id.number() && may_take(route.interface))
+            .map(|route| (InterfaceId::numbered(route.interface), route.next_hop(destination)))
             .collect()
     }
 
@@ -198,10 +199,10 @@ impl Shard {
             (other, Outgoing { next_hop: NextHop::Neighbour(next_hop), ..packet.clone() })
         });
         let copies: Vec<_> = copies.collect();
-        let mut full = u64::from(!self.interfaces[id.0 as usize].outbox.push(packet));
+        let mut full = u64::from(!self.interfaces[id].outbox.push(packet));
         let count = copies.len() as u64 + 1;
         for (other, copy) in copies {
-            full += u64::from(!self.interfaces[other.0 as usize].outbox.push(copy));
+            full += u64::from(!self.interfaces[other].outbox.push(copy));
             self.copies.has_queued = true;
         }
         if full == count {
@@ -218,7 +219,7 @@ impl Shard {
         if !self.routes.has_duplicating() {
             return;
         }
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let was_out = interface.is_out;
         match &outcome.stopped {
             Some(Stop::Failed(_)) => interface.is_out = true,

@@ -15,7 +15,8 @@
 //! What a user must hear of interfaces waits in a bounded list ([`InterfaceEvent`]).
 
 use crate::filter::{FilterFlow, Handling};
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::outbox::Network;
 use crate::shard::Shard;
 use crate::sockets::{Flow, SocketId};
@@ -199,52 +200,45 @@ pub enum InterfaceEvent {
 impl fmt::Display for InterfaceEvent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Negotiated(id, status) => write!(formatter, "interface {}: {status}", id.0),
+            Self::Negotiated(id, status) => write!(formatter, "{id}: {status}"),
             Self::MtuShrunk(id, mtu_bytes) => write!(
                 formatter,
-                "interface {}: its device takes packets of {mtu_bytes} bytes at most now; what is \
-                 longer and outstanding is sent again in shorter ones",
-                id.0
+                "{id}: its device takes packets of {mtu_bytes} bytes at most now; what is \
+                 longer and outstanding is sent again in shorter ones"
             ),
             Self::DeviceFailed(id, Some(taken), message) => write!(
                 formatter,
-                "interface {}: its device failed after {taken} packets of a batch: {message}",
-                id.0
+                "{id}: its device failed after {taken} packets of a batch: {message}"
             ),
             Self::DeviceFailed(id, None, message) => {
-                write!(formatter, "interface {}: its device failed: {message}", id.0)
+                write!(formatter, "{id}: its device failed: {message}")
             }
-            Self::LinkLost(id, message) => write!(
-                formatter,
-                "interface {}: nothing can be sent or received for now: {message}",
-                id.0
-            ),
+            Self::LinkLost(id, message) => {
+                write!(formatter, "{id}: nothing can be sent or received for now: {message}")
+            }
             Self::LinkRestored(id) => {
-                write!(formatter, "interface {}: its device can be used again", id.0)
+                write!(formatter, "{id}: its device can be used again")
             }
             Self::DeviceReplaced(id, status) => {
-                write!(formatter, "interface {}: it stands on another device now, {status}", id.0)
+                write!(formatter, "{id}: it stands on another device now, {status}")
             }
             Self::PacketRefused(id) => write!(
                 formatter,
-                "interface {}: its device refused a packet for good, which was dropped; further ones \
-                 are only counted",
-                id.0
+                "{id}: its device refused a packet for good, which was dropped; further ones \
+                 are only counted"
             ),
             Self::TookPart(id, taken, of) => write!(
                 formatter,
-                "interface {}: its device took {taken} of {of} packets of a batch, and the rest is \
-                 built afresh; further ones are only counted",
-                id.0
+                "{id}: its device took {taken} of {of} packets of a batch, and the rest is \
+                 built afresh; further ones are only counted"
             ),
             Self::BlocksCopied(id, bytes) => write!(
                 formatter,
-                "interface {}: its device takes only blocks shorter than the stack's, so {bytes} bytes of \
-                 a batch were copied for it; further ones are only counted",
-                id.0
+                "{id}: its device takes only blocks shorter than the stack's, so {bytes} bytes of \
+                 a batch were copied for it; further ones are only counted"
             ),
             Self::Removed(id, ended) => {
-                write!(formatter, "interface {} was removed; {ended} connections ended", id.0)
+                write!(formatter, "{id} was removed; {ended} connections ended")
             }
         }
     }
@@ -341,7 +335,7 @@ impl Shard {
     /// `multidata`, until it is; connections take note of another MTU with the next batch they fill
     /// ([`Shard::set_mtu`] makes them do it now).
     pub fn set_capabilities(&mut self, id: InterfaceId, capabilities: Capabilities) {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         let before = interface.hardware_address();
         let mtu_bytes = interface.capabilities.mtu_bytes;
         if mtu_bytes != capabilities.mtu_bytes {
@@ -363,7 +357,7 @@ impl Shard {
     /// Asks for a transmit mode and returns the one that is now in force: the one asked for, or
     /// `multidata` where the device cannot do it, or `single` where batches are switched off.
     pub fn set_mode(&mut self, id: InterfaceId, mode: TransmitMode) -> TransmitMode {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return mode };
+        let Some(interface) = self.interfaces.get_mut(id) else { return mode };
         interface.agreement.wanted = mode;
         self.negotiate(id);
         self.mode(id).unwrap_or(mode)
@@ -372,29 +366,29 @@ impl Shard {
     /// The transmit mode in force.
     #[must_use]
     pub fn mode(&self, id: InterfaceId) -> Option<TransmitMode> {
-        self.interfaces.get(id.0 as usize).map(|interface| interface.agreement.mode)
+        self.interfaces.get(id).map(|interface| interface.agreement.mode)
     }
 
     /// Lets packets leave in batches, or one by one: by interface `id`, or where that is `None` by
     /// any (`ip_multidata_outbound`; both must be on). On from the start.
     pub fn set_multidata_outbound(&mut self, id: Option<InterfaceId>, on: bool) {
         match id {
-            Some(InterfaceId(index)) => {
-                if let Some(interface) = self.interfaces.get_mut(index as usize) {
+            Some(id) => {
+                if let Some(interface) = self.interfaces.get_mut(id) {
                     interface.agreement.outbound = on;
-                    self.negotiate(InterfaceId(index));
+                    self.negotiate(id);
                 }
             }
             None => {
                 self.multidata_outbound = on;
-                (0..self.interfaces.len()).for_each(|i| self.negotiate(InterfaceId(i as u32)));
+                self.interfaces.ids().for_each(|id| self.negotiate(id));
             }
         }
     }
 
     /// Chooses which protocols leave interface `id` in batches with others.
     pub fn set_multidata_protocols(&mut self, id: InterfaceId, protocols: MultidataProtocols) {
-        if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
+        if let Some(interface) = self.interfaces.get_mut(id) {
             interface.agreement.protocols = protocols;
             self.path_mtus.invalidate();
         }
@@ -403,7 +397,7 @@ impl Shard {
     /// What interface `id` and its device agreed on.
     #[must_use]
     pub fn transmit_status(&self, id: InterfaceId) -> Option<TransmitStatus> {
-        self.interfaces.get(id.0 as usize).map(Interface::transmit_status)
+        self.interfaces.get(id).map(Interface::transmit_status)
     }
 
     /// The next thing that happened to an interface. Events that nobody reads are bounded: the
@@ -414,7 +408,7 @@ impl Shard {
 
     pub(crate) fn negotiate(&mut self, id: InterfaceId) {
         let outbound = self.multidata_outbound;
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         self.counters.transmit_negotiations += 1;
         if interface.negotiate(outbound) && !interface.is_loopback {
             let status = Box::new(interface.transmit_status());
@@ -437,7 +431,7 @@ impl Shard {
         self.counters.device_failures += 1;
         let event = InterfaceEvent::DeviceFailed(id, taken, error.message.clone());
         self.interface_events.push(event);
-        if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
+        if let Some(interface) = self.interfaces.get_mut(id) {
             interface.has_failed = true;
         }
     }
@@ -445,7 +439,7 @@ impl Shard {
     /// Whether there is such an interface, and it was not removed.
     #[must_use]
     pub fn has_interface(&self, id: InterfaceId) -> bool {
-        self.interfaces.get(id.0 as usize).is_some_and(|interface| !interface.is_removed)
+        self.interfaces.get(id).is_some_and(|interface| !interface.is_removed)
     }
 
     /// Interface `id` stands on another device from now on, which can do this: its failure is forgotten, and
@@ -458,10 +452,7 @@ impl Shard {
         id: InterfaceId,
         capabilities: Capabilities,
     ) {
-        let interface = self.interfaces.get_mut(id.0 as usize);
-        let Some(interface) = interface.filter(|it| !it.is_removed && !it.is_loopback) else {
-            return;
-        };
+        let Ok(interface) = self.interfaces.with_device(id) else { return };
         (interface.has_failed, interface.is_out, interface.full_since) = (false, false, None);
         interface.agreement.told = Told::default();
         interface.neighbours.forget_links();
@@ -481,7 +472,7 @@ impl Shard {
     pub fn tcp_interface(&self, id: SocketId) -> Option<InterfaceId> {
         let socket = self.sockets.tcp_ref(self.sockets.index(id).ok()?)?;
         let id = socket.path.interface;
-        self.interfaces.get(id.0 as usize).filter(|it| !it.is_removed).map(|_| id)
+        self.interfaces.get(id).filter(|it| !it.is_removed).map(|_| id)
     }
 
     /// Something is wrong with the device of interface `id` that may pass, or no more.
@@ -506,7 +497,7 @@ impl Shard {
             Some(Stop::Revoked) => counters.device_revoked += 1,
             Some(Stop::Failed(error)) => return self.tell_failed(id, Some(taken), error),
         }
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         interface.has_failed &= taken == 0;
         let told = &mut interface.agreement.told;
         if outcome.stopped == Some(Stop::Refused) && !core::mem::replace(&mut told.refused, true) {
@@ -520,7 +511,7 @@ impl Shard {
     /// Counts what of a batch was copied for the device, and tells of it.
     pub(crate) fn note_copied(&mut self, id: InterfaceId, bytes: usize) {
         self.counters.transmit_copied_bytes += bytes as u64;
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         if bytes > 0 && !core::mem::replace(&mut interface.agreement.told.copied, true) {
             self.interface_events.push(InterfaceEvent::BlocksCopied(id, bytes));
         }
@@ -530,9 +521,9 @@ impl Shard {
     /// connect, asked again when routes, interfaces, switches or filters change (seed 000, 4.4.2).
     pub(crate) fn multidata_for(&self, socket: &TcpSocket) -> Option<MultidataRefusal> {
         let id = socket.path.interface;
-        let agreement = self.interfaces[id.0 as usize].agreement;
-        if agreement.refusal.is_some() {
-            return agreement.refusal;
+        let refusal = self.interfaces[id].agreement.refusal;
+        if refusal.is_some() {
+            return refusal;
         }
         if socket.path.single_packets {
             return Some(MultidataRefusal::FlowPolicy);
@@ -563,7 +554,7 @@ impl Shard {
         if is_multi_routed {
             return Some(MultidataRefusal::MultiRouted);
         }
-        if !self.interfaces[id.0 as usize].agreement.protocols.has(protocol) {
+        if !self.interfaces[id].agreement.protocols.has(protocol) {
             return Some(MultidataRefusal::Protocol);
         }
         match self.filter.as_ref()?.handling(&flow()?) {
@@ -594,7 +585,7 @@ impl Shard {
         socket.path.refusal = refusal;
         let (id, is_ipv4) = (socket.path.interface, socket.flow().local.is_ipv4());
         let len = match refusal {
-            None => self.interfaces[id.0 as usize].super_frame_len(is_ipv4),
+            None => self.interfaces[id].super_frame_len(is_ipv4),
             Some(_) => 0,
         };
         if let Some(socket) = self.sockets.tcp(index) {

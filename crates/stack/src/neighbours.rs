@@ -5,7 +5,7 @@
 
 use crate::addressing::{AddressState, Record};
 use crate::ingress::Incoming;
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use core::net::{IpAddr, Ipv6Addr};
@@ -19,7 +19,7 @@ impl Shard {
     /// Turns what the neighbour cache wants to ask into packets, and passes on what it learned.
     #[inline]
     pub(crate) fn poll_neighbours(&mut self, now: Instant, id: InterfaceId) {
-        if !self.interfaces[id.0 as usize].neighbours.is_quiet() {
+        if !self.interfaces[id].neighbours.is_quiet() {
             self.serve_neighbours(now, id);
         }
     }
@@ -27,7 +27,7 @@ impl Shard {
     // Seldom called: inlined, its registers would be saved in every turn.
     #[inline(never)]
     fn serve_neighbours(&mut self, now: Instant, id: InterfaceId) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let mut silent = Vec::new();
         while let Some(resolved) = interface.neighbours.poll_resolved() {
             match resolved.outcome {
@@ -53,7 +53,7 @@ impl Shard {
         for address in silent {
             self.on_silent_neighbour(now, id, address);
         }
-        while let Some(request) = self.interfaces[id.0 as usize].neighbours.poll_request(now) {
+        while let Some(request) = self.interfaces[id].neighbours.poll_request(now) {
             self.ask_neighbour(id, request);
         }
     }
@@ -63,7 +63,7 @@ impl Shard {
         if self.leaves_asking(id, &request) {
             return;
         }
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let Some(ours) = interface.hardware_address() else { return };
         let Ok(source) = interface.source_for(request.target) else { return };
         match (request.target, source) {
@@ -106,7 +106,7 @@ impl Shard {
             self.on_dispute(now, id, address.into(), message.sender_hardware);
             return Err(DropReason::AddressDisputed);
         }
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let ours = interface.hardware_address().ok_or(DropReason::MalformedNeighbour)?;
         if message.sender_hardware == ours {
             // Our own broadcast came back.
@@ -133,7 +133,7 @@ impl Shard {
         };
         let envelope = NdpEnvelope { source, destination, hop_limit: info.hop_limit };
         let message = NdpRepr::parse(incoming.transport_bytes(), &envelope).map_err(malformed)?;
-        let interface = &mut self.interfaces[incoming.origin.interface.0 as usize];
+        let interface = &mut self.interfaces[incoming.origin.interface];
         let Some(ours) = interface.hardware_address() else { return Ok(()) };
         match message {
             NdpRepr::NeighbourSolicitation { target, source_link } => {
@@ -188,7 +188,7 @@ impl Shard {
         source_link: Option<HardwareAddress>,
     ) -> Result<(), DropReason> {
         let id = incoming.origin.interface;
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let ours = interface.hardware_address().ok_or(DropReason::MalformedNeighbour)?;
         let state = interface.addressing.find(target.into()).map(Record::state);
         let state = state.ok_or(DropReason::NotOurAddress)?;

@@ -5,7 +5,8 @@
 //! connection's work, however many there are to its destination.
 
 use crate::error::SocketError;
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use crate::sockets::{Keys, Socket};
 use core::net::IpAddr;
@@ -23,7 +24,7 @@ impl Shard {
     /// No route leads there.
     pub fn path_mtu(&self, destination: IpAddr) -> Result<usize, SocketError> {
         let (id, _) = self.route(destination)?;
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         Ok(mtu_to(interface, &self.routes, &self.path_mtus, destination, Trust::Unverified))
     }
 
@@ -46,7 +47,7 @@ impl Shard {
     /// Limits the MSS of connections by interface `id`, both what is announced and what is sent:
     /// for networks that lose long packets and the reports of it as well.
     pub fn set_mss_clamp(&mut self, id: InterfaceId, mss_max: Option<u16>) {
-        if let Some(interface) = self.interfaces.get_mut(id.0 as usize) {
+        if let Some(interface) = self.interfaces.get_mut(id) {
             interface.mss_max = mss_max;
             self.path_mtus.invalidate();
         }
@@ -56,7 +57,7 @@ impl Shard {
     /// takes. Connections by it change their segments at once; what is outstanding and too long is
     /// sent again.
     pub fn set_mtu(&mut self, now: Instant, id: InterfaceId, mtu_bytes: usize) {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         interface.mtu_max = Some(mtu_bytes);
         self.path_mtus.invalidate();
         let by_it = |socket: &Socket| match socket {
@@ -104,11 +105,11 @@ impl Shard {
 
     /// The longest segment that the path to `remote` by interface `id` takes, without headers.
     pub(crate) fn path_mss(&self, id: InterfaceId, remote: IpAddr) -> u16 {
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let mtu = mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Verified);
         // What leaves by several ways is as long as the narrowest takes.
         let ways = self.routes.duplicating(remote).filter_map(|route| {
-            let interface = self.interfaces.get(route.interface as usize)?;
+            let interface = self.interfaces.get(InterfaceId::numbered(route.interface))?;
             let link = interface.mtu_bytes(remote.is_ipv4());
             Some(route.mtu_bytes.map_or(link, |route| route.min(link)))
         });
@@ -117,7 +118,7 @@ impl Shard {
 
     /// The MSS announced to `remote`: what the interface takes (RFC 6691), not what the path does.
     pub(crate) fn announced_mss(&self, id: InterfaceId, remote: IpAddr) -> u16 {
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         mss_of(interface, remote, interface.mtu_bytes(remote.is_ipv4()))
     }
 

@@ -11,7 +11,8 @@
 
 use crate::addressing::AddressEvent;
 use crate::error::SocketError;
-use crate::interface::{Interface, InterfaceConfig, InterfaceId};
+use crate::interface::{Interface, InterfaceConfig};
+use crate::interfaces::InterfaceId;
 use crate::negotiation::InterfaceEvent;
 use crate::shard::Shard;
 use crate::sockets::Socket;
@@ -34,17 +35,14 @@ impl Shard {
         gateway: Option<IpAddr>,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        let interface = self.interfaces.get(id.0 as usize);
-        if interface.is_none_or(|it| it.is_removed || it.is_loopback) {
-            return Err(SocketError::NoSuchInterface);
-        }
+        self.interfaces.with_device(id)?;
         if gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4()) {
             return Err(SocketError::InvalidArgument);
         }
         self.routes.insert(Route {
             destination,
             gateway,
-            interface: id.0,
+            interface: id.number(),
             mtu_bytes: None,
             duplicates: false,
         });
@@ -63,7 +61,7 @@ impl Shard {
         destination: Cidr,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        self.routes.remove_on(destination, id.0).ok_or(SocketError::NoRoute)?;
+        self.routes.remove_on(destination, id.number()).ok_or(SocketError::NoRoute)?;
         self.reroute_all(now);
         Ok(())
     }
@@ -76,9 +74,7 @@ impl Shard {
     /// # Errors
     /// [`SocketError::NoSuchInterface`].
     pub fn remove_interface(&mut self, now: Instant, id: InterfaceId) -> Result<(), SocketError> {
-        let interface = self.interfaces.get_mut(id.0 as usize);
-        let interface = interface.filter(|it| !it.is_removed && !it.is_loopback);
-        let interface = interface.ok_or(SocketError::NoSuchInterface)?;
+        let interface = self.interfaces.with_device(id)?;
         let waiting = core::iter::from_fn(|| interface.outbox.pop()).count();
         let blocked = core::mem::take(&mut interface.blocked);
         let addresses = core::mem::take(&mut interface.addresses);
@@ -88,10 +84,11 @@ impl Shard {
             addresses: Vec::new(),
             gateways: Vec::new(),
         };
-        *interface = Interface { is_removed: true, ..Interface::new(config, id.0 as u16, 0) };
+        *interface =
+            Interface { is_removed: true, ..Interface::new(config, id.number() as u16, 0) };
         self.drops.add_many(DropReason::InterfaceRemoved, waiting as u64);
         self.counters.interfaces_removed += 1;
-        self.routes.remove_interface(id.0);
+        self.routes.remove_interface(id.number());
         for index in blocked {
             self.notify(index, crate::Readiness::WRITABLE);
         }
@@ -143,8 +140,9 @@ impl Shard {
         let Some(socket) = self.sockets.tcp_ref(index) else { return };
         let (old, flow) = (socket.path.interface, socket.flow());
         let remote = flow.remote.ip();
-        let leads = |route: &Route| route.interface == old.0 && route.destination.contains(remote);
-        let is_out = self.interfaces[old.0 as usize].is_out;
+        let leads =
+            |route: &Route| route.interface == old.number() && route.destination.contains(remote);
+        let is_out = self.interfaces[old].is_out;
         if socket.path.keeps_interface && !is_out && self.routes.routes().iter().any(leads) {
             return;
         }
@@ -157,7 +155,7 @@ impl Shard {
         (socket.path.interface, socket.path.next_hop) = (id, next_hop);
         if socket.queued {
             socket.queued = false;
-            let interface = &mut self.interfaces[old.0 as usize];
+            let interface = &mut self.interfaces[old];
             interface.ready.remove(index);
             interface.waiting.retain(|(_, waiting)| *waiting != index);
         }

@@ -16,8 +16,9 @@ use crate::fast_open::FastOpen;
 use crate::filter::{GuardedFilter, Verdict};
 use crate::flow_table::FlowTable;
 use crate::forwarding::Forwarding;
-use crate::interface::{Interface, InterfaceConfig, InterfaceId};
-use crate::loopback::Loopback;
+use crate::interface::{Interface, InterfaceConfig};
+use crate::interfaces::{InterfaceId, Interfaces};
+use crate::loopback;
 use crate::multirouting::Copies;
 use crate::negotiation::InterfaceEvents;
 use crate::outbox::Outgoing;
@@ -79,7 +80,7 @@ const TIME_WAIT_MAX: usize = 65_536;
 pub struct Shard {
     pub(crate) config: Arc<tcp::Config>,
     pub(crate) pool: BlockPool,
-    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) interfaces: Interfaces,
     pub(crate) routes: RouteTable,
     pub(crate) sockets: Sockets,
     /// Handshakes that peers began and have not completed.
@@ -104,7 +105,8 @@ pub struct Shard {
     pub(crate) verdicts: Vec<Verdict>,
     /// The first of them that it did not decide on, because it panicked.
     pub(crate) undecided_from: usize,
-    pub(crate) loopback: Loopback,
+    /// Of the loopback interface.
+    pub(crate) loopback: loopback::Batches,
     pub(crate) sharing: Sharing,
     pub(crate) sequence_numbers: IsnGenerator,
     pub(crate) icmp_limit: RateLimiter,
@@ -140,7 +142,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard without interfaces and sockets.
+    /// A shard without sockets, and with no interface but [`InterfaceId::LOOPBACK`].
     #[must_use]
     pub fn new(config: ShardConfig) -> Self {
         let word = |at: usize| {
@@ -149,10 +151,10 @@ impl Shard {
         };
         let keys = Keys(word(16), word(24));
         let sequence_key = core::array::from_fn(|i| config.secret[i]);
-        Self {
+        let mut shard = Self {
             config: Arc::new(config.tcp),
             pool: config.pool,
-            interfaces: Vec::new(),
+            interfaces: Interfaces::new(loopback::interface()),
             routes: RouteTable::default(),
             sockets: Sockets::new(keys, config.sockets_max),
             half_open: FlowTable::new(keys),
@@ -172,7 +174,7 @@ impl Shard {
             filter: None,
             verdicts: Vec::new(),
             undecided_from: usize::MAX,
-            loopback: Loopback::default(),
+            loopback: None,
             sharing: Sharing::new([word(8), word(16)]),
             seed: keys.hash_one("addressing"),
             sequence_numbers: IsnGenerator::new(sequence_key),
@@ -195,7 +197,9 @@ impl Shard {
             copies: Copies::default(),
             touched: Vec::new(),
             pressure: Pressure::default(),
-        }
+        };
+        shard.negotiate(InterfaceId::LOOPBACK);
+        shard
     }
 
     /// Adds an interface with its addresses and the routes that follow from them.
@@ -203,7 +207,7 @@ impl Shard {
     /// # Errors
     /// [`SocketError::InvalidArgument`] where a gateway is on no network of the interface.
     pub fn add_interface(&mut self, config: InterfaceConfig) -> Result<InterfaceId, SocketError> {
-        let id = self.interfaces.len() as u32;
+        let id = self.interfaces.next_id();
         let everywhere = |gateway: &IpAddr| match gateway {
             IpAddr::V4(_) => Cidr::ANY_IPV4,
             IpAddr::V6(_) => Cidr::ANY_IPV6,
@@ -219,16 +223,14 @@ impl Shard {
             self.routes.insert(Route {
                 destination,
                 gateway,
-                interface: id,
+                interface: id.number(),
                 mtu_bytes: None,
                 duplicates: false,
             });
         }
-        let seed = self.seed.wrapping_add(u64::from(id));
-        self.interfaces.push(Interface::new(config, id as u16, seed));
-        let id = InterfaceId(id);
+        let seed = self.seed.wrapping_add(u64::from(id.number()));
+        self.interfaces.push(Interface::new(config, id.number() as u16, seed));
         self.negotiate(id);
-        self.add_loopback();
         Ok(id)
     }
 
@@ -241,7 +243,7 @@ impl Shard {
         first = earlier(first, self.spent_cookies.poll_timeout());
         first = earlier(first, self.reassembly.poll_timeout());
         first = earlier(first, self.path_mtus.poll_timeout());
-        for interface in &self.interfaces {
+        for interface in self.interfaces.iter() {
             first = earlier(first, interface.neighbours.poll_timeout());
             first = earlier(first, interface.addressing.poll_timeout());
             first = earlier(first, interface.groups.poll_timeout());
@@ -251,7 +253,7 @@ impl Shard {
 
     /// Lets everything that is due happen.
     pub fn on_timeout(&mut self, now: Instant) {
-        for interface in &mut self.interfaces {
+        for interface in self.interfaces.iter_mut() {
             interface.neighbours.on_timeout(now);
         }
         self.expire_fragments(now);
@@ -302,7 +304,7 @@ impl Shard {
         let parts = self.interfaces.iter().filter_map(|i| i.addressing.leasing.as_ref());
         parts.for_each(|part| dhcp.merge(&part.counters()));
         let mut neighbours = NeighbourCounters::default();
-        for interface in &self.interfaces {
+        for interface in self.interfaces.iter() {
             neighbours.merge(&interface.neighbours.counters());
         }
         let tcp_options = self.tcp_options;
@@ -332,7 +334,7 @@ impl Shard {
         let events = socket.connection.take_events();
         if !socket.connection.wants_transmit(now) {
             socket.allowance_bytes = 0;
-        } else if let Some(interface) = self.interfaces.get_mut(socket.path.interface.0 as usize) {
+        } else if let Some(interface) = self.interfaces.get_mut(socket.path.interface) {
             if socket.allowance_bytes > 0 {
                 interface.ready.add_first(index, &mut socket.queued);
             } else {
@@ -382,7 +384,7 @@ impl Shard {
             self.deadlines.shrink(slots);
             self.events.shrink();
             self.pressure.shrink(slots);
-            for interface in &mut self.interfaces {
+            for interface in self.interfaces.iter_mut() {
                 interface.ready.shrink();
             }
         }
@@ -400,14 +402,14 @@ impl Shard {
             return Err(SocketError::InvalidArgument);
         }
         if self.is_own_address(destination) {
-            return Ok((self.loopback.id.ok_or(SocketError::NoRoute)?, destination));
+            return Ok((InterfaceId::LOOPBACK, destination));
         }
         let route = self.routes.lookup(destination).ok_or(SocketError::NoRoute)?;
         let is_up = |route: &&Route| {
-            self.interfaces.get(route.interface as usize).is_some_and(|it| !it.is_out)
+            self.interfaces.get(InterfaceId::numbered(route.interface)).is_some_and(|it| !it.is_out)
         };
         let route = self.routes.duplicating(destination).find(is_up).copied().unwrap_or(route);
-        Ok((InterfaceId(route.interface), route.next_hop(destination)))
+        Ok((InterfaceId::numbered(route.interface), route.next_hop(destination)))
     }
 
     /// As [`Shard::route`], for what has the source `source`, or none yet (unspecified). Answers to an
@@ -423,22 +425,23 @@ impl Shard {
     ) -> Result<(InterfaceId, IpAddr), SocketError> {
         let found = self.route(destination)?;
         let has = |interface: &Interface| interface.may_send_from(source);
-        if self.interfaces.get(found.0.0 as usize).is_some_and(has) || source.is_loopback() {
+        if self.interfaces.get(found.0).is_some_and(has) || source.is_loopback() {
             return Ok(found);
         }
         let leads = |route: &&Route| {
             route.destination.contains(destination)
-                && self.interfaces.get(route.interface as usize).is_some_and(has)
+                && self.interfaces.get(InterfaceId::numbered(route.interface)).is_some_and(has)
         };
         let route = self.routes.routes().iter().find(leads).ok_or(SocketError::NoRoute)?;
-        Ok((InterfaceId(route.interface), route.next_hop(destination)))
+        Ok((InterfaceId::numbered(route.interface), route.next_hop(destination)))
     }
 
     /// The next hop to `destination` by interface `id`, over which it was heard: the host answers
     /// by the way it was asked, whatever way it would take itself (RFC 1122, 3.3.4.2: strong hosts).
     pub(crate) fn next_hop_by(&self, id: InterfaceId, destination: IpAddr) -> IpAddr {
-        let leads =
-            |route: &&Route| route.interface == id.0 && route.destination.contains(destination);
+        let leads = |route: &&Route| {
+            route.interface == id.number() && route.destination.contains(destination)
+        };
         let route = self.routes.routes().iter().find(leads);
         route.and_then(|route| route.gateway).unwrap_or(destination)
     }
@@ -488,7 +491,7 @@ impl Shard {
 
     /// Queues a small packet on interface `id`; a full queue drops it, counted.
     pub(crate) fn send_small(&mut self, id: InterfaceId, packet: Outgoing) {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         if interface.is_removed {
             return self.drops.add(DropReason::InterfaceRemoved);
         }

@@ -17,7 +17,7 @@
 
 use crate::addressing::{AddressOrigin, LinkNews};
 use crate::ingress::{Incoming, Origin, flow_of};
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use crate::sockets::Flow;
 use batch::{Admission, Chunk, FlowShares, Frame, ReceiveBatch, ReceivedChecksum, Segmented};
@@ -273,7 +273,7 @@ impl Shard {
     /// [`SocketError::NoRoute`](crate::SocketError::NoRoute) where none leads there.
     pub fn source_for(&self, remote: IpAddr) -> Result<IpAddr, crate::SocketError> {
         let (interface, _) = self.route(remote)?;
-        self.interfaces[interface.0 as usize].source_for(remote)
+        self.interfaces[interface].source_for(remote)
     }
 
     /// The next thing for another shard, in the order in which they came up.
@@ -309,10 +309,10 @@ impl Shard {
             | What::Answer { interface, .. }
             | What::Address { interface, .. } => *interface,
         };
-        if self.interfaces.get(interface.0 as usize).is_none_or(|it| it.is_removed) {
+        if self.interfaces.get(interface).is_none_or(|it| it.is_removed) {
             return self.drops.add(DropReason::InterfaceRemoved);
         }
-        let neighbours = &mut self.interfaces[interface.0 as usize].neighbours;
+        let neighbours = &mut self.interfaces[interface].neighbours;
         match &stray.what {
             What::Packet(whole) => self.on_stray_packet(now, whole),
             What::Question { asker, target, is_known, .. } => {
@@ -391,7 +391,7 @@ impl Shard {
         is_usable: bool,
     ) {
         // It may have been deprecated before it was ours, while others were asked for it.
-        let addressing = &self.interfaces[interface.0 as usize].addressing;
+        let addressing = &self.interfaces[interface].addressing;
         let record = addressing.find(cidr.address());
         let standing = match record.is_some_and(|record| record.is_deprecated) {
             _ if !is_usable => Standing::Gone,

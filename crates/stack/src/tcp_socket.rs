@@ -2,7 +2,8 @@
 
 use crate::error::SocketError;
 use crate::event::Readiness;
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::outbox::Network;
 use crate::ports::{BindOptions, Protocol};
@@ -257,7 +258,7 @@ impl Shard {
         let (usual, next_hop) = self.route(remote.ip())?;
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,
-            _ => self.interfaces[usual.0 as usize].source_for(remote.ip())?,
+            _ => self.interfaces[usual].source_for(remote.ip())?,
         };
         if address.is_ipv4() != remote.is_ipv4() {
             return Err(SocketError::InvalidArgument);
@@ -267,7 +268,7 @@ impl Shard {
             Some(_) => self.route_from(address, remote.ip())?,
             None => (usual, next_hop),
         };
-        if address.is_loopback() && !self.interfaces[interface.0 as usize].is_loopback {
+        if address.is_loopback() && !self.interfaces[interface].is_loopback {
             return Err(SocketError::InvalidArgument);
         }
         let flow = |port| Flow { local: SocketAddr::new(address, port), remote };
@@ -276,7 +277,7 @@ impl Shard {
             _ => {
                 let (time_wait, half_open) = (&self.time_wait, &self.half_open);
                 // Over loopback both ends are this shard's, wherever the flow would be at home.
-                let stays = self.interfaces[interface.0 as usize].is_loopback;
+                let stays = self.interfaces[interface].is_loopback;
                 let sharing = &self.sharing;
                 self.sockets.pick_port(Some((address, remote)), |sockets, port| {
                     let local = SocketAddr::new(address, port);
@@ -352,7 +353,7 @@ impl Shard {
         let lent_room_bytes = connection.send_room();
         let (share_bytes, room_bytes) = socket.share_and_room(left_bytes);
         let (segment_len_bytes, segment_done_bytes) = connection.segmenting();
-        let interface = self.interfaces.get(interface.0 as usize);
+        let interface = self.interfaces.get(interface);
         let completes =
             |it: &Interface| it.capabilities.completes_checksum(is_ipv4, wire::protocol::TCP);
         let needs_sums = !interface.is_some_and(completes);
@@ -662,7 +663,7 @@ impl Shard {
     ) -> Result<u32, SocketError> {
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
         let marks = parent.map_or(PacketMarks::default(), |parent| self.listener_marks(parent));
-        let sender = &self.interfaces[interface.0 as usize];
+        let sender = &self.interfaces[interface];
         let network = sender.header(local, remote, wire::protocol::TCP, marks);
         let socket = TcpSocket {
             confirmed: connection.first_unacknowledged(),
@@ -710,7 +711,7 @@ impl Shard {
         let (mss_receive, mss_send_max) =
             (self.announced_mss(interface, remote), self.path_mss(interface, remote));
         let asked = config.mss_max.unwrap_or(u16::MAX);
-        let interface = &self.interfaces[interface.0 as usize];
+        let interface = &self.interfaces[interface];
         Parameters {
             local_port: flow.local.port(),
             remote_port: flow.remote.port(),

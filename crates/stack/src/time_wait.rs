@@ -79,7 +79,7 @@ impl Shard {
     /// Whether a listener or a forwarder would get a SYN of this flow that came from `origin`: what this
     /// host sends to itself is for no forwarder.
     pub(crate) fn awaits(&self, origin: &Origin, flow: &Flow) -> bool {
-        let is_loopback = self.interfaces[origin.interface.0 as usize].is_loopback;
+        let is_loopback = self.interfaces[origin.interface].is_loopback;
         self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote).is_some()
             || (!is_loopback && self.forwarder_of(flow.local.ip()).is_some())
     }

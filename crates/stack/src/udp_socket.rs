@@ -3,7 +3,8 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
@@ -354,7 +355,7 @@ impl Shard {
             MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
                 self.path_mtu(remote)?
             }
-            _ => self.interfaces[id.0 as usize].mtu_bytes(remote.is_ipv4()),
+            _ => self.interfaces[id].mtu_bytes(remote.is_ipv4()),
         };
         let fits = template.header_len() + len <= mtu_bytes;
         if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
@@ -375,13 +376,13 @@ impl Shard {
         packet: Outgoing,
     ) -> Result<(), SocketError> {
         // Of several ways one is enough.
-        if self.interfaces[id.0 as usize].has_failed && !self.routes.has_duplicating() {
+        if self.interfaces[id].has_failed && !self.routes.has_duplicating() {
             return Err(SocketError::DeviceFailed);
         }
         if self.queue_on_ways(id, packet) {
             return Ok(());
         }
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         if !interface.blocked.contains(&index) {
             interface.blocked.push(index);
         }
@@ -431,7 +432,7 @@ impl Shard {
             (false, true) => self.route_from(local, remote)?,
             (false, false) => self.route(remote)?,
         };
-        let interface = &self.interfaces[interface_id.0 as usize];
+        let interface = &self.interfaces[interface_id];
         let source = if has_source { local } else { interface.source_for(remote)? };
         if source.is_loopback() && !interface.is_loopback {
             return Err(SocketError::InvalidArgument);
@@ -603,13 +604,13 @@ impl Shard {
     /// Tells the sockets that found the outbox of interface `id` full when there is room again,
     /// whoever made it.
     pub(crate) fn wake_blocked(&mut self, id: InterfaceId) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         // Who waits for a device that failed is told so.
         let is_worth_it = interface.outbox.has_room() || interface.has_failed;
         if interface.blocked.is_empty() || !is_worth_it {
             return;
         }
-        while let Some(index) = self.interfaces[id.0 as usize].blocked.pop() {
+        while let Some(index) = self.interfaces[id].blocked.pop() {
             self.notify(index, Readiness::WRITABLE);
         }
     }

@@ -7,7 +7,7 @@
 //! looked at one by one: they have no ports, and each may be marked.
 
 use crate::filter::FilterFlow;
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, Outgoing};
 use crate::shard::Shard;
 use batch::Multidata;
@@ -86,14 +86,14 @@ impl Shard {
             unscreened.one_by_one = unscreened.one_by_one.saturating_sub(unscreened.len());
             let stays = self.admit_small(now, id, out, packets);
             let messages = unscreened.messages.drain(..).filter(|_| stays);
-            let offered = &mut self.interfaces[id.0 as usize].offered;
+            let offered = &mut self.interfaces[id].offered;
             messages.for_each(|it| offered.push(it.packet, it.count, it.mtu_bytes));
             return !stays;
         }
         let first = out.len() - packets;
         let screened = self.screen(now, id, out, first..first + packets);
         self.drops.add_many(self.filtered_for(0), screened.dropped as u64);
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         // Each of several messages is one packet.
         let mut messages = unscreened.messages.drain(..);
         for it in messages.by_ref().take(screened.passed) {

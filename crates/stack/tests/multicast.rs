@@ -2,14 +2,15 @@
 
 mod harness;
 
-use batch::{Block, Chunk};
+use batch::{Block, Chunk, Multidata};
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
-use device::TransmitMode;
+use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, craft};
 use stack::{
-    AddressingConfig, BindOptions, ClaimPolicy, MulticastOptions, Readiness, SocketError, SocketId,
+    AddressingConfig, BindOptions, ClaimPolicy, InterfaceConfig, MulticastOptions, Readiness,
+    SocketError, SocketId,
 };
 use time::Duration;
 use wire::{EthernetRepr, HardwareAddress};
@@ -267,4 +268,32 @@ fn what_is_no_group_cannot_be_joined() {
         let expected = if index < 64 { Ok(()) } else { Err(SocketError::NoMemory) };
         assert_eq!(outcome, expected, "{index}");
     }
+}
+
+/// What the first interface has no address for goes by the next that has one, and not by the shard's own.
+#[test]
+fn a_group_is_reached_by_the_first_device_that_has_its_family() {
+    let mut net = net();
+    let (now, first) = (net.now, net.hosts[0].interface);
+    let shard = &mut net.hosts[0].shard;
+    shard.remove_address(now, first, address(0, true)).expect("ours");
+    let medium = Medium::Ethernet(harness::station(2));
+    let second = shard
+        .add_interface(InterfaceConfig {
+            capabilities: Capabilities::plain(medium, 1_500),
+            mode: TransmitMode::Multidata,
+            addresses: vec!["fd00:9::1/64".parse().expect("a network")],
+            gateways: Vec::new(),
+        })
+        .expect("a sound configuration");
+    let id = shard.udp_bind(SocketAddr::new(ip("::"), 5_000)).expect("a port");
+    shard.udp_join(now, id, ip(GROUPS[1]), None, &[]).expect("room");
+    let mut batch = Multidata::default();
+    assert_eq!(shard.poll_transmit(now, first, Room::UNBOUNDED, &mut batch), 0);
+    assert_eq!(shard.poll_transmit(now, second, Room::UNBOUNDED, &mut batch), 1, "a report");
+    shard.on_transmitted(now, second, &Transmitted { taken: 1, stopped: None });
+    assert_eq!(second.index(), Some(1), "ids count as they were added");
+    shard.remove_interface(now, second).expect("it is there");
+    let gone = shard.udp_join(now, id, ip(GROUPS[1]), Some(second), &[]);
+    assert_eq!(gone, Err(SocketError::NoSuchInterface));
 }

@@ -6,7 +6,7 @@
 use super::AddressOrigin;
 use super::news::LinkNews;
 use crate::ingress::Incoming;
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::outbox::Network;
 use crate::shard::Shard;
 use crate::sockets::Socket;
@@ -45,7 +45,7 @@ impl Shard {
         id: InterfaceId,
         config: RouterConfig,
     ) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let Some(station) = interface.hardware_address() else { return };
         let jitter = &mut interface.addressing.jitter;
         let discovery = RouterDiscovery::new(now, config, station, jitter);
@@ -55,7 +55,7 @@ impl Shard {
     }
 
     fn discovery(&mut self, id: InterfaceId) -> Option<&mut RouterDiscovery> {
-        let addressing = &mut self.interfaces.get_mut(id.0 as usize)?.addressing;
+        let addressing = &mut self.interfaces.get_mut(id)?.addressing;
         addressing.autoconfiguration.as_mut().map(|part| &mut part.discovery)
     }
 
@@ -65,7 +65,7 @@ impl Shard {
             return;
         }
         discovery.on_timeout(now);
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let is_due = addressing
             .autoconfiguration
             .as_mut()
@@ -79,7 +79,7 @@ impl Shard {
     /// RFC 4861, 6.3.7 and 4.1: from the link-local address with our hardware address, or without
     /// an address and then without that option; RFC 4429, 3.2 forbids it to optimistic addresses.
     fn solicit_routers(&mut self, id: InterfaceId) {
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let settled = interface.addresses.iter().find_map(|cidr| match cidr.address() {
             IpAddr::V6(address)
                 if address.is_unicast_link_local()
@@ -108,7 +108,7 @@ impl Shard {
             // Routers repeat what they say.
             return Err(DropReason::StrayQueueFull);
         }
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let addressing = &mut interface.addressing;
         let follows = !self.sharing.is_first() && addressing.config.routers.is_some();
         if addressing.autoconfiguration.is_none() && !follows {
@@ -166,7 +166,7 @@ impl Shard {
                     }
                 }
                 LinkChange::Expire(address) => {
-                    let record = self.interfaces[id.0 as usize].addressing.find(address.into());
+                    let record = self.interfaces[id].addressing.find(address.into());
                     if let Some(cidr) = record.map(|record| record.cidr) {
                         self.drop_address(now, id, cidr);
                     }
@@ -178,7 +178,7 @@ impl Shard {
 
     /// What routers say of the link holds from now on.
     pub(super) fn follow_router(&mut self, id: InterfaceId, change: LinkChange) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         match change {
             LinkChange::DefaultRouter(router) => self.set_learned_router(id, router),
             LinkChange::OnLink { prefix, prefix_len } => {
@@ -220,9 +220,9 @@ impl Shard {
     /// Routes everything else by `router`, unless the program fixed a gateway.
     fn set_learned_router(&mut self, id: InterfaceId, router: Option<Ipv6Addr>) {
         let is_default =
-            |route: &&Route| route.destination == Cidr::ANY_IPV6 && route.interface == id.0;
+            |route: &&Route| route.destination == Cidr::ANY_IPV6 && route.interface == id.number();
         let in_force = self.routes.routes().iter().find(is_default).and_then(|route| route.gateway);
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let learned = addressing.learned_router.map(IpAddr::V6);
         if in_force.is_some() && in_force != learned {
             return;
@@ -235,13 +235,13 @@ impl Shard {
                 let route = Route {
                     destination,
                     gateway,
-                    interface: id.0,
+                    interface: id.number(),
                     mtu_bytes: None,
                     duplicates: false,
                 };
                 self.routes.insert(route);
             }
-            None => drop(self.routes.remove_on(Cidr::ANY_IPV6, id.0)),
+            None => drop(self.routes.remove_on(Cidr::ANY_IPV6, id.number())),
         }
         if let Some(old) = learned {
             self.route_anew(id, old);

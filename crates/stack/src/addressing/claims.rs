@@ -1,7 +1,8 @@
 //! What is said on the link for our addresses, and what is heard against them.
 
 use super::{AddressEvent, AddressOrigin, ClaimPolicy, Record};
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ip::Cidr;
@@ -87,7 +88,7 @@ impl Shard {
     }
 
     fn next_step(&mut self, now: Instant, id: InterfaceId) -> Option<(Cidr, bool, ClaimStep)> {
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let jitter = &mut addressing.jitter;
         addressing.records.iter_mut().find_map(|record| {
             let step = record.claim.poll_step(now, jitter)?;
@@ -97,7 +98,7 @@ impl Shard {
 
     fn on_won(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
         self.assign(id, cidr);
-        let record = self.interfaces[id.0 as usize].addressing.find(cidr.address());
+        let record = self.interfaces[id].addressing.find(cidr.address());
         if record.is_some_and(|record| record.origin == AddressOrigin::Dhcp) {
             self.on_lease_checked(now, id);
         }
@@ -105,7 +106,7 @@ impl Shard {
 
     /// An ARP probe (RFC 5227, 1.1: the sender's address is zero) or an announcement.
     fn send_arp_about(&mut self, id: InterfaceId, sender: Ipv4Addr, target: Ipv4Addr) {
-        let Some(ours) = self.interfaces[id.0 as usize].hardware_address() else { return };
+        let Some(ours) = self.interfaces[id].hardware_address() else { return };
         let message = ArpRepr {
             operation: ArpOperation::Request,
             sender_hardware: ours,
@@ -119,7 +120,7 @@ impl Shard {
 
     /// Tells all nodes of an address (RFC 4861, 7.2.6).
     fn advertise(&mut self, id: InterfaceId, target: Ipv6Addr, replaces: bool) {
-        let Some(ours) = self.interfaces[id.0 as usize].hardware_address() else { return };
+        let Some(ours) = self.interfaces[id].hardware_address() else { return };
         let message = NdpRepr::NeighbourAdvertisement {
             router: false,
             solicited: false,
@@ -142,7 +143,7 @@ impl Shard {
         if !self.sharing.is_first() {
             return;
         }
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let Some(record) = addressing.find_mut(address) else { return };
         let keeps = record.origin == AddressOrigin::Fixed;
         let (cidr, origin, replaces) = (record.cidr, record.origin, record.replaces);
@@ -171,7 +172,7 @@ impl Shard {
     /// RFC 5227, 2.1.1 and 2.4: whether an ARP message is another station's claim to an address of
     /// ours, and which. A reply to us, or a request for what is ours, is none.
     pub(crate) fn disputed_by_arp(&self, id: InterfaceId, message: &ArpRepr) -> Option<Ipv4Addr> {
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         if Some(message.sender_hardware) == interface.hardware_address() {
             return None;
         }
@@ -193,7 +194,7 @@ impl Shard {
         if !self.sharing.is_first() {
             return;
         }
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         for record in &mut addressing.records {
             record.replaces = true;
             // Due at once, whatever time it is.

@@ -7,7 +7,7 @@
 use super::AddressOrigin;
 use super::news::LinkNews;
 use crate::ingress::Incoming;
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
 use crate::shard::Shard;
@@ -40,14 +40,14 @@ impl Leasing {
 impl Shard {
     /// Begins to look for a DHCP server. Without stations there is nobody to ask.
     pub(super) fn start_leasing(&mut self, now: Instant, id: InterfaceId, config: ClientConfig) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let Some(station) = interface.hardware_address() else { return };
         let client = Client::new(now, config, station, &mut interface.addressing.jitter);
         interface.addressing.leasing = Some(Box::new(Leasing { client, station: None }));
     }
 
     pub(super) fn on_leasing_timeout(&mut self, now: Instant, id: InterfaceId) {
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let Some(part) = &mut addressing.leasing else { return };
         if part.client.poll_timeout().is_some_and(|due| due <= now) {
             part.client.on_timeout(now, &mut addressing.jitter);
@@ -64,7 +64,7 @@ impl Shard {
         payload: &[u8],
     ) -> bool {
         let id = incoming.origin.interface;
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         let Some(part) = &mut addressing.leasing else {
             return !self.sharing.is_first() && addressing.config.dhcp.is_some();
         };
@@ -79,7 +79,7 @@ impl Shard {
     /// Gives the leased address of interface `id` back and asks for no other; without a lease this
     /// ends the search for one.
     pub fn release_lease(&mut self, now: Instant, id: InterfaceId) {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         let addressing = &mut interface.addressing;
         if let Some(part) = &mut addressing.leasing {
             part.client.release(now, &mut addressing.jitter);
@@ -89,7 +89,7 @@ impl Shard {
 
     /// The leased address was found free.
     pub(super) fn on_lease_checked(&mut self, now: Instant, id: InterfaceId) {
-        if let Some(part) = &mut self.interfaces[id.0 as usize].addressing.leasing {
+        if let Some(part) = &mut self.interfaces[id].addressing.leasing {
             part.client.on_checked();
             self.carry_out_leasing(now, id);
         }
@@ -97,7 +97,7 @@ impl Shard {
 
     /// The leased address is somebody else's.
     pub(super) fn on_lease_conflict(&mut self, now: Instant, id: InterfaceId) {
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         if let Some(part) = &mut addressing.leasing {
             part.client.on_conflict(now, &mut addressing.jitter);
             self.carry_out_leasing(now, id);
@@ -105,7 +105,7 @@ impl Shard {
     }
 
     fn poll_lease_action(&mut self, id: InterfaceId) -> Option<Action> {
-        self.interfaces[id.0 as usize].addressing.leasing.as_mut()?.client.poll_action()
+        self.interfaces[id].addressing.leasing.as_mut()?.client.poll_action()
     }
 
     fn carry_out_leasing(&mut self, now: Instant, id: InterfaceId) {
@@ -118,7 +118,7 @@ impl Shard {
                 }
                 Action::Deconfigure(address) => {
                     self.learn(id, LinkNews::Leased(None));
-                    let record = self.interfaces[id.0 as usize].addressing.find(address.into());
+                    let record = self.interfaces[id].addressing.find(address.into());
                     let leased = record.filter(|record| record.origin == AddressOrigin::Dhcp);
                     if let Some(cidr) = leased.map(|record| record.cidr) {
                         self.drop_address(now, id, cidr);
@@ -137,7 +137,7 @@ impl Shard {
         block.bytes_mut()[..len].copy_from_slice(&packet.payload);
         let payload = Chunk::new(block.freeze(), 0..len);
         let (source, destination) = (packet.source.into(), packet.destination.into());
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let station = interface.addressing.leasing.as_ref().and_then(|part| part.station);
         let next_hop = match (packet.destination == Ipv4Addr::BROADCAST, station) {
             (true, _) => NextHop::Station(HardwareAddress::BROADCAST),
@@ -163,7 +163,7 @@ impl Shard {
     fn check_lease(&mut self, now: Instant, id: InterfaceId, lease: &Lease) {
         let Some(cidr) = Cidr::new(lease.address.into(), lease.prefix_len) else { return };
         match self.claim_address(now, id, cidr, AddressOrigin::Dhcp) {
-            Ok(()) if self.interfaces[id.0 as usize].is_ours(cidr.address()) => {
+            Ok(()) if self.interfaces[id].is_ours(cidr.address()) => {
                 self.on_lease_checked(now, id);
             }
             // The claim will tell.
@@ -181,10 +181,10 @@ impl Shard {
             return self.set_leased_mtu(id, None);
         };
         self.set_leased_mtu(id, lease.mtu_bytes.map(usize::from));
-        let interface = &self.interfaces[id.0 as usize];
+        let interface = &self.interfaces[id];
         let has_gateway = |destination: Cidr| {
             let mut routes = self.routes.routes().iter();
-            routes.any(|route| route.destination == destination && route.interface == id.0)
+            routes.any(|route| route.destination == destination && route.interface == id.number())
         };
         let known = &interface.addressing.leased_routes;
         let routes = lease.routes.iter().filter_map(|route| {
@@ -192,8 +192,13 @@ impl Shard {
             let is_fixed = has_gateway(destination)
                 && !known.iter().any(|known| known.destination == destination);
             let gateway = (!route.gateway.is_unspecified()).then_some(route.gateway.into());
-            let route =
-                Route { destination, gateway, interface: id.0, mtu_bytes: None, duplicates: false };
+            let route = Route {
+                destination,
+                gateway,
+                interface: id.number(),
+                mtu_bytes: None,
+                duplicates: false,
+            };
             (!is_fixed).then_some(route)
         });
         let routes = routes.collect();
@@ -204,7 +209,7 @@ impl Shard {
 
     /// Connections take note of another MTU with the next batch they fill.
     fn set_leased_mtu(&mut self, id: InterfaceId, mtu_bytes: Option<usize>) {
-        let known = &mut self.interfaces[id.0 as usize].ipv4_mtu_bytes;
+        let known = &mut self.interfaces[id].ipv4_mtu_bytes;
         if *known != mtu_bytes {
             *known = mtu_bytes;
             self.path_mtus.invalidate();
@@ -212,13 +217,13 @@ impl Shard {
     }
 
     fn set_leased_routes(&mut self, id: InterfaceId, routes: Vec<Route>) {
-        let known = &mut self.interfaces[id.0 as usize].addressing.leased_routes;
+        let known = &mut self.interfaces[id].addressing.leased_routes;
         if *known == routes {
             return;
         }
         let old = core::mem::replace(known, routes.clone());
         for route in &old {
-            self.routes.remove_on(route.destination, id.0);
+            self.routes.remove_on(route.destination, id.number());
         }
         for route in routes {
             self.routes.insert(route);

@@ -27,7 +27,8 @@ mod news;
 mod record;
 
 use crate::error::SocketError;
-use crate::interface::{Interface, InterfaceId};
+use crate::interface::Interface;
+use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
 use crate::shard::{Shard, earlier};
 use crate::sockets::Socket;
@@ -192,8 +193,7 @@ impl AddressEvents {
 impl Shard {
     /// Lets what is due happen to the addresses of all interfaces.
     pub(crate) fn on_addressing_timeout(&mut self, now: Instant) {
-        for index in 0..self.interfaces.len() {
-            let id = InterfaceId(index as u32);
+        for id in self.interfaces.ids() {
             self.on_autoconfiguration_timeout(now, id);
             self.on_leasing_timeout(now, id);
             self.on_claims_timeout(now, id);
@@ -208,13 +208,13 @@ impl Shard {
         if !self.sharing.is_first() {
             return self.follow_addressing(id, config);
         }
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         let (routers, dhcp) = (config.routers.clone(), config.dhcp.clone());
         interface.addressing.config = config;
         for record in interface.addressing.records.clone() {
             let cidr = record.cidr;
             self.withdraw(id, cidr);
-            let records = &mut self.interfaces[id.0 as usize].addressing.records;
+            let records = &mut self.interfaces[id].addressing.records;
             records.retain(|other| other.cidr != cidr);
             // There was room for as many before.
             let _ = self.claim_address(now, id, cidr, record.origin);
@@ -257,7 +257,7 @@ impl Shard {
         id: InterfaceId,
         address: IpAddr,
     ) -> Result<(), SocketError> {
-        let interface = self.interfaces.get(id.0 as usize).ok_or(SocketError::NoSuchInterface)?;
+        let interface = self.interfaces.with_device(id)?;
         if !self.sharing.is_first() {
             return Ok(());
         }
@@ -273,7 +273,7 @@ impl Shard {
     /// The addresses of interface `id`, tentative ones included.
     #[must_use]
     pub fn addresses(&self, id: InterfaceId) -> Vec<AddressStatus> {
-        let interface = self.interfaces.get(id.0 as usize);
+        let interface = self.interfaces.get(id);
         let records = interface.map_or(&[][..], |interface| &interface.addressing.records);
         records.iter().map(Record::status).collect()
     }
@@ -281,13 +281,13 @@ impl Shard {
     /// Recursive DNS servers that DHCP and routers told of on interface `id`, DHCP's first.
     #[must_use]
     pub fn name_servers(&self, id: InterfaceId) -> Vec<IpAddr> {
-        let interface = self.interfaces.get(id.0 as usize);
+        let interface = self.interfaces.get(id);
         interface.map_or(Vec::new(), |interface| interface.addressing.name_servers.concat())
     }
 
     /// Takes over the DNS servers of one source: 0 for DHCP, 1 for routers.
     fn set_name_servers(&mut self, id: InterfaceId, source: usize, servers: Vec<IpAddr>) {
-        let known = &mut self.interfaces[id.0 as usize].addressing.name_servers[source];
+        let known = &mut self.interfaces[id].addressing.name_servers[source];
         if *known != servers {
             *known = servers;
             let all = self.name_servers(id);
@@ -310,8 +310,7 @@ impl Shard {
         origin: AddressOrigin,
     ) -> Result<(), SocketError> {
         let address = cidr.address();
-        let interface =
-            self.interfaces.get_mut(id.0 as usize).ok_or(SocketError::NoSuchInterface)?;
+        let interface = self.interfaces.with_device(id)?;
         let is_broadcast = address == IpAddr::V4(core::net::Ipv4Addr::BROADCAST)
             || cidr.broadcast().is_some_and(|all| IpAddr::V4(all) == address);
         if address.is_unspecified() || address.is_multicast() || is_broadcast {
@@ -347,7 +346,7 @@ impl Shard {
 
     /// From now on the address is used.
     fn assign(&mut self, id: InterfaceId, cidr: Cidr) {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         if interface.is_ours(cidr.address()) {
             return;
         }
@@ -368,7 +367,7 @@ impl Shard {
     /// As [`Shard::start_addressing`], in a shard that follows the first: addresses that may not be used
     /// before neighbours were asked are had when the first one has them.
     fn follow_addressing(&mut self, id: InterfaceId, config: AddressingConfig) {
-        let Some(interface) = self.interfaces.get_mut(id.0 as usize) else { return };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         let has_link = interface.hardware_address().is_some();
         let is_asked_about = |cidr: &Cidr| {
             let policy = if cidr.address().is_ipv4() { config.ipv4 } else { config.ipv6 };
@@ -379,7 +378,7 @@ impl Shard {
         interface.addressing.config = config;
         for cidr in waiting {
             self.withdraw(id, cidr);
-            let records = &mut self.interfaces[id.0 as usize].addressing.records;
+            let records = &mut self.interfaces[id].addressing.records;
             records.retain(|record| record.cidr != cidr);
         }
     }
@@ -392,7 +391,7 @@ impl Shard {
         origin: AddressOrigin,
         is_deprecated: bool,
     ) {
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         if addressing.find(cidr.address()).is_none() {
             let mut record = Record::new(cidr, origin, link::Claim::held(), false);
             record.is_deprecated = is_deprecated;
@@ -404,7 +403,7 @@ impl Shard {
     /// From now on the address is not used; says whether it was. Its network's route goes with
     /// the last address on it.
     fn withdraw(&mut self, id: InterfaceId, cidr: Cidr) -> bool {
-        let interface = &mut self.interfaces[id.0 as usize];
+        let interface = &mut self.interfaces[id];
         let before = interface.addresses.len();
         let origin = interface.addressing.find(cidr.address()).map(|record| record.origin);
         interface.addresses.retain(|other| other.address() != cidr.address());
@@ -422,7 +421,7 @@ impl Shard {
         let route = Route {
             destination: network,
             gateway: None,
-            interface: id.0,
+            interface: id.number(),
             mtu_bytes: None,
             duplicates: false,
         };
@@ -433,9 +432,9 @@ impl Shard {
     /// another.
     fn remove_network_route(&mut self, id: InterfaceId, network: Cidr) {
         let network = network.network();
-        let addresses = &self.interfaces[id.0 as usize].addresses;
+        let addresses = &self.interfaces[id].addresses;
         if !addresses.iter().any(|other| other.network() == network) {
-            self.routes.remove_on(network, id.0);
+            self.routes.remove_on(network, id.number());
         }
     }
 
@@ -443,7 +442,7 @@ impl Shard {
     pub(crate) fn drop_address(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
         let address = cidr.address();
         let was_used = self.withdraw(id, cidr);
-        let addressing = &mut self.interfaces[id.0 as usize].addressing;
+        let addressing = &mut self.interfaces[id].addressing;
         addressing.records.retain(|record| record.cidr.address() != address);
         if let IpAddr::V6(own) = address {
             let group = wire::ndp::solicited_node(own).into();

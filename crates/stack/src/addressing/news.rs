@@ -10,7 +10,7 @@
 //! others say when they have taken a piece, and where they are far behind the first does not listen to routers
 //! until they have caught up.
 
-use crate::interface::InterfaceId;
+use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use dhcp::Lease;
 use ip::router::LinkChange;
