@@ -1,6 +1,7 @@
 //! What a device can do, as found at run time.
 
 use crate::lowering::{BlockForm, Contiguous, FRAMES_MAX};
+use batch::{Checksum, PacketView};
 use core::fmt;
 use core::str::FromStr;
 pub use wire::HardwareAddress;
@@ -273,6 +274,26 @@ impl Capabilities {
                 (wire::protocol::UDP, false) => kinds.udp_ipv6,
                 _ => false,
             }
+    }
+
+    /// Whether a packet may be offered: it is no longer than the MTU, and its checksum is not missing. One
+    /// that is left partial and that the device does not complete ([`Capabilities::completes`]) is completed
+    /// by whoever drives the device.
+    #[must_use]
+    pub fn admits(&self, packet: &PacketView<'_>) -> bool {
+        packet.len() - packet.link_header_len() <= self.mtu_bytes
+            && !matches!(packet.attributes().checksum, Checksum::Missing { .. })
+    }
+
+    /// Whether a packet with this checksum leaves the device with a complete one, as it is or by the
+    /// device's doing.
+    #[must_use]
+    pub fn completes(&self, checksum: Checksum) -> bool {
+        match checksum {
+            Checksum::Complete => true,
+            Checksum::Partial { .. } => self.checksum_transmit,
+            Checksum::Missing { .. } => false,
+        }
     }
 
     /// Whether the device was written for batches as this stack makes them.

@@ -248,11 +248,7 @@ impl WireQueue {
 
     /// Whether the wire could ever carry a frame of `len` bytes that begins with `head`.
     fn can_carry(&self, head: &PacketView<'_>, len: usize, merged: bool) -> bool {
-        let checksum_ok = match head.attributes().checksum {
-            Checksum::Complete => true,
-            Checksum::Partial { .. } => self.capabilities.checksum_transmit,
-            Checksum::Missing { .. } => false,
-        };
+        let checksum_ok = self.capabilities.completes(head.attributes().checksum);
         let network_len = len - head.link_header_len();
         let fits = merged || network_len <= self.capabilities.mtu_bytes;
         checksum_ok && fits && network_len > 0 && len <= self.capacity.bytes.min(FRAME_LEN_MAX)

@@ -27,6 +27,24 @@ pub(crate) fn said(errno: Errno) -> std::io::Error {
     errno.into()
 }
 
+/// The interface `name` is down, and may come up again.
+pub(crate) fn interface_down(name: &str) -> DeviceError {
+    let message = format!("the interface {name} is down: bring it up (`ip link set {name} up`)");
+    DeviceError { message }
+}
+
+/// The interface `name` is gone for good, of which `errno` tells.
+pub(crate) fn interface_gone(name: &str, errno: Errno) -> DeviceError {
+    let what = said(errno);
+    let message = format!("the interface {name} is gone ({what}): it was deleted, open it again");
+    DeviceError { message }
+}
+
+/// A call on the interface `name` failed for another reason.
+pub(crate) fn interface_failed(name: &str, errno: Errno) -> DeviceError {
+    DeviceError { message: format!("the interface {name} failed: {}", said(errno)) }
+}
+
 impl fmt::Display for SystemError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.message)

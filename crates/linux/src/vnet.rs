@@ -3,6 +3,7 @@
 
 use batch::{Checksum, PacketView, ReceivedChecksum, Segmented};
 use device::lowering::{NetworkVersion, PartialChecksum, SuperFrame, complete_checksum};
+use device::{Capabilities, TransmitMode};
 
 /// Length in bytes: without `num_buffers`, which only merged receive buffers need.
 pub(crate) const VNET_HEADER_LEN: usize = 10;
@@ -32,6 +33,23 @@ pub(crate) fn super_frame_packets_max(mtu_bytes: usize) -> usize {
     let (least, most) = BATCH_PACKETS;
     let count = BATCH_SUPER_FRAMES.max(least / each).min(most / each).max(1);
     (count * each).min(most)
+}
+
+/// Takes back what a refused frame has shown not to work: super-frames, of one that was `merged`, and
+/// checksums left to the kernel as well, of one that was not. Says whether that was known to work until now.
+pub(crate) fn revoke(
+    capabilities: &mut Capabilities,
+    mode: &mut TransmitMode,
+    merged: bool,
+) -> bool {
+    let Capabilities { segmentation, checksum_transmit, .. } = capabilities;
+    let had = (*segmentation, *checksum_transmit);
+    // Without checksums below there are no super-frames, each of whose segments needs one.
+    (*segmentation, *checksum_transmit) = (None, *checksum_transmit && merged);
+    if *mode == TransmitMode::Lso {
+        *mode = TransmitMode::Multidata;
+    }
+    (*segmentation, *checksum_transmit) != had
 }
 
 /// `struct virtio_net_hdr`.
@@ -193,6 +211,7 @@ impl Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use device::{Medium, Segmentation};
 
     #[test]
     fn what_is_emitted_parses_to_the_same() {
@@ -200,6 +219,22 @@ mod tests {
         assert_eq!(VnetHeader::parse(header.emit()), header);
         assert_eq!(header.emit()[..2], [F_NEEDS_CSUM, GSO_TCPV6 | GSO_ECN]);
         assert_eq!(VnetHeader::default().emit(), [0; VNET_HEADER_LEN]);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_taken_back_once() {
+        let segmentation =
+            Some(Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: 65_535 });
+        let plain = Capabilities::plain(Medium::Ip, 1_500);
+        let mut able = Capabilities { checksum_transmit: true, segmentation, ..plain.clone() };
+        let mut mode = TransmitMode::Lso;
+        assert!(revoke(&mut able, &mut mode, true));
+        assert_eq!((able.checksum_transmit, able.segmentation), (true, None), "of super-frames");
+        assert_eq!(mode, TransmitMode::Multidata);
+        assert!(!revoke(&mut able, &mut mode, true), "of the next of the same batch");
+        assert!(revoke(&mut able, &mut mode, false), "of checksums");
+        assert_eq!(able, plain);
+        assert!(!revoke(&mut able, &mut mode, false));
     }
 
     #[test]

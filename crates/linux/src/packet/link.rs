@@ -7,7 +7,7 @@
 
 use super::calls::{self, Membership};
 use crate::ioctl;
-use crate::system_error::said;
+use crate::system_error::{interface_down, said};
 use device::DeviceError;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -156,9 +156,7 @@ impl Link {
     fn sentence(&self) -> DeviceError {
         let name = &self.name;
         let message = match ioctl::flags(&self.socket, name) {
-            Ok(flags) if flags & IFF_UP == 0 => {
-                format!("the interface {name} is down: bring it up (`ip link set {name} up`)")
-            }
+            Ok(flags) if flags & IFF_UP == 0 => return interface_down(name),
             _ if self.is_shared && self.is_unbound => format!(
                 "the interface {name} is gone: it was deleted, and several sockets cannot be moved to \
                  another: open it again"

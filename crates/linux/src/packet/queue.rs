@@ -17,10 +17,10 @@ use super::block_ring::BlockRing;
 use super::calls;
 use super::link::Link;
 use super::receive::Receiver;
-use crate::system_error::said;
-use crate::vnet::{VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
+use crate::system_error;
+use crate::vnet::{self, VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
-use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
+use batch::{BlockPool, Checksum, Multidata, ReceiveBatch};
 use core::cell::Cell;
 use core::ops::Range;
 use device::lowering::{
@@ -121,12 +121,7 @@ impl PacketQueue {
 
     /// Stages the frames of `batch` in contiguous blocks; what cannot be sent ends them.
     fn stage_blocks(&mut self, batch: &Multidata, contiguous: Contiguous) -> Option<Stop> {
-        let mtu_bytes = self.capabilities.mtu_bytes;
-        let can_go = |packet: &PacketView<'_>| {
-            packet.len() - packet.link_header_len() <= mtu_bytes
-                && !matches!(packet.attributes().checksum, Checksum::Missing { .. })
-        };
-        let count = batch.packets().take_while(can_go).count();
+        let count = batch.packets().take_while(|packet| self.capabilities.admits(packet)).count();
         let refused = blocks(batch, 0..count, contiguous, VNET_HEADER_LEN)
             .find(|block| self.stage_block(batch, block).is_none());
         (refused.is_some() || count < batch.len()).then_some(Stop::Refused)
@@ -162,11 +157,10 @@ impl PacketQueue {
     /// Stages one frame; `None` where it can never be sent.
     fn stage_frame(&mut self, batch: &Multidata, frame: &SuperFrame) -> Option<()> {
         let first = batch.packet(frame.packets.start)?;
-        let checksum = first.attributes().checksum;
-        let is_too_long = first.len() - first.link_header_len() > self.capabilities.mtu_bytes;
-        if is_too_long || matches!(checksum, Checksum::Missing { .. }) {
+        if !self.capabilities.admits(&first) {
             return None;
         }
+        let checksum = first.attributes().checksum;
         let mut scratch = [0; HEADER_LEN_MAX];
         let header = frame.header(batch, &mut scratch)?;
         let payload = batch.payload_of(frame.packets.clone());
@@ -241,14 +235,8 @@ impl PacketQueue {
             Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE
                 if is_merged || is_partial =>
             {
-                self.capabilities.segmentation = None;
-                if !is_merged {
-                    self.capabilities.checksum_transmit = false;
-                }
-                if self.mode == TransmitMode::Lso {
-                    self.mode = TransmitMode::Multidata;
-                }
-                self.counters.capabilities_revoked += 1;
+                let has_changed = vnet::revoke(&mut self.capabilities, &mut self.mode, is_merged);
+                self.counters.capabilities_revoked += u64::from(has_changed);
                 Stop::Revoked
             }
             Errno::INVAL | Errno::MSGSIZE => Stop::Refused,
@@ -296,9 +284,7 @@ impl PacketQueue {
     /// A sentence about a device that is of no use any more.
     fn failure(&self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
-        DeviceError {
-            message: format!("the interface {} failed: {}", self.link.name(), said(errno)),
-        }
+        system_error::interface_failed(self.link.name(), errno)
     }
 }
 

@@ -7,6 +7,7 @@
 //! what is down takes nothing and loses nothing that a connection owes, and what is gone has failed.
 
 use crate::interface::Interface;
+use crate::system_error::interface_down;
 use device::{DeviceCounters, DeviceError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -61,10 +62,7 @@ impl Link {
             State::Up => counters.links_restored += u64::from(self.lost.take().is_some()),
             State::Down if self.lost.is_none() => {
                 counters.links_lost += 1;
-                let name = self.name();
-                let message =
-                    format!("the interface {name} is down: bring it up (`ip link set {name} up`)");
-                self.lost = Some(DeviceError { message });
+                self.lost = Some(interface_down(self.name()));
             }
             State::Down | State::Gone => {}
         }

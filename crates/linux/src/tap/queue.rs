@@ -23,8 +23,8 @@ use super::link::{Link, State};
 use super::receive::Receiver;
 use super::write_ring::{STAGED_MAX, Staging, WriteRing};
 use crate::interface::Interface;
-use crate::system_error::said;
-use crate::vnet::{VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
+use crate::system_error;
+use crate::vnet::{self, VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
 use core::ops::Range;
@@ -136,12 +136,12 @@ impl TapQueue {
     ) -> Option<()> {
         let first = batch.packet(frame.packets.start)?;
         let checksum = first.attributes().checksum;
-        if !self.can_send(&first) {
+        if !self.capabilities.admits(&first) {
             return None;
         }
         let mut scratch = [0; HEADER_LEN_MAX];
         let header = frame.header(batch, &mut scratch)?;
-        let completed_below = checksum == Checksum::Complete || self.capabilities.checksum_transmit;
+        let completed_below = self.capabilities.completes(checksum);
         let vnet = match completed_below {
             true => VnetHeader::of_frame(&first, header, frame).emit(),
             false => [0; VNET_HEADER_LEN],
@@ -272,15 +272,10 @@ impl TapQueue {
         Transmitted { taken, stopped }
     }
 
-    /// Whether a frame that begins with this packet could ever be sent.
-    fn can_send(&self, first: &PacketView<'_>) -> bool {
-        first.len() - first.link_header_len() <= self.capabilities.mtu_bytes
-            && !matches!(first.attributes().checksum, Checksum::Missing { .. })
-    }
-
     /// Sends the batch in contiguous blocks, and each of their frames by itself.
     fn transmit_blocks(&mut self, batch: &Multidata, contiguous: Contiguous) -> Transmitted {
-        let sendable = batch.packets().take_while(|packet| self.can_send(packet)).count();
+        let is_sendable = |packet: &PacketView<'_>| self.capabilities.admits(packet);
+        let sendable = batch.packets().take_while(is_sendable).count();
         let prefix_len = self.prefix_len();
         let mut ring = self.ring.take();
         let mut bytes = core::mem::take(&mut self.contiguous);
@@ -403,16 +398,8 @@ impl TapQueue {
             Errno::NOBUFS | Errno::NOMEM => Stop::Full,
             Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE if revocable => {
                 // Of frames that were offered together each may say so.
-                let had = (self.capabilities.segmentation, self.capabilities.checksum_transmit);
-                self.capabilities.segmentation = None;
-                if !merged {
-                    self.capabilities.checksum_transmit = false;
-                }
-                if self.mode == TransmitMode::Lso {
-                    self.mode = TransmitMode::Multidata;
-                }
-                let has = (self.capabilities.segmentation, self.capabilities.checksum_transmit);
-                self.counters.capabilities_revoked += u64::from(has != had);
+                let has_changed = vnet::revoke(&mut self.capabilities, &mut self.mode, merged);
+                self.counters.capabilities_revoked += u64::from(has_changed);
                 Stop::Revoked
             }
             Errno::INVAL | Errno::MSGSIZE => Stop::Refused,
@@ -439,15 +426,12 @@ impl TapQueue {
     /// A sentence about a device that is of no use any more.
     fn failure(&self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
-        let name = self.link.name();
-        let message = match errno {
-            Errno::BADFD | Errno::NODEV | Errno::NXIO | Errno::FAULT => format!(
-                "the interface {name} is gone ({}): it was deleted, open it again",
-                said(errno)
-            ),
-            _ => format!("the interface {name} failed: {}", said(errno)),
-        };
-        DeviceError { message }
+        match errno {
+            Errno::BADFD | Errno::NODEV | Errno::NXIO | Errno::FAULT => {
+                system_error::interface_gone(self.link.name(), errno)
+            }
+            _ => system_error::interface_failed(self.link.name(), errno),
+        }
     }
 }
 

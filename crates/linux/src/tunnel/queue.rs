@@ -19,7 +19,7 @@ use super::lowered::{Lowered, MERGED_LEN_MAX, Pushed, SEGMENTS_MAX};
 use super::receive::{Receiver, is_about_the_path};
 use crate::system_error::said;
 use crate::waiter::FileWaiter;
-use batch::{BlockPool, Checksum, Multidata, ReceiveBatch};
+use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
     Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transform,
     TransmitMode, Transmitted, Waiter,
@@ -94,13 +94,10 @@ impl TunnelQueue {
         self.lowered.clear();
         let mut next = first;
         while let Some(packet) = batch.packet(next) {
-            let is_sound = packet.len() <= self.capabilities.mtu_bytes
-                && packet.link_header_len() == 0
-                && match packet.attributes().checksum {
-                    Checksum::Complete => true,
-                    Checksum::Partial { .. } => self.capabilities.checksum_transmit,
-                    Checksum::Missing { .. } => false,
-                };
+            // Nobody behind the seal can complete a checksum.
+            let is_sound = packet.link_header_len() == 0
+                && self.capabilities.admits(&packet)
+                && self.capabilities.completes(packet.attributes().checksum);
             if !is_sound {
                 return (next, Some(Stop::Refused));
             }

@@ -15,9 +15,9 @@ use super::ring::Descriptor;
 use super::socket::{Rings, descriptor};
 use crate::interface::Interface;
 use crate::netlink;
-use crate::system_error::{SystemError, said};
+use crate::system_error::{self, SystemError};
 use crate::waiter::FileWaiter;
-use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
+use batch::{BlockPool, Multidata, PacketView, ReceiveBatch};
 use device::{
     Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
     Transmitted, Waiter,
@@ -107,10 +107,7 @@ impl XdpQueue {
         let len = packet.len();
         let division = Division::of(packet, self.rings.umem.chunk_len(), self.scatters);
         let chunks_max = if self.rings.takes_several { CHUNKS_PER_PACKET_MAX } else { 1 };
-        if len - packet.link_header_len() > self.capabilities.mtu_bytes
-            || matches!(packet.attributes().checksum, Checksum::Missing { .. })
-            || division.chunks > chunks_max
-        {
+        if !self.capabilities.admits(packet) || division.chunks > chunks_max {
             return Err(Stop::Refused);
         }
         if self.rings.free.len() < division.chunks {
@@ -232,10 +229,7 @@ impl XdpQueue {
             self.waiter.set_lost(false);
         }
         if !is_up && self.trouble.is_none() {
-            let name = self.interface.name();
-            let message =
-                format!("the interface {name} is down: bring it up (`ip link set {name} up`)");
-            self.trouble = Some(DeviceError { message });
+            self.trouble = Some(system_error::interface_down(self.interface.name()));
             self.counters.links_lost += 1;
             self.waiter.set_lost(true);
         }
@@ -255,15 +249,12 @@ impl XdpQueue {
     /// A sentence about a device that is of no use any more.
     fn failure(&self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
-        let name = self.interface.name();
-        let message = match errno {
-            Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::BADF => format!(
-                "the interface {name} is gone ({}): it was deleted, open it again",
-                said(errno)
-            ),
-            _ => format!("the interface {name} failed: {}", said(errno)),
-        };
-        DeviceError { message }
+        match errno {
+            Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::BADF => {
+                system_error::interface_gone(self.interface.name(), errno)
+            }
+            _ => system_error::interface_failed(self.interface.name(), errno),
+        }
     }
 }
 
