@@ -19,11 +19,10 @@
 //! fixed shape are less than the dependencies of a crate for it; the tests read it with one.
 
 use crate::{
-    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Transmitted,
+    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, TransmitMode,
+    Transmitted, Waiter, lowering,
 };
-use crate::{TransmitMode, Waiter};
-use batch::{BlockPool, Checksum, Multidata, PacketView, ReceiveBatch};
-use checksum::Accumulator;
+use batch::{BlockPool, Multidata, ReceiveBatch};
 use core::fmt;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -173,7 +172,9 @@ impl Queue for CaptureQueue {
             let time_ns = (self.clock)();
             let mut buffer = self.capture.lock();
             for packet in batch.packets().take(transmitted.taken) {
-                complete(&packet, &mut self.scratch);
+                self.scratch.resize(packet.len(), 0);
+                // What no checksum lies in is shown as it is.
+                let _ = lowering::copy_complete(&packet, &mut self.scratch);
                 buffer.push_packet(time_ns, Direction::Outbound, &self.scratch);
             }
         }
@@ -220,25 +221,6 @@ impl Queue for CaptureQueue {
 
     fn counters(&self) -> DeviceCounters {
         self.inner.counters()
-    }
-}
-
-/// Copies a packet and completes the checksum that was left to the device.
-fn complete(packet: &PacketView<'_>, out: &mut Vec<u8>) {
-    out.clear();
-    out.resize(packet.len(), 0);
-    if packet.copy_to(out).is_none() {
-        return;
-    }
-    let Checksum::Partial { offset } = packet.attributes().checksum else { return };
-    let transport = packet.transport_offset();
-    let mut sum = Accumulator::default();
-    sum.add(out.get(transport..).unwrap_or_default());
-    let field = out.get_mut(transport + usize::from(offset)..).and_then(<[u8]>::first_chunk_mut);
-    if let Some(field) = field {
-        // RFC 768: a computed zero is sent as all ones; for the others the two mean the same.
-        let checksum = sum.finish();
-        *field = if checksum == 0 { 0xffff } else { checksum }.to_be_bytes();
     }
 }
 

@@ -336,6 +336,17 @@ pub fn expand(frame: &[u8], network_offset: usize, segment_len: u16) -> Option<V
         .collect()
 }
 
+/// Copies a packet end to end to the beginning of `out`, as it leaves a device: its checksum complete,
+/// unless it is missing. Says how long it is. `None` where there is no room for it, or where its checksum
+/// does not lie in it.
+pub fn copy_complete(packet: &PacketView<'_>, out: &mut [u8]) -> Option<usize> {
+    let len = packet.copy_to(out)?;
+    if let Checksum::Partial { offset } = packet.attributes().checksum {
+        complete_checksum(out.get_mut(..len)?, packet.transport_offset(), offset)?;
+    }
+    Some(len)
+}
+
 /// Fills in the checksum of a packet whose field, `offset` bytes into the transport header, holds
 /// the sum of the pseudo-header ([`Checksum::Partial`]). `None` where the field lies outside.
 pub fn complete_checksum(packet: &mut [u8], transport_offset: usize, offset: u8) -> Option<()> {

@@ -13,7 +13,7 @@ mod squeue;
 use crate::link::Link;
 use crate::random::Random;
 use crate::scenario::{HostPlan, Scenario};
-use batch::{BlockPool, Checksum, Frame, Multidata, PacketView, ReceiveBatch, ReceivedChecksum};
+use batch::{BlockPool, Frame, Multidata, PacketView, ReceiveBatch, ReceivedChecksum};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use cutter::Cutter;
 use device::{
@@ -605,11 +605,7 @@ fn addresses(number: usize, turns: [u8; 2]) -> Vec<ip::Cidr> {
 /// A packet of a batch as the device puts it on the wire.
 fn complete(packet: &PacketView<'_>) -> Vec<u8> {
     let mut bytes = vec![0; packet.len()];
-    let copied = packet.copy_to(&mut bytes);
-    debug_assert!(copied.is_some(), "the vector is as long as the packet");
-    if let Checksum::Partial { offset } = packet.attributes().checksum {
-        let field = lowering::complete_checksum(&mut bytes, packet.transport_offset(), offset);
-        debug_assert!(field.is_some(), "the field lies within the header");
-    }
+    let copied = lowering::copy_complete(packet, &mut bytes);
+    debug_assert!(copied.is_some(), "the vector is as long as the packet, and the field within");
     bytes
 }

@@ -167,11 +167,8 @@ impl Shard {
     /// not be one that completes it.
     fn copy_segment(&self, view: &PacketView<'_>) -> Option<(Chunk, usize)> {
         let mut block = self.pool.allocate(view.len()).ok()?;
-        let len = view.copy_to(block.bytes_mut())?;
+        let len = lowering::copy_complete(view, block.bytes_mut())?;
         let start = view.transport_offset();
-        if let batch::Checksum::Partial { offset } = view.attributes().checksum {
-            lowering::complete_checksum(&mut block.bytes_mut()[..len], start, offset)?;
-        }
         Some((Chunk::new(block.freeze(), start..len), view.header().len() - start))
     }
 

@@ -1,7 +1,8 @@
 use super::*;
 use crate::in_process::{WireConfig, WireEnd, wire};
-use batch::{Attributes, Block, PoolConfig};
+use batch::{Attributes, Block, Checksum, PoolConfig};
 use bytes::Bytes;
+use checksum::Accumulator;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block as PcapBlock, PcapNgReader};
 
@@ -81,6 +82,26 @@ fn both_ways_are_captured_with_time_direction_and_complete_checksums() {
     assert_eq!(&packets[1].0[8..], b"odd");
     assert_eq!(capture.counters().capture_packets, 4);
     assert_eq!(sent.packet(0).expect("unchanged").header()[6..8], [0x12, 0x34]);
+}
+
+#[test]
+fn a_checksum_of_zero_is_captured_as_it_is_sent() {
+    const TCP_CHECKSUM: u8 = 16;
+    const UDP_CHECKSUM: u8 = 6;
+    for (offset, wanted) in [(TCP_CHECKSUM, 0), (UDP_CHECKSUM, 0xffff)] {
+        let (mut ours, _theirs, capture) = pair(CaptureConfig::default());
+        let checksum = Checksum::Partial { offset };
+        let mut sent = Multidata::default();
+        let header = sent.push_packet(20, Attributes { checksum, ..Attributes::default() });
+        header.expect("room")[..2].fill(0xff);
+        assert_eq!(ours.transmit(&sent).taken, 1);
+        let mut left = [0; 20];
+        lowering::copy_complete(&sent.packet(0).expect("one"), &mut left).expect("a field");
+        let captured = &read(&capture)[0].0;
+        assert_eq!(captured[..], left, "offset {offset}");
+        let field = usize::from(offset);
+        assert_eq!(u16::from_be_bytes([captured[field], captured[field + 1]]), wanted);
+    }
 }
 
 #[test]

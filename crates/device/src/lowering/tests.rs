@@ -246,10 +246,7 @@ fn sent_singly(batch: &Multidata) -> Vec<Vec<u8>> {
         .packets()
         .map(|view| {
             let mut packet = vec![0; view.len()];
-            view.copy_to(&mut packet).expect("room for the packet");
-            if let Checksum::Partial { offset } = view.attributes().checksum {
-                complete_checksum(&mut packet, view.transport_offset(), offset).expect("a field");
-            }
+            copy_complete(&view, &mut packet).expect("room, and a field");
             packet
         })
         .collect()

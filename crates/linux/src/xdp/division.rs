@@ -11,7 +11,7 @@
 //! completed before any chunk is given away.
 
 use batch::{Checksum, PacketView, Payload};
-use device::lowering::{complete_checksum, complete_checksum_apart};
+use device::lowering::complete_checksum_apart;
 
 /// The chunks of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,23 +88,12 @@ impl<'a> Divided<'a> {
     }
 }
 
-/// Lays a packet end to end at the front of `chunk` and completes its checksum. `None` where it does
-/// not fit, or where its checksum does not lie in it.
-pub(super) fn lay_out(packet: &PacketView<'_>, chunk: &mut [u8]) -> Option<()> {
-    let len = packet.copy_to(chunk)?;
-    match packet.attributes().checksum {
-        Checksum::Partial { offset } => {
-            complete_checksum(&mut chunk[..len], packet.transport_offset(), offset)
-        }
-        Checksum::Complete | Checksum::Missing { .. } => Some(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use batch::{Attributes, Block, HeaderLayout, Limits, Multidata};
     use bytes::Bytes;
+    use device::lowering::copy_complete;
     use proptest::prelude::*;
 
     const HEADER_LEN: usize = 54;
@@ -137,7 +126,7 @@ mod tests {
             let batch = packet_of(&pieces);
             let packet = batch.packet(0).expect("one");
             let mut whole = vec![0; packet.len()];
-            lay_out(&packet, &mut whole).expect("it fits");
+            copy_complete(&packet, &mut whole).expect("it fits");
 
             let division = Division::of(&packet, chunk_len, scatters);
             let mut divided = Divided::new(packet);

@@ -8,7 +8,7 @@
 
 use super::CHUNKS_PER_PACKET_MAX;
 use super::XdpConfig;
-use super::division::{Divided, Division, lay_out};
+use super::division::{Divided, Division};
 use super::program::Program;
 use super::receive::Receiver;
 use super::ring::Descriptor;
@@ -18,6 +18,7 @@ use crate::netlink;
 use crate::system_error::{self, SystemError};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Multidata, PacketView, ReceiveBatch};
+use device::lowering::copy_complete;
 use device::{
     Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
     Transmitted, Waiter,
@@ -129,7 +130,7 @@ impl XdpQueue {
     /// The same for a packet that lies in one chunk, where one is free.
     fn place_whole(&mut self, packet: &PacketView<'_>) -> Result<(), Stop> {
         let Some(mut chunk) = self.rings.free.pop() else { return Err(Stop::Full) };
-        if lay_out(packet, self.rings.umem.bytes_mut(&mut chunk)).is_none() {
+        if copy_complete(packet, self.rings.umem.bytes_mut(&mut chunk)).is_none() {
             self.rings.free.push(chunk);
             return Err(Stop::Refused);
         }

@@ -4,7 +4,7 @@
 pub(crate) mod craft;
 
 use batch::{
-    Block, BlockPool, Checksum, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
+    Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
 };
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
@@ -319,12 +319,8 @@ impl Net {
 
 pub(crate) fn bytes_of(packet: &batch::PacketView<'_>) -> Vec<u8> {
     let mut bytes = vec![0; packet.len()];
-    packet.copy_to(&mut bytes).expect("room");
-    if let Checksum::Partial { offset } = packet.attributes().checksum {
-        // As a device with the offload does it.
-        lowering::complete_checksum(&mut bytes, packet.transport_offset(), offset)
-            .expect("a field");
-    }
+    // As a device with the offload does it.
+    lowering::copy_complete(packet, &mut bytes).expect("room, and a field");
     bytes
 }
 
