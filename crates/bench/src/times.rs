@@ -17,14 +17,11 @@ use crate::statistics::ratio;
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use core::cell::Cell;
 use core::time::Duration;
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, TransmitMode, Transmitted,
-    Waiter,
-};
+use device::{Queue, Received, Transmitted};
 use linux::cpu::thread_time;
 use multidata::CopyObserver;
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// One call of a device in so many is measured.
 const CALLS_PER_SAMPLE: u64 = 16;
@@ -154,17 +151,7 @@ impl<Q: Queue> TimedQueue<Q> {
 }
 
 impl<Q: Queue> Queue for TimedQueue<Q> {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.inner.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.inner.room()
-    }
+    device::forward_queue!(|self| self.inner, but transmit, receive);
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
         timed(|taken, ns| taken.transmit_ns += ns, || self.inner.transmit(batch))
@@ -178,30 +165,6 @@ impl<Q: Queue> Queue for TimedQueue<Q> {
     ) -> Received {
         let call = || self.inner.receive(pool, batch, frames_max);
         timed(|taken, ns| taken.receive_ns += ns, call)
-    }
-
-    fn reclaim(&mut self) {
-        self.inner.reclaim();
-    }
-
-    fn is_stalled(&self) -> bool {
-        self.inner.is_stalled()
-    }
-
-    fn trouble(&self) -> Option<DeviceError> {
-        self.inner.trouble()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.inner.retry_after()
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.inner.waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.inner.counters()
     }
 }
 
@@ -279,7 +242,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::copy_in::SENDER_CPU_NS;
     use crate::results::tests::{results, run};
-    use device::{HardwareAddress, Medium, WireConfig, WireEnd, wire};
+    use device::{HardwareAddress, Medium, TransmitMode, WireConfig, WireEnd, wire};
 
     fn burn() {
         let began = thread_time();

@@ -18,13 +18,9 @@
 //! The format is draft-ietf-opsawg-pcapng. It is written here, because three kinds of blocks of
 //! fixed shape are less than the dependencies of a crate for it; the tests read it with one.
 
-use crate::{
-    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, TransmitMode,
-    Transmitted, Waiter, lowering,
-};
+use crate::{Medium, Queue, Received, Transmitted, lowering};
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use core::fmt;
-use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// LINKTYPE_ETHERNET and LINKTYPE_RAW.
@@ -154,17 +150,7 @@ enum Direction {
 }
 
 impl Queue for CaptureQueue {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.inner.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.inner.room()
-    }
+    crate::forward_queue!(|self| self.inner, but transmit, receive);
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
         let transmitted = self.inner.transmit(batch);
@@ -197,30 +183,6 @@ impl Queue for CaptureQueue {
             }
         }
         received
-    }
-
-    fn reclaim(&mut self) {
-        self.inner.reclaim();
-    }
-
-    fn is_stalled(&self) -> bool {
-        self.inner.is_stalled()
-    }
-
-    fn trouble(&self) -> Option<DeviceError> {
-        self.inner.trouble()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.inner.retry_after()
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.inner.waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.inner.counters()
     }
 }
 

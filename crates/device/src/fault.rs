@@ -22,7 +22,7 @@ mod random;
 mod tests;
 
 use crate::{
-    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Stop, TransmitMode,
+    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Stop, TransmitMode,
     Transmitted, Waiter, lowering,
 };
 use batch::{
@@ -349,6 +349,11 @@ fn checksum_field(packet: &[u8]) -> Option<(usize, u8)> {
 }
 
 impl<Q: Queue> Queue for FaultQueue<Q> {
+    crate::forward_queue!(
+        |self| self.inner,
+        but capabilities, set_mode, transmit, receive, waiter, counters
+    );
+
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         if self.revoked {
@@ -363,10 +368,6 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
             return Err(DeviceError { message: format!("the device does not support {mode}") });
         }
         self.inner.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.inner.room()
     }
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
@@ -433,22 +434,6 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
         received.failed = received.failed.or_else(|| self.failed.clone()).filter(|_| drained);
         self.holding.store(!self.held.is_empty() || !self.ready.is_empty(), Ordering::SeqCst);
         received
-    }
-
-    fn reclaim(&mut self) {
-        self.inner.reclaim();
-    }
-
-    fn is_stalled(&self) -> bool {
-        self.inner.is_stalled()
-    }
-
-    fn trouble(&self) -> Option<DeviceError> {
-        self.inner.trouble()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.inner.retry_after()
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {

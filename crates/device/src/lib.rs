@@ -22,6 +22,7 @@ pub mod lowering;
 mod queue;
 pub mod rate;
 pub mod transform;
+mod wrapping;
 
 pub use capabilities::{
     Capabilities, ChecksumKinds, Forms, FragmentSplitting, HardwareAddress, MULTIDATA_VERSION,
@@ -36,3 +37,7 @@ pub use queue::{
 };
 pub use rate::{RateConfig, RateCounters, RateLimit, RateQueue};
 pub use transform::Transform;
+
+// For what `forward_queue` writes in other crates.
+#[doc(hidden)]
+pub use batch;

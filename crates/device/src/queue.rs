@@ -147,6 +147,35 @@ pub trait Waiter: Send + Sync {
 }
 
 /// One transmit and receive pair of a device; owned by one shard.
+///
+/// A queue around another one, which counts, delays, changes or refuses, has the calls of its own that it is
+/// there for, and passes all others on by [`forward_queue`](crate::forward_queue). One that left a call to its
+/// default would keep silent what the queue within says there.
+///
+/// ```
+/// use batch::Multidata;
+/// use device::{Queue, Transmitted};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// /// Counts the bytes that leave.
+/// struct Metered<Q> {
+///     inner: Q,
+///     sent_bytes: Arc<AtomicU64>,
+/// }
+///
+/// impl<Q: Queue> Queue for Metered<Q> {
+///     device::forward_queue!(|self| self.inner, but transmit);
+///
+///     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+///         let transmitted = self.inner.transmit(batch);
+///         let taken = batch.packets().take(transmitted.taken);
+///         let bytes: usize = taken.map(|packet| packet.len()).sum();
+///         self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+///         transmitted
+///     }
+/// }
+/// ```
 pub trait Queue: Send {
     /// What the device can do now.
     fn capabilities(&self) -> Capabilities;
@@ -201,54 +230,7 @@ pub trait Queue: Send {
 
 /// So that what wraps a queue wraps one of any device.
 impl<Q: Queue + ?Sized> Queue for Box<Q> {
-    fn capabilities(&self) -> Capabilities {
-        (**self).capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        (**self).set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        (**self).room()
-    }
-
-    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        (**self).transmit(batch)
-    }
-
-    fn receive(
-        &mut self,
-        pool: &BlockPool,
-        batch: &mut ReceiveBatch,
-        frames_max: usize,
-    ) -> Received {
-        (**self).receive(pool, batch, frames_max)
-    }
-
-    fn reclaim(&mut self) {
-        (**self).reclaim();
-    }
-
-    fn is_stalled(&self) -> bool {
-        (**self).is_stalled()
-    }
-
-    fn trouble(&self) -> Option<DeviceError> {
-        (**self).trouble()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        (**self).retry_after()
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        (**self).waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        (**self).counters()
-    }
+    crate::forward_queue!(|self| **self);
 }
 
 /// What an interface stands on.

@@ -24,11 +24,8 @@
 //!
 //! The queues of one device share one [`RateLimit`], where it is the device's rate that is limited.
 
-use crate::{
-    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, Stop, TransmitMode,
-    Transmitted, Waiter,
-};
-use batch::{BlockPool, Multidata, ReceiveBatch};
+use crate::{Capabilities, DeviceCounters, Medium, Queue, Room, Stop, Transmitted};
+use batch::Multidata;
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::{Duration, Instant};
@@ -217,13 +214,7 @@ fn frame_len_max(capabilities: &Capabilities) -> usize {
 }
 
 impl<Q: Queue> Queue for RateQueue<Q> {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.inner.set_mode(mode)
-    }
+    crate::forward_queue!(|self| self.inner, but room, transmit, retry_after, counters);
 
     fn room(&self) -> Room {
         let bytes = self.limit.lock().fill();
@@ -265,36 +256,11 @@ impl<Q: Queue> Queue for RateQueue<Q> {
         transmitted
     }
 
-    fn receive(
-        &mut self,
-        pool: &BlockPool,
-        batch: &mut ReceiveBatch,
-        frames_max: usize,
-    ) -> Received {
-        self.inner.receive(pool, batch, frames_max)
-    }
-
-    fn reclaim(&mut self) {
-        self.inner.reclaim();
-    }
-
-    fn is_stalled(&self) -> bool {
-        self.inner.is_stalled()
-    }
-
-    fn trouble(&self) -> Option<DeviceError> {
-        self.inner.trouble()
-    }
-
     fn retry_after(&self) -> Option<Duration> {
         match self.awaited_bytes {
             Some(bytes) => Some(self.limit.lock().wait(bytes)),
             None => self.inner.retry_after(),
         }
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.inner.waiter()
     }
 
     fn counters(&self) -> DeviceCounters {

@@ -2,11 +2,7 @@
 
 mod pair;
 
-use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, TransmitMode, Transmitted,
-    Waiter, WireQueue,
-};
+use device::{Queue, Waiter, WireQueue};
 use multidata::{Polling, PollingMarks, Stack, UdpSocket};
 use pair::{LEFT, RIGHT, connected, exchange, interface, right};
 use std::sync::Arc;
@@ -36,33 +32,11 @@ impl Waiter for DeviceWaiter {
 }
 
 impl Queue for Device {
-    fn capabilities(&self) -> Capabilities {
-        self.queue.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.queue.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.queue.room()
-    }
-
-    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        self.queue.transmit(batch)
-    }
-
-    fn receive(&mut self, pool: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
-        self.queue.receive(pool, batch, max)
-    }
+    device::forward_queue!(|self| self.queue, but waiter);
 
     fn waiter(&self) -> Arc<dyn Waiter> {
         let (waiter, waits) = (self.queue.waiter(), Arc::clone(&self.waits));
         Arc::new(DeviceWaiter { waiter, waits })
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.queue.counters()
     }
 }
 

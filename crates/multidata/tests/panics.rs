@@ -5,10 +5,7 @@ mod pair;
 
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use counters::DropReason;
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, TransmitMode, Transmitted,
-    Waiter, WireQueue,
-};
+use device::{Queue, Received, Transmitted, Waiter, WireQueue};
 use multidata::{
     FilterFlow, Handling, InterfaceId, PacketFilter, Stack, TcpListener, TcpStream, UdpSocket,
     Verdict,
@@ -201,17 +198,7 @@ impl Waiter for DeviceWaiter {
 }
 
 impl Queue for Device {
-    fn capabilities(&self) -> Capabilities {
-        self.queue.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.queue.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.queue.room()
-    }
+    device::forward_queue!(|self| self.queue, but transmit, receive, waiter);
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
         self.places.transmit.act();
@@ -226,10 +213,6 @@ impl Queue for Device {
     fn waiter(&self) -> Arc<dyn Waiter> {
         let (waiter, places) = (self.queue.waiter(), Arc::clone(&self.places));
         Arc::new(DeviceWaiter { waiter, places })
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.queue.counters()
     }
 }
 

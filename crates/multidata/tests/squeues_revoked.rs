@@ -3,11 +3,8 @@
 
 mod pair;
 
-use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
-    Transmitted, Waiter, WireQueue,
-};
+use batch::Multidata;
+use device::{Capabilities, Queue, Stop, Transmitted, WireQueue};
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
 use pair::{LEFT, RIGHT, check_pattern, interface, right, send_pattern};
 use std::sync::Arc;
@@ -23,16 +20,10 @@ struct Narrowing {
 }
 
 impl Queue for Narrowing {
+    device::forward_queue!(|self| self.inner, but capabilities, transmit);
+
     fn capabilities(&self) -> Capabilities {
         Capabilities { mtu_bytes: self.told_bytes, ..self.inner.capabilities() }
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.inner.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.inner.room()
     }
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
@@ -44,23 +35,6 @@ impl Queue for Narrowing {
         let is_known = core::mem::replace(&mut self.told_bytes, mtu_bytes) == mtu_bytes;
         let stop = if is_known { Stop::Refused } else { Stop::Revoked };
         Transmitted { taken: 0, stopped: Some(stop) }
-    }
-
-    fn receive(
-        &mut self,
-        pool: &BlockPool,
-        batch: &mut ReceiveBatch,
-        frames_max: usize,
-    ) -> Received {
-        self.inner.receive(pool, batch, frames_max)
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.inner.waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.inner.counters()
     }
 }
 

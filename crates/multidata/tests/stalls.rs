@@ -3,10 +3,7 @@
 
 mod pair;
 
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, TransmitMode, Transmitted,
-    Waiter,
-};
+use device::{Queue, Received, Waiter};
 use multidata::{Stack, TcpStream, UdpSocket};
 use pair::{LEFT, RIGHT, connected, interface, right, run};
 use std::sync::Arc;
@@ -40,21 +37,7 @@ struct StallingQueue {
 }
 
 impl Queue for StallingQueue {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.inner.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.inner.room()
-    }
-
-    fn transmit(&mut self, batch: &batch::Multidata) -> Transmitted {
-        self.inner.transmit(batch)
-    }
+    device::forward_queue!(|self| self.inner, but receive, waiter);
 
     fn receive(
         &mut self,
@@ -69,16 +52,8 @@ impl Queue for StallingQueue {
         received
     }
 
-    fn reclaim(&mut self) {
-        self.inner.reclaim();
-    }
-
     fn waiter(&self) -> Arc<dyn Waiter> {
         Arc::new(StallingWaiter { inner: self.inner.waiter(), stalls: self.stalls.clone() })
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.inner.counters()
     }
 }
 

@@ -3,8 +3,7 @@
 mod pair;
 
 use multidata::device::{
-    Capabilities, DeviceCounters, DeviceError, HardwareAddress, Medium, Queue, Received, Room,
-    TransmitMode, Transmitted, Waiter, WireConfig, WireEnd, WireQueue, wire,
+    HardwareAddress, Medium, Queue, Received, WireConfig, WireEnd, WireQueue, wire,
 };
 use multidata::{InterfaceConfig, Stack, batch};
 use multidata_tokio::TcpListener;
@@ -27,21 +26,7 @@ struct Ring {
 }
 
 impl Queue for Ring {
-    fn capabilities(&self) -> Capabilities {
-        self.wire.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.wire.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.wire.room()
-    }
-
-    fn transmit(&mut self, batch: &batch::Multidata) -> Transmitted {
-        self.wire.transmit(batch)
-    }
+    multidata::device::forward_queue!(|self| self.wire, but receive);
 
     fn receive(
         &mut self,
@@ -54,14 +39,6 @@ impl Queue for Ring {
             true => self.wire.receive(pool, batch, frames_max),
             false => Received::default(),
         }
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.wire.waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.wire.counters()
     }
 }
 

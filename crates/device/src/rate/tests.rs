@@ -1,7 +1,7 @@
 use super::*;
 use crate::fault::FaultConfig;
 use crate::{FaultQueue, HardwareAddress, Injection, WireConfig, WireEnd, WireQueue, wire};
-use batch::{Attributes, Block, HeaderLayout, Limits, PoolConfig};
+use batch::{Attributes, Block, BlockPool, HeaderLayout, Limits, PoolConfig, ReceiveBatch};
 use core::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use std::collections::VecDeque;

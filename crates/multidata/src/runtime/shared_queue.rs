@@ -12,10 +12,7 @@
 //! ([`hand_over`](super::hand_over)), and they are told it in place of frames.
 
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Queue, Received, Room, Stop, TransmitMode,
-    Transmitted, Waiter,
-};
+use device::{DeviceCounters, DeviceError, Queue, Received, Stop, Transmitted, Waiter};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -100,17 +97,10 @@ struct SharedQueue {
 }
 
 impl Queue for SharedQueue {
-    fn capabilities(&self) -> Capabilities {
-        self.shared.state().queue.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.shared.state().queue.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.shared.state().queue.room()
-    }
+    device::forward_queue!(
+        |self| self.shared.state().queue,
+        but transmit, receive, waiter, counters
+    );
 
     fn transmit(&mut self, batch: &Multidata) -> Transmitted {
         if let Some(error) = self.shared.failed.get() {
@@ -156,22 +146,6 @@ impl Queue for SharedQueue {
         let full = core::mem::take(&mut *self.shared.full());
         full.iter().for_each(|bell| bell.wake());
         received
-    }
-
-    fn reclaim(&mut self) {
-        self.shared.state().queue.reclaim();
-    }
-
-    fn is_stalled(&self) -> bool {
-        self.shared.state().queue.is_stalled()
-    }
-
-    fn trouble(&self) -> Option<DeviceError> {
-        self.shared.state().queue.trouble()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.shared.state().queue.retry_after()
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {

@@ -1,11 +1,8 @@
 //! A device that is flooded: beside what its peer sends, SYNs from everywhere come in.
 #![allow(dead_code, reason = "the test and the example each use a part")]
 
-use batch::{BlockPool, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
-use device::{
-    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, TransmitMode,
-    Transmitted, Waiter, WireConfig, WireEnd,
-};
+use batch::{BlockPool, Frame, ReceiveBatch, ReceivedChecksum};
+use device::{Medium, Queue, Received, WireConfig, WireEnd};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -101,21 +98,7 @@ fn sum(bytes: &[u8], first: u32) -> u16 {
 }
 
 impl<Q: Queue> Queue for Flooded<Q> {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
-        self.inner.set_mode(mode)
-    }
-
-    fn room(&self) -> Room {
-        self.inner.room()
-    }
-
-    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
-        self.inner.transmit(batch)
-    }
+    device::forward_queue!(|self| self.inner, but receive);
 
     fn receive(
         &mut self,
@@ -147,18 +130,6 @@ impl<Q: Queue> Queue for Flooded<Q> {
         received.frames += flood;
         received.more |= self.due >= 1.0;
         received
-    }
-
-    fn reclaim(&mut self) {
-        self.inner.reclaim();
-    }
-
-    fn waiter(&self) -> Arc<dyn Waiter> {
-        self.inner.waiter()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        self.inner.counters()
     }
 }
 
