@@ -10,9 +10,7 @@ use crate::workload::stream::Task;
 use crate::{Attempt, Failure};
 use batch::{BlockPool, PoolConfig};
 use bytes::Bytes;
-use device::{
-    Device, HardwareAddress, Medium, Queue, RateConfig, RateQueue, WireConfig, WireEnd, wire,
-};
+use device::{HardwareAddress, Medium, Queue, RateConfig, RateQueue, WireConfig, WireEnd, wire};
 use ip::Cidr;
 use linux::{
     Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,

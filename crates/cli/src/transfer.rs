@@ -12,7 +12,7 @@ use crate::watch::Watch;
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
-use device::{Device, DeviceError, Queue, RateConfig, RateQueue};
+use device::{DeviceError, Queue, RateConfig, RateQueue};
 use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TunnelDevice};
 use multidata::dhcp::ClientConfig;
 use multidata::tcp::Keepalive;

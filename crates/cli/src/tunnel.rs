@@ -436,7 +436,6 @@ fn device(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::Device;
 
     fn key(byte: u8) -> Key {
         Key([byte; KEY_LEN])

@@ -1,7 +1,7 @@
-//! The Device and Queue contract.
+//! The Queue contract: what a device is to the stack.
 //!
-//! A [`Device`] is what an interface stands on; a [`Queue`] is one of its transmit and receive
-//! pairs, owned by one shard. A queue takes a [`Multidata`](batch::Multidata) in one call and hands frames up in a
+//! A device is what an interface stands on; a [`Queue`] is one of its transmit and receive
+//! pairs, owned by one shard, and all that the stack knows of it. A queue takes a [`Multidata`](batch::Multidata) in one call and hands frames up in a
 //! [`ReceiveBatch`](batch::ReceiveBatch); it says beforehand how much it can take ([`Queue::room`]) and afterwards how
 //! much it took and why it stopped ([`Transmitted`]). What was not taken was not consumed: the
 //! caller forgets it and builds it afresh.
@@ -32,9 +32,7 @@ pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
 pub use in_process::{WireConfig, WireEnd, WireQueue, wire};
 pub use lowering::{BlockForm, Contiguous};
-pub use queue::{
-    Device, DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter,
-};
+pub use queue::{DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter};
 pub use rate::{RateConfig, RateCounters, RateLimit, RateQueue};
 pub use transform::Transform;
 

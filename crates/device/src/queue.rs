@@ -232,18 +232,3 @@ pub trait Queue: Send {
 impl<Q: Queue + ?Sized> Queue for Box<Q> {
     crate::forward_queue!(|self| **self);
 }
-
-/// What an interface stands on.
-pub trait Device {
-    /// Its queue pairs.
-    type Queue: Queue;
-
-    /// What the device can do.
-    fn capabilities(&self) -> Capabilities;
-
-    /// Opens queue `index`, counted from zero.
-    ///
-    /// # Errors
-    /// [`DeviceError`] where there is no such queue or it is taken.
-    fn queue(&mut self, index: usize) -> Result<Self::Queue, DeviceError>;
-}

@@ -1,10 +1,9 @@
 //! What the stack needs of Linux: devices, namespaces, CPU accounts.
 //!
-//! * [`TapDevice`]: a TAP or TUN interface as a [`device::Device`]. Everything beyond the bare
+//! * [`TapDevice`]: a TAP or TUN interface, its queues each a [`device::Queue`]. Everything beyond the bare
 //!   frame (checksum offload, super-frames, NAPI) is negotiated at run time; what the kernel
 //!   refuses is switched off and reported.
-//! * [`PacketDevice`]: a packet socket (AF_PACKET) on an interface of the kernel's, as a
-//!   [`device::Device`].
+//! * [`PacketDevice`]: packet sockets (AF_PACKET) on an interface of the kernel's.
 //! * [`TunnelDevice`]: packets as datagrams of a UDP flow, each sealed by a transform of the
 //!   caller's choice.
 //! * [`XdpDevice`]: an existing interface taken over by AF_XDP, frames in memory shared with the kernel.

@@ -24,7 +24,7 @@ use crate::tap::random_address;
 use crate::waiter::FileWaiter;
 use block_ring::BlockRing;
 use calls::{Membership, PacketOption};
-use device::{Capabilities, Device, DeviceError, Forms, HardwareAddress, Medium, Segmentation};
+use device::{Capabilities, DeviceError, Forms, HardwareAddress, Medium, Segmentation};
 use link::Link;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -215,14 +215,18 @@ impl PacketDevice {
     }
 }
 
-impl Device for PacketDevice {
-    type Queue = PacketQueue;
-
-    fn capabilities(&self) -> Capabilities {
+impl PacketDevice {
+    /// What it can do: each of its queues has the same to begin with.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
         self.capabilities.clone()
     }
 
-    fn queue(&mut self, index: usize) -> Result<PacketQueue, DeviceError> {
+    /// Opens queue `index`, counted from zero, which a stack is built on.
+    ///
+    /// # Errors
+    /// Where there is no such queue, or it is taken.
+    pub fn queue(&mut self, index: usize) -> Result<PacketQueue, DeviceError> {
         let count = self.queues.len();
         let opened = self.queues.get_mut(index).map(Option::take);
         let Some(Some(Opened { socket, waiter, link, blocks })) = opened else {

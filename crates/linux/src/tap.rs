@@ -22,7 +22,7 @@ use crate::netlink;
 use crate::system_error::{SystemError, said};
 use crate::vnet::VNET_HEADER_LEN;
 use crate::waiter::FileWaiter;
-use device::{Capabilities, Device, DeviceError, HardwareAddress, Medium, Segmentation};
+use device::{Capabilities, DeviceError, HardwareAddress, Medium, Segmentation};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -300,14 +300,18 @@ impl TapDevice {
     }
 }
 
-impl Device for TapDevice {
-    type Queue = TapQueue;
-
-    fn capabilities(&self) -> Capabilities {
+impl TapDevice {
+    /// What it can do: each of its queues has the same to begin with.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
         self.capabilities.clone()
     }
 
-    fn queue(&mut self, index: usize) -> Result<TapQueue, DeviceError> {
+    /// Opens queue `index`, counted from zero, which a stack is built on.
+    ///
+    /// # Errors
+    /// Where there is no such queue, or it is taken.
+    pub fn queue(&mut self, index: usize) -> Result<TapQueue, DeviceError> {
         let interface = Interface::named(&self.name)?;
         let count = self.queues.len();
         let opened = self.queues.get_mut(index).map(Option::take);

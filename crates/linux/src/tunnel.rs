@@ -31,7 +31,7 @@ use crate::system_error::{SystemError, said};
 use crate::waiter::FileWaiter;
 use batch::ReceivedChecksum;
 use calls::MESSAGES_MAX;
-use device::{Capabilities, Device, DeviceError, Forms, FragmentSplitting, Medium, Transform};
+use device::{Capabilities, DeviceError, Forms, FragmentSplitting, Medium, Transform};
 use lowered::{DATAGRAM_LEN_MAX, Lowered};
 use receive::Receiver;
 use rustix::fd::OwnedFd;
@@ -189,14 +189,18 @@ impl TunnelDevice {
     }
 }
 
-impl Device for TunnelDevice {
-    type Queue = TunnelQueue;
-
-    fn capabilities(&self) -> Capabilities {
+impl TunnelDevice {
+    /// What it can do: each of its queues has the same to begin with.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
         self.capabilities.clone()
     }
 
-    fn queue(&mut self, index: usize) -> Result<TunnelQueue, DeviceError> {
+    /// Opens queue `index`, counted from zero, which a stack is built on.
+    ///
+    /// # Errors
+    /// Where there is no such queue, or it is taken.
+    pub fn queue(&mut self, index: usize) -> Result<TunnelQueue, DeviceError> {
         let waiter = FileWaiter::new(Arc::clone(&self.socket))
             .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
         let transform = if index == 0 { self.transform.take() } else { None };

@@ -45,7 +45,7 @@ pub use queue::XdpQueue;
 
 use crate::interface::Interface;
 use crate::system_error::SystemError;
-use device::{Capabilities, Device, DeviceError, Forms, HardwareAddress, Medium};
+use device::{Capabilities, DeviceError, Forms, HardwareAddress, Medium};
 use program::{Program, Wanted};
 use socket::Rings;
 use std::sync::Arc;
@@ -257,14 +257,18 @@ impl XdpDevice {
     }
 }
 
-impl Device for XdpDevice {
-    type Queue = XdpQueue;
-
-    fn capabilities(&self) -> Capabilities {
+impl XdpDevice {
+    /// What it can do: each of its queues has the same to begin with.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
         self.capabilities.clone()
     }
 
-    fn queue(&mut self, index: usize) -> Result<XdpQueue, DeviceError> {
+    /// Opens queue `index`, counted from zero, which a stack is built on.
+    ///
+    /// # Errors
+    /// Where there is no such queue, or it is taken.
+    pub fn queue(&mut self, index: usize) -> Result<XdpQueue, DeviceError> {
         let queues = self.taken.len();
         match self.taken.get(index) {
             Some(false) => {}

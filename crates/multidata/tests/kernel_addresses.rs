@@ -56,7 +56,7 @@ fn stack_of(squeues: usize, network: u8, config: InterfaceConfig) -> (Stack, Int
         interface.add_address(kernel, prefix_len).expect("root of the namespace");
     }
     interface.set_up().expect("root of the namespace");
-    let queue = device::Device::queue(&mut device, 0).expect("it has one");
+    let queue = device.queue(0).expect("it has one");
     let builder = Stack::builder().squeues(squeues).interface(queue, config);
     (builder.build().expect("a stack"), interface)
 }

@@ -3,7 +3,7 @@
 
 mod kernel;
 
-use device::{Device as _, TransmitMode};
+use device::TransmitMode;
 use ip::Cidr;
 use linux::{TapConfig, TapDevice, TapKind};
 use multidata::{InterfaceConfig, Stack, TcpForwarder};

@@ -4,7 +4,7 @@
 mod kernel;
 mod pair;
 
-use device::{Device as _, TransmitMode};
+use device::TransmitMode;
 use linux::{Interface, IoUring, TapConfig, TapDevice, TapKind};
 use multidata::{InterfaceConfig, Stack, TcpStream};
 use std::io::{Read, Write};

@@ -51,7 +51,7 @@ fn stack(network: u8, offload: bool) -> (Stack, Interface) {
         .gateway(address(false, network, 1))
         .gateway(address(true, network, 1));
     interface.set_up().expect("root of the namespace");
-    let queue = device::Device::queue(&mut device, 0).expect("it has one");
+    let queue = device.queue(0).expect("it has one");
     assert_eq!(queue.capabilities().mtu_bytes, 1_500);
     let builder = Stack::builder().boxed_interface(Box::new(queue), config);
     (builder.build().expect("a stack"), interface)

@@ -45,7 +45,7 @@ fn stack(network: u8, offload: bool) -> (Stack, Interface) {
         config = config.address(ours);
     }
     interface.set_up().expect("root of the namespace");
-    let queue = device::Device::queue(&mut device, 0).expect("it has one");
+    let queue = device.queue(0).expect("it has one");
     let builder = Stack::builder().boxed_interface(Box::new(queue), config);
     (builder.build().expect("a stack"), interface)
 }

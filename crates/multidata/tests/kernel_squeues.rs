@@ -4,7 +4,7 @@
 mod kernel;
 mod pair;
 
-use device::{Device as _, Queue};
+use device::Queue;
 use linux::{Interface, TapConfig, TapDevice};
 use multidata::{InterfaceConfig, Layout, Stack, TcpListener, TcpStream, UdpSocket};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};

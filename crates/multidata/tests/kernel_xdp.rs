@@ -6,7 +6,7 @@ mod pair;
 
 use batch::{Attributes, Block, Checksum, HeaderLayout, Limits, Multidata};
 use bytes::Bytes;
-use device::{Device as _, Queue, Stop, TransmitMode, Transmitted};
+use device::{Queue, Stop, TransmitMode, Transmitted};
 use linux::{Feature, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice, XdpQueue};
 use multidata::{InterfaceConfig, InterfaceEvent, Stack, TcpListener, TcpStream};
 use nix::sys::socket::{setsockopt, sockopt};

@@ -3,7 +3,7 @@
 
 mod kernel;
 
-use device::{Device, Queue, TransmitMode};
+use device::{Queue, TransmitMode};
 use linux::{Feature, PacketAddress, PacketConfig, PacketDevice, VethPair};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};

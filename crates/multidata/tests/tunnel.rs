@@ -9,7 +9,7 @@ mod tunnel_tests {
 use batch::BlockPool;
 use counters::DropReason;
 use device::transform::Null;
-use device::{Device as _, DeviceCounters, Queue as _, Stop, Transform, TransmitMode};
+use device::{DeviceCounters, Queue as _, Stop, Transform, TransmitMode};
 use linux::{ChaChaKeys, ChaChaPoly, TunnelConfig, TunnelDevice};
 use multidata::{Coalescing, Stack};
 use nix::sys::socket::{setsockopt, sockopt};

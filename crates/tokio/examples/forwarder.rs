@@ -14,7 +14,7 @@
 //! ```
 
 use linux::{TapConfig, TapDevice, TapKind};
-use multidata::device::{Device, TransmitMode};
+use multidata::device::TransmitMode;
 use multidata::ip::Cidr;
 use multidata::{InterfaceConfig, Stack};
 use multidata_tokio::{PendingConnection, TcpForwarder};

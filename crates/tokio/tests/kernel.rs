@@ -11,7 +11,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use linux::{TapConfig, TapDevice};
-use multidata::device::Device;
 use multidata::{InterfaceConfig, Stack};
 use multidata_tokio::{TcpListener, TcpStream, UdpSocket};
 use pair::{byte, bytes, run};

@@ -6,7 +6,6 @@
 
 use crate::verify::{Flow, Pattern};
 use crate::{Attempt, Failure};
-use device::Device;
 use linux::{Sandbox, TapConfig, TapDevice, TapQueue};
 use std::io::Read;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -3,7 +3,6 @@
 use crate::files::contents;
 use crate::ground::{DEVICE, KERNEL, Running, cannot_run, connect, link, stack_at};
 use linux::{Interface, PacketConfig, PacketDevice, VethPair};
-use multidata::device::Device;
 use multidata::{InterfaceConfig, Stack};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};

@@ -4,7 +4,7 @@ use super::filter::forbid_io_uring;
 use super::packets::{Station, UDP};
 use crate::Ground;
 use batch::{Attributes, BlockPool, Checksum, Multidata, PoolConfig, ReceiveBatch};
-use device::{Device, HardwareAddress, Medium, Queue, Stop, Transmitted, Waiter};
+use device::{HardwareAddress, Medium, Queue, Stop, Transmitted, Waiter};
 use linux::{Feature, Interface, IoUring, Napi, TapConfig, TapDevice, TapKind, TapQueue, VethPair};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use crate::Ground;
 use batch::{Attributes, Block, BlockPool, Checksum, Multidata, PoolConfig, ReceiveBatch};
 use batch::{ReceivedChecksum, Segmented};
 use bytes::Bytes;
-use device::{Device, HardwareAddress, Medium, Queue, TransmitMode};
+use device::{HardwareAddress, Medium, Queue, TransmitMode};
 use linux::{TapDevice, TapQueue};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
