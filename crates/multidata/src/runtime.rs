@@ -83,7 +83,7 @@ counters::counters! {
         follower_parks,
         /// Times one thread woke another, wakers of tasks included.
         wakeups_sent,
-        /// Wakers of tasks that panicked; the others were woken all the same.
+        /// Wakers of tasks, and of devices' waiters, that panicked; the others were woken all the same.
         wakers_panicked,
         /// Threads that panicked inside the squeue, in a device or in a waker that is cloned.
         panics_inside,

@@ -194,6 +194,75 @@ fn connections_by_a_failed_device_are_told_and_others_go_on() {
     }
 }
 
+// A leader and the worker sleep on the first device, whose waiter has them look again and again where it has
+// failed, as a file does that is at its end, or where a frame lies there that nobody receives any more.
+#[test]
+fn nobody_looks_again_and_again_at_a_first_device_that_is_out_of_use() {
+    const SPAN: Duration = Duration::from_millis(300);
+    for removed in [true, false] {
+        let device = Void::default();
+        let (first, first_peer) = device::wire(pair::ethernet());
+        let (near, far) = device::wire(pair::ethernet());
+        let apart = || InterfaceConfig::new("10.9.0.1/24".parse().expect("an address"));
+        let hub = match removed {
+            true => Stack::builder().interface(first, apart()),
+            false => Stack::builder().interface(device.clone(), apart()),
+        };
+        let hub = hub.interface(near, pair::interface(pair::LEFT)).build().expect("a stack");
+        let peer = Stack::builder().interface(far, pair::interface(pair::RIGHT));
+        let peer = peer.build().expect("a stack");
+        let apart_peer = InterfaceConfig::new("10.9.0.2/24".parse().expect("an address"));
+        let apart_peer = Stack::builder().interface(first_peer, apart_peer).build();
+        let apart_peer = apart_peer.expect("a stack");
+        match removed {
+            true => hub.remove_interface(0).expect("an interface"),
+            false => device.change(|state| state.failed = true),
+        }
+        // The question who has the address stays in the wire.
+        let asking = UdpSocket::bind(&apart_peer, "10.9.0.2:53").expect("a free port");
+        asking.send_to(b"x", "10.9.0.1:53").expect("a route");
+        eventually(|| hub.interfaces()[0].failed.is_some());
+
+        let turns = || {
+            let runtime = hub.counters().runtime;
+            runtime.worker_turns + runtime.leader_waits
+        };
+        let before = turns();
+        std::thread::sleep(SPAN);
+        assert!(turns() - before < 100, "the worker took {} turns", turns() - before);
+        let socket = UdpSocket::bind(&hub, "10.1.0.1:53").expect("a free port");
+        socket.set_read_timeout(Some(SPAN)).expect("a timeout");
+        let before = turns();
+        let error = socket.recv(&mut [0]).expect_err("nothing comes");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert!(turns() - before < 100, "the leader took {} turns", turns() - before);
+
+        // Who sleeps is called all the same, by the other interface and by the first where it works again.
+        socket.set_read_timeout(Some(pair::PATIENCE)).expect("a timeout");
+        let sending = UdpSocket::bind(&peer, "10.1.0.2:53").expect("a free port");
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| socket.recv(&mut [0]));
+            std::thread::sleep(Duration::from_millis(20));
+            sending.send_to(b"x", "10.1.0.1:53").expect("a route");
+            assert_eq!(reader.join().expect("no panic").expect("it comes"), 1);
+            if !removed {
+                let reader = scope.spawn(|| socket.recv(&mut [0]));
+                std::thread::sleep(Duration::from_millis(20));
+                let works = Void::default();
+                hub.replace_device(0, works.clone()).expect("an interface");
+                let there = UdpSocket::bind(&hub, "10.9.0.1:54").expect("a free port");
+                there.send_to(b"x", "10.9.0.9:1").expect("a route");
+                assert_eq!(works.change(|state| state.sent_packets), 1);
+                sending.send_to(b"x", "10.1.0.1:53").expect("a route");
+                assert_eq!(reader.join().expect("no panic").expect("it comes"), 1);
+            }
+        });
+        let started = Instant::now();
+        drop((socket, hub));
+        assert!(started.elapsed() < Duration::from_secs(10), "its threads ended");
+    }
+}
+
 // Only one of the squeues receives by the queue, and sleeps on the device.
 #[test]
 fn a_reader_in_a_squeue_that_shares_its_queue_hears_of_the_failure() {

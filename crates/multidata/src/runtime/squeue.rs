@@ -706,7 +706,9 @@ impl Squeue {
                 sum.device.merge(&port.queue.counters());
                 sum.receive.merge(&port.intake.sizes());
             }
-            sum.runtime.wakers_panicked = self.wakers_panicked.load(Ordering::Relaxed);
+            let waiters_panicked: u64 = self.waiters.iter().map(WaiterSlot::panics).sum();
+            let wakers_panicked = self.wakers_panicked.load(Ordering::Relaxed);
+            sum.runtime.wakers_panicked = wakers_panicked + waiters_panicked;
             sum.runtime.workers_restarted = self.workers_restarted.load(Ordering::Relaxed);
             let entries = core.discipline.counters();
             sum.runtime.squeue_enters = entries.squeue_entries;

@@ -19,6 +19,7 @@
 use super::earliest;
 use super::hand_over::Desk;
 use super::squeue::{Core, Squeue};
+use super::waiter_slot::{Seen, WaiterSlot};
 use super::waiting::{Interest, Parker, Sleeper};
 use crate::error::{device_error, socket_error};
 use device::Waiter;
@@ -239,14 +240,15 @@ impl Squeue {
         let until = earliest(until, core.deadline());
         core.watch.lead(socket, until);
         core.counters.leader_waits += 1;
+        let failed = self.failed_first(&core);
         self.release(core);
-        let waited = self.waiters.first().map_or(Ok(()), |waiter| {
-            // A device is the application's code: who panics in it must not lead for ever.
-            catch_unwind(AssertUnwindSafe(|| {
+        // A device is the application's code: who panics in it must not lead for ever.
+        let waited = catch_unwind(AssertUnwindSafe(|| {
+            if let (None, Some(waiter)) = (&failed, self.waiters.first()) {
                 give_way(waiter);
-                waiter.wait(until.map(|until| until.since(now)));
-            }))
-        });
+            }
+            self.sleep_on_first(failed.as_ref(), until.map(|until| until.since(now)));
+        }));
         let mut core = self.lock();
         core.watch.on_leader_back();
         if let Err(panic) = waited {
@@ -254,6 +256,23 @@ impl Squeue {
             resume_unwind(panic);
         }
         core
+    }
+
+    /// The waiter of the first interface, where nobody receives from its device any more; asked under the
+    /// lock by who is to sleep there.
+    pub(super) fn failed_first(&self, core: &Core) -> Option<Seen> {
+        let is_failed = core.ports.first()?.failed.is_some();
+        self.waiters.first().filter(|_| is_failed).map(WaiterSlot::seen)
+    }
+
+    /// Sleeps on the first interface's device, or, where that has `failed`, until somebody calls: what lies
+    /// in it must not end the sleep, because it stays there.
+    pub(super) fn sleep_on_first(&self, failed: Option<&Seen>, timeout: Option<Duration>) {
+        let Some(waiter) = self.waiters.first() else { return };
+        match failed {
+            Some(seen) => waiter.wait_for_another(seen, timeout),
+            None => waiter.wait(timeout),
+        }
     }
 
     /// Parks until this socket has an event, the lead is handed over, or time is up.

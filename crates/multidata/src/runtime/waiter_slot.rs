@@ -1,19 +1,35 @@
-//! The waiter of a device that can be replaced while threads sleep on it.
+//! The waiter of a device that can fail, and be replaced while threads sleep on it.
 //!
 //! Who waits takes the waiter out of the slot and is counted in it, both under the slot's lock. Who
 //! replaces it puts the new one in first, so that nobody comes to the old one any more, and then wakes the
 //! old one until all have left: a single wake-up may be spent on a thread that was just about to sleep.
+//!
+//! Nobody receives from a device that failed, or whose interface was removed, so the frame that makes its
+//! waiter return stays where it is, and who waited there again would never sleep. Such threads sleep on the
+//! slot itself ([`WaiterSlot::wait_for_another`]), which every wake-up rings as well.
 
 use device::{Queue, Waiter};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// See the module documentation.
 pub(crate) struct WaiterSlot {
-    current: Mutex<Arc<Entry>>,
+    state: Mutex<State>,
     /// The slot was woken, or has another waiter.
     changed: Condvar,
+    panics: AtomicU64,
+}
+
+struct State {
+    current: Arc<Entry>,
+    /// Threads that sleep on the slot itself: a leader and the worker may both.
+    sleepers: usize,
+    /// Counts how often it was woken; who sleeps on it, sleeps until that changes.
+    woken: u64,
+    /// It was woken while nobody slept on it.
+    is_pending: bool,
 }
 
 struct Entry {
@@ -60,54 +76,84 @@ impl Replaced {
 
 impl WaiterSlot {
     pub(crate) fn new(waiter: Arc<dyn Waiter>) -> Self {
-        Self { current: Mutex::new(Entry::new(waiter)), changed: Condvar::new() }
+        let current = Entry::new(waiter);
+        let state = State { current, sleepers: 0, woken: 0, is_pending: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), panics: AtomicU64::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Entry>> {
-        super::locked(&self.current)
+    /// How often a device's waiter panicked when it was woken.
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        super::locked(&self.state)
     }
 
     /// Puts another waiter in the place of the one there is, which belongs to `queue`.
     pub(crate) fn replace(&self, waiter: Arc<dyn Waiter>, queue: Box<dyn Queue>) -> Replaced {
-        let entry = core::mem::replace(&mut *self.lock(), Entry::new(waiter));
+        let entry = core::mem::replace(&mut self.lock().current, Entry::new(waiter));
         self.changed.notify_all();
         Replaced { entry, queue }
     }
 
     /// The waiter there is, to be told from another one.
     pub(crate) fn seen(&self) -> Seen {
-        Seen(Arc::clone(&self.lock()))
+        Seen(Arc::clone(&self.lock().current))
     }
 
-    /// Sleeps until the slot is woken or has another waiter than the one seen, or for `timeout`, whatever
-    /// the device does: it has failed.
-    pub(crate) fn wait_for_another(&self, seen: &Seen, timeout: Duration) {
-        let guard = self.lock();
-        if !Arc::ptr_eq(&guard, &seen.0) {
+    /// Sleeps until the slot is woken (also before the call) or has another waiter than the one seen, or for
+    /// `timeout`, whatever the device does: it has failed.
+    pub(crate) fn wait_for_another(&self, seen: &Seen, timeout: Option<Duration>) {
+        let mut state = self.lock();
+        if core::mem::take(&mut state.is_pending) {
             return;
         }
-        drop(self.changed.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner));
+        let before = state.woken;
+        state.sleepers += 1;
+        let is_quiet =
+            |state: &mut State| state.woken == before && Arc::ptr_eq(&state.current, &seen.0);
+        let mut state = match timeout {
+            Some(timeout) => {
+                let waited = self.changed.wait_timeout_while(state, timeout, is_quiet);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.changed.wait_while(state, is_quiet);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        state.sleepers -= 1;
     }
 }
 
 impl Waiter for WaiterSlot {
     fn wait(&self, timeout: Option<Duration>) {
         let inside = {
-            let entry = self.lock();
-            entry.inside.fetch_add(1, Ordering::AcqRel);
-            Inside(Arc::clone(&entry))
+            let state = self.lock();
+            state.current.inside.fetch_add(1, Ordering::AcqRel);
+            Inside(Arc::clone(&state.current))
         };
         inside.0.waiter.wait(timeout);
     }
 
     fn wake(&self) {
-        let entry = Arc::clone(&self.lock());
+        let entry = {
+            let mut state = self.lock();
+            state.woken += 1;
+            state.is_pending = state.sleepers == 0;
+            Arc::clone(&state.current)
+        };
         self.changed.notify_all();
-        entry.waiter.wake();
+        // A device is the application's code: who panics in it is about to leave a squeue, and must not take
+        // with it what it has promised there, to lead for example.
+        if catch_unwind(AssertUnwindSafe(|| entry.waiter.wake())).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn is_ready(&self) -> Option<bool> {
-        let entry = Arc::clone(&self.lock());
+        let entry = Arc::clone(&self.lock().current);
         entry.waiter.is_ready()
     }
 }
@@ -143,7 +189,7 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| slot.wait(None));
             }
-            while slot.lock().inside.load(Ordering::Acquire) < 3 {
+            while slot.lock().current.inside.load(Ordering::Acquire) < 3 {
                 std::thread::yield_now();
             }
             let end = device::WireEnd::plain(device::Medium::Ip);
@@ -154,5 +200,47 @@ mod tests {
         slot.wake();
         slot.wait(None);
         assert!(started.elapsed() < Duration::from_secs(30), "the new one was woken");
+    }
+    struct Panicking;
+
+    impl Waiter for Panicking {
+        fn wait(&self, _: Option<Duration>) {}
+
+        fn wake(&self) {
+            panic!("of the test's own making");
+        }
+    }
+
+    #[test]
+    fn who_wakes_a_waiter_that_panics_goes_on() {
+        let slot = WaiterSlot::new(Arc::new(Panicking));
+        slot.wake();
+        assert_eq!(slot.panics(), 1);
+        // Whoever sleeps on the slot was woken.
+        slot.wait_for_another(&slot.seen(), None);
+    }
+
+    #[test]
+    fn a_slot_wakes_all_who_sleep_on_it_and_else_the_next() {
+        let slot = WaiterSlot::new(Arc::new(One::default()));
+        let seen = slot.seen();
+        slot.wake();
+        slot.wait_for_another(&seen, None);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| slot.wait_for_another(&seen, None));
+            }
+            while slot.lock().sleepers < 2 {
+                std::thread::yield_now();
+            }
+            slot.wake();
+        });
+        let (before, pause) = (Instant::now(), Duration::from_millis(5));
+        slot.wait_for_another(&seen, Some(pause));
+        assert!(before.elapsed() >= pause, "nothing was left over");
+        let end = device::WireEnd::plain(device::Medium::Ip);
+        let (queue, _) = device::wire(device::WireConfig::new(end, end));
+        drop(slot.replace(Arc::new(One::default()), Box::new(queue)).empty());
+        slot.wait_for_another(&seen, None);
     }
 }

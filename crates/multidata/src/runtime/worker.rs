@@ -188,8 +188,9 @@ impl Squeue {
                 let until = core.deadline();
                 core.watch.set_worker(Worker::Waiting { until });
                 core.counters.worker_turns += 1;
+                let failed = self.failed_first(&core);
                 self.release(core);
-                self.waiters[0].wait(until.map(|until| until.since(now)));
+                self.sleep_on_first(failed.as_ref(), until.map(|until| until.since(now)));
                 is_due = true;
             }
         }
@@ -211,7 +212,7 @@ impl Squeue {
             self.release(core);
             if is_failed {
                 // Another device may come in its place.
-                self.waiters[index].wait_for_another(&seen, WATCH_MAX);
+                self.waiters[index].wait_for_another(&seen, Some(WATCH_MAX));
             }
         }
     }
@@ -233,6 +234,7 @@ impl Squeue {
             let wait = super::earliest(core.deadline(), Some(look));
             core.watch.set_worker(Worker::Waiting { until: wait });
             let is_unfinished = core.is_unfinished || core.owed_frames() > 0;
+            let failed = self.failed_first(&core);
             self.release(core);
             if let Some((index, others)) = &self.others
                 && is_delivered
@@ -243,7 +245,7 @@ impl Squeue {
                 }
             }
             if !is_unfinished {
-                self.waiters[0].wait(wait.map(|wait| wait.since(now)));
+                self.sleep_on_first(failed.as_ref(), wait.map(|wait| wait.since(now)));
             }
         }
     }
