@@ -142,6 +142,12 @@ impl BlockPool {
         limit_bytes.saturating_sub(self.depot.outstanding_bytes.load(Ordering::Relaxed))
     }
 
+    /// Whether [`BlockPool::allocate`] would have a buffer of `len_bytes` now.
+    #[must_use]
+    pub fn has_room_for(&self, len_bytes: usize) -> bool {
+        self.depot.size_of(len_bytes).1 <= self.left_to_send_bytes()
+    }
+
     /// Whether only the receive reserve is left: what is received and must wait (for what is
     /// missing before it, or for a reader who has enough unread) should not be kept.
     #[must_use]
@@ -263,9 +269,15 @@ impl Drop for Slab {
 }
 
 impl Depot {
+    /// The size class of a buffer of so many bytes, where there is one, and how long it is.
+    fn size_of(&self, len_bytes: usize) -> (Option<usize>, usize) {
+        let sizes_bytes = &self.config.size_classes_bytes;
+        let class = sizes_bytes.iter().position(|size| *size >= len_bytes);
+        (class, class.map_or(len_bytes, |index| sizes_bytes[index]))
+    }
+
     fn take(self: &Arc<Self>, len_bytes: usize, limit_bytes: usize) -> Result<BlockMut, Exhausted> {
-        let class = self.config.size_classes_bytes.iter().position(|size| *size >= len_bytes);
-        let size = class.map_or(len_bytes, |index| self.config.size_classes_bytes[index]);
+        let (class, size) = self.size_of(len_bytes);
         let before = self.outstanding_bytes.fetch_add(size, Ordering::Relaxed);
         if before + size > limit_bytes {
             self.outstanding_bytes.fetch_sub(size, Ordering::Relaxed);

@@ -7,8 +7,10 @@
 mod ip_options;
 mod path_options;
 mod polling;
+mod write_turn;
 
 pub use self::polling::Connecting;
+use self::write_turn::{WriteTurn, WriteTurns};
 use crate::copy_in::Copied;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
@@ -24,8 +26,8 @@ use stack::{SendPlan, SocketError, SocketId, TcpOption};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::{Duration, Instant};
 
 /// How long a write waits for an exhausted block pool that brings no writer on.
@@ -54,8 +56,7 @@ struct Shared {
     socket: Socket,
     local: SocketAddr,
     peer: SocketAddr,
-    /// Held by the writer whose turn it is.
-    writing: Mutex<Copied>,
+    writing: WriteTurns,
     is_read_shut: AtomicBool,
 }
 
@@ -65,7 +66,7 @@ impl TcpStream {
             socket,
             local,
             peer,
-            writing: Mutex::default(),
+            writing: WriteTurns::default(),
             is_read_shut: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
@@ -227,7 +228,7 @@ impl TcpStream {
         self.shared.socket.set_timeout(Interest::Readable, timeout)
     }
 
-    /// How long a write waits; as for reads.
+    /// How long a write waits; as for reads. Where another handle writes, it may wait as long for its turn.
     ///
     /// # Errors
     /// `InvalidInput` for zero.
@@ -411,9 +412,16 @@ impl TcpStream {
     /// nothing.
     ///
     /// # Errors
-    /// As for writes; what was queued before the error is sent.
+    /// As for writes; what was queued before the error is sent. `InvalidInput` where the socket does not block
+    /// and the send buffer is smaller ([`stack::TcpStatus::send_buffer_bytes`]).
     pub fn write_bytes(&self, mut bytes: Bytes) -> io::Result<()> {
-        let mut copied = self.take_write_turn();
+        let mut copied = self.take_write_turn()?;
+        let socket = &self.shared.socket;
+        if !socket.call(Interest::Writable, After::Leave).blocks
+            && bytes.len() > self.status()?.send_buffer_bytes
+        {
+            return Err(ErrorKind::InvalidInput.into());
+        }
         while !bytes.is_empty() {
             let len = bytes.len();
             let plan = self.wait_for_room(true, true, |plan, is_blocking| match is_blocking {
@@ -425,8 +433,7 @@ impl TcpStream {
             copied.chunks.push_back(Chunk::whole(Block::from(piece)));
             // For all of it there was room. Where the send buffer was made smaller meanwhile, a socket that
             // does not block waits, too, rather than to queue a part.
-            let call =
-                Call { blocks: true, ..self.shared.socket.call(Interest::Writable, After::Send) };
+            let call = Call { blocks: true, ..socket.call(Interest::Writable, After::Send) };
             while !copied.chunks.is_empty() {
                 self.append(&call, &mut copied.chunks, |counters, len| {
                     counters.bytes_lent += len as u64
@@ -443,7 +450,7 @@ impl TcpStream {
     /// # Errors
     /// As for writes; `InvalidInput` where the send buffer is smaller.
     pub fn write_urgent(&self, bytes: &[u8]) -> io::Result<()> {
-        let _turn = self.take_write_turn();
+        let _turn = self.take_write_turn()?;
         let socket = &self.shared.socket;
         if bytes.len() > self.status()?.send_buffer_bytes {
             return Err(ErrorKind::InvalidInput.into());
@@ -537,7 +544,7 @@ impl TcpStream {
     /// Copies in and hands over message by message (`tcp_maxpsz_multiplier`), by default all at
     /// once. It waits for the first only; an error behind it shows in the next call.
     fn copy_and_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut copied = self.take_write_turn();
+        let mut copied = self.take_write_turn()?;
         let mut written = 0;
         while written < bytes.len() {
             match self.copy_message(&mut copied, &bytes[written..], written == 0) {
@@ -582,11 +589,8 @@ impl TcpStream {
     }
 
     /// The turn among the writers of this stream.
-    fn take_write_turn(&self) -> MutexGuard<'_, Copied> {
-        let mut copied = self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that panicked in its turn may have left some.
-        copied.chunks.clear();
-        copied
+    fn take_write_turn(&self) -> io::Result<WriteTurn<'_>> {
+        self.shared.writing.take(&self.shared.socket)
     }
 
     /// How much room a write that waits is to find, at most.
@@ -635,8 +639,8 @@ impl TcpStream {
         }
     }
 
-    /// Waits until the exhausted pool has a block again, and takes it before another writer does:
-    /// acknowledgments bring them back. Where other writers get on it is a matter of turns; where
+    /// Waits until the exhausted pool has a block again, where the socket blocks, and takes it before another
+    /// writer does: acknowledgments bring them back. Where other writers get on it is a matter of turns; where
     /// nobody does for [`POOL_WAIT`], waiting longer would not help.
     fn wait_for_block(&self, len: usize) -> io::Result<BlockMut> {
         let Shared { socket, .. } = &*self.shared;
@@ -656,7 +660,10 @@ impl TcpStream {
             }
             let after = progress();
             left = left.saturating_sub(POOL_WAIT);
-            if !call.blocks || left.is_zero() || after == before {
+            if !call.blocks {
+                return Err(socket_error(SocketError::WouldBlock));
+            }
+            if left.is_zero() || after == before {
                 return Err(socket_error(SocketError::NoMemory));
             }
             before = after;

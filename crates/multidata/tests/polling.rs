@@ -2,10 +2,11 @@
 
 mod pair;
 
-use multidata::{BindOptions, TcpListener, TcpStream, UdpSocket};
+use multidata::{BindOptions, Stack, TcpListener, TcpStream, UdpSocket};
 use pair::{PATIENCE, connected, pair, pair_with, right, run};
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -234,6 +235,120 @@ fn an_exhausted_pool_is_waited_for() {
     let mut bytes = [0; 8];
     server.read_exact(&mut bytes).expect("sent");
     assert_eq!((&bytes, left.counters().runtime.pool_waits >= 2), (b"patience", true));
+}
+
+#[test]
+fn a_write_that_does_not_block_is_told_that_the_pool_is_exhausted_and_when_it_is_not() {
+    let (left, right_stack) = pair_with(|builder| {
+        let pool = batch::PoolConfig {
+            limit_bytes: 1 << 20,
+            receive_reserve_bytes: 1 << 18,
+            cached_limit_bytes: 0,
+            ..batch::PoolConfig::default()
+        };
+        builder.config(multidata::StackConfig { pool, ..multidata::StackConfig::default() })
+    });
+    let (mut client, _server) = connected(&left, &right_stack);
+    client.set_nonblocking(true).expect("always");
+    let mut held = Vec::new();
+    while let Ok(block) = left.pool().allocate(4_096) {
+        held.push(block);
+    }
+    let (calls, waker) = Calls::new();
+    let context = &mut Context::from_waker(&waker);
+    let error = client.write(b"patience").expect_err("there is no memory");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    assert!(client.poll_writable(context).is_pending(), "it would have the caller spin");
+    calls.wait_for(1);
+    assert!(client.poll_writable(context).is_pending());
+    drop(held);
+    run(|it| client.poll_writable(it)).expect("there is room again");
+    assert_eq!(client.write(b"patience").expect("there is room again"), 8);
+}
+
+/// A writer whose peer reads nothing, with as much on the way as will ever be.
+fn full(left: &Stack, right_stack: &Stack) -> (TcpStream, TcpStream) {
+    let (client, server) = connected(left, right_stack);
+    server.set_receive_buffer_size(20_000).expect("a size");
+    client.set_send_buffer_size(40_000).expect("a size");
+    client.set_nonblocking(true).expect("always");
+    let taken = |mut client: &TcpStream| client.write(&[7; 10_000]).is_ok();
+    loop {
+        while taken(&client) {}
+        std::thread::sleep(Duration::from_millis(100));
+        if !taken(&client) {
+            break (client, server);
+        }
+    }
+}
+
+#[test]
+fn a_writer_that_waits_hears_of_the_end_of_writing_and_of_a_larger_buffer() {
+    let (left, right_stack) = pair();
+    for how in [Some(Shutdown::Write), Some(Shutdown::Both), None] {
+        let (client, _server) = full(&left, &right_stack);
+        let other = client.try_clone().expect("always");
+        let (calls, waker) = Calls::new();
+        let context = &mut Context::from_waker(&waker);
+        assert!(client.poll_write(context, b"x").is_pending());
+        let before = calls.count();
+        match how {
+            Some(how) => other.shutdown(how).expect("connected"),
+            None => other.set_send_buffer_size(100_000).expect("a size"),
+        }
+        calls.wait_for(before + 1);
+        let written = client.poll_write(context, b"x").map_err(|error| error.kind());
+        match how {
+            Some(_) => assert_eq!(written, Poll::Ready(Err(ErrorKind::BrokenPipe))),
+            None => assert_eq!(written, Poll::Ready(Ok(1))),
+        }
+    }
+    // A thread that waits for the room of all its urgent bytes does not look by itself.
+    let (client, _server) = full(&left, &right_stack);
+    client.set_nonblocking(false).expect("always");
+    let (ended, end) = std::sync::mpsc::channel();
+    let other = client.try_clone().expect("always");
+    let waits = left.counters().runtime.leader_waits;
+    std::thread::spawn(move || ended.send(other.write_urgent(&[1; 5_000])));
+    wait("the writer", || left.counters().runtime.leader_waits > waits);
+    client.shutdown(Shutdown::Write).expect("connected");
+    let outcome = end.recv_timeout(PATIENCE).expect("it was told");
+    assert_eq!(outcome.expect_err("writing has ended").kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn who_may_not_wait_is_not_kept_by_another_writer() {
+    let (left, right_stack) = pair();
+    let (client, mut server) = full(&left, &right_stack);
+    client.set_nonblocking(false).expect("always");
+    let mut other = client.try_clone().expect("always");
+    let waits = left.counters().runtime.leader_waits;
+    let mut first = client.try_clone().expect("always");
+    let first = std::thread::spawn(move || first.write(b"x"));
+    wait("the first writer", || left.counters().runtime.leader_waits > waits);
+
+    client.set_write_timeout(Some(Duration::from_millis(30))).expect("a timeout");
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        ended.send(other.write(b"y")).expect("the test waits");
+        other.set_nonblocking(true).expect("always");
+        ended.send(other.write(b"y")).expect("the test waits");
+    });
+    for _ in 0..2 {
+        let outcome = end.recv_timeout(PATIENCE).expect("it came back");
+        assert_eq!(outcome.expect_err("somebody else writes").kind(), ErrorKind::WouldBlock);
+    }
+    let (calls, waker) = Calls::new();
+    let context = &mut Context::from_waker(&waker);
+    assert!(client.poll_write(context, b"y").is_pending());
+    assert_eq!(calls.count(), 0);
+    let mut buffer = vec![0; 100_000];
+    server.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    while calls.count() == 0 || !first.is_finished() {
+        drop(server.read(&mut buffer));
+    }
+    assert_eq!(first.join().expect("no panic").expect("there was room"), 1);
+    assert_eq!(run(|it| client.poll_write(it, b"y")).expect("there is room"), 1);
 }
 
 // Memory that others give back is room for a connection, too, though no acknowledgment comes with it.

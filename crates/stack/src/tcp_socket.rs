@@ -479,7 +479,10 @@ impl Shard {
             return Err(SocketError::NotConnected);
         }
         socket.connection.shutdown_write(now);
+        // Who waits for room is to hear that there will be none.
+        socket.room_awaited_bytes = 0;
         self.settle_id(now, id);
+        self.notify(self.sockets.index(id)?, Readiness::WRITABLE);
         Ok(())
     }
 
@@ -493,8 +496,10 @@ impl Shard {
         id: SocketId,
         option: TcpOption,
     ) -> Result<(), SocketError> {
+        let left_bytes = self.pool.left_to_send_bytes();
         let socket = self.tcp_socket(id)?;
         let connection = &mut socket.connection;
+        let room_bytes_before = connection.send_room();
         match option {
             TcpOption::SinglePackets(on) => socket.path.single_packets = on,
             TcpOption::DontRoute(on) => socket.path.dont_route = on,
@@ -508,6 +513,13 @@ impl Shard {
             TcpOption::UserTimeout(timeout) => connection.set_user_timeout(now, timeout),
             TcpOption::FinWait2(span) => connection.set_fin_wait_2(span),
             TcpOption::Congestion(algorithm) => connection.set_congestion(algorithm),
+        }
+        // No acknowledgment will tell of the room that a larger buffer has.
+        let has_room = socket.connection.send_room() > room_bytes_before
+            && socket.has_awaited_room(left_bytes);
+        if has_room {
+            socket.room_awaited_bytes = 0;
+            self.notify(self.sockets.index(id)?, Readiness::WRITABLE);
         }
         if let TcpOption::SinglePackets(_) | TcpOption::DontRoute(_) | TcpOption::IpOptions(_) =
             option

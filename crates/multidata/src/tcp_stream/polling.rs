@@ -56,9 +56,16 @@ impl TcpStream {
 
     /// Ready when a write would not wait; otherwise the task is woken when that may have changed.
     pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let outcome = self.poll_room(context, 1);
+        ready!(self.shared.writing.poll_free(context));
         // A device that failed is what the write will say.
-        outcome.map(|_| Ok(()))
+        let Ok(plan) = ready!(self.poll_room(context, 1)) else { return Poll::Ready(Ok(())) };
+        let Socket { stack, id, .. } = &self.shared.socket;
+        let block_len = stack.tunables().of_stream(&plan).first_block_len(plan.room_bytes);
+        if stack.pool().has_room_for(block_len) {
+            return Poll::Ready(Ok(()));
+        }
+        self.shared.socket.squeue().wait_for_memory(*id, context.waker());
+        Poll::Pending
     }
 
     /// Copies out what has arrived and says how much; zero at the end of the stream, or where `out` is
@@ -128,9 +135,9 @@ impl TcpStream {
         if pieces.iter().all(|piece| piece.is_empty()) {
             return Poll::Ready(Ok(0));
         }
-        let mut copied = self.take_write_turn();
-        let layout = ready!(self.poll_copy(context, &mut copied, pieces))?;
         let socket = &self.shared.socket;
+        let mut copied = ready!(self.shared.writing.poll_take(socket, context));
+        let layout = ready!(self.poll_copy(context, &mut copied, pieces))?;
         let chunks = &mut copied.chunks;
         // Where the send buffer was made smaller meanwhile the rest is not written.
         socket.poll(Interest::Writable, After::Send, context, |core, now| {
