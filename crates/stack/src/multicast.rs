@@ -13,6 +13,7 @@
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
+use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::{Shard, earlier};
@@ -36,8 +37,9 @@ pub struct MulticastOptions {
     pub hop_limit: u8,
     /// Whether listeners of this stack get them, too.
     pub is_looped: bool,
-    /// The interface they leave by; `None`: the one that the route to the group names, else the
-    /// first with an address of the family.
+    /// The interface they leave by; `None`: the one that the route to the group names, else the first with an
+    /// address of the family; where that has not the address they are sent from, the interface that has. By
+    /// one that was asked for and has it not nothing is sent: [`SocketError::NoRoute`].
     pub interface: Option<InterfaceId>,
 }
 
@@ -247,6 +249,29 @@ impl Shard {
         let has_family = |cidr: &ip::Cidr| cidr.address().is_ipv4() == group.is_ipv4();
         let has_address = |id: &InterfaceId| self.interfaces[*id].addresses.iter().any(has_family);
         self.interfaces.ids().find(has_address).ok_or(SocketError::NoRoute)
+    }
+
+    /// The same for a datagram with the source `source`: an address leaves by its own interface only
+    /// (RFC 1122, 3.3.4.2 (B)), so where none was asked for that is the one.
+    pub(crate) fn group_interface_from(
+        &self,
+        source: IpAddr,
+        group: IpAddr,
+        asked: Option<InterfaceId>,
+    ) -> Result<InterfaceId, SocketError> {
+        let usual = self.multicast_interface(group, asked);
+        let may = |interface: &Interface| interface.may_send_from(source);
+        if let Ok(id) = usual
+            && (may(&self.interfaces[id]) || source.is_loopback())
+        {
+            return usual;
+        }
+        if asked.is_some() {
+            return usual.and(Err(SocketError::NoRoute));
+        }
+        let has_source =
+            |id: &InterfaceId| *id != InterfaceId::LOOPBACK && may(&self.interfaces[*id]);
+        self.interfaces.ids().find(has_source).ok_or(SocketError::NoRoute)
     }
 
     /// Enters a listener and reports what changed. Says whether there was room.

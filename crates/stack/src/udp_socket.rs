@@ -428,7 +428,10 @@ impl Shard {
             self.check_local(SocketAddr::new(local, 0))?;
         }
         let (interface_id, next_hop) = match (to_group, has_source) {
-            (true, _) => (self.multicast_interface(remote, multicast.interface)?, remote),
+            (true, true) => {
+                (self.group_interface_from(local, remote, multicast.interface)?, remote)
+            }
+            (true, false) => (self.multicast_interface(remote, multicast.interface)?, remote),
             (false, true) => self.route_from(local, remote)?,
             (false, false) => self.route(remote)?,
         };

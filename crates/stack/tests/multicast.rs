@@ -7,7 +7,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
 use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
-use harness::{Net, address, craft};
+use harness::{Net, address, bytes_of, craft};
 use stack::{
     AddressingConfig, BindOptions, ClaimPolicy, InterfaceConfig, MulticastOptions, Readiness,
     SocketError, SocketId,
@@ -252,6 +252,61 @@ fn the_solicited_node_group_of_an_address_is_joined_before_it_is_asked_about() {
     net.wire.clear();
     net.run(Duration::from_secs(3));
     assert!(reports(&net, 0).iter().all(|(_, report)| report[8] == 3), "TO_IN of nobody");
+}
+
+// RFC 1122, 3.3.4.2 (B): an address leaves by its own interface; a datagram that may not leave is refused.
+#[test]
+fn a_datagram_to_a_group_leaves_by_the_interface_that_has_its_source() {
+    let mut net = net();
+    let (now, first) = (net.now, net.hosts[0].interface);
+    let shard = &mut net.hosts[0].shard;
+    let addresses =
+        vec!["10.7.0.1/24".parse().expect("a network"), "fd07::1/64".parse().expect("one")];
+    let second = InterfaceConfig {
+        capabilities: Capabilities::plain(Medium::Ip, 1_500),
+        mode: TransmitMode::Multidata,
+        addresses,
+        gateways: Vec::new(),
+    };
+    let second = shard.add_interface(second).expect("a sound configuration");
+    for (group, source) in GROUPS.map(ip).into_iter().zip(["10.7.0.1", "fd07::1"].map(ip)) {
+        let to = Some(SocketAddr::new(group, 5_000));
+        let id = shard.udp_bind(SocketAddr::new(source, 0)).expect("a port");
+        let raw = shard.raw_bind(200, source).expect("ours");
+        shard.udp_send(id, to, chunk(b"from the second")).expect("a way");
+        shard.raw_send(raw, group, chunk(b"from the second")).expect("a way");
+        let mut batch = Multidata::default();
+        // Of several packets the first may be a report, or a question of the interface's own.
+        let mut sent = 0;
+        while shard.poll_transmit(now, second, Room::UNBOUNDED, &mut batch) > 0 {
+            let all: Vec<_> = batch.packets().map(|packet| bytes_of(&packet)).collect();
+            sent += all.iter().filter(|packet| packet.ends_with(b"from the second")).count();
+            shard.on_transmitted(now, second, &Transmitted { taken: batch.len(), stopped: None });
+            batch.clear();
+        }
+        assert_eq!(sent, 2, "{group}");
+        assert_eq!(shard.counters().drops.count(DropReason::SourceRemoved), 0);
+        let by = |interface| MulticastOptions { interface, ..MulticastOptions::default() };
+        shard.udp_set_multicast(id, by(Some(first))).expect("an interface");
+        let refused = shard.udp_send(id, to, chunk(b"by the first"));
+        assert_eq!(refused, Err(SocketError::NoRoute), "it has another address");
+    }
+    // What was asked for may go.
+    let by_second = MulticastOptions { interface: Some(second), ..MulticastOptions::default() };
+    let id = shard.udp_bind("0.0.0.0:0".parse().expect("an address")).expect("a port");
+    shard.udp_set_multicast(id, by_second).expect("an interface");
+    let own = shard.udp_bind(SocketAddr::new(address(0, false), 0)).expect("a port");
+    shard.udp_set_multicast(own, by_second).expect("an interface");
+    shard.remove_interface(now, second).expect("an interface");
+    let (group, refused) = (ip(GROUPS[0]), Err(SocketError::NoSuchInterface));
+    for id in [id, own] {
+        let to = Some(SocketAddr::new(group, 5_000));
+        assert_eq!(shard.udp_send(id, to, chunk(b"nowhere")), refused);
+        assert_eq!(shard.udp_join(now, id, group, Some(second), &[]), refused);
+        assert_eq!(shard.udp_set_multicast(id, by_second), refused);
+    }
+    net.run(Duration::from_secs(10));
+    assert!(!net.hosts[0].shard.wants_transmit());
 }
 
 #[test]
