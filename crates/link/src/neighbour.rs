@@ -555,6 +555,12 @@ impl<W> NeighbourCache<W> {
         self.requests.is_empty() && self.resolved.is_empty()
     }
 
+    /// Whether packets wait for a neighbour, or to be handed back.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.waiting_packets > 0 || self.resolved.iter().any(|it| !it.waiting.is_empty())
+    }
+
     /// The next resolution that ended; call until there is none.
     pub fn poll_resolved(&mut self) -> Option<Resolved<W>> {
         self.resolved.pop_front()

@@ -129,8 +129,8 @@ const ABORT_MAX: Duration = Duration::from_millis(100);
 /// hold one each.
 ///
 /// When the last handle and the last socket are gone, connections that still hold data or an
-/// unacknowledged FIN get [`LINGER_ON_DROP`] to deliver it while the dropping thread waits; then
-/// the stack's threads end and its devices are closed.
+/// unacknowledged FIN, and datagrams whose neighbour has not answered yet, get [`LINGER_ON_DROP`] to
+/// deliver it while the dropping thread waits; then the stack's threads end and its devices are closed.
 #[derive(Clone)]
 pub struct Stack {
     runtime: Arc<Runtime>,
@@ -490,21 +490,24 @@ impl Stack {
     }
 
     /// Waits until all connections that the application has closed have delivered their data and
-    /// their FIN, and lets go of this handle. Sockets that are still open are not touched: they
+    /// their FIN, and datagrams have left that wait for the device or for a neighbour's answer, and lets go of this
+    /// handle. A neighbour that does not answer is given up after three seconds. Sockets that are still open are not touched: they
     /// keep the stack alive.
     ///
     /// # Errors
     /// `TimedOut` where something was left to deliver after `timeout`; `NetworkDown` where the
     /// device failed.
     pub fn shutdown(self, timeout: Duration) -> io::Result<()> {
-        let until = std::time::Instant::now() + timeout;
+        // Beyond what an instant can say there is no limit.
+        let until = std::time::Instant::now().checked_add(timeout);
         let flushed = self.runtime.squeues.iter().try_for_each(|squeue| {
             let call = Call {
                 socket: None,
                 interest: Interest::Writable,
                 after: After::Leave,
                 blocks: true,
-                timeout: Some(until.saturating_duration_since(std::time::Instant::now())),
+                timeout: until
+                    .map(|until| until.saturating_duration_since(std::time::Instant::now())),
                 expired: io::ErrorKind::TimedOut,
             };
             squeue.operate(&call, |core, now| {
@@ -517,7 +520,10 @@ impl Stack {
                 let counts = self.runtime.squeues.iter();
                 let count: usize =
                     counts.map(|squeue| squeue.look(|core| core.undelivered_count())).sum();
-                let message = format!("{count} closed connections had something left to deliver");
+                let message = match count {
+                    0 => "something was left to send".to_owned(),
+                    _ => format!("{count} closed connections had something left to deliver"),
+                };
                 io::Error::new(io::ErrorKind::TimedOut, message)
             }
             _ => error,

@@ -419,6 +419,23 @@ fn shutting_a_stack_down_waits_for_what_is_left_to_deliver() {
 }
 
 #[test]
+fn shutting_down_without_a_limit_is_possible() {
+    let (left, _right_stack) = pair();
+    left.shutdown(Duration::MAX).expect("there is nothing to deliver");
+}
+
+#[test]
+fn lent_memory_that_never_fits_is_refused_where_the_socket_does_not_block() {
+    let (left, right_stack) = pair();
+    let (client, _server) = connected(&left, &right_stack);
+    client.set_send_buffer_size(10_000).expect("a size");
+    client.set_nonblocking(true).expect("always");
+    let error = client.write_bytes(Bytes::from(vec![1; 10_001])).expect_err("it never fits");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    client.write_bytes(Bytes::from(vec![1; 10_000])).expect("it fits");
+}
+
+#[test]
 fn a_stack_without_handles_ends_its_threads_and_lets_its_device_go() {
     let (left, right_stack) = pair();
     drop(right_stack);

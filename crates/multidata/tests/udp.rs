@@ -26,6 +26,33 @@ fn datagrams_come_whole_with_their_sender() {
     }
 }
 
+// The neighbour is not known yet: what was taken waits for its answer.
+#[test]
+fn a_datagram_leaves_though_its_stack_ends() {
+    for ends_by_itself in [true, false] {
+        let (left, right_stack) = pair();
+        let server = UdpSocket::bind(&right_stack, right(53)).expect("a free port");
+        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+        client.send_to(b"farewell", right(53)).expect("a route");
+        drop(client);
+        match ends_by_itself {
+            true => drop(left),
+            false => left.shutdown(PATIENCE).expect("the neighbour answers"),
+        }
+        assert_eq!(server.recv(&mut [0; 10]).expect("sent"), 8);
+    }
+    // Nobody is at the other end.
+    let (near, _far) = device::wire(pair::ethernet());
+    let alone = Stack::builder().interface(near, pair::interface(pair::LEFT));
+    let alone = alone.build().expect("a stack");
+    let client = UdpSocket::bind(&alone, "10.1.0.1:0").expect("a free port");
+    client.send_to(b"farewell", right(53)).expect("a route");
+    let error = alone.clone().shutdown(Duration::from_millis(50)).expect_err("it waits");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    alone.shutdown(PATIENCE).expect("what has no neighbour is given up");
+}
+
 #[test]
 fn a_short_buffer_loses_the_rest_of_a_datagram() {
     let (left, right_stack) = pair();

@@ -287,10 +287,14 @@ impl Shard {
         None
     }
 
-    /// Whether any interface has something to send, as far as is known without building it.
+    /// Whether any interface has something to send, as far as is known without building it; packets that
+    /// wait for the answer of a neighbour included, which comes or is given up in a few seconds.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        self.interfaces.iter().any(|i| i.ready.len() > 0 || !i.outbox.is_empty())
+        let wants = |it: &Interface| {
+            it.ready.len() > 0 || !it.outbox.is_empty() || it.neighbours.has_waiting()
+        };
+        self.interfaces.iter().any(wants)
     }
 
     /// What was counted so far, over all connections.

@@ -369,7 +369,7 @@ impl Core {
     }
 
     /// Whether all closed connections have delivered their data and their FIN, and no datagram or
-    /// reset waits.
+    /// reset waits, for the device or for a neighbour to answer.
     pub(crate) fn is_flushed(&mut self) -> bool {
         self.forget_delivered();
         self.closing.is_empty() && !self.shard.wants_transmit()
