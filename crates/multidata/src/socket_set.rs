@@ -100,7 +100,8 @@ impl SocketSet {
             let taken = socket
                 .poll(Interest::Readable, After::Send, context, |core, _| take(core, socket.id));
             if let Poll::Ready(taken) = taken {
-                if self.sockets.len() > 1 {
+                // After an error it may be in for another task as well, which waits on.
+                if taken.is_ok() && self.sockets.len() > 1 {
                     self.forget_waker(context.waker());
                 }
                 return Poll::Ready(taken.map(|taken| (socket, taken)));
@@ -129,5 +130,40 @@ impl SocketSet {
     /// No squeue is to call this waker any more.
     fn forget_waker(&self, waker: &Waker) {
         self.sockets.iter().for_each(|socket| socket.forget_waker(waker));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::InterfaceConfig;
+    use core::cell::Cell;
+    use device::{Medium, WireConfig, WireEnd};
+
+    #[test]
+    fn an_error_takes_nobodys_waker_away() {
+        let end = WireEnd::plain(Medium::Ip);
+        let (near, _far) = device::wire(WireConfig::new(end, end));
+        let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
+        let stack = Stack::builder().squeues(2).interface(near, interface);
+        let stack = stack.build().expect("a stack");
+        let bind = |_, core: &mut Core, _| core.shard.udp_bind(([10, 1, 0, 1], 0).into());
+        let set = SocketSet::open(&stack, bind).expect("free ports");
+        let waits = || {
+            let squeues = stack.squeues();
+            squeues.iter().filter(|it| it.look(|core| core.waiting.has_tasks())).count()
+        };
+        let context = Context::from_waker(Waker::noop());
+        let nothing = |_: &mut Core, _| Err::<(), _>(SocketError::WouldBlock);
+        assert!(set.poll_take(&context, nothing).is_pending());
+        assert_eq!(waits(), 2);
+        let asked = Cell::new(0);
+        let failing = |_: &mut Core, _| {
+            asked.set(asked.get() + 1);
+            let is_first = asked.get() <= 2;
+            Err::<(), _>(if is_first { SocketError::WouldBlock } else { SocketError::NoMemory })
+        };
+        assert!(matches!(set.poll_take(&context, failing), Poll::Ready(Err(_))));
+        assert_eq!(waits(), 2, "another task has the same waker, and waits on");
     }
 }

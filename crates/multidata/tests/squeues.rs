@@ -279,6 +279,15 @@ fn what_is_changed_is_changed_in_every_squeue() {
 }
 
 #[test]
+fn any_port_can_be_had_where_one_squeue_has_all_datagrams() {
+    let stack = Stack::builder().squeues(3).spread_by(Policy::Protocol);
+    let stack = stack.interface(device::wire(pair::ethernet()).0, interface(LEFT));
+    let stack = stack.build().expect("a stack");
+    let bind = |_| UdpSocket::bind(&stack, (LEFT, 0)).expect("there are free ports");
+    drop([(); 6].map(bind));
+}
+
+#[test]
 fn a_stack_is_refused_that_cannot_be() {
     let queues = |count: usize| -> Vec<Box<dyn Queue>> {
         (0..count).map(|_| Box::new(device::wire(pair::ethernet()).0) as _).collect()

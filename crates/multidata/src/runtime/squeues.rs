@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use stack::{Homes, SocketError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use steering::Home;
+use steering::{Home, Policy};
 use time::{Duration, Instant};
 
 /// All squeues of a stack.
@@ -96,15 +96,14 @@ impl Squeues {
 
     /// The squeue for a UDP socket bound to `port`, or to any where that is zero.
     pub(crate) fn for_port(&self, port: u16) -> usize {
-        match &self.hand_over {
-            None => 0,
-            Some(_) if port == 0 => self.pick(),
-            Some(hand_over) => hand_over.of_port(port),
-        }
+        let Some(hand_over) = &self.hand_over else { return 0 };
+        // Where one squeue has the datagrams of all ports, the others have no port to pick.
+        let is_by_port = hand_over.spread().policy() != Policy::Protocol;
+        if port == 0 && is_by_port { self.pick() } else { hand_over.of_port(port) }
     }
 
-    /// The squeue of the CPU that the calling thread runs on, where squeues have CPUs, and else each in
-    /// turn.
+    /// The squeue of the CPU that the calling thread runs on, where squeues have CPUs and this is one of
+    /// theirs, and else each in turn.
     fn pick(&self) -> usize {
         let here = match self.cpus.is_empty() {
             true => None,
@@ -112,6 +111,8 @@ impl Squeues {
                 affinity::current().and_then(|here| self.cpus.iter().position(|it| *it == here))
             }
         };
+        // There may be more CPUs than squeues.
+        let here = here.filter(|index| *index < self.all.len());
         here.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed) % self.all.len())
     }
 

@@ -293,6 +293,26 @@ fn a_thread_that_cannot_be_kept_on_its_cpu_is_told_of() {
     threads.join();
 }
 
+/// The squeues of a stack that has a CPU for each, and more CPUs besides.
+#[test]
+fn a_thread_on_a_cpu_without_a_squeue_takes_each_in_turn() {
+    let layout = "R1S2F1".parse().expect("a layout");
+    let spread = Spread::new(layout, Policy::Flow, 2).expect("a spread");
+    let hand_over = HandOver::new(spread, 1, [1, 2]).expect("two squeues");
+    let all = [0, 1].map(|index| Arc::new(squeue_of(Some((index, Arc::clone(&hand_over)))).0));
+    let here = crate::affinity::allowed().expect("an answer")[0];
+    let cpus = vec![usize::MAX - 1, usize::MAX, here];
+    let squeues = Squeues::new(all.to_vec(), Some(hand_over), cpus);
+    let picked = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            crate::affinity::pin(here).expect("it is allowed");
+            [(); 4].map(|()| squeues.for_port(0))
+        });
+        thread.join().expect("no panic")
+    });
+    assert_eq!(picked, [0, 1, 0, 1]);
+}
+
 /// What stands in a device that does not go on by itself is not left there because nobody sends any more.
 #[test]
 fn a_device_that_is_stalled_is_called_again_though_nothing_is_sent() {
