@@ -78,6 +78,9 @@ impl Place {
     #[must_use]
     pub fn why_not(&self, scenario: &Scenario) -> Option<Failure> {
         match scenario.peer() {
+            PeerKind::Own if scenario.device == DeviceKind::TapPair => {
+                Station::pair(scenario).err()
+            }
             PeerKind::Own => None,
             PeerKind::Kernel => Station::over_kernel_device(scenario).err(),
         }

@@ -4,7 +4,7 @@
 //! machine drifts for all of them. Odd rounds run backwards, so that none always follows the same
 //! neighbour.
 
-use crate::scenario::{Amount, DeviceKind, Direction, PeerKind, Scenario, Workload};
+use crate::scenario::{Amount, DeviceKind, Direction, Scenario, Workload};
 use device::TransmitMode;
 use std::time::Duration;
 
@@ -59,15 +59,13 @@ pub fn round_order(round: usize, count: usize) -> impl Iterator<Item = usize> {
 /// Whether any of these scenarios needs a network of its own, with interfaces or sockets in it.
 #[must_use]
 pub fn needs_network(job: &[Scenario]) -> bool {
-    job.iter().any(|scenario| {
-        scenario.peer() == PeerKind::Kernel || scenario.device == DeviceKind::Tunnel
-    })
+    job.iter().any(|scenario| scenario.device != DeviceKind::Wire)
 }
 
 /// Whether any of these scenarios needs a TAP or TUN device.
 #[must_use]
 pub fn needs_tap(job: &[Scenario]) -> bool {
-    job.iter().any(|scenario| matches!(scenario.device, DeviceKind::Tap | DeviceKind::Tun))
+    job.iter().any(|scenario| scenario.device.is_tun())
 }
 
 /// How many bytes the verification pass of a scenario moves each way: as many as a run that is
@@ -114,7 +112,9 @@ mod tests {
         let without = [DeviceKind::Packet, DeviceKind::Xdp, DeviceKind::Tunnel].map(scenario);
         assert!(needs_network(&without) && !needs_tap(&without));
         assert!(without.iter().all(|it| needs_network(core::slice::from_ref(it))));
-        assert!(needs_tap(&[scenario(DeviceKind::Tun)]) && needs_tap(&[scenario(DeviceKind::Tap)]));
+        for device in [DeviceKind::Tap, DeviceKind::Tun, DeviceKind::TapPair] {
+            assert!(needs_network(&[scenario(device)]) && needs_tap(&[scenario(device)]));
+        }
     }
 
     #[test]

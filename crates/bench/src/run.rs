@@ -261,7 +261,7 @@ fn work(
 }
 
 fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
-    let (near, far) = Station::over_wire(scenario)?;
+    let (near, far) = Station::pair(scenario)?;
     let pair = wire::meet(&near, &far, scenario.connections)?;
     let clocks = Clocks::read()?;
     let before = near.counters();
@@ -300,7 +300,7 @@ fn send_datagrams(scenario: &Scenario, plan: &datagrams::Plan) -> Result<Ran, Fa
             (near, None, outcome)
         }
         PeerKind::Own => {
-            let (near, other) = Station::over_wire(scenario)?;
+            let (near, other) = Station::pair(scenario)?;
             let far = other.udp_socket()?;
             let to = far.local_addr().attempt(|| "a socket has no address")?;
             let socket = near.udp_socket()?;

@@ -19,6 +19,9 @@ pub enum DeviceKind {
     Tap,
     /// A TUN device: IP packets to and from the kernel.
     Tun,
+    /// Two TAP devices that a bridge of the kernel's joins: two stacks in one process, and no TCP of the
+    /// kernel's.
+    TapPair,
     /// A packet socket at one end of a veth pair, the kernel at the other.
     Packet,
     /// AF_XDP at one end of a veth pair, the kernel at the other.
@@ -36,6 +39,7 @@ impl DeviceKind {
         match self {
             Self::Tap => "tap",
             Self::Tun => "tun",
+            Self::TapPair => "tap-pair",
             Self::Packet => "packet",
             Self::Xdp => "xdp",
             Self::Wire => "wire",
@@ -47,11 +51,17 @@ impl DeviceKind {
     #[must_use]
     pub const fn forms(self) -> Forms {
         match self {
-            Self::Tap | Self::Tun | Self::Wire => Forms::ALL,
+            Self::Tap | Self::Tun | Self::TapPair | Self::Wire => Forms::ALL,
             Self::Packet => linux::PacketDevice::FORMS,
             Self::Xdp => linux::XdpDevice::FORMS,
             Self::Tunnel => linux::TunnelDevice::FORMS,
         }
+    }
+
+    /// Whether the kernel makes the device as a TAP or TUN.
+    #[must_use]
+    pub const fn is_tun(self) -> bool {
+        matches!(self, Self::Tap | Self::Tun | Self::TapPair)
     }
 
     /// What stands at the other end of this device.
@@ -59,7 +69,7 @@ impl DeviceKind {
     pub const fn peer(self) -> PeerKind {
         match self {
             Self::Tap | Self::Tun | Self::Packet | Self::Xdp => PeerKind::Kernel,
-            Self::Wire | Self::Tunnel => PeerKind::Own,
+            Self::TapPair | Self::Wire | Self::Tunnel => PeerKind::Own,
         }
     }
 }
@@ -477,7 +487,7 @@ impl Scenario {
         }
         if self.peer() == PeerKind::Own && self.napi {
             return Err(
-                "--napi on is for TAP and TUN devices: only there the kernel takes in frames"
+                "--napi on is for devices with the kernel at their other end: only there it takes frames in"
                     .to_owned(),
             );
         }
@@ -498,9 +508,9 @@ impl Scenario {
         self.check_datagrams()?;
         self.check_tunnel()?;
         self.check_packet_socket()?;
-        if self.io_uring && !matches!(self.device, DeviceKind::Tap | DeviceKind::Tun) {
+        if self.io_uring && !self.device.is_tun() {
             return Err(
-                "--io-uring on needs --device tap or tun: the others have calls of their own \
+                "--io-uring on needs --device tap, tun or tap-pair: the others have calls of their own \
                         for many frames"
                     .to_owned(),
             );

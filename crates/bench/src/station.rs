@@ -13,8 +13,8 @@ use bytes::Bytes;
 use device::{HardwareAddress, Medium, Queue, RateConfig, RateQueue, WireConfig, WireEnd, wire};
 use ip::Cidr;
 use linux::{
-    Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice, TapKind,
-    TunnelDevice, VethPair, XdpConfig, XdpDevice,
+    Bridge, Feature, IoUring, Napi, PacketConfig, PacketDevice, SystemError, TapConfig, TapDevice,
+    TapKind, TunnelDevice, VethPair, XdpConfig, XdpDevice,
 };
 use multidata::{
     CaptureFile, InterfaceConfig, Layout, Policy, Stack, TcpListener, TcpStream, UdpSocket,
@@ -24,6 +24,9 @@ use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steering::{BadSpread, Spread};
+
+/// The bridge between two TAP devices.
+const BRIDGE_NAME: &str = "bench-bridge";
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,15 +64,17 @@ pub struct Station {
 enum Ground {
     /// A TAP lives as long as its descriptor.
     Tap { _device: TapDevice },
+    /// A TAP that is a port of a bridge, which lives as long as one of its ports.
+    Port { _device: TapDevice, _bridge: Arc<Bridge> },
     /// One end of a cable.
     Veth { _pair: VethPair },
 }
 
-/// A device with the kernel at its other end.
+/// This stack's end of a device.
 struct Opened {
-    queues: Vec<Box<dyn Queue>>,
+    queues: Queues,
     about: String,
-    ground: Ground,
+    ground: Option<Ground>,
 }
 
 impl Station {
@@ -81,32 +86,33 @@ impl Station {
         let opened = match scenario.device {
             DeviceKind::Packet => open_packet_socket(scenario)?,
             DeviceKind::Xdp => open_xdp(scenario)?,
-            DeviceKind::Tap | DeviceKind::Tun | DeviceKind::Wire | DeviceKind::Tunnel => {
-                open_tap(scenario)?
-            }
+            _ => open_tap(scenario)?,
         };
-        let Opened { queues, about, ground } = opened;
-        let addresses = Addresses::of(scenario);
-        let (queues, capture) = wrapped(scenario, queues)?;
-        let stack = build(scenario, queues, (addresses.near, addresses.prefix_len), true)?;
-        let station = Self::of(scenario, stack, about, true)?;
-        Ok(Self { _capture: capture, _ground: Some(ground), ..station })
+        Self::over(scenario, opened, true)
     }
 
-    /// Two stacks, one at each end of a wire: this one and the other one.
+    /// Two stacks of this process, one at each end of a wire or of a pair of TAPs: this one and the other
+    /// one.
     ///
     /// # Errors
-    /// A sentence, where a stack cannot be built.
-    pub fn over_wire(scenario: &Scenario) -> Result<(Self, Self), Failure> {
+    /// A sentence: a device cannot be had, or a stack not be built.
+    pub fn pair(scenario: &Scenario) -> Result<(Self, Self), Failure> {
+        let (near, far) = match scenario.device {
+            DeviceKind::TapPair => open_tap_pair(scenario)?,
+            _ => open_wire(scenario),
+        };
+        Ok((Self::over(scenario, near, true)?, Self::over(scenario, far, false)?))
+    }
+
+    fn over(scenario: &Scenario, opened: Opened, is_near: bool) -> Result<Self, Failure> {
+        let Opened { queues, about, ground } = opened;
         let addresses = Addresses::of(scenario);
-        let (near, far) = wire_queues(scenario);
-        let about = "wire in this process, loss-free and bounded".to_owned();
+        let address = if is_near { addresses.near } else { addresses.far };
         // One end sees everything.
-        let (near, capture) = wrapped(scenario, near)?;
-        let near = build(scenario, near, (addresses.near, addresses.prefix_len), true)?;
-        let far = build(scenario, far, (addresses.far, addresses.prefix_len), false)?;
-        let near = Self::of(scenario, near, about.clone(), true)?;
-        Ok((Self { _capture: capture, ..near }, Self::of(scenario, far, about, false)?))
+        let (queues, capture) = if is_near { wrapped(scenario, queues)? } else { (queues, None) };
+        let stack = build(scenario, queues, (address, addresses.prefix_len), is_near)?;
+        let station = Self::of(scenario, stack, about, is_near)?;
+        Ok(Self { _capture: capture, _ground: ground, ..station })
     }
 
     /// This stack at one end of a tunnel whose device is open: the near end, which measures and
@@ -244,19 +250,9 @@ impl Station {
     }
 }
 
+/// A TAP or TUN device with the kernel at its other end.
 fn open_tap(scenario: &Scenario) -> Result<Opened, Failure> {
-    let kind = if scenario.device == DeviceKind::Tun { TapKind::Tun } else { TapKind::Tap };
-    let refused = || format!("cannot open a {} device", scenario.device.name().to_uppercase());
-    let mut device = TapDevice::open(&TapConfig {
-        kind,
-        offload: scenario.offload,
-        napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
-        mtu_bytes: Some(scenario.mtu_bytes),
-        io_uring: if scenario.io_uring { IoUring::On } else { IoUring::Off },
-        queues: rings(scenario).into(),
-        ..TapConfig::default()
-    })
-    .attempt(refused)?;
+    let mut device = tap(scenario)?;
     let addresses = Addresses::of(scenario);
     device
         .interface()
@@ -265,12 +261,60 @@ fn open_tap(scenario: &Scenario) -> Result<Opened, Failure> {
             interface.set_up()
         })
         .attempt(|| "cannot configure the kernel's side of the device")?;
+    let (queues, about) = queues_of(scenario, &mut device)?;
+    Ok(Opened { queues, about, ground: Some(Ground::Tap { _device: device }) })
+}
+
+/// Two TAP devices as ports of a bridge of their own. As any switch it drops what a port's queue has no room
+/// for; a TAP with the kernel's TCP behind it makes that wait instead.
+fn open_tap_pair(scenario: &Scenario) -> Result<(Opened, Opened), Failure> {
+    let bridge = Bridge::new(BRIDGE_NAME).attempt(|| "cannot join two TAP devices")?;
+    let bridge = Arc::new(bridge);
+    let port = || {
+        let mut device = tap(scenario)?;
+        device
+            .interface()
+            .and_then(|interface| {
+                bridge.add_port(&interface)?;
+                interface.set_up()
+            })
+            .attempt(|| "cannot join two TAP devices")?;
+        let (queues, about) = queues_of(scenario, &mut device)?;
+        let about = format!("one of two on a bridge: {about}");
+        let ground = Ground::Port { _device: device, _bridge: bridge.clone() };
+        Ok(Opened { queues, about, ground: Some(ground) })
+    };
+    Ok((port()?, port()?))
+}
+
+fn tap(scenario: &Scenario) -> Result<TapDevice, Failure> {
+    let kind = if scenario.device == DeviceKind::Tun { TapKind::Tun } else { TapKind::Tap };
+    TapDevice::open(&TapConfig {
+        kind,
+        offload: scenario.offload,
+        napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
+        mtu_bytes: Some(scenario.mtu_bytes),
+        io_uring: if scenario.io_uring { IoUring::On } else { IoUring::Off },
+        queues: rings(scenario).into(),
+        ..TapConfig::default()
+    })
+    .attempt(|| no_device(scenario))
+}
+
+fn no_device(scenario: &Scenario) -> &'static str {
+    match scenario.device {
+        DeviceKind::Tun => "cannot open a TUN device",
+        _ => "cannot open a TAP device",
+    }
+}
+
+/// The queues of a device that is up, and what it says of itself.
+fn queues_of(scenario: &Scenario, device: &mut TapDevice) -> Result<(Queues, String), Failure> {
     let about = complete(device.negotiated(), device.refused())?;
-    let queues: Result<Vec<Box<dyn Queue>>, Failure> = (0..rings(scenario))
-        .map(|ring| Ok(Box::new(device.queue(ring.into()).attempt(refused)?) as _))
+    let queues: Result<Queues, Failure> = (0..rings(scenario))
+        .map(|ring| Ok(Box::new(device.queue(ring.into()).attempt(|| no_device(scenario))?) as _))
         .collect();
-    let queues = queues?;
-    Ok(Opened { queues, about, ground: Ground::Tap { _device: device } })
+    Ok((queues?, about))
 }
 
 /// The near end of a cable is ours and has no address of the kernel's, the far end is the kernel's.
@@ -292,7 +336,7 @@ fn open_xdp(scenario: &Scenario) -> Result<Opened, Failure> {
     let queue = Box::new(device.queue(0).attempt(refused)?);
     // Who moves frames is known with the queue.
     let about = complete(device.negotiated(), device.refused())?;
-    Ok(Opened { queues: vec![queue], about, ground: Ground::Veth { _pair: pair } })
+    Ok(Opened { queues: vec![queue], about, ground: Some(Ground::Veth { _pair: pair }) })
 }
 
 fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
@@ -311,7 +355,7 @@ fn open_packet_socket(scenario: &Scenario) -> Result<Opened, Failure> {
     let queues: Result<Queues, Failure> = (0..spread.homes())
         .map(|queue| Ok(Box::new(device.queue(queue.into()).attempt(refused)?) as _))
         .collect();
-    Ok(Opened { queues: queues?, about, ground: Ground::Veth { _pair: pair } })
+    Ok(Opened { queues: queues?, about, ground: Some(Ground::Veth { _pair: pair }) })
 }
 
 /// How the kernel is to divide frames among packet sockets: as the stack does among its squeues, where
@@ -415,14 +459,18 @@ fn rings(scenario: &Scenario) -> u16 {
 type Queues = Vec<Box<dyn Queue>>;
 
 /// The two ends of a wire as the scenario wants it.
-fn wire_queues(scenario: &Scenario) -> (Queues, Queues) {
+fn open_wire(scenario: &Scenario) -> (Opened, Opened) {
     let end = |last| {
         let medium = Medium::Ethernet(HardwareAddress([0x02, 0, 0, 0, 0, last]));
         if scenario.offload { WireEnd::offloading(medium) } else { WireEnd::plain(medium) }
     };
     let config = WireConfig { mtu_bytes: scenario.mtu_bytes, ..WireConfig::new(end(2), end(1)) };
     let rings = (0..rings(scenario)).map(|_| wire(config));
-    rings.map(|(near, far)| (Box::new(near) as _, Box::new(far) as _)).unzip()
+    let (near, far): (Queues, Queues) =
+        rings.map(|(near, far)| (Box::new(near) as _, Box::new(far) as _)).unzip();
+    let about = "wire in this process, loss-free and bounded";
+    let opened = |queues| Opened { queues, about: about.to_owned(), ground: None };
+    (opened(near), opened(far))
 }
 
 /// The queues, with a rate and with what passes them captured where the scenario says so.
@@ -559,7 +607,7 @@ mod tests {
     #[test]
     fn a_connection_that_never_comes_is_not_waited_for_without_end() {
         let scenario = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
-        let (_near, far) = Station::over_wire(&scenario).expect("a wire needs no privilege");
+        let (_near, far) = Station::pair(&scenario).expect("a wire needs no privilege");
         let listener = far.listen(1).expect("a free port");
         let failure =
             accept_one(&listener, Duration::from_millis(20)).expect_err("nobody connects");

@@ -295,6 +295,7 @@ fn place(run: &Run) -> String {
     let device = match run.device.as_str() {
         "wire" => "over the in-process wire".to_owned(),
         "tunnel" => "over a UDP tunnel".to_owned(),
+        "tap-pair" => format!("from TAP to TAP{with}"),
         "packet" => format!("over a packet socket{with}"),
         "xdp" => format!("over AF_XDP{with}"),
         name if with.is_empty() => format!("over a plain {}", name.to_uppercase()),
@@ -378,6 +379,7 @@ mod tests {
             ("packet", true, "Sending over a packet socket with threaded NAPI, batches"),
             ("xdp", false, "Sending over AF_XDP, batches"),
             ("tun", false, "Sending over a plain TUN, batches"),
+            ("tap-pair", false, "Sending from TAP to TAP, batches"),
             ("tap", true, "Sending over a TAP with threaded NAPI, batches"),
         ] {
             let on = |mode| {

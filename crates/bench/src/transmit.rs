@@ -62,7 +62,7 @@ impl Axes {
         let scenarios = along(scenarios, &self.napi, |it, napi| it.napi = napi);
         // Of these each is for some devices and nothing to the others.
         let scenarios = along(scenarios, &self.io_uring, |it, io_uring| {
-            it.io_uring = io_uring && matches!(it.device, DeviceKind::Tap | DeviceKind::Tun);
+            it.io_uring = io_uring && it.device.is_tun();
         });
         let scenarios = along(scenarios, &self.transforms, |it, transform| {
             if it.device == DeviceKind::Tunnel {

@@ -344,6 +344,8 @@ pub(crate) enum Switch {
 enum DeviceArgument {
     Tap,
     Tun,
+    /// Two TAPs on a bridge, this stack at both ends
+    TapPair,
     Packet,
     Xdp,
     Wire,
@@ -392,6 +394,7 @@ impl From<DeviceArgument> for DeviceKind {
         match device {
             DeviceArgument::Tap => Self::Tap,
             DeviceArgument::Tun => Self::Tun,
+            DeviceArgument::TapPair => Self::TapPair,
             DeviceArgument::Packet => Self::Packet,
             DeviceArgument::Xdp => Self::Xdp,
             DeviceArgument::Wire => Self::Wire,

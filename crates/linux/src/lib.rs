@@ -10,6 +10,7 @@
 //! * [`Sandbox`]: user, network and mount namespaces of our own, so that tests and benches need no
 //!   root and leave no trace.
 //! * [`VethPair`]: two interfaces joined by a cable, for devices that take over an interface.
+//! * [`Bridge`]: interfaces joined as by a switch, for two stacks over two TAPs.
 //! * [`Interface`]: the kernel's side of a device: up, MTU, addresses, neighbours, without any tool.
 //! * [`TunFile`] and [`raw_calls`]: for playing the network in front of the kernel, and asking it
 //!   what it says to any socket call.
@@ -20,6 +21,7 @@
 //! `tunnel/calls.rs`, `xdp/` and one call in `namespace.rs`. Every error is a sentence that says what was
 //! attempted, what the system said and what to do.
 
+mod bridge;
 pub mod cpu;
 mod datagrams;
 mod held;
@@ -40,6 +42,7 @@ mod vnet;
 mod waiter;
 mod xdp;
 
+pub use bridge::Bridge;
 pub use interface::{Feature, Interface};
 pub use namespace::Sandbox;
 pub use packet::{PacketAddress, PacketConfig, PacketDevice, PacketQueue};

@@ -27,6 +27,10 @@ const NLM_F_CREATE: u16 = 0x400;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+
 /// A message header is 16 bytes.
 const HEADER_LEN: usize = 16;
 
@@ -109,11 +113,8 @@ fn interface_body(index: u32) -> Vec<u8> {
 
 /// Makes two Ethernet interfaces that are the two ends of one cable, each with so many queues each way.
 pub(crate) fn add_veth_pair(near: &str, far: &str, queues: u32) -> Result<(), Errno> {
-    const IFLA_IFNAME: u16 = 3;
-    const IFLA_LINKINFO: u16 = 18;
     const IFLA_NUM_TX_QUEUES: u16 = 31;
     const IFLA_NUM_RX_QUEUES: u16 = 32;
-    const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
     const VETH_INFO_PEER: u16 = 1;
     let end = |attributes: Message, name: &str| {
@@ -130,6 +131,24 @@ pub(crate) fn add_veth_pair(near: &str, far: &str, queues: u32) -> Result<(), Er
         .attribute(IFLA_INFO_DATA, &data.bytes);
     end(Message::new(RTM_NEWLINK, &interface_body(0)), near)
         .attribute(IFLA_LINKINFO, &info.bytes)
+        .execute()
+}
+
+/// Makes a bridge without ports.
+pub(crate) fn add_bridge(name: &str) -> Result<(), Errno> {
+    let name: Vec<u8> = name.bytes().chain([0]).collect();
+    let info = Message::nested(&[]).attribute(IFLA_INFO_KIND, b"bridge");
+    Message::new(RTM_NEWLINK, &interface_body(0))
+        .attribute(IFLA_IFNAME, &name)
+        .attribute(IFLA_LINKINFO, &info.bytes)
+        .execute()
+}
+
+/// Makes interface `index` a port of the bridge `master`.
+pub(crate) fn set_master(index: u32, master: u32) -> Result<(), Errno> {
+    const IFLA_MASTER: u16 = 10;
+    Message::new(RTM_SETLINK, &interface_body(index))
+        .attribute(IFLA_MASTER, &master.to_ne_bytes())
         .execute()
 }
 

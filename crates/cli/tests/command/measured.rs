@@ -124,6 +124,17 @@ fn over_a_tun_every_mode_and_direction_arrives() {
 }
 
 #[test]
+fn over_two_taps_on_a_bridge_every_mode_and_direction_arrives() {
+    if !has_tap("over_two_taps_on_a_bridge_every_mode_and_direction_arrives") {
+        return;
+    }
+    let both = "--device tap-pair --direction both --bytes 3M";
+    moves(&format!("{both} --mode single,multidata"), 2, 6 << 20);
+    moves(&format!("{both} --offload on --mode multidata,lso --ipv6"), 2, 6 << 20);
+    moves(&format!("{both} --io-uring on --mode multidata --mtu 9000"), 1, 6 << 20);
+}
+
+#[test]
 fn over_xdp_every_mode_and_direction_arrives() {
     let test = "over_xdp_every_mode_and_direction_arrives";
     if !has_tap(test) || !has_xdp(test) {
