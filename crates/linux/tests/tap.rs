@@ -1,8 +1,6 @@
 //! TAP and TUN against the kernel, in a network of the test's own.
-//!
-//! There is no test harness, because namespaces must be entered before any thread starts. The
-//! output has the harness's form, and a filter on the command line works as usual. What the
-//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
+
+mod network;
 
 mod tap_tests {
     pub(crate) mod datagrams;
@@ -13,11 +11,8 @@ mod tap_tests {
 }
 
 use device::DeviceError;
-use linux::{IoUring, Napi, Sandbox, TapConfig, TapDevice, TapKind};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use linux::{IoUring, Napi, TapConfig, TapDevice, TapKind};
 use std::process::ExitCode;
-use std::time::Instant;
 use tap_tests::{datagrams, errors, streams};
 
 /// What a test runs on: the kind of interface, offload, NAPI, many frames by one call or one.
@@ -84,71 +79,21 @@ fn tests() -> Vec<Test> {
         tests.push((format!("datagrams_{name}"), Box::new(move || datagrams::both_ways(ground))));
         tests.push((format!("streams_{name}"), Box::new(move || streams::both_ways(ground))));
     }
-    tests
+    let needs_ring = |(name, _): &Test| name.ends_with("_ring_on");
+    tests.into_iter().map(|test| if needs_ring(&test) { with_ring(test) } else { test }).collect()
+}
+
+/// A test that writes many frames by one call, and says so where the kernel does not let us.
+fn with_ring((name, test): Test) -> Test {
+    let announced = name.clone();
+    let ring = TapConfig { io_uring: IoUring::On, ..TapConfig::default() };
+    let run = move || match TapDevice::open(&ring) {
+        Ok(_) => test(),
+        Err(why) => network::cannot_run(&announced, &why.message),
+    };
+    (name, Box::new(run))
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let tests: Vec<Test> = tests()
-        .into_iter()
-        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
-        .collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        tests.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    println!("\nrunning {} tests", tests.len());
-    let started = Instant::now();
-    let (mut passed, mut failed) = (0, 0);
-    if let Err(why) = enter() {
-        for (name, _) in &tests {
-            announce(name, &why);
-            println!("test {name} ... ok");
-        }
-        passed = tests.len();
-    } else {
-        let ring = TapConfig { io_uring: IoUring::On, ..TapConfig::default() };
-        let no_ring = TapDevice::open(&ring).err();
-        for (name, test) in &tests {
-            if let (true, Some(why)) = (name.ends_with("_ring_on"), &no_ring) {
-                announce(name, &why.message);
-                println!("test {name} ... ok");
-                passed += 1;
-                continue;
-            }
-            let verdict = catch_unwind(AssertUnwindSafe(test));
-            if verdict.is_ok() {
-                passed += 1
-            } else {
-                failed += 1
-            }
-            println!("test {name} ... {}", if verdict.is_ok() { "ok" } else { "FAILED" });
-        }
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; \
-         0 filtered out; finished in {:.2}s\n",
-        started.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Enters a network of our own and tries whether it has the TUN driver.
-fn enter() -> Result<(), String> {
-    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
-    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
-    TapDevice::open(&TapConfig::default()).map(drop).map_err(|error| error.message)
-}
-
-/// Says that a test could not run, for people and for `cargo xtask test`.
-fn announce(test: &str, why: &str) {
-    eprintln!("CANNOT RUN: {test}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        let path = PathBuf::from(directory).join(test);
-        if let Err(error) = std::fs::write(&path, why) {
-            eprintln!("{} could not be written: {error}", path.display());
-        }
-    }
+    network::run(&tests(), network::enter_with_tun)
 }

@@ -3,7 +3,8 @@
 
 mod kernel;
 
-use linux::{Interface, TapConfig, TapDevice};
+use kernel::{address, cidr};
+use linux::{Interface, TapConfig};
 use multidata::{
     AddressEvent, AddressOrigin, AddressState, BindOptions, ClaimPolicy, InterfaceConfig, Stack,
     TcpStream, UdpSocket,
@@ -28,20 +29,6 @@ const TESTS: &[kernel::Test] = &[
 /// Longest time any step may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The kernel's or our address on network `network`.
-fn address(ipv6: bool, network: u8, host: u8) -> IpAddr {
-    let text = match ipv6 {
-        false => format!("10.{network}.0.{host}"),
-        true => format!("fd{network:02}::{host}"),
-    };
-    text.parse().expect("an address")
-}
-
-fn cidr(ipv6: bool, network: u8, host: u8) -> ip::Cidr {
-    let prefix_len = if ipv6 { 64 } else { 24 };
-    ip::Cidr::new(address(ipv6, network, host), prefix_len).expect("a network")
-}
-
 /// A stack over a TAP with the kernel at `.1`.
 fn stack(network: u8, config: InterfaceConfig) -> (Stack, Interface) {
     stack_of(1, network, config)
@@ -49,20 +36,10 @@ fn stack(network: u8, config: InterfaceConfig) -> (Stack, Interface) {
 
 /// As [`stack`], of so many squeues.
 fn stack_of(squeues: usize, network: u8, config: InterfaceConfig) -> (Stack, Interface) {
-    let mut device = TapDevice::open(&TapConfig::default()).expect("the namespace has the driver");
-    let interface = device.interface().expect("it exists");
-    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
-        let kernel = address(ipv6, network, 1);
-        interface.add_address(kernel, prefix_len).expect("root of the namespace");
-    }
-    interface.set_up().expect("root of the namespace");
+    let (mut device, interface) = kernel::tap(&TapConfig::default(), network);
     let queue = device.queue(0).expect("it has one");
     let builder = Stack::builder().squeues(squeues).interface(queue, config);
     (builder.build().expect("a stack"), interface)
-}
-
-fn fixed(network: u8) -> InterfaceConfig {
-    InterfaceConfig::new(cidr(false, network, 2)).address(cidr(true, network, 2))
 }
 
 /// Asks again and again, until there is an answer.
@@ -79,7 +56,7 @@ fn wait<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
 
 // RFC 5227, 2.1.1 and RFC 4862, 5.4: against another implementation, which has the address.
 fn duplicates() {
-    let config = fixed(51).claims(ClaimPolicy::Probe, ClaimPolicy::Probe);
+    let config = kernel::ours(51).claims(ClaimPolicy::Probe, ClaimPolicy::Probe);
     let (stack, interface) = stack(51, config);
     let station = interface.hardware_address().expect("it has one");
     for ipv6 in [false, true] {
@@ -232,7 +209,7 @@ fn formed_by(squeues: usize, network: u8) {
 
 // RFC 1112, 6 and RFC 2464, 7: the kernel's sockets as listener and as sender.
 fn groups() {
-    let (stack, interface) = stack(54, fixed(54));
+    let (stack, interface) = stack(54, kernel::ours(54));
     for ipv6 in [false, true] {
         let group: IpAddr =
             if ipv6 { "ff05::54:1" } else { "239.54.1.2" }.parse().expect("a group");

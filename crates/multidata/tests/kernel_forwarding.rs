@@ -6,9 +6,9 @@ mod kernel;
 use device::TransmitMode;
 use ip::Cidr;
 use linux::{TapConfig, TapDevice, TapKind};
-use multidata::{InterfaceConfig, Stack, TcpForwarder};
+use multidata::{Stack, TcpForwarder};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 
 const TESTS: &[kernel::Test] = &[
@@ -23,24 +23,13 @@ fn main() -> ExitCode {
 /// A stack at `.2` of a network that the namespace sends everything to, the kernel being `.1`.
 fn stack(kind: TapKind, network: u8) -> (Stack, TapDevice) {
     let config = TapConfig { kind, ..TapConfig::default() };
-    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
-    let interface = device.interface().expect("it exists");
-    let at = |host: u8| -> [IpAddr; 2] {
-        let ipv6 = Ipv6Addr::new(0xfd00 + u16::from(network), 0, 0, 0, 0, 0, 0, u16::from(host));
-        [Ipv4Addr::new(10, network, 0, host).into(), ipv6.into()]
-    };
-    for (address, len) in at(1).into_iter().zip([24, 64]) {
-        interface.add_address(address, len).expect("root of the namespace");
-    }
-    interface.set_up().expect("root of the namespace");
+    let (mut device, interface) = kernel::tap(&config, network);
     let everywhere = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    for (any, gateway) in everywhere.into_iter().zip(at(2)) {
-        let gateway = (kind == TapKind::Tap).then_some(gateway);
+    for (any, ipv6) in everywhere.into_iter().zip([false, true]) {
+        let gateway = (kind == TapKind::Tap).then(|| kernel::address(ipv6, network, 2));
         interface.add_route(any, 0, gateway).expect("the only one");
     }
-    let [ipv4, ipv6] = at(2);
-    let config = InterfaceConfig::new(Cidr::new(ipv4, 24).expect("a network"))
-        .address(Cidr::new(ipv6, 64).expect("a network"))
+    let config = kernel::ours(network)
         .mode(TransmitMode::Lso)
         .accept_any(Cidr::ANY_IPV4)
         .accept_any(Cidr::ANY_IPV6);

@@ -8,7 +8,6 @@ use device::TransmitMode;
 use linux::{Interface, IoUring, TapConfig, TapDevice, TapKind};
 use multidata::{InterfaceConfig, Stack, TcpStream};
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -25,34 +24,21 @@ const TESTS: &[kernel::Test] = &[
 /// Longest time any step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn address(host: u8) -> IpAddr {
-    IpAddr::from([10, 61, 0, host])
-}
+/// The number of their network.
+const NETWORK: u8 = 61;
 
 /// A stack at `.2` over a new interface, and the kernel at `.1`.
 fn stack(config: &TapConfig, mode: TransmitMode) -> (Stack, TapDevice, Interface) {
-    let mut device = TapDevice::open(config).expect("the namespace has the TUN driver");
-    let interface = device.interface().expect("it exists");
-    interface.add_address(address(1), 24).expect("root of the namespace");
-    interface.set_up().expect("root of the namespace");
+    let (mut device, interface) = kernel::tap(config, NETWORK);
     let queue = device.queue(0).expect("it has one");
-    let ours = ip::Cidr::new(address(2), 24).expect("a network");
-    let config = InterfaceConfig::new(ours).mode(mode);
+    let config = InterfaceConfig::new(kernel::cidr(false, NETWORK, 2)).mode(mode);
     let stack = Stack::builder().interface(queue, config).build().expect("a stack");
     (stack, device, interface)
 }
 
 /// A connection that the kernel accepted.
 fn connected(stack: &Stack) -> (TcpStream, std::net::TcpStream) {
-    let listener = std::net::TcpListener::bind((address(1), 0)).expect("its own address");
-    let to: SocketAddr = listener.local_addr().expect("bound");
-    let ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("the kernel answers");
-    let (kernel, _) = listener.accept().expect("connected");
-    kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    kernel.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    ours.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-    (ours, kernel)
+    kernel::connected(stack, kernel::address(false, NETWORK, 1), PATIENCE)
 }
 
 /// Sends `len` bytes of a seed.
@@ -170,10 +156,7 @@ fn made_anew() {
         assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown);
         drop(device);
 
-        let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
-        let interface = device.interface().expect("it exists");
-        interface.add_address(address(1), 24).expect("root of the namespace");
-        interface.set_up().expect("root of the namespace");
+        let (mut device, _interface) = kernel::tap(&config, NETWORK);
         stack.replace_device(0, device.queue(0).expect("it has one")).expect("an interface");
         assert_eq!(stack.interfaces()[0].failed, None);
         std::thread::scope(|scope| {

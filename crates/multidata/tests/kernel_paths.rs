@@ -5,11 +5,12 @@ mod kernel;
 mod pair;
 
 use device::Queue as _;
-use linux::{Interface, TapConfig, TapDevice};
-use multidata::{InterfaceConfig, MtuDiscovery, Stack, TcpListener, TcpStream, UdpSocket};
+use kernel::address;
+use linux::{Interface, TapConfig};
+use multidata::{MtuDiscovery, Stack, TcpListener, TcpStream, UdpSocket};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -25,35 +26,16 @@ const TESTS: &[kernel::Test] = &[
 /// Longest time any step may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An address of network `network` (10.`network`.0.0/24 or fd`network`::/64).
-fn address(ipv6: bool, network: u8, host: u8) -> IpAddr {
-    let text = match ipv6 {
-        false => format!("10.{network}.0.{host}"),
-        true => format!("fd{network:02}::{host}"),
-    };
-    text.parse().expect("an address")
-}
-
 /// A stack at `.2` of a network, over a TAP with the kernel at `.1`, which is its gateway.
 fn stack(network: u8, offload: bool) -> (Stack, Interface) {
     let config = TapConfig { offload, ..TapConfig::default() };
-    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
-    let interface = device.interface().expect("it exists");
-    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
-        interface
-            .add_address(address(ipv6, network, 1), prefix_len)
-            .expect("root of the namespace");
-    }
-    let ours =
-        |ipv6, prefix_len| ip::Cidr::new(address(ipv6, network, 2), prefix_len).expect("a network");
-    let config = InterfaceConfig::new(ours(false, 24))
-        .address(ours(true, 64))
+    let (mut device, interface) = kernel::tap(&config, network);
+    let config = kernel::ours(network)
         .gateway(address(false, network, 1))
         .gateway(address(true, network, 1));
-    interface.set_up().expect("root of the namespace");
     let queue = device.queue(0).expect("it has one");
     assert_eq!(queue.capabilities().mtu_bytes, 1_500);
-    let builder = Stack::builder().boxed_interface(Box::new(queue), config);
+    let builder = Stack::builder().interface(queue, config);
     (builder.build().expect("a stack"), interface)
 }
 

@@ -2,8 +2,9 @@
 
 mod kernel;
 
-use linux::{Interface, TapConfig, TapDevice};
-use multidata::{EchoAnswer, InterfaceConfig, RawPacket, RawSocket, Stack, echo_request};
+use kernel::address;
+use linux::{Interface, TapConfig};
+use multidata::{EchoAnswer, RawPacket, RawSocket, Stack, echo_request};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
@@ -21,32 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// For experiments (RFC 3692).
 const PROTOCOL: u8 = 253;
 
-/// An address of network `network` (10.`network`.0.0/24 or fd`network`::/64).
-fn address(ipv6: bool, network: u8, host: u8) -> IpAddr {
-    let text = match ipv6 {
-        false => format!("10.{network}.0.{host}"),
-        true => format!("fd{network:02}::{host}"),
-    };
-    text.parse().expect("an address")
-}
-
 /// A stack at `.2` of a network, over a TAP with the kernel at `.1` and `.3`.
 fn stack(network: u8, offload: bool) -> (Stack, Interface) {
     let config = TapConfig { offload, ..TapConfig::default() };
-    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
-    let interface = device.interface().expect("it exists");
-    let mut config = InterfaceConfig::default();
-    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
-        for host in [1, 3] {
-            let address = address(ipv6, network, host);
-            interface.add_address(address, prefix_len).expect("root of the namespace");
-        }
-        let ours = ip::Cidr::new(address(ipv6, network, 2), prefix_len).expect("a network");
-        config = config.address(ours);
-    }
-    interface.set_up().expect("root of the namespace");
+    let (mut device, interface) = kernel::tap(&config, network);
+    kernel::give(&interface, network, 3);
     let queue = device.queue(0).expect("it has one");
-    let builder = Stack::builder().boxed_interface(Box::new(queue), config);
+    let builder = Stack::builder().interface(queue, kernel::ours(network));
     (builder.build().expect("a stack"), interface)
 }
 

@@ -5,7 +5,7 @@ mod kernel;
 mod pair;
 
 use device::Queue;
-use linux::{Interface, TapConfig, TapDevice};
+use linux::{Interface, TapConfig};
 use multidata::{InterfaceConfig, Layout, Stack, TcpListener, TcpStream, UdpSocket};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LEN: u64 = 400_000;
 
 fn address(network: u8, host: u8) -> IpAddr {
-    IpAddr::from([10, network, 0, host])
+    kernel::address(false, network, host)
 }
 
 /// The layouts of connections' tests: one queue, one for each squeue, and one for each that is trusted.
@@ -43,25 +43,19 @@ fn stack_of(network: u8, layout: &str) -> (Stack, Interface) {
     let layout: Layout = layout.parse().expect("a layout");
     let queues = layout.rings().into();
     let config = TapConfig { queues, ..TapConfig::default() };
-    let mut device = TapDevice::open(&config).expect("the namespace has the TUN driver");
-    let interface = device.interface().expect("it exists");
-    interface.add_address(address(network, 1), 24).expect("root of the namespace");
-    interface.set_up().expect("root of the namespace");
+    let (mut device, interface) = kernel::tap(&config, network);
     let taken = (0..queues).map(|index| device.queue(index).expect("it has so many"));
     let taken = taken.map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
     assert!(device.queue(0).is_err() && device.queue(queues).is_err());
-    let config = InterfaceConfig::new(ip::Cidr::new(address(network, 2), 24).expect("a network"));
+    let config = InterfaceConfig::new(kernel::cidr(false, network, 2));
     let builder = Stack::builder().layout(layout).multiqueue_interface(taken, config);
     (builder.build().expect("a stack"), interface)
 }
 
 /// 64 connections that nobody reads, from the kernel, over a pool of 4 MiB; and another one.
 fn slow_readers() {
-    let mut device = TapDevice::open(&TapConfig::default()).expect("the TUN driver");
-    let interface = device.interface().expect("it exists");
-    interface.add_address(address(59, 1), 24).expect("root of the namespace");
-    interface.set_up().expect("root of the namespace");
-    let config = InterfaceConfig::new(ip::Cidr::new(address(59, 2), 24).expect("a network"));
+    let (mut device, _interface) = kernel::tap(&TapConfig::default(), 59);
+    let config = InterfaceConfig::new(kernel::cidr(false, 59, 2));
     let pool = batch::BlockPool::new(batch::PoolConfig {
         limit_bytes: 4 << 20,
         receive_reserve_bytes: 2 << 20,

@@ -41,8 +41,7 @@ const NEAR: &str = "near7";
 const FAR: &str = "far7";
 
 fn address(ipv6: bool, host: u8) -> IpAddr {
-    let text = if ipv6 { format!("fd43::{host}") } else { format!("10.43.0.{host}") };
-    text.parse().expect("an address")
+    kernel::address(ipv6, 43, host)
 }
 
 /// A cable whose far end the kernel has, with addresses.
@@ -57,9 +56,7 @@ fn cable_of(mtu_bytes: usize, queues: u32) -> VethPair {
     // AF_XDP says nothing of checksums that are left out.
     cable.far().set_feature(Feature::TransmitChecksum, false).expect("veth has it");
     cable.set_up().expect("root of the namespace");
-    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
-        cable.far().add_address(address(ipv6, 1), prefix_len).expect("root of the namespace");
-    }
+    kernel::give(cable.far(), 43, 1);
     cable
 }
 

@@ -39,8 +39,7 @@ const NEAR: &str = "pkt0";
 const FAR: &str = "pkt1";
 
 fn address(ipv6: bool, host: u8) -> IpAddr {
-    let text = if ipv6 { format!("fd51::{host}") } else { format!("10.51.0.{host}") };
-    text.parse().expect("an address")
+    kernel::address(ipv6, 51, host)
 }
 
 /// A cable whose far end is the kernel's, at `.1`. Without offload the kernel sends real frames with
@@ -63,9 +62,7 @@ fn cable(mtu_bytes: usize, offload: bool) -> VethPair {
 
 fn give_addresses(pair: &VethPair) {
     pair.set_up().expect("root of the namespace");
-    for (ipv6, prefix_len) in [(false, 24), (true, 64)] {
-        pair.far().add_address(address(ipv6, 1), prefix_len).expect("root of the namespace");
-    }
+    kernel::give(pair.far(), 51, 1);
 }
 
 /// A stack at `.2` on the near end.
@@ -73,9 +70,7 @@ fn stack(config: &PacketConfig, mode: TransmitMode) -> Stack {
     let mut device = PacketDevice::open(config).expect("root of the namespace");
     assert_eq!(device.refused(), &[] as &[String], "{}", device.negotiated());
     let queue = device.queue(0).expect("it has one");
-    let ours = |ipv6, len| ip::Cidr::new(address(ipv6, 2), len).expect("a network");
-    let interface = InterfaceConfig::new(ours(false, 24)).address(ours(true, 64)).mode(mode);
-    Stack::builder().interface(queue, interface).build().expect("a stack")
+    Stack::builder().interface(queue, kernel::ours(51).mode(mode)).build().expect("a stack")
 }
 
 fn pattern(seed: usize, len: usize) -> Vec<u8> {
@@ -84,15 +79,7 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
 
 /// A connection that the kernel accepted.
 fn connected(stack: &Stack, ipv6: bool) -> (TcpStream, std::net::TcpStream) {
-    let listener = std::net::TcpListener::bind((address(ipv6, 1), 0)).expect("its own address");
-    let to = listener.local_addr().expect("bound");
-    let ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("the kernel answers");
-    let (kernel, _) = listener.accept().expect("connected");
-    kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    kernel.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    ours.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-    (ours, kernel)
+    kernel::connected(stack, address(ipv6, 1), PATIENCE)
 }
 
 /// Sends `len` bytes each way, one after the other, and checks every one of them.

@@ -15,6 +15,9 @@
 //! because they mostly sleep, and one that fails is tried again, and says so: on a busy machine a
 //! script's times may be missed by no fault of its own. One that says so often stands on a race.
 
+#[path = "../../linux/tests/network/withheld.rs"]
+mod withheld;
+
 use packetdrill::{Failure, parse, run_on_stack, run_on_stack_in_batches};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use withheld::cannot_run;
 
 /// Scripts against Linux at a time.
 const PARALLEL: usize = 8;
@@ -235,14 +239,5 @@ fn wait(child: &mut Child) -> Option<i32> {
                 return None;
             }
         }
-    }
-}
-
-/// Says that a test could not run, for people and for `cargo xtask test`.
-fn cannot_run(test: &str, why: &str) {
-    eprintln!("CANNOT RUN: {test}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        let file = Path::new(&directory).join(test.replace('/', "-"));
-        std::fs::write(file, why).expect("the directory for tests that could not run");
     }
 }

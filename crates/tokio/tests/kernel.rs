@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use linux::{TapConfig, TapDevice};
+use linux::TapConfig;
 use multidata::{InterfaceConfig, Stack};
 use multidata_tokio::{TcpListener, TcpStream, UdpSocket};
 use pair::{byte, bytes, run};
@@ -33,11 +33,8 @@ fn main() -> ExitCode {
 
 /// A stack at `10.network.0.2` over a TAP, with the kernel at `.1`.
 fn stack(network: u8) -> Stack {
-    let mut device = TapDevice::open(&TapConfig::default()).expect("the namespace has the driver");
-    let interface = device.interface().expect("it exists");
-    interface.add_address(ours(network, 1, 0).ip(), 24).expect("root of the namespace");
-    interface.set_up().expect("root of the namespace");
-    let config = InterfaceConfig::new(format!("10.{network}.0.2/24").parse().expect("an address"));
+    let (mut device, _interface) = kernel::tap(&TapConfig::default(), network);
+    let config = InterfaceConfig::new(kernel::cidr(false, network, 2));
     let queue = device.queue(0).expect("it has one");
     Stack::builder().interface(queue, config).build().expect("a stack")
 }

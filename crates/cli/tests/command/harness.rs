@@ -1,10 +1,14 @@
 //! Running the built command and looking at what it did.
 
+#[path = "../../../linux/tests/network/withheld.rs"]
+mod withheld;
+
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use withheld::cannot_run;
 
 /// What a run of the command did.
 #[derive(Debug)]
@@ -122,13 +126,4 @@ pub(crate) fn has_xdp(test: &str) -> bool {
         return false;
     }
     true
-}
-
-/// Says that a test could not run, for people and for `cargo xtask test`.
-fn cannot_run(test: &str, why: &str) {
-    eprintln!("CANNOT RUN: {test}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        let file = std::path::Path::new(&directory).join(test);
-        std::fs::write(file, why).expect("the directory for tests that could not run");
-    }
 }

@@ -1,7 +1,8 @@
 //! How transfers end that do not come to their end: what the kernel's socket at the other end hears.
 
 use crate::files::contents;
-use crate::ground::{DEVICE, KERNEL, Running, cannot_run, connect, link, stack_at};
+use crate::ground::{DEVICE, KERNEL, Running, connect, link, stack_at};
+use crate::network::cannot_run;
 use linux::{Interface, PacketConfig, PacketDevice, VethPair};
 use multidata::{InterfaceConfig, Stack};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};

@@ -1,6 +1,7 @@
 //! Files to and from the kernel, and everything that can go wrong meanwhile.
 
-use crate::ground::{DEVICE, KERNEL, Running, STACK, cannot_run, connect, link, stack_at};
+use crate::ground::{DEVICE, KERNEL, Running, STACK, connect, link, stack_at};
+use crate::network::cannot_run;
 use linux::{Interface, VethPair};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};

@@ -31,15 +31,6 @@ pub(crate) fn make_device() -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Says that a test could not run, for people and for `cargo xtask test`.
-pub(crate) fn cannot_run(test: &str, why: &str) {
-    eprintln!("CANNOT RUN: {test}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        let file = std::path::Path::new(&directory).join(test);
-        std::fs::write(file, why).expect("the directory for tests that could not run");
-    }
-}
-
 /// The options that name the device and this stack's address on it.
 pub(crate) fn link(version: usize) -> String {
     let prefix_len = [24, 64][version];

@@ -1,21 +1,16 @@
 //! The built command in a network of the test's own: files over a named TAP with a kernel socket at
 //! the other end, and what happens where the driver is closed.
-//!
-//! There is no test harness, because namespaces must be entered before any thread starts. The
-//! output has the harness's form, and a filter on the command line works as usual. What the
-//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
 
 mod ends;
 mod files;
 mod ground;
+#[path = "../../../linux/tests/network/mod.rs"]
+mod network;
 mod permission;
 mod ping;
 mod tunnel;
 
-use linux::Sandbox;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::time::Instant;
 
 type Test = (&'static str, fn());
 
@@ -56,38 +51,5 @@ const TESTS: &[Test] = &[
 ];
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let tests: Vec<&Test> = TESTS
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
-        .collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        tests.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    println!("\nrunning {} tests", tests.len());
-    let started = Instant::now();
-    let entered = Sandbox::enter().map_err(|error| error.to_string());
-    let ready = entered.and_then(|_| ground::make_device());
-    let mut failed = 0;
-    for (name, test) in &tests {
-        let passed = match &ready {
-            Err(why) => {
-                ground::cannot_run(name, why);
-                true
-            }
-            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
-        };
-        failed += usize::from(!passed);
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
-         0 filtered out; finished in {:.2}s\n",
-        tests.len() - failed,
-        started.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    network::run(TESTS, || network::enter().and_then(|()| ground::make_device()))
 }

@@ -1,6 +1,7 @@
 //! Where the TUN driver is closed to us, whoever we are: its file on a mount without devices.
 
-use crate::ground::{Running, cannot_run, link};
+use crate::ground::{Running, link};
+use crate::network::cannot_run;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 const TUN_FILE: &str = "/dev/net/tun";

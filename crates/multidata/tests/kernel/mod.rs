@@ -1,84 +1,73 @@
-//! What runs tests in a network of their own, with the kernel as the other end.
-//!
-//! Such tests have no test harness, because namespaces must be entered before any thread starts.
-//! The output has the harness's form, and a filter on the command line works as usual. What the
-//! machine does not grant is announced as `CANNOT RUN`, never passed over in silence.
+//! The kernel as the other end of a stack, in a network of the test's own.
 
 // Every test binary uses its own part of this.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
-use linux::{Sandbox, TapConfig, TapDevice};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
-use std::time::Instant;
+#[path = "../../../linux/tests/network/mod.rs"]
+mod network;
+
+use linux::{Interface, TapConfig, TapDevice};
+use multidata::ip::Cidr;
+use multidata::{InterfaceConfig, Stack, TcpStream};
+pub(crate) use network::{enter, enter_with_tun, run};
+use std::net::IpAddr;
+use std::time::Duration;
 
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn());
 
-/// Runs those of `tests` that the command line asks for, once `enter` has made the network; where it
-/// could not, says so for each.
-pub(crate) fn run(tests: &[Test], enter: impl FnOnce() -> Result<(), String>) -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let tests: Vec<&Test> = tests
-        .iter()
-        .filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())))
-        .collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        tests.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    println!("\nrunning {} tests", tests.len());
-    let started = Instant::now();
-    let ready = enter();
-    let mut failed = 0;
-    for (name, test) in &tests {
-        let passed = match &ready {
-            Err(why) => {
-                cannot_run(name, why);
-                true
-            }
-            Ok(()) => catch_unwind(AssertUnwindSafe(test)).is_ok(),
-        };
-        failed += usize::from(!passed);
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "\ntest result: {verdict}. {} passed; {failed} failed; 0 ignored; 0 measured; \
-         0 filtered out; finished in {:.2}s\n",
-        tests.len() - failed,
-        started.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// An address of network `network`, 10.`network`.0.0/24 or fd`network`::/64: that of the kernel is the
+/// first, ours the second.
+pub(crate) fn address(ipv6: bool, network: u8, host: u8) -> IpAddr {
+    let text = match ipv6 {
+        false => format!("10.{network}.0.{host}"),
+        true => format!("fd{network:02}::{host}"),
+    };
+    text.parse().expect("an address")
 }
 
-/// Enters a network of our own.
-///
-/// # Errors
-/// The system does not allow it.
-pub(crate) fn enter() -> Result<(), String> {
-    let sandbox = Sandbox::enter().map_err(|error| error.message)?;
-    sandbox.refused().iter().for_each(|sentence| eprintln!("note: {sentence}"));
-    // The kernel resolves no neighbour while it still looks whether its own address is another's.
-    let detection = "/proc/sys/net/ipv6/conf/default/accept_dad";
-    std::fs::write(detection, "0").map_err(|error| format!("{detection}: {error}"))
+/// The same with the length of the network's prefix.
+pub(crate) fn cidr(ipv6: bool, network: u8, host: u8) -> Cidr {
+    let prefix_len = if ipv6 { 64 } else { 24 };
+    Cidr::new(address(ipv6, network, host), prefix_len).expect("a network")
 }
 
-/// As [`enter`], and tries whether the network has the TUN driver.
-///
-/// # Errors
-/// It has not, or as [`enter`].
-pub(crate) fn enter_with_tun() -> Result<(), String> {
-    enter()?;
-    TapDevice::open(&TapConfig::default()).map(drop).map_err(|error| error.message)
+/// An interface of ours with its two addresses of a network.
+pub(crate) fn ours(network: u8) -> InterfaceConfig {
+    InterfaceConfig::new(cidr(false, network, 2)).address(cidr(true, network, 2))
 }
 
-/// Says that a test could not run, for people and for `cargo xtask test`.
-fn cannot_run(test: &str, why: &str) {
-    eprintln!("CANNOT RUN: {test}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        let file = std::path::Path::new(&directory).join(test);
-        std::fs::write(file, why).expect("the directory for tests that could not run");
+/// A new interface that is up and on which the kernel has its two addresses of a network.
+pub(crate) fn tap(config: &TapConfig, network: u8) -> (TapDevice, Interface) {
+    let device = TapDevice::open(config).expect("the namespace has the TUN driver");
+    let interface = device.interface().expect("it exists");
+    give(&interface, network, 1);
+    interface.set_up().expect("root of the namespace");
+    (device, interface)
+}
+
+/// Gives the kernel two addresses of a network, one of each family.
+pub(crate) fn give(interface: &Interface, network: u8, host: u8) {
+    for cidr in [cidr(false, network, host), cidr(true, network, host)] {
+        let (address, prefix_len) = (cidr.address(), cidr.prefix_len());
+        interface.add_address(address, prefix_len).expect("root of the namespace");
     }
+}
+
+/// A connection that the kernel accepted at this address of its own. Neither end waits longer than
+/// `patience`.
+pub(crate) fn connected(
+    stack: &Stack,
+    at: IpAddr,
+    patience: Duration,
+) -> (TcpStream, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind((at, 0)).expect("its own address");
+    let to = listener.local_addr().expect("bound");
+    let ours = TcpStream::connect_timeout(stack, &to, patience).expect("the kernel answers");
+    let (kernel, _) = listener.accept().expect("connected");
+    kernel.set_read_timeout(Some(patience)).expect("a timeout");
+    kernel.set_write_timeout(Some(patience)).expect("a timeout");
+    ours.set_read_timeout(Some(patience)).expect("a timeout");
+    ours.set_write_timeout(Some(patience)).expect("a timeout");
+    (ours, kernel)
 }
