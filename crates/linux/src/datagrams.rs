@@ -10,9 +10,6 @@ use device::lowering::DatagramRun;
 /// Frames begin at multiples of this.
 const FRAME_ALIGNMENT: usize = 64;
 
-/// Length of an Ethernet header in bytes.
-const LINK_LEN: usize = 14;
-
 /// Why a run was not cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uncut {
@@ -22,17 +19,20 @@ pub(crate) enum Uncut {
     Exhausted,
 }
 
-/// Cuts an Ethernet frame into datagrams of `payload_len` bytes of payload each, but for the last. Adds their
-/// frames to `frames`, as those of block `index`, and returns that block.
+/// Length of an Ethernet header in bytes.
+pub(crate) const ETHERNET_LEN: usize = 14;
+
+/// Cuts a frame with a link header of `link_len` bytes into datagrams of `payload_len` bytes of payload each,
+/// but for the last. Adds their frames to `frames`, as those of block `index`, and returns that block.
 pub(crate) fn cut(
     frame: &[u8],
     payload_len: u16,
     pool: &BlockPool,
-    index: usize,
+    (link_len, index): (usize, usize),
     frames: &mut Vec<Frame>,
     counters: &mut DeviceCounters,
 ) -> Result<BlockMut, Uncut> {
-    let run = DatagramRun::parse(frame, LINK_LEN, payload_len).ok_or(Uncut::Malformed)?;
+    let run = DatagramRun::parse(frame, link_len, payload_len).ok_or(Uncut::Malformed)?;
     let lens = (0..run.count()).map(|at| run.len_of(at).next_multiple_of(FRAME_ALIGNMENT));
     let mut block = pool.allocate_receive(lens.sum()).map_err(|_| Uncut::Exhausted)?;
     let (before, mut start) = (frames.len(), 0);

@@ -32,6 +32,7 @@ mod mapping;
 mod namespace;
 mod netlink;
 mod packet;
+mod pending;
 pub mod raw_calls;
 mod system_error;
 mod tap;

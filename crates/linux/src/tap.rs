@@ -42,6 +42,9 @@ const IFF_VNET_HDR: i16 = 0x4000;
 const TUN_F_CSUM: u32 = 0x01;
 const TUN_F_TSO4: u32 = 0x02;
 const TUN_F_TSO6: u32 = 0x04;
+/// Of runs of datagrams. The driver takes both or neither.
+const TUN_F_USO4: u32 = 0x20;
+const TUN_F_USO6: u32 = 0x40;
 
 /// What the kernel holds for us at least before it drops. TUN interfaces come with 500.
 const QUEUE_PACKETS_MIN: usize = 1_000;
@@ -444,7 +447,10 @@ fn negotiate_offload(
                 match *offload {
                     0 => {}
                     TUN_F_CSUM => on.push("checksum offload from the kernel"),
-                    _ => on.push("checksum offload and super-frames from the kernel"),
+                    _ => {
+                        on.push("checksum offload and super-frames from the kernel");
+                        negotiate_datagrams(file, *offload, on, refused);
+                    }
                 }
                 return Ok(*offload);
             }
@@ -454,6 +460,22 @@ fn negotiate_offload(
         }
     }
     Ok(0)
+}
+
+/// Asks for the datagrams that a sender leaves to its interface to cut (UDP_SEGMENT), in one frame, beside
+/// what was granted. We cut them as well as the kernel would, and read them by one call. Where they are
+/// refused it cuts them.
+fn negotiate_datagrams(
+    file: &OwnedFd,
+    granted: u32,
+    on: &mut Vec<&'static str>,
+    refused: &mut Vec<String>,
+) {
+    match ioctl::tun_set_offload(file, granted | TUN_F_USO4 | TUN_F_USO6) {
+        Ok(()) => on.push("runs of datagrams from the kernel"),
+        Err(errno) => refused
+            .push(format!("runs of datagrams from the kernel, for Linux 6.2 ({})", said(errno))),
+    }
 }
 
 /// The ring that frames are written by, where one is wanted and to be had.

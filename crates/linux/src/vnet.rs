@@ -198,7 +198,7 @@ pub(crate) enum Meaning {
     /// It is a packet, or a super-frame of segments.
     Frame { checksum: ReceivedChecksum, segmented: Option<Segmented> },
     /// It is a run of datagrams with so much payload each, but for the last, to be cut
-    /// ([`crate::datagrams`]). Comes from packet sockets alone: a TUN file must ask for it (TUN_F_USO4).
+    /// ([`crate::datagrams`]). A TUN file has none that did not ask for them (TUN_F_USO4).
     Datagrams { payload_len: u16 },
 }
 

@@ -78,6 +78,10 @@ fn tests() -> Vec<Test> {
         let name = ground.name();
         tests.push((format!("datagrams_{name}"), Box::new(move || datagrams::both_ways(ground))));
         tests.push((format!("streams_{name}"), Box::new(move || streams::both_ways(ground))));
+        if ground.offload {
+            let uncut = format!("uncut_datagrams_{name}");
+            tests.push((uncut, Box::new(move || datagrams::uncut(ground))));
+        }
     }
     let needs_ring = |(name, _): &Test| name.ends_with("_ring_on");
     tests.into_iter().map(|test| if needs_ring(&test) { with_ring(test) } else { test }).collect()

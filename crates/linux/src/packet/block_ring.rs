@@ -16,7 +16,7 @@
 #![allow(unsafe_code)]
 
 use super::calls;
-use crate::datagrams::{self, Uncut};
+use crate::datagrams::{self, ETHERNET_LEN, Uncut};
 use crate::held::Held;
 use crate::mapping::Mapping;
 use crate::vnet::{Meaning, VNET_HEADER_LEN, VnetHeader};
@@ -243,8 +243,8 @@ impl Copies {
         let (checksum, segmented) = match meaning {
             Meaning::Frame { checksum, segmented } => (checksum, segmented),
             Meaning::Datagrams { payload_len } => {
-                let (index, frames) = (self.blocks.len(), &mut self.frames);
-                match datagrams::cut(bytes, payload_len, pool, index, frames, counters) {
+                let (place, frames) = ((ETHERNET_LEN, self.blocks.len()), &mut self.frames);
+                match datagrams::cut(bytes, payload_len, pool, place, frames, counters) {
                     Ok(block) => self.blocks.push(block),
                     Err(Uncut::Malformed) => return Added::Never,
                     Err(Uncut::Exhausted) => return Added::Exhausted,

@@ -14,11 +14,10 @@
 //! the caller then has no room for waits for the next call.
 
 use super::calls::{self, Arrival};
-use crate::datagrams::{self, Uncut};
-use crate::held::Held;
+use crate::datagrams::{ETHERNET_LEN, Uncut};
+use crate::pending::Pending;
 use crate::vnet::{Meaning, VNET_HEADER_LEN, VnetHeader};
-use batch::{Block, BlockMut, BlockPool, Frame, ReceiveBatch};
-use core::ops::Range;
+use batch::{BlockMut, BlockPool, ReceiveBatch};
 use device::{DeviceCounters, Received};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -51,9 +50,6 @@ const IP_LEN_MAX: usize = 65_535;
 const WIDE_ROOM: usize =
     (VNET_HEADER_LEN + LINK_LEN_MAX + IP_LEN_MAX).next_multiple_of(FRAME_ALIGNMENT);
 
-/// The block being filled, to frames that wait to be handed up.
-const COMMON: u32 = 0;
-
 /// Receives frames from a packet socket and chooses the blocks for them.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -72,14 +68,8 @@ pub(super) struct Receiver {
     /// A block that the last call allocated and had no frame for.
     spare: Option<BlockMut>,
     arrivals: Vec<Arrival>,
-    /// Frames of the block being filled ([`COMMON`]), and those of blocks of their own.
-    pending: Vec<Frame>,
-    /// Blocks of their own, of which the first is block 1 to the frames.
-    own: Vec<BlockMut>,
-    /// Both, while they are handed up; empty otherwise.
-    frozen: Vec<Block>,
-    /// Datagrams that the last caller had no room for.
-    held: Held,
+    /// What the calls brought, until it is handed up.
+    pending: Pending,
     /// The pool was exhausted in the last call, so frames may wait in the kernel.
     pub(super) is_starved: bool,
 }
@@ -115,10 +105,7 @@ impl Receiver {
             spill: Vec::new(),
             spare: None,
             arrivals: Vec::new(),
-            pending: Vec::new(),
-            own: Vec::new(),
-            frozen: Vec::new(),
-            held: Held::default(),
+            pending: Pending::new(ETHERNET_LEN),
             is_starved: false,
         }
     }
@@ -133,7 +120,7 @@ impl Receiver {
         frames_max: usize,
         counters: &mut DeviceCounters,
     ) -> (Received, Option<Errno>) {
-        let frames = self.held.hand_up(batch, frames_max);
+        let frames = self.pending.hand_up_held(batch, frames_max);
         let mut received = Received { frames, ..Received::default() };
         let mut left = Allowance { frames: frames_max - frames, bytes: CALL_BYTES_MAX };
         let mut failed = None;
@@ -150,7 +137,9 @@ impl Receiver {
             };
             let is_large_enough = block.capacity() >= self.room();
             let end = self.fill(socket, pool, block.bytes_mut(), &mut left, counters);
-            received.frames += self.hand_up(block, batch, frames_max - received.frames);
+            let (added, spare) = self.pending.hand_up(block, batch, frames_max - received.frames);
+            received.frames += added;
+            self.spare = spare;
             match end {
                 End::Drained => break,
                 // The pool's classes are smaller than a frame; that must not be an endless loop.
@@ -163,29 +152,13 @@ impl Receiver {
                 }
             }
         }
-        received.more |= !self.held.is_empty();
+        received.more |= self.pending.has_held();
         self.adapt(received.frames, CALL_BYTES_MAX - left.bytes);
         if received.frames > 0 {
             counters.receive_batches += 1;
             counters.receive_frames += received.frames as u64;
         }
         (received, failed)
-    }
-
-    /// Moves what was received into the batch, at most `room` frames, and returns how many that are.
-    fn hand_up(&mut self, block: BlockMut, batch: &mut ReceiveBatch, room: usize) -> usize {
-        let mut blocks = core::mem::take(&mut self.frozen);
-        if self.pending.iter().any(|frame| frame.block == COMMON) {
-            blocks.push(block.freeze());
-        } else {
-            self.spare = Some(block);
-            self.pending.iter_mut().for_each(|frame| frame.block -= 1);
-        }
-        blocks.extend(self.own.drain(..).map(BlockMut::freeze));
-        let added = self.held.add(batch, &blocks, self.pending.drain(..), room);
-        blocks.clear();
-        self.frozen = blocks;
-        added
     }
 
     /// Receives frames into `bytes` until there are no more, or no more fit.
@@ -283,7 +256,7 @@ impl Receiver {
             let before = self.pending.len();
             let taken = if was_wide || !is_long {
                 let frame = start + VNET_HEADER_LEN..start + len;
-                self.accept(pool, bytes, frame, meaning, counters)
+                self.pending.accept(pool, bytes, frame, meaning, counters)
             } else {
                 self.accept_spilled(pool, (bytes, start), index, meaning, counters)
             };
@@ -298,31 +271,6 @@ impl Receiver {
         used
     }
 
-    /// Takes the frame at `range` of the bytes of the block being filled, as what it means.
-    fn accept(
-        &mut self,
-        pool: &BlockPool,
-        bytes: &[u8],
-        range: Range<usize>,
-        meaning: Meaning,
-        counters: &mut DeviceCounters,
-    ) -> Result<(), Uncut> {
-        match meaning {
-            Meaning::Frame { checksum, segmented } => {
-                let (offset, len) = (range.start as u32, range.len() as u32);
-                self.pending.push(Frame { block: COMMON, offset, len, checksum, segmented });
-                counters.receive_bytes += u64::from(len);
-            }
-            Meaning::Datagrams { payload_len } => {
-                let frame = bytes.get(range).unwrap_or_default();
-                let index = 1 + self.own.len();
-                let frames = &mut self.pending;
-                self.own.push(datagrams::cut(frame, payload_len, pool, index, frames, counters)?);
-            }
-        }
-        Ok(())
-    }
-
     /// Takes a long frame of a narrow call, that of arrival `index`, whose slot begins at `start`.
     fn accept_spilled(
         &mut self,
@@ -333,14 +281,7 @@ impl Receiver {
         counters: &mut DeviceCounters,
     ) -> Result<(), Uncut> {
         let (whole, len) = self.put_together(pool, bytes, start, index).ok_or(Uncut::Exhausted)?;
-        let before = self.pending.len();
-        self.accept(pool, whole.bytes(), 0..len, meaning, counters)?;
-        if matches!(meaning, Meaning::Frame { .. }) {
-            self.own.push(whole);
-            let block = self.own.len() as u32;
-            self.pending.iter_mut().skip(before).for_each(|frame| frame.block = block);
-        }
-        Ok(())
+        self.pending.accept_whole(pool, whole, len, meaning, counters)
     }
 
     /// A long frame of a narrow call in a block of its own, and its length: what the slot at `start` has of

@@ -80,8 +80,7 @@ impl TapQueue {
         capabilities: Capabilities,
         ring: Option<Box<WriteRing>>,
     ) -> Self {
-        let super_frames = capabilities.receive_super_frames;
-        let receiver = Receiver::new(vnet, super_frames, capabilities.mtu_bytes);
+        let receiver = Receiver::new(vnet, &capabilities);
         let link = Link::new(Arc::clone(&file), interface);
         Self {
             file,

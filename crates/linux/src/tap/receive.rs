@@ -5,10 +5,15 @@
 //! block has no room for a longest frame. Without super-frames the block grows and shrinks with
 //! what the last calls brought, so that a lone ACK does not pin 64 KiB; with super-frames a block
 //! holds one of the longest, or twice that where frames come many and short.
+//!
+//! A super-frame of segments goes up as it is. One of datagrams is cut, into a block of its own, and the next
+//! frame is read to where it was; what the caller then has no room for waits for the next call.
 
+use crate::datagrams::{ETHERNET_LEN, Uncut};
+use crate::pending::Pending;
 use crate::vnet::{Meaning, VNET_HEADER_LEN, VnetHeader};
-use batch::{BlockMut, BlockPool, Frame, ReceiveBatch, ReceivedChecksum};
-use device::{DeviceCounters, Received};
+use batch::{BlockMut, BlockPool, ReceiveBatch};
+use device::{Capabilities, DeviceCounters, Medium, Received};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, read};
 
@@ -41,15 +46,15 @@ pub(super) struct Receiver {
     block_len: usize,
     /// A block that the last call allocated and had no frame for.
     spare: Option<BlockMut>,
-    /// Frames of the block being filled.
-    pending: Vec<Frame>,
+    /// What the calls brought, until it is handed up.
+    pending: Pending,
     /// The pool was exhausted in the last call, so frames may wait in the kernel.
     pub(super) is_starved: bool,
 }
 
 /// Why a block is not filled any further.
 enum End {
-    /// The device has no frame.
+    /// The device has no frame, or the pool no block for one.
     Drained,
     /// No room for another longest frame.
     BlockFull,
@@ -65,8 +70,13 @@ struct Allowance {
 }
 
 impl Receiver {
-    pub(super) fn new(vnet: bool, super_frames: bool, mtu_bytes: usize) -> Self {
-        let ip_len = if super_frames { IP_LEN_MAX } else { mtu_bytes };
+    pub(super) fn new(vnet: bool, capabilities: &Capabilities) -> Self {
+        let super_frames = capabilities.receive_super_frames;
+        let ip_len = if super_frames { IP_LEN_MAX } else { capabilities.mtu_bytes };
+        let link_len = match capabilities.medium {
+            Medium::Ethernet(_) => ETHERNET_LEN,
+            Medium::Ip => 0,
+        };
         let frame_room = (VNET_HEADER_LEN + LINK_LEN_MAX + ip_len).next_multiple_of(64);
         let mut receiver = Self {
             vnet,
@@ -74,7 +84,7 @@ impl Receiver {
             frame_room,
             block_len: 0,
             spare: None,
-            pending: Vec::new(),
+            pending: Pending::new(link_len),
             is_starved: false,
         };
         receiver.adapt(0, 0);
@@ -91,8 +101,9 @@ impl Receiver {
         frames_max: usize,
         counters: &mut DeviceCounters,
     ) -> (Received, Option<Errno>) {
-        let mut received = Received::default();
-        let mut left = Allowance { frames: frames_max, bytes: CALL_BYTES_MAX };
+        let frames = self.pending.hand_up_held(batch, frames_max);
+        let mut received = Received { frames, ..Received::default() };
+        let mut left = Allowance { frames: frames_max - frames, bytes: CALL_BYTES_MAX };
         let mut failed = None;
         self.is_starved = false;
         loop {
@@ -105,16 +116,10 @@ impl Receiver {
                 self.is_starved = true;
                 break;
             };
-            let end = self.fill(file, block.bytes_mut(), &mut left, counters);
-            if self.pending.is_empty() {
-                self.spare = Some(block);
-            } else {
-                let index = batch.add_block(block.freeze());
-                for frame in self.pending.drain(..) {
-                    received.frames +=
-                        usize::from(batch.push_frame(Frame { block: index, ..frame }));
-                }
-            }
+            let end = self.fill(file, pool, block.bytes_mut(), &mut left, counters);
+            let (added, spare) = self.pending.hand_up(block, batch, frames_max - received.frames);
+            received.frames += added;
+            self.spare = spare;
             match end {
                 End::Drained => break,
                 End::BlockFull => {
@@ -132,6 +137,7 @@ impl Receiver {
                 }
             }
         }
+        received.more |= self.pending.has_held();
         let used = CALL_BYTES_MAX - left.bytes;
         self.adapt(received.frames, used);
         if received.frames > 0 {
@@ -145,6 +151,7 @@ impl Receiver {
     fn fill(
         &mut self,
         file: &OwnedFd,
+        pool: &BlockPool,
         bytes: &mut [u8],
         left: &mut Allowance,
         counters: &mut DeviceCounters,
@@ -171,22 +178,21 @@ impl Receiver {
                 Some(header) if self.vnet => VnetHeader::parse(*header).meaning(frame_len),
                 _ => Meaning::NOTHING,
             };
-            let (checksum, segmented) = match meaning {
-                Meaning::Frame { checksum, segmented } => (checksum, segmented),
-                // The kernel was not told that we cut them, and so does it itself.
-                Meaning::Datagrams { .. } => (ReceivedChecksum::Unverified, None),
-            };
-            self.pending.push(Frame {
-                block: 0,
-                offset: (at + prefix) as u32,
-                len: frame_len as u32,
-                checksum,
-                segmented,
-            });
-            counters.receive_bytes += frame_len as u64;
+            let (before, frame) = (self.pending.len(), at + prefix..at + len);
+            if let Err(reason) = self.pending.accept(pool, bytes, frame, meaning, counters) {
+                counters.receive_dropped += 1;
+                if reason == Uncut::Exhausted {
+                    self.is_starved = true;
+                    return End::Drained;
+                }
+            }
             let step = len.next_multiple_of(FRAME_ALIGNMENT);
-            at += step;
-            left.frames -= 1;
+            if matches!(meaning, Meaning::Frame { .. }) {
+                at += step;
+            }
+            // What was cut counts for more than the one that came, and what was dropped for one.
+            let frames = (self.pending.len() - before).max(1);
+            left.frames = left.frames.saturating_sub(frames);
             left.bytes = left.bytes.saturating_sub(step);
         }
     }

@@ -61,7 +61,9 @@ impl Station {
     pub(crate) fn open(ground: Ground) -> Self {
         let device = ground.open().expect("an interface");
         let wanted = device.capabilities();
-        assert_eq!(device.refused(), [""; 0], "{}", device.negotiated());
+        // Linux 6.2 leaves datagrams uncut, an older one does not.
+        let is_due = |refused: &&String| !refused.starts_with("runs of datagrams");
+        assert_eq!(device.refused().iter().find(is_due), None, "{}", device.negotiated());
         assert_eq!(wanted.checksum_transmit, ground.offload);
         assert_eq!(wanted.receive_super_frames, ground.offload);
         Self::on(device)
