@@ -6,7 +6,7 @@ mod pair;
 
 use device::TransmitMode;
 use linux::{Interface, IoUring, TapConfig, TapDevice, TapKind};
-use multidata::{InterfaceConfig, Stack, TcpStream};
+use multidata::{InterfaceConfig, InterfaceEvent, Stack, TcpStream};
 use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ const TESTS: &[kernel::Test] = &[
         down_and_up(TapKind::Tap, IoUring::Auto);
     }),
     ("a_tun_that_is_down_for_a_moment_loses_nothing", || down_and_up(TapKind::Tun, IoUring::Off)),
+    ("a_tap_whose_mtu_shrinks_tells_and_loses_nothing", || mtu_shrinks(TapKind::Tap)),
+    ("a_tun_whose_mtu_shrinks_tells_and_loses_nothing", || mtu_shrinks(TapKind::Tun)),
     ("a_tap_that_is_deleted_has_failed", deleted),
     ("a_tap_that_is_made_anew_takes_the_place_of_the_deleted_one", made_anew),
 ];
@@ -65,6 +67,35 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The administrator lowers the MTU below streams both ways. The interface takes longer frames all the
+/// same, and a bridge behind it would drop them.
+fn mtu_shrinks(kind: TapKind) {
+    const LEN: usize = 20_000_000;
+    for (offload, mode) in [(false, TransmitMode::Multidata), (true, TransmitMode::Lso)] {
+        let config = TapConfig { kind, offload, ..TapConfig::default() };
+        let (stack, _device, interface) = stack(&config, mode);
+        let (ours, kernel) = connected(&stack);
+        std::thread::scope(|scope| {
+            scope.spawn(|| send(&ours, 1, LEN));
+            scope.spawn(|| check(&ours, 2, LEN));
+            scope.spawn(|| send(&kernel, 2, LEN));
+            scope.spawn(|| check(&kernel, 1, LEN));
+            eventually("bytes move", || stack.counters().device.receive_bytes > 1_000_000);
+            interface.set_mtu_bytes(1_300).expect("root of the namespace");
+        });
+        eventually("it is noticed", || {
+            // On a loaded machine the streams may be over before, and who sends is told.
+            (&ours).write_all(b"more").expect("it is taken");
+            stack.interfaces()[0].capabilities.mtu_bytes == 1_300
+        });
+        let shard = stack.counters().stack.shard;
+        assert_eq!((shard.device_mtus_shrunk, shard.device_refused), (1, 0));
+        let told: Vec<_> = std::iter::from_fn(|| stack.poll_interface_event()).collect();
+        let is_told = |event: &InterfaceEvent| matches!(event, InterfaceEvent::MtuShrunk(_, 1_300));
+        assert!(told.iter().any(is_told), "{told:?}");
     }
 }
 

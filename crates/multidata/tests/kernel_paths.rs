@@ -39,16 +39,20 @@ fn stack(network: u8, offload: bool) -> (Stack, Interface) {
     (builder.build().expect("a stack"), interface)
 }
 
-/// Two stacks on networks of their own; the kernel forwards between them, and its link to the
-/// second takes 1,300 bytes only.
-fn routed() -> (Stack, Stack) {
+/// Two stacks on networks of their own; the kernel forwards between them by its link to the second,
+/// which is to become a narrow one.
+fn routed() -> (Stack, Stack, Interface) {
     for path in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
         std::fs::write(path, "1").expect("root of the namespace");
     }
     let (near, _) = stack(41, false);
-    let (far, narrow) = stack(42, false);
-    narrow.set_mtu_bytes(1_300).expect("root of the namespace");
-    (near, far)
+    let (far, link) = stack(42, false);
+    (near, far, link)
+}
+
+/// The link takes 1,300 bytes only from now on.
+fn narrow(link: &Interface) {
+    link.set_mtu_bytes(1_300).expect("root of the namespace");
 }
 
 fn bytes(len: usize) -> Vec<u8> {
@@ -131,12 +135,17 @@ fn long_pings() {
 
 // RFC 1191 and RFC 8201: the kernel as router tells of the narrow link, and the stream gets through.
 fn narrow_link_for_connections() {
-    let (near, far) = routed();
-    for ipv6 in [false, true] {
+    let (near, far, link) = routed();
+    // The second stack sees its link become narrow, too, and would say so in a handshake.
+    let connections = [false, true].map(|ipv6| {
         let listener = TcpListener::bind(&far, (address(ipv6, 42, 2), 0)).expect("a free port");
         let to = listener.local_addr().expect("bound");
         let client = TcpStream::connect(&near, to).expect("the kernel forwards");
         let (server, _) = listener.accept().expect("connected");
+        (ipv6, client, server)
+    });
+    narrow(&link);
+    for (ipv6, client, server) in connections {
         let len = 3_000_000;
         std::thread::scope(|scope| {
             scope.spawn(|| pair::send_pattern(&client, 7, len));
@@ -154,7 +163,8 @@ fn narrow_link_for_connections() {
 }
 
 fn narrow_link_for_datagrams() {
-    let (near, far) = routed();
+    let (near, far, link) = routed();
+    narrow(&link);
     for ipv6 in [false, true] {
         let to = SocketAddr::new(address(ipv6, 42, 2), 4_000);
         let server = UdpSocket::bind(&far, to).expect("a free port");

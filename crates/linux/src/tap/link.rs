@@ -45,6 +45,11 @@ impl Link {
         self.interface.as_ref().map_or("TAP", Interface::name)
     }
 
+    /// The longest packet that the interface takes by now, where it can be asked.
+    pub(super) fn mtu_bytes(&self) -> Option<usize> {
+        self.interface.as_ref().filter(|it| it.exists())?.mtu_bytes().ok()
+    }
+
     /// Why the interface is of no use now.
     pub(super) fn trouble(&self) -> Option<&DeviceError> {
         self.lost.as_ref()

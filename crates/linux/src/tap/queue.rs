@@ -14,7 +14,10 @@
 //! frame takes the capability back, and the caller builds the rest without it.
 //!
 //! An interface that is down takes nothing and says so ([`Queue::trouble`]); the queue is full until it
-//! is up again. One that was deleted has failed.
+//! is up again. One that was deleted has failed. One whose MTU is lowered takes longer frames all the same,
+//! and so nothing tells of it; but what lies behind it, as another port of a bridge, may drop them. So the
+//! interface is looked at when the kernel says that one has changed, and a shorter MTU is a capability that is
+//! taken back.
 
 mod late;
 mod pieces;
@@ -49,6 +52,9 @@ const LAID_OUT_BYTES_MAX: usize = 2_048;
 /// Packets in one call at most, where each goes out by itself: their headers fit the L1 cache.
 const BATCH_PACKETS: usize = 64;
 
+/// Transmit calls until who sends, and never waits, asks whether the interface has changed.
+const UNASKED_MAX: u32 = 256;
+
 /// The transmit and receive pair of a [`TapDevice`](crate::TapDevice).
 #[derive(Debug)]
 pub struct TapQueue {
@@ -58,6 +64,12 @@ pub struct TapQueue {
     /// Whether a virtio-net header stands in front of every frame.
     vnet: bool,
     capabilities: Capabilities,
+    /// The MTU that the interface was opened with, for which there is room to receive.
+    mtu_bytes_max: usize,
+    /// The MTU is another one, which was not told yet.
+    is_revoked: bool,
+    /// Transmit calls since the kernel was last asked for changes, apart from waiting.
+    unasked: u32,
     mode: TransmitMode,
     receiver: Receiver,
     /// Where frames are laid end to end that are not gathered. Empty until the first of them.
@@ -87,7 +99,10 @@ impl TapQueue {
             waiter,
             link,
             vnet,
+            mtu_bytes_max: capabilities.mtu_bytes,
             capabilities,
+            is_revoked: false,
+            unasked: 0,
             mode: TransmitMode::Multidata,
             receiver,
             contiguous: Vec::new(),
@@ -406,14 +421,42 @@ impl TapQueue {
         }
     }
 
+    /// Looks at the interface again, where something about interfaces has changed.
+    fn note_changes(&mut self) {
+        let has_changed = self.waiter.take_changed();
+        // Reading says nothing of an interface that is down.
+        if has_changed || self.link.is_lost() {
+            self.link.look(&mut self.counters);
+        }
+        if !has_changed {
+            return;
+        }
+        let was_bytes = self.capabilities.mtu_bytes;
+        let mtu_bytes = self.link.mtu_bytes().map_or(was_bytes, |it| it.min(self.mtu_bytes_max));
+        self.capabilities.mtu_bytes = mtu_bytes;
+        self.is_revoked |= mtu_bytes != was_bytes;
+        self.counters.capabilities_revoked += u64::from(mtu_bytes < was_bytes);
+    }
+
+    /// Has the changes read that a thread which waits would have been told of.
+    fn ask_for_changes(&mut self) {
+        self.unasked += 1;
+        if self.unasked >= UNASKED_MAX {
+            self.unasked = 0;
+            self.waiter.read_changes();
+            self.note_changes();
+        }
+    }
+
     /// Why a batch need not be looked at: the interface is still down, or is gone, or what was taken
-    /// before still finds no room.
+    /// before still finds no room; or it is to be built afresh.
     fn standstill(&mut self) -> Option<Stop> {
+        self.ask_for_changes();
         if self.link.is_lost() && self.link.look(&mut self.counters) == State::Gone {
             return Some(Stop::Failed(self.failure(Errno::BADFD)));
         }
         if !self.link.is_lost() && self.write_kept() {
-            return None;
+            return core::mem::take(&mut self.is_revoked).then_some(Stop::Revoked);
         }
         if self.link.is_lost() {
             self.waiter.want_room();
@@ -489,10 +532,7 @@ impl Queue for TapQueue {
     ) -> Received {
         let (mut received, failed) =
             self.receiver.receive(&self.file, pool, batch, frames_max, &mut self.counters);
-        // Reading says nothing of an interface that is down.
-        if self.waiter.take_changed() || self.link.is_lost() {
-            self.link.look(&mut self.counters);
-        }
+        self.note_changes();
         received.failed = failed.map(|errno| self.failure(errno));
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received

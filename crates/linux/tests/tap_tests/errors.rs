@@ -3,7 +3,8 @@
 use super::filter::forbid_io_uring;
 use super::packets::{Station, UDP};
 use crate::Ground;
-use batch::{Attributes, BlockPool, Checksum, Multidata, PoolConfig, ReceiveBatch};
+use batch::{Attributes, Block, BlockPool, Checksum, Multidata, PoolConfig, ReceiveBatch};
+use bytes::Bytes;
 use device::{HardwareAddress, Medium, Queue, Stop, Transmitted, Waiter};
 use linux::{Feature, Interface, IoUring, Napi, TapConfig, TapDevice, TapKind, TapQueue, VethPair};
 use std::sync::Arc;
@@ -270,4 +271,27 @@ pub(crate) fn a_veth_pair_comes_and_goes() {
     assert!(Interface::named("lo").expect("always").set_feature(features[2], false).is_ok());
     drop(pair);
     assert!(Interface::named("near0").is_err() && Interface::named("far0").is_err());
+}
+
+/// Who sends and never waits is told of a shorter MTU within some batches, and of one that is longer again;
+/// the frames that the interface was opened for are the longest.
+pub(crate) fn a_shorter_mtu() {
+    let mut station = Station::on(TapDevice::open(&TapConfig::default()).expect("the driver"));
+    let interface = station.device().interface().expect("it is there");
+    let block = Block::from(Bytes::from(vec![0; 1_200]));
+    let mut batch = Multidata::default();
+    station.push(&mut batch, UDP, false, &[0; 8], (&block, 0..1_200), 0);
+    let mut until_told = |mtu_bytes: usize, wanted: usize| {
+        interface.set_mtu_bytes(mtu_bytes).expect("we are root here");
+        let mut sent = (0..1_000).map(|_| station.queue.transmit(&batch).stopped);
+        assert!(sent.any(|stop| stop == Some(Stop::Revoked)), "not told of {mtu_bytes} bytes");
+        drop(sent);
+        assert_eq!(station.queue.capabilities().mtu_bytes, wanted);
+        station.queue.transmit(&batch)
+    };
+    let refused = Transmitted { taken: 0, stopped: Some(Stop::Refused) };
+    assert_eq!(until_told(1_000, 1_000), refused);
+    let taken = Transmitted { taken: 1, stopped: None };
+    assert_eq!(until_told(9_000, 1_500), taken);
+    assert_eq!(station.queue.counters().capabilities_revoked, 1);
 }
