@@ -30,7 +30,9 @@ use crate::verify::{Flow, Pattern};
 use crate::workload::request_response::{self, Asked, Asking};
 use crate::workload::stream::READ_LEN_BYTES;
 use crate::{Attempt, Failure, host};
-use device::{FaultConfig, HardwareAddress, Medium, Queue, WireConfig, WireEnd, wire};
+use device::{
+    FaultConfig, HardwareAddress, Medium, Queue, TransmitMode, WireConfig, WireEnd, wire,
+};
 use ip::Cidr;
 use linux::{Sandbox, TapDevice};
 use multidata::{Coalescing, InterfaceConfig, Stack};
@@ -195,8 +197,10 @@ fn over_stack(
 ) -> Result<(Asked, Bulk), Failure> {
     let cidr = Cidr::new(NEAR, PREFIX_LEN)
         .ok_or_else(|| Failure::new("the run's addresses have no such prefix"))?;
+    // Named, so that figures of all times compare.
+    let interface = InterfaceConfig::new(cidr).mode(TransmitMode::Multidata);
     let stack = Stack::builder()
-        .interface(queue, InterfaceConfig::new(cidr).coalescing(case.coalescing))
+        .interface(queue, interface.coalescing(case.coalescing))
         .build()
         .attempt(|| "cannot start the stack")?;
     let connect = |to: SocketAddr| {

@@ -359,7 +359,7 @@ fn open_with<T>(
     let (stack, prepared) = built.attempt(|| "cannot start the stack")?;
     for interface in stack.interfaces() {
         // What was asked for and is not what came out is worth a line.
-        if interface.transmit.mode != interface.transmit.wanted {
+        if interface.transmit.wanted.is_some_and(|wanted| wanted != interface.transmit.mode) {
             crate::output::complain(&interface.transmit.to_string());
         }
     }

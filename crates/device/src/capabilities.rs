@@ -296,6 +296,15 @@ impl Capabilities {
         }
     }
 
+    /// The mode for who asked for `wanted`: [`TransmitMode::Multidata`] where the device has no form for
+    /// it. For who asked for none, [`TransmitMode::Lso`] where the device splits super-frames, which then is
+    /// several times as fast, and else `Multidata`.
+    #[must_use]
+    pub fn mode_for(&self, wanted: Option<TransmitMode>) -> TransmitMode {
+        let mode = wanted.unwrap_or(TransmitMode::Lso);
+        if self.supports(mode) { mode } else { TransmitMode::Multidata }
+    }
+
     /// Whether the device was written for batches as this stack makes them.
     #[must_use]
     pub fn takes_multidata(&self) -> bool {
@@ -323,6 +332,20 @@ mod tests {
         let names: Vec<_> = modes.map(TransmitMode::name).collect();
         assert_eq!(names, ["single", "replicated", "multidata"]);
         assert!(Capabilities { forms: Forms::ALL, ..few }.supports(TransmitMode::Chain));
+    }
+
+    #[test]
+    fn who_asks_for_no_mode_gets_super_frames_where_the_device_splits_them() {
+        let plain = Capabilities::plain(Medium::Ip, 1_500);
+        let limits = Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: 65_535 };
+        let able = Capabilities { segmentation: Some(limits), ..plain.clone() };
+        for (wanted, of_plain, of_able) in [
+            (None, TransmitMode::Multidata, TransmitMode::Lso),
+            (Some(TransmitMode::Lso), TransmitMode::Multidata, TransmitMode::Lso),
+            (Some(TransmitMode::Single), TransmitMode::Single, TransmitMode::Single),
+        ] {
+            assert_eq!((plain.mode_for(wanted), able.mode_for(wanted)), (of_plain, of_able));
+        }
     }
 
     #[test]

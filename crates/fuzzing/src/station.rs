@@ -38,7 +38,7 @@ impl Station {
         let network = ip::Cidr::new(address(number), 24);
         let config = InterfaceConfig {
             capabilities: Capabilities::plain(Medium::Ip, 1_500),
-            mode: TransmitMode::Multidata,
+            mode: Some(TransmitMode::Multidata),
             addresses: network.into_iter().collect(),
             gateways: Vec::new(),
         };

@@ -269,21 +269,29 @@ impl Stack {
         self.squeue(0).look(|core| core.shard.poll_address_event())
     }
 
-    /// Selects how batches reach the device of interface `index` from now on.
+    /// Selects how batches reach the device of interface `index` from now on; `None` as for
+    /// [`InterfaceConfig::mode`].
     ///
     /// # Errors
     /// There is no such interface, or its device cannot do it; the old mode stays.
-    pub fn set_transmit_mode(&self, index: usize, mode: TransmitMode) -> io::Result<()> {
+    pub fn set_transmit_mode(
+        &self,
+        index: usize,
+        mode: impl Into<Option<TransmitMode>>,
+    ) -> io::Result<()> {
+        let wanted = mode.into();
         self.runtime.squeues.everywhere(|core, _| {
             let Core { shard, ports, .. } = core;
             let port = ports.get_mut(index).ok_or(SocketError::NoSuchInterface);
             let port = port.map_err(socket_error)?;
-            if !port.queue.capabilities().supports(mode) {
+            let capabilities = port.queue.capabilities();
+            let mode = wanted.unwrap_or_else(|| capabilities.mode_for(None));
+            if !capabilities.supports(mode) {
                 return Err(invalid(format!("the interface's device has no form for mode {mode}")));
             }
             port.queue.set_mode(mode).map_err(io::Error::other)?;
             port.mode = mode;
-            shard.set_mode(port.id, mode);
+            shard.set_mode(port.id, wanted);
             port.follow_mode(shard);
             Ok(())
         })

@@ -110,6 +110,30 @@ fn a_mode_that_was_asked_for_comes_back_with_a_device_that_can_do_it() {
     assert_eq!(interface.capabilities.medium, Medium::Ethernet(address));
 }
 
+#[test]
+fn a_mode_that_nobody_asked_for_follows_the_device() {
+    let (near, _far) = device::wire(wire(1, 2));
+    let stack = Stack::builder().interface(near, pair::interface(pair::LEFT));
+    let stack = stack.build().expect("a stack");
+    let mode = || stack.interfaces()[0].mode;
+    assert_eq!(mode(), TransmitMode::Lso);
+    let line = stack.interfaces()[0].transmit.to_string();
+    assert!(line.starts_with("transmit lso (the device's choice), "), "{line}");
+    let (near, _plain) = device::wire(pair::ethernet());
+    stack.replace_device(0, near).expect("an interface");
+    assert_eq!(mode(), TransmitMode::Multidata);
+    let (near, _can) = device::wire(wire(3, 2));
+    stack.replace_device(0, near).expect("an interface");
+    assert_eq!(mode(), TransmitMode::Lso);
+    // What somebody asked for stays, until nobody does.
+    stack.set_transmit_mode(0, TransmitMode::Chain).expect("a wire takes every form");
+    let (near, _can) = device::wire(wire(4, 2));
+    stack.replace_device(0, near).expect("an interface");
+    assert_eq!(mode(), TransmitMode::Chain);
+    stack.set_transmit_mode(0, None).expect("always possible");
+    assert_eq!(mode(), TransmitMode::Lso);
+}
+
 // Sleepers of both kinds: a leader on the first interface, a watcher on the second.
 #[test]
 fn who_sleeps_on_a_device_is_served_by_the_one_in_its_place() {

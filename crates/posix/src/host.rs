@@ -269,7 +269,7 @@ impl Host {
             capabilities.batch_packets_max = 64;
             let interface = InterfaceConfig {
                 capabilities,
-                mode: TransmitMode::Multidata,
+                mode: Some(TransmitMode::Multidata),
                 addresses: config.addresses.clone(),
                 gateways: config.gateways.clone(),
             };

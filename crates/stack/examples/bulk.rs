@@ -36,7 +36,7 @@ impl Host {
         });
         let interface = shard.add_interface(InterfaceConfig {
             capabilities: queue.capabilities(),
-            mode,
+            mode: Some(mode),
             addresses: vec![address.parse().ok()?],
             gateways: Vec::new(),
         });

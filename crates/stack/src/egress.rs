@@ -576,7 +576,7 @@ mod tests {
         let id = shard
             .add_interface(InterfaceConfig {
                 capabilities: Capabilities::plain(medium, 1_500),
-                mode: TransmitMode::Multidata,
+                mode: Some(TransmitMode::Multidata),
                 addresses: vec!["10.0.0.1/24".parse().expect("a network")],
                 gateways: Vec::new(),
             })

@@ -21,8 +21,8 @@ use wire::{Ipv4Repr, Ipv6Repr};
 pub struct InterfaceConfig {
     /// What its device queue can do.
     pub capabilities: Capabilities,
-    /// How batches reach the device.
-    pub mode: TransmitMode,
+    /// How batches reach the device; `None` follows the device ([`Capabilities::mode_for`]).
+    pub mode: Option<TransmitMode>,
     /// Our addresses with the length of their networks.
     pub addresses: Vec<Cidr>,
     /// Routers to everywhere else, at most one of each family.

@@ -55,7 +55,7 @@ pub(crate) fn interface() -> Interface {
     ];
     let config = InterfaceConfig {
         capabilities,
-        mode: TransmitMode::Multidata,
+        mode: Some(TransmitMode::Multidata),
         addresses: addresses.into_iter().flatten().collect(),
         gateways: Vec::new(),
     };

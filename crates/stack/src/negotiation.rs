@@ -33,8 +33,8 @@ use time::Instant;
 pub struct TransmitStatus {
     /// What the device said that it can do.
     pub capabilities: Capabilities,
-    /// The mode that was asked for.
-    pub wanted: TransmitMode,
+    /// The mode that was asked for, if one was.
+    pub wanted: Option<TransmitMode>,
     /// The mode in force.
     pub mode: TransmitMode,
     /// The interface's own switch (`ip_multidata_outbound`).
@@ -50,13 +50,19 @@ pub struct TransmitStatus {
 impl fmt::Display for TransmitStatus {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { capabilities, wanted, mode, batch, .. } = self;
-        let missing = match capabilities.supports(*wanted) {
-            true => "",
-            false => ", which the device has no form for",
-        };
+        match wanted {
+            None => write!(formatter, "transmit {mode} (the device's choice)")?,
+            Some(wanted) if capabilities.supports(*wanted) => {
+                write!(formatter, "transmit {mode} (asked for {wanted})")?;
+            }
+            Some(wanted) => write!(
+                formatter,
+                "transmit {mode} (asked for {wanted}, which the device has no form for)"
+            )?,
+        }
         write!(
             formatter,
-            "transmit {mode} (asked for {wanted}{missing}), contract {}, at most {} packets, {} blocks, {} bytes",
+            ", contract {}, at most {} packets, {} blocks, {} bytes",
             capabilities.version,
             batch.packets,
             batch.blocks,
@@ -267,7 +273,7 @@ impl InterfaceEvents {
 /// What an interface was asked for, and what it agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreement {
-    wanted: TransmitMode,
+    wanted: Option<TransmitMode>,
     outbound: bool,
     pub(crate) protocols: MultidataProtocols,
     pub(crate) mode: TransmitMode,
@@ -287,10 +293,11 @@ struct Told {
 }
 
 impl Agreement {
-    pub(crate) fn new(wanted: TransmitMode) -> Self {
+    /// Before the first negotiation, which brings the mode.
+    pub(crate) fn new(wanted: Option<TransmitMode>) -> Self {
         let protocols = MultidataProtocols::default();
-        let (refusal, told) = (None, Told::default());
-        Self { wanted, outbound: true, protocols, mode: wanted, refusal, negotiations: 0, told }
+        let (mode, refusal, told) = (wanted.unwrap_or_default(), None, Told::default());
+        Self { wanted, outbound: true, protocols, mode, refusal, negotiations: 0, told }
     }
 }
 
@@ -316,12 +323,10 @@ impl Interface {
             (TransmitMode::Single, Some(MultidataRefusal::TransformPolicy))
         } else if !outbound || !self.agreement.outbound {
             (TransmitMode::Single, Some(MultidataRefusal::NotEnabled))
-        } else if wanted == TransmitMode::Single {
+        } else if wanted == Some(TransmitMode::Single) {
             (TransmitMode::Single, Some(MultidataRefusal::SingleMode))
-        } else if self.capabilities.supports(wanted) {
-            (wanted, None)
         } else {
-            (TransmitMode::Multidata, None)
+            (self.capabilities.mode_for(wanted), None)
         };
         (self.agreement.mode, self.agreement.refusal) = now;
         self.agreement.negotiations += 1;
@@ -354,13 +359,20 @@ impl Shard {
         }
     }
 
-    /// Asks for a transmit mode and returns the one that is now in force: the one asked for, or
-    /// `multidata` where the device cannot do it, or `single` where batches are switched off.
-    pub fn set_mode(&mut self, id: InterfaceId, mode: TransmitMode) -> TransmitMode {
-        let Some(interface) = self.interfaces.get_mut(id) else { return mode };
-        interface.agreement.wanted = mode;
-        self.negotiate(id);
-        self.mode(id).unwrap_or(mode)
+    /// Asks for a transmit mode, or with `None` for what suits the device, and returns the one that is now in
+    /// force: the one asked for, or `multidata` where the device cannot do it, or `single` where batches are
+    /// switched off.
+    pub fn set_mode(
+        &mut self,
+        id: InterfaceId,
+        mode: impl Into<Option<TransmitMode>>,
+    ) -> TransmitMode {
+        let mode = mode.into();
+        if let Some(interface) = self.interfaces.get_mut(id) {
+            interface.agreement.wanted = mode;
+            self.negotiate(id);
+        }
+        self.mode(id).or(mode).unwrap_or_default()
     }
 
     /// The transmit mode in force.

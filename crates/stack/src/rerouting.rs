@@ -80,7 +80,7 @@ impl Shard {
         let addresses = core::mem::take(&mut interface.addresses);
         let config = InterfaceConfig {
             capabilities: interface.capabilities.clone(),
-            mode: interface.agreement.mode,
+            mode: Some(interface.agreement.mode),
             addresses: Vec::new(),
             gateways: Vec::new(),
         };

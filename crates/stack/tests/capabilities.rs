@@ -94,7 +94,7 @@ fn cidr(text: &str) -> Cidr {
 fn an_interface_negotiates_when_it_comes_up_and_shows_what_came_out() {
     let mut net = net(TransmitMode::Lso);
     let found = status(&net);
-    assert_eq!((found.wanted, found.mode), (TransmitMode::Lso, TransmitMode::Multidata));
+    assert_eq!((found.wanted, found.mode), (Some(TransmitMode::Lso), TransmitMode::Multidata));
     assert_eq!((found.refusal, found.negotiations, found.batch.packets), (None, 1, 64));
     let [InterfaceEvent::Negotiated(id, told)] = &events(&mut net)[..] else { panic!("one event") };
     assert_eq!((*id, &**told), (net.hosts[0].interface, &found));
@@ -135,7 +135,7 @@ fn a_mode_that_the_device_has_no_form_for_is_a_batch_and_is_told() {
     let forms = device::Forms { payload: true, ..device::Forms::NONE };
     net.hosts[0].shard.set_capabilities(id, Capabilities { forms, ..plain() });
     let found = status(&net);
-    assert_eq!((found.wanted, found.mode), (TransmitMode::Chain, TransmitMode::Multidata));
+    assert_eq!((found.wanted, found.mode), (Some(TransmitMode::Chain), TransmitMode::Multidata));
     let line = found.to_string();
     let told = "transmit multidata (asked for chain, which the device has no form for), ";
     assert!(line.starts_with(told), "{line}");
@@ -304,7 +304,7 @@ fn handshakes_small_windows_small_data_and_router_alerts_are_counted_for_what_th
 fn second_interface(net: &mut Net, capabilities: Capabilities) -> InterfaceId {
     let config = InterfaceConfig {
         capabilities,
-        mode: TransmitMode::Multidata,
+        mode: Some(TransmitMode::Multidata),
         addresses: vec![cidr("10.0.0.1/24")],
         gateways: Vec::new(),
     };

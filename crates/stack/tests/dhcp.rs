@@ -31,7 +31,7 @@ fn net() -> Net {
     let id = shard
         .add_interface(InterfaceConfig {
             capabilities: Capabilities::plain(Medium::Ethernet(station(0)), 1_500),
-            mode: TransmitMode::Multidata,
+            mode: Some(TransmitMode::Multidata),
             addresses: Vec::new(),
             gateways: Vec::new(),
         })

@@ -252,7 +252,7 @@ fn of_two_attempts_from_one_port_the_last_counts() {
 fn second_interface(net: &mut Net) -> InterfaceId {
     let config = InterfaceConfig {
         capabilities: Capabilities::plain(Medium::Ip, 1_500),
-        mode: TransmitMode::Multidata,
+        mode: Some(TransmitMode::Multidata),
         addresses: vec!["10.1.0.1/24".parse().expect("an address")],
         gateways: Vec::new(),
     };

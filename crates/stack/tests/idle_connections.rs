@@ -43,7 +43,7 @@ fn end(index: usize) -> End {
     });
     let config = InterfaceConfig {
         capabilities: Capabilities::plain(Medium::Ip, 1_500),
-        mode: TransmitMode::Multidata,
+        mode: Some(TransmitMode::Multidata),
         addresses: vec![ip::Cidr::new(address(index, false), 24).expect("a network")],
         gateways: Vec::new(),
     };

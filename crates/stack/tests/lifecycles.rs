@@ -36,7 +36,7 @@ fn shard(interfaces: &[(Medium, &[&str], &[&str])]) -> (Shard, Vec<InterfaceId>)
         .map(|(medium, addresses, gateways)| {
             let config = InterfaceConfig {
                 capabilities: Capabilities::plain(*medium, 1_500),
-                mode: TransmitMode::Multidata,
+                mode: Some(TransmitMode::Multidata),
                 addresses: addresses.iter().map(|text| parse(text)).collect(),
                 gateways: gateways.iter().map(|text| parse(text)).collect(),
             };

@@ -264,7 +264,7 @@ fn a_datagram_to_a_group_leaves_by_the_interface_that_has_its_source() {
         vec!["10.7.0.1/24".parse().expect("a network"), "fd07::1/64".parse().expect("one")];
     let second = InterfaceConfig {
         capabilities: Capabilities::plain(Medium::Ip, 1_500),
-        mode: TransmitMode::Multidata,
+        mode: Some(TransmitMode::Multidata),
         addresses,
         gateways: Vec::new(),
     };
@@ -336,7 +336,7 @@ fn a_group_is_reached_by_the_first_device_that_has_its_family() {
     let second = shard
         .add_interface(InterfaceConfig {
             capabilities: Capabilities::plain(medium, 1_500),
-            mode: TransmitMode::Multidata,
+            mode: Some(TransmitMode::Multidata),
             addresses: vec!["fd00:9::1/64".parse().expect("a network")],
             gateways: Vec::new(),
         })

@@ -28,7 +28,7 @@ fn plain() -> Capabilities {
 fn multi_routed(net: &mut Net, capabilities: Capabilities) -> InterfaceId {
     let config = InterfaceConfig {
         capabilities,
-        mode: TransmitMode::Lso,
+        mode: Some(TransmitMode::Lso),
         addresses: vec!["10.0.0.1/24".parse().expect("an address")],
         gateways: Vec::new(),
     };
@@ -160,7 +160,7 @@ fn an_interface_without_the_source_address_is_no_way() {
     let first = net.hosts[0].interface;
     let config = InterfaceConfig {
         capabilities: plain(),
-        mode: TransmitMode::Multidata,
+        mode: Some(TransmitMode::Multidata),
         addresses: vec!["10.0.0.9/24".parse().expect("an address")],
         gateways: Vec::new(),
     };

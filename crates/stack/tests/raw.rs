@@ -436,7 +436,7 @@ fn shard_of_two(index: usize) -> (Shard, InterfaceId) {
     shard.set_share(Share { index, count: 2, homes: Arc::new(ByPort) });
     let addresses = vec![ip::Cidr::new(address(1, false), 24).expect("a network")];
     let capabilities = Capabilities::plain(Medium::Ip, 1_500);
-    let mode = TransmitMode::Multidata;
+    let mode = Some(TransmitMode::Multidata);
     let config = InterfaceConfig { capabilities, mode, addresses, gateways: Vec::new() };
     let id = shard.add_interface(config).expect("a sound configuration");
     (shard, id)

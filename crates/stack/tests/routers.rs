@@ -257,7 +257,7 @@ fn a_fixed_gateway_stays_whatever_routers_say() {
     let id = shard
         .add_interface(stack::InterfaceConfig {
             capabilities: device::Capabilities::plain(device::Medium::Ethernet(station(5)), mtu),
-            mode: TransmitMode::Multidata,
+            mode: Some(TransmitMode::Multidata),
             addresses: vec!["fd00::1/64".parse().expect("a network")],
             gateways: vec![gateway],
         })

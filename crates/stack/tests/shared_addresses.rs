@@ -56,7 +56,7 @@ impl Host {
             shard.set_share(Share { index, count: COUNT, homes: Arc::new(ByPort) });
             let config_of_interface = InterfaceConfig {
                 capabilities: Capabilities::plain(Medium::Ethernet(station(0)), 1_500),
-                mode: TransmitMode::Multidata,
+                mode: Some(TransmitMode::Multidata),
                 addresses: Vec::new(),
                 gateways: Vec::new(),
             };

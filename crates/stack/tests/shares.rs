@@ -38,7 +38,8 @@ fn shard(host: usize, share: Option<usize>, medium: Medium) -> (Shard, Interface
         shard.set_share(Share { index, count: 2, homes: Arc::new(ByPort) });
     }
     let addresses = vec![ip::Cidr::new(address(host, false), 24).expect("a network")];
-    let (capabilities, mode) = (Capabilities::plain(medium, 1_500), TransmitMode::Multidata);
+    let capabilities = Capabilities::plain(medium, 1_500);
+    let mode = Some(TransmitMode::Multidata);
     let config = InterfaceConfig { capabilities, mode, addresses, gateways: Vec::new() };
     let id = shard.add_interface(config).expect("a sound configuration");
     (shard, id)

@@ -111,7 +111,7 @@ fn squeue_of(others: Option<(usize, Arc<HandOver>)>) -> (Squeue, Arc<Silent>, [S
         sockets_max: 16,
     });
     let queue: Box<dyn Queue> = Box::new(SilentQueue(device.clone()));
-    let mode = TransmitMode::Multidata;
+    let mode = Some(TransmitMode::Multidata);
     let config = InterfaceConfig {
         capabilities: queue.capabilities(),
         mode,

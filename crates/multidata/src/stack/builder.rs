@@ -69,7 +69,7 @@ impl Default for StackConfig {
 pub struct InterfaceConfig {
     addresses: Vec<Cidr>,
     gateways: Vec<IpAddr>,
-    mode: TransmitMode,
+    mode: Option<TransmitMode>,
     addressing: AddressingConfig,
     slaac: Option<Option<IdentifierKey>>,
     mss_max: Option<u16>,
@@ -204,10 +204,12 @@ impl InterfaceConfig {
     }
 
     /// Selects how batches reach the device; what the device cannot do becomes
-    /// [`TransmitMode::Multidata`].
+    /// [`TransmitMode::Multidata`]. Without it, or with `None`, that follows the device, and follows it to
+    /// what takes its place: [`TransmitMode::Lso`] where it splits super-frames, else `Multidata`
+    /// ([`Capabilities::mode_for`](device::Capabilities::mode_for)).
     #[must_use]
-    pub fn mode(mut self, mode: TransmitMode) -> Self {
-        self.mode = mode;
+    pub fn mode(mut self, mode: impl Into<Option<TransmitMode>>) -> Self {
+        self.mode = mode.into();
         self
     }
 }
@@ -523,8 +525,7 @@ fn add_port(
 ) -> io::Result<Port> {
     let mut place = place;
     let capabilities = place.queue.capabilities();
-    let mode =
-        if capabilities.supports(config.mode) { config.mode } else { TransmitMode::Multidata };
+    let mode = capabilities.mode_for(config.mode);
     place.queue.set_mode(mode).map_err(io::Error::other)?;
     let wanted = config.mode;
     let (accepted, routes) = (config.accepted.clone(), config.routes.clone());

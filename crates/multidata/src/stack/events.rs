@@ -76,7 +76,7 @@ mod tests {
         let tcp = tcp::Config::default();
         let mut shard = Shard::new(ShardConfig { tcp, pool, secret: [0; 32], sockets_max: 9 });
         let capabilities = Capabilities::plain(Medium::Ip, 1_500);
-        let mode = TransmitMode::Multidata;
+        let mode = Some(TransmitMode::Multidata);
         let (addresses, gateways) = (Vec::new(), Vec::new());
         let config = InterfaceConfig { capabilities, mode, addresses, gateways };
         shard.add_interface(config).expect("the first")

@@ -51,8 +51,8 @@ impl Stack {
         });
         let removed = || invalid(format!("interface {index} was removed"));
         let (status, has_ipv6) = status.ok_or_else(removed)?;
-        let mut mode = status.wanted;
-        for queue in &mut queues {
+        let mut mode = None;
+        for queue in &queues {
             let capabilities = queue.capabilities();
             let is_ethernet = |medium| matches!(medium, Medium::Ethernet(_));
             if is_ethernet(capabilities.medium) != is_ethernet(status.capabilities.medium) {
@@ -60,10 +60,11 @@ impl Stack {
                 return Err(invalid(message));
             }
             check_mtu(index, has_ipv6, capabilities.mtu_bytes)?;
-            if !capabilities.supports(mode) {
-                mode = TransmitMode::Multidata;
-            }
+            let able = capabilities.mode_for(status.wanted);
+            mode =
+                Some(if mode.is_none_or(|it| it == able) { able } else { TransmitMode::Multidata });
         }
+        let mode = mode.unwrap_or_default();
         for queue in &mut queues {
             queue.set_mode(mode).map_err(io::Error::other)?;
         }

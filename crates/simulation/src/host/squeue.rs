@@ -125,7 +125,8 @@ fn add_interface(
     capabilities: &Capabilities,
 ) -> InterfaceId {
     let (capabilities, addresses) = (capabilities.clone(), addresses.to_vec());
-    let config = InterfaceConfig { capabilities, mode: plan.mode, addresses, gateways: Vec::new() };
+    let config =
+        InterfaceConfig { capabilities, mode: Some(plan.mode), addresses, gateways: Vec::new() };
     let interface = shard.add_interface(config);
     let interface = interface.expect("no gateway, so nothing can be refused");
     if plan.claims != ClaimPolicy::Trust {

@@ -129,7 +129,8 @@ fn interface(shard: &mut Shard, index: usize, mode: TransmitMode, ethernet: bool
         ip::Cidr::new(address(index, true), 64).expect("a network"),
     ];
     let capabilities = Capabilities::plain(medium, 1_500);
-    let config = InterfaceConfig { capabilities, mode, addresses, gateways: Vec::new() };
+    let config =
+        InterfaceConfig { capabilities, mode: Some(mode), addresses, gateways: Vec::new() };
     shard.add_interface(config).expect("a sound configuration")
 }
 

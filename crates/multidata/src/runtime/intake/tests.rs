@@ -27,7 +27,7 @@ fn core(queue: impl Queue + 'static, last: u8, coalescing: Coalescing) -> Core {
         sockets_max: 16,
     });
     let queue: Box<dyn Queue> = Box::new(queue);
-    let mode = TransmitMode::Multidata;
+    let mode = Some(TransmitMode::Multidata);
     let address = format!("10.1.0.{last}/24").parse().expect("an address");
     let capabilities = queue.capabilities();
     let config = InterfaceConfig { capabilities, mode, addresses: vec![address], gateways: vec![] };
