@@ -139,14 +139,20 @@ mod tcp_stream;
 mod udp_forwarder;
 mod udp_socket;
 
-// The crates whose types stand in this one's signatures.
+// What stands in this crate's signatures, and in what those hold, so that it can be named by who depends on this crate
+// alone. Of devices, batches and time that is all there is, for who writes a device queue or a filter.
+pub use ::counters::{DropCounters, DropReason, MultidataRefusal, RefusalCounters};
 pub use ::stack::{
     AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy, FilterFlow,
-    Handling, InterfaceEvent, InterfaceId, ListenOptions, MultidataProtocols, PacketFilter,
-    PacketMarks, SocketError, SynCookieMode, TransmitStatus, Verdict,
+    Handling, InterfaceEvent, InterfaceId, ListenOptions, MtuDiscovery, MultidataProtocols,
+    NeighbourCounters, PacketFilter, PacketMarks, ShardCounters, SocketError, StackCounters,
+    SynCookieMode, TcpStatus, TransmitStatus, Verdict,
 };
-pub use ::steering::{Layout, Policy, Polling, PollingMarks};
-pub use {::batch, ::device, ::dhcp, ::ip, ::tcp, ::time};
+pub use ::steering::{
+    BadLayout, BatchSizes, Coalescing, Layout, Policy, Polling, PollingMarks, SoftRingCounters,
+    SoftRingSetCounters, UnknownPolicy, UnknownPolling,
+};
+pub use {::batch, ::device, ::time};
 
 pub use crate::capture::CaptureFile;
 pub use crate::copy_in::{BlockSize, CopyIn, CopyObserver, CopyOrder};
@@ -166,5 +172,30 @@ pub use crate::tcp_stream::{Connecting, TcpStream};
 pub use crate::udp_forwarder::UdpForwarder;
 pub use crate::udp_socket::{Datagram, LentDatagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
-pub use ::stack::MtuDiscovery;
-pub use ::steering::{BatchSizes, Coalescing};
+
+/// How connections are set up, and what they tell of themselves.
+pub mod tcp {
+    pub use ::tcp::assembler::AssemblerConfig;
+    pub use ::tcp::rtt::RttConfig;
+    pub use ::tcp::{
+        Config, EcnMode, Keepalive, MSS_DEFAULT_IPV4, MSS_DEFAULT_IPV6, MSS_MIN, Pacing,
+        PathProbing, RecoveryState, SegmentCounts, State, TcpCounters, TcpInfo,
+    };
+    pub use ::wire::{SeqNumber, TcpOptionCounters};
+
+    /// Congestion control.
+    pub mod congestion {
+        pub use ::tcp::congestion::{Algorithm, CongestionConfig, Idle};
+    }
+}
+
+/// Networks, and what routers and ICMP tell.
+pub mod ip {
+    pub use ::ip::router::{IdentifierKey, RouterCounters};
+    pub use ::ip::{Cidr, IcmpErrorKind, NotACidr};
+}
+
+/// Addresses from a DHCP server.
+pub mod dhcp {
+    pub use ::dhcp::{ClientConfig, DhcpCounters};
+}

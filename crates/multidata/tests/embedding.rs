@@ -5,8 +5,9 @@ use multidata::batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, Rece
 use multidata::device::{Medium, Queue, WireConfig, WireEnd, wire};
 use multidata::time::Instant;
 use multidata::{
-    FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter, SocketError, Stack,
-    TcpListener, TcpStream, UdpSocket, Verdict,
+    DropReason, FilterFlow, Handling, InterfaceConfig, InterfaceId, MultidataRefusal, PacketFilter,
+    ShardCounters, SocketError, Stack, StackCounters, TcpListener, TcpStatus, TcpStream, UdpSocket,
+    Verdict, tcp,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::ops::Range;
@@ -74,6 +75,28 @@ fn a_device_that_cannot_carry_ip_is_refused() {
     assert!(refused(at("fd00::2/64"), 1_279).contains("needs 1280"));
     let (queue, _peer) = wire(WireConfig { mtu_bytes: 576, ..tunnel() });
     assert!(Stack::builder().interface(queue, at("10.7.0.2/24")).build().is_ok());
+}
+
+#[test]
+fn what_a_stack_tells_can_be_named() {
+    fn share(of: u64, all: &ShardCounters) -> u64 {
+        of * 100 / all.transmit_packets.max(1)
+    }
+    let (left, right) = wire(tunnel());
+    let client = Stack::builder().interface(left, at("10.7.0.2/24")).build().expect("a stack");
+    let server = Stack::builder().interface(right, at("10.7.0.1/24")).build().expect("a stack");
+    let listener = TcpListener::bind(&server, "10.7.0.1:80").expect("a free port");
+    let stream = TcpStream::connect(&client, "10.7.0.1:80").expect("a route");
+    let status: TcpStatus = stream.status().expect("open");
+    assert_eq!(status.state, tcp::State::Established);
+    let info: tcp::TcpInfo = stream.info().expect("open");
+    assert_eq!(info.recovery, tcp::RecoveryState::Open);
+    let counters: StackCounters = client.counters().stack;
+    assert_eq!(counters.drops.count(DropReason::ForwarderFull), 0);
+    assert!(share(counters.refusals.count(MultidataRefusal::NotCapable), &counters.shard) <= 100);
+    let refusal: Option<MultidataRefusal> = client.interfaces()[0].transmit.refusal;
+    assert_eq!(refusal, None);
+    drop(listener);
 }
 
 /// Counts packets and lets all of them pass.

@@ -80,6 +80,7 @@ pub use forwarding::{ACCEPTED_PREFIXES_MAX, PendingId};
 pub use holdings::Holdings;
 pub use interface::InterfaceConfig;
 pub use interfaces::InterfaceId;
+pub use link::NeighbourCounters;
 pub use marks::PacketMarks;
 pub use multicast::MulticastOptions;
 pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};
