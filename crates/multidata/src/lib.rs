@@ -68,7 +68,7 @@
 //!   stack, and waits for it outside all timeouts: in a tunnel's client, where that tells the outside
 //!   what it should not know, pass addresses.
 //! * A timeout that expires is an error of kind `WouldBlock`, as on Unix.
-//! * `take_error` leaves the error in place.
+//! * [`TcpStream::take_error`] leaves the error in place.
 //! * Dropping the last handle of a stack gives its connections a second ([`LINGER_ON_DROP`]) to
 //!   deliver what they hold; [`Stack::shutdown`] waits as long as you say.
 //! * A device that fails ends every call, those that wait and those that follow, with an error of
@@ -168,7 +168,7 @@ pub use crate::stack::{
 };
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
-pub use crate::tcp_stream::{Connecting, TcpStream};
+pub use crate::tcp_stream::{ConnectOptions, Connecting, TcpStream};
 pub use crate::udp_forwarder::UdpForwarder;
 pub use crate::udp_socket::{Datagram, LentDatagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};

@@ -4,20 +4,21 @@
 //! append and run under the lock again. Writers of one stream take turns, so the room asked for is
 //! still there, and the lock is held for a few hundred nanoseconds whatever the write's length.
 
+mod connecting;
 mod ip_options;
 mod path_options;
 mod polling;
 mod write_turn;
 
-pub use self::polling::Connecting;
+pub use self::connecting::{ConnectOptions, Connecting};
 use self::write_turn::{WriteTurn, WriteTurns};
+use crate::RuntimeCounters;
 use crate::copy_in::Copied;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
-use crate::socket::{Socket, check_buffer, check_timeout, each_address};
-use crate::{RuntimeCounters, Stack};
+use crate::socket::{Socket, check_buffer};
 use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
 use core::iter;
@@ -25,7 +26,7 @@ use core::task::Waker;
 use stack::{SendPlan, SocketError, SocketId, TcpOption};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use time::{Duration, Instant};
@@ -70,112 +71,6 @@ impl TcpStream {
             is_read_shut: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
-    }
-
-    /// Connects to `address` over `stack` and waits until the connection stands.
-    ///
-    /// # Errors
-    /// No route, the peer refused or did not answer, the stack has no port left.
-    pub fn connect<A: ToSocketAddrs>(stack: &Stack, address: A) -> io::Result<Self> {
-        each_address(address, |address| Self::open(stack, None, address, None))
-    }
-
-    /// As [`TcpStream::connect`], with the first bytes of the stream, which must fit the send buffer.
-    /// They go with the SYN where the peer gave a cookie before (TCP Fast Open, RFC 7413), and else
-    /// behind the handshake. A network that duplicates the SYN may make the peer's application see
-    /// them on two connections, so let them be a request that may be made twice.
-    ///
-    /// # Errors
-    /// As [`TcpStream::connect`]; `OutOfMemory` where the block pool is exhausted.
-    pub fn connect_with<A: ToSocketAddrs>(
-        stack: &Stack,
-        address: A,
-        first: &[u8],
-    ) -> io::Result<Self> {
-        each_address(address, |address| {
-            let mut block = stack
-                .pool()
-                .allocate(first.len().max(1))
-                .map_err(|_| socket_error(SocketError::NoMemory))?;
-            block.bytes_mut()[..first.len()].copy_from_slice(first);
-            let chunk = Chunk::new(block.freeze(), 0..first.len());
-            let home = stack.squeues().for_connection(None, address).map_err(socket_error)?;
-            let id = stack
-                .squeue(home)
-                .once(|core, now| core.shard.tcp_connect_fast(now, None, address, None, chunk));
-            Self::wait_until_open(stack, home, id.map_err(socket_error)?, address, None)
-        })
-    }
-
-    /// As [`TcpStream::connect`], from this address and port of the stack (either may be
-    /// unspecified).
-    ///
-    /// # Errors
-    /// As [`TcpStream::connect`], and where the local address is not the stack's.
-    pub fn connect_from<A: ToSocketAddrs>(
-        stack: &Stack,
-        local: SocketAddr,
-        address: A,
-    ) -> io::Result<Self> {
-        each_address(address, |address| Self::open(stack, Some(local), address, None))
-    }
-
-    /// As [`TcpStream::connect`], with settings of the connection's own in place of the stack's, as
-    /// [`ListenOptions::config`](crate::ListenOptions::config) gives them to those of a listener.
-    ///
-    /// # Errors
-    /// As [`TcpStream::connect`].
-    pub fn connect_configured<A: ToSocketAddrs>(
-        stack: &Stack,
-        address: A,
-        config: &Arc<tcp::Config>,
-    ) -> io::Result<Self> {
-        each_address(address, |address| {
-            let home = stack.squeues().for_connection(None, address).map_err(socket_error)?;
-            let id = stack.squeue(home).once(|core, now| {
-                core.shard.tcp_connect_with(now, None, address, Arc::clone(config))
-            });
-            let id = id.map_err(socket_error)?;
-            Self::wait_until_open(stack, home, id, address, None)
-        })
-    }
-
-    /// As [`TcpStream::connect`], for at most `timeout`.
-    ///
-    /// # Errors
-    /// As [`TcpStream::connect`]; `TimedOut` where it took longer; `InvalidInput` for zero.
-    pub fn connect_timeout(
-        stack: &Stack,
-        address: &SocketAddr,
-        timeout: Duration,
-    ) -> io::Result<Self> {
-        check_timeout(Some(timeout))?;
-        Self::open(stack, None, *address, Some(timeout))
-    }
-
-    fn open(
-        stack: &Stack,
-        local: Option<SocketAddr>,
-        remote: SocketAddr,
-        timeout: Option<Duration>,
-    ) -> io::Result<Self> {
-        let home = stack.squeues().for_connection(local, remote).map_err(socket_error)?;
-        let id = stack.squeue(home).once(|core, now| core.shard.tcp_connect(now, local, remote));
-        Self::wait_until_open(stack, home, id.map_err(socket_error)?, remote, timeout)
-    }
-
-    fn wait_until_open(
-        stack: &Stack,
-        home: usize,
-        id: SocketId,
-        remote: SocketAddr,
-        timeout: Option<Duration>,
-    ) -> io::Result<Self> {
-        let socket = Socket::new(stack.clone(), home, id);
-        let call = socket.call(Interest::Writable, After::Leave);
-        let call = Call { timeout, expired: ErrorKind::TimedOut, ..call };
-        let local = socket.squeue().operate(&call, |core, _| polling::opened(core, socket.id))?;
-        Ok(Self::new(socket, local, remote))
     }
 
     /// Our end of the connection.
@@ -278,6 +173,16 @@ impl TcpStream {
         Ok(self.status()?.is_nodelay)
     }
 
+    /// Whether segments that are not full wait until they are, or until this is taken back (`true`, TCP_CORK, which
+    /// `std::net` does not have): for who writes a message in several pieces. Unlike Linux's it waits without
+    /// end.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_cork(&self, cork: bool) -> io::Result<()> {
+        self.set_option(TcpOption::Cork(cork))
+    }
+
     /// How many bytes may be written and not yet acknowledged (`tcp_xmit_hiwat`).
     ///
     /// # Errors
@@ -339,6 +244,16 @@ impl TcpStream {
     /// None while the connection stands.
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.set_option(TcpOption::UserTimeout(timeout))
+    }
+
+    /// How long the connection waits for the peer's end once its last handle was dropped and our own end is
+    /// acknowledged (FIN-WAIT-2; TCP_LINGER2), in the place of [`tcp::Config::fin_wait_2`]; with zero it is
+    /// reset in the place of that.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_fin_wait_2(&self, timeout: Duration) -> io::Result<()> {
+        self.set_option(TcpOption::FinWait2(timeout))
     }
 
     /// What dropping the last handle does: with `None`, the default, the stack delivers in the
@@ -468,6 +383,19 @@ impl TcpStream {
         })
     }
 
+    /// Waits for data and copies it out, leaving it to be read again; zero at the end of the stream, or where
+    /// `out` is empty.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub fn peek(&self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let id = self.shared.socket.id;
+        Ok(self.fetch(After::Leave, |core, _| core.shard.tcp_peek(id, out))?.unwrap_or(0))
+    }
+
     /// Takes received bytes, at most `len_max` and at least one, in the blocks they were received
     /// in; empty at the end of the stream. The blocks go back to the pool when the bytes are
     /// dropped, so do not keep them for long: they count against the pool's limit.
@@ -480,7 +408,7 @@ impl TcpStream {
         }
         let id = self.shared.socket.id;
         let mut bytes = Bytes::new();
-        self.fetch(|core, now| {
+        self.fetch(After::Send, |core, now| {
             let take = |chunk| bytes = Bytes::from_owner(Received(chunk));
             core.shard.tcp_read_chunks(now, id, (len_max, 1), take)
         })?;
@@ -502,7 +430,7 @@ impl TcpStream {
             return Ok(0);
         }
         let id = self.shared.socket.id;
-        let len = self.fetch(|core, now| {
+        let len = self.fetch(After::Send, |core, now| {
             let take = |chunk| pieces.push(Bytes::from_owner(Received(chunk)));
             core.shard.tcp_read_chunks(now, id, (len_max, usize::MAX), take)
         })?;
@@ -520,7 +448,7 @@ impl TcpStream {
             return Ok(0);
         }
         let id = self.shared.socket.id;
-        let count = self.fetch(|core, now| {
+        let count = self.fetch(After::Send, |core, now| {
             let count = core.shard.tcp_read(now, id, out)?;
             core.counters.bytes_copied_out += count as u64;
             Ok(count)
@@ -531,10 +459,11 @@ impl TcpStream {
     /// Waits for something to read; `None` where the reading side was shut and nothing is left.
     fn fetch<T>(
         &self,
+        after: After,
         mut read: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
     ) -> io::Result<Option<T>> {
         let Shared { socket, is_read_shut, .. } = &*self.shared;
-        let call = socket.call(Interest::Readable, After::Send);
+        let call = socket.call(Interest::Readable, after);
         socket.squeue().operate(&call, |core, now| match read(core, now) {
             Err(SocketError::WouldBlock) if is_read_shut.load(Ordering::Acquire) => Ok(None),
             outcome => outcome.map(Some),

@@ -9,12 +9,13 @@ use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket_set::SocketSet;
 use batch::Chunks;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use ip::Cidr;
 use stack::{ReceivedDatagram, SocketError, SocketId};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use time::Duration;
 
 /// Takes the datagrams to all addresses of a prefix and all ports that no UDP socket has, and sends from
 /// there: for relays that translate addresses. The interface they come by accepts the addresses
@@ -55,7 +56,7 @@ impl UdpForwarder {
     /// is lost.
     ///
     /// # Errors
-    /// `WouldBlock` where the forwarder does not block and there is none; the device failed.
+    /// `WouldBlock` where the forwarder does not block, or not for longer, and there is none; the device failed.
     pub fn recv_from_to(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
         let room = out.len();
         let (_, datagram) = self.shared.sockets.take(|core, id| receive(core, id, room))?;
@@ -135,6 +136,49 @@ impl UdpForwarder {
         Ok(())
     }
 
+    /// How long a receive waits; `None`, the default, is without end. An expired timeout is an
+    /// error of kind `WouldBlock`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.shared.sockets.first().set_timeout(Interest::Readable, timeout)
+    }
+
+    /// How long a send waits for room; as for receives.
+    ///
+    /// # Errors
+    /// `InvalidInput` for zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.shared.sockets.first().set_timeout(Interest::Writable, timeout)
+    }
+
+    /// How long a receive waits.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`'s sockets.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.shared.sockets.first().timeout(Interest::Readable))
+    }
+
+    /// How long a send waits.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`'s sockets.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.shared.sockets.first().timeout(Interest::Writable))
+    }
+
+    /// Wakes `waker` once, at the next event `interest` is in. What is possible already wakes
+    /// nobody: register first, then try.
+    pub fn register_waker(&self, interest: Interest, waker: &Waker) {
+        match interest {
+            Interest::Readable => self.shared.sockets.register_waker(waker),
+            // The first one sends for all.
+            Interest::Writable => self.shared.sockets.first().register_waker(interest, waker),
+        }
+    }
+
     fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
         copy_one(&self.shared.stack, &self.shared.last_plan, bytes).map_err(socket_error)
     }
@@ -163,6 +207,11 @@ pub(crate) fn receive(
     let datagram = core.shard.udp_receive_datagram(id)?;
     core.counters.bytes_copied_out += datagram.payload.len().min(room) as u64;
     Ok(datagram)
+}
+
+/// The same datagram, left where it is.
+pub(crate) fn peek(core: &mut Core, id: SocketId) -> Result<ReceivedDatagram, SocketError> {
+    core.shard.udp_peek_datagram(id)
 }
 
 /// Copies out what fits; says how much, from where and to where.

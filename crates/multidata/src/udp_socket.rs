@@ -13,7 +13,7 @@ use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, check_buffer, each_address, ip_options};
-use crate::udp_forwarder::{copied_out, receive};
+use crate::udp_forwarder::{copied_out, peek, receive};
 use crate::{RuntimeCounters, Stack};
 use batch::{Block, Chunk, Chunks};
 use bytes::Bytes;
@@ -243,6 +243,37 @@ impl UdpSocket {
     /// As [`UdpSocket::recv_from`].
     pub fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
         self.recv_from(out).map(|(len, _)| len)
+    }
+
+    /// As [`UdpSocket::recv_from`]; the datagram stays to be received.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn peek_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let call = self.socket.call(Interest::Readable, After::Leave);
+        let id = self.socket.id;
+        let datagram = self.socket.squeue().operate(&call, |core, _| peek(core, id))?;
+        let (len, source, _) = copied_out(&datagram, out);
+        Ok((len, source))
+    }
+
+    /// As [`UdpSocket::peek_from`], for a connected socket.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn peek(&self, out: &mut [u8]) -> io::Result<usize> {
+        self.peek_from(out).map(|(len, _)| len)
+    }
+
+    /// Takes the error that waits to be reported: that the peer of a connected socket was found
+    /// unreachable. The next call would report it, and does not then.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let id = self.socket.id;
+        let checked = self.socket.squeue().look(|core| core.shard.udp_check(id));
+        Ok(checked.err().map(socket_error))
     }
 
     /// The address datagrams are received at.

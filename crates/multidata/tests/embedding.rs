@@ -78,6 +78,48 @@ fn a_device_that_cannot_carry_ip_is_refused() {
 }
 
 #[test]
+fn an_interface_keeps_to_an_mtu_from_the_start() {
+    let (left, right) = wire(tunnel());
+    let client = at("10.7.0.2/24").mtu(1_200);
+    let client = Stack::builder().interface(left, client).build().expect("a stack");
+    let server = Stack::builder().interface(right, at("10.7.0.1/24")).build().expect("a stack");
+    let listener = TcpListener::bind(&server, "10.7.0.1:80").expect("a free port");
+    let stream = TcpStream::connect(&client, "10.7.0.1:80").expect("a route");
+    let (accepted, _) = listener.accept().expect("a connection");
+    for stream in [&stream, &accepted] {
+        let sends = stream.info().expect("open").send_mss_bytes;
+        assert!(sends <= 1_160, "{sends} bytes do not fit");
+    }
+    for (config, least) in [(at("10.7.0.2/24"), 576), (at("fd00::2/64"), 1_280)] {
+        for mtu_bytes in [least - 1, 1_501] {
+            let said = refused(config.clone().mtu(mtu_bytes), 1_500);
+            assert!(said.contains(&format!("{least} to 1500")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn an_interface_keeps_as_many_packets_for_its_device_as_it_is_told() {
+    let [usual, few, many] = [None, Some(10), Some(1_000)].map(|packets_max| {
+        let (left, _full) = wire(tunnel());
+        let config = match packets_max {
+            Some(packets_max) => at("10.7.0.2/24").transmit_queue(packets_max),
+            None => at("10.7.0.2/24"),
+        };
+        let stack = Stack::builder().interface(left, config).build().expect("a stack");
+        let socket = UdpSocket::bind(&stack, "0.0.0.0:0").expect("a free port");
+        socket.set_nonblocking(true).expect("open");
+        (0..).take_while(|_| socket.send_to(b"x", "10.7.0.1:7").is_ok()).count()
+    });
+    // What the wire itself takes is the same for all.
+    assert_eq!((usual - few, many - few), (246, 990));
+    for packets_max in [0, 65_537] {
+        let said = refused(at("10.7.0.2/24").transmit_queue(packets_max), 1_500);
+        assert!(said.contains("1 to 65536"), "{said}");
+    }
+}
+
+#[test]
 fn what_a_stack_tells_can_be_named() {
     fn share(of: u64, all: &ShardCounters) -> u64 {
         of * 100 / all.transmit_packets.max(1)

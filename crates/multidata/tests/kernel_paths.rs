@@ -7,7 +7,7 @@ mod pair;
 use device::Queue as _;
 use kernel::address;
 use linux::{Interface, TapConfig};
-use multidata::{MtuDiscovery, Stack, TcpListener, TcpStream, UdpSocket};
+use multidata::{ConnectOptions, MtuDiscovery, Stack, TcpListener, TcpStream, UdpSocket};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -218,12 +218,17 @@ fn header_options_of_connections() {
         let kernel = std::net::TcpListener::bind((address(false, network, 1), 0));
         let kernel = kernel.expect("the kernel's address");
         let to = kernel.local_addr().expect("bound");
-        let refused = TcpStream::connect_with_ip_options(&stack, to, &[131, 7, 4, 10, 0, 0, 1]);
+        let with = |options: &[u8]| ConnectOptions {
+            ip_options: options.to_vec(),
+            ..ConnectOptions::default()
+        };
+        let source_route = with(&[131, 7, 4, 10, 0, 0, 1]);
+        let refused = TcpStream::connect_with(&stack, to, &source_route);
         let refused = refused.expect_err("a source route");
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
         for (options, seed) in [(&RECORD_ROUTE[..], 11), (&ROUTER_ALERT, 12), (&[1; 40], 13)] {
             let raw = raw(SockProtocol::Tcp);
-            let client = TcpStream::connect_with_ip_options(&stack, to, options);
+            let client = TcpStream::connect_with(&stack, to, &with(options));
             let client = client.expect("the kernel listens");
             let (mut server, _) = kernel.accept().expect("connected");
             let (mut packet, mut syns) = ([0; 2_000], 0);

@@ -2,9 +2,14 @@
 
 mod pair;
 
-use multidata::{BindOptions, ListenOptions, Stack, TcpListener, TcpStream, UdpSocket, tcp};
+use bytes::Bytes;
+use multidata::{
+    BindOptions, ConnectOptions, ListenOptions, PacketMarks, Stack, TcpListener, TcpStream,
+    UdpSocket, tcp,
+};
 use pair::{LEFT, RIGHT, connected, ethernet, exchange, interface, pair, pair_with, right};
 use std::io::{ErrorKind, Read, Write};
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,7 +75,9 @@ fn the_first_bytes_go_with_the_handshake() {
     let listener = TcpListener::bind_with(&right_stack, right(0), &options).expect("free");
     let address = listener.local_addr().expect("bound");
     for round in 0..2 {
-        let client = TcpStream::connect_with(&left, address, b"request").expect("listening");
+        let first = Bytes::from_static(b"request");
+        let options = ConnectOptions { first, ..ConnectOptions::default() };
+        let client = TcpStream::connect_with(&left, address, &options).expect("listening");
         let (mut server, _) = listener.accept().expect("open");
         let mut request = [0; 7];
         server.read_exact(&mut request).expect("arrived");
@@ -165,7 +172,8 @@ fn a_client_gives_one_connection_its_own_settings() {
     let address = listener.local_addr().expect("bound");
     let nodelay = !tcp::Config::default().nodelay;
     let config = tcp::Config { timestamps: false, nodelay, ..tcp::Config::default() };
-    let own = TcpStream::connect_configured(&left, address, &Arc::new(config)).expect("listening");
+    let options = ConnectOptions { config: Some(Arc::new(config)), ..ConnectOptions::default() };
+    let own = TcpStream::connect_with(&left, address, &options).expect("listening");
     let usual = TcpStream::connect(&left, address).expect("listening");
     assert_eq!((own.nodelay().expect("open"), usual.nodelay().expect("open")), (nodelay, !nodelay));
     let timestamps = |stream: &TcpStream| stream.info().expect("open").timestamps;
@@ -215,6 +223,149 @@ fn a_connection_chooses_its_traffic_class_and_hop_limit() {
         exchange(&client, &server, 3, 50_000);
     });
     assert_eq!(marks, [(0, 64), (0xb8, 7)]);
+}
+
+#[test]
+fn what_is_asked_of_a_connection_holds_from_its_syn_on_and_goes_together() {
+    let marks = marks_sent(|left, right_stack| {
+        let listener = TcpListener::bind(right_stack, right(0)).expect("free");
+        let address = listener.local_addr().expect("bound");
+        let options = ConnectOptions {
+            local: Some(format!("{LEFT}:4321").parse().expect("an address")),
+            config: Some(Arc::new(tcp::Config { timestamps: false, ..tcp::Config::default() })),
+            timeout: Some(20 * SECOND),
+            first: Bytes::from_static(b"request"),
+            // No operation, four times.
+            ip_options: vec![1; 4],
+            marks: PacketMarks { traffic_class: 0xb8, hop_limit: NonZeroU8::new(7) },
+        };
+        let client = TcpStream::connect_with(left, address, &options).expect("listening");
+        assert_eq!(client.local_addr().expect("open"), options.local.expect("it was given"));
+        assert!(!client.info().expect("open").timestamps);
+        let (mut server, _) = listener.accept().expect("open");
+        let mut request = [0; 7];
+        server.read_exact(&mut request).expect("arrived");
+        assert_eq!(&request, b"request");
+        let again = TcpStream::connect_with(left, address, &options).expect_err("it is there");
+        assert_eq!(again.kind(), ErrorKind::AddrInUse);
+    });
+    assert_eq!(marks, [(0xb8, 7)]);
+}
+
+#[test]
+fn a_connection_that_cannot_be_as_it_is_asked_for_is_refused() {
+    let (left, right_stack) = pair();
+    let listener = TcpListener::bind(&right_stack, right(0)).expect("free");
+    let address = listener.local_addr().expect("bound");
+    let usual = ConnectOptions::default;
+    let small = tcp::Config { send_buffer_bytes: 100, ..tcp::Config::default() };
+    let (config, first) = (Some(Arc::new(small)), Bytes::from_static(&[7; 101]));
+    for options in [
+        ConnectOptions { config, first, ..usual() },
+        ConnectOptions { timeout: Some(Duration::ZERO), ..usual() },
+        // A source route.
+        ConnectOptions { ip_options: vec![131, 7, 4, 10, 0, 0, 1], ..usual() },
+    ] {
+        let error = TcpStream::connect_with(&left, address, &options).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    let options = ConnectOptions { timeout: Some(SECOND / 10), ..usual() };
+    let silent = "10.1.0.99:5".parse().expect("an address");
+    let error = TcpStream::connect_with(&left, silent, &options).expect_err("nobody is there");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let error = TcpStream::start_connect_with(&left, silent, &options).expect_err("no thread");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let elsewhere = Some("10.1.0.77:0".parse().expect("an address"));
+    let options = ConnectOptions { local: elsewhere, ..usual() };
+    let error = TcpStream::connect_with(&left, address, &options).expect_err("not ours");
+    assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+}
+
+#[test]
+fn what_was_peeked_at_is_still_there_to_be_read() {
+    let (left, right_stack) = pair();
+    let (mut client, mut server) = connected(&left, &right_stack);
+    client.write_all(b"hello").expect("open");
+    let mut bytes = [0; 10];
+    while server.peek(&mut bytes).expect("open") < 5 {}
+    assert_eq!((server.peek(&mut bytes[..2]).expect("open"), &bytes[..5]), (2, &b"hello"[..]));
+    assert_eq!(server.peek(&mut []).expect("open"), 0);
+    assert_eq!((server.read(&mut bytes).expect("open"), &bytes[..5]), (5, &b"hello"[..]));
+    server.set_nonblocking(true).expect("open");
+    let none = server.peek(&mut bytes).expect_err("all was read");
+    assert_eq!(none.kind(), ErrorKind::WouldBlock);
+    client.shutdown(std::net::Shutdown::Write).expect("open");
+    server.set_nonblocking(false).expect("open");
+    assert_eq!(server.peek(&mut bytes).expect("the end"), 0);
+
+    let server = UdpSocket::bind(&right_stack, right(9)).expect("a free port");
+    let client = UdpSocket::bind(&left, (LEFT, 7)).expect("a free port");
+    for text in [&b"one"[..], b"two"] {
+        client.send_to(text, right(9)).expect("a neighbour");
+    }
+    let from = client.local_addr().expect("bound");
+    for text in [&b"one"[..], b"two"] {
+        assert_eq!(server.peek_from(&mut bytes).expect("sent"), (3, from));
+        assert_eq!(server.peek(&mut bytes[..2]).expect("sent"), 2);
+        assert_eq!(&bytes[..3], text);
+        bytes.fill(0);
+        assert_eq!(server.recv_from(&mut bytes).expect("sent"), (3, from));
+        assert_eq!(&bytes[..3], text);
+    }
+}
+
+#[test]
+fn a_corked_connection_sends_full_segments_only() {
+    let (left, right_stack) = pair();
+    let (mut client, mut server) = connected(&left, &right_stack);
+    let (mut other, mut other_server) = connected(&left, &right_stack);
+    client.set_nodelay(true).expect("open");
+    client.set_cork(true).expect("open");
+    client.write_all(b"head").expect("open");
+    // The wire keeps the order: what went before this one has arrived with it.
+    other.write_all(b"x").expect("open");
+    other_server.read_exact(&mut [0]).expect("open");
+    assert_eq!(server.status().expect("open").readable_bytes, 0);
+    client.write_all(b"tail").expect("open");
+    client.set_cork(false).expect("open");
+    let mut both = [0; 8];
+    server.read_exact(&mut both).expect("open");
+    assert_eq!(&both, b"headtail");
+}
+
+// TCP_LINGER2: the peer need not close for the connection to be forgotten.
+#[test]
+fn a_connection_need_not_wait_for_the_peers_end() {
+    let (left, right_stack) = pair();
+    let (client, server) = connected(&left, &right_stack);
+    client.set_fin_wait_2(Duration::ZERO).expect("open");
+    drop(client);
+    let began = Instant::now();
+    while server.take_error().expect("open").is_none() {
+        assert!(began.elapsed() < 20 * SECOND, "it waits in FIN-WAIT-2");
+        std::thread::sleep(SECOND / 100);
+    }
+}
+
+#[test]
+fn the_error_of_a_udp_socket_is_taken_once() {
+    let (left, _right_stack) = pair();
+    let client = UdpSocket::bind(&left, (LEFT, 0)).expect("a free port");
+    client.connect(right(9)).expect("a neighbour");
+    client.send(b"nobody is there").expect("a neighbour");
+    let began = Instant::now();
+    let error = loop {
+        match client.take_error().expect("open") {
+            Some(error) => break error,
+            None => assert!(began.elapsed() < 20 * SECOND, "nobody refused it"),
+        }
+        std::thread::sleep(SECOND / 100);
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    assert!(client.take_error().expect("open").is_none());
+    client.set_nonblocking(true).expect("open");
+    let none = client.recv(&mut [0; 9]).expect_err("it was told");
+    assert_eq!(none.kind(), ErrorKind::WouldBlock);
 }
 
 #[test]

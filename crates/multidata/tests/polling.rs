@@ -2,7 +2,7 @@
 
 mod pair;
 
-use multidata::{BindOptions, Stack, TcpListener, TcpStream, UdpSocket};
+use multidata::{BindOptions, ConnectOptions, Stack, TcpListener, TcpStream, UdpSocket};
 use pair::{PATIENCE, connected, pair, pair_with, right, run};
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -184,7 +184,7 @@ fn a_connection_is_opened_or_refused_or_given_up() {
     let (left, right_stack) = pair();
     let listener = TcpListener::bind(&right_stack, right(0)).expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let mut opening = pin!(TcpStream::start_connect(&left, None, address).expect("a route"));
+    let mut opening = pin!(TcpStream::start_connect(&left, address).expect("a route"));
     let stream = run(|it| opening.as_mut().poll(it)).expect("the listener is there");
     let (server, peer) = run(|it| listener.poll_accept(it)).expect("it came");
     assert_eq!(
@@ -194,16 +194,17 @@ fn a_connection_is_opened_or_refused_or_given_up() {
     let again = opening.poll_open(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(again, Poll::Ready(Err(error)) if error.kind() == ErrorKind::InvalidInput));
 
-    let mut refused = TcpStream::start_connect(&left, None, right(9)).expect("a route");
+    let mut refused = TcpStream::start_connect(&left, right(9)).expect("a route");
     let error = run(|it| refused.poll_open(it)).expect_err("nobody listens");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 
     // Nobody answers: the attempt is given up, and its port is free for another.
     let silent = "10.1.0.99:5".parse().expect("an address");
     let from = "10.1.0.1:4000".parse().expect("an address");
+    let options = ConnectOptions { local: Some(from), ..ConnectOptions::default() };
     for _ in 0..2 {
         let mut given_up =
-            TcpStream::start_connect(&left, Some(from), silent).expect("the port is free");
+            TcpStream::start_connect_with(&left, silent, &options).expect("the port is free");
         assert!(given_up.poll_open(&mut Context::from_waker(Waker::noop())).is_pending());
     }
 }

@@ -29,7 +29,7 @@ pub struct InterfaceConfig {
     pub gateways: Vec<IpAddr>,
 }
 
-/// Small packets (datagrams, ICMP, resets) that wait for the device.
+/// Small packets (datagrams, ICMP, raw packets) that wait for the device, where nobody says otherwise.
 const OUTBOX_PACKETS_MAX: usize = 256;
 
 #[derive(Debug)]

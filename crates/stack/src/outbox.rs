@@ -284,6 +284,10 @@ impl Outbox {
         Self { queue, packets_max, answers, is_answers_turn: false }
     }
 
+    pub(crate) fn set_packets_max(&mut self, packets_max: usize) {
+        self.packets_max = packets_max;
+    }
+
     /// Queues a packet and says whether there was room; where not, it is dropped.
     #[must_use]
     pub(crate) fn push(&mut self, packet: Outgoing) -> bool {

@@ -53,6 +53,14 @@ impl Shard {
         }
     }
 
+    /// How many datagrams, raw packets and messages of its own may wait for the device of interface `id`, of
+    /// all sockets together; at least one. What waits already, stays.
+    pub fn set_transmit_queue(&mut self, id: InterfaceId, packets_max: usize) {
+        if let Some(interface) = self.interfaces.get_mut(id) {
+            interface.outbox.set_packets_max(packets_max.max(1));
+        }
+    }
+
     /// Sends no packets longer than this by interface `id` from now on, nor longer than its device
     /// takes. Connections by it change their segments at once; what is outstanding and too long is
     /// sent again.

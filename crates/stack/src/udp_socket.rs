@@ -522,6 +522,18 @@ impl Shard {
         socket.received.pop().ok_or(SocketError::WouldBlock)
     }
 
+    /// As [`Shard::udp_receive_datagram`]; the datagram stays to be received.
+    ///
+    /// # Errors
+    /// As [`Shard::udp_receive`].
+    pub fn udp_peek_datagram(&mut self, id: SocketId) -> Result<udp::Datagram, SocketError> {
+        let socket = self.udp_socket(id)?;
+        if let Some(error) = socket.error.take() {
+            return Err(error);
+        }
+        socket.received.peek().cloned().ok_or(SocketError::WouldBlock)
+    }
+
     /// A datagram came in; its checksum is right.
     pub(crate) fn on_udp(
         &mut self,

@@ -2,7 +2,7 @@
 
 use crate::direction::Direction;
 use crate::tcp_split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
-use multidata::Stack;
+use multidata::{ConnectOptions, Stack};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
@@ -32,8 +32,7 @@ impl TcpStream {
     /// # Errors
     /// No route, the peer refused or did not answer, the stack has no port left.
     pub async fn connect(stack: &Stack, address: impl Into<SocketAddr>) -> io::Result<Self> {
-        let connecting = multidata::TcpStream::start_connect(stack, None, address.into())?;
-        Self::try_from(connecting.await?)
+        Self::connect_with(stack, address, &ConnectOptions::default()).await
     }
 
     /// As [`TcpStream::connect`], from this address and port of the stack (either may be unspecified).
@@ -45,8 +44,22 @@ impl TcpStream {
         local: impl Into<SocketAddr>,
         address: impl Into<SocketAddr>,
     ) -> io::Result<Self> {
-        let (local, address) = (Some(local.into()), address.into());
-        let connecting = multidata::TcpStream::start_connect(stack, local, address)?;
+        let options = ConnectOptions { local: Some(local.into()), ..ConnectOptions::default() };
+        Self::connect_with(stack, address, &options).await
+    }
+
+    /// As [`TcpStream::connect`], with all that can be said of a connection but for a timeout: dropping the
+    /// future is one, as `tokio::time::timeout` does it.
+    ///
+    /// # Errors
+    /// As [`multidata::TcpStream::start_connect_with`] and [`TcpStream::connect`].
+    pub async fn connect_with(
+        stack: &Stack,
+        address: impl Into<SocketAddr>,
+        options: &ConnectOptions,
+    ) -> io::Result<Self> {
+        let address = address.into();
+        let connecting = multidata::TcpStream::start_connect_with(stack, address, options)?;
         Self::try_from(connecting.await?)
     }
 

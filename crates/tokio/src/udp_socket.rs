@@ -112,6 +112,22 @@ impl UdpSocket {
         self.recv_from(out).await.map(|(len, _)| len)
     }
 
+    /// As [`UdpSocket::recv_from`]; the datagram stays to be received.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub async fn peek_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.readable.wait(|context| self.socket.poll_peek_from(context, out)).await
+    }
+
+    /// As [`UdpSocket::peek_from`], for a connected socket.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub async fn peek(&self, out: &mut [u8]) -> io::Result<usize> {
+        self.peek_from(out).await.map(|(len, _)| len)
+    }
+
     /// As [`UdpSocket::send_to`], by the task that called last.
     ///
     /// # Errors
@@ -168,6 +184,14 @@ impl UdpSocket {
     /// None; the signature is that of `tokio::net`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// Takes the error that waits to be reported.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio::net`.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
     }
 
     /// The only peer.

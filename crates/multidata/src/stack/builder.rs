@@ -28,6 +28,9 @@ use time::Instant;
 const MTU_MIN_IPV4_BYTES: usize = 576;
 const MTU_MIN_IPV6_BYTES: usize = 1_280;
 
+/// The most packets that an interface may be told to keep for its device.
+const TRANSMIT_QUEUE_MAX: usize = 65_536;
+
 /// Settings of a stack that do not belong to one interface.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
@@ -73,6 +76,8 @@ pub struct InterfaceConfig {
     addressing: AddressingConfig,
     slaac: Option<Option<IdentifierKey>>,
     mss_max: Option<u16>,
+    mtu_bytes: Option<usize>,
+    transmit_queue: Option<usize>,
     coalescing: Coalescing,
     queue_coalescing: BTreeMap<usize, Coalescing>,
     accepted: Vec<Cidr>,
@@ -184,6 +189,25 @@ impl InterfaceConfig {
     #[must_use]
     pub fn mss_clamp(mut self, mss_max: u16) -> Self {
         self.mss_max = Some(mss_max);
+        self
+    }
+
+    /// Sends no packets longer than this by the interface, in bytes with the IP header, and tells peers of TCP so
+    /// from the first connection on; the device may take longer ones. At least 576, with an IPv6 address 1,280.
+    /// [`Stack::set_mtu`] changes it later.
+    #[must_use]
+    pub fn mtu(mut self, mtu_bytes: usize) -> Self {
+        self.mtu_bytes = Some(mtu_bytes);
+        self
+    }
+
+    /// How many datagrams, raw packets and messages of the stack's own may wait for the device, of all sockets
+    /// together (the bound that SO_SNDBUF is elsewhere), in each squeue: 1 to 65,536; 256 where it is not
+    /// set. Beyond it who sends waits or hears `WouldBlock`, and what the stack says by itself is dropped
+    /// and counted (`drop_transmit_queue_full`). Segments of connections wait in their send buffers and not here.
+    #[must_use]
+    pub fn transmit_queue(mut self, packets_max: usize) -> Self {
+        self.transmit_queue = Some(packets_max);
         self
     }
 
@@ -367,7 +391,8 @@ impl StackBuilder {
     ///
     /// # Errors
     /// There is no interface, a gateway is on no network of its interface, a device carries shorter packets than
-    /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface has more
+    /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface is to have an MTU or a transmit queue that it
+    /// cannot have, has more
     /// queues than there are squeues, sets the coalescing of one that it has not, or accepts more than 64 prefixes, a
     /// device failed, or the system gave no random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
     pub fn build(self) -> io::Result<Stack> {
@@ -479,6 +504,7 @@ fn check_interfaces(
         let has_ipv6 =
             config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
         check_mtu(index, has_ipv6, mtu_bytes.unwrap_or(0))?;
+        check_bounds(index, has_ipv6, mtu_bytes.unwrap_or(0), config)?;
     }
     Ok(())
 }
@@ -494,6 +520,32 @@ fn check_gateways(index: usize, config: &InterfaceConfig) -> io::Result<()> {
                  address whose network contains it, or, where the link has no routers, use \
                  InterfaceConfig::default_route"
             ),
+        )),
+    }
+}
+
+/// What an interface is to keep to of its own.
+fn check_bounds(
+    index: usize,
+    has_ipv6: bool,
+    device_mtu_bytes: usize,
+    config: &InterfaceConfig,
+) -> io::Result<()> {
+    let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    let least = if has_ipv6 { MTU_MIN_IPV6_BYTES } else { MTU_MIN_IPV4_BYTES };
+    let mtus = least..=device_mtu_bytes;
+    if let Some(mtu_bytes) = config.mtu_bytes.filter(|mtu_bytes| !mtus.contains(mtu_bytes)) {
+        return invalid(format!(
+            "the MTU of interface {index} cannot be {mtu_bytes} bytes: {least} to {device_mtu_bytes}, what \
+             its device takes, can be"
+        ));
+    }
+    let queues = 1..=TRANSMIT_QUEUE_MAX;
+    match config.transmit_queue.filter(|packets_max| !queues.contains(packets_max)) {
+        None => Ok(()),
+        Some(packets_max) => invalid(format!(
+            "{packets_max} packets cannot wait for the device of interface {index}: 1 to \
+             {TRANSMIT_QUEUE_MAX} can"
         )),
     }
 }
@@ -530,7 +582,8 @@ fn add_port(
     let wanted = config.mode;
     let (accepted, routes) = (config.accepted.clone(), config.routes.clone());
     let coalescing = config.queue_coalescing.get(&queue).copied().unwrap_or(config.coalescing);
-    let InterfaceConfig { addresses, gateways, mut addressing, slaac, mss_max, .. } = config;
+    let InterfaceConfig { mss_max, mtu_bytes, transmit_queue, .. } = config;
+    let InterfaceConfig { addresses, gateways, mut addressing, slaac, .. } = config;
     if let Some(key) = slaac {
         let mut random = IdentifierKey([0; 16]);
         getrandom::fill(&mut random.0).map_err(io::Error::other)?;
@@ -539,6 +592,12 @@ fn add_port(
     let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };
     let id = shard.add_interface(config).map_err(socket_error)?;
     shard.set_mss_clamp(id, mss_max);
+    if let Some(mtu_bytes) = mtu_bytes {
+        shard.set_mtu(Instant::ZERO, id, mtu_bytes);
+    }
+    if let Some(packets_max) = transmit_queue {
+        shard.set_transmit_queue(id, packets_max);
+    }
     shard.set_accepted(id, &accepted).map_err(socket_error)?;
     for (destination, gateway) in routes {
         shard.add_route(Instant::ZERO, destination, gateway, id).map_err(socket_error)?;

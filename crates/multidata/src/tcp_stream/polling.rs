@@ -5,42 +5,20 @@
 //! behind. A waker is called once; who still has to wait calls again.
 
 use super::TcpStream;
-use crate::Stack;
 use crate::copy_in::{Copied, Layout};
-use crate::error::socket_error;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::Socket;
 use batch::Chunk;
-use core::future::Future;
-use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use stack::{SendPlan, SocketError, SocketId};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use tcp::State;
 use time::Instant;
 
 impl TcpStream {
-    /// Begins to connect to `remote`, from `local` where that matters (either part of it may be
-    /// unspecified). The [`Connecting`] is polled, or awaited, for the connection.
-    ///
-    /// # Errors
-    /// No route; the stack has no port or socket left; the local address is not the stack's.
-    pub fn start_connect(
-        stack: &Stack,
-        local: Option<SocketAddr>,
-        remote: SocketAddr,
-    ) -> io::Result<Connecting> {
-        let home = stack.squeues().for_connection(local, remote).map_err(socket_error)?;
-        let id = stack.squeue(home).once(|core, now| core.shard.tcp_connect(now, local, remote));
-        let socket = Socket::new(stack.clone(), home, id.map_err(socket_error)?);
-        Ok(Connecting { socket: Some(socket), remote })
-    }
-
     /// Ready when a read would not wait; otherwise the task is woken when that may have changed.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let id = self.shared.socket.id;
@@ -193,53 +171,6 @@ impl TcpStream {
                 Poll::Pending
             }
         }
-    }
-}
-
-/// A connection that is being opened. As a future it resolves to the connection; dropping it gives
-/// the attempt up.
-#[derive(Debug)]
-pub struct Connecting {
-    /// Until the connection stands, or failed.
-    socket: Option<Socket>,
-    remote: SocketAddr,
-}
-
-impl Connecting {
-    /// The connection, when it stands; otherwise the task is woken when that may be the case.
-    ///
-    /// # Errors
-    /// As [`TcpStream::connect`]; `InvalidInput` where the outcome was given before.
-    pub fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
-        let Some(socket) = &self.socket else {
-            return Poll::Ready(Err(socket_error(SocketError::InvalidSocket)));
-        };
-        let local = ready!(socket.poll(Interest::Writable, After::Leave, context, |core, _| {
-            opened(core, socket.id)
-        }));
-        let socket = self.socket.take();
-        Poll::Ready(local.and_then(|local| {
-            let socket = socket.ok_or_else(|| socket_error(SocketError::InvalidSocket))?;
-            Ok(TcpStream::new(socket, local, self.remote))
-        }))
-    }
-}
-
-impl Future for Connecting {
-    type Output = io::Result<TcpStream>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_open(context)
-    }
-}
-
-/// Our address, once the connection stands.
-pub(super) fn opened(core: &mut Core, id: SocketId) -> Result<SocketAddr, SocketError> {
-    let status = core.shard.tcp_status(id)?;
-    match (status.error, status.state) {
-        (Some(error), _) => Err(error),
-        (None, State::SynSent | State::SynReceived) => Err(SocketError::WouldBlock),
-        (None, _) => Ok(status.local),
     }
 }
 

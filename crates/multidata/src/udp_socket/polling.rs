@@ -6,7 +6,7 @@ use super::UdpSocket;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
-use crate::udp_forwarder::{copied_out, receive};
+use crate::udp_forwarder::{copied_out, peek, receive};
 use core::task::{Context, Poll};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -24,6 +24,24 @@ impl UdpSocket {
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
         let received = self.poll_recv_from_to(context, out);
         received.map_ok(|(len, source, _)| (len, source))
+    }
+
+    /// As [`UdpSocket::poll_recv_from`]; the datagram stays to be received.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn poll_peek_from(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        let id = self.socket.id;
+        let attempt = |core: &mut Core, _| peek(core, id);
+        let peeked = self.socket.poll(Interest::Readable, After::Leave, context, attempt);
+        peeked.map_ok(|datagram| {
+            let (len, source, _) = copied_out(&datagram, out);
+            (len, source)
+        })
     }
 
     /// As [`UdpSocket::poll_recv_from`], with where the datagram was sent to as well.
