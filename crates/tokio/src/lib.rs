@@ -1,8 +1,8 @@
 //! Sockets of a [`multidata::Stack`] for tokio's tasks.
 //!
 //! [`TcpStream`], [`TcpListener`] and [`UdpSocket`] are shaped like those of `tokio::net`, [`RawSocket`] like
-//! the last; [`TcpForwarder`] takes connections to addresses of others, and streams
-//! are [`AsyncRead`](tokio::io::AsyncRead) and [`AsyncWrite`](tokio::io::AsyncWrite), so what is built
+//! the last; [`TcpForwarder`] and [`UdpForwarder`] take connections and datagrams to addresses of others, and
+//! streams are [`AsyncRead`](tokio::io::AsyncRead) and [`AsyncWrite`](tokio::io::AsyncWrite), so what is built
 //! on these (hyper, rustls, codecs, `tokio::io::copy`) runs over them. Of tokio only the traits and the
 //! scheduler's budget are used; its driver (`net`) is not, because the stack brings its own.
 //!
@@ -72,6 +72,7 @@ mod tcp_forwarder;
 mod tcp_listener;
 mod tcp_split;
 mod tcp_stream;
+mod udp_forwarder;
 mod udp_socket;
 
 pub use crate::raw_socket::RawSocket;
@@ -79,4 +80,5 @@ pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::TcpListener;
 pub use crate::tcp_split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use crate::tcp_stream::TcpStream;
+pub use crate::udp_forwarder::UdpForwarder;
 pub use crate::udp_socket::UdpSocket;

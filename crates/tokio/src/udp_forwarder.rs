@@ -1,0 +1,107 @@
+//! Datagrams to addresses and ports that are nobody's here, for a relay.
+
+use crate::direction::Direction;
+use multidata::Stack;
+use multidata::ip::Cidr;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+use tokio::io::ReadBuf;
+
+/// Takes the datagrams to all addresses of a prefix and all ports that no UDP socket has, and sends from
+/// there; see [`multidata::UdpForwarder`]. `examples/forwarder.rs` relays those of a whole network namespace.
+///
+/// Any number of tasks may send and receive by one forwarder; a datagram goes to one of them.
+#[derive(Debug)]
+pub struct UdpForwarder {
+    socket: multidata::UdpForwarder,
+    readable: Direction,
+    writable: Direction,
+}
+
+impl UdpForwarder {
+    /// Takes datagrams to `prefix`, at once.
+    ///
+    /// # Errors
+    /// As [`multidata::UdpForwarder::bind`].
+    pub fn bind(stack: &Stack, prefix: Cidr) -> io::Result<Self> {
+        multidata::UdpForwarder::bind(stack, prefix).and_then(Self::try_from)
+    }
+
+    /// Waits for a datagram and copies it out: its length, its sender and where it was sent to. What does
+    /// not fit is lost. Where the future is dropped, no datagram was taken.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn recv_from_to(
+        &self,
+        out: &mut [u8],
+    ) -> io::Result<(usize, SocketAddr, SocketAddr)> {
+        let taken =
+            self.readable.wait(|context| self.socket.poll_recv_from_to(context, out)).await?;
+        self.readable.wake();
+        Ok(taken)
+    }
+
+    /// Sends one datagram to `to` from the address and port `from`, mostly where the question was sent to, and
+    /// returns its length. Where the future is dropped, it was not sent.
+    ///
+    /// # Errors
+    /// As [`multidata::UdpForwarder::send_from_to`]; `OutOfMemory` where the block pool is exhausted.
+    pub async fn send_from_to(
+        &self,
+        bytes: &[u8],
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> io::Result<usize> {
+        let send = |it: &mut Context<'_>| self.socket.poll_send_from_to(it, bytes, from, to);
+        self.writable.wait(send).await
+    }
+
+    /// As [`UdpForwarder::recv_from_to`], by the task that called last: the sender and where it was sent to.
+    ///
+    /// # Errors
+    /// As [`UdpForwarder::recv_from_to`].
+    pub fn poll_recv_from_to(
+        &self,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<(SocketAddr, SocketAddr)>> {
+        let (len, sender, to) = ready!(self.readable.poll(context, |context| {
+            self.socket.poll_recv_from_to(context, out.initialize_unfilled())
+        }))?;
+        self.readable.wake();
+        out.advance(len);
+        Poll::Ready(Ok((sender, to)))
+    }
+
+    /// As [`UdpForwarder::send_from_to`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`UdpForwarder::send_from_to`].
+    pub fn poll_send_from_to(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        self.writable.poll(context, |it| self.socket.poll_send_from_to(it, bytes, from, to))
+    }
+
+    /// What it takes datagrams to.
+    #[must_use]
+    pub fn prefix(&self) -> Cidr {
+        self.socket.prefix()
+    }
+}
+
+impl TryFrom<multidata::UdpForwarder> for UdpForwarder {
+    type Error = io::Error;
+
+    /// The forwarder in the hands of tasks; its other handles do not wait any more, either.
+    fn try_from(socket: multidata::UdpForwarder) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, readable: Direction::new(), writable: Direction::new() })
+    }
+}

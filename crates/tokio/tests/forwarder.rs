@@ -1,0 +1,172 @@
+//! The relay of `examples/forwarder.rs` between a guest on a wire and the kernel's own sockets, in a network of
+//! the test's own.
+
+#[path = "../examples/forwarder.rs"]
+#[allow(dead_code)]
+mod forwarder;
+#[path = "../../multidata/tests/kernel/mod.rs"]
+mod kernel;
+
+use forwarder::{FLOWS_MAX, IDLE, relay};
+use linux::Interface;
+use multidata::device::{Medium, WireConfig, WireEnd, wire};
+use multidata::{InterfaceConfig, Stack, TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const TESTS: &[kernel::Test] = &[
+    ("connections_reach_the_outside_and_are_refused_as_it_refuses", connections),
+    ("datagrams_reach_the_outside_and_its_answers_come_back", datagrams),
+    ("no_more_flows_of_datagrams_than_may_be", bounded),
+    ("a_flow_of_datagrams_that_is_idle_is_forgotten", forgotten),
+];
+
+/// Longest time any step may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Addresses of the outside (RFC 5737, RFC 3849).
+const OUTSIDE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+fn main() -> ExitCode {
+    kernel::run(TESTS, || {
+        kernel::enter()?;
+        let inside = Interface::named("lo").map_err(|error| error.message)?;
+        let mut addresses = OUTSIDE.into_iter().zip([32, 128]);
+        let added = addresses.try_for_each(|(address, len)| inside.add_address(address, len));
+        added.map_err(|error| error.message)
+    })
+}
+
+/// A guest whose every way leads through a relay, which goes when the guest does.
+fn guest(flows_max: usize, idle: Duration) -> Stack {
+    let end = WireEnd::plain(Medium::Ip);
+    let (queue, relayed) = wire(WireConfig::new(end, end));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(relay(relayed, flows_max, idle)).expect_err("until the wire is gone");
+    });
+    let interface = InterfaceConfig::new("10.0.2.100/24".parse().expect("a network"))
+        .address("fd00::100/64".parse().expect("a network"))
+        .default_route();
+    Stack::builder().interface(queue, interface).build().expect("a stack")
+}
+
+/// A datagram socket of the outside.
+fn outside(address: IpAddr) -> (std::net::UdpSocket, SocketAddr) {
+    let socket = std::net::UdpSocket::bind((address, 0)).expect("a free port");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let at = socket.local_addr().expect("bound");
+    (socket, at)
+}
+
+fn inside(guest: &Stack, to: SocketAddr) -> UdpSocket {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind(guest, (any, 0)).expect("a free port");
+    // Connected, it hears nobody but who was asked.
+    socket.connect(to).expect("a route");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    socket
+}
+
+fn connections() {
+    let guest = guest(FLOWS_MAX, IDLE);
+    for address in OUTSIDE {
+        let listener = TcpListener::bind((address, 0)).expect("a free port");
+        let at = listener.local_addr().expect("bound");
+        let echoing = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it is relayed");
+            let mut reader = stream.try_clone().expect("a handle");
+            std::io::copy(&mut reader, &mut stream).expect("the relay reads");
+        });
+        let mut stream = TcpStream::connect(&guest, at).expect("it listens");
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|at| (at >> 4) as u8).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (&stream).write_all(&sent).expect("the relay reads");
+                stream.shutdown(Shutdown::Write).expect("open");
+            });
+            let mut echo = Vec::new();
+            (&stream).read_to_end(&mut echo).expect("the relay writes");
+            assert!(echo == sent, "{at}: it came back otherwise");
+        });
+        echoing.join().expect("it ran");
+        let refused = TcpStream::connect(&guest, at).expect_err("nobody listens any more");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+}
+
+fn datagrams() {
+    let guest = guest(FLOWS_MAX, IDLE);
+    for address in OUTSIDE {
+        let (outside, at) = outside(address);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4_000];
+            while let Ok((len, from)) = outside.recv_from(&mut bytes) {
+                outside.send_to(&bytes[..len], from).expect("a route");
+            }
+        });
+        let clients: Vec<_> = (0..20).map(|_| inside(&guest, at)).collect();
+        // The last ones in fragments.
+        for len in [1, 0, 500, 1_472, 3_000] {
+            for (number, client) in clients.iter().enumerate() {
+                let sent = vec![number as u8; len];
+                client.send(&sent).expect("a route");
+                let mut bytes = [0; 4_000];
+                let len = client.recv(&mut bytes).expect("it came back");
+                assert!(bytes[..len] == sent, "{at}: it came back otherwise");
+            }
+        }
+    }
+}
+
+fn bounded() {
+    let guest = guest(2, IDLE);
+    let (outside, at) = outside(OUTSIDE[0]);
+    let clients: Vec<_> = (0..3).map(|_| inside(&guest, at)).collect();
+    let mut senders = Vec::new();
+    for (number, client) in clients.iter().enumerate() {
+        client.send(&[number as u8]).expect("a route");
+    }
+    // The relay goes by order: what came before the last one was let through, or never will be.
+    clients[0].send(&[9]).expect("a route");
+    let mut byte = [0];
+    loop {
+        let (_, from) = outside.recv_from(&mut byte).expect("it is relayed");
+        if byte == [9] {
+            assert_eq!(Some(&from), senders.first(), "a flow keeps its port");
+            break;
+        }
+        senders.push(from);
+    }
+    assert_eq!(senders.len(), 2);
+}
+
+fn forgotten() {
+    let guest = guest(1, Duration::from_millis(20));
+    let (outside, at) = outside(OUTSIDE[0]);
+    let (first, second) = (inside(&guest, at), inside(&guest, at));
+    first.send(b"first").expect("a route");
+    let mut bytes = [0; 9];
+    let (len, _) = outside.recv_from(&mut bytes).expect("it is relayed");
+    assert_eq!(&bytes[..len], b"first");
+    // There is room for another one when nothing has moved for a while.
+    outside.set_read_timeout(Some(Duration::from_millis(10))).expect("not zero");
+    let began = Instant::now();
+    loop {
+        second.send(b"second").expect("a route");
+        if let Ok((len, _)) = outside.recv_from(&mut bytes) {
+            assert_eq!(&bytes[..len], b"second");
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "the first is not forgotten");
+    }
+}
