@@ -226,6 +226,39 @@ fn a_listener_bound_before_the_stack_hears_refuses_nobody() {
     }
 }
 
+#[test]
+fn of_several_sockets_bound_before_the_stack_hears_each_gets_what_came_before_it() {
+    let (left, right) = wire(tunnel());
+    let client = Stack::builder().interface(left, at("10.7.0.1/24")).build().expect("a stack");
+    let sender = UdpSocket::bind(&client, "10.7.0.1:7").expect("a free port");
+    sender.send_to(b"early", "10.7.0.2:9").expect("a route");
+    let builder = Stack::builder().interface(right, at("10.7.0.2/24"));
+    let (server, [_other, asked]) = builder
+        .build_with(|stack| {
+            let [other, asked] = ["10.7.0.2:8", "10.7.0.2:9"].map(|at| UdpSocket::bind(stack, at));
+            Ok([other?, asked?])
+        })
+        .expect("a stack");
+    asked.set_read_timeout(Some(Duration::from_secs(20))).expect("not zero");
+    let mut read = [0; 8];
+    assert_eq!(asked.recv(&mut read).expect("it was there"), 5);
+    drop(server);
+
+    // Who waits hears.
+    let (left, right) = wire(tunnel());
+    client.replace_device(0, left).expect("an interface");
+    sender.send_to(b"early", "10.7.0.2:9").expect("a route");
+    let builder = Stack::builder().interface(right, at("10.7.0.2/24"));
+    let (_server, len) = builder
+        .build_with(|stack| {
+            let asked = UdpSocket::bind(stack, "10.7.0.2:9")?;
+            asked.set_read_timeout(Some(Duration::from_secs(20)))?;
+            asked.recv(&mut read)
+        })
+        .expect("a stack");
+    assert_eq!(len, 5);
+}
+
 /// Where all devices failed nothing is left to do, and the threads of several squeues do nothing.
 #[test]
 fn threads_of_a_stack_that_has_ended_sleep() {

@@ -87,7 +87,7 @@ fn connections() {
             let mut reader = stream.try_clone().expect("a handle");
             std::io::copy(&mut reader, &mut stream).expect("the relay reads");
         });
-        let mut stream = TcpStream::connect(&guest, at).expect("it listens");
+        let stream = TcpStream::connect(&guest, at).expect("it listens");
         let sent: Vec<u8> = (0..1_000_000_u32).map(|at| (at >> 4) as u8).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -92,6 +92,8 @@ pub(crate) const LINK_HEADER_LEN_MAX: usize = 32;
 pub(crate) struct Core {
     pub(crate) shard: Shard,
     pub(crate) ports: Vec<Port>,
+    /// Whether frames are taken from the devices: not while what is there from the start is being bound.
+    pub(crate) hears: bool,
     /// Where frames are handed to other squeues and taken from them, where there are others.
     pub(super) desk: Option<Desk>,
     pub(crate) counters: RuntimeCounters,
@@ -143,6 +145,7 @@ impl Core {
         Self {
             shard,
             ports,
+            hears: true,
             desk,
             counters: RuntimeCounters::default(),
             discipline: Discipline::new(DisciplineConfig {
@@ -213,7 +216,7 @@ impl Core {
 
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
     fn receive_round(&mut self, now: Instant) -> bool {
-        let Self { shard, ports, desk, pool, receive, discipline, .. } = self;
+        let Self { shard, ports, hears, desk, pool, receive, discipline, .. } = self;
         // Before the devices are asked, which may have no blocks to receive into.
         let mut has_more = shard.relieve_pool();
         // Before the devices are asked, so that frames of a flow that came by another squeue's
@@ -224,7 +227,8 @@ impl Core {
             self.arrived += taken.frames;
             has_more |= taken.more;
         }
-        let open = ports.iter_mut().enumerate().filter(|(_, port)| port.failed.is_none());
+        let open = |port: &Port| *hears && port.failed.is_none();
+        let open = ports.iter_mut().enumerate().filter(|(_, port)| open(port));
         for (index, port) in open {
             receive.clear();
             let received = port.intake.fetch(now, &mut *port.queue, pool, receive);

@@ -216,6 +216,8 @@ impl Squeue {
         until: Option<Instant>,
         now: Instant,
     ) -> MutexGuard<'a, Core> {
+        // Who waits while the stack is being built waits for what comes.
+        core.hears = true;
         if core.is_unfinished || core.owed_frames() > 0 {
             self.release(core);
             return self.lock();

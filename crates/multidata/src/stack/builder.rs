@@ -399,8 +399,9 @@ impl StackBuilder {
         self.build_with(|_| Ok(())).map(|(stack, ())| stack)
     }
 
-    /// As [`StackBuilder::build`], and does `prepare` before the stack hears anything: a listener that is bound
-    /// there refuses nobody who came before it.
+    /// As [`StackBuilder::build`], and does `prepare` before the stack hears anything: listeners and sockets
+    /// that are bound there, however many, refuse nobody who came before them. It hears what comes from when
+    /// `prepare` has returned, or waits for something.
     ///
     /// # Errors
     /// As [`StackBuilder::build`], or what `prepare` says.
@@ -447,6 +448,7 @@ impl StackBuilder {
         let squeues = shards.into_iter().enumerate().map(|(index, (shard, ports))| {
             let desk = desks.as_ref().map(|it| it.desk(index));
             let mut core = Core::new(shard, ports, pool.clone(), desk);
+            core.hears = false;
             if let Some(polling) = self.polling {
                 core.set_polling(polling);
             }
@@ -459,7 +461,9 @@ impl StackBuilder {
         let threads = Mutex::default();
         let runtime = Runtime { squeues, threads, pool, copy_in, copy_observer, events };
         let stack = Stack { runtime: Arc::new(runtime) };
-        let prepared = prepare(&stack)?;
+        let prepared = prepare(&stack);
+        stack.runtime.squeues.iter().for_each(|squeue| squeue.look(|core| core.hears = true));
+        let prepared = prepared?;
         let threads = Threads::start(&stack.runtime.squeues)?;
         *stack.runtime.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(threads);
         Ok((stack, prepared))
