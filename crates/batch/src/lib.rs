@@ -1,7 +1,7 @@
 //! The batch: what crosses a layer of this stack.
 //!
 //! Three things live here, and none of them knows a protocol; [`FlowShares`] bounds what waits in
-//! queues of them, fairly.
+//! queues of them, fairly, and [`StrayShares`] what shards have for each other.
 //!
 //! * [`Block`]: one contiguous buffer, shared by reference count, from a [`BlockPool`] of size
 //!   classes or from the caller's own memory.
@@ -31,6 +31,7 @@ mod headers;
 mod multidata;
 mod pool;
 mod receive;
+mod strays;
 mod sums;
 
 pub use block::{Block, BlockMut, Chunk};
@@ -40,4 +41,5 @@ pub use flow_shares::{Admission, FlowShares};
 pub use multidata::{Attributes, Checksum, HeaderLayout, Limits, Multidata, PacketView, Payload};
 pub use pool::{BlockPool, Exhausted, PoolConfig, PoolCounters};
 pub use receive::{Frame, ReceiveBatch, ReceivedChecksum, Segmented};
+pub use strays::{StrayShares, StrayWeight};
 pub use sums::Pieces;

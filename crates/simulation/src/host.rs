@@ -26,7 +26,7 @@ use schedule::Schedule;
 use squeue::{Made, Squeue};
 use stack::{AddressState, Holdings, InterfaceId, Shard, SocketError, SocketId, StackCounters};
 use std::collections::BTreeMap;
-use steering::{Arrived, Home, StrayWeight};
+use steering::{Arrived, Home};
 use tcp::isn::IsnGenerator;
 use time::{Duration, Instant};
 
@@ -433,9 +433,8 @@ impl Host {
         let Squeue { shard, desk, .. } = &mut self.squeues[home];
         let Some(desk) = desk else { return 0 };
         while let Some(stray) = shard.poll_stray() {
-            let (held_bytes, key) = (stray.held_bytes(), stray.flow_key());
-            let weight = StrayWeight::new(held_bytes, key, stray.is_droppable());
-            desk.hand_on(stray.home, stray, weight);
+            let (home, weight) = (stray.home, stray.weight());
+            desk.hand_on(home, stray, weight);
         }
         desk.take_concerned()
     }

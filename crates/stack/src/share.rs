@@ -20,7 +20,7 @@ use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use crate::sockets::Flow;
-use batch::{Admission, Chunk, FlowShares, Frame, ReceiveBatch, ReceivedChecksum, Segmented};
+use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum, Segmented, StrayShares, StrayWeight};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
@@ -33,15 +33,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use time::Instant;
 use wire::{TcpHeader, UdpView, protocol};
-
-/// Packets that wait to be fetched at most; what comes beyond, or beyond its flow's share, is dropped and counted.
-const STRAYS_MAX: usize = 1_024;
-
-/// Bytes that they hold at most: the blocks that their packets lie in.
-const STRAYS_BYTES_MAX: usize = 8 << 20;
-
-/// Questions about neighbours and answers that wait at most.
-const NEIGHBOURS_MAX: usize = 256;
 
 /// News that other shards have not taken, all of them together, beyond which routers are not listened to: more
 /// than an advertisement that says all there is to say makes for 63 others.
@@ -79,8 +70,7 @@ pub struct Stray {
     /// The shard it is for.
     pub home: usize,
     what: What,
-    /// Of a packet, what tells its flow from others.
-    key: u32,
+    weight: StrayWeight,
 }
 
 #[derive(Clone, Debug)]
@@ -101,6 +91,22 @@ enum What {
     RawIcmp(bool),
     /// Such a copy: for raw sockets and nobody else.
     RawCopy(Whole),
+}
+
+impl What {
+    /// What tells the flows of packets apart is made with the host's secret.
+    fn weight(&self, secret: [u64; 2]) -> StrayWeight {
+        match self {
+            Self::Packet(whole) | Self::RawCopy(whole) => StrayWeight::Packet {
+                key: key_of(whole.packet.bytes(), secret),
+                held_bytes: whole.packet.block().len(),
+            },
+            Self::Question { .. } | Self::Answer { .. } => StrayWeight::Neighbour,
+            Self::Address { .. } | Self::News { .. } | Self::NewsTaken | Self::RawIcmp(_) => {
+                StrayWeight::Kept
+            }
+        }
+    }
 }
 
 /// What the first shard has of an address.
@@ -131,33 +137,12 @@ enum Transport {
 }
 
 impl Stray {
-    /// Whether it may be dropped where too much waits. What is said of addresses and of the link may not: it
-    /// is said once. There is no more of it than addresses are claimed and lost, and than the first shard lets
-    /// routers say while others are behind.
+    /// How much it weighs where too much waits. What is said of addresses and of the link is kept: it is said
+    /// once. There is no more of it than addresses are claimed and lost, and than the first shard lets routers
+    /// say while others are behind.
     #[must_use]
-    pub fn is_droppable(&self) -> bool {
-        matches!(
-            self.what,
-            What::Packet(_) | What::RawCopy(_) | What::Question { .. } | What::Answer { .. }
-        )
-    }
-}
-
-impl Stray {
-    /// What tells the flow of a packet from others, made with the host's secret; errors are one flow, whatever
-    /// they are about. `None` of what is no packet.
-    #[must_use]
-    pub fn flow_key(&self) -> Option<u32> {
-        matches!(self.what, What::Packet(_) | What::RawCopy(_)).then_some(self.key)
-    }
-
-    /// Bytes of the memory that it holds: of the whole block where it is a packet, however short that is.
-    #[must_use]
-    pub fn held_bytes(&self) -> usize {
-        match &self.what {
-            What::Packet(whole) | What::RawCopy(whole) => whole.packet.block().len(),
-            _ => 0,
-        }
+    pub fn weight(&self) -> StrayWeight {
+        self.weight
     }
 }
 
@@ -166,10 +151,8 @@ impl Stray {
 pub(crate) struct Sharing {
     share: Option<Share>,
     strays: VecDeque<Stray>,
-    /// What the packets among them hold, by flow, where there are other shards.
-    shares: Option<FlowShares>,
-    /// Questions and answers among them.
-    neighbours: usize,
+    /// How much they are, where there are other shards.
+    shares: Option<StrayShares>,
     /// What keys of flows are made with.
     secret: [u64; 2],
     /// News that others were told and have not taken.
@@ -264,7 +247,7 @@ impl Shard {
     pub fn set_share(&mut self, share: Share) {
         self.identifications.share(share.index, share.count);
         self.sharing.share = Some(share);
-        self.sharing.shares = Some(FlowShares::new(STRAYS_MAX, STRAYS_BYTES_MAX));
+        self.sharing.shares = Some(StrayShares::new());
     }
 
     /// The address that packets to `remote` leave with, where their sender does not choose one.
@@ -279,12 +262,8 @@ impl Shard {
     /// The next thing for another shard, in the order in which they came up.
     pub fn poll_stray(&mut self) -> Option<Stray> {
         let stray = self.sharing.strays.pop_front()?;
-        match (&stray.what, &mut self.sharing.shares) {
-            (What::Packet(_) | What::RawCopy(_), Some(shares)) => {
-                shares.release(stray.key, stray.held_bytes())
-            }
-            (What::Question { .. } | What::Answer { .. }, _) => self.sharing.neighbours -= 1,
-            _ => {}
+        if let Some(shares) = &mut self.sharing.shares {
+            shares.release(stray.weight);
         }
         Some(stray)
     }
@@ -302,7 +281,7 @@ impl Shard {
             }
             What::Packet(whole) | What::RawCopy(whole) => whole.origin.interface,
             What::News { interface, .. } => {
-                self.add_stray(Stray { home: 0, what: What::NewsTaken, key: 0 });
+                self.add_stray(0, What::NewsTaken);
                 *interface
             }
             What::Question { interface, .. }
@@ -318,7 +297,7 @@ impl Shard {
             What::Question { asker, target, is_known, .. } => {
                 if let Some(known) = neighbours.on_asked_for(now, *target, *is_known) {
                     let what = What::Answer { interface, target: *target, known };
-                    self.add_stray(Stray { home: *asker, what, key: 0 });
+                    self.add_stray(*asker, what);
                 }
             }
             What::Answer { target, known, .. } => neighbours.on_told(now, *target, known),
@@ -340,7 +319,7 @@ impl Shard {
         let is_wanted = self.sockets.raws.wants_icmp();
         if core::mem::replace(&mut self.sharing.raw_icmp, is_wanted) != is_wanted {
             for home in self.sharing.followers() {
-                self.add_stray(Stray { home, what: What::RawIcmp(is_wanted), key: 0 });
+                self.add_stray(home, What::RawIcmp(is_wanted));
             }
         }
     }
@@ -353,7 +332,7 @@ impl Shard {
         let packet = incoming.packet_chunk().and_then(|packet| self.compact(&packet).ok());
         let Some(packet) = packet else { return self.drops.add(DropReason::NoMemory) };
         let whole = verified(incoming.origin, packet);
-        self.add_stray(Stray { home: 0, what: What::RawCopy(whole), key: 0 });
+        self.add_stray(0, What::RawCopy(whole));
     }
 
     fn on_raw_copy(&mut self, whole: &Whole) -> Option<bool> {
@@ -378,7 +357,7 @@ impl Shard {
         };
         let (asker, target, is_known) = (share.index, request.target, request.unicast_to.is_some());
         let what = What::Question { interface, asker, target, is_known };
-        self.add_stray(Stray { home: 0, what, key: 0 });
+        self.add_stray(0, what);
         true
     }
 
@@ -400,7 +379,7 @@ impl Shard {
         };
         for home in self.sharing.followers() {
             let what = What::Address { interface, cidr, origin, standing };
-            self.add_stray(Stray { home, what, key: 0 });
+            self.add_stray(home, what);
         }
     }
 
@@ -409,7 +388,7 @@ impl Shard {
         for home in self.sharing.followers() {
             self.sharing.untaken += 1;
             let what = What::News { interface, news: news.clone() };
-            self.add_stray(Stray { home, what, key: 0 });
+            self.add_stray(home, what);
         }
     }
 
@@ -438,7 +417,7 @@ impl Shard {
                 self.counters.segments_handed_on += 1;
                 let segmented = incoming.segmented();
                 let whole = Whole { segmented, ..verified(incoming.origin, packet) };
-                self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
+                self.add_stray(home, What::Packet(whole));
             }
             None => self.drops.add(DropReason::NoMemory),
         }
@@ -450,7 +429,7 @@ impl Shard {
     fn on_whole(&mut self, now: Instant, whole: Whole) -> Result<(), DropReason> {
         let transport = transport_of(whole.packet.bytes());
         if let Some(home) = transport.and_then(|it| self.sharing.elsewhere(it)) {
-            self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
+            self.add_stray(home, What::Packet(whole));
             return Ok(());
         }
         let batch = batch_of(&whole).ok_or(DropReason::Truncated)?;
@@ -486,7 +465,7 @@ impl Shard {
                     let (station, link_multicast, is_home) = (None, false, false);
                     let origin = Origin { interface, station, link_multicast, is_home };
                     let whole = Whole { checksum: frame.checksum, ..verified(origin, packet) };
-                    self.add_stray(Stray { home, what: What::Packet(whole), key: 0 });
+                    self.add_stray(home, What::Packet(whole));
                 }
                 None => {
                     let is_there = kept.share_frame(frames, index);
@@ -497,28 +476,13 @@ impl Shard {
         *frames = kept;
     }
 
-    fn add_stray(&mut self, mut stray: Stray) {
+    fn add_stray(&mut self, home: usize, what: What) {
         let sharing = &mut self.sharing;
-        let refused = match &stray.what {
-            What::Packet(whole) | What::RawCopy(whole) => {
-                stray.key = key_of(whole.packet.bytes(), sharing.secret);
-                let held_bytes = stray.held_bytes();
-                match sharing.shares.as_mut().map(|it| it.admit(stray.key, held_bytes)) {
-                    Some(Admission::Admitted) => None,
-                    Some(Admission::Share) => Some(DropReason::StrayQueueShare),
-                    Some(Admission::Full) | None => Some(DropReason::StrayQueueFull),
-                }
-            }
-            What::Question { .. } | What::Answer { .. } => {
-                let is_full = sharing.neighbours >= NEIGHBOURS_MAX;
-                sharing.neighbours += usize::from(!is_full);
-                is_full.then_some(DropReason::StrayQueueFull)
-            }
-            What::Address { .. } | What::News { .. } | What::NewsTaken | What::RawIcmp(_) => None,
-        };
-        match refused {
-            Some(reason) => self.drops.add(reason),
-            None => sharing.strays.push_back(stray),
+        let weight = what.weight(sharing.secret);
+        let admitted = sharing.shares.as_mut().map(|shares| shares.admit(weight));
+        match admitted.unwrap_or(Err(DropReason::StrayQueueFull)) {
+            Ok(()) => sharing.strays.push_back(Stray { home, what, weight }),
+            Err(reason) => self.drops.add(reason),
         }
     }
 }

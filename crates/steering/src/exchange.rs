@@ -30,23 +30,13 @@ use crate::soft_ring::{SoftRing, SoftRingConfig};
 use crate::soft_ring_set::SoftRingSet;
 use crate::spread::{Home, Spread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use batch::{Admission, FlowShares, ReceiveBatch};
-use counters::{BatchSizes, DropCounters, DropReason};
+use batch::{ReceiveBatch, StrayShares, StrayWeight};
+use counters::{BatchSizes, DropCounters};
 use device::Medium;
 use std::collections::VecDeque;
 
 /// Frames taken from one soft ring at a time, as from a device queue.
 const FRAMES_MAX: usize = 256;
-
-/// Packets that wait for a home as strays at most.
-const STRAYS_MAX: usize = 1_024;
-
-/// Bytes that they hold at most: as much as may wait in a soft ring.
-const STRAYS_BYTES_MAX: usize = 8 << 20;
-
-/// Questions about neighbours, and answers, that wait for a home at most: floods of packets do not keep them out,
-/// and they keep no packets out. One who asks asks again.
-const NEIGHBOURS_MAX: usize = 256;
 
 /// What homes share to hand frames to each other.
 #[derive(Debug)]
@@ -72,44 +62,8 @@ struct Inbox<S> {
 #[derive(Debug)]
 struct Strays<S> {
     queue: VecDeque<S>,
-    /// What the packets among them hold, by flow.
-    shares: FlowShares,
-    /// Questions and answers among them.
-    neighbours: usize,
+    shares: StrayShares,
     drops: DropCounters,
-}
-
-/// How much a stray weighs where too much waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StrayWeight {
-    /// Bytes of the memory that it holds.
-    pub held_bytes: usize,
-    /// By what it is bounded.
-    pub kind: StrayKind,
-}
-
-/// What a stray is, as far as it is bounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StrayKind {
-    /// A packet, of the flow that this key stands for: flows have their shares.
-    Packet(u32),
-    /// A question about a neighbour or the answer to one.
-    Neighbour,
-    /// It must not be dropped. Whoever makes such sees to it that there are few.
-    Kept,
-}
-
-impl StrayWeight {
-    /// Of a stray with a key, which is a packet, or without, which may be dropped or not.
-    #[must_use]
-    pub fn new(held_bytes: usize, key: Option<u32>, is_droppable: bool) -> Self {
-        let kind = match (key, is_droppable) {
-            (Some(key), _) => StrayKind::Packet(key),
-            (None, true) => StrayKind::Neighbour,
-            (None, false) => StrayKind::Kept,
-        };
-        Self { held_bytes, kind }
-    }
 }
 
 impl<S> Exchange<S> {
@@ -120,8 +74,7 @@ impl<S> Exchange<S> {
             rings: (0..interfaces).map(|_| SoftRing::new(rings)).collect(),
             strays: Mutex::new(Strays {
                 queue: VecDeque::new(),
-                shares: FlowShares::new(STRAYS_MAX, STRAYS_BYTES_MAX),
-                neighbours: 0,
+                shares: StrayShares::new(),
                 drops: DropCounters::default(),
             }),
             strays_len: AtomicUsize::new(0),
@@ -170,22 +123,7 @@ impl<S> Inbox<S> {
 
     fn push_stray(&self, stray: S, weight: StrayWeight) {
         let mut strays = self.strays();
-        let refused = match weight.kind {
-            StrayKind::Packet(key) => match strays.shares.admit(key, weight.held_bytes) {
-                Admission::Admitted => None,
-                Admission::Full => Some(DropReason::StrayQueueFull),
-                Admission::Share => Some(DropReason::StrayQueueShare),
-            },
-            StrayKind::Neighbour if strays.neighbours >= NEIGHBOURS_MAX => {
-                Some(DropReason::StrayQueueFull)
-            }
-            StrayKind::Neighbour => {
-                strays.neighbours += 1;
-                None
-            }
-            StrayKind::Kept => None,
-        };
-        if let Some(reason) = refused {
+        if let Err(reason) = strays.shares.admit(weight) {
             return strays.drops.add(reason);
         }
         strays.queue.push_back(stray);
@@ -204,7 +142,6 @@ impl<S> Inbox<S> {
         let mut strays = self.strays();
         self.strays_len.store(0, Ordering::Release);
         strays.shares.clear();
-        strays.neighbours = 0;
         core::mem::take(&mut strays.queue)
     }
 }

@@ -7,12 +7,12 @@
 mod watch;
 
 use crate::door::Door;
-use crate::exchange::{Arrived, Desk, Exchange, StrayKind, StrayWeight};
+use crate::exchange::{Arrived, Desk, Exchange};
 use crate::packets::batch;
 use crate::soft_ring::{SoftRing, SoftRingConfig};
 use crate::soft_ring_set::Lane;
 use crate::spread::{Home, Policy, Spread};
-use ::batch::ReceiveBatch;
+use ::batch::{ReceiveBatch, StrayWeight};
 use bytes::Bytes;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -265,7 +265,7 @@ impl Homes {
     fn hand_on(&self, own: usize, strays: core::ops::Range<u8>) {
         for stray in strays {
             let mut home = self.all[own].lock().expect("not poisoned");
-            let weight = StrayWeight { held_bytes: 1, kind: StrayKind::Packet(0) };
+            let weight = StrayWeight::Packet { key: 0, held_bytes: 1 };
             home.0.hand_on(1 - own, stray, weight);
             home.0.take_note();
             self.turn(&mut home);

@@ -78,7 +78,7 @@ pub use discipline::{
     Budget, Discipline, DisciplineConfig, Mode, Polling, PollingMarks, ThreadToken, UnknownPolling,
 };
 pub use door::Door;
-pub use exchange::{Arrived, Desk, Exchange, StrayKind, StrayWeight, TakenIn};
+pub use exchange::{Arrived, Desk, Exchange, TakenIn};
 pub use layout::{BadLayout, Layout};
 pub use socket_program::Instruction;
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};

@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use stack::{Homes, Shard, Share, Stray};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use steering::{Arrived, Home, SoftRingConfig, Spread, StrayWeight, TakenIn};
+use steering::{Arrived, Home, SoftRingConfig, Spread, TakenIn};
 use time::Instant;
 
 /// What the squeues of a stack share beside their exchange.
@@ -149,8 +149,7 @@ pub(super) fn take_in(
 /// Hands on what turned out to be for others only in the shard.
 pub(super) fn pass_strays(desk: &mut Desk, shard: &mut Shard) {
     while let Some(stray) = shard.poll_stray() {
-        let (held_bytes, key) = (stray.held_bytes(), stray.flow_key());
-        let weight = StrayWeight::new(held_bytes, key, stray.is_droppable());
-        desk.hand_on(stray.home, stray, weight);
+        let (home, weight) = (stray.home, stray.weight());
+        desk.hand_on(home, stray, weight);
     }
 }

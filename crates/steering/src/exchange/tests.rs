@@ -2,6 +2,7 @@ use super::*;
 use crate::packets::{address, batch, sequence, tcp};
 use crate::spread::Policy;
 use core::net::SocketAddr;
+use counters::DropReason;
 
 fn exchange(layout: &str, frames_max: usize) -> Arc<Exchange<u32>> {
     let layout: crate::Layout = layout.parse().expect(layout);
@@ -114,12 +115,12 @@ fn what_a_ring_does_not_take_is_counted_at_its_home() {
 fn strays_are_bounded_and_come_in_order() {
     let exchange = exchange("R1S2F1", 8);
     let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
-    let light = |flow| StrayWeight::new(0, Some(flow), true);
+    let light = |key| StrayWeight::Packet { key, held_bytes: 0 };
     // One flow gets half, and leaves room for another.
-    let half = STRAYS_MAX as u32 / 2;
+    let half = StrayShares::PACKETS_MAX as u32 / 2;
     (0..half + 3).for_each(|stray| first.hand_on(1, stray, light(5)));
     first.hand_on(1, half, light(6));
-    first.hand_on(1, 99, StrayWeight::new(0, None, false));
+    first.hand_on(1, 99, StrayWeight::Kept);
     first.hand_on(7, 0, light(5));
     assert_eq!(first.take_concerned(), 2, "there is no home 7");
     assert_eq!(second.depth(), half as usize + 2);
@@ -140,30 +141,35 @@ fn strays_are_bounded_and_come_in_order() {
 fn questions_about_neighbours_have_a_bound_of_their_own() {
     let exchange = exchange("R1S2F1", 8);
     let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
-    let question = StrayWeight::new(0, None, true);
-    (0..STRAYS_MAX as u32)
-        .for_each(|flow| first.hand_on(1, 1, StrayWeight::new(0, Some(flow), true)));
+    let question = StrayWeight::Neighbour;
+    let light = |key| StrayWeight::Packet { key, held_bytes: 0 };
+    (0..StrayShares::PACKETS_MAX as u32).for_each(|flow| first.hand_on(1, 1, light(flow)));
     let packets = second.depth();
     for _ in 0..2 {
-        (0..NEIGHBOURS_MAX + 5).for_each(|_| first.hand_on(1, 2, question));
+        (0..StrayShares::NEIGHBOURS_MAX + 5).for_each(|_| first.hand_on(1, 2, question));
     }
-    assert_eq!(second.depth(), packets + NEIGHBOURS_MAX, "packets do not keep them out");
+    assert_eq!(
+        second.depth(),
+        packets + StrayShares::NEIGHBOURS_MAX,
+        "packets do not keep them out"
+    );
     second.take_in(&mut ReceiveBatch::new(), |_| ());
-    (0..NEIGHBOURS_MAX + 5).for_each(|_| first.hand_on(1, 2, question));
-    first.hand_on(1, 1, StrayWeight::new(0, Some(1), true));
-    assert_eq!(second.depth(), NEIGHBOURS_MAX + 1, "nor do they keep packets out");
+    (0..StrayShares::NEIGHBOURS_MAX + 5).for_each(|_| first.hand_on(1, 2, question));
+    first.hand_on(1, 1, light(1));
+    assert_eq!(second.depth(), StrayShares::NEIGHBOURS_MAX + 1, "nor do they keep packets out");
 }
 
 #[test]
 fn strays_that_hold_much_are_bounded_by_what_they_hold() {
     let exchange = exchange("R1S2F1", 8);
     let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
-    let heavy = |flow| StrayWeight::new(STRAYS_BYTES_MAX / 4, Some(flow), true);
+    let held_bytes = StrayShares::BYTES_MAX / 4;
+    let heavy = |key| StrayWeight::Packet { key, held_bytes };
     // Twice, because what was taken weighs nothing any more.
     for round in 1..=2 {
         (0..6).for_each(|stray| first.hand_on(1, stray, heavy(stray)));
-        first.hand_on(1, 6, StrayWeight::new(0, None, true));
-        first.hand_on(1, 7, StrayWeight::new(0, None, false));
+        first.hand_on(1, 6, StrayWeight::Neighbour);
+        first.hand_on(1, 7, StrayWeight::Kept);
         let mut seen = Vec::new();
         second.take_in(&mut ReceiveBatch::new(), |arrived| match arrived {
             Arrived::Stray(stray) => seen.push(stray),
