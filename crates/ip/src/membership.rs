@@ -19,7 +19,7 @@ mod message;
 mod tests;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-pub use message::{GroupMessage, Query, Version, push_report, report_body};
+pub use message::{GroupMessage, Query, Version, report_packet};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use time::{Duration, Instant, Jitter};
 

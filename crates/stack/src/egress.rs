@@ -20,7 +20,7 @@
 use crate::interface::{Destination, Interface};
 use crate::interfaces::InterfaceId;
 use crate::offered::Fit;
-use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::outbox::{Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::unscreened::{Built, Unscreened};
 use batch::{Attributes, Limits, Multidata};
@@ -473,11 +473,11 @@ impl Shard {
         if self.interfaces[id].agreement.refusal.is_some() {
             return None;
         }
-        // A report has a router alert (RFC 2113, RFC 2711).
-        if matches!(packet.message, Message::Report { .. }) {
+        let Network::Ip(template) = &packet.network else { return None };
+        // The router alert of MLD is no option of a header, but a header (RFC 2711).
+        if template.protocol() == wire::protocol::HOP_BY_HOP {
             return Some(MultidataRefusal::IpOptions);
         }
-        let Network::Ip(template) = &packet.network else { return None };
         let (protocol, is_multi_routed) = (template.protocol(), self.is_on_several_ways(packet));
         let flow = || self.filter_flow(id, packet);
         self.flow_refusal(id, protocol, &packet.network, is_multi_routed, flow)

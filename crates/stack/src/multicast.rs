@@ -21,7 +21,6 @@ use crate::sockets::SocketId;
 use batch::Chunk;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
-use ip::HeaderTemplate;
 use ip::membership::{Filter, GroupMessage, Membership, Query, Report, Version};
 use std::collections::BTreeMap;
 use time::{Duration, Instant, Jitter};
@@ -364,17 +363,21 @@ impl Shard {
 
     fn send_report(&mut self, id: InterfaceId, is_ipv4: bool, report: &Report) {
         let source = self.report_source(id, is_ipv4);
-        let (destination, bytes) = ip::membership::report_body(report, source);
-        let Ok(mut block) = self.pool.allocate_receive(bytes.len()) else {
+        let (template, bytes) = ip::membership::report_packet(report, source);
+        let Some((header, rest)) = bytes.split_first_chunk() else { return };
+        let Ok(mut block) = self.pool.allocate_receive(rest.len()) else {
             return self.drops.add(DropReason::NoMemory);
         };
-        block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-        let body = Chunk::new(block.freeze(), 0..bytes.len());
-        let protocol = if is_ipv4 { wire::protocol::IGMP } else { wire::protocol::ICMPV6 };
+        block.bytes_mut()[..rest.len()].copy_from_slice(rest);
         let packet = Outgoing {
-            network: Network::Ip(HeaderTemplate::new(source, destination, protocol, 1, 0)),
-            next_hop: NextHop::Neighbour(destination),
-            message: Message::Report { body },
+            next_hop: NextHop::Neighbour(template.destination()),
+            network: Network::Ip(template),
+            message: Message::Raw {
+                header: *header,
+                header_len: header.len() as u8,
+                payload: Chunk::new(block.freeze(), 0..rest.len()).into(),
+                may_fragment: false,
+            },
         };
         self.counters.group_reports += 1;
         self.send_small(id, packet);

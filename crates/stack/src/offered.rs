@@ -9,7 +9,6 @@ use crate::outbox::{Message, Network, Outgoing};
 use crate::paths::mtu_to;
 use crate::sockets::Keys;
 use batch::{Attributes, Multidata};
-use ip::membership;
 use ip::{Identifications, PathMtus, RouteTable, Trust};
 use std::collections::VecDeque;
 
@@ -77,11 +76,6 @@ impl Outgoing {
         mtu_bytes: usize,
         attributes: Attributes,
     ) -> usize {
-        if let (Message::Report { body }, Network::Ip(template)) = (&self.message, &self.network) {
-            let (source, destination) = (template.source(), template.destination());
-            let pushed = membership::push_report(out, source, destination, body, attributes);
-            return usize::from(pushed);
-        }
         let (Message::Fragments(rest), Network::Ip(template)) = (&self.message, &self.network)
         else {
             return usize::from(self.message.push(out, attributes));
@@ -152,7 +146,7 @@ impl Outgoing {
 
     /// Whether the network headers are on already when [`Outgoing::push`] is done.
     pub(crate) fn is_stamped(&self) -> bool {
-        matches!(self.message, Message::Fragments(_) | Message::Report { .. })
+        matches!(self.message, Message::Fragments(_))
     }
 
     /// A device took `count` packets of it. Says whether nothing is left.

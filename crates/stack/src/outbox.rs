@@ -110,11 +110,6 @@ pub(crate) enum Message {
         header_len: usize,
         ecn: u8,
     },
-    /// A report of multicast memberships, its checksum complete; it has a network header of its
-    /// own, with a router alert.
-    Report {
-        body: Chunk,
-    },
     /// A datagram, an echo reply or a raw packet in fragments, or what is left of it.
     Fragments(Fragmenting),
 }
@@ -143,8 +138,8 @@ impl Message {
             Self::Copy { segment, header_len, ecn } => {
                 push_copy(out, segment, *header_len, Attributes { ecn: *ecn, ..attributes })
             }
-            // These have network headers of their own: `Outgoing::push` knows.
-            Self::Fragments(_) | Self::Report { .. } => false,
+            // They have network headers of their own: `Outgoing::push` knows.
+            Self::Fragments(_) => false,
         }
     }
 

@@ -58,9 +58,14 @@ impl Shard {
     pub(crate) fn filter_flow(&self, id: InterfaceId, packet: &Outgoing) -> Option<FilterFlow> {
         let Network::Ip(template) = &packet.network else { return None };
         let (source_port, destination_port) = packet.message.ports();
+        let protocol = match template.protocol() {
+            // That header has the router alert of MLD; nothing else that leaves has one.
+            wire::protocol::HOP_BY_HOP => wire::protocol::ICMPV6,
+            protocol => protocol,
+        };
         Some(FilterFlow {
             interface: id,
-            protocol: template.protocol(),
+            protocol,
             local: SocketAddr::new(template.source(), source_port),
             remote: SocketAddr::new(template.destination(), destination_port),
         })

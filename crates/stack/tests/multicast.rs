@@ -352,3 +352,28 @@ fn a_group_is_reached_by_the_first_device_that_has_its_family() {
     let gone = shard.udp_join(now, id, ip(GROUPS[1]), Some(second), &[]);
     assert_eq!(gone, Err(SocketError::NoSuchInterface));
 }
+
+/// RFC 2113 and RFC 2711: routers look at a packet with a router alert, so it is no part of a batch.
+#[test]
+fn a_report_leaves_by_itself() {
+    for group in GROUPS.map(ip) {
+        let mut net = net();
+        let from = sender(&mut net, 0, group);
+        // The neighbour is known, so that nothing waits for it.
+        let there = SocketAddr::new(address(1, !group.is_ipv4()), 9);
+        net.hosts[0].shard.udp_send(from, Some(there), chunk(b"who?")).expect("room");
+        net.run(Duration::from_secs(5));
+        net.wire.clear();
+        net.batches.clear();
+        let shard = &mut net.hosts[0].shard;
+        for text in [&b"one"[..], b"two"] {
+            shard.udp_send(from, Some(there), chunk(text)).expect("room");
+        }
+        listener(&mut net, 0, group, 5_000, &[]);
+        net.step();
+        net.step();
+        assert_eq!(reports(&net, 0).len(), 1);
+        let sizes: Vec<_> = net.batches.iter().filter(|it| it.0 == 0).map(|it| it.2).collect();
+        assert_eq!(sizes, [2, 1], "the datagrams together, and the report");
+    }
+}

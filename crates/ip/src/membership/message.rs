@@ -8,19 +8,19 @@
 //!  record       | kind | 0 | count 2 | group | sources |
 //! ```
 //!
-//! Reports leave with hop limit 1 and a router alert, an IPv4 option (RFC 2113) or an IPv6
-//! hop-by-hop option (RFC 2711), so they bring their network headers along.
+//! Reports leave with hop limit 1 and a router alert, an IPv4 option (RFC 2113) or an option in an IPv6
+//! hop-by-hop header (RFC 2711), which is the first of what lies behind the IP header.
 
 use super::{Record, RecordKind, Report};
-use crate::PacketInfo;
 use crate::pseudo_header;
-use batch::{Attributes, Checksum, Chunk, Multidata};
+use crate::{HeaderTemplate, PacketInfo};
 use checksum::Accumulator;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use counters::DropReason;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use time::Duration;
-use wire::{Ipv4Repr, Ipv6Repr, protocol};
+use wire::{Ipv4Options, protocol};
 
 const IGMP_QUERY: u8 = 0x11;
 const IGMP_V1_REPORT: u8 = 0x12;
@@ -37,6 +37,8 @@ const RECORDS_LEN_MAX: usize = 1_150;
 
 /// RFC 2113, 2.1, and RFC 2711, 2.1 behind a next header and a length, with padding.
 const ROUTER_ALERT_IPV4: [u8; 4] = [148, 4, 0, 0];
+/// RFC 3376, 4: IP Precedence of Internetwork Control.
+const INTERNETWORK_CONTROL: u8 = 0xc0;
 const HOP_BY_HOP: [u8; 8] = [protocol::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
 
 /// Sources of a query that are looked at.
@@ -221,10 +223,25 @@ fn record_len(record: &Record) -> usize {
     4 + address_len * (1 + record.sources.len())
 }
 
-/// Where a report goes, and its bytes behind the network header, with a complete checksum for a
-/// packet from `source`, which is of the family of the group.
+/// A report as a packet from `source`, which is of the family of the group: its header, and what lies behind
+/// that, at least eight bytes, any checksum complete. The header has hop limit 1 and a router alert (RFC 3376, 4;
+/// RFC 3810, 5).
 #[must_use]
-pub fn report_body(report: &Report, source: IpAddr) -> (IpAddr, Vec<u8>) {
+pub fn report_packet(report: &Report, source: IpAddr) -> (HeaderTemplate, Vec<u8>) {
+    let (destination, body) = report_body(report, source);
+    if source.is_ipv6() {
+        let header = HeaderTemplate::new(source, destination, protocol::HOP_BY_HOP, 1, 0);
+        return (header, [&HOP_BY_HOP[..], &body].concat());
+    }
+    let (protocol, class) = (protocol::IGMP, INTERNETWORK_CONTROL);
+    let mut header = HeaderTemplate::new(source, destination, protocol, 1, class);
+    header.set_options(Ipv4Options::parse(&ROUTER_ALERT_IPV4).ok().map(Arc::new));
+    header.set_dont_fragment(true);
+    (header, body)
+}
+
+/// Where a report goes, and its message.
+fn report_body(report: &Report, source: IpAddr) -> (IpAddr, Vec<u8>) {
     let is_ipv4 = source.is_ipv4();
     let (kind, destination, mut body) = match (report, is_ipv4) {
         // RFC 3376, 4.2.14 and RFC 3810, 5.2.14.
@@ -289,82 +306,4 @@ fn push_address(body: &mut Vec<u8>, address: IpAddr) {
         IpAddr::V4(address) => body.extend(address.octets()),
         IpAddr::V6(address) => body.extend(address.octets()),
     }
-}
-
-/// Appends a report whose body [`report_body`] made as a packet with its network header: hop limit 1
-/// and a router alert (RFC 3376, 4; RFC 3810, 5). Says whether there was room; where not, the batch
-/// has not changed.
-#[must_use]
-pub fn push_report(
-    batch: &mut Multidata,
-    source: IpAddr,
-    destination: IpAddr,
-    body: &Chunk,
-    attributes: Attributes,
-) -> bool {
-    let packets = batch.len();
-    let attributes = Attributes { checksum: Checksum::Complete, ..attributes };
-    let pushed = match (source, destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            push_ipv4(batch, source, destination, body, attributes)
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            push_ipv6(batch, source, destination, body, attributes)
-        }
-        _ => None,
-    };
-    if pushed.is_none() {
-        batch.truncate(packets);
-    }
-    pushed.is_some()
-}
-
-fn push_ipv4(
-    batch: &mut Multidata,
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
-    body: &Chunk,
-    attributes: Attributes,
-) -> Option<()> {
-    const HEADER_LEN: usize = Ipv4Repr::LEN + ROUTER_ALERT_IPV4.len();
-    let index = batch.len();
-    batch.push_packet(0, attributes)?;
-    batch.append_span(body.block(), body.offset(), body.len()).then_some(())?;
-    let (header, _) = batch.prepend_network(index, HEADER_LEN)?;
-    let total_len = u16::try_from(HEADER_LEN + body.len()).ok()?;
-    // RFC 3376, 4: IP Precedence of Internetwork Control.
-    header[..4].copy_from_slice(&[0x46, 0xc0, 0, 0]);
-    header[2..4].copy_from_slice(&total_len.to_be_bytes());
-    // Never fragmented, so any identification will do (RFC 6864, 4.1).
-    header[4..12].copy_from_slice(&[0, 0, 0x40, 0, 1, protocol::IGMP, 0, 0]);
-    header[12..16].copy_from_slice(&source.octets());
-    header[16..20].copy_from_slice(&destination.octets());
-    header[20..24].copy_from_slice(&ROUTER_ALERT_IPV4);
-    let checksum = !checksum::sum(header);
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
-    Some(())
-}
-
-fn push_ipv6(
-    batch: &mut Multidata,
-    source: Ipv6Addr,
-    destination: Ipv6Addr,
-    body: &Chunk,
-    attributes: Attributes,
-) -> Option<()> {
-    let index = batch.len();
-    batch.push_packet(HOP_BY_HOP.len(), attributes)?.copy_from_slice(&HOP_BY_HOP);
-    batch.append_span(body.block(), body.offset(), body.len()).then_some(())?;
-    let (headers, _) = batch.prepend_network(index, Ipv6Repr::LEN)?;
-    Ipv6Repr {
-        dscp_ecn: 0,
-        flow_label: 0,
-        payload_len: HOP_BY_HOP.len() + body.len(),
-        next_header: protocol::HOP_BY_HOP,
-        hop_limit: 1,
-        source,
-        destination,
-    }
-    .emit(headers);
-    Some(())
 }

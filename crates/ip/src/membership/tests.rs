@@ -1,7 +1,6 @@
 use super::*;
 use crate::parse;
-use batch::{Attributes, Block, Chunk, Multidata};
-use bytes::Bytes;
+use batch::{Attributes, Multidata};
 use counters::DropReason;
 
 fn address(text: &str) -> IpAddr {
@@ -218,11 +217,10 @@ fn groups_and_sources_are_bounded() {
 
 /// The packet of a report, as it goes out.
 fn packet(report: &Report, source: &str) -> Vec<u8> {
-    let source = address(source);
-    let (destination, body) = report_body(report, source);
-    let body = Chunk::whole(Block::from(Bytes::from(body)));
+    let (header, body) = report_packet(report, address(source));
     let mut batch = Multidata::default();
-    assert!(push_report(&mut batch, source, destination, &body, Attributes::default()));
+    batch.push_packet(body.len(), Attributes::default()).expect("room").copy_from_slice(&body);
+    assert_eq!(crate::stamp(&mut batch, 0..1, &header, &mut 1, false), 1);
     let packet = batch.packet(0).expect("pushed");
     let mut bytes = vec![0; packet.len()];
     packet.copy_to(&mut bytes).expect("room");
