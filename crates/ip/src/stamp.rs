@@ -1,6 +1,7 @@
 //! Network headers for a run of packets, in one call.
 //!
-//! This is IP's whole part in the way out of a packet: every packet pays it, so nothing is computed
+//! This is IP's whole part in the way out of a packet, unless it is a fragment (`fragmenting.rs` writes their
+//! headers). Every packet pays it, so nothing is computed
 //! here that the [`HeaderTemplate`] could have held, and the family is looked at once per call. A
 //! run keeps consecutive identifications, as Linux gives the segments of a super-frame, so that a
 //! run sent packet by packet and one split below are the same bytes.

@@ -5,9 +5,12 @@
 //!    neighbour requests -> outbox                    the device took n packets:
 //!    outbox packets       \                            outbox: the first of them are gone,
 //!    ready connections,    > push -> stamp IP ->                the rest goes back
-//!    each as many segments/         stamp link         connections: commit what was taken,
-//!    as there is room                                           forget and rebuild the rest
+//!    each as many segments/         stamp link ->      connections: commit what was taken,
+//!    as there is room               filter                      forget and rebuild the rest
 //! ```
+//!
+//! Who drives the shard says how much room a device has, offers it the batch, and says what it took (`send` in
+//! `runtime/squeue.rs` of `multidata`).
 //!
 //! A flow that must go packet by packet (a filter, a policy, an option asks for it: `negotiation.rs`)
 //! has a batch of one to itself, built by the same calls. What was built as many and not taken is
@@ -15,7 +18,10 @@
 //!
 //! There is no other way out. A retransmission, a pure ACK, a reset, an ARP request and a burst of
 //! sixty-four segments all pass through [`Shard::poll_transmit`]; the transmit mode only says how
-//! large the batch may grow. Nothing is committed before the device has taken it.
+//! large the batch may grow. Nothing is committed before the device has taken it, but for what no device
+//! will be offered: what is for a neighbour that does not answer ([`Shard::lose`]), what a filter has dropped
+//! all of ([`Shard::admit`]), and what is passed on to other ways (`duplicate`) has left, as far as its
+//! connection knows, and messages of the outbox are gone.
 
 use crate::interface::{Destination, Interface};
 use crate::interfaces::InterfaceId;
@@ -59,8 +65,8 @@ pub(crate) struct Planned {
 
 impl Shard {
     /// Fills `out` (emptied first) with what interface `id` should send now, as far as `room` goes,
-    /// and says how many packets that is; none means that there is nothing to send. Commits
-    /// nothing: [`Shard::on_transmitted`] must follow before any other call.
+    /// and says how many packets that is; none means that there is nothing to send. Nothing that
+    /// is in the batch is committed: [`Shard::on_transmitted`] must follow before any other call.
     pub fn poll_transmit(
         &mut self,
         now: Instant,

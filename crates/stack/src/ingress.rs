@@ -1,7 +1,8 @@
 //! The whole way in.
 //!
 //! ```text
-//!  on_receive: for each frame of the batch
+//!  on_receive: the filter looks at the batch, where there is one (`filter.rs`)
+//!  then for each frame
 //!    link  -> ARP -> neighbours
 //!    IP    -> fragment? -> reassembly -> whole again
 //!          -> ours?  -> TCP -> flow (the last one, or looked up) -> connection
