@@ -113,11 +113,3 @@ counters::counters! {
         pool_waits,
     }
 }
-
-/// The earlier of two deadlines, where `None` is never.
-pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}

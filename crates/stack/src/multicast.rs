@@ -16,7 +16,7 @@ use crate::ingress::Incoming;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
-use crate::shard::{Shard, earlier};
+use crate::shard::Shard;
 use crate::sockets::SocketId;
 use batch::Chunk;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -73,7 +73,7 @@ impl Groups {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        earlier(self.ipv4.poll_timeout(), self.ipv6.poll_timeout())
+        Instant::earliest(self.ipv4.poll_timeout(), self.ipv6.poll_timeout())
     }
 
     /// Routers on the link may have heard nothing of the groups: they are told as if they had asked.

@@ -237,16 +237,16 @@ impl Shard {
     /// When [`Shard::on_timeout`] wants to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let mut first = earlier(self.deadlines.next(), self.half_open.next());
-        first = earlier(first, self.time_wait.next());
-        first = earlier(first, self.forwarding.next());
-        first = earlier(first, self.spent_cookies.poll_timeout());
-        first = earlier(first, self.reassembly.poll_timeout());
-        first = earlier(first, self.path_mtus.poll_timeout());
+        let mut first = Instant::earliest(self.deadlines.next(), self.half_open.next());
+        first = Instant::earliest(first, self.time_wait.next());
+        first = Instant::earliest(first, self.forwarding.next());
+        first = Instant::earliest(first, self.spent_cookies.poll_timeout());
+        first = Instant::earliest(first, self.reassembly.poll_timeout());
+        first = Instant::earliest(first, self.path_mtus.poll_timeout());
         for interface in self.interfaces.iter() {
-            first = earlier(first, interface.neighbours.poll_timeout());
-            first = earlier(first, interface.addressing.poll_timeout());
-            first = earlier(first, interface.groups.poll_timeout());
+            first = Instant::earliest(first, interface.neighbours.poll_timeout());
+            first = Instant::earliest(first, interface.addressing.poll_timeout());
+            first = Instant::earliest(first, interface.groups.poll_timeout());
         }
         first
     }
@@ -507,15 +507,6 @@ impl Shard {
     /// The id of the socket in slot `index`, for callers outside the slab.
     pub(crate) fn socket_id(&self, index: u32) -> Option<SocketId> {
         self.sockets.id(index)
-    }
-}
-
-/// The earlier of two deadlines, where there are any.
-#[inline]
-pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }
 

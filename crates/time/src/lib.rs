@@ -48,6 +48,16 @@ impl Instant {
         self.0 / 1_000_000
     }
 
+    /// The earlier of two deadlines, where `None` is never.
+    #[inline]
+    #[must_use]
+    pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
     /// The time since `earlier`, or zero where `earlier` is in fact later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

@@ -18,7 +18,7 @@ use super::shared_queue::Place;
 use super::turn::MEMORY_RETRY;
 use super::waiter_slot::{Replaced, WaiterSlot};
 use super::waiting::{Parker, Sleeper, Waiting};
-use super::{Clock, RuntimeCounters, earliest};
+use super::{Clock, RuntimeCounters};
 use crate::counters::{Counters, SteeringCounters};
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
@@ -266,7 +266,7 @@ impl Core {
         for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
             match send(shard, port, transmit, now) {
                 Sending::Done => {}
-                Sending::Full => self.retry = earliest(self.retry, Some(port.retry(now))),
+                Sending::Full => self.retry = Instant::earliest(self.retry, Some(port.retry(now))),
                 Sending::Unfinished => has_more = true,
             }
         }
@@ -411,12 +411,16 @@ impl Core {
 
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let retry = earliest(self.retry, self.waiting.deadline());
+        let retry = Instant::earliest(self.retry, self.waiting.deadline());
         // What a failed device left is not fetched for any more.
         let open = self.ports.iter().filter(|port| port.failed.is_none());
         let held = open.filter_map(|port| port.intake.deadline()).min();
-        let retry = earliest(retry, held);
-        if self.failed.is_some() { None } else { earliest(self.shard.poll_timeout(), retry) }
+        let retry = Instant::earliest(retry, held);
+        if self.failed.is_some() {
+            None
+        } else {
+            Instant::earliest(self.shard.poll_timeout(), retry)
+        }
     }
 }
 

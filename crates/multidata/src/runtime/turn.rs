@@ -16,7 +16,6 @@
 //! [`worker`](super::worker). It is no competitor: an application thread that has to wait takes the
 //! lead although the worker sleeps on the device, too.
 
-use super::earliest;
 use super::hand_over::Desk;
 use super::squeue::{Core, Squeue};
 use super::waiter_slot::{Seen, WaiterSlot};
@@ -224,7 +223,7 @@ impl Squeue {
         }
         let until = match call.socket {
             Some(_) => until,
-            None => earliest(until, Some(now + RECHECK)),
+            None => Instant::earliest(until, Some(now + RECHECK)),
         };
         if core.watch.role() == Role::Follows {
             return self.follow(core, call, until, now);
@@ -239,7 +238,7 @@ impl Squeue {
             core.watch.on_awake_leader_back();
             return core;
         }
-        let until = earliest(until, core.deadline());
+        let until = Instant::earliest(until, core.deadline());
         core.watch.lead(socket, until);
         core.counters.leader_waits += 1;
         let failed = self.failed_first(&core);

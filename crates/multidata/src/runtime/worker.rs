@@ -231,7 +231,7 @@ impl Squeue {
             }
             // The watchers are gone: further interfaces are looked at every few milliseconds.
             let look = if self.waiters.len() > 1 { until.min(now + GRACE) } else { until };
-            let wait = super::earliest(core.deadline(), Some(look));
+            let wait = Instant::earliest(core.deadline(), Some(look));
             core.watch.set_worker(Worker::Waiting { until: wait });
             let is_unfinished = core.is_unfinished || core.owed_frames() > 0;
             let failed = self.failed_first(&core);

@@ -30,7 +30,7 @@ use crate::error::SocketError;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
-use crate::shard::{Shard, earlier};
+use crate::shard::Shard;
 use crate::sockets::Socket;
 pub(crate) use autoconfiguration::Autoconfiguration;
 use core::net::{IpAddr, Ipv6Addr};
@@ -168,7 +168,7 @@ impl Addressing {
         let routers = self.autoconfiguration.as_ref().and_then(|part| part.poll_timeout());
         let lease = self.leasing.as_ref().and_then(|part| part.poll_timeout());
         let claims = self.records.iter().map(|record| record.claim.poll_timeout());
-        claims.fold(earlier(routers, lease), earlier)
+        claims.fold(Instant::earliest(routers, lease), Instant::earliest)
     }
 }
 
