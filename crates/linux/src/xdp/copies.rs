@@ -152,15 +152,15 @@ impl Sender {
                 bytes[HEADER_LEN..HEADER_LEN + SEGMENT_LEN].copy_from_slice(segment);
                 let address = self.rings.umem.give(chunk);
                 let whole = descriptor(address, HEADER_LEN + SEGMENT_LEN, false);
-                assert!(self.rings.transmit.push(whole));
+                self.rings.transmit.push(whole);
                 continue;
             }
             let address = self.rings.umem.give(chunk);
-            assert!(self.rings.transmit.push(descriptor(address, HEADER_LEN, true)));
+            self.rings.transmit.push(descriptor(address, HEADER_LEN, true));
             let mut chunk = self.rings.free.pop().expect("there are enough");
             self.rings.umem.bytes_mut(&mut chunk)[..SEGMENT_LEN].copy_from_slice(segment);
             let address = self.rings.umem.give(chunk);
-            assert!(self.rings.transmit.push(descriptor(address, SEGMENT_LEN, false)));
+            self.rings.transmit.push(descriptor(address, SEGMENT_LEN, false));
         }
     }
 
@@ -172,7 +172,7 @@ impl Sender {
             bytes[GAP - HEADER_LEN..GAP].copy_from_slice(&self.header);
             let address = self.rings.umem.give(chunk) + (GAP - HEADER_LEN) as u64;
             let whole = descriptor(address, HEADER_LEN + SEGMENT_LEN, false);
-            assert!(self.rings.transmit.push(whole));
+            self.rings.transmit.push(whole);
         }
     }
 
@@ -188,9 +188,9 @@ impl Sender {
                 let bytes = self.rings.umem.bytes_mut(&mut chunk);
                 bytes[..HEADER_LEN].copy_from_slice(&self.header);
                 let address = self.rings.umem.give(chunk);
-                assert!(self.rings.transmit.push(descriptor(address, HEADER_LEN, true)));
+                self.rings.transmit.push(descriptor(address, HEADER_LEN, true));
                 let segment = descriptor(payload + offset as u64, SEGMENT_LEN, false);
-                assert!(self.rings.transmit.push(segment));
+                self.rings.transmit.push(segment);
             }
         }
     }

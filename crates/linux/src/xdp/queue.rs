@@ -54,6 +54,8 @@ pub struct XdpQueue {
     receiver: Receiver,
     /// The last kick left something in the transmit ring.
     is_stalled: bool,
+    /// Descriptors written since the last kick.
+    unkicked: u32,
     /// What a kick outside of a transmit call met; the next call tells.
     failed: Option<Errno>,
     /// Why the interface is of no use for now.
@@ -90,6 +92,7 @@ impl XdpQueue {
             scatters,
             receiver,
             is_stalled: false,
+            unkicked: 0,
             failed: None,
             trouble: None,
             is_revoked: false,
@@ -161,8 +164,8 @@ impl XdpQueue {
     }
 
     fn push(&mut self, descriptor: Descriptor) {
-        // A descriptor holds a chunk, and the ring has an entry for each of them.
-        assert!(self.rings.transmit.push(descriptor), "more descriptors than chunks");
+        self.rings.transmit.push(descriptor);
+        self.unkicked += 1;
         self.counters.transmit_mappings += 1;
     }
 
@@ -179,38 +182,24 @@ impl XdpQueue {
 
     /// Has the kernel send what stands in the ring. What it has no room for now stays there.
     fn kick(&mut self) -> Result<(), Errno> {
+        let fresh = core::mem::take(&mut self.unkicked);
+        let Rings { socket, transmit, completion, is_zero_copy, tells_taken, .. } = &mut self.rings;
         self.is_stalled = false;
-        loop {
-            let before = self.rings.transmit.pending();
-            if before == 0 || (self.rings.is_zero_copy && !self.rings.transmit.needs_wakeup()) {
-                return Ok(());
-            }
-            self.counters.transmit_syscalls += 1;
-            match send(&self.rings.socket, &[], SendFlags::DONTWAIT) {
-                Ok(_) => {}
-                Err(errno) if is_for_later(errno) => {}
-                Err(errno) => return Err(errno),
-            }
-            if self.rings.is_zero_copy {
-                return Ok(());
-            }
-            if self.rings.transmit.pending() == before {
-                self.is_stalled = true;
-                return Ok(());
-            }
+        if *is_zero_copy && !transmit.needs_wakeup() {
+            return Ok(());
         }
-    }
-
-    /// Whether something about interfaces has changed since the last call. A thread that waits is told
-    /// of it. Sending tells nothing: a frame that is longer than the MTU by now is taken and lost
-    /// somewhere behind this socket. So who sends and does not come to wait asks now and then.
-    fn has_changed(&mut self) -> bool {
-        let now = Instant::now();
-        if self.asked.is_none_or(|asked| now.duration_since(asked) >= UNNOTICED) {
-            self.asked = Some(now);
-            self.waiter.read_changes();
+        let syscalls = &mut self.counters.transmit_syscalls;
+        let mut call = || {
+            *syscalls += 1;
+            send(&*socket, &[], SendFlags::DONTWAIT).map(drop)
+        };
+        if *is_zero_copy {
+            let called = if transmit.pending() == 0 { Ok(()) } else { call() };
+            return called.or_else(|errno| is_for_later(errno).then_some(()).ok_or(errno));
         }
-        self.waiter.take_changed()
+        let left = || Left { pending: transmit.pending(), sent: completion.look() };
+        self.is_stalled = kick_all(*tells_taken, fresh, left, call)?;
+        Ok(())
     }
 
     /// Looks at the interface again, and says what is wrong with it where it will not come back.
@@ -387,6 +376,52 @@ impl Queue for XdpQueue {
     }
 }
 
+/// What a kick has left in the transmit ring, so far as the kernel says, and the chunks of how many frames
+/// it has given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    pending: u32,
+    sent: u32,
+}
+
+/// Frames that a kick sends at most, where the kernel cannot be told how many (Linux up to 6.17).
+const KICK_FRAMES: u32 = 32;
+
+/// Has `kick` called until nothing is left in the transmit ring, or it does not get on, which is what it
+/// returns. `fresh` descriptors were written since the last time.
+///
+/// A kernel that does not tell at once what it has taken (`tells_taken`) seems to stand still where a kick
+/// ended before all was sent, for want of memory as well as because it had sent its [`KICK_FRAMES`]. Then it gets
+/// on where chunks came back, or where the kick says that a frame was dropped, and else is kicked
+/// as often as the fresh ones take.
+fn kick_all(
+    tells_taken: bool,
+    fresh: u32,
+    mut left: impl FnMut() -> Left,
+    mut kick: impl FnMut() -> Result<(), Errno>,
+) -> Result<bool, Errno> {
+    let mut before = left();
+    let mut unseen = if tells_taken { 0 } else { fresh.div_ceil(KICK_FRAMES).saturating_sub(1) };
+    while before.pending > 0 {
+        let kicked = kick();
+        match kicked {
+            Err(errno) if !is_for_later(errno) => return Err(errno),
+            _ => {}
+        }
+        let after = left();
+        let gets_on = match tells_taken {
+            true => after.pending != before.pending,
+            false => after != before || kicked == Err(Errno::BUSY),
+        };
+        if !gets_on {
+            let Some(fewer) = unseen.checked_sub(1) else { return Ok(true) };
+            unseen = fewer;
+        }
+        before = after;
+    }
+    Ok(false)
+}
+
 /// Whether an error of a kick leaves what it did not send for a later one. The first of these says both
 /// that a kick's budget was used up and that there is no memory, others that there is none for a page
 /// of a packet in several descriptors: whether the kick got on tells which.
@@ -397,6 +432,87 @@ fn is_for_later(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `xsk_generic_xmit` of the kernel: what it knows of the ring, and what it tells.
+    #[derive(Default)]
+    struct Kernel {
+        /// Whether it tells of each descriptor that it takes, or of all when it looks for more (up to 6.16).
+        tells_taken: bool,
+        written: u32,
+        known: u32,
+        taken: u32,
+        told: u32,
+        /// Frames for which it has memory.
+        memory: u32,
+        /// Frames come back as soon as they are taken, with their memory.
+        is_prompt: bool,
+        /// The interface drops every frame.
+        drops: bool,
+        sent: u32,
+        kicks: u32,
+    }
+
+    impl Kernel {
+        fn left(&self) -> Left {
+            Left { pending: self.written - self.told, sent: self.sent }
+        }
+
+        fn kick(&mut self) -> Result<(), Errno> {
+            self.kicks += 1;
+            for budget in (0..KICK_FRAMES + 1).rev() {
+                if self.known == self.taken {
+                    (self.told, self.known) = (self.taken, self.written);
+                    if self.known == self.taken {
+                        return Ok(());
+                    }
+                }
+                if budget == 0 || self.memory == 0 {
+                    return Err(Errno::AGAIN);
+                }
+                self.taken += 1;
+                if self.tells_taken {
+                    self.told = self.taken;
+                }
+                self.memory -= u32::from(!self.is_prompt);
+                self.sent += u32::from(self.is_prompt);
+                if self.drops {
+                    return Err(Errno::BUSY);
+                }
+            }
+            unreachable!("the last round returns")
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_tell_what_it_took_is_kicked_until_it_has_all() {
+        let plenty = Kernel { written: 64, memory: 1_000, ..Kernel::default() };
+        let kicked = |mut kernel: Kernel, fresh| {
+            let cell = core::cell::RefCell::new(&mut kernel);
+            let tells_taken = cell.borrow().tells_taken;
+            let is_stalled =
+                kick_all(tells_taken, fresh, || cell.borrow().left(), || cell.borrow_mut().kick());
+            (is_stalled, kernel.taken, kernel.kicks)
+        };
+        // Two budgets, whether frames come back at once or later; then it looks for more and tells.
+        for is_prompt in [true, false] {
+            let kernel = Kernel { is_prompt, ..plenty };
+            assert_eq!(kicked(kernel, 64), (Ok(false), 64, 2));
+        }
+        // What was left over is not fresh: a kick that comes to nothing ends it, one that does not goes on.
+        assert_eq!(kicked(Kernel { ..plenty }, 0), (Ok(true), 32, 1));
+        assert_eq!(kicked(Kernel { is_prompt: true, ..plenty }, 0), (Ok(false), 64, 2));
+        // No memory: no more kicks than budgets.
+        assert_eq!(kicked(Kernel { memory: 40, ..plenty }, 64), (Ok(true), 40, 2));
+        // A frame a kick, and one to be told of the last.
+        assert_eq!(kicked(Kernel { drops: true, ..plenty }, 64), (Ok(false), 64, 65));
+        // Who tells needs no guessing.
+        let new = Kernel { tells_taken: true, ..plenty };
+        assert_eq!(kicked(Kernel { memory: 40, ..new }, 64), (Ok(true), 40, 3));
+        assert_eq!(kicked(Kernel { drops: true, ..new }, 64), (Ok(false), 64, 64));
+        assert_eq!(kicked(new, 64), (Ok(false), 64, 2));
+        let left = || Left { pending: 1, sent: 0 };
+        assert_eq!(kick_all(false, 64, left, || Err(Errno::NETDOWN)), Err(Errno::NETDOWN));
+    }
 
     #[test]
     fn want_of_memory_is_no_failure_of_the_device() {

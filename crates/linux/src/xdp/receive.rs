@@ -135,8 +135,7 @@ impl Receiver {
                     room.copy_from_slice(source);
                     len += source.len();
                 }
-                // There are as many entries as chunks.
-                let _ = rings.fill.push(rings.umem.give(chunk));
+                rings.fill.push(rings.umem.give(chunk));
             }
             parts += 1;
             if part.options & CONTINUED != 0 && parts < PARTS_MAX {

@@ -52,6 +52,8 @@ pub(super) struct Rings {
     pub(super) is_zero_copy: bool,
     /// Whether a packet may take several descriptors.
     pub(super) takes_several: bool,
+    /// Whether the kernel tells after each kick what it has taken from the transmit ring.
+    pub(super) tells_taken: bool,
 }
 
 impl Rings {
@@ -84,7 +86,7 @@ impl Rings {
             .and_then(|()| set_xdp_rx_ring_size(&socket, receive_count))
             .and_then(|()| set_xdp_tx_ring_size(&socket, transmit_count))
             .map_err(failed("make the rings"))?;
-        set_options(&socket, config, refused);
+        let tells_taken = set_options(&socket, config, refused);
         let offsets = xdp_mmap_offsets(&socket).map_err(failed("find the rings"))?;
         let map = failed("map the rings");
         let fill = Ring::map(&socket, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, receive_count);
@@ -94,8 +96,7 @@ impl Rings {
         let transmit = Ring::map(&socket, XDP_PGOFF_TX_RING, &offsets.tx, transmit_count);
         let mut fill = Producer::new(fill.map_err(&map)?);
         for chunk in free.drain(..receive_count as usize) {
-            // The ring has room for all of them.
-            let _ = fill.push(umem.give(chunk));
+            fill.push(umem.give(chunk));
         }
         fill.submit();
         let bind = |flags| bind_queue(&socket, interface.index(), queue, flags);
@@ -113,6 +114,7 @@ impl Rings {
             free,
             is_zero_copy,
             takes_several,
+            tells_taken,
         })
     }
 }
@@ -134,15 +136,16 @@ fn register(socket: &OwnedFd, umem: &Umem) -> rustix::io::Result<()> {
     set_xdp_umem_reg(socket, registration)
 }
 
-/// Options without which everything works, only slower.
-fn set_options(socket: &OwnedFd, config: &XdpConfig, refused: &mut Vec<String>) {
+/// Options without which everything works, only slower. Says whether the kernel is so new that it tells
+/// after each kick what it has taken, which it does since 6.17.
+fn set_options(socket: &OwnedFd, config: &XdpConfig, refused: &mut Vec<String>) -> bool {
     let set = |level, option, value: i32| {
         raw_calls::setsockopt(socket.as_raw_fd(), level, option, &value.to_ne_bytes())
             .map(drop)
             .map_err(|errno| said(Errno::from_raw_os_error(errno)))
     };
     // An older kernel has no such option, and a kick for every 32 frames does.
-    let _ = set(SOL_XDP, XDP_MAX_TX_SKB_BUDGET, TRANSMIT_BUDGET);
+    let has_budget = set(SOL_XDP, XDP_MAX_TX_SKB_BUDGET, TRANSMIT_BUDGET).is_ok();
     if let Some(time_us) = config.busy_poll_us {
         let time_us = i32::try_from(time_us).unwrap_or(i32::MAX);
         let outcome = set(SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)
@@ -152,6 +155,7 @@ fn set_options(socket: &OwnedFd, config: &XdpConfig, refused: &mut Vec<String>) 
             refused.push(format!("busy polling ({error})"));
         }
     }
+    has_budget
 }
 
 /// Binds by `bind`, and says whether packets may take several descriptors (XDP_USE_SG) where that is
