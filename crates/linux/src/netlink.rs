@@ -111,25 +111,26 @@ fn interface_body(index: u32) -> Vec<u8> {
     body
 }
 
-/// Makes two Ethernet interfaces that are the two ends of one cable, each with so many queues each way.
-pub(crate) fn add_veth_pair(near: &str, far: &str, queues: u32) -> Result<(), Errno> {
+/// Makes two Ethernet interfaces that are the two ends of one cable, with so many queues from the near one to
+/// the far one, and so many back.
+pub(crate) fn add_veth_pair(near: &str, far: &str, (there, back): (u32, u32)) -> Result<(), Errno> {
     const IFLA_NUM_TX_QUEUES: u16 = 31;
     const IFLA_NUM_RX_QUEUES: u16 = 32;
     const IFLA_INFO_DATA: u16 = 2;
     const VETH_INFO_PEER: u16 = 1;
-    let end = |attributes: Message, name: &str| {
+    let end = |attributes: Message, name: &str, transmit: u32, receive: u32| {
         let name: Vec<u8> = name.bytes().chain([0]).collect();
         attributes
             .attribute(IFLA_IFNAME, &name)
-            .attribute(IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes())
-            .attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes())
+            .attribute(IFLA_NUM_TX_QUEUES, &transmit.to_ne_bytes())
+            .attribute(IFLA_NUM_RX_QUEUES, &receive.to_ne_bytes())
     };
-    let peer = end(Message::nested(&interface_body(0)), far);
+    let peer = end(Message::nested(&interface_body(0)), far, back, there);
     let data = Message::nested(&[]).attribute(VETH_INFO_PEER, &peer.bytes);
     let info = Message::nested(&[])
         .attribute(IFLA_INFO_KIND, b"veth")
         .attribute(IFLA_INFO_DATA, &data.bytes);
-    end(Message::new(RTM_NEWLINK, &interface_body(0)), near)
+    end(Message::new(RTM_NEWLINK, &interface_body(0)), near, there, back)
         .attribute(IFLA_LINKINFO, &info.bytes)
         .execute()
 }

@@ -31,7 +31,20 @@ impl VethPair {
     /// # Errors
     /// As [`VethPair::new`], or where there cannot be so many queues.
     pub fn with_queues(near: &str, far: &str, queues: u32) -> Result<Self, SystemError> {
-        netlink::add_veth_pair(near, far, queues).map_err(|errno| {
+        Self::with_uneven_queues(near, far, queues, queues)
+    }
+
+    /// The same with so many queues `there`, from the near end to the far one, and so many `back`.
+    ///
+    /// # Errors
+    /// As [`VethPair::with_queues`].
+    pub fn with_uneven_queues(
+        near: &str,
+        far: &str,
+        there: u32,
+        back: u32,
+    ) -> Result<Self, SystemError> {
+        netlink::add_veth_pair(near, far, (there, back)).map_err(|errno| {
             let what = format!("the veth pair {near:?} and {far:?} could not be made");
             SystemError::refused(what, errno)
         })?;

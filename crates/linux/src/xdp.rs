@@ -137,7 +137,8 @@ const CHUNKS_PER_PACKET_MAX: usize = 16;
 /// Queues that are looked for at most.
 const QUEUES_MAX: usize = 64;
 
-/// An interface that was taken over. It has as many queues as the driver.
+/// An interface that was taken over. It has as many queues as the driver has for both directions: a queue
+/// by which frames only come is left to the kernel, and so are its frames.
 ///
 /// The program is detached when the device and all of its queues are gone; the kernel then has its
 /// frames again.
@@ -177,7 +178,11 @@ impl XdpDevice {
             false => CHUNK_LEN_MAX,
         };
         let mut refused = Vec::new();
-        let queues = queue_count(&config.interface);
+        let counts = queue_counts(&config.interface);
+        let queues = counts.both();
+        if counts.receive > counts.transmit {
+            refused.push(counts.sentence());
+        }
         let wanted = Wanted {
             interface_index: interface.index(),
             queues: queues as u32,
@@ -275,7 +280,7 @@ impl XdpDevice {
             taken => {
                 let why = match taken {
                     Some(_) => "is taken".to_owned(),
-                    None => format!("does not exist: it has {queues}"),
+                    None => format!("does not exist: it has {queues} for both directions"),
                 };
                 let name = self.name();
                 return Err(DeviceError {
@@ -309,12 +314,39 @@ impl XdpDevice {
     }
 }
 
-/// How many receive queues the driver has; one where the system does not say.
-fn queue_count(name: &str) -> usize {
+/// How many queues the driver has each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct QueueCounts {
+    receive: usize,
+    transmit: usize,
+}
+
+impl QueueCounts {
+    /// Queues that go both ways, one at least. The kernel binds a socket to any of either direction, and
+    /// takes what is sent by a transmit queue that does not exist without a word, for ever.
+    fn both(self) -> usize {
+        self.receive.min(self.transmit).clamp(1, QUEUES_MAX)
+    }
+
+    /// That the kernel keeps some, and what to do.
+    fn sentence(self) -> String {
+        let Self { receive, transmit } = self;
+        format!(
+            "queues from {} on of the {receive} that frames come by (there are {transmit} to send by: make              them as many, `ethtool -L`)",
+            self.both()
+        )
+    }
+}
+
+/// How many queues the driver has each way; none where the system does not say.
+fn queue_counts(name: &str) -> QueueCounts {
+    let mut counts = QueueCounts::default();
     let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
-    let is_receiving = |entry: &std::fs::DirEntry| {
-        entry.file_name().to_str().is_some_and(|name| name.starts_with("rx-"))
-    };
-    let count = queues.map_or(1, |queues| queues.flatten().filter(is_receiving).count());
-    count.clamp(1, QUEUES_MAX)
+    for entry in queues.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        counts.receive += usize::from(name.starts_with("rx-"));
+        counts.transmit += usize::from(name.starts_with("tx-"));
+    }
+    counts
 }

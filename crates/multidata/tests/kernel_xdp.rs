@@ -27,6 +27,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_tells_that_the_mtu_shrank_under_a_built_batch", mtu_shrinks_under_a_batch),
     ("xdp_loses_nothing_when_the_mtu_shrinks_in_the_middle", mtu_shrinks),
     ("xdp_has_a_squeue_on_each_of_two_queues", two_queues),
+    ("xdp_has_no_queue_by_which_frames_only_come", uneven_queues),
     ("xdp_readers_keep_no_chunks", slow_reader),
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
@@ -410,6 +411,18 @@ fn two_queues() {
     let by: Vec<u64> = sent().iter().zip(&before).map(|(now, before)| now - before).collect();
     let home = ours.squeue();
     assert!(by[home] > 1_000_000 / 1_500 && by[1 - home] < 50, "{by:?} from squeue {home}");
+}
+
+/// The kernel would take what is sent by a queue that is there for receiving only, and send none of it.
+fn uneven_queues() {
+    let cable = VethPair::with_uneven_queues(NEAR, FAR, 1, 2).expect("root of the namespace");
+    cable.set_up().expect("root of the namespace");
+    let mut device = XdpDevice::open(&XdpConfig::new(NEAR)).expect("the driver has XDP");
+    assert_eq!(device.capabilities().queues, 1);
+    assert!(device.refused()[0].contains("queues from 1 on of the 2"), "{}", device.negotiated());
+    device.queue(0).expect("it goes both ways");
+    let error = device.queue(1).expect_err("it goes one way").message;
+    assert!(error.contains("it has 1 for both directions"), "{error}");
 }
 
 /// One connection that nobody reads, with more in its buffers than there are chunks, and another
