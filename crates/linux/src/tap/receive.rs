@@ -171,6 +171,13 @@ impl Receiver {
                 Ok(0) | Err(Errno::AGAIN) => return End::Drained,
                 Ok(len) => len,
                 Err(Errno::INTR) => continue,
+                // What the virtio-net header cannot tell of, as the super-frame of a tunnel that was queued
+                // before that was switched off, the kernel consumes with this error.
+                Err(Errno::INVAL) => {
+                    counters.receive_dropped += 1;
+                    left.frames -= 1;
+                    continue;
+                }
                 Err(errno) => return End::Failed(errno),
             };
             let Some(frame_len) = len.checked_sub(prefix).filter(|len| *len > 0) else { continue };

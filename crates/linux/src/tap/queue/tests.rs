@@ -35,6 +35,20 @@ fn pair(offload: bool) -> (TapQueue, UnixDatagram) {
     (queue_on(ours, offload), theirs)
 }
 
+/// The driver consumes a frame that it cannot describe, and says EINVAL (`tun_put_user`). A file that cannot be
+/// read says it without end.
+#[test]
+fn a_frame_that_cannot_be_described_is_lost_and_is_not_the_end() {
+    let unreadable = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
+    let mut queue = queue_on(unreadable.expect("a file"), OFFLOAD);
+    let (pool, mut received) = (BlockPool::new(batch::PoolConfig::default()), ReceiveBatch::new());
+    for call in 1..4 {
+        let outcome = queue.receive(&pool, &mut received, 5);
+        assert_eq!((outcome.frames, outcome.failed, outcome.more), (0, None, true));
+        assert_eq!(queue.counters().receive_dropped, 5 * call);
+    }
+}
+
 /// What arrived at the other end.
 fn frames_at(peer: &UnixDatagram) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; 70_000];
