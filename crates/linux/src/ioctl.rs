@@ -17,6 +17,7 @@ pub(crate) const NAME_LEN_MAX: usize = 15;
 const TUNSETPERSIST: Opcode = opcode::write::<i32>(b'T', 203);
 const TUNSETIFF: Opcode = opcode::write::<i32>(b'T', 202);
 const TUNGETFEATURES: Opcode = opcode::read::<u32>(b'T', 207);
+const TUNGETIFF: Opcode = opcode::read::<u32>(b'T', 210);
 const TUNSETOFFLOAD: Opcode = opcode::write::<u32>(b'T', 208);
 const TUNSETSNDBUF: Opcode = opcode::write::<i32>(b'T', 212);
 const TUNSETVNETHDRSZ: Opcode = opcode::write::<i32>(b'T', 216);
@@ -76,6 +77,13 @@ pub(crate) fn tun_attach(tun: impl AsFd, name: &str, flags: i16) -> Result<Strin
     update::<TUNSETIFF>(tun, &mut request)?;
     let len = request.name.iter().position(|byte| *byte == 0).unwrap_or(request.name.len());
     Ok(String::from_utf8_lossy(&request.name[..len]).into_owned())
+}
+
+/// The `IFF_*` flags of the interface that is attached to.
+pub(crate) fn tun_flags(tun: impl AsFd) -> Result<i16> {
+    let mut request = Request::new("");
+    update::<TUNGETIFF>(tun, &mut request)?;
+    Ok(request.i16())
 }
 
 /// The `IFF_*` flags that the driver knows.

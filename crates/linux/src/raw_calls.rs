@@ -126,14 +126,15 @@ pub fn fcntl(fd: i32, command: i32, argument: i64) -> Result<i32, Errno> {
     int(unsafe { libc::fcntl(fd, command, argument as c_int) })
 }
 
-/// ioctl(2) with requests about sockets that read or write one `int`.
+/// ioctl(2) with requests about sockets and TUN files that read or write one `int`.
 pub fn ioctl(fd: i32, request: u64, argument: i32) -> Result<(i32, i32), Errno> {
-    const REQUESTS: [u64; 5] = [0x541B, 0x5411, 0x5421, 0x894B, 0x8905];
+    const REQUESTS: [u64; 6] = [0x541B, 0x5411, 0x5421, 0x894B, 0x8905, 0x8004_54D3];
     if !REQUESTS.contains(&request) {
         return Err(libc::ENOTTY);
     }
     let mut value: c_int = argument;
-    // SAFETY: FIONREAD, SIOCOUTQ, FIONBIO, SIOCOUTQNSD and SIOCATMARK take a pointer to an int.
+    // SAFETY: FIONREAD, SIOCOUTQ, FIONBIO, SIOCOUTQNSD, SIOCATMARK and TUNGETSNDBUF take a pointer to an
+    // int.
     let returned = int(unsafe { libc::ioctl(fd, request as _, &raw mut value) })?;
     Ok((returned, value))
 }

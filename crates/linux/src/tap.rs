@@ -213,12 +213,6 @@ impl TapDevice {
         let offload = negotiate_offload(&file, vnet, config, &mut on, &mut refused)?;
         let napi = granted & IFF_NAPI != 0;
         negotiate_napi(&interface, napi, config.napi, &mut on, &mut refused);
-        if let Some(len_bytes) = config.send_queue_bytes {
-            let len_bytes = i32::try_from(len_bytes).unwrap_or(i32::MAX);
-            if let Err(errno) = ioctl::tun_set_send_buffer(&file, len_bytes) {
-                refused.push(format!("a bound of the send queue ({})", said(errno)));
-            }
-        }
         let mtu_bytes = configure(&interface, config.mtu_bytes, &mut refused)?;
         let medium = match config.kind {
             TapKind::Tap => Medium::Ethernet(own_address(config, &interface)?),
@@ -245,6 +239,13 @@ impl TapDevice {
             // What the first one got and was refused holds for all.
             let opened = Opened::new(file, config.io_uring, &mut Vec::new(), &mut Vec::new())?;
             queues.push(Some(opened));
+        }
+        // The driver bounds the queues that are there when it is told.
+        if let Some(len_bytes) = config.send_queue_bytes {
+            let len_bytes = i32::try_from(len_bytes).unwrap_or(i32::MAX);
+            if let Err(errno) = ioctl::tun_set_send_buffer(&file, len_bytes) {
+                refused.push(format!("a bound of the send queue ({})", said(errno)));
+            }
         }
         if config.queues > 1 {
             on.push("several queues");
@@ -387,7 +388,10 @@ fn attach(
     }
     loop {
         match ioctl::tun_attach(file, name, flags) {
-            Ok(name) => return Ok((name, flags)),
+            Ok(name) => {
+                agree(file, &name, flags)?;
+                return Ok((name, flags));
+            }
             // Known, but not to be had: without it, then.
             Err(Errno::INVAL | Errno::OPNOTSUPP) if flags & IFF_NAPI != 0 => {
                 flags &= !IFF_NAPI;
@@ -396,6 +400,31 @@ fn attach(
             Err(errno) => return Err(attach_error(name, config.kind, errno)),
         }
     }
+}
+
+/// Whether what stands in front of a frame is what was asked for with `flags`. An interface of several queues
+/// keeps the flags of whom it had before, and says nothing; to change it would be to change theirs.
+///
+/// # Errors
+/// Where it is not.
+fn agree(file: &OwnedFd, name: &str, flags: i16) -> Result<(), DeviceError> {
+    const SHAPE: i16 = IFF_VNET_HDR | IFF_NO_PI;
+    // Where the driver cannot be asked, it is as it was asked for.
+    let has = ioctl::tun_flags(file).unwrap_or(flags);
+    if has & SHAPE == flags & SHAPE {
+        return Ok(());
+    }
+    let or = match (has & IFF_NO_PI, has & IFF_VNET_HDR) {
+        (0, _) => "",
+        (_, 0) => ", or open it without offload",
+        _ => ", or open it with offload",
+    };
+    Err(DeviceError {
+        message: format!(
+            "another program holds queues of the interface {name}, with something else in front of its \
+             frames than was asked for: stop that program, or choose another name{or}"
+        ),
+    })
 }
 
 /// Why an interface is not to be had, and what to do.

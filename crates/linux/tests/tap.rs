@@ -56,6 +56,8 @@ type Test = (String, Box<dyn Fn()>);
 fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = vec![
         ("errors_name_what_is_wrong".into(), Box::new(errors::names_are_taken_and_refused)),
+        ("queues_beside_another_programs".into(), Box::new(errors::queues_beside_another_programs)),
+        ("every_queue_is_bounded".into(), Box::new(errors::every_queue_is_bounded)),
         ("a_device_that_goes_down_or_away".into(), Box::new(errors::down_and_gone)),
         ("a_full_queue_has_room_again".into(), Box::new(|| errors::full_and_emptied(IoUring::Off))),
         (

@@ -34,6 +34,43 @@ pub(crate) fn names_are_taken_and_refused() {
     TapDevice::open(&named("taken0")).expect("the name is free again");
 }
 
+/// An interface of several queues takes another program's beside ours, whatever that asks for, and keeps the
+/// virtio-net header that it has, or has not.
+pub(crate) fn queues_beside_another_programs() {
+    let several = |offload| TapConfig { queues: 2, offload, ..named("both0") };
+    for offload in [false, true] {
+        let first = TapDevice::open(&several(offload)).expect("a new name");
+        let error = TapDevice::open(&several(!offload)).expect_err("the first holds it").message;
+        assert!(error.contains("another program holds queues of the interface both0"), "{error}");
+        let with = if offload { "or open it with offload" } else { "or open it without offload" };
+        assert!(error.contains(with), "{error}");
+        TapDevice::open(&several(offload)).expect("the same in front of frames");
+        drop(first);
+        let other = TapDevice::open(&several(!offload)).expect("the name is free again");
+        assert_eq!(other.capabilities().checksum_transmit, !offload);
+    }
+}
+
+pub(crate) fn every_queue_is_bounded() {
+    const TUNGETSNDBUF: u64 = 0x8004_54d3;
+    let files = || {
+        let open = std::fs::read_dir("/proc/self/fd").expect("proc").flatten();
+        let is_tun = |path: &std::path::Path| path.ends_with("net/tun");
+        let of = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
+        open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|path| is_tun(&path)))
+            .filter_map(of)
+            .collect::<Vec<i32>>()
+    };
+    let before = files();
+    let config = TapConfig { queues: 3, send_queue_bytes: Some(65_536), ..named("bound0") };
+    let device = TapDevice::open(&config).expect("a new name");
+    assert_eq!(device.refused(), [""; 0], "{}", device.negotiated());
+    let ours = files().into_iter().filter(|file| !before.contains(file));
+    let bounds =
+        ours.map(|file| linux::raw_calls::ioctl(file, TUNGETSNDBUF, 0).expect("a TUN file").1);
+    assert_eq!(bounds.collect::<Vec<i32>>(), [65_536; 3]);
+}
+
 /// One UDP packet to nobody.
 fn packet(station: &mut Station) -> Multidata {
     let mut batch = Multidata::default();
