@@ -80,6 +80,8 @@ pub struct TapQueue {
     offers: Vec<Offer>,
     /// Frames that others have overtaken and that found no room since.
     kept: Kept,
+    /// What writing them met; the next call tells.
+    failed: Option<DeviceError>,
     counters: DeviceCounters,
 }
 
@@ -109,6 +111,7 @@ impl TapQueue {
             ring,
             offers: Vec::new(),
             kept: Kept::default(),
+            failed: None,
             counters: DeviceCounters::default(),
         }
     }
@@ -455,7 +458,11 @@ impl TapQueue {
         if self.link.is_lost() && self.link.look(&mut self.counters) == State::Gone {
             return Some(Stop::Failed(self.failure(Errno::BADFD)));
         }
-        if !self.link.is_lost() && self.write_kept() {
+        let is_written = !self.link.is_lost() && self.write_kept();
+        if let Some(error) = self.failed.take() {
+            return Some(Stop::Failed(error));
+        }
+        if is_written {
             return core::mem::take(&mut self.is_revoked).then_some(Stop::Revoked);
         }
         if self.link.is_lost() {
@@ -533,7 +540,8 @@ impl Queue for TapQueue {
         let (mut received, failed) =
             self.receiver.receive(&self.file, pool, batch, frames_max, &mut self.counters);
         self.note_changes();
-        received.failed = failed.map(|errno| self.failure(errno));
+        let failed = failed.map(|errno| self.failure(errno));
+        received.failed = self.failed.take().or(failed);
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received
     }
@@ -547,7 +555,7 @@ impl Queue for TapQueue {
     }
 
     fn is_stalled(&self) -> bool {
-        !self.kept.is_empty()
+        !self.kept.is_empty() || self.failed.is_some()
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {

@@ -32,7 +32,8 @@ impl TapQueue {
             Stop::Full | Stop::Revoked => {
                 packets.for_each(|index| self.keep(batch, index));
                 let is_written = self.write_kept();
-                (stop == Stop::Revoked || !is_written).then_some(stop)
+                let failed = self.failed.take().map(Stop::Failed);
+                failed.or_else(|| (stop == Stop::Revoked || !is_written).then_some(stop))
             }
             // Another call would be refused as well.
             Stop::Refused => {
@@ -67,7 +68,8 @@ impl TapQueue {
         }
     }
 
-    /// Writes what is kept, as far as there is room, and says whether nothing is left of it.
+    /// Writes what is kept, as far as there is room, and says whether nothing is left of it. Where the device
+    /// has failed that is noted, to be told by the next call that can.
     pub(super) fn write_kept(&mut self) -> bool {
         while let Some(whole) = self.kept.front() {
             match write_frame(&self.file, &[IoSlice::new(whole)], &mut self.counters) {
@@ -80,8 +82,14 @@ impl TapQueue {
                 }
                 Err(errno) => match self.on_write_error(errno, false, false) {
                     Stop::Full => return false,
-                    Stop::Refused | Stop::Revoked | Stop::Failed(_) => {
-                        self.counters.transmit_lost += 1;
+                    Stop::Refused | Stop::Revoked => self.counters.transmit_lost += 1,
+                    Stop::Failed(error) => {
+                        self.counters.transmit_lost += self.kept.len() as u64;
+                        self.kept.clear();
+                        self.failed = Some(error);
+                        // Until it is told, who waits is to hear of the file.
+                        self.waiter.on_receive(self.receiver.is_starved, false);
+                        return true;
                     }
                 },
             }

@@ -528,3 +528,27 @@ fn room_is_waited_for_only_where_the_file_has_none() {
         assert_eq!(queue.counters.transmit_full, 1);
     }
 }
+
+/// A failure that is met where nobody is told of it, by [`Queue::reclaim`], is told by the next call.
+#[test]
+fn a_failure_of_what_is_late_is_told_by_the_next_call() {
+    let failed = || {
+        // What is open for reading only says EBADF to a write, and EOF to a read.
+        let file = std::fs::File::open("/dev/null").expect("it is always there");
+        let mut queue = queue_on(file, PLAIN);
+        queue.kept.extend([vec![0x45; 40], vec![0x45; 60]]);
+        queue.reclaim();
+        assert!(queue.is_stalled(), "it is called again soon");
+        assert_eq!((queue.counters().transmit_lost, queue.kept.len()), (2, 0));
+        queue
+    };
+    let mut queue = failed();
+    let transmitted = queue.transmit(&tcp_batch(1, 100, Checksum::Complete));
+    assert!(matches!(transmitted, Transmitted { taken: 0, stopped: Some(Stop::Failed(_)) }));
+    assert!(!queue.is_stalled());
+    let mut queue = failed();
+    let pool = BlockPool::new(batch::PoolConfig::default());
+    let received = queue.receive(&pool, &mut ReceiveBatch::new(), 8);
+    let error = received.failed.expect("it failed").message;
+    assert!(error.contains("the interface TAP failed"), "{error}");
+}
