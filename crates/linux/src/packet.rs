@@ -165,7 +165,9 @@ impl PacketDevice {
             let link = bound.map_err(|errno| {
                 SystemError::refused(format!("the interface {name} cannot be taken up"), errno)
             })?;
-            let waiter = FileWaiter::new(Arc::clone(&socket))
+            // What it tells of, sending tells as well, but for an MTU that is shorter now than super-frames'
+            // segments.
+            let waiter = FileWaiter::of_interface(Arc::clone(&socket))
                 .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
             queues.push(Opened { socket, waiter: Arc::new(waiter), link, blocks });
         }

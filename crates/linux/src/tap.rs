@@ -18,7 +18,6 @@ pub use queue::TapQueue;
 
 use crate::interface::Interface;
 use crate::ioctl;
-use crate::netlink;
 use crate::system_error::{SystemError, said};
 use crate::vnet::VNET_HEADER_LEN;
 use crate::waiter::FileWaiter;
@@ -173,12 +172,8 @@ impl Opened {
     ) -> Result<Self, DeviceError> {
         let file = Arc::new(file);
         // Who only receives learns by it that the interface is down, and can do without.
-        let waiter = match netlink::changes() {
-            Ok(changes) => FileWaiter::with_changes(Arc::clone(&file), changes),
-            Err(_) => FileWaiter::new(Arc::clone(&file)),
-        };
-        let waiter =
-            waiter.map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
+        let waiter = FileWaiter::of_interface(Arc::clone(&file))
+            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
         let ring = open_ring(&file, wanted, on, refused)?;
         let is_ring_refused = ring.is_none() && wanted != IoUring::Off;
         Ok(Self { file, waiter: Arc::new(waiter), ring, is_ring_refused })

@@ -13,13 +13,14 @@
 //! A device that cannot say that it has room again, or that its interface is gone, is helped: where
 //! it is stalled the wait is a short one, and a second file, a netlink socket, tells of changes.
 
+use crate::netlink;
 use device::Waiter;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -51,6 +52,9 @@ const LOST: Duration = Duration::from_millis(20);
 /// How long frames that could not be received for want of memory wait in the kernel.
 const STARVED: Duration = Duration::from_millis(1);
 
+/// How long it takes at most until who sends, and never waits, notices that the interface is another.
+const UNNOTICED: Duration = Duration::from_millis(1);
+
 impl FileWaiter {
     /// # Errors
     /// Where the process has no descriptor left.
@@ -81,9 +85,32 @@ impl FileWaiter {
         Ok(Self { changes: Some(changes), ..Self::new(file)? })
     }
 
+    /// As [`FileWaiter::new`], and returns also when an interface of the network namespace changes, where the
+    /// kernel tells of that.
+    ///
+    /// # Errors
+    /// Where the process has no descriptor left.
+    pub(crate) fn of_interface(file: Arc<OwnedFd>) -> rustix::io::Result<Self> {
+        match netlink::changes() {
+            Ok(changes) => Self::with_changes(file, changes),
+            Err(_) => Self::new(file),
+        }
+    }
+
     /// Whether something about interfaces has changed since the last call.
     pub(crate) fn take_changed(&self) -> bool {
         self.is_changed.load(Ordering::Relaxed) && self.is_changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// The same for who sends and does not come to wait: it is asked now and then whether there was a
+    /// change, `asked` is when that was last.
+    pub(crate) fn has_changed(&self, asked: &mut Option<Instant>) -> bool {
+        let now = Instant::now();
+        if asked.is_none_or(|asked| now.duration_since(asked) >= UNNOTICED) {
+            *asked = Some(now);
+            self.read_changes();
+        }
+        self.take_changed()
     }
 
     /// Whether the device has no room and cannot say when it has: then waits are short.
@@ -227,7 +254,6 @@ impl Waiter for FileWaiter {
 mod tests {
     use super::*;
     use std::thread;
-    use std::time::Instant;
 
     /// A file on which nothing ever arrives.
     fn quiet() -> FileWaiter {

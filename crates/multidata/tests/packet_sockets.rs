@@ -3,7 +3,8 @@
 
 mod kernel;
 
-use device::{Queue, TransmitMode};
+use batch::{Attributes, Multidata};
+use device::{Queue, Stop, TransmitMode};
 use linux::{Feature, PacketAddress, PacketConfig, PacketDevice, VethPair};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};
@@ -30,6 +31,7 @@ const TESTS: &[kernel::Test] = &[
     ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_one_by_one", || uncut_datagrams(false)),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_in_blocks", || uncut_datagrams(true)),
+    ("an_mtu_that_shrinks_is_noticed_below_super_frames", mtu_shrinks_below_super_frames),
 ];
 
 /// Longest time any step may take.
@@ -483,6 +485,28 @@ fn uncut_datagrams(is_in_blocks: bool) {
     let device = stack.counters().device;
     assert!(device.receive_coalesced + 20 > sent_in_all, "they came uncut: {device:?}");
     assert_eq!(device.receive_dropped, 0);
+}
+
+/// Of a super-frame no call says that its segments are too long.
+fn mtu_shrinks_below_super_frames() {
+    let pair = cable(1_500, true);
+    let mut device = PacketDevice::open(&PacketConfig::new(NEAR)).expect("root of the namespace");
+    let mut queue = device.queue(0).expect("it has one");
+    queue.set_mode(TransmitMode::Lso).expect("it has offload");
+    let mut batch = Multidata::default();
+    let frame = batch.push_packet(60, Attributes::default()).expect("room");
+    // A type for experiments (IEEE 802), which nobody takes.
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    assert_eq!(queue.transmit(&batch).stopped, None);
+    pair.near().set_mtu_bytes(1_400).expect("root of the namespace");
+    let started = Instant::now();
+    while queue.transmit(&batch).stopped != Some(Stop::Revoked) {
+        assert!(started.elapsed() < PATIENCE, "the MTU is thought to be as it was");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(queue.capabilities().mtu_bytes, 1_400);
+    assert_eq!(queue.counters().capabilities_revoked, 1);
+    assert_eq!(queue.transmit(&batch).stopped, None);
 }
 
 fn main() -> ExitCode {

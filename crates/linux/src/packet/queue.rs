@@ -34,6 +34,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Payload pieces of a frame that are gathered.
 const PIECES_MAX: usize = 64;
@@ -56,8 +57,10 @@ pub struct PacketQueue {
     staged: Vec<Staged>,
     /// Their fronts: virtio-net header and headers, or all of the frame.
     fronts: Vec<u8>,
-    /// The interface came back with a shorter MTU: the next batch must be built afresh.
+    /// The interface has a shorter MTU, which was not told yet: the next batch must be built afresh.
     is_revoked: bool,
+    /// When the kernel was last asked for changes, apart from waiting.
+    asked: Option<Instant>,
     counters: DeviceCounters,
     /// Frames that the kernel had no room for. It forgets the number when it is asked.
     dropped: Cell<u64>,
@@ -100,6 +103,7 @@ impl PacketQueue {
             staged: Vec::new(),
             fronts: Vec::new(),
             is_revoked: false,
+            asked: None,
             counters: DeviceCounters::default(),
             dropped: Cell::new(0),
         }
@@ -332,6 +336,10 @@ impl Queue for PacketQueue {
             self.counters.transmit_full += 1;
             return Transmitted { taken: 0, stopped: Some(Stop::Full) };
         }
+        // Of a frame that is too long a call tells, of a super-frame whose segments are none does.
+        if self.waiter.has_changed(&mut self.asked) {
+            self.is_revoked |= self.has_shorter_mtu();
+        }
         if core::mem::take(&mut self.is_revoked) {
             return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
         }
@@ -358,6 +366,9 @@ impl Queue for PacketQueue {
     ) -> Received {
         // A lost interface may have left frames behind, so it is asked all the same.
         let _ = self.is_usable();
+        if self.waiter.take_changed() {
+            self.is_revoked |= self.has_shorter_mtu();
+        }
         let (socket, counters) = (&self.socket, &mut self.counters);
         let (mut received, failed) = match &mut self.blocks {
             Some(blocks) => blocks.receive(socket, pool, batch, frames_max, counters),

@@ -28,13 +28,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::xdp_statistics;
 use rustix::net::{SendFlags, send};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Packets in one call at most: their headers fit the L1 cache.
 const BATCH_PACKETS: usize = 64;
-
-/// How long it takes at most until who sends, and never waits, notices that the interface is another.
-const UNNOTICED: Duration = Duration::from_millis(1);
 
 /// One transmit and receive pair of an [`XdpDevice`](crate::XdpDevice).
 ///
@@ -288,7 +285,10 @@ impl Queue for XdpQueue {
         }
         self.counters.transmit_batches += 1;
         let mut failed = self.failed.take();
-        if failed.is_none() && (self.trouble.is_some() || self.has_changed()) {
+        // Sending tells nothing: a frame that is longer than the MTU by now is taken and lost somewhere
+        // behind this socket.
+        let mut is_asked = || self.waiter.has_changed(&mut self.asked);
+        if failed.is_none() && (self.trouble.is_some() || is_asked()) {
             failed = self.look_at_interface();
         }
         if let Some(errno) = failed {
