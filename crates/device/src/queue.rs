@@ -88,8 +88,8 @@ counters::counters! {
         transmit_syscalls,
         /// Transmit calls that ended with `Full`.
         transmit_full,
-        /// Packets that were refused although packets behind them were taken: they count as taken, and
-        /// are lost, as another call would not have had them either.
+        /// Packets that were refused although packets behind them were taken, or for too long: they count as
+        /// taken, and are lost, as another call would not have had them either.
         transmit_lost,
         /// Packets that found no room although packets behind them did, and were written behind those.
         transmit_late,

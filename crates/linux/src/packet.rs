@@ -13,6 +13,7 @@
 mod block_ring;
 mod calls;
 mod link;
+mod patience;
 mod queue;
 mod receive;
 

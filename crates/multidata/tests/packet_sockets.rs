@@ -31,6 +31,7 @@ const TESTS: &[kernel::Test] = &[
     ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_one_by_one", || uncut_datagrams(false)),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_in_blocks", || uncut_datagrams(true)),
+    ("a_frame_that_is_always_dropped_below_does_not_stop_the_others", always_dropped),
     ("an_mtu_that_shrinks_is_noticed_below_super_frames", mtu_shrinks_below_super_frames),
 ];
 
@@ -485,6 +486,34 @@ fn uncut_datagrams(is_in_blocks: bool) {
     let device = stack.counters().device;
     assert!(device.receive_coalesced + 20 > sent_in_all, "they came uncut: {device:?}");
     assert_eq!(device.receive_dropped, 0);
+}
+
+/// The far end of a veth pair takes no frame that is longer than its own MTU, and the kernel says ENOBUFS of it, as
+/// of a queue that is full.
+fn always_dropped() {
+    let pair = cable(1_500, true);
+    pair.far().set_mtu_bytes(1_400).expect("root of the namespace");
+    let stack = stack(&PacketConfig::new(NEAR), TransmitMode::Multidata);
+    let ours = UdpSocket::bind(&stack, (address(false, 2), 9)).expect("a free port");
+    let kernel = std::net::UdpSocket::bind((address(false, 1), 0)).expect("its own address");
+    kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let to = kernel.local_addr().expect("bound");
+    let mut received = [0; 2_000];
+    // So that nothing waits for the neighbour.
+    ours.send_to(b"first", to).expect("it is taken");
+    kernel.recv_from(&mut received).expect("it arrives");
+    for round in 0..20_u8 {
+        // 1,500 bytes with their headers, and a short one behind them.
+        ours.send_to(&[round; 1_472], to).expect("it is taken");
+        ours.send_to(&[round; 100], to).expect("it is taken");
+    }
+    for round in 0..20 {
+        let (len, _) = kernel.recv_from(&mut received).expect("it is not stopped");
+        assert_eq!(received[..len], [round; 100], "{len} bytes");
+    }
+    let device = stack.counters().device;
+    assert_eq!(device.transmit_lost, 20, "{device:?}");
+    both_ways(&stack, false, 1_000_000);
 }
 
 /// Of a super-frame no call says that its segments are too long.

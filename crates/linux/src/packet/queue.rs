@@ -11,11 +11,13 @@
 //!
 //! The call says how many frames were taken; what comes after them was not sent. An interface that
 //! is down or gone takes nothing and says so ([`Queue::trouble`]); the queue is full until it is
-//! back.
+//! back. A frame for which there is no room is not sent either, and is offered again, but not for ever
+//! ([`super::patience`]).
 
 use super::block_ring::BlockRing;
 use super::calls;
 use super::link::Link;
+use super::patience::Patience;
 use super::receive::Receiver;
 use crate::system_error;
 use crate::vnet::{self, VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
@@ -61,6 +63,7 @@ pub struct PacketQueue {
     is_revoked: bool,
     /// When the kernel was last asked for changes, apart from waiting.
     asked: Option<Instant>,
+    patience: Patience,
     counters: DeviceCounters,
     /// Frames that the kernel had no room for. It forgets the number when it is asked.
     dropped: Cell<u64>,
@@ -104,6 +107,7 @@ impl PacketQueue {
             fronts: Vec::new(),
             is_revoked: false,
             asked: None,
+            patience: Patience::default(),
             counters: DeviceCounters::default(),
             dropped: Cell::new(0),
         }
@@ -197,9 +201,8 @@ impl PacketQueue {
         Some(())
     }
 
-    /// Sends what is staged, and returns how many frames were taken and what the first of the others
-    /// was refused with.
-    fn send(&mut self, batch: &Multidata) -> (usize, Option<Errno>) {
+    /// Sends what is staged.
+    fn send(&mut self, batch: &Multidata) -> Sent {
         let mut pieces = Vec::with_capacity(self.staged.len() * 3);
         let mut ends = Vec::with_capacity(self.staged.len());
         for frame in &self.staged {
@@ -210,8 +213,9 @@ impl PacketQueue {
             ends.push(pieces.len());
         }
         self.counters.transmit_mappings += pieces.len() as u64;
-        let (socket, counters) = (&self.socket, &mut self.counters);
-        send_all(ends.len(), counters, |first| calls::send_many(socket, &pieces, &ends, first))
+        let (socket, counters, patience) = (&self.socket, &mut self.counters, &mut self.patience);
+        let send = |first| calls::send_many(socket, &pieces, &ends, first);
+        send_all(ends.len(), counters, patience, send)
     }
 
     /// What it means that frame `index` was refused.
@@ -344,17 +348,21 @@ impl Queue for PacketQueue {
             return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
         }
         let mut stopped = self.stage(batch);
-        let (frames, refused) = self.send(batch);
+        let Sent { frames, lost, refused } = self.send(batch);
         if let Some(errno) = refused {
             stopped = Some(self.on_send_error(errno, frames));
         }
-        let mut taken = 0;
-        for frame in self.staged.get(..frames).unwrap_or_default() {
+        let (mut taken, mut lost) = (0, lost.into_iter().peekable());
+        for (index, frame) in self.staged.get(..frames).unwrap_or_default().iter().enumerate() {
             taken = frame.packets.end;
+            if lost.next_if_eq(&index).is_some() {
+                self.counters.transmit_lost += frame.packets.len() as u64;
+                continue;
+            }
+            self.counters.transmit_packets += frame.packets.len() as u64;
             self.counters.transmit_bytes += frame.len_bytes as u64;
+            self.counters.transmit_frames += 1;
         }
-        self.counters.transmit_packets += taken as u64;
-        self.counters.transmit_frames += frames as u64;
         Transmitted { taken, stopped }
     }
 
@@ -404,14 +412,26 @@ impl Queue for PacketQueue {
     }
 }
 
+/// What became of frames.
+#[derive(Debug, PartialEq, Eq)]
+struct Sent {
+    /// How many were taken, from the front.
+    frames: usize,
+    /// Those of them that the interface had no room for, which were given up.
+    lost: Vec<usize>,
+    /// What the first of the others was refused with.
+    refused: Option<Errno>,
+}
+
 /// Has `send` called with the first of `count` frames that was not taken, which says how many were, until
-/// all are. Returns how many were taken and what the first of the others was refused with.
+/// all are, or one is refused that is not given up.
 fn send_all(
     count: usize,
     counters: &mut DeviceCounters,
+    patience: &mut Patience,
     mut send: impl FnMut(usize) -> Result<usize, Errno>,
-) -> (usize, Option<Errno>) {
-    let (mut taken, mut doubted) = (0, None);
+) -> Sent {
+    let (mut taken, mut doubted, mut lost) = (0, None, Vec::new());
     while taken < count {
         counters.transmit_syscalls += 1;
         // Part of the frames taken: the reason comes with the next call.
@@ -420,15 +440,20 @@ fn send_all(
                 // It was about a frame that was received, and is lost.
                 counters.receive_dropped += u64::from(doubted.take().is_some());
                 taken += more;
+                patience.on_taken();
             }
             Err(Errno::INTR) => {}
             // A recvmmsg(2) that ended at a frame it cannot tell of leaves the error for whatever call
             // comes next. So it is believed when it is said twice of a frame.
             Err(Errno::INVAL) if doubted != Some(taken) => doubted = Some(taken),
-            Err(errno) => return (taken, Some(errno)),
+            Err(Errno::NOBUFS | Errno::NOMEM) if patience.gives_up(Instant::now()) => {
+                lost.push(taken);
+                taken += 1;
+            }
+            Err(errno) => return Sent { frames: taken, lost, refused: Some(errno) },
         }
     }
-    (taken, None)
+    Sent { frames: taken, lost, refused: None }
 }
 
 #[cfg(test)]

@@ -318,12 +318,12 @@ fn an_error_that_receiving_left_behind_is_not_charged_to_a_frame() {
     let sent = |answers: &[Result<usize, Errno>]| {
         let (mut answers, mut asked) = (answers.iter(), Vec::new());
         let mut counters = DeviceCounters::default();
-        let outcome = send_all(8, &mut counters, |first| {
+        let outcome = send_all(8, &mut counters, &mut Patience::default(), |first| {
             asked.push(first);
             *answers.next().expect("it is asked no more")
         });
         assert_eq!(counters.transmit_syscalls, asked.len() as u64);
-        (outcome, asked, counters.receive_dropped)
+        ((outcome.frames, outcome.refused), asked, counters.receive_dropped)
     };
     let invalid = Err(Errno::INVAL);
     assert_eq!(sent(&[invalid, Ok(8)]), ((8, None), vec![0, 0], 1));
@@ -332,4 +332,24 @@ fn an_error_that_receiving_left_behind_is_not_charged_to_a_frame() {
     assert_eq!(sent(&[invalid, invalid]), ((0, Some(Errno::INVAL)), vec![0, 0], 0));
     assert_eq!(sent(&[invalid, Ok(3), invalid, invalid]).0, (3, Some(Errno::INVAL)));
     assert_eq!(sent(&[Ok(3), Err(Errno::AGAIN)]), ((3, Some(Errno::AGAIN)), vec![0, 3], 0));
+}
+
+#[test]
+fn a_frame_that_is_never_taken_is_lost_alone() {
+    let (mut patience, mut counters) = (Patience::default(), DeviceCounters::default());
+    // The third of eight and the sixth are dropped, whatever comes.
+    let mut offer = |from: usize| {
+        let sent = send_all(8 - from, &mut counters, &mut patience, |first| match from + first {
+            2 | 5 => Err(Errno::NOBUFS),
+            at => Ok([2, 5, 8].into_iter().find(|end| *end > at).unwrap_or(8) - at),
+        });
+        (from + sent.frames, sent.lost, sent.refused)
+    };
+    assert_eq!(offer(0), (2, vec![], Some(Errno::NOBUFS)));
+    // What stood in front of it has gone. A thread that gets no time is as patient as it must.
+    let started = std::time::Instant::now();
+    while offer(2) != (8, vec![0, 3], None) {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "nothing is given up");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
