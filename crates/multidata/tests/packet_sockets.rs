@@ -31,6 +31,8 @@ const TESTS: &[kernel::Test] = &[
     ("what_the_receive_queue_has_no_room_for_is_counted", overrun),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_one_by_one", || uncut_datagrams(false)),
     ("datagrams_that_the_kernel_leaves_uncut_arrive_in_blocks", || uncut_datagrams(true)),
+    ("super_frames_within_a_tunnel_are_lost_and_counted", || tunnelled(false)),
+    ("super_frames_within_a_tunnel_are_lost_in_blocks", || tunnelled(true)),
     ("a_frame_that_is_always_dropped_below_does_not_stop_the_others", always_dropped),
     ("an_mtu_that_shrinks_is_noticed_below_super_frames", mtu_shrinks_below_super_frames),
 ];
@@ -486,6 +488,126 @@ fn uncut_datagrams(is_in_blocks: bool) {
     let device = stack.counters().device;
     assert!(device.receive_coalesced + 20 > sent_in_all, "they came uncut: {device:?}");
     assert_eq!(device.receive_dropped, 0);
+}
+
+/// A frame of the VXLAN interface `tt0` with `payload_len` bytes, to be sent as `gso_type` (virtio-net), by a
+/// packet socket there.
+fn send_within(gso_type: u8, protocol: u8, payload_len: usize) {
+    const AF_PACKET: i32 = 17;
+    const SOL_PACKET: i32 = 263;
+    const PACKET_VNET_HDR: i32 = 15;
+    let (header_len, checksum_at) = if protocol == 6 { (20, 16_u16) } else { (8, 6) };
+    let vnet = match gso_type {
+        0 => vec![0; 10],
+        _ => {
+            let mut vnet = vec![1, gso_type];
+            for word in [34 + header_len, 1_000, 34, checksum_at] {
+                vnet.extend(word.to_ne_bytes());
+            }
+            vnet
+        }
+    };
+    let len = header_len + payload_len as u16;
+    let mut ip = vec![0x45, 0];
+    ip.extend((20 + len).to_be_bytes());
+    ip.extend([0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 1, 0, 2, 10, 1, 0, 1]);
+    let sum = !checksum::sum(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut pseudo = checksum::Accumulator::new();
+    pseudo.add(&ip[12..20]);
+    pseudo.add_u16(protocol.into());
+    pseudo.add_u16(len);
+    let mut transport = vec![0; header_len.into()];
+    transport[..4].copy_from_slice(&[0, 5, 0, 6]);
+    if protocol == 6 {
+        transport[12..14].copy_from_slice(&[0x50, 0x10]);
+    } else {
+        transport[4..6].copy_from_slice(&len.to_be_bytes());
+    }
+    let at = usize::from(checksum_at);
+    transport[at..at + 2].copy_from_slice(&pseudo.sum().to_be_bytes());
+    let link = [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0];
+    let frame = [&vnet[..], &link, &ip, &transport, &vec![protocol; payload_len]].concat();
+
+    let index = linux::Interface::named("tt0").expect("it was made").index();
+    // struct sockaddr_ll: family, protocol, index, and what does not matter here.
+    let mut to = (AF_PACKET as u16).to_ne_bytes().to_vec();
+    to.extend([8, 0]);
+    to.extend(index.to_ne_bytes());
+    to.extend([0, 0, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0]);
+    let socket = linux::raw_calls::socket(AF_PACKET, 3, 0).expect("root of the namespace");
+    linux::raw_calls::setsockopt(socket, SOL_PACKET, PACKET_VNET_HDR, &1_i32.to_ne_bytes())
+        .expect("Linux has it since 2.6");
+    let sent = linux::raw_calls::send(socket, &frame, 0, &to).expect("the interface is up");
+    assert_eq!(usize::try_from(sent), Ok(frame.len()));
+    linux::raw_calls::close(socket).expect("it was open");
+}
+
+/// Makes a VXLAN interface `tt0` (RFC 7348) from the far end to us, by rtnetlink(7).
+fn make_vxlan(pair: &VethPair) -> Result<(), i32> {
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+    let data = [
+        attribute(1, &1_u32.to_ne_bytes()),
+        attribute(2, &[10, 51, 0, 2]),
+        attribute(3, &pair.far().index().to_ne_bytes()),
+        attribute(15, &4_789_u16.to_be_bytes()),
+    ];
+    let info = [attribute(1, b"vxlan"), attribute(2, &data.concat())].concat();
+    let body = [vec![0; 16], attribute(3, b"tt0\0"), attribute(18, &info)].concat();
+    // RTM_NEWLINK with NLM_F_REQUEST, NLM_F_ACK and NLM_F_CREATE.
+    let mut message = (16 + body.len() as u32).to_ne_bytes().to_vec();
+    message.extend(16_u16.to_ne_bytes());
+    message.extend(0x405_u16.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    let socket = linux::raw_calls::socket(16, 3, 0)?;
+    linux::raw_calls::send(socket, &message, 0, &[])?;
+    let (_, answer, ..) = linux::raw_calls::receive(socket, 1_024, 0)?;
+    linux::raw_calls::close(socket)?;
+    match i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes")) {
+        0 => Ok(()),
+        errno => Err(-errno),
+    }
+}
+
+/// The kernel says of a super-frame in a tunnel what is within, as if the frame were that.
+fn tunnelled(is_in_blocks: bool) {
+    let pair = cable(1_500, true);
+    if let Err(errno) = make_vxlan(&pair) {
+        let name = if is_in_blocks { "in_blocks" } else { "and_counted" };
+        let name = format!("super_frames_within_a_tunnel_are_lost_{name}");
+        return kernel::cannot_run(&name, &format!("no VXLAN in this kernel: error {errno}"));
+    }
+    let tunnel = linux::Interface::named("tt0").expect("it was made");
+    tunnel.set_up().expect("root of the namespace");
+    let config = if is_in_blocks { blocks_config(true) } else { PacketConfig::new(NEAR) };
+    let stack = stack(&config, TransmitMode::Multidata);
+    let ours = UdpSocket::bind(&stack, (address(false, 2), 4_789)).expect("a free port");
+    ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut received = vec![0; 65_535];
+    for (gso_type, protocol) in [(0, 17), (1, 6), (5, 17)] {
+        if gso_type != 0 {
+            send_within(gso_type, protocol, 5_000);
+        }
+        // What is behind it arrives, and whatever else the kernel says in the tunnel; of it nothing does.
+        send_within(0, protocol, 700);
+        loop {
+            let (len, _) = ours.recv_from(&mut received).expect("it arrives");
+            assert!(len < 1_000, "{len} bytes of {gso_type} came up");
+            if received[..len].ends_with(&[protocol; 600]) {
+                break;
+            }
+        }
+    }
+    let device = stack.counters().device;
+    assert_eq!((device.receive_dropped, device.receive_coalesced), (2, 0), "{device:?}");
+    tunnel.delete().expect("root of the namespace");
 }
 
 /// The far end of a veth pair takes no frame that is longer than its own MTU, and the kernel says ENOBUFS of it, as

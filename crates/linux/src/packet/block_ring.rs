@@ -278,13 +278,36 @@ fn word(block: &[u8], at: usize) -> u32 {
 }
 
 /// The bytes of the frame whose head is at `at`, and what its virtio-net header says; `None` of one that was
-/// cut short.
+/// cut short, and of a super-frame of packets in a tunnel.
 fn frame_at(block: &[u8], at: usize) -> Option<(&[u8], Meaning)> {
     let len = word(block, at + STORED_LEN) as usize;
     let is_whole = len > 0 && word(block, at + WIRE_LEN) as usize == len;
-    let offset = (word(block, at + LINK_OFFSET) & 0xffff) as usize;
-    let start = at.checked_add(offset)?;
+    let offset = block.get(at + LINK_OFFSET..)?.first_chunk().copied().map(u16::from_ne_bytes)?;
+    let start = at.checked_add(offset.into())?;
     let bytes = block.get(start..start + len).filter(|_| is_whole)?;
     let header = block.get(start.checked_sub(VNET_HEADER_LEN)?..start)?.first_chunk()?;
-    Some((bytes, VnetHeader::parse(*header).meaning(len)))
+    Some((bytes, VnetHeader::parse(*header).meaning_of_frame(bytes, len)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct tpacket3_hdr` (linux/if_packet.h): tp_mac is a half word, and so is tp_net behind it.
+    #[test]
+    fn a_frame_lies_where_its_head_says() {
+        let mut block = vec![0; 400];
+        let at = 48;
+        for offset in [STORED_LEN, WIRE_LEN] {
+            block[at + offset..][..4].copy_from_slice(&60_u32.to_ne_bytes());
+        }
+        block[at + LINK_OFFSET..][..2].copy_from_slice(&82_u16.to_ne_bytes());
+        block[at + LINK_OFFSET + 2..][..2].copy_from_slice(&96_u16.to_ne_bytes());
+        block[at + 82..][..60].fill(7);
+        let (bytes, meaning) = frame_at(&block, at).expect("it is whole");
+        assert_eq!((bytes, meaning), (&[7; 60][..], Meaning::NOTHING));
+        block[at + WIRE_LEN] = 61;
+        assert_eq!(frame_at(&block, at), None, "the kernel cut it short");
+        assert_eq!(frame_at(&block, 390), None, "no head");
+    }
 }

@@ -11,7 +11,8 @@
 //! After [`NARROW_AFTER`] frames in a row that a slot could have held, calls are narrow again.
 //!
 //! A super-frame of segments goes up as it is. One of datagrams is cut first, into a block of its own; what
-//! the caller then has no room for waits for the next call.
+//! the caller then has no room for waits for the next call. One of packets in a tunnel is lost: what the header
+//! says of it is true of them and not of the frame ([`VnetHeader::meaning_of_frame`]).
 
 use super::calls::{self, Arrival};
 use crate::datagrams::{ETHERNET_LEN, Uncut};
@@ -186,8 +187,8 @@ impl Receiver {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return End::Drained,
                 Err(Errno::INTR) => continue,
-                // What the virtio-net header cannot tell of (super-frames of tunnels and of SCTP, and
-                // of UDP before Linux 6.2) the kernel consumes with this error.
+                // What the virtio-net header cannot tell of (super-frames of SCTP, and of UDP before
+                // Linux 6.2) the kernel consumes with this error.
                 Err(Errno::INVAL) => {
                     counters.receive_dropped += 1;
                     left.frames -= 1;
@@ -252,7 +253,14 @@ impl Receiver {
                 counters.receive_dropped += 1;
                 continue;
             };
-            let meaning = VnetHeader::parse(*header).meaning(frame_len);
+            // Headers lie in the slot also where the frame goes on behind it.
+            let front = bytes.get(start + VNET_HEADER_LEN..start + len.min(self.slot));
+            let meaning =
+                VnetHeader::parse(*header).meaning_of_frame(front.unwrap_or_default(), frame_len);
+            let Some(meaning) = meaning else {
+                counters.receive_dropped += 1;
+                continue;
+            };
             let before = self.pending.len();
             let taken = if was_wide || !is_long {
                 let frame = start + VNET_HEADER_LEN..start + len;

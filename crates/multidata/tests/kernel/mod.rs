@@ -9,7 +9,7 @@ mod network;
 use linux::{Interface, TapConfig, TapDevice};
 use multidata::ip::Cidr;
 use multidata::{InterfaceConfig, Stack, TcpStream};
-pub(crate) use network::{enter, enter_with_tun, run};
+pub(crate) use network::{cannot_run, enter, enter_with_tun, run};
 use std::net::IpAddr;
 use std::time::Duration;
 
