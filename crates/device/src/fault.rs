@@ -466,4 +466,9 @@ impl Waiter for FaultWaiter {
     fn wake(&self) {
         self.inner.wake();
     }
+
+    fn is_ready(&self) -> Option<bool> {
+        // What is held comes when its time has come, which the inner one does not know.
+        if self.holding.load(Ordering::SeqCst) { None } else { self.inner.is_ready() }
+    }
 }

@@ -153,8 +153,8 @@ impl FileWaiter {
     /// Waits, and says whether somebody woke us by the eventfd.
     fn poll(&self, timeout: Option<Duration>) -> bool {
         let (mut wanted, mut timeout) = (PollFlags::IN, timeout);
-        if self.is_starved.load(Ordering::Relaxed) {
-            wanted = PollFlags::empty();
+        let is_starved = self.is_starved.load(Ordering::Relaxed);
+        if is_starved {
             timeout = Some(timeout.map_or(STARVED, |timeout| timeout.min(STARVED)));
         }
         if self.is_stalled.load(Ordering::Relaxed) {
@@ -173,8 +173,9 @@ impl FileWaiter {
             PollFd::new(&*self.file, wanted),
             PollFd::new(changes, PollFlags::IN),
         ];
-        // The kernel tells of errors whether asked or not, so a failed file is left out.
-        let watched = match (is_lost || self.is_failed.load(Ordering::Relaxed), &self.changes) {
+        // The kernel tells of errors whether asked or not, so a file that is not called is left out.
+        let is_left = is_lost || is_starved || self.is_failed.load(Ordering::Relaxed);
+        let watched = match (is_left, &self.changes) {
             (true, _) => 1,
             (false, None) => 2,
             (false, Some(_)) => 3,
@@ -279,6 +280,23 @@ mod tests {
         // The first one goes on.
         waiter.empty_event();
         assert!(waiter.poll(Some(Duration::ZERO)), "the other sleeps although it was called");
+    }
+
+    /// The kernel tells of an error whether it was asked for or not, and who has no memory does not fetch it.
+    #[test]
+    fn an_error_that_nobody_fetches_does_not_end_the_wait_of_who_is_starved() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let closed = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        socket.connect(closed.local_addr().expect("bound")).expect("an address");
+        drop(closed);
+        socket.send(b"x").expect("it is sent, and refused");
+        let waiter = FileWaiter::new(Arc::new(socket.into())).expect("an eventfd");
+        // Until the error is there, which ends it.
+        waiter.poll(None);
+        waiter.on_receive(true, false);
+        let started = Instant::now();
+        (0..20).for_each(|_| waiter.wait(None));
+        assert!(started.elapsed() >= 20 * STARVED, "{:?}", started.elapsed());
     }
 
     #[test]
