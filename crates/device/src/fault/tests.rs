@@ -295,3 +295,14 @@ proptest! {
         prop_assert_eq!(got, again);
     }
 }
+
+#[test]
+fn who_waits_can_look_first_whether_something_came() {
+    let (mut a, mut b) = pair(FaultConfig::default());
+    let waiter = b.waiter();
+    assert_eq!(waiter.is_ready(), Some(false));
+    a.transmit(&batch_of(0..10));
+    assert_eq!(waiter.is_ready(), Some(true));
+    assert_eq!(drain(&mut b).len(), 10);
+    assert_eq!(waiter.is_ready(), Some(false));
+}
