@@ -541,8 +541,8 @@ impl Stack {
     /// Ends the stack at once, whoever has handles and sockets of it: connections are reset, as far as the
     /// devices take the resets within a tenth of a second, and calls on sockets fail, those that wait
     /// in other threads and in tasks included, with `NetworkDown` or, on a connection, `ConnectionAborted`. What
-    /// has arrived by then can still be read. Who gives it other devices ([`Stack::replace_queues`]) has a stack again. Threads and memory of the stack go when the sockets are dropped,
-    /// as ever, and that takes no time then.
+    /// has arrived by then can still be read. Who gives it other devices ([`Stack::replace_queues`]) has a stack
+    /// again. Threads and memory of the stack go when the sockets are dropped, as ever, and that takes no time then.
     pub fn abort(&self) {
         let until = std::time::Instant::now() + ABORT_MAX;
         self.runtime.squeues.each(|squeue| {
