@@ -138,13 +138,16 @@ impl Waiter for WaiterSlot {
     }
 
     fn wake(&self) {
-        let entry = {
+        let (entry, has_sleepers) = {
             let mut state = self.lock();
             state.woken += 1;
             state.is_pending = state.sleepers == 0;
-            Arc::clone(&state.current)
+            (Arc::clone(&state.current), state.sleepers > 0)
         };
-        self.changed.notify_all();
+        // Mostly nobody sleeps here, and to call them is a system call.
+        if has_sleepers {
+            self.changed.notify_all();
+        }
         // A device is the application's code: who panics in it is about to leave a squeue, and must not take
         // with it what it has promised there, to lead for example.
         if catch_unwind(AssertUnwindSafe(|| entry.waiter.wake())).is_err() {

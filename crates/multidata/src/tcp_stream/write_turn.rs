@@ -25,6 +25,8 @@ pub(super) struct WriteTurns {
 struct State {
     /// What writers copy into, one after the other; not here while one of them has the turn.
     copied: Option<Copied>,
+    /// Threads that wait for it. Where there is none nobody is called: that is a system call.
+    threads: usize,
     /// Tasks that found it taken, each once.
     tasks: Vec<Sleeper>,
     /// A call was refused that may not wait.
@@ -34,7 +36,7 @@ struct State {
 impl Default for WriteTurns {
     fn default() -> Self {
         let copied = Some(Copied::default());
-        let state = State { copied, tasks: Vec::new(), has_refused: false };
+        let state = State { copied, threads: 0, tasks: Vec::new(), has_refused: false };
         Self { state: Mutex::new(state), ended: Condvar::new() }
     }
 }
@@ -56,6 +58,7 @@ impl WriteTurns {
         let call = socket.call(Interest::Writable, After::Leave);
         let mut state = locked(&self.state);
         if state.copied.is_none() && call.blocks {
+            state.threads += 1;
             let is_taken = |state: &mut State| state.copied.is_none();
             state = match call.timeout {
                 Some(timeout) => {
@@ -67,6 +70,7 @@ impl WriteTurns {
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
             };
+            state.threads -= 1;
         }
         let taken = state.copied.take();
         state.has_refused |= taken.is_none();
@@ -138,8 +142,11 @@ impl Drop for WriteTurn<'_> {
         state.copied = Some(copied);
         let tasks = core::mem::take(&mut state.tasks);
         let has_refused = core::mem::take(&mut state.has_refused);
+        let has_threads = state.threads > 0;
         drop(state);
-        self.turns.ended.notify_one();
+        if has_threads {
+            self.turns.ended.notify_one();
+        }
         for task in tasks {
             // One that panics keeps nobody else waiting.
             task.wake();
