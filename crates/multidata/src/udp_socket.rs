@@ -71,7 +71,8 @@ impl UdpSocket {
     /// Receives datagrams to `group`, which all sockets get that joined it and are bound to its port
     /// ([`BindOptions::shared`] lets several be), by interface `interface` (`None`: the one the route to the
     /// group names, else the first with an address of the family): those of `sources`, or of
-    /// everybody where there are none. Routers are told (RFC 3376, RFC 3810).
+    /// everybody where there are none. Routers are told (RFC 3376, RFC 3810), of at most 64 groups of each
+    /// family on an interface; beyond them, in a stack of several squeues, a socket hears what the link brings.
     ///
     /// # Errors
     /// `InvalidInput` where this is no group or there is no such interface; `OutOfMemory` where

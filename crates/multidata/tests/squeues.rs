@@ -280,11 +280,30 @@ fn what_is_changed_is_changed_in_every_squeue() {
 
 #[test]
 fn any_port_can_be_had_where_one_squeue_has_all_datagrams() {
+    let (near, _far) = device::wire(pair::ethernet());
     let stack = Stack::builder().squeues(3).spread_by(Policy::Protocol);
-    let stack = stack.interface(device::wire(pair::ethernet()).0, interface(LEFT));
+    let stack = stack.interface(near, interface(LEFT));
     let stack = stack.build().expect("a stack");
     let bind = |_| UdpSocket::bind(&stack, (LEFT, 0)).expect("there are free ports");
     drop([(); 6].map(bind));
+}
+
+#[test]
+fn a_listener_hears_what_is_sent_to_its_group_from_every_squeue() {
+    let (near, _far) = device::wire(pair::ethernet());
+    let stack = Stack::builder().squeues(3).interface(near, interface(LEFT));
+    let stack = stack.build().expect("a stack");
+    let listener = UdpSocket::bind(&stack, "0.0.0.0:5353").expect("a free port");
+    patient(&listener);
+    let group = "239.1.2.3".parse().expect("a group");
+    listener.join_multicast(group, None, &[]).expect("room");
+    // They are at home in each squeue in turn.
+    for _ in 0..6 {
+        let sender = UdpSocket::bind(&stack, (LEFT, 0)).expect("a free port");
+        sender.send_to(b"everybody", (group, 5_353)).expect("a way");
+        let (len, from) = listener.recv_from(&mut [0; 16]).expect("it is looped");
+        assert_eq!((len, from), (9, sender.local_addr().expect("bound")));
+    }
 }
 
 #[test]

@@ -59,6 +59,7 @@ mod rerouting;
 mod schedule;
 mod shard;
 mod share;
+mod shared_groups;
 mod sockets;
 mod spent_cookies;
 mod tcp_socket;

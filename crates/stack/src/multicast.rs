@@ -56,6 +56,8 @@ pub(crate) enum Listener {
     Socket(u32),
     /// Neighbour discovery, for this address of ours.
     Address(IpAddr),
+    /// The sockets of the shard with this number, of the same host; in the first shard alone.
+    Shard(usize),
 }
 
 /// The groups of one interface.
@@ -123,7 +125,7 @@ impl Groups {
         let before = all.len();
         all.retain(|(known, _)| *known != listener);
         let was_there = all.len() < before;
-        let merged = merge(all);
+        let merged = merge(&*all);
         if all.is_empty() {
             self.listeners.remove(&group);
         }
@@ -139,14 +141,20 @@ impl Groups {
         let wanting = all.iter().filter(|(_, filter)| filter.accepts(source));
         let sockets = wanting.filter_map(|(listener, _)| match listener {
             Listener::Socket(index) => Some(*index),
-            Listener::Address(_) => None,
+            Listener::Address(_) | Listener::Shard(_) => None,
         });
         sockets.collect()
     }
+
+    /// What the sockets of this shard want together of a group.
+    pub(crate) fn wanted_by_sockets(&self, group: IpAddr) -> Option<Filter> {
+        let all = self.listeners.get(&group).map_or(&[][..], |all| all);
+        merge(all.iter().filter(|(listener, _)| matches!(listener, Listener::Socket(_))))
+    }
 }
 
-fn merge(all: &[(Listener, Filter)]) -> Option<Filter> {
-    let mut filters = all.iter().map(|(_, filter)| filter);
+fn merge<'a>(all: impl IntoIterator<Item = &'a (Listener, Filter)>) -> Option<Filter> {
+    let mut filters = all.into_iter().map(|(_, filter)| filter);
     let first = filters.next()?.clone();
     Some(filters.fold(first, Filter::merged))
 }
@@ -285,6 +293,9 @@ impl Shard {
         let interface = &mut self.interfaces[id];
         let jitter = &mut interface.addressing.jitter;
         let has_joined = interface.groups.join(now, group, listener, filter, jitter);
+        if has_joined && matches!(listener, Listener::Socket(_)) {
+            self.tell_of_wish(id, group);
+        }
         self.send_reports(id);
         has_joined
     }
@@ -300,6 +311,9 @@ impl Shard {
         let interface = &mut self.interfaces[id];
         let jitter = &mut interface.addressing.jitter;
         let was_there = interface.groups.leave(now, group, listener, jitter);
+        if was_there && matches!(listener, Listener::Socket(_)) {
+            self.tell_of_wish(id, group);
+        }
         self.send_reports(id);
         was_there
     }
@@ -351,12 +365,16 @@ impl Shard {
         Ok(())
     }
 
+    /// Sends what there is to report, where this is the shard that does so for the host.
     fn send_reports(&mut self, id: InterfaceId) {
+        let reports = self.sharing.is_first();
         for is_ipv4 in [true, false] {
             loop {
                 let groups = &mut self.interfaces[id].groups;
                 let Some(report) = groups.membership(is_ipv4).poll_report() else { break };
-                self.send_report(id, is_ipv4, &report);
+                if reports {
+                    self.send_report(id, is_ipv4, &report);
+                }
             }
         }
     }

@@ -8,7 +8,8 @@
 //! * it answers who asks for an address of ours, and it puts fragments together;
 //! * it claims and defends addresses, leases and forms them; the others have those that it has, and what it
 //!   learns of the link from routers and DHCP servers (`addressing/news.rs`);
-//! * it asks neighbours, for all, so that they are not asked more often than by a host of one shard.
+//! * it asks neighbours, for all, so that they are not asked more often than by a host of one shard;
+//! * it tells routers which groups the host listens to (`shared_groups.rs`).
 //!
 //! What shards have to say to each other is a [`Stray`]; the driver carries it there, in order. Such is
 //! also a packet that turns out to be for a socket of another shard only here: because it was in
@@ -19,6 +20,7 @@ use crate::addressing::{AddressOrigin, LinkNews};
 use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
+use crate::shared_groups::{Looped, Wish};
 use crate::sockets::Flow;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum, Segmented, StrayShares, StrayWeight};
 use core::fmt;
@@ -91,6 +93,10 @@ enum What {
     RawIcmp(bool),
     /// Such a copy: for raw sockets and nobody else.
     RawCopy(Whole),
+    /// What the sockets of a shard want of a group.
+    Wish { interface: InterfaceId, wish: Wish },
+    /// A datagram of our own to a group that this shard may have listeners of.
+    Looped { interface: InterfaceId, looped: Looped },
 }
 
 impl What {
@@ -101,10 +107,16 @@ impl What {
                 key: key_of(whole.packet.bytes(), secret),
                 held_bytes: whole.packet.block().len(),
             },
+            Self::Looped { looped: Looped { local, source, payload }, .. } => StrayWeight::Packet {
+                key: key_of_flow(&Flow { local: *local, remote: *source }, secret),
+                held_bytes: payload.block().len(),
+            },
             Self::Question { .. } | Self::Answer { .. } => StrayWeight::Neighbour,
-            Self::Address { .. } | Self::News { .. } | Self::NewsTaken | Self::RawIcmp(_) => {
-                StrayWeight::Kept
-            }
+            Self::Address { .. }
+            | Self::News { .. }
+            | Self::NewsTaken
+            | Self::RawIcmp(_)
+            | Self::Wish { .. } => StrayWeight::Kept,
         }
     }
 }
@@ -138,8 +150,8 @@ enum Transport {
 
 impl Stray {
     /// How much it weighs where too much waits. What is said of addresses and of the link is kept: it is said
-    /// once. There is no more of it than addresses are claimed and lost, and than the first shard lets routers
-    /// say while others are behind.
+    /// once. There is no more of it than addresses are claimed and lost, than the first shard lets routers say
+    /// while others are behind, and than sockets join groups and leave them.
     #[must_use]
     pub fn weight(&self) -> StrayWeight {
         self.weight
@@ -182,6 +194,11 @@ impl Sharing {
         self.untaken > NEWS_MAX
     }
 
+    /// The number of this shard, where another one answers for all.
+    pub(crate) fn follower(&self) -> Option<usize> {
+        self.share.as_ref().map(|share| share.index).filter(|index| *index > 0)
+    }
+
     /// The other shards, where this is the first of several.
     fn followers(&self) -> Range<usize> {
         match &self.share {
@@ -197,7 +214,13 @@ impl Sharing {
 
     /// Whether datagrams to this port come to this shard.
     pub(crate) fn is_home_of_port(&self, port: u16) -> bool {
-        self.share.as_ref().is_none_or(|share| share.homes.of_port(port) == share.index)
+        self.other_home_of_port(port).is_none()
+    }
+
+    /// The other shard that datagrams to this port come to, if any.
+    pub(crate) fn other_home_of_port(&self, port: u16) -> Option<usize> {
+        let share = self.share.as_ref()?;
+        Some(share.homes.of_port(port)).filter(|home| *home != share.index)
     }
 
     /// The other shard that has the socket for this, if any.
@@ -286,7 +309,9 @@ impl Shard {
             }
             What::Question { interface, .. }
             | What::Answer { interface, .. }
-            | What::Address { interface, .. } => *interface,
+            | What::Address { interface, .. }
+            | What::Wish { interface, .. }
+            | What::Looped { interface, .. } => *interface,
         };
         if self.interfaces.get(interface).is_none_or(|it| it.is_removed) {
             return self.drops.add(DropReason::InterfaceRemoved);
@@ -310,8 +335,24 @@ impl Shard {
             }
             What::News { news, .. } => self.follow_news(interface, news.clone()),
             What::RawCopy(whole) => drop(self.on_raw_copy(whole)),
+            What::Wish { wish, .. } => self.on_wish(now, interface, wish),
+            What::Looped { looped: Looped { local, source, payload }, .. } => {
+                if let Err(reason) = self.deliver_to_group(interface, *local, *source, payload) {
+                    self.drops.add(reason);
+                }
+            }
             What::NewsTaken | What::RawIcmp(_) => {}
         }
+    }
+
+    /// Tells the first shard, which is another one.
+    pub(crate) fn hand_on_wish(&mut self, interface: InterfaceId, wish: Wish) {
+        self.add_stray(0, What::Wish { interface, wish });
+    }
+
+    /// Hands a datagram of our own to the shard that may have listeners.
+    pub(crate) fn hand_on_looped(&mut self, home: usize, interface: InterfaceId, looped: Looped) {
+        self.add_stray(home, What::Looped { interface, looped });
     }
 
     /// Tells the other shards, where this is the first, whether raw sockets of its want ICMP now.
@@ -501,6 +542,13 @@ fn batch_of(whole: &Whole) -> Option<ReceiveBatch> {
     let (offset, len) = (packet.offset() as u32, packet.len() as u32);
     let frame = Frame { block, offset, len, checksum, segmented: whole.segmented };
     batch.push_frame(frame).then_some(batch)
+}
+
+/// What tells a flow from others.
+fn key_of_flow(flow: &Flow, [first, second]: [u64; 2]) -> u32 {
+    let mut hasher = SipHasher13::new_with_keys(first, second);
+    (flow.remote, flow.local).hash(&mut hasher);
+    hasher.finish() as u32
 }
 
 /// What tells the flow of a packet from others. Who forges errors can have them be about any flow, so they are

@@ -329,7 +329,7 @@ impl Shard {
             // A listener that is full loses it, as one on another host would.
             let delivered = self
                 .in_one_block(&payload)
-                .and_then(|payload| self.deliver_to_group(interface_id, remote, source, &payload));
+                .and_then(|payload| self.loop_to_group(interface_id, remote, source, payload));
             if let Err(reason) = delivered {
                 self.drops.add(reason);
             }

@@ -466,3 +466,91 @@ fn a_report_in_fragments_finds_the_connection_that_it_is_about() {
     let lens = sent(NOW, &mut second).iter().map(Vec::len).max();
     assert!(lens.is_some_and(|len| len <= 700), "sent again, and shorter: {lens:?}");
 }
+
+const GROUP: core::net::IpAddr = core::net::IpAddr::V4(core::net::Ipv4Addr::new(239, 1, 2, 3));
+
+/// A socket of shard `home` that listens to the group at the port of this number.
+fn group_listener(now: Instant, shard: &mut Shard, port: u16) -> SocketId {
+    let id = shard.udp_bind(([0, 0, 0, 0], port).into()).expect("a free port");
+    shard.udp_join(now, id, GROUP, None, &[]).expect("room");
+    id
+}
+
+#[test]
+fn what_a_socket_sends_to_a_group_comes_to_listeners_of_every_shard() {
+    let [mut first, mut second] = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let here = group_listener(NOW, &mut first.0, 6);
+    let there = group_listener(NOW, &mut second.0, 7);
+    let sender = first.0.udp_bind(SocketAddr::new(address(1, false), 0)).expect("a free port");
+    for port in [6, 7] {
+        first.0.udp_send(sender, Some((GROUP, port).into()), word(b"everybody")).expect("room");
+    }
+    carry(NOW, &mut first.0, &mut second.0);
+    for (shard, id) in [(&mut first.0, here), (&mut second.0, there)] {
+        let (payload, source) = shard.udp_receive(id).expect("it came");
+        assert_eq!((payload.bytes(), source.ip()), (&b"everybody"[..], address(1, false)));
+        assert!(shard.udp_receive(id).is_err(), "and once");
+    }
+    let off = stack::MulticastOptions { is_looped: false, ..stack::MulticastOptions::default() };
+    first.0.udp_set_multicast(sender, off).expect("open");
+    first.0.udp_send(sender, Some((GROUP, 7).into()), word(b"others")).expect("room");
+    carry(NOW, &mut first.0, &mut second.0);
+    assert!(second.0.udp_receive(there).is_err(), "it is for others");
+    // What waits for a shard that stands still is bounded.
+    first.0.udp_set_multicast(sender, stack::MulticastOptions::default()).expect("open");
+    for _ in 0..3_000 {
+        first.0.udp_send(sender, Some((GROUP, 7).into()), word(b"everybody")).expect("room");
+        sent(NOW, &mut first);
+    }
+    assert!(carry(NOW, &mut first.0, &mut second.0) <= 1_024);
+}
+
+/// The kinds of the records that a shard reports until then (RFC 3376, 4.2.12), repetitions left out.
+fn record_kinds(mut now: Instant, until: Instant, from: &mut (Shard, InterfaceId)) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    loop {
+        let packets = sent(now, from);
+        let reports = packets.iter().filter(|it| it[0] == 0x46 && it[9] == protocol::IGMP);
+        kinds.extend(reports.map(|packet| packet[24 + 8]));
+        match from.0.poll_timeout().filter(|due| *due <= until) {
+            Some(due) => now = due.max(now),
+            None => {
+                kinds.dedup();
+                return kinds;
+            }
+        }
+        from.0.on_timeout(now);
+    }
+}
+
+/// The same of the first shard in some seconds, of two that hear of each other; the second is silent.
+fn reported(now: &mut Instant, [first, second]: &mut [(Shard, InterfaceId); 2]) -> Vec<u8> {
+    carry(*now, &mut second.0, &mut first.0);
+    let until = *now + Duration::from_secs(5);
+    assert_eq!(record_kinds(*now, until, second), Vec::<u8>::new());
+    let kinds = record_kinds(*now, until, first);
+    *now = until;
+    kinds
+}
+
+// RFC 3376, 3.2 and 5.1: what is reported is what all sockets of the host want together.
+#[test]
+fn one_shard_reports_the_groups_of_all() {
+    const TO_INCLUDE: u8 = 3;
+    const TO_EXCLUDE: u8 = 4;
+    const NOTHING: [u8; 0] = [];
+    let mut now = NOW;
+    let mut host = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let there = group_listener(now, &mut host[1].0, 7);
+    assert_eq!(reported(&mut now, &mut host), [TO_EXCLUDE]);
+    let here = group_listener(now, &mut host[0].0, 6);
+    assert_eq!(reported(&mut now, &mut host), NOTHING, "routers know");
+    host[1].0.close(now, there);
+    assert_eq!(reported(&mut now, &mut host), NOTHING, "the host still listens");
+    let there = group_listener(now, &mut host[1].0, 7);
+    assert_eq!(reported(&mut now, &mut host), NOTHING, "routers know");
+    host[0].0.udp_leave(now, here, GROUP, None).expect("a member");
+    assert_eq!(reported(&mut now, &mut host), NOTHING, "the host still listens");
+    host[1].0.udp_leave(now, there, GROUP, None).expect("a member");
+    assert_eq!(reported(&mut now, &mut host), [TO_INCLUDE]);
+}
