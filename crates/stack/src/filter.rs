@@ -106,9 +106,38 @@ pub(crate) struct GuardedFilter {
     filter: Box<dyn PacketFilter>,
     /// Atomic, because it is also asked where nothing may be changed.
     panics: AtomicU64,
+    /// What it said of the packets that it saw last.
+    verdicts: Vec<Verdict>,
+    /// The first of them that it did not decide on, because it panicked.
+    undecided_from: usize,
 }
 
 impl GuardedFilter {
+    fn new(filter: Box<dyn PacketFilter>) -> Self {
+        let (panics, verdicts) = (AtomicU64::new(0), Vec::new());
+        Self { filter, panics, verdicts, undecided_from: usize::MAX }
+    }
+
+    /// It is to see so many packets.
+    fn begin(&mut self, count: usize) {
+        self.verdicts.clear();
+        self.verdicts.resize(count, Verdict::Pass);
+        self.undecided_from = usize::MAX;
+    }
+
+    /// It failed at the packet of this number, and is not asked about those behind it, which it might take as long
+    /// to fail at.
+    fn give_up(&mut self, from: usize) {
+        self.verdicts[from..].fill(Verdict::Drop);
+        self.undecided_from = from;
+    }
+
+    /// Whether it lets frame `index` of the batch that it saw last go on.
+    #[inline]
+    pub(crate) fn passes(&self, index: usize) -> bool {
+        self.verdicts.get(index) != Some(&Verdict::Drop)
+    }
+
     /// What the call says, or `None` where it panicked.
     fn caught<T>(panics: &AtomicU64, call: impl FnOnce() -> T) -> Option<T> {
         let outcome = catch_unwind(AssertUnwindSafe(call)).ok();
@@ -127,39 +156,44 @@ impl GuardedFilter {
         Self::caught(&self.panics, || self.filter.receives_batches()).unwrap_or(true)
     }
 
-    /// See [`PacketFilter::transmit`]. Says whether it decided; otherwise everything is dropped.
+    /// See [`PacketFilter::transmit`].
     fn transmit(
         &mut self,
         now: Instant,
         interface: InterfaceId,
         batch: &Multidata,
         packets: Range<usize>,
-        verdicts: &mut [Verdict],
-    ) -> bool {
-        let Self { filter, panics } = self;
+    ) {
+        self.begin(packets.len());
+        let Self { filter, panics, verdicts, .. } = self;
         let call = || filter.transmit(now, interface, batch, packets, verdicts);
-        let is_decided = Self::caught(panics, call).is_some();
-        if !is_decided {
-            verdicts.fill(Verdict::Drop);
+        if Self::caught(panics, call).is_none() {
+            self.give_up(0);
         }
-        is_decided
     }
 
-    /// See [`PacketFilter::receive`]. Says whether it decided; otherwise everything is dropped.
-    fn receive(
+    /// See [`PacketFilter::receive`].
+    fn receive(&mut self, now: Instant, interface: InterfaceId, frames: &ReceiveBatch) {
+        self.begin(frames.len());
+        let Self { filter, panics, verdicts, .. } = self;
+        let call = || filter.receive(now, interface, frames, verdicts);
+        if Self::caught(panics, call).is_none() {
+            self.give_up(0);
+        }
+    }
+
+    /// The same, where the filter takes frames of one packet only: of frame `index` this is one. Says whether it
+    /// passes; `None` where the filter failed at it.
+    fn receive_one(
         &mut self,
         now: Instant,
         interface: InterfaceId,
-        frames: &ReceiveBatch,
-        verdicts: &mut [Verdict],
-    ) -> bool {
-        let Self { filter, panics } = self;
-        let call = || filter.receive(now, interface, frames, verdicts);
-        let is_decided = Self::caught(panics, call).is_some();
-        if !is_decided {
-            verdicts.fill(Verdict::Drop);
-        }
-        is_decided
+        packet: &ReceiveBatch,
+    ) -> Option<bool> {
+        let Self { filter, panics, .. } = self;
+        let mut verdict = [Verdict::Pass];
+        Self::caught(panics, || filter.receive(now, interface, packet, &mut verdict))?;
+        Some(verdict != [Verdict::Drop])
     }
 }
 
@@ -181,7 +215,7 @@ impl Shard {
         filter: Option<Box<dyn PacketFilter>>,
     ) -> Option<Box<dyn PacketFilter>> {
         self.counters.filter_panics = self.filter_panics();
-        let new = filter.map(|filter| GuardedFilter { filter, panics: AtomicU64::new(0) });
+        let new = filter.map(GuardedFilter::new);
         let old = core::mem::replace(&mut self.filter, new);
         self.path_mtus.invalidate();
         old.map(|old| old.filter)
@@ -205,20 +239,18 @@ impl Shard {
         let (first, count) = (packets.start, packets.len());
         let whole = Screened { passed: count, dropped: 0, wants_single: false };
         let Some(filter) = &mut self.filter else { return whole };
-        self.verdicts.clear();
-        self.verdicts.resize(count, Verdict::Pass);
-        let is_decided = filter.transmit(now, id, out, packets, &mut self.verdicts);
-        self.undecided_from = if is_decided { usize::MAX } else { 0 };
+        filter.transmit(now, id, out, packets);
         self.counters.filter_calls += 1;
-        let marks = self.verdicts.iter().any(|verdict| matches!(verdict, Verdict::Mark(_)));
+        let verdicts = filter.verdicts.as_slice();
+        let marks = verdicts.iter().any(|verdict| matches!(verdict, Verdict::Mark(_)));
         if marks && count > 1 {
             out.truncate(first);
             return Screened { passed: 0, dropped: 0, wants_single: true };
         }
         let is_dropped = |verdict: &&Verdict| **verdict == Verdict::Drop;
-        let passed = self.verdicts.iter().take_while(|verdict| !is_dropped(verdict)).count();
-        let dropped = self.verdicts[passed..].iter().take_while(is_dropped).count();
-        if let (1, [Verdict::Mark(dscp)]) = (count, self.verdicts.as_slice()) {
+        let passed = verdicts.iter().take_while(|verdict| !is_dropped(verdict)).count();
+        let dropped = verdicts[passed..].iter().take_while(is_dropped).count();
+        if let (1, [Verdict::Mark(dscp)]) = (count, verdicts) {
             mark(out, first, *dscp);
         }
         if passed < count {
@@ -230,16 +262,11 @@ impl Shard {
     /// Has the filter decide on received frames; afterwards [`Shard::is_admitted`] knows.
     pub(crate) fn screen_received(&mut self, now: Instant, id: InterfaceId, batch: &ReceiveBatch) {
         let Some(filter) = &mut self.filter else { return };
-        self.verdicts.clear();
-        self.verdicts.resize(batch.len(), Verdict::Pass);
-        self.undecided_from = usize::MAX;
         if filter.receives_batches() {
             self.counters.filter_calls += 1;
-            if !filter.receive(now, id, batch, &mut self.verdicts) {
-                self.undecided_from = 0;
-            }
-            return;
+            return filter.receive(now, id, batch);
         }
+        filter.begin(batch.len());
         let network_offset = match self.interfaces[id].capabilities.medium {
             Medium::Ethernet(_) => wire::EthernetRepr::LEN,
             Medium::Ip => 0,
@@ -250,28 +277,25 @@ impl Shard {
             // are sent again.
             let passes = packets_of(batch, index, network_offset).is_some_and(|mut packets| {
                 packets.all(|packet| {
-                    let mut verdict = [Verdict::Pass];
                     self.counters.filter_calls += 1;
-                    is_decided = filter.receive(now, id, &packet, &mut verdict);
-                    verdict != [Verdict::Drop]
+                    let outcome = filter.receive_one(now, id, &packet);
+                    is_decided = outcome.is_some();
+                    outcome == Some(true)
                 })
             });
             if !is_decided {
-                // It is not asked about the rest of this batch, which it might take as long to fail at.
-                self.verdicts[index..].fill(Verdict::Drop);
-                self.undecided_from = index;
-                return;
+                return filter.give_up(index);
             }
             self.counters.filter_expansions +=
                 u64::from(batch.frame(index).is_some_and(|frame| frame.segmented.is_some()));
-            self.verdicts[index] = if passes { Verdict::Pass } else { Verdict::Drop };
+            filter.verdicts[index] = if passes { Verdict::Pass } else { Verdict::Drop };
         }
     }
 
     /// Whether frame `index` of the batch that was screened last goes on.
     #[inline]
     pub(crate) fn is_admitted(&mut self, index: usize) -> bool {
-        if self.filter.is_none() || is_passed(&self.verdicts, index) {
+        if self.filter.as_ref().is_none_or(|filter| filter.passes(index)) {
             return true;
         }
         self.drops.add(self.filtered_for(index));
@@ -280,16 +304,11 @@ impl Shard {
 
     /// Why the filter's last answer dropped the packet of this number.
     pub(crate) fn filtered_for(&self, index: usize) -> DropReason {
-        match index >= self.undecided_from {
+        match self.filter.as_ref().is_some_and(|filter| index >= filter.undecided_from) {
             true => DropReason::FilterPanicked,
             false => DropReason::Filtered,
         }
     }
-}
-
-/// Whether the filter lets frame `index` go on.
-pub(crate) fn is_passed(verdicts: &[Verdict], index: usize) -> bool {
-    verdicts.get(index) != Some(&Verdict::Drop)
 }
 
 /// The packets that a frame stands for, each as a batch of one.

@@ -13,7 +13,7 @@ use crate::egress::Planned;
 use crate::error::SocketError;
 use crate::event::{Events, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
-use crate::filter::{GuardedFilter, Verdict};
+use crate::filter::GuardedFilter;
 use crate::flow_table::FlowTable;
 use crate::forwarding::Forwarding;
 use crate::interface::{Interface, InterfaceConfig};
@@ -101,10 +101,6 @@ pub struct Shard {
     /// `ip_multidata_outbound` of all interfaces together.
     pub(crate) multidata_outbound: bool,
     pub(crate) filter: Option<GuardedFilter>,
-    /// What the filter said of the packets it saw last.
-    pub(crate) verdicts: Vec<Verdict>,
-    /// The first of them that it did not decide on, because it panicked.
-    pub(crate) undecided_from: usize,
     /// Of the loopback interface.
     pub(crate) loopback: loopback::Batches,
     pub(crate) sharing: Sharing,
@@ -172,8 +168,6 @@ impl Shard {
             interface_events: InterfaceEvents::default(),
             multidata_outbound: true,
             filter: None,
-            verdicts: Vec::new(),
-            undecided_from: usize::MAX,
             loopback: None,
             sharing: Sharing::new([word(8), word(16)]),
             seed: keys.hash_one("addressing"),
