@@ -5,9 +5,10 @@ mod kernel;
 mod pair;
 
 use device::TransmitMode;
-use linux::{Interface, IoUring, TapConfig, TapDevice, TapKind};
-use multidata::{InterfaceConfig, InterfaceEvent, Stack, TcpStream};
+use linux::{Bridge, Interface, IoUring, TapConfig, TapDevice, TapKind};
+use multidata::{InterfaceConfig, InterfaceEvent, Stack, TcpStream, UdpSocket};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,12 @@ const TESTS: &[kernel::Test] = &[
     ("a_tun_that_is_down_for_a_moment_loses_nothing", || down_and_up(TapKind::Tun, IoUring::Off)),
     ("a_tap_whose_mtu_shrinks_tells_and_loses_nothing", || mtu_shrinks(TapKind::Tap)),
     ("a_tun_whose_mtu_shrinks_tells_and_loses_nothing", || mtu_shrinks(TapKind::Tun)),
+    (NARROW_BRIDGE, narrow_bridge),
     ("a_tap_that_is_deleted_has_failed", deleted),
     ("a_tap_that_is_made_anew_takes_the_place_of_the_deleted_one", made_anew),
 ];
+
+const NARROW_BRIDGE: &str = "datagrams_pass_a_bridge_that_becomes_narrow";
 
 /// Longest time any step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -97,6 +101,46 @@ fn mtu_shrinks(kind: TapKind) {
         let is_told = |event: &InterfaceEvent| matches!(event, InterfaceEvent::MtuShrunk(_, 1_300));
         assert!(told.iter().any(is_told), "{told:?}");
     }
+}
+
+/// Between two stacks on a bridge: what is too long for a port is dropped there without a word, so who sends
+/// must know that its own has become narrow, too.
+fn narrow_bridge() {
+    const NETWORK: u8 = 62;
+    let bridge = match Bridge::new("narrow0") {
+        Ok(bridge) => bridge,
+        Err(why) => return kernel::cannot_run(NARROW_BRIDGE, &why.message),
+    };
+    let [(left, left_port), (right, right_port)] = [2, 3].map(|host| {
+        let mut device = TapDevice::open(&TapConfig::default()).expect("the TUN driver");
+        let port = device.interface().expect("it exists");
+        port.set_up().expect("root of the namespace");
+        bridge.add_port(&port).expect("root of the namespace");
+        let config = InterfaceConfig::new(kernel::cidr(false, NETWORK, host));
+        let queue = device.queue(0).expect("it has one");
+        (Stack::builder().interface(queue, config).build().expect("a stack"), port)
+    });
+    let to = SocketAddr::new(kernel::address(false, NETWORK, 3), 9);
+    let receiver = UdpSocket::bind(&right, to).expect("a free port");
+    receiver.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let sender = UdpSocket::bind(&left, (kernel::address(false, NETWORK, 2), 0));
+    let sender = sender.expect("a free port");
+    let mut number = 0_u8;
+    let mut passes = || {
+        number += 1;
+        sender.send_to(&[number; 1_400], to).expect("a route");
+        let mut received = [0; 2_000];
+        // One that was late before may come first.
+        let mut receive = || receiver.recv(&mut received).map(|len| (len, received[0])).ok();
+        std::iter::from_fn(&mut receive).any(|it| it == (1_400, number))
+    };
+    eventually("the bridge carries datagrams", &mut passes);
+    for port in [&left_port, &right_port] {
+        port.set_mtu_bytes(1_000).expect("root of the namespace");
+    }
+    eventually("it carries them by fragments", &mut passes);
+    assert!((0..20).all(|_| passes()), "each of them");
+    assert_eq!(left.counters().stack.shard.device_mtus_shrunk, 1);
 }
 
 /// Streams both ways through an interface that is twice down for a moment.
