@@ -101,6 +101,12 @@ pub struct TapConfig {
     /// With `offload`: let the kernel hand up super-frames. The other direction has its own switch,
     /// [`device::TransmitMode`].
     pub receive_super_frames: bool,
+    /// With super-frames: have the kernel leave the datagrams together that a sender leaves to its interface
+    /// to cut (UDP_SEGMENT), which takes Linux 6.2. Then one read brings many, for less of the CPU where
+    /// senders wait for answers, as QUIC does. Off by default: the kernel hands those of a sender that waits
+    /// for nothing up so fast that a thread which reads them one by one takes in what it has no room for, and
+    /// reads few.
+    pub uncut_datagrams: bool,
     /// How the kernel takes in the frames that we write.
     pub napi: Napi,
     /// The longest IP packet in bytes; `None` keeps what the interface has (1,500 for a new one).
@@ -129,6 +135,7 @@ impl Default for TapConfig {
             kind: TapKind::Tap,
             offload: true,
             receive_super_frames: true,
+            uncut_datagrams: false,
             napi: Napi::Off,
             mtu_bytes: None,
             hardware_address: None,
@@ -473,7 +480,9 @@ fn negotiate_offload(
                     TUN_F_CSUM => on.push("checksum offload from the kernel"),
                     _ => {
                         on.push("checksum offload and super-frames from the kernel");
-                        negotiate_datagrams(file, *offload, on, refused);
+                        if config.uncut_datagrams {
+                            negotiate_datagrams(file, *offload, on, refused);
+                        }
                     }
                 }
                 return Ok(*offload);

@@ -47,7 +47,10 @@ impl Ground {
 
     fn open(self) -> Result<TapDevice, DeviceError> {
         let Self { kind, offload, napi, io_uring } = self;
-        TapDevice::open(&TapConfig { kind, offload, napi, io_uring, ..TapConfig::default() })
+        let uncut_datagrams = true;
+        let config =
+            TapConfig { kind, offload, napi, io_uring, uncut_datagrams, ..TapConfig::default() };
+        TapDevice::open(&config)
     }
 }
 

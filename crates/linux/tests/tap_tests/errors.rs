@@ -252,6 +252,7 @@ pub(crate) fn settings_reach_the_kernel() {
         mtu_bytes: Some(9_000),
         hardware_address: Some(ours),
         io_uring: IoUring::On,
+        uncut_datagrams: true,
         ..named("wide0")
     };
     let device = TapDevice::open(&config).expect("a new name");
