@@ -248,8 +248,10 @@ impl Connection {
     /// What the path to the peer takes is this now, as interface, route and reports say. Where it is
     /// less than before, what is outstanding and was too long is sent again (RFC 1191, 6.4; RFC 8201,
     /// 5.4), which is no sign of congestion.
+    /// The program's own limit ([`Config::mss_max`](crate::Config::mss_max)) holds whatever the path takes.
     pub fn set_path_mss(&mut self, now: Instant, mss_send_max: u16) {
-        self.path_mtu.set_limit(mss_send_max);
+        let asked = self.config.mss_max.unwrap_or(u16::MAX);
+        self.path_mtu.set_limit(mss_send_max.min(asked));
         let before = self.negotiated.payload_max();
         self.apply_path_mss();
         let after = self.negotiated.payload_max();
