@@ -165,7 +165,7 @@ impl Connection {
         } else {
             self.on_new_sent(now, segment);
         }
-        self.recovery.probe.on_sent(self.send.nxt, again);
+        self.recovery.probe.on_sent(self.send.nxt, again.then_some(segment.sequence));
         // RFC 8985, 7.3: "the sender MUST re-arm the RTO timer".
         self.timers.set(Timer::Retransmission, now + self.rtt.rto());
     }

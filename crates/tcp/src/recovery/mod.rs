@@ -468,14 +468,29 @@ impl Recovery {
     ) {
         self.phase = Phase::Fast;
         self.point = send.nxt;
-        self.probe.clear();
         let prr = Prr::on_enter(flight_before, sacked_before);
         self.begin_episode(send, prr);
+        self.probe.clear();
     }
 
     fn begin_episode(&mut self, send: &SendSequence, prr: Prr) {
-        let undo = Undo::on_enter(send.una, send.nxt);
+        let undo = Undo::on_enter(send.una, send.nxt, self.reportable_bytes());
         self.episode = Some(Box::new(Episode { prr, undo }));
+    }
+
+    /// Bytes that were sent again and of which the receiver may still report a copy as a duplicate: those
+    /// in flight, and what the outstanding probe repeated, whose original may have been SACKed since.
+    fn reportable_bytes(&self) -> u32 {
+        let is_counted = |start: SeqNumber| {
+            let mut records = self.flight.iter().flat_map(|flight| flight.sent.iter());
+            records.any(|record| {
+                let holds = !start.is_before(record.start) && start.is_before(record.end);
+                holds && record.is_again() && record.fate == Fate::Flying
+            })
+        };
+        let probe = self.probe.repeated().filter(|(start, _)| !is_counted(*start));
+        let probe_bytes = probe.map_or(0, |(start, end)| end.offset_from(start));
+        self.again_bytes().saturating_add(probe_bytes).min(self.unreported_bytes)
     }
 
     /// The window of fast recovery behind this ACK (RFC 9937).
@@ -546,10 +561,10 @@ impl Recovery {
         self.phase = Phase::Loss;
         self.point = send.nxt;
         self.begin_episode(send, Prr::default());
+        self.probe.clear();
         self.force = true;
         self.departed_bytes = 0;
         self.duplicate_acks = 0;
-        self.probe.clear();
     }
 
     /// F-RTO (RFC 5682, 3.1): an ACK after a timeout. `advanced`: SND.UNA moved; `news`: it is a

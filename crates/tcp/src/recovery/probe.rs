@@ -17,8 +17,8 @@ const MARGIN: Duration = Duration::from_millis(2);
 pub(crate) struct TailProbe {
     /// TLP.end_seq, while a probe is outstanding.
     outstanding: Option<SeqNumber>,
-    /// TLP.is_retrans.
-    again: bool,
+    /// TLP.is_retrans: where what it repeats begins.
+    again_from: Option<SeqNumber>,
     /// The timer went off: the probe is to be sent.
     pub(crate) owed: bool,
     /// A round trip was measured since the last probe (RFC 8985, 7.3).
@@ -51,9 +51,15 @@ impl TailProbe {
         self.measured = true;
     }
 
-    /// TLP_send_probe: `end` is SND.NXT behind the probe.
-    pub(crate) fn on_sent(&mut self, end: SeqNumber, again: bool) {
-        *self = Self { outstanding: Some(end), again, owed: false, measured: false };
+    /// TLP_send_probe: `end` is SND.NXT behind the probe, which repeats what begins at `again_from`, or
+    /// is new.
+    pub(crate) fn on_sent(&mut self, end: SeqNumber, again_from: Option<SeqNumber>) {
+        *self = Self { outstanding: Some(end), again_from, owed: false, measured: false };
+    }
+
+    /// What the outstanding probe repeats: from, and up to.
+    pub(crate) fn repeated(&self) -> Option<(SeqNumber, SeqNumber)> {
+        self.again_from.zip(self.outstanding)
     }
 
     /// Recovery begins: the probe has done its work.
@@ -75,18 +81,19 @@ impl TailProbe {
         if ack.is_before(end) {
             return ProbeVerdict::Nothing;
         }
-        let verdict =
-            if !self.again || duplicate.is_some_and(|(_, duplicate_end)| duplicate_end == end) {
-                // New data, or the receiver had both copies.
-                ProbeVerdict::NothingLost
-            } else if ack.is_after(end) {
-                ProbeVerdict::Repaired
-            } else if !advanced && !reports {
-                // The ACK of the original came before: this one is of the copy.
-                ProbeVerdict::NothingLost
-            } else {
-                return ProbeVerdict::Nothing;
-            };
+        let verdict = if self.again_from.is_none()
+            || duplicate.is_some_and(|(_, duplicate_end)| duplicate_end == end)
+        {
+            // New data, or the receiver had both copies.
+            ProbeVerdict::NothingLost
+        } else if ack.is_after(end) {
+            ProbeVerdict::Repaired
+        } else if !advanced && !reports {
+            // The ACK of the original came before: this one is of the copy.
+            ProbeVerdict::NothingLost
+        } else {
+            return ProbeVerdict::Nothing;
+        };
         self.outstanding = None;
         verdict
     }
@@ -105,7 +112,7 @@ mod tests {
         let mut probe = TailProbe::default();
         probe.on_round_trip();
         assert!(probe.may_probe());
-        probe.on_sent(SeqNumber(5_000), again);
+        probe.on_sent(SeqNumber(5_000), again.then_some(SeqNumber(4_000)));
         assert!(!probe.may_probe(), "one at a time");
         probe
     }

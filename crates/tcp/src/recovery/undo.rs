@@ -20,8 +20,10 @@ pub(crate) struct Undo {
     /// SND.UNA and SND.NXT when it began.
     from: SeqNumber,
     to: SeqNumber,
-    /// Sent again in it.
+    /// Sent again in it, or before it and still on the way.
     again_bytes: u32,
+    /// Something was sent again in it.
+    has_repaired: bool,
     /// Of that, reported as duplicates.
     duplicate_bytes: u32,
     /// Our timestamp of the first retransmission.
@@ -37,9 +39,11 @@ pub(crate) enum Witness {
 }
 
 impl Undo {
-    /// A recovery begins.
-    pub(crate) fn on_enter(una: SeqNumber, nxt: SeqNumber) -> Self {
-        Self { from: una, to: nxt, again_bytes: 0, duplicate_bytes: 0, first_again: None }
+    /// A recovery begins while copies of `again_bytes` are on the way that were sent before it, a tail
+    /// loss probe's among them: reports of those say nothing of what it sends.
+    pub(crate) fn on_enter(una: SeqNumber, nxt: SeqNumber, again_bytes: u32) -> Self {
+        let (duplicate_bytes, has_repaired, first_again) = (0, false, None);
+        Self { from: una, to: nxt, again_bytes, has_repaired, duplicate_bytes, first_again }
     }
 
     /// Whether the recovery is too long ago to be taken back: what is kept of it must not outlive
@@ -51,6 +55,7 @@ impl Undo {
     /// Bytes were sent again, stamped with this value of our clock.
     pub(crate) fn on_sent_again(&mut self, bytes: u32, timestamp: Option<u32>) {
         self.again_bytes = self.again_bytes.saturating_add(bytes);
+        self.has_repaired = true;
         self.first_again = self.first_again.or(timestamp);
     }
 
@@ -63,7 +68,7 @@ impl Undo {
 
     /// Whether all that was sent again was reported as duplicate.
     pub(crate) fn is_all_duplicate(&self) -> bool {
-        self.again_bytes > 0 && self.duplicate_bytes >= self.again_bytes
+        self.has_repaired && self.duplicate_bytes >= self.again_bytes
     }
 
     /// Whether an ACK with this echo answers what was sent before the first retransmission.
