@@ -101,6 +101,8 @@ pub(crate) struct Net {
     pub(crate) wire: Vec<(usize, Vec<u8>)>,
     /// Every batch that was offered: its sender, the interface, and its packets.
     pub(crate) batches: Vec<(usize, InterfaceId, usize)>,
+    /// How long a batch is on its way: no time, unless a test asks in which order things were sent.
+    pub(crate) delay: Duration,
 }
 
 pub(crate) fn address(host: usize, ipv6: bool) -> IpAddr {
@@ -163,6 +165,7 @@ impl Net {
             mangle: Box::new(|_, _| {}),
             wire: Vec::new(),
             batches: Vec::new(),
+            delay: Duration::ZERO,
         }
     }
 
@@ -234,6 +237,7 @@ impl Net {
                 if !self.step() {
                     break;
                 }
+                self.now += self.delay;
             }
             let next = self.hosts.iter().filter_map(|host| host.shard.poll_timeout()).min();
             match next {
@@ -243,7 +247,7 @@ impl Net {
                 _ => break,
             }
         }
-        self.now = end;
+        self.now = end.max(self.now);
     }
 
     /// Opens a connection from host 0 to host 1 and returns both ends.
