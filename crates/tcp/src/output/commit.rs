@@ -39,7 +39,9 @@ impl Connection {
         if self.send.nxt.is_after(nxt_before) {
             self.recovery.on_sent(now, nxt_before, &self.send);
             self.arm_probe_timer(now);
-            if !self.cwnd_limited && self.send_queue.len_from(self.send.nxt) == 0 {
+            // Less than a segment is the application's doing, too: Nagle or a cork holds it back.
+            let unsent = self.send_queue.len_from(self.send.nxt);
+            if !self.cwnd_limited && unsent < self.negotiated.payload_max() {
                 let pipe = self.recovery.pipe(&self.send);
                 self.recovery.rate.on_app_limited(pipe);
             }
