@@ -302,8 +302,8 @@ impl Connection {
                 return NewData::WindowClosed;
             }
             len = usable;
-        } else if len < planner.full && self.corked && !fin {
-            // The application will add to it.
+        } else if len < planner.full && self.corked && !fin && !self.urgent.is_sending() {
+            // The application will add to it. What is urgent waits for nothing.
             return NewData::Nothing;
         } else if len < planner.full && in_flight && !fin && self.nagle_holds_back() {
             return NewData::Nothing;
