@@ -8,7 +8,8 @@
 //! datagrams, which have no numbers to compare, take both.
 //!
 //! What always holds: there are at most [`PathMtuConfig::entries_max`] entries, and the one that
-//! would be forgotten first makes room.
+//! would be forgotten first makes room, of those that were not checked before any that was: so nobody
+//! pushes out what TCP goes by (RFC 5927, 7).
 
 use core::hash::BuildHasher;
 use core::net::IpAddr;
@@ -52,12 +53,20 @@ struct Entry {
     turn: Turn,
 }
 
+impl Entry {
+    /// How well what it says was checked.
+    fn trust(&self) -> Trust {
+        if self.verified_bytes < usize::MAX { Trust::Verified } else { Trust::Unverified }
+    }
+}
+
 /// What paths take. See the module documentation.
 #[derive(Debug)]
 pub struct PathMtus<S> {
     config: PathMtuConfig,
     entries: HashMap<IpAddr, Entry, S>,
-    turns: BTreeMap<Turn, IpAddr>,
+    /// Turns of what was not checked, and of what was.
+    turns: [BTreeMap<Turn, IpAddr>; 2],
     reports: u64,
     evicted: u64,
     generation: u32,
@@ -68,7 +77,8 @@ impl<S: BuildHasher> PathMtus<S> {
     #[must_use]
     pub fn new(config: PathMtuConfig, hasher: S) -> Self {
         let entries = HashMap::with_hasher(hasher);
-        Self { config, entries, turns: BTreeMap::new(), reports: 0, evicted: 0, generation: 0 }
+        let turns = [BTreeMap::new(), BTreeMap::new()];
+        Self { config, entries, turns, reports: 0, evicted: 0, generation: 0 }
     }
 
     /// Somebody says that the path to `destination` takes no packet longer than `mtu_bytes`. Says
@@ -93,13 +103,16 @@ impl<S: BuildHasher> PathMtus<S> {
             return false;
         }
         // What anybody can send does not prolong what was checked.
-        let is_kept = trust == Trust::Unverified && before.verified_bytes < usize::MAX;
+        let is_kept = trust == Trust::Unverified && before.trust() == Trust::Verified;
         let turn = if is_kept { before.turn } else { turn };
-        self.turns.remove(&before.turn);
-        self.turns.insert(turn, destination);
-        self.entries.insert(destination, Entry { verified_bytes, reported_bytes, turn });
+        let entry = Entry { verified_bytes, reported_bytes, turn };
+        self.turns_of(before.trust()).remove(&before.turn);
+        self.turns_of(entry.trust()).insert(turn, destination);
+        self.entries.insert(destination, entry);
         while self.entries.len() > self.config.entries_max.max(1) {
-            let Some((_, oldest)) = self.turns.pop_first() else { break };
+            let [unverified, verified] = &mut self.turns;
+            let first = unverified.pop_first().or_else(|| verified.pop_first());
+            let Some((_, oldest)) = first else { break };
             self.entries.remove(&oldest);
             self.evicted += 1;
             self.generation = self.generation.wrapping_add(1);
@@ -108,6 +121,11 @@ impl<S: BuildHasher> PathMtus<S> {
             verified_bytes < before.verified_bytes || reported_bytes < before.reported_bytes;
         self.generation = self.generation.wrapping_add(u32::from(lower));
         lower
+    }
+
+    fn turns_of(&mut self, trust: Trust) -> &mut BTreeMap<Turn, IpAddr> {
+        let [unverified, verified] = &mut self.turns;
+        if trust == Trust::Verified { verified } else { unverified }
     }
 
     /// How many entries were forgotten before their time, to make room for others.
@@ -134,18 +152,17 @@ impl<S: BuildHasher> PathMtus<S> {
     /// When [`PathMtus::on_timeout`] wants to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.turns.first_key_value().map(|(turn, _)| turn.0)
+        self.turns.iter().filter_map(BTreeMap::first_key_value).map(|(turn, _)| turn.0).min()
     }
 
     /// Forgets what was reported too long ago.
     pub fn on_timeout(&mut self, now: Instant) {
-        while let Some(entry) = self.turns.first_entry() {
-            if entry.key().0 > now {
-                break;
+        for turns in &mut self.turns {
+            while let Some(entry) = turns.first_entry().filter(|entry| entry.key().0 <= now) {
+                let destination = entry.remove();
+                self.entries.remove(&destination);
+                self.generation = self.generation.wrapping_add(1);
             }
-            let destination = entry.remove();
-            self.entries.remove(&destination);
-            self.generation = self.generation.wrapping_add(1);
         }
     }
 
@@ -242,7 +259,7 @@ mod tests {
         mtus.on_report(NOW + Duration::from_secs(300), address(1), 1_300, Trust::Unverified);
         mtus.on_report(NOW + Duration::from_secs(300), address(1), 1_290, Trust::Unverified);
         mtus.on_timeout(NOW + Duration::from_secs(600));
-        assert!(mtus.is_empty() && mtus.turns.is_empty());
+        assert!(mtus.is_empty() && mtus.turns.iter().all(BTreeMap::is_empty));
     }
 
     #[test]
@@ -251,11 +268,35 @@ mod tests {
         let mut mtus = PathMtus::new(config, RandomState::new());
         for last in 0..100 {
             mtus.on_report(NOW, address(last), 1_300, Trust::Unverified);
-            assert!(mtus.len() <= 3 && mtus.turns.len() == mtus.len());
+            let turns: usize = mtus.turns.iter().map(BTreeMap::len).sum();
+            assert!(mtus.len() <= 3 && turns == mtus.len());
         }
         assert_eq!(mtus.generation(), 100 + 97, "who kept what was forgotten asks again, too");
         assert_eq!(mtus.evicted(), 97);
         assert_eq!(mtus.lookup(address(96), Trust::Unverified), None);
         assert_eq!(mtus.lookup(address(97), Trust::Unverified), Some(1_300));
+    }
+
+    // RFC 5927, 7: forged reports must not make TCP forget what it was told of in truth either.
+    #[test]
+    fn what_was_not_checked_pushes_out_nothing_that_was() {
+        let config = PathMtuConfig { entries_max: 3, ..PathMtuConfig::default() };
+        let mut mtus = PathMtus::new(config, RandomState::new());
+        mtus.on_report(NOW, address(1), 1_300, Trust::Verified);
+        // One that was not checked at first counts as checked from then on.
+        mtus.on_report(NOW, address(2), 1_400, Trust::Unverified);
+        mtus.on_report(NOW, address(2), 1_400, Trust::Verified);
+        for last in 10..100 {
+            mtus.on_report(NOW, address(last), 1_300, Trust::Unverified);
+            assert_eq!(mtus.len(), 3);
+        }
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), Some(1_300));
+        assert_eq!(mtus.lookup(address(2), Trust::Verified), Some(1_400));
+        for last in 200..203 {
+            mtus.on_report(NOW, address(last), 1_300, Trust::Verified);
+        }
+        assert_eq!(mtus.len(), 3);
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), None, "the oldest of them makes room");
+        assert_eq!(mtus.lookup(address(202), Trust::Verified), Some(1_300));
     }
 }
