@@ -8,6 +8,7 @@ use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
+use crate::paths::mtu_to;
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
@@ -15,7 +16,7 @@ use batch::{Chunk, Chunks};
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU8;
 use counters::DropReason;
-use ip::{Cidr, HeaderTemplate, IcmpErrorKind};
+use ip::{Cidr, HeaderTemplate, IcmpErrorKind, Trust};
 use std::sync::Arc;
 use time::Instant;
 use wire::{Ipv4Options, Ipv4Repr, Ipv6Repr, UdpRepr, UdpView};
@@ -353,7 +354,8 @@ impl Shard {
         let counted = if remote.is_ipv4() { template.header_len() + len } else { len };
         let mtu_bytes = match discovery {
             MtuDiscovery::Want | MtuDiscovery::Do if !remote.is_multicast() => {
-                self.path_mtu(remote)?
+                let interface = &self.interfaces[id];
+                mtu_to(interface, &self.routes, &self.path_mtus, remote, Trust::Unverified)
             }
             _ => self.interfaces[id].mtu_bytes(remote.is_ipv4()),
         };

@@ -421,3 +421,27 @@ fn long_segments_are_sent_again_once_a_dead_path_is_back() {
     net.wire.drain(..net.wire.len() / 2);
     assert_eq!(longest(&sent(&mut net, protocol::TCP)), 1_500);
 }
+
+// What leaves by the interface that has the socket's address must fit that one, whatever the route says.
+#[test]
+fn a_datagram_is_measured_by_the_interface_it_leaves_by() {
+    for (mtu, expected) in [(900, Err(SocketError::MessageTooLong)), (2_000, Ok(()))] {
+        let mut net = net();
+        let local: SocketAddr = "10.0.0.9:9".parse().expect("an address");
+        let config = stack::InterfaceConfig {
+            capabilities: device::Capabilities::plain(device::Medium::Ip, mtu),
+            mode: Some(TransmitMode::Multidata),
+            addresses: vec!["10.0.0.9/24".parse().expect("an address")],
+            gateways: Vec::new(),
+        };
+        let shard = &mut net.hosts[0].shard;
+        shard.add_interface(config).expect("a sound configuration");
+        let socket = shard.udp_bind(local).expect("a free port");
+        shard.udp_set_mtu_discovery(socket, MtuDiscovery::Do).expect("open");
+        // Between the two MTUs.
+        let len = if mtu < 1_500 { 1_000 } else { 1_600 };
+        let chunk = Chunk::whole(Block::from(Bytes::from(data(len))));
+        let to = SocketAddr::new(address(1, false), 4_000);
+        assert_eq!(shard.udp_send(socket, Some(to), chunk), expected);
+    }
+}
