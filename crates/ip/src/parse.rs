@@ -44,7 +44,7 @@ pub struct PacketInfo {
     /// The two ECN bits (RFC 3168, 5): 3 is "congestion experienced".
     pub ecn: u8,
     /// This is a later part of a datagram: there is no transport header in it. Only
-    /// [`parse_quoted`] yields it.
+    /// [`parse_quoted`] and [`parse_fixed`] yield it.
     pub fragment: bool,
     /// There were IPv4 options or IPv6 extension headers.
     pub has_options: bool,
@@ -102,8 +102,10 @@ pub fn parse_quoted(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     }
 }
 
-/// What the fixed header of a packet alone says: for packets whose options or extension headers
-/// cannot be read. The `protocol` of an IPv6 packet is that of the first extension header.
+/// What the fixed header of a packet says: for packets whose options or extension headers cannot be
+/// read, or are not to be judged. The `protocol` of an IPv6 packet is what lies behind its extension
+/// headers whatever is wrong within them, so that nobody answers an ICMP error by mistake; it is that of
+/// the first where they have no end.
 ///
 /// # Errors
 /// [`DropReason::Truncated`], [`DropReason::BadVersion`], [`DropReason::MalformedIp`].
@@ -112,7 +114,8 @@ pub fn parse_fixed(packet: &[u8]) -> Result<PacketInfo, DropReason> {
         4 => Ipv4View::parse_quoted(packet).map_err(reason).map(|view| info_ipv4(&view)),
         6 => {
             let view = Ipv6View::parse_quoted(packet).map_err(reason)?;
-            Ok(info_ipv6(&view, Upper::first(&view)))
+            let upper = walk_extensions(&view, Walk::Blind);
+            Ok(info_ipv6(&view, upper.unwrap_or_else(|_| Upper::first(&view))))
         }
         _ => Err(DropReason::BadVersion),
     }
@@ -255,6 +258,8 @@ pub(crate) fn may_be_source(source: Ipv6Addr, protocol: u8) -> bool {
 pub(crate) enum Walk {
     Whole,
     Quoted,
+    /// Past whatever options and routing headers say.
+    Blind,
     /// To the fragment header: it is the `protocol` found.
     Fragment,
 }
@@ -311,7 +316,9 @@ pub(crate) fn walk_from(payload: &[u8], mut upper: Upper, walk: Walk) -> Result<
             protocol::HOP_BY_HOP if position > 0 => return Err(DropReason::MalformedIp),
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
                 let header = extension(rest)?;
-                check_options_ipv6(header)?;
+                if walk != Walk::Blind {
+                    check_options_ipv6(header)?;
+                }
                 upper = upper.behind(header[0], header.len());
             }
             protocol::ROUTING => {
@@ -319,7 +326,7 @@ pub(crate) fn walk_from(payload: &[u8], mut upper: Upper, walk: Walk) -> Result<
                 // RFC 8200, 4.4: with segments left a host that does not know the type must
                 // discard; RFC 5095 deprecates the one type hosts knew. With none left any type
                 // is ignored.
-                if header[3] != 0 {
+                if header[3] != 0 && walk != Walk::Blind {
                     return Err(DropReason::MalformedIp);
                 }
                 upper = upper.behind(header[0], header.len());

@@ -357,3 +357,31 @@ fn a_long_echo_comes_back_in_fragments() {
     assert_eq!((reply[0], checksum::sum(&reply)), (0, 0xffff));
     assert_eq!(reply[4..], request[4..]);
 }
+
+// RFC 4443, 2.4 e.1: "An ICMPv6 error message MUST NOT be originated as a result of receiving [...] an ICMPv6
+// error message", whatever lies before it.
+#[test]
+fn icmp_errors_behind_extension_headers_are_not_answered() {
+    let unreachable = [&[1, 0, 0, 0, 0, 0, 0, 0][..], &data(992)].concat();
+    let option = |kind| [protocol::ICMPV6, 0, kind, 4, 0, 0, 0, 0];
+    let routing = [protocol::ICMPV6, 0, 1, 4, 0, 0, 0, 0];
+    let packets = [
+        ipv6_fragment(protocol::ICMPV6, 0, true, &unreachable),
+        // A later part, of what nobody can tell, whose length is no multiple of 8.
+        ipv6_fragment(protocol::ICMPV6, 8, true, &[0x80; 17]),
+        ipv6(protocol::HOP_BY_HOP, &[&option(0x80)[..], &unreachable].concat()),
+        ipv6(protocol::DESTINATION_OPTIONS, &[&option(0x80)[..], &unreachable].concat()),
+        ipv6(protocol::ROUTING, &[&routing[..], &unreachable].concat()),
+    ];
+    let mut net = net();
+    net.inject(1, packets.map(|packet| frame(station(1), ether_type::IPV6, &packet)));
+    net.run(Duration::from_secs(62));
+    assert_eq!(icmp_of_host_1(&net), []);
+    assert_eq!(net.hosts[1].shard.counters().drops.count(DropReason::IcmpRateLimited), 0);
+    // An echo request is none.
+    let echo = [&option(0x80)[..], &[128, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let packet = ipv6(protocol::HOP_BY_HOP, &echo);
+    net.inject(1, [frame(station(1), ether_type::IPV6, &packet)]);
+    net.run(Duration::from_millis(10));
+    assert_eq!(icmp_of_host_1(&net), [(4, 2, 42)]);
+}

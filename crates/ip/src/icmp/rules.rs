@@ -25,9 +25,12 @@ pub fn may_answer_with_error(
     arrival: Arrival,
 ) -> bool {
     // RFC 1122: no error MUST be sent about a fragment other than the first. RFC 8200, 4.5 has the
-    // source told of any fragment whose own header is wrong.
-    let about_fragment =
-        info.source.is_ipv6() && matches!(kind, IcmpErrorKind::ParameterProblem { .. });
+    // source told of any fragment whose own headers are wrong.
+    let about_header = matches!(
+        kind,
+        IcmpErrorKind::ParameterProblem { .. } | IcmpErrorKind::UnrecognisedOption { .. }
+    );
+    let about_fragment = info.source.is_ipv6() && about_header;
     if (info.fragment && !about_fragment)
         || !is_one_host(info.source)
         || is_icmp_error(info, transport)
@@ -73,8 +76,8 @@ fn is_one_host(source: IpAddr) -> bool {
     }
 }
 
-/// Whether the packet is itself an ICMP error or redirect, or one that might be: too short to tell,
-/// or of a type this stack does not know to be harmless.
+/// Whether the packet is itself an ICMP error or redirect, or one that might be: too short to tell, a
+/// later part of a message, or of a type this stack does not know to be harmless.
 fn is_icmp_error(info: &PacketInfo, transport: &[u8]) -> bool {
     let kind = transport.first().copied();
     match info.protocol {
@@ -83,7 +86,9 @@ fn is_icmp_error(info: &PacketInfo, transport: &[u8]) -> bool {
             // Echo, router discovery, timestamp, information and address mask: all queries.
             Some(Icmpv4Repr::ECHO_REPLY | Icmpv4Repr::ECHO_REQUEST | 9 | 10 | 13..=18)
         ),
-        protocol::ICMPV6 => kind.is_none_or(|kind| kind < 128 || kind == ndp::REDIRECT),
+        protocol::ICMPV6 => {
+            info.fragment || kind.is_none_or(|kind| kind < 128 || kind == ndp::REDIRECT)
+        }
         _ => false,
     }
 }
