@@ -66,6 +66,10 @@ fn asked(net: &mut Net) -> Vec<(Vec<u8>, IpAddr, IpAddr)> {
 
 /// Answers every message of host 0 as a server does that leases one address.
 fn serve(net: &mut Net, lease_s: u32) -> Vec<u8> {
+    serve_address(net, lease_s, LEASED)
+}
+
+fn serve_address(net: &mut Net, lease_s: u32, leased: Ipv4Addr) -> Vec<u8> {
     let mut kinds = Vec::new();
     for (message, source, _) in asked(net) {
         let kind = message[242];
@@ -78,7 +82,7 @@ fn serve(net: &mut Net, lease_s: u32) -> Vec<u8> {
         let mut bytes = vec![0; 236];
         bytes[..3].copy_from_slice(&[2, 1, 6]);
         bytes[4..8].copy_from_slice(&message[4..8]);
-        bytes[16..20].copy_from_slice(&LEASED.octets());
+        bytes[16..20].copy_from_slice(&leased.octets());
         bytes[28..34].copy_from_slice(&station(0).0);
         bytes.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 10, 0, 0, 254]);
         bytes.extend([1, 4, 255, 255, 255, 0, 6, 4, 10, 0, 0, 53, 26, 2, 0x05, 0x78]);
@@ -214,4 +218,19 @@ fn a_removed_lease_is_given_back() {
     // RFC 2131, 4.4.6: by unicast, so once; it goes out though its source is given up.
     assert_eq!(kinds, [7]);
     assert_eq!(net.hosts[0].shard.counters().dhcp.dhcp_sent, 3);
+}
+
+/// RFC 2131, 3.1, 5: an address that cannot be used is declined, and the client begins anew.
+#[test]
+fn an_address_that_no_host_can_have_is_declined() {
+    let mut net = net();
+    let mut kinds = Vec::new();
+    for _ in 0..100 {
+        net.run(Duration::from_millis(10));
+        kinds.extend(serve_address(&mut net, 600, Ipv4Addr::new(10, 0, 0, 255)));
+    }
+    assert_eq!(kinds, [1, 3, 4], "DISCOVER, REQUEST, DECLINE, and nothing for ten seconds");
+    assert_eq!(states(&net), []);
+    run(&mut net, 14_000, 600);
+    assert_eq!(states(&net).len(), 1, "another offer is taken");
 }

@@ -6,6 +6,7 @@
 
 use super::AddressOrigin;
 use super::news::LinkNews;
+use crate::error::SocketError;
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
@@ -168,6 +169,8 @@ impl Shard {
             }
             // The claim will tell.
             Ok(()) => {}
+            // No host can have it: the server is told so, and asked anew.
+            Err(SocketError::InvalidArgument) => self.on_lease_conflict(now, id),
             // The program has fixed this very address, or as many as there may be.
             Err(_) => self.release_lease(now, id),
         }
