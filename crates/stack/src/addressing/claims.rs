@@ -145,7 +145,9 @@ impl Shard {
         }
         let addressing = &mut self.interfaces[id].addressing;
         let Some(record) = addressing.find_mut(address) else { return };
-        let keeps = record.origin == AddressOrigin::Fixed;
+        // To give a settled address up is RFC 5227's way, for IPv4. RFC 4862, 5.4.4 leaves it open, and who
+        // forges two advertisements should not have it.
+        let keeps = record.origin == AddressOrigin::Fixed || address.is_ipv6();
         let (cidr, origin, replaces) = (record.cidr, record.origin, record.replaces);
         let dispute = record.claim.on_dispute(now, keeps);
         self.counters.address_disputes += 1;
