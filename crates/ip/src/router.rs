@@ -149,6 +149,8 @@ pub struct RouterDiscovery {
     name_servers: Vec<(Ipv6Addr, Instant)>,
     solicit_at: Option<Instant>,
     interval: Duration,
+    /// How long the first solicitation of the next search waits, drawn beforehand.
+    delay: Duration,
     reachable_base: Duration,
     retransmit: Duration,
     redraw_at: Instant,
@@ -176,6 +178,7 @@ impl RouterDiscovery {
             // between 0 and MAX_RTR_SOLICITATION_DELAY".
             solicit_at: Some(now + jitter.between(Duration::ZERO, SOLICITATION_DELAY_MAX)),
             interval: SOLICITATION_INTERVAL,
+            delay: jitter.between(Duration::ZERO, SOLICITATION_DELAY_MAX),
             reachable_base: REACHABLE_DEFAULT,
             retransmit: Duration::from_secs(1),
             redraw_at: now,
@@ -195,6 +198,7 @@ impl RouterDiscovery {
         let tenth = self.interval / 10;
         self.solicit_at = Some(now + jitter.between(self.interval - tenth, self.interval + tenth));
         self.interval = (self.interval * 2).min(SOLICITATION_INTERVAL_MAX);
+        self.delay = jitter.between(Duration::ZERO, SOLICITATION_DELAY_MAX);
         self.counters.router_solicitations += 1;
         true
     }
@@ -322,7 +326,25 @@ impl RouterDiscovery {
         if best != self.chosen {
             self.chosen = best;
             self.changes.push_back(LinkChange::DefaultRouter(best));
+            if best.is_none() && self.solicit_at.is_none() {
+                // RFC 7559, 2: who has no default route goes on asking. The next advertisement that
+                // nobody asked for may be half an hour away.
+                self.solicit(now);
+            }
         }
+    }
+
+    /// Begins to ask for routers, from the first interval on.
+    fn solicit(&mut self, now: Instant) {
+        self.solicit_at = Some(now + self.delay);
+        self.interval = SOLICITATION_INTERVAL;
+    }
+
+    /// The interface may be on another link from now on: routers are asked for (RFC 4861, 6.3.7: "the host
+    /// re-attaches to a link after being detached for some time"). Those known stay until they are found
+    /// silent.
+    pub fn on_new_link(&mut self, now: Instant) {
+        self.solicit(now);
     }
 
     /// The router does not answer neighbour solicitations: others are better (RFC 4861, 6.3.6).
@@ -333,8 +355,8 @@ impl RouterDiscovery {
         }
     }
 
-    /// The neighbour said that it is no router (RFC 4861, 7.2.5: "the node MUST remove that router
-    /// from the Default Router list").
+    /// The neighbour said that it is no router, and was believed (RFC 4861, 7.2.5: "the node MUST remove that
+    /// router from the Default Router list").
     pub fn on_no_router(&mut self, now: Instant, address: Ipv6Addr) {
         self.routers.retain(|router| router.address != address);
         self.choose(now);

@@ -428,7 +428,9 @@ impl<W> NeighbourCache<W> {
         Ok(())
     }
 
-    /// A received neighbour advertisement (RFC 4861, 7.2.5); `replaces` is its override flag.
+    /// A received neighbour advertisement (RFC 4861, 7.2.5); `replaces` is its override flag. Says whether
+    /// it is believed, so that what its router flag says holds, too: not where nobody asked for the
+    /// neighbour, or where it names another station than the one known and does not replace it.
     ///
     /// # Errors
     /// [`DropReason::MalformedNeighbour`] where it tells of an address that no station has.
@@ -439,16 +441,18 @@ impl<W> NeighbourCache<W> {
         target_link: Option<HardwareAddress>,
         solicited: bool,
         replaces: bool,
-    ) -> Result<(), DropReason> {
+    ) -> Result<bool, DropReason> {
         if target_link.is_some_and(|link| !link.is_unicast()) {
             return Err(DropReason::MalformedNeighbour);
         }
-        let known = self.table.find(target.into()).and_then(|(_, entry)| entry.known_link());
+        // "If no entry exists, the advertisement SHOULD be silently discarded."
+        let Some((_, entry)) = self.table.find(target.into()) else { return Ok(false) };
+        let known = entry.known_link();
         // "If the neighbor's entry is INCOMPLETE ... and no Target Link-Layer Address option is
         // included, the receiving node SHOULD silently discard the received advertisement."
-        let Some(link) = target_link.or(known) else { return Ok(()) };
+        let Some(link) = target_link.or(known) else { return Ok(false) };
         self.learn(now, target.into(), link, Told::Answer { solicited, replaces }, false);
-        Ok(())
+        Ok(replaces || known.is_none_or(|known| known == link))
     }
 
     /// Merges what a message told of a neighbour into its entry; where there is none, `create`

@@ -155,14 +155,14 @@ impl Shard {
                     return Err(DropReason::AddressDisputed);
                 }
                 let neighbours = &mut interface.neighbours;
-                neighbours.on_neighbour_advertisement(
+                let is_believed = neighbours.on_neighbour_advertisement(
                     now,
                     target,
                     target_link,
                     solicited,
                     replaces,
                 )?;
-                if !router {
+                if is_believed && !router {
                     self.on_no_router(now, incoming.origin.interface, target);
                 }
                 Ok(())

@@ -134,7 +134,7 @@ impl Shard {
         }
     }
 
-    /// A neighbour advertisement without the router flag came from `address`.
+    /// A neighbour advertisement without the router flag came from `address`, and was believed.
     pub(crate) fn on_no_router(&mut self, now: Instant, id: InterfaceId, address: Ipv6Addr) {
         if let Some(discovery) = self.discovery(id) {
             discovery.on_no_router(now, address);
