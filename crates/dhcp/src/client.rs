@@ -8,6 +8,8 @@
 //!   |                                               DECLINE, 10 s |                | T2
 //!   |<------------------------------------------------------------+                v
 //!   +<------------- NAK, end of the lease -------------------------------- REBINDING --ACK--> BOUND
+//!   |
+//!   +<------------- NAK -- REBOOTING (from BOUND, on another link) ---- ACK, or nobody there --> BOUND
 //! ```
 //!
 //! In: time, messages, and whether the leased address was found free. Out: [`Action`]s.
@@ -133,6 +135,8 @@ enum State {
     Bound,
     Renewing,
     Rebinding,
+    /// The lease is verified on another link, and used meanwhile.
+    Rebooting,
     /// The address was given back; nothing is done any more.
     Released,
 }
@@ -205,7 +209,10 @@ impl Client {
     /// The lease in force.
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
-        let is_ours = matches!(self.state, State::Bound | State::Renewing | State::Rebinding);
+        let is_ours = matches!(
+            self.state,
+            State::Bound | State::Renewing | State::Rebinding | State::Rebooting
+        );
         self.lease.as_ref().map(|(lease, _)| lease).filter(|_| is_ours)
     }
 
@@ -232,6 +239,7 @@ impl Client {
             }
             State::Selecting | State::Requesting { .. } => self.ask(now, jitter),
             State::Bound | State::Renewing | State::Rebinding => self.keep_lease(now, jitter),
+            State::Rebooting => self.verify(now, jitter),
             State::Checking | State::Released => self.due = None,
         }
     }
@@ -262,6 +270,16 @@ impl Client {
         self.ask(now, jitter);
     }
 
+    /// RFC 2131, 3.2, 4: where nobody answers, "the client MAY choose to use the previously allocated
+    /// network address and configuration parameters for the remainder of the unexpired lease".
+    fn verify(&mut self, now: Instant, jitter: &mut Jitter) {
+        let times = self.lease.as_ref().map(|(_, times)| *times);
+        match times.filter(|times| self.attempts >= REQUESTS_MAX || now >= times.end_at) {
+            None => self.ask(now, jitter),
+            Some(times) => (self.state, self.due) = (State::Bound, Some(times.renew_at.max(now))),
+        }
+    }
+
     /// Sends the message of the state, and waits for an answer.
     fn ask(&mut self, now: Instant, jitter: &mut Jitter) {
         let mut message = self.message(now, MessageKind::Request);
@@ -289,6 +307,11 @@ impl Client {
             (State::Rebinding, Some((lease, times))) => {
                 message.client_address = lease.address;
                 ((times.end_at - now) / 2).max(RENEWAL_INTERVAL_MIN).min(times.end_at - now)
+            }
+            // RFC 2131, 4.3.2, INIT-REBOOT: the address is in the option, and no server is named.
+            (State::Rebooting, Some((lease, times))) => {
+                message.requested = Some(lease.address);
+                self.backoff(jitter).min(times.end_at - now)
             }
             _ => return,
         };
@@ -372,7 +395,9 @@ impl Client {
             (State::Requesting { offered, server }, _) => (*offered, Some(*server)),
             (State::Renewing, Some((lease, _))) => (lease.address, Some(lease.server)),
             // Any server may answer what was broadcast.
-            (State::Rebinding, Some((lease, _))) => (lease.address, message.server),
+            (State::Rebinding | State::Rebooting, Some((lease, _))) => {
+                (lease.address, message.server)
+            }
             _ => return false,
         };
         let Some(lease_s) = message.lease_s else { return false };
@@ -399,7 +424,7 @@ impl Client {
         let from = match (&self.state, &self.lease) {
             (State::Requesting { server, .. }, _) => Some(*server),
             (State::Renewing, Some((lease, _))) => Some(lease.server),
-            (State::Rebinding, _) => message.server,
+            (State::Rebinding | State::Rebooting, _) => message.server,
             _ => return false,
         };
         if message.server.is_some() && message.server != from {
@@ -440,6 +465,26 @@ impl Client {
         }
         self.config.wanted = None;
         self.restart(now, DECLINE_DELAY, jitter);
+    }
+
+    /// The interface may be on another link, and its hardware address is `station` there. A lease is
+    /// verified (RFC 2131, 3.7: "whenever the local network parameters may have changed"), what was
+    /// offered elsewhere is not taken.
+    pub fn on_new_link(&mut self, now: Instant, station: HardwareAddress, jitter: &mut Jitter) {
+        self.station = station;
+        if self.state == State::Released {
+            return;
+        }
+        if self.lease().is_none() {
+            if let Some((lease, _)) = &self.lease {
+                // Its check is under way.
+                self.actions.push_back(Action::Deconfigure(lease.address));
+            }
+            return self.restart(now, Duration::ZERO, jitter);
+        }
+        self.begin_exchange(now, jitter);
+        (self.state, self.attempts, self.began_at) = (State::Rebooting, 0, now);
+        self.due = Some(now + jitter.between(Duration::ZERO, self.config.start_delay_max));
     }
 
     /// Gives the address back and ends (RFC 2131, 4.4.6).

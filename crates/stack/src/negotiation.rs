@@ -457,7 +457,8 @@ impl Shard {
     /// Interface `id` stands on another device from now on, which can do this: its failure is forgotten, and
     /// so is who was found on the link, as the other end may be another one, too. What the two agree on is
     /// negotiated as when an interface comes up. Addresses, routes, connections and what waits to be sent
-    /// stay; neighbours and multicast routers are told of us again.
+    /// stay; neighbours and multicast routers are told of us again, routers are asked for, and a DHCP server
+    /// whether the leased address is right there.
     pub fn on_device_replaced(
         &mut self,
         now: Instant,
@@ -475,6 +476,7 @@ impl Shard {
             self.interface_events.push(InterfaceEvent::DeviceReplaced(id, Box::new(status)));
         }
         self.on_hardware_address_changed(id);
+        self.on_new_link(now, id);
         self.reroute_all(now);
     }
 

@@ -234,3 +234,15 @@ fn an_address_that_no_host_can_have_is_declined() {
     run(&mut net, 14_000, 600);
     assert_eq!(states(&net).len(), 1, "another offer is taken");
 }
+
+/// RFC 2131, 3.7: on another link the lease is verified.
+#[test]
+fn a_server_is_asked_when_the_device_is_replaced() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let capabilities = Capabilities::plain(Medium::Ethernet(station(0)), 1_500);
+    net.hosts[0].shard.on_device_replaced(now, id, capabilities);
+    assert_eq!(run(&mut net, 2_000, 600), [3]);
+    assert_eq!(states(&net).len(), 1);
+}

@@ -51,6 +51,10 @@ impl Bed {
         self.actions()
     }
 
+    fn is_over(actions: &[Action]) -> bool {
+        actions == [Action::Deconfigure(OURS)]
+    }
+
     fn lease_option(seconds: u32) -> Vec<u8> {
         [&[51, 4][..], &seconds.to_be_bytes()].concat()
     }
@@ -321,4 +325,83 @@ fn a_lease_for_ever_is_never_renewed_and_times_out_of_order_are_not_believed() {
     bed.actions();
     bed.next();
     assert_eq!((bed.now - asked).as_secs(), 400);
+}
+
+/// RFC 2131, 3.7 and 4.3.2, INIT-REBOOT: on another link the lease is verified, without 'server identifier' and
+/// with 'ciaddr' zero; a server there may refuse it; where there is none it stays in use (3.2, 4).
+#[test]
+fn a_lease_is_verified_on_another_link() {
+    let other = HardwareAddress([2, 0, 0, 0, 0, 7]);
+    for answer in [Some(ACK), Some(NAK), None] {
+        let mut bed = Bed::bound(800);
+        let granted = bed.now;
+        bed.now += Duration::from_secs(10);
+        let station = if answer.is_none() { other } else { STATION };
+        bed.client.on_new_link(bed.now, station, &mut bed.jitter);
+        let actions = bed.next();
+        assert!((bed.now - granted).as_secs() < 12, "at once");
+        let (packet, kind) = Bed::sent(&actions);
+        assert_eq!((kind, packet.destination), (REQUEST, Ipv4Addr::BROADCAST));
+        assert!(has_option(packet, &[50, 4, 10, 0, 0, 9]) && !has_option(packet, &[54, 4]));
+        assert_eq!(packet.payload[12..16], [0; 4]);
+        assert_eq!(packet.payload[28..34], station.0);
+        assert!(bed.client.lease().is_some(), "used meanwhile");
+        match answer {
+            Some(ACK) => {
+                let actions = bed.answer(ACK, &Bed::lease_option(800));
+                assert!(matches!(actions[..], [Action::Configure(_)]));
+                let asked = bed.now;
+                assert_eq!(Bed::sent(&bed.next()).0.destination, SERVER);
+                assert!((398..=400).contains(&(bed.now - asked).as_secs()), "T1 counts from now");
+            }
+            Some(_) => {
+                assert_eq!(bed.answer(NAK, &[]), [Action::Deconfigure(OURS)]);
+                assert_eq!(Bed::sent(&bed.next()).1, DISCOVER);
+            }
+            None => {
+                for _ in 1..4 {
+                    assert_eq!(Bed::sent(&bed.next()).1, REQUEST);
+                }
+                assert_eq!(bed.next(), [], "nobody is there");
+                assert_eq!(Bed::sent(&bed.next()).0.destination, SERVER);
+                assert_eq!((bed.now - granted).as_secs(), 400, "T1 as before");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_ends_while_it_is_verified_is_given_up() {
+    let mut bed = Bed::bound(30);
+    let granted = bed.now;
+    bed.now += Duration::from_secs(14);
+    bed.client.on_new_link(bed.now, STATION, &mut bed.jitter);
+    let last = loop {
+        let actions = bed.next();
+        if !actions.is_empty() && Bed::is_over(&actions) {
+            break bed.now;
+        }
+    };
+    assert_eq!((last - granted).as_secs(), 30);
+    assert_eq!(bed.client.lease(), None);
+}
+
+#[test]
+fn what_was_offered_on_another_link_is_not_taken() {
+    for acked in [false, true] {
+        let mut bed = Bed::new();
+        bed.next();
+        bed.answer(OFFER, &[]);
+        if acked {
+            bed.answer(ACK, &Bed::lease_option(800));
+        }
+        bed.client.on_new_link(bed.now, STATION, &mut bed.jitter);
+        let given_up = if acked { vec![Action::Deconfigure(OURS)] } else { vec![] };
+        assert_eq!(bed.actions(), given_up);
+        assert_eq!(Bed::sent(&bed.next()).1, DISCOVER);
+    }
+    let mut bed = Bed::bound(800);
+    bed.client.release(bed.now, &mut bed.jitter);
+    bed.client.on_new_link(bed.now, STATION, &mut bed.jitter);
+    assert_eq!(bed.client.poll_timeout(), None, "who has given it back asks for no other");
 }

@@ -32,6 +32,10 @@ impl Autoconfiguration {
         self.discovery.poll_timeout()
     }
 
+    pub(super) fn on_new_link(&mut self, now: Instant) {
+        self.discovery.on_new_link(now);
+    }
+
     pub(crate) fn counters(&self) -> ip::router::RouterCounters {
         self.discovery.counters()
     }

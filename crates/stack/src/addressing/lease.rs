@@ -105,6 +105,17 @@ impl Shard {
         }
     }
 
+    /// The interface may be on another link, where a server may say that the address is wrong.
+    pub(super) fn verify_lease(&mut self, now: Instant, id: InterfaceId) {
+        let interface = &mut self.interfaces[id];
+        let Some(station) = interface.hardware_address() else { return };
+        let addressing = &mut interface.addressing;
+        if let Some(part) = &mut addressing.leasing {
+            part.client.on_new_link(now, station, &mut addressing.jitter);
+            self.carry_out_leasing(now, id);
+        }
+    }
+
     fn poll_lease_action(&mut self, id: InterfaceId) -> Option<Action> {
         self.interfaces[id].addressing.leasing.as_mut()?.client.poll_action()
     }

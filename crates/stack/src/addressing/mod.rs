@@ -295,6 +295,15 @@ impl Shard {
         }
     }
 
+    /// The interface may be on another link, where routers and DHCP servers are asked.
+    pub(crate) fn on_new_link(&mut self, now: Instant, id: InterfaceId) {
+        let addressing = &mut self.interfaces[id].addressing;
+        if let Some(part) = &mut addressing.autoconfiguration {
+            part.on_new_link(now);
+        }
+        self.verify_lease(now, id);
+    }
+
     /// The next thing that happened to an address. Events that nobody reads are bounded: the
     /// oldest is forgotten.
     pub fn poll_address_event(&mut self) -> Option<AddressEvent> {
