@@ -80,12 +80,13 @@ impl Groups {
 
     /// Routers on the link may have heard nothing of the groups: they are told as if they had asked.
     pub(crate) fn on_new_link(&mut self, now: Instant, jitter: &mut Jitter) {
-        let max_response = Duration::from_secs(1);
-        let (version, group, sources) = (Version::Current, None, Vec::new());
-        let query = Query { version, max_response, group, sources, robustness: None };
-        for membership in [&mut self.ipv4, &mut self.ipv6] {
-            membership.on_query(now, &query, jitter);
-        }
+        self.ipv4.on_query(now, &query_of_all(), jitter);
+        self.ipv6.on_query(now, &query_of_all(), jitter);
+    }
+
+    /// There is a link-local address now, and routers take only reports that come from one.
+    pub(crate) fn on_link_local(&mut self, now: Instant, jitter: &mut Jitter) {
+        self.ipv6.on_query(now, &query_of_all(), jitter);
     }
 
     fn membership(&mut self, is_ipv4: bool) -> &mut Membership {
@@ -151,6 +152,13 @@ impl Groups {
         let all = self.listeners.get(&group).map_or(&[][..], |all| all);
         merge(all.iter().filter(|(listener, _)| matches!(listener, Listener::Socket(_))))
     }
+}
+
+/// As a router asks who listens to what, with a second for the answer.
+fn query_of_all() -> Query {
+    let max_response = Duration::from_secs(1);
+    let (version, group, sources) = (Version::Current, None, Vec::new());
+    Query { version, max_response, group, sources, robustness: None }
 }
 
 fn merge<'a>(all: impl IntoIterator<Item = &'a (Listener, Filter)>) -> Option<Filter> {

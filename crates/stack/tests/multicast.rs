@@ -377,3 +377,28 @@ fn a_report_leaves_by_itself() {
         assert_eq!(sizes, [2, 1], "the datagrams together, and the report");
     }
 }
+
+/// RFC 3590, 4: reports without a source may be ignored, so once there is a link-local address all groups are
+/// reported from it.
+#[test]
+fn groups_are_reported_again_from_the_first_link_local_address() {
+    let mut net = net();
+    let group = ip(GROUPS[1]);
+    listener(&mut net, 0, group, 5_000, &[]);
+    net.run(Duration::from_secs(5));
+    net.wire.clear();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let routers = Some(ip::router::RouterConfig::new(ip::router::IdentifierKey([9; 16])));
+    let config =
+        AddressingConfig { ipv6: ClaimPolicy::Probe, routers, ..AddressingConfig::default() };
+    net.hosts[0].shard.start_addressing(now, id, config);
+    net.run(Duration::from_secs(5));
+    let is_group = |bytes: &[u8]| group == IpAddr::from(<[u8; 16]>::try_from(bytes).expect("16"));
+    let from_link_local = net.wire.iter().filter(|(from, frame)| {
+        let packet = &frame[EthernetRepr::LEN..];
+        let is_mld = packet[0] >> 4 == 6 && packet[6] == 0;
+        *from == 0 && is_mld && packet[8..10] == [0xfe, 0x80]
+    });
+    let names_it = |frame: &[u8]| frame[EthernetRepr::LEN..].windows(16).any(is_group);
+    assert!(from_link_local.into_iter().any(|(_, frame)| names_it(frame)));
+}

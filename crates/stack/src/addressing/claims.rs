@@ -98,6 +98,13 @@ impl Shard {
 
     fn on_won(&mut self, now: Instant, id: InterfaceId, cidr: Cidr) {
         self.assign(id, cidr);
+        if let IpAddr::V6(own) = cidr.address()
+            && own.is_unicast_link_local()
+        {
+            // RFC 3590, 4: what was reported from no address may have been heard by nobody.
+            let interface = &mut self.interfaces[id];
+            interface.groups.on_link_local(now, &mut interface.addressing.jitter);
+        }
         let record = self.interfaces[id].addressing.find(cidr.address());
         if record.is_some_and(|record| record.origin == AddressOrigin::Dhcp) {
             self.on_lease_checked(now, id);
