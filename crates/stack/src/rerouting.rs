@@ -35,10 +35,11 @@ impl Shard {
         gateway: Option<IpAddr>,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        self.interfaces.with_device(id)?;
+        let interface = self.interfaces.with_device(id)?;
         if gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4()) {
             return Err(SocketError::InvalidArgument);
         }
+        interface.addressing.on_fixed_route(destination.network());
         self.routes.insert(Route {
             destination,
             gateway,

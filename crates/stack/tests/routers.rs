@@ -14,7 +14,7 @@ use stack::{
 };
 use time::Duration;
 use wire::ndp::{NameServers, PrefixInformation, Prefixes, RouterAdvertisement, RouterPreference};
-use wire::{EthernetRepr, Ipv6View, NdpEnvelope, NdpRepr};
+use wire::{EthernetRepr, HardwareAddress, Ipv6View, NdpEnvelope, NdpRepr};
 
 const KEY: IdentifierKey = IdentifierKey([9; 16]);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -93,6 +93,62 @@ fn packets(net: &Net) -> Vec<([u8; 6], Vec<u8>)> {
     frames.map(|(_, frame)| split(frame)).collect()
 }
 
+/// The router solicitations among them: the station each went to, its source, and the station it names.
+fn solicitations(net: &Net) -> Vec<([u8; 6], Ipv6Addr, Option<HardwareAddress>)> {
+    let asked = packets(net).into_iter().filter_map(|(station, packet)| {
+        let view = Ipv6View::parse(&packet).ok()?;
+        let envelope = NdpEnvelope {
+            source: view.source(),
+            destination: view.destination(),
+            hop_limit: view.hop_limit(),
+        };
+        match NdpRepr::parse(view.payload(), &envelope).ok()? {
+            NdpRepr::RouterSolicitation { source_link } => {
+                Some((station, envelope.source, source_link))
+            }
+            _ => None,
+        }
+    });
+    asked.collect()
+}
+
+/// The station that a SYN to this address goes to, if it leaves at all.
+fn way(net: &mut Net, to: &str) -> Option<[u8; 6]> {
+    net.wire.clear();
+    let (now, to) = (net.now, format!("[{to}]:80").parse().expect("an address"));
+    net.hosts[0].shard.tcp_connect(now, None, to).ok()?;
+    net.run(Duration::from_millis(500));
+    let sent = packets(net);
+    sent.iter().find(|(_, packet)| packet[6] == wire::protocol::TCP).map(|(station, _)| *station)
+}
+
+fn on_link(prefix: Ipv6Addr, prefix_len_bits: u8, valid_s: u32) -> RouterAdvertisement {
+    let mut prefixes = Prefixes::default();
+    let (on_link, autonomous, preferred_s) = (true, false, 0);
+    assert!(prefixes.push(PrefixInformation {
+        prefix,
+        prefix_len_bits,
+        on_link,
+        autonomous,
+        valid_s,
+        preferred_s,
+    }));
+    RouterAdvertisement { prefixes, ..advertisement(0, 0) }
+}
+
+/// An advertisement of a neighbour that is no router.
+fn no_router(net: &mut Net, link: HardwareAddress, replaces: bool) {
+    let (target, target_link) = (router(1), Some(link));
+    let message = NdpRepr::NeighbourAdvertisement {
+        router: false,
+        solicited: false,
+        replaces,
+        target,
+        target_link,
+    };
+    net.inject(0, [craft::ndp(target, ALL_NODES, 255, &message)]);
+}
+
 /// RFC 4862, 5.3: a link-local address without any router; RFC 4861, 6.3.7: up to three and more
 /// solicitations, the first within a second.
 #[test]
@@ -102,23 +158,7 @@ fn a_host_without_a_router_has_a_link_local_address_and_asks() {
     let expected = (AddressOrigin::LinkLocal, AddressState::Preferred);
     assert_eq!(state(&net, link_local), Some(expected));
     net.run(Duration::from_secs(30));
-    let asked: Vec<_> = packets(&net)
-        .into_iter()
-        .filter_map(|(station, packet)| {
-            let view = Ipv6View::parse(&packet).ok()?;
-            let envelope = NdpEnvelope {
-                source: view.source(),
-                destination: view.destination(),
-                hop_limit: view.hop_limit(),
-            };
-            match NdpRepr::parse(view.payload(), &envelope).ok()? {
-                NdpRepr::RouterSolicitation { source_link } => {
-                    Some((station, envelope.source, source_link))
-                }
-                _ => None,
-            }
-        })
-        .collect();
+    let asked = solicitations(&net);
     assert!((3..=5).contains(&asked.len()), "after about 1, 5, 13, 29 seconds: {asked:?}");
     let last = asked.last().expect("one at least");
     assert_eq!((last.0, IpAddr::from(last.1)), ([0x33, 0x33, 0, 0, 0, 2], link_local));
@@ -319,4 +359,119 @@ fn an_advertised_hop_limit_is_that_of_answers_too() {
     let syn_ack = wire::TcpFlags::SYN | wire::TcpFlags::ACK;
     let segments = [syn_ack, reset, reset].map(|flags| ("segment", 33, flags));
     assert_eq!(answers, [&[("error", 33, wire::TcpFlags(0))], &segments[..]].concat());
+}
+
+#[test]
+fn routes_of_the_program_stay_whatever_routers_call_on_link() {
+    let mut net = net();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let gateway = Some(harness::address(1, true));
+    for network in ["::/0", "2001:db8:1::/64"] {
+        let network = network.parse().expect("a network");
+        net.hosts[0].shard.add_route(now, network, gateway, id).expect("of the interface's family");
+    }
+    let ours = Some(station(1).0);
+    for valid_s in [600, 0] {
+        hear(&mut net, router(1), on_link(Ipv6Addr::UNSPECIFIED, 0, valid_s));
+        assert_eq!(way(&mut net, "2001:db8:99::1"), ours);
+        hear(&mut net, router(1), on_link(PREFIX, 64, valid_s));
+        assert_eq!(way(&mut net, "2001:db8:1::99"), ours);
+    }
+    // What the program says after a router stays as well.
+    let other = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0);
+    hear(&mut net, router(1), on_link(other, 64, 600));
+    let now = net.now;
+    let network = ip::Cidr::new(other.into(), 64).expect("a network");
+    net.hosts[0].shard.add_route(now, network, gateway, id).expect("of the interface's family");
+    hear(&mut net, router(1), on_link(other, 64, 0));
+    assert_eq!(way(&mut net, "2001:db8:2::99"), ours);
+}
+
+/// RFC 4861, 6.3.4, with RFC 5942, 4: what is on the link, the prefix information says, and no formed address.
+#[test]
+fn a_network_is_on_the_link_for_as_long_as_routers_say_so() {
+    let mut net = net();
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    net.run(Duration::from_secs(5));
+    assert_eq!(way(&mut net, "2001:db8:1::99"), None, "nobody there answers");
+    hear(&mut net, router(1), on_link(PREFIX, 64, 0));
+    assert!(state(&net, formed(PREFIX)).is_some());
+    assert_eq!(way(&mut net, "2001:db8:1::98"), Some(STRANGER.0), "the router may know");
+    // A fixed address on the network says so, too, and neither takes the other's word back.
+    let own = "2001:db8:1::5/64".parse().expect("an address");
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.add_address(now, id, own).expect("room");
+    net.run(Duration::from_secs(5));
+    hear(&mut net, router(1), on_link(PREFIX, 64, 600));
+    let now = net.now;
+    net.hosts[0].shard.remove_address(now, id, own.address()).expect("ours");
+    assert_eq!(way(&mut net, "2001:db8:1::97"), None);
+    hear(&mut net, router(1), on_link(PREFIX, 64, 0));
+    assert_eq!(way(&mut net, "2001:db8:1::96"), Some(STRANGER.0));
+}
+
+/// RFC 4861, 7.2.5: an advertisement that names another station and does not replace the known one "MUST NOT
+/// update the cache", nor does one of a neighbour there is no entry of.
+#[test]
+fn a_router_goes_only_where_its_neighbour_entry_is_updated() {
+    let other = HardwareAddress([2, 0, 0, 0, 0, 77]);
+    let mut net = net();
+    let without_link = RouterAdvertisement { source_link: None, ..advertisement(7_200, 3_600) };
+    hear(&mut net, router(1), without_link);
+    no_router(&mut net, other, true);
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    no_router(&mut net, other, false);
+    let far = "2001:db8:99::1";
+    assert_eq!(way(&mut net, far), Some(STRANGER.0));
+    net.wire.clear();
+    net.run(Duration::from_secs(5));
+    assert_eq!(solicitations(&net), []);
+    no_router(&mut net, other, true);
+    assert_eq!(way(&mut net, far), None);
+    net.run(Duration::from_secs(3));
+    assert_eq!(solicitations(&net).len(), 1, "who has no router asks");
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    assert_eq!(way(&mut net, far), Some(STRANGER.0));
+}
+
+/// RFC 4862, 5.4.4: whoever says that a settled address is theirs does not take it away by that.
+#[test]
+fn a_settled_address_is_kept_and_defended() {
+    let mut net = net();
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    net.run(Duration::from_secs(5));
+    for address in [formed(PREFIX), formed(router(0))] {
+        let before = state(&net, address).expect("settled");
+        let IpAddr::V6(target) = address else { panic!("formed from an IPv6 prefix") };
+        for _ in 0..5 {
+            let message = NdpRepr::NeighbourAdvertisement {
+                router: false,
+                solicited: false,
+                replaces: true,
+                target,
+                target_link: Some(STRANGER),
+            };
+            net.inject(0, [craft::ndp(router(9), ALL_NODES, 255, &message)]);
+            net.run(Duration::from_secs(1));
+        }
+        assert_eq!(state(&net, address), Some(before));
+    }
+    let events = core::iter::from_fn(|| net.hosts[0].shard.poll_address_event());
+    let told = events.filter(|event| matches!(event, AddressEvent::Duplicate(..))).count();
+    assert_eq!(told, 2, "each is told of once in ten seconds");
+}
+
+/// RFC 4861, 6.3.7: a host that is attached to a link again asks for its routers.
+#[test]
+fn routers_are_asked_for_when_the_device_is_replaced() {
+    let mut net = net();
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    net.run(Duration::from_secs(5));
+    net.wire.clear();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let medium = device::Medium::Ethernet(station(0));
+    let capabilities = device::Capabilities::plain(medium, 1_500);
+    net.hosts[0].shard.on_device_replaced(now, id, capabilities);
+    net.run(Duration::from_secs(2));
+    assert_eq!(solicitations(&net).len(), 1);
 }

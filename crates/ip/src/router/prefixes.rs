@@ -97,6 +97,11 @@ impl Prefixes {
         if !told.on_link || told.prefix.is_unicast_link_local() || told.prefix.is_multicast() {
             return;
         }
+        // That everybody is a neighbour contradicts the router that says so, and would stand in the
+        // place of every default route.
+        if told.prefix_len_bits == 0 {
+            return;
+        }
         let (prefix, prefix_len) =
             (masked(told.prefix, told.prefix_len_bits), told.prefix_len_bits);
         let is_it =

@@ -309,3 +309,43 @@ fn after_a_duplicate_another_identifier_is_tried_three_times() {
     bed.discovery.on_duplicate(address);
     assert_eq!(bed.changes(), []);
 }
+
+/// RFC 7559, 2: a host without a default route asks, at intervals that begin at 4 s.
+#[test]
+fn routers_are_asked_for_again_when_the_last_one_goes_and_on_another_link() {
+    let goes: [fn(&mut Bed); 4] = [
+        |bed| bed.discovery.on_no_router(bed.now, ROUTER),
+        |bed| drop(bed.hear(ROUTER, router(0, RouterPreference::Medium))),
+        |bed| drop(bed.pass(60)),
+        |bed| bed.discovery.on_new_link(bed.now),
+    ];
+    for go in goes {
+        let mut bed = Bed::new();
+        bed.pass(100);
+        bed.hear(ROUTER, router(60, RouterPreference::Medium));
+        let asked = |bed: &Bed| bed.discovery.counters().router_solicitations;
+        let before = asked(&bed);
+        bed.pass(50);
+        assert_eq!(asked(&bed), before, "there is one");
+        bed.hear(ROUTER, router(60, RouterPreference::Medium));
+        go(&mut bed);
+        bed.pass(7);
+        assert_eq!(asked(&bed), before + 2, "within a second, and 4 s later");
+        bed.hear(ROUTER, router(60, RouterPreference::Medium));
+        bed.pass(50);
+        assert_eq!(asked(&bed), before + 2);
+    }
+    let mut bed = Bed::new();
+    bed.hear(ROUTER, router(60, RouterPreference::Medium));
+    bed.hear(OTHER, router(600, RouterPreference::Medium));
+    let before = bed.discovery.counters().router_solicitations;
+    bed.pass(100);
+    assert_eq!(bed.discovery.counters().router_solicitations, before, "another one is left");
+}
+
+#[test]
+fn nobody_says_that_everything_is_on_the_link() {
+    let mut bed = Bed::new();
+    assert_eq!(but_times(bed.hear(ROUTER, on_link(Ipv6Addr::UNSPECIFIED, 0, 600))), []);
+    assert_eq!(bed.hear(ROUTER, on_link(Ipv6Addr::UNSPECIFIED, 0, 0)), []);
+}

@@ -1,10 +1,11 @@
 //! What routers say becomes addresses, routes and settings of the interface.
 //!
 //! [`ip::router::RouterDiscovery`] decides; here its decisions are carried out. A gateway that the
-//! program fixed stays the default whatever routers say.
+//! program fixed stays the default whatever routers say, and so do its routes to networks that they call
+//! their own.
 
-use super::AddressOrigin;
 use super::news::LinkNews;
+use super::{AddressOrigin, has_address_on};
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
 use crate::outbox::Network;
@@ -187,12 +188,12 @@ impl Shard {
             LinkChange::DefaultRouter(router) => self.set_learned_router(id, router),
             LinkChange::OnLink { prefix, prefix_len } => {
                 if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
-                    self.add_network_route(id, network);
+                    self.learn_network(id, network);
                 }
             }
             LinkChange::OffLink { prefix, prefix_len } => {
                 if let Some(network) = Cidr::new(prefix.into(), prefix_len) {
-                    self.remove_network_route(id, network);
+                    self.unlearn_network(id, network);
                 }
             }
             LinkChange::Prefer(address, is_preferred) => {
@@ -221,14 +222,40 @@ impl Shard {
         }
     }
 
-    /// Routes everything else by `router`, unless the program fixed a gateway.
+    /// Everybody on this network is a neighbour, unless the program has routed it otherwise.
+    fn learn_network(&mut self, id: InterfaceId, network: Cidr) {
+        let network = network.network();
+        let has_route = self.route_on(id, network).is_some();
+        let interface = &mut self.interfaces[id];
+        // The route that an address brought is not the program's.
+        let is_ours = has_address_on(interface, network);
+        let learned = &mut interface.addressing.learned_networks;
+        if learned.contains(&network) || (has_route && !is_ours) {
+            return;
+        }
+        learned.push(network);
+        if !has_route {
+            self.add_network_route(id, network);
+        }
+    }
+
+    /// Nobody says any more that this network is on the link; what the program said of it stays.
+    fn unlearn_network(&mut self, id: InterfaceId, network: Cidr) {
+        let network = network.network();
+        let learned = &mut self.interfaces[id].addressing.learned_networks;
+        let before = learned.len();
+        learned.retain(|known| *known != network);
+        if learned.len() < before {
+            self.remove_network_route(id, network);
+        }
+    }
+
+    /// Routes everything else by `router`, unless the program fixed a default route.
     fn set_learned_router(&mut self, id: InterfaceId, router: Option<Ipv6Addr>) {
-        let is_default =
-            |route: &&Route| route.destination == Cidr::ANY_IPV6 && route.interface == id.number();
-        let in_force = self.routes.routes().iter().find(is_default).and_then(|route| route.gateway);
+        let in_force = self.route_on(id, Cidr::ANY_IPV6).map(|route| route.gateway);
         let addressing = &mut self.interfaces[id].addressing;
         let learned = addressing.learned_router.map(IpAddr::V6);
-        if in_force.is_some() && in_force != learned {
+        if in_force.is_some_and(|gateway| gateway.is_none() || gateway != learned) {
             return;
         }
         addressing.learned_router = router;

@@ -126,6 +126,8 @@ pub(crate) struct Addressing {
     leased_routes: Vec<Route>,
     /// The default route that routers gave.
     learned_router: Option<Ipv6Addr>,
+    /// The networks that routers said are on the link, where the route there is ours to make.
+    learned_networks: Vec<Cidr>,
     /// DNS servers that a DHCP server, and those that routers told of.
     pub(crate) name_servers: [Vec<IpAddr>; 2],
 }
@@ -147,7 +149,17 @@ impl Addressing {
             leasing: None,
             leased_routes: Vec::new(),
             learned_router: None,
+            learned_networks: Vec::new(),
             name_servers: [Vec::new(), Vec::new()],
+        }
+    }
+
+    /// The program has routed this network itself: that is not to be undone.
+    pub(crate) fn on_fixed_route(&mut self, network: Cidr) {
+        self.leased_routes.retain(|route| route.destination != network);
+        self.learned_networks.retain(|known| *known != network);
+        if network == Cidr::ANY_IPV6 {
+            self.learned_router = None;
         }
     }
 
@@ -438,13 +450,22 @@ impl Shard {
     }
 
     /// One reason is gone to take everybody on this network for a neighbour; an address on it is
-    /// another.
+    /// another, and what a router said. A route by a gateway is the program's.
     fn remove_network_route(&mut self, id: InterfaceId, network: Cidr) {
         let network = network.network();
-        let addresses = &self.interfaces[id].addresses;
-        if !addresses.iter().any(|other| other.network() == network) {
+        let interface = &self.interfaces[id];
+        let has_reason = has_address_on(interface, network)
+            || interface.addressing.learned_networks.contains(&network);
+        let by_gateway = self.route_on(id, network).is_some_and(|route| route.gateway.is_some());
+        if !has_reason && !by_gateway {
             self.routes.remove_on(network, id.number());
         }
+    }
+
+    /// The route to this very network by interface `id`.
+    fn route_on(&self, id: InterfaceId, network: Cidr) -> Option<&Route> {
+        let is_it = |route: &&Route| route.destination == network && route.interface == id.number();
+        self.routes.routes().iter().find(is_it)
     }
 
     /// The address goes for good: its record, its use, and the connections that used it.
@@ -475,6 +496,15 @@ impl Shard {
             self.settle(now, index);
         }
     }
+}
+
+/// Whether an address says that everybody on this network is a neighbour.
+fn has_address_on(interface: &Interface, network: Cidr) -> bool {
+    let says_so = |cidr: &Cidr| {
+        let origin = interface.addressing.find(cidr.address()).map(|record| record.origin);
+        origin != Some(AddressOrigin::Router)
+    };
+    interface.addresses.iter().any(|cidr| cidr.network() == network && says_so(cidr))
 }
 
 impl Interface {
