@@ -5,13 +5,12 @@
 //!
 //! ```sh
 //! ip netns add guest
+//! mkdir -p /etc/netns/guest && echo nameserver 9.9.9.9 > /etc/netns/guest/resolv.conf
 //! cargo run --release -p multidata-tokio --example forwarder tun0 &
 //! until ip link set tun0 netns guest 2> /dev/null; do sleep 1; done
 //! ip -n guest address add 10.0.2.100/24 dev tun0
-//! ip -n guest link set tun0 up
-//! ip -n guest route add default dev tun0
-//! ip netns exec guest curl http://93.184.215.14
-//! ip netns exec guest dig @9.9.9.9 example.org
+//! ip -n guest link set tun0 up && ip -n guest route add default dev tun0
+//! ip netns exec guest curl http://example.org
 //! ```
 
 use linux::{TapConfig, TapDevice, TapKind};
