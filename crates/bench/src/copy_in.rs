@@ -11,7 +11,8 @@ use crate::results::{Results, Run};
 use crate::scenario::{Amount, DeviceKind, Scenario};
 use crate::sizes::format_size;
 use crate::statistics::{median, ratio};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use crate::table::headed;
+use comfy_table::{Cell, CellAlignment};
 use multidata::{BlockSize, CopyIn, CopyOrder};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -211,8 +212,6 @@ fn row(name: &str, runs: &[&Run]) -> Row {
 #[must_use]
 pub fn render(results: &Results) -> String {
     let rows = rows(results);
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
     let heads = [
         "path, write, policy",
         "Gbit/s",
@@ -227,7 +226,7 @@ pub fn render(results: &Results) -> String {
         "arrived, %",
         "CPU\n/ old",
     ];
-    table.set_header(heads.map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
+    let mut table = headed(heads);
     for row in &rows {
         let against = against(&rows, row, OLD);
         let figures = [

@@ -19,7 +19,8 @@ use crate::counted::{self, Counted};
 use crate::results::{Results, Run};
 use crate::scenario::{DeviceKind, PeerKind, Scenario};
 use crate::statistics::{median, ratio};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use crate::table::headed;
+use comfy_table::{Cell, CellAlignment};
 use core::fmt;
 use core::str::FromStr;
 use multidata::{Layout, Polling};
@@ -241,10 +242,8 @@ pub(crate) fn all_figures(row: &Row) -> Vec<String> {
 /// The medians as a table.
 #[must_use]
 pub fn render(results: &Results) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
     let heads = ["path", "application", "layout", "connec-\ntions"].into_iter().chain(COLUMNS);
-    table.set_header(heads.map(|head| Cell::new(head).set_alignment(CellAlignment::Center)));
+    let mut table = headed(heads);
     for row in rows(results) {
         let words = [row.path.clone(), row.placement.clone(), row.layout.clone()];
         let numbers = std::iter::once(row.connections.to_string()).chain(figures(&row));

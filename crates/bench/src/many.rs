@@ -12,7 +12,8 @@
 use crate::results::{LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use crate::table::headed;
+use comfy_table::{Cell, CellAlignment};
 use std::time::Duration;
 
 /// The axes: every value of each with every value of the others.
@@ -113,20 +114,18 @@ fn against_first(rows: &[Row], row: &Row) -> Option<f64> {
 #[must_use]
 pub fn render(results: &Results) -> String {
     let rows = rows(results);
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
     let heads = [
         "path",
-        "connections",
+        "connec-\ntions",
         "Gbit/s",
         "/ the\nfirst",
-        "stack CPU\ns/GB",
-        "packets\n/batch out",
-        "frames\n/batch in",
+        "stack\nCPU\ns/GB",
+        "packets\n/batch\nout",
+        "frames\n/batch\nin",
         "sent\nagain, %",
-        "least and most of an\neven share, %",
+        "least and\nmost of an\neven share, %",
     ];
-    table.set_header(heads.map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
+    let mut table = headed(heads);
     for row in &rows {
         let figures = [
             row.connections.to_string(),

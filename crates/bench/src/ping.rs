@@ -6,8 +6,9 @@
 //! A request before all others finds the neighbour, for whom a whole batch could not wait; it does not count.
 
 use crate::statistics::median;
+use crate::table::headed;
 use crate::{Attempt, Failure};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment};
 use multidata::ip::IcmpErrorKind;
 use multidata::{EchoAnswer, RawPacket, RawSocket, Stack, echo_request};
 use serde::{Deserialize, Serialize};
@@ -223,9 +224,7 @@ impl Results {
     /// The table: one row.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED);
-        table.set_header([
+        let mut table = headed([
             "sent",
             "received",
             "loss %",

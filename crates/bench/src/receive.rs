@@ -14,7 +14,8 @@ use crate::counted::{self, Counted};
 use crate::results::{Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use crate::table::headed;
+use comfy_table::{Cell, CellAlignment};
 use device::TransmitMode;
 use multidata::Coalescing;
 use std::str::FromStr;
@@ -292,21 +293,19 @@ fn one_by_one<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
 #[must_use]
 pub fn render(results: &Results) -> String {
     let rows = rows(results);
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
     let heads = [
         "path",
         "frames\nat a time",
         "held",
         "Gbit/s",
-        "stack CPU\ns/GB",
-        "system CPU\ns/GB",
+        "stack\nCPU\ns/GB",
+        "system\nCPU\ns/GB",
         "frames\n/batch",
         "waits\n/MB",
         "syscalls\n/frame",
         "/ one\nby one",
     ];
-    table.set_header(heads.map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
+    let mut table = headed(heads);
     for row in &rows {
         let figures = figures(&rows, row).into_iter();
         let figures = figures.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));

@@ -4,7 +4,7 @@ use crate::results::{Results, Run, Summary};
 use crate::scenario::{DeviceKind, Direction, Outbound, Scenario, Times};
 use crate::statistics::ratio;
 use crate::times::Split;
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
 use device::TransmitMode;
 
 /// The medians of every scenario, one row each; streams first, then transactions.
@@ -37,8 +37,8 @@ fn render_with(results: &Results, streams_table: fn(&[Summary]) -> Table) -> Str
 const STREAM_HEADS: [&str; 7] = [
     "scenario",
     "Gbit/s",
-    "stack CPU\ns/GB",
-    "system CPU\ns/GB",
+    "stack\nCPU\ns/GB",
+    "system\nCPU\ns/GB",
     "packets",
     "packets\n/batch",
     "syscalls\n/packet",
@@ -56,7 +56,7 @@ fn stream_figures(row: &Summary) -> [String; 6] {
 }
 
 fn stream_table(rows: &[Summary]) -> Table {
-    let mut table = headed(&STREAM_HEADS);
+    let mut table = headed(STREAM_HEADS);
     for row in rows {
         table.add_row(cells(&row.first.scenario, &stream_figures(row)));
     }
@@ -64,7 +64,7 @@ fn stream_table(rows: &[Summary]) -> Table {
 }
 
 fn transmit_table(rows: &[Summary]) -> Table {
-    let mut table = headed(&[&STREAM_HEADS[..], &["mappings\n/packet"]].concat());
+    let mut table = headed([&STREAM_HEADS[..], &["mappings\n/packet"]].concat());
     for row in rows {
         let mappings = row.mappings_per_packet.map_or_else(String::new, |it| format!("{it:.3}"));
         let figures = [&stream_figures(row)[..], &[mappings]].concat();
@@ -78,7 +78,7 @@ fn transmit_table(rows: &[Summary]) -> Table {
 #[must_use]
 pub fn render_times(results: &Results) -> Option<String> {
     let rows = results.by_scenario();
-    let mut table = headed(&[
+    let mut table = headed([
         "scenario",
         "time\ns/GB",
         "device\ntransmit, %",
@@ -106,7 +106,7 @@ pub fn render_times(results: &Results) -> Option<String> {
 }
 
 fn transaction_table(rows: &[Summary]) -> String {
-    let mut table = headed(&[
+    let mut table = headed([
         "scenario",
         "transactions\n/s",
         "median\nus",
@@ -133,14 +133,26 @@ fn transaction_table(rows: &[Summary]) -> String {
     table.to_string()
 }
 
-fn headed(names: &[&str]) -> Table {
+/// What the first and the last line of a table begin with, and no other line does.
+pub const TABLE_EDGE: char = '─';
+
+/// A table with these heads. There are no lines between columns and one space: all tables are to fit the
+/// 80 columns of a terminal.
+pub(crate) fn headed<T: ToString>(names: impl IntoIterator<Item = T>) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(names.iter().map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
+    let line = |fill| LineStyle::none().fill(fill).junction(fill);
+    let style = TableStyle::new().top_border(line(TABLE_EDGE)).header_separator(line('═'));
+    table.load_style(style.bottom_border(line(TABLE_EDGE)));
+    let head = |name: T| Cell::new(name.to_string()).set_alignment(CellAlignment::Center);
+    table.set_header(names.into_iter().map(head));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 0));
+    }
     table
 }
 
-fn cells(name: &str, figures: &[String]) -> Vec<Cell> {
+/// A row: a name and its figures.
+pub(crate) fn cells(name: &str, figures: &[String]) -> Vec<Cell> {
     let figures =
         figures.iter().map(|figure| Cell::new(figure).set_alignment(CellAlignment::Right));
     std::iter::once(Cell::new(name)).chain(figures).collect()
@@ -339,6 +351,20 @@ mod tests {
         assert!(text.contains("8.00"), "{text}");
         assert!(text.contains("40.0"), "packets per batch: {text}");
         assert!(text.contains("1.10"), "system calls per packet: {text}");
+    }
+
+    #[test]
+    fn the_tables_of_streams_fit_a_terminal() {
+        let mut runs = Vec::new();
+        for scenario in crate::plan::default_job(std::time::Duration::from_secs(1)) {
+            runs.push(Run { scenario: scenario.name(), ..run(TransmitMode::Multidata, 88.0) });
+        }
+        let results = results(runs);
+        for text in [render(&results), render_transmit(&results)] {
+            let width = text.lines().map(|line| line.trim_end().chars().count()).max();
+            assert!(width.is_some_and(|width| width <= 80), "{width:?}:\n{text}");
+            assert!(text.starts_with(TABLE_EDGE), "{text}");
+        }
     }
 
     #[test]

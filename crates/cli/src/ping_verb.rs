@@ -4,7 +4,7 @@ use crate::arguments::PingArguments;
 use crate::bench_verb::try_place;
 use crate::ending::{self, Why};
 use crate::output::deliver;
-use crate::transfer::open;
+use crate::transfer::{Sending, open};
 use crate::tunnel;
 use bench::Failure;
 
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
         try_place(file)?;
     }
     ending::arrange()?;
-    let mut link = open(&arguments.link, None, tunnel::open_to)?;
+    let mut link = open(&arguments.link, Sending::default(), tunnel::open_to)?;
     link.watch()?;
     let plan = arguments.plan();
     // Who is interrupted hears what came of it until then.

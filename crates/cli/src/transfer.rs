@@ -15,20 +15,19 @@ use bench::{Attempt, Failure};
 use device::{DeviceError, Queue, RateConfig, RateQueue};
 use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TunnelDevice};
 use multidata::dhcp::ClientConfig;
-use multidata::tcp::Keepalive;
+use multidata::ip::Cidr;
+use multidata::tcp::congestion::Algorithm;
+use multidata::tcp::{self, Keepalive};
 use multidata::{CaptureFile, InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
 /// How much is read from a file, or from the connection, at once.
 const PIECE_LEN_BYTES: usize = 256 << 10;
-
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a DHCP server or a router may take to answer.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,10 +53,11 @@ const LAST_ACK_TIME: Duration = Duration::from_secs(2);
 pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     let mut source = Source::open(&arguments.file)?;
     ending::arrange()?;
-    let mut link = open(&arguments.link, arguments.rate, tunnel::open_to)?;
+    let sending = Sending { rate: arguments.rate, congestion: arguments.congestion.into() };
+    let mut link = open(&arguments.link, sending, tunnel::open_to)?;
     link.watch()?;
     let to = arguments.to;
-    let outcome = connect(&link.stack, to)
+    let outcome = connect(&link.stack, to, arguments.timeout)
         .and_then(|stream| over(stream, |stream| send_all(&mut source, stream, to)));
     if outcome.is_ok() && arguments.link.tunnel.is_some() {
         // Nobody but this program answers here: where the last ACK is lost, the other end asks again.
@@ -67,12 +67,12 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     outcome.and(closed)
 }
 
-fn connect(stack: &Stack, to: SocketAddr) -> Result<TcpStream, Failure> {
+fn connect(stack: &Stack, to: SocketAddr, timeout: Duration) -> Result<TcpStream, Failure> {
     tell(&format!("connecting to {to}"));
-    TcpStream::connect_timeout(stack, &to, CONNECT_TIMEOUT)
+    TcpStream::connect_timeout(stack, &to, timeout)
         .map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
-                format!("nobody answered for {} s", CONNECT_TIMEOUT.as_secs())
+                format!("nobody answered for {} s", timeout.as_secs_f64())
             }
             _ => error.to_string(),
         })
@@ -180,9 +180,10 @@ pub(crate) fn receive(arguments: &ReceiveArguments) -> Result<(), Failure> {
     }
     // Who is at the other end of a tunnel may ask at once. An address that is not there yet cannot be bound.
     let is_fixed = arguments.link.address.fixed().is_some();
-    let (mut link, listener) = open_with(&arguments.link, None, tunnel::open_at, |stack| {
-        is_fixed.then(|| TcpListener::bind(stack, arguments.at))
-    })?;
+    let (mut link, listener) =
+        open_with(&arguments.link, Sending::default(), tunnel::open_at, |stack| {
+            is_fixed.then(|| TcpListener::bind(stack, arguments.at))
+        })?;
     let name = arguments.file.display().to_string();
     let listener = listener.unwrap_or_else(|| TcpListener::bind(&link.stack, arguments.at));
     let outcome = accept(&mut link, arguments.at, listener)
@@ -257,13 +258,18 @@ fn over(
 }
 
 /// A queue of the interface: of itself where it is a TAP, of a packet socket on any other.
-fn open_queue(interface: &Interface, offload: bool) -> Result<Box<dyn Queue>, DeviceError> {
+fn open_queue(
+    interface: &Interface,
+    offload: Option<Switch>,
+) -> Result<Box<dyn Queue>, DeviceError> {
     let name = interface.name().to_owned();
     let complain = |refused: &[String], negotiated: String| {
-        if !refused.is_empty() {
+        // What nobody asked for may be refused.
+        if !refused.is_empty() && offload == Some(Switch::On) {
             crate::output::complain(&negotiated);
         }
     };
+    let offload = offload != Some(Switch::Off);
     if interface.is_tun() {
         let name = Some(name);
         let config = TapConfig { name, offload, napi: Napi::Off, ..TapConfig::default() };
@@ -296,8 +302,10 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
     let name = link.device.as_deref().unwrap_or_default();
     let interface = Interface::named(name).map_err(|error| {
         Failure::new(format!(
-            "{error}; make it first, for example: ip tuntap add {name} mode tap && ip addr add \
-             10.0.0.1/24 dev {name} && ip link set {name} up"
+            "{error}; make it first, for example: ip tuntap add {name} mode tap && {}ip link set {name} up",
+            kernel_address(link.address.fixed())
+                .map(|cidr| format!("ip addr add {cidr} dev {name} && "))
+                .unwrap_or_default()
         ))
     })?;
     if let Some(address) = link.address.fixed().map(|cidr| cidr.address())
@@ -308,8 +316,7 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
              another one of the same subnet"
         )));
     }
-    let offload = link.offload == Switch::On;
-    let queue = open_queue(&interface, offload).attempt(|| format!("cannot use {name}"))?;
+    let queue = open_queue(&interface, link.offload).attempt(|| format!("cannot use {name}"))?;
     if !interface.is_up().attempt(|| format!("cannot use {name}"))? {
         return Err(Failure::new(format!(
             "the interface {name} is down: bring it up with: ip link set {name} up"
@@ -318,15 +325,35 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
     Ok(queue)
 }
 
+/// An address for the kernel at the other end of a TAP: of the network of ours, and another one.
+fn kernel_address(ours: Option<Cidr>) -> Option<Cidr> {
+    let ours = ours?;
+    let next = |address: IpAddr, by: u8| match address {
+        IpAddr::V4(it) => IpAddr::from(Ipv4Addr::from_bits(it.to_bits().wrapping_add(by.into()))),
+        IpAddr::V6(it) => IpAddr::from(Ipv6Addr::from_bits(it.to_bits().wrapping_add(by.into()))),
+    };
+    let near = (1..=2).map(|by| next(ours.network().address(), by));
+    let mut free = near.filter(|it| ours.contains(*it) && *it != ours.address());
+    Cidr::new(free.next()?, ours.prefix_len())
+}
+
+/// How this stack sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sending {
+    /// Bits of frames a second.
+    pub(crate) rate: Option<u64>,
+    pub(crate) congestion: Algorithm,
+}
+
 /// This stack on the device that the user names, or in the tunnel.
-pub(crate) fn open(link: &LinkArguments, rate: Option<u64>, meet: Meet) -> Result<Link, Failure> {
-    open_with(link, rate, meet, |_| ()).map(|(link, ())| link)
+pub(crate) fn open(link: &LinkArguments, sending: Sending, meet: Meet) -> Result<Link, Failure> {
+    open_with(link, sending, meet, |_| ()).map(|(link, ())| link)
 }
 
 /// The same, and does `prepare` before the stack hears anything.
 fn open_with<T>(
     link: &LinkArguments,
-    rate: Option<u64>,
+    sending: Sending,
     meet: Meet,
     prepare: impl FnOnce(&Stack) -> T,
 ) -> Result<(Link, T), Failure> {
@@ -343,6 +370,9 @@ fn open_with<T>(
     if let Some(gateway) = link.gateway {
         config = config.gateway(gateway);
     }
+    if let Some(mtu_bytes) = link.mtu {
+        config = config.mtu(mtu_bytes);
+    }
     let mut capture = None;
     if let Some(path) = &link.capture {
         let refused = || format!("cannot capture into {}", path.display());
@@ -350,20 +380,25 @@ fn open_with<T>(
         queue = file.wrap(queue).attempt(refused)?;
         capture = Some(file);
     }
-    if let Some(bits_per_second) = rate {
+    if let Some(bits_per_second) = sending.rate {
         let limit = multidata::rate_limit(RateConfig::new(bits_per_second));
         queue = Box::new(RateQueue::new(queue, limit));
     }
-    let builder = Stack::builder().boxed_interface(queue, config);
+    let mut tcp = tcp::Config::default();
+    tcp.congestion.algorithm = sending.congestion;
+    let builder = Stack::builder().tcp(tcp).boxed_interface(queue, config);
     let built = builder.build_with(|stack| Ok(prepare(stack)));
     let (stack, prepared) = built.attempt(|| "cannot start the stack")?;
+    let name = link.device.as_deref().unwrap_or("the tunnel").to_owned();
     for interface in stack.interfaces() {
+        let mode = interface.transmit.mode;
         // What was asked for and is not what came out is worth a line.
-        if interface.transmit.wanted.is_some_and(|wanted| wanted != interface.transmit.mode) {
-            crate::output::complain(&interface.transmit.to_string());
+        if let Some(wanted) = interface.transmit.wanted.filter(|wanted| *wanted != mode) {
+            crate::output::complain(&format!(
+                "{name} has no form for {wanted}; the mode is {mode}"
+            ));
         }
     }
-    let name = link.device.as_deref().unwrap_or("the tunnel").to_owned();
     let own = link.address.fixed().map(|cidr| cidr.address());
     if own.is_none() {
         let is_ipv4 = link.address.is_ipv4();
@@ -383,7 +418,7 @@ fn open_with<T>(
             .attempt(|| format!("no address by {} on {name}", link.address))?;
         crate::output::complain(&format!("this stack has the address {got}"));
     }
-    Ok((Link { stack, name, own, watch: None, capture }, prepared))
+    Ok((Link { stack, name, own, watch: None, capture, counters: link.counters }, prepared))
 }
 
 /// This stack and what goes with it.
@@ -393,6 +428,8 @@ pub(crate) struct Link {
     own: Option<IpAddr>,
     watch: Option<Watch>,
     capture: Option<CaptureFile>,
+    /// Whether what was counted is printed at the end.
+    counters: bool,
 }
 
 impl Link {
@@ -412,10 +449,25 @@ impl Link {
     /// A sentence.
     pub(crate) fn close(self) -> Result<(), Failure> {
         drop(self.watch);
+        let counted = self.counters.then(|| self.stack.clone());
         let flushed = self.stack.shutdown(FLUSH_TIMEOUT);
+        if let Some(stack) = counted {
+            crate::output::note(&counted_lines(&stack));
+        }
         let finished = finish(self.capture);
         flushed.attempt(|| "the end of the connection was not delivered").and(finished)
     }
+}
+
+/// Every counter that is not zero, a line each.
+fn counted_lines(stack: &Stack) -> String {
+    let mut lines = String::new();
+    stack.counters().for_each(&mut |name, value| {
+        if value > 0 {
+            lines += &format!("{name} {value}\n");
+        }
+    });
+    lines
 }
 
 /// Completes the capture, and says so where it is not whole.

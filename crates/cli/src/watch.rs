@@ -60,7 +60,15 @@ fn watch(stack: Stack, name: &str, own: Option<IpAddr>, stopped: &Receiver<()>) 
             }
         }
         while let Some(event) = stack.poll_address_event() {
-            let AddressEvent::Duplicate(_, address, station) = event else { continue };
+            let (address, station) = match event {
+                AddressEvent::Duplicate(_, address, station) => (address, station),
+                AddressEvent::Removed(_, cidr) => {
+                    // A lease that ran out, or a prefix that its router took back.
+                    complain(&format!("this stack has the address {} no more", cidr.address()));
+                    continue;
+                }
+                _ => continue,
+            };
             let sentence =
                 format!("the address {address} is in use: the host at {station} on {name} has it");
             if own == Some(address) && began.elapsed() < BEGINNING {
@@ -86,6 +94,12 @@ fn sentence(name: &str, event: &InterfaceEvent) -> Option<String> {
         }
         InterfaceEvent::LinkRestored(_) => Some(format!("{name} can be used again")),
         InterfaceEvent::DeviceFailed(_, _, why) => Some(format!("{name} failed: {why}")),
+        InterfaceEvent::MtuShrunk(_, mtu_bytes) => {
+            Some(format!("{name} takes packets of {mtu_bytes} bytes at most now"))
+        }
+        InterfaceEvent::PacketRefused(_) => Some(format!(
+            "{name} refused a packet for good, which was dropped; others are only counted"
+        )),
         _ => None,
     }
 }

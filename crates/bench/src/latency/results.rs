@@ -4,9 +4,10 @@ use super::{Bulk, Case, Near};
 use crate::receive::coalescing_name;
 use crate::results::Host;
 use crate::statistics::{median, ratio};
+use crate::table::headed;
 use crate::workload::request_response::Asked;
 use crate::{Attempt, Failure};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment};
 use serde::{Deserialize, Serialize};
 
 /// The name of this layout.
@@ -121,8 +122,6 @@ impl Results {
     #[must_use]
     pub fn table(&self) -> String {
         let rows = self.rows();
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED);
         let heads = [
             "asks",
             "coalescing",
@@ -134,7 +133,7 @@ impl Results {
             "transactions\n/s",
             "bulk\nGbit/s",
         ];
-        table.set_header(heads.map(|name| Cell::new(name).set_alignment(CellAlignment::Center)));
+        let mut table = headed(heads);
         for row in &rows {
             let kernel = kernel_row(&rows, &row.first.load);
             let against = |ours: f64, kernel: Option<f64>| {

@@ -3,8 +3,9 @@
 use super::cell::Sender;
 use crate::results::Host;
 use crate::statistics::{median, ratio};
+use crate::table::headed;
 use crate::{Attempt, Failure};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,9 +70,7 @@ impl Results {
     /// The table: medians of both senders and their ratio, a row for each path.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED);
-        table.set_header(["loss %", "RTT ms", "multidata\nMbit/s", "Linux\nMbit/s", "ratio"]);
+        let mut table = headed(["loss %", "RTT ms", "multidata\nMbit/s", "Linux\nMbit/s", "ratio"]);
         for row in self.rows() {
             let figures = [
                 row.path.to_owned(),

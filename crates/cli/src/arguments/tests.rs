@@ -200,7 +200,7 @@ fn addresses_that_cannot_stand_together_are_named() {
         ("send f [fd00::1]:7 OVER", "two IP versions"),
         ("send f 8.8.8.8:7 OVER --gateway 10.1.0.1", "--gateway 10.1.0.1 is not on the network"),
         ("send f 8.8.8.8:7 OVER --gateway fd00::1", "--gateway fd00::1 is not on the network"),
-        ("send f 10.0.0.1:7 OVER --mode lso", "--offload on"),
+        ("send f 10.0.0.1:7 OVER --mode lso --offload off", "--offload on"),
         ("send f 10.0.0.1:7 --device tap0 --address 0.0.0.0/0", "one host"),
         ("send f 10.0.0.1:7 --device tap0 --address 10.0.0.255/24", "one host"),
         ("send f [fd00::1]:7 --device t --address dhcp", "two IP versions"),

@@ -1,11 +1,13 @@
 //! The arguments of `send` and `receive`, and of the device that these and `ping` use.
 
 use super::{AddressArgument, Switch};
-use bench::sizes::parse_rate;
-use clap::Args;
+use bench::sizes::{parse_rate, parse_seconds};
+use clap::{Args, ValueEnum};
 use device::TransmitMode;
+use multidata::tcp::congestion::Algorithm;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The device that packets travel over, and this stack's address there.
 #[derive(Clone, Debug, Args)]
@@ -37,21 +39,36 @@ pub(crate) struct LinkArguments {
     /// Write every packet to this pcapng file
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// How batches reach the device: single, chain, contiguous, replicated, multidata or lso
-    #[arg(long, value_name = "MODE", default_value_t = TransmitMode::Multidata)]
-    pub(crate) mode: TransmitMode,
-    /// Checksum offload and super-frames, where the device takes them
-    #[arg(long, value_enum, default_value_t = Switch::Off)]
-    pub(crate) offload: Switch,
+    /// How batches reach the device: single, chain, contiguous, replicated, multidata or lso [default: lso
+    /// where the device splits super-frames, else multidata]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mode: Option<TransmitMode>,
+    /// Checksum offload and super-frames [default: on where the device takes them]
+    #[arg(long, value_enum)]
+    pub(crate) offload: Option<Switch>,
+    /// Send no packets longer than this, and ask others for none: at least 576, with IPv6 1280 [default: what the
+    /// device takes]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) mtu: Option<usize>,
+    /// At the end, print every counter that is not zero on standard error: packets, batches, drops by their
+    /// reasons
+    #[arg(long)]
+    pub(crate) counters: bool,
 }
 
 impl LinkArguments {
     /// Looks for contradictions.
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.mode == TransmitMode::Lso && self.offload == Switch::Off {
+        let is_lso = self.mode == Some(TransmitMode::Lso);
+        if is_lso && self.offload == Some(Switch::Off) {
             return Err("--mode lso needs --offload on: without it the device takes no \
                         super-frame"
                 .to_owned());
+        }
+        if is_lso && self.tunnel.is_some() {
+            return Err(
+                "--mode lso is for devices: nobody behind a tunnel splits super-frames".to_owned()
+            );
         }
         self.check_tunnel()?;
         let Some(cidr) = self.address.fixed() else {
@@ -98,7 +115,7 @@ impl LinkArguments {
                 self.address
             ));
         }
-        if self.offload == Switch::On {
+        if self.offload == Some(Switch::On) {
             return Err("--offload on is for devices: a tunnel has none to do the work".to_owned());
         }
         Ok(())
@@ -161,6 +178,24 @@ impl ReceiveArguments {
     }
 }
 
+/// The congestion controls of this stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SendCongestion {
+    Cubic,
+    Newreno,
+    Bbr,
+}
+
+impl From<SendCongestion> for Algorithm {
+    fn from(argument: SendCongestion) -> Self {
+        match argument {
+            SendCongestion::Cubic => Self::Cubic,
+            SendCongestion::Newreno => Self::NewReno,
+            SendCongestion::Bbr => Self::Bbr,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SendArguments {
     /// What to send, - for standard input; of a file that grows meanwhile, what it holds at the beginning
@@ -172,6 +207,12 @@ pub(crate) struct SendArguments {
     /// and G are powers of 1000 here
     #[arg(long, value_name = "BITS", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
+    /// Which algorithm decides how much is on its way at once
+    #[arg(long, value_enum, default_value_t = SendCongestion::Cubic)]
+    pub(crate) congestion: SendCongestion,
+    /// How long the other end may take to answer
+    #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "15")]
+    pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) link: LinkArguments,
 }

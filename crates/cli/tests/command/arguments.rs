@@ -30,7 +30,14 @@ fn wrong_arguments_exit_with_2_and_say_what_is_wrong() {
         ("bench loss --loss 100", "less than 100"),
         ("send file 10.0.0.1 --device t0 --address 10.0.0.2/24", "10.0.0.1"),
         ("receive 10.0.0.2:7 file --device t0 --address 10.0.0.2/99", "10.0.0.2/99"),
-        ("receive 10.0.0.2:7 file --device t0 --address 10.0.0.2/24 --mode lso", "--offload on"),
+        (
+            "receive 10.0.0.2:7 file --device t0 --address 10.0.0.2/24 --mode lso --offload off",
+            "--offload on",
+        ),
+        (
+            "send file 10.0.0.1:7 --tunnel 192.0.2.1:7 --key-file k --address 10.0.0.2/24 --mode lso",
+            "is for devices",
+        ),
     ] {
         let ran = run(arguments);
         assert_eq!(ran.code, Some(2), "{arguments}: {ran:?}");
@@ -58,6 +65,8 @@ fn a_missing_device_is_named() {
         let ran = run(arguments);
         assert_eq!(ran.code, Some(1), "{ran:?}");
         assert!(ran.sentence().contains("no-such-tap0"), "{ran:?}");
+        // What to do about it goes with the address that was given.
+        assert!(ran.sentence().contains("ip addr add 10.9.9.1/24 dev"), "{ran:?}");
     }
 }
 

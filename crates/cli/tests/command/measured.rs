@@ -322,7 +322,7 @@ fn what_squeues_counted_is_told_summed_and_for_each() {
             assert_eq!(sum(&prefix, "squeue") > 0, enters.is_some(), "{name}");
         }
     }
-    let told = run(arguments).stdout;
+    let told = run(arguments).stdout.replace('\n', " ");
     for part in ["contended", "migra-", "batches:", "99 in 100"] {
         assert!(told.contains(part), "{part} is missing: {told}");
     }

@@ -55,6 +55,54 @@ pub(crate) fn goes_to_a_kernel_socket() {
     }
 }
 
+/// Sends a file with these options and `--counters`; returns what was counted.
+fn counted(content: &[u8], options: &str) -> impl Fn(&str) -> u64 {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    std::fs::write(&file, content).expect("room for it");
+    let listener = TcpListener::bind((KERNEL[0], 0)).expect("the kernel's address");
+    let to = listener.local_addr().expect("it is bound");
+    let (file, link) = (file.display(), link(0));
+    let running = Running::start(&format!("send {file} {to} {link} {options} --counters"));
+    let (mut stream, _) = listener.accept().expect("the stack connects");
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).expect("the stack ends its stream");
+    drop(stream);
+    assert!(received == content, "{options}");
+    let (code, output, counters) = running.output();
+    assert_eq!((code, output.as_str()), (Some(0), ""), "{counters}");
+    move |name: &str| {
+        let find = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        counters.lines().find_map(find).unwrap_or_else(|| panic!("no {name}: {counters}"))
+    }
+}
+
+pub(crate) fn mode_follows_the_device() {
+    let content = contents(5_000_001);
+    for (options, merges) in [("", true), ("--offload off", false), ("--mode multidata", false)] {
+        let count = counted(&content, options);
+        let (packets, frames) = (count("device.transmit_packets"), count("device.transmit_frames"));
+        assert_eq!(frames * 4 < packets, merges, "{options}: {frames} frames, {packets} packets");
+    }
+}
+
+pub(crate) fn is_sent_as_it_was_asked_for() {
+    let content = contents(500_001);
+    let count = counted(&content, "--mtu 600 --congestion bbr");
+    assert!(count("device.transmit_packets") > 500_001 / 560, "they are longer");
+    let (file, silent) = ("/dev/null", "10.9.0.99:7");
+    let sentences = [
+        ("--mtu 100", "the MTU of interface 0 cannot be 100 bytes: 576 to 1500"),
+        ("--timeout 0.2", "nobody answered for 0.2 s"),
+    ];
+    for (options, part) in sentences {
+        let running = Running::start(&format!("send {file} {silent} {} {options}", link(0)));
+        let (code, sentence) = running.end();
+        assert_eq!(code, Some(1), "{sentence}");
+        assert!(sentence.contains(part), "{sentence}");
+    }
+}
+
 pub(crate) fn is_sent_at_the_rate_that_was_asked_for() {
     let content = contents(2_000_000);
     let started = std::time::Instant::now();
@@ -113,7 +161,7 @@ pub(crate) fn over_a_packet_socket() {
     let listener = TcpListener::bind((kernel, 0)).expect("the kernel's address");
     let to = listener.local_addr().expect("it is bound");
     let link = "--device cable-near --address 10.8.0.2/24";
-    for options in ["", "--offload on --mode lso"] {
+    for options in ["", "--offload off", "--offload on --mode lso"] {
         let running = Running::start(&format!("send {} {to} {link} {options}", file.display()));
         let (mut stream, from) = listener.accept().expect("the stack connects");
         assert_eq!(from.ip().to_string(), "10.8.0.2");

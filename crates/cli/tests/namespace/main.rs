@@ -18,6 +18,8 @@ const TESTS: &[Test] = &[
     ("a_file_goes_to_a_kernel_socket", files::goes_to_a_kernel_socket),
     ("a_file_comes_from_a_kernel_socket", files::comes_from_a_kernel_socket),
     ("a_file_goes_over_a_packet_socket", files::over_a_packet_socket),
+    ("the_mode_follows_the_device", files::mode_follows_the_device),
+    ("a_file_is_sent_as_it_was_asked_for", files::is_sent_as_it_was_asked_for),
     ("an_empty_file_travels_too", files::empty_travels_too),
     (
         "a_file_is_sent_at_the_rate_that_was_asked_for",
