@@ -111,8 +111,10 @@ impl<S: BuildHasher> PathMtus<S> {
         self.entries.insert(destination, entry);
         while self.entries.len() > self.config.entries_max.max(1) {
             let [unverified, verified] = &mut self.turns;
-            let first = unverified.pop_first().or_else(|| verified.pop_first());
-            let Some((_, oldest)) = first else { break };
+            // A quarter is for what was not checked, however much was: datagrams know nothing else.
+            let are_many = unverified.len() > self.config.entries_max / 4 || verified.is_empty();
+            let crowd = if are_many { unverified } else { verified };
+            let Some((_, oldest)) = crowd.pop_first() else { break };
             self.entries.remove(&oldest);
             self.evicted += 1;
             self.generation = self.generation.wrapping_add(1);
@@ -298,5 +300,23 @@ mod tests {
         assert_eq!(mtus.len(), 3);
         assert_eq!(mtus.lookup(address(1), Trust::Verified), None, "the oldest of them makes room");
         assert_eq!(mtus.lookup(address(202), Trust::Verified), Some(1_300));
+    }
+
+    #[test]
+    fn what_was_checked_leaves_a_quarter_to_what_was_not() {
+        let config = PathMtuConfig { entries_max: 8, ..PathMtuConfig::default() };
+        let mut mtus = PathMtus::new(config, RandomState::new());
+        for last in 0..20 {
+            mtus.on_report(NOW, address(last), 1_300, Trust::Verified);
+        }
+        for last in 100..120 {
+            mtus.on_report(NOW, address(last), 1_400, Trust::Unverified);
+            assert_eq!(mtus.lookup(address(last), Trust::Unverified), Some(1_400));
+            assert_eq!(mtus.len(), 8);
+        }
+        let known = |trust, range: core::ops::Range<u16>| {
+            range.filter(|last| mtus.lookup(address(*last), trust).is_some()).count()
+        };
+        assert_eq!((known(Trust::Verified, 0..20), known(Trust::Unverified, 100..120)), (6, 2));
     }
 }
