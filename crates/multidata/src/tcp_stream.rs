@@ -590,6 +590,7 @@ impl TcpStream {
             let after = progress();
             left = left.saturating_sub(POOL_WAIT);
             if !call.blocks {
+                squeue.miss_memory(socket.id);
                 return Err(socket_error(SocketError::WouldBlock));
             }
             if left.is_zero() || after == before {

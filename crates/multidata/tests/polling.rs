@@ -2,7 +2,7 @@
 
 mod pair;
 
-use multidata::{BindOptions, ConnectOptions, Stack, TcpListener, TcpStream, UdpSocket};
+use multidata::{BindOptions, ConnectOptions, Interest, Stack, TcpListener, TcpStream, UdpSocket};
 use pair::{PATIENCE, connected, pair, pair_with, right, run};
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -262,6 +262,11 @@ fn a_write_that_does_not_block_is_told_that_the_pool_is_exhausted_and_when_it_is
     assert!(client.poll_writable(context).is_pending(), "it would have the caller spin");
     calls.wait_for(1);
     assert!(client.poll_writable(context).is_pending());
+    // Who is told by a waker and tries hears of memory, too: no acknowledgment will come.
+    let (calls, waker) = Calls::new();
+    client.register_waker(Interest::Writable, &waker);
+    assert!(client.write(b"patience").is_err());
+    calls.wait_for(1);
     drop(held);
     run(|it| client.poll_writable(it)).expect("there is room again");
     assert_eq!(client.write(b"patience").expect("there is room again"), 8);

@@ -207,6 +207,16 @@ impl Squeue {
         self.release(guard);
     }
 
+    /// Has the tasks that are to hear when they can write on a socket hear of memory, too: a write that may
+    /// not wait found none, and of memory there is no event.
+    pub(crate) fn miss_memory(&self, socket: SocketId) {
+        let _alarm = self.alarm();
+        let mut core = self.lock();
+        let until = self.clock.now() + MEMORY_RETRY;
+        core.waiting.add_memory_tasks_of_writers(socket, until);
+        self.release(core);
+    }
+
     /// Sleeps, with the lock released, until it makes sense to look again.
     fn wait<'a>(
         &'a self,

@@ -175,6 +175,21 @@ impl Waiting {
         self.memory_until.get_or_insert(until);
     }
 
+    /// Enters as such the tasks that are to hear when they can write on a socket.
+    pub(crate) fn add_memory_tasks_of_writers(&mut self, socket: SocketId, until: Instant) {
+        let wakers: Vec<Waker> = self
+            .slot(socket)
+            .iter()
+            .filter_map(|(interest, sleeper)| match sleeper {
+                Sleeper::Task(waker) if *interest == Interest::Writable => Some(waker.clone()),
+                Sleeper::Task(_) | Sleeper::Thread(_) => None,
+            })
+            .collect();
+        for waker in &wakers {
+            self.add_memory_task(socket, waker, until);
+        }
+    }
+
     /// Moves as many of the tasks that wait for memory to `woken` as there is memory for, and one where
     /// it has waited long: by turns, because a crowd that looks again for every block that comes
     /// back would have no time for anything else. Those that are left are to look again at `until`.
