@@ -281,14 +281,16 @@ impl Shard {
         None
     }
 
-    /// Whether any interface has something to send, as far as is known without building it; packets that
-    /// wait for the answer of a neighbour included, which comes or is given up in a few seconds.
+    /// Whether any interface has something to send, as far as is known without building it.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        let wants = |it: &Interface| {
-            it.ready.len() > 0 || !it.outbox.is_empty() || it.neighbours.has_waiting()
-        };
-        self.interfaces.iter().any(wants)
+        self.interfaces.iter().any(|i| i.ready.len() > 0 || !i.outbox.is_empty())
+    }
+
+    /// Whether packets wait for a neighbour to answer, which it does or is given up in a few seconds.
+    #[must_use]
+    pub fn awaits_neighbours(&self) -> bool {
+        self.interfaces.iter().any(|i| i.neighbours.has_waiting())
     }
 
     /// What was counted so far, over all connections.

@@ -376,7 +376,8 @@ impl Core {
     /// reset waits, for the device or for a neighbour to answer.
     pub(crate) fn is_flushed(&mut self) -> bool {
         self.forget_delivered();
-        self.closing.is_empty() && !self.shard.wants_transmit()
+        let shard = &self.shard;
+        self.closing.is_empty() && !shard.wants_transmit() && !shard.awaits_neighbours()
     }
 
     /// Closed connections with something left to deliver.
