@@ -9,7 +9,7 @@ use counters::DropReason;
 use device::TransmitMode;
 use harness::{Fate, Net, address, data};
 use proptest::prelude::*;
-use stack::{Readiness, SocketError};
+use stack::{Readiness, SocketError, TcpOption};
 use time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -244,5 +244,30 @@ proptest! {
             prop_assert_eq!(net.read(1, server, &mut received), Ok(false));
             prop_assert_eq!(received, data(4_000));
         }
+    }
+}
+
+// Neither brings an acknowledgment that would tell of it: a peer whose window is closed answers probes only.
+#[test]
+fn who_waits_for_room_is_told_at_once_of_a_larger_buffer_and_of_the_end_of_writing() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (client, _server) = net.connect(false);
+    let bytes = data(1 << 20);
+    while net.write(0, client, &bytes) > 0 {
+        net.run(Duration::from_millis(500));
+    }
+    let now = net.now;
+    let shard = &mut net.hosts[0].shard;
+    while shard.poll_event().is_some() {}
+    let size = shard.tcp_status(client).expect("open").send_buffer_bytes;
+    for option in [Some(TcpOption::SendBuffer(2 * size)), None] {
+        shard.tcp_await_room(client, 10_000, false);
+        match option {
+            Some(option) => shard.tcp_set_option(now, client, option).expect("open"),
+            None => shard.tcp_shutdown_write(now, client).expect("open"),
+        }
+        let event = shard.poll_event().expect("it concerns who waits");
+        assert!(event.socket == client && event.readiness.intersects(Readiness::WRITABLE));
+        assert!(shard.poll_event().is_none());
     }
 }
