@@ -105,7 +105,7 @@ pub struct TapConfig {
     /// to cut (UDP_SEGMENT), which takes Linux 6.2. Then one read brings many, for less of the CPU where
     /// senders wait for answers, as QUIC does. Off by default: the kernel hands those of a sender that waits
     /// for nothing up so fast that a thread which reads them one by one takes in what it has no room for, and
-    /// reads few.
+    /// reads few. And those of IPv6 behind extension headers are lost, which the kernel would have cut.
     pub uncut_datagrams: bool,
     /// How the kernel takes in the frames that we write.
     pub napi: Napi,
@@ -405,7 +405,9 @@ fn attach(
 }
 
 /// Whether what stands in front of a frame is what was asked for with `flags`. An interface of several queues
-/// keeps the flags of whom it had before, and says nothing; to change it would be to change theirs.
+/// keeps the flags of whom it had before, and says nothing. The length of the virtio-net header and what the
+/// kernel may leave to us are one for the whole interface, too, and become what we ask for: whoever shares one
+/// with another program has to agree on them with it.
 ///
 /// # Errors
 /// Where it is not.
@@ -478,12 +480,14 @@ fn negotiate_offload(
                 match *offload {
                     0 => {}
                     TUN_F_CSUM => on.push("checksum offload from the kernel"),
-                    _ => {
-                        on.push("checksum offload and super-frames from the kernel");
-                        if config.uncut_datagrams {
-                            negotiate_datagrams(file, *offload, on, refused);
-                        }
-                    }
+                    _ => on.push("checksum offload and super-frames from the kernel"),
+                }
+                match *offload == super_frames {
+                    _ if !config.uncut_datagrams => {}
+                    true => negotiate_datagrams(file, *offload, on, refused),
+                    false => refused.push(
+                        "runs of datagrams from the kernel (super-frames are off)".to_owned(),
+                    ),
                 }
                 return Ok(*offload);
             }
@@ -496,8 +500,8 @@ fn negotiate_offload(
 }
 
 /// Asks for the datagrams that a sender leaves to its interface to cut (UDP_SEGMENT), in one frame, beside
-/// what was granted. We cut them as well as the kernel would, and read them by one call. Where they are
-/// refused it cuts them.
+/// what was granted. We cut them as the kernel would, and read them by one call. Where they are refused
+/// it cuts them.
 fn negotiate_datagrams(
     file: &OwnedFd,
     granted: u32,

@@ -332,7 +332,7 @@ impl QueueCounts {
     fn sentence(self) -> String {
         let Self { receive, transmit } = self;
         format!(
-            "queues from {} on of the {receive} that frames come by (there are {transmit} to send by: make              them as many, `ethtool -L`)",
+            "queues from {} on of the {receive} that frames come by (there are {transmit} to send by: make them as many, `ethtool -L`)",
             self.both()
         )
     }

@@ -52,7 +52,7 @@ pub(super) struct Rings {
     pub(super) is_zero_copy: bool,
     /// Whether a packet may take several descriptors.
     pub(super) takes_several: bool,
-    /// Whether the kernel tells after each kick what it has taken from the transmit ring.
+    /// Whether the kernel tells after each kick that sent something what it has taken from the transmit ring.
     pub(super) tells_taken: bool,
 }
 
@@ -86,7 +86,7 @@ impl Rings {
             .and_then(|()| set_xdp_rx_ring_size(&socket, receive_count))
             .and_then(|()| set_xdp_tx_ring_size(&socket, transmit_count))
             .map_err(failed("make the rings"))?;
-        let tells_taken = set_options(&socket, config, refused);
+        let tells_taken = set_options(&socket, config, transmit_count, refused);
         let offsets = xdp_mmap_offsets(&socket).map_err(failed("find the rings"))?;
         let map = failed("map the rings");
         let fill = Ring::map(&socket, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, receive_count);
@@ -137,15 +137,22 @@ fn register(socket: &OwnedFd, umem: &Umem) -> rustix::io::Result<()> {
 }
 
 /// Options without which everything works, only slower. Says whether the kernel is so new that it tells
-/// after each kick what it has taken, which it does since 6.17.
-fn set_options(socket: &OwnedFd, config: &XdpConfig, refused: &mut Vec<String>) -> bool {
+/// after each kick that sent something what it has taken, which it does since 6.17. It refuses a budget
+/// beyond the ring.
+fn set_options(
+    socket: &OwnedFd,
+    config: &XdpConfig,
+    ring_len: u32,
+    refused: &mut Vec<String>,
+) -> bool {
     let set = |level, option, value: i32| {
         raw_calls::setsockopt(socket.as_raw_fd(), level, option, &value.to_ne_bytes())
             .map(drop)
             .map_err(|errno| said(Errno::from_raw_os_error(errno)))
     };
     // An older kernel has no such option, and a kick for every 32 frames does.
-    let has_budget = set(SOL_XDP, XDP_MAX_TX_SKB_BUDGET, TRANSMIT_BUDGET).is_ok();
+    let budget = TRANSMIT_BUDGET.min(i32::try_from(ring_len).unwrap_or(i32::MAX));
+    let has_budget = set(SOL_XDP, XDP_MAX_TX_SKB_BUDGET, budget).is_ok();
     if let Some(time_us) = config.busy_poll_us {
         let time_us = i32::try_from(time_us).unwrap_or(i32::MAX);
         let outcome = set(SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)
