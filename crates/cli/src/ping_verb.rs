@@ -7,6 +7,7 @@ use crate::output::deliver;
 use crate::transfer::{Sending, open};
 use crate::tunnel;
 use bench::Failure;
+use bench::ping::{Plan, Results};
 
 /// Asks, and prints what came of it.
 ///
@@ -21,7 +22,21 @@ pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
     link.watch()?;
     let plan = arguments.plan();
     // Who is interrupted hears what came of it until then.
-    let results = bench::ping::ping(&link.stack, &plan, &|| ending::why().is_none())?;
+    let outcome = bench::ping::ping(&link.stack, &plan, &|| ending::why().is_none())
+        .and_then(|results| print(arguments, &plan, &results).map(|()| results));
+    let closed = link.close();
+    let results = outcome?;
+    closed?;
+    if let Some(Why::Useless(_)) = ending::why() {
+        return ending::check();
+    }
+    match results.received {
+        0 => Err(Failure::new(format!("{} did not answer", plan.to))),
+        _ => Ok(()),
+    }
+}
+
+fn print(arguments: &PingArguments, plan: &Plan, results: &Results) -> Result<(), Failure> {
     let mut text = format!(
         "Echo requests to {}, {} bytes of data, {} in a batch:\n{}\n",
         plan.to,
@@ -33,13 +48,5 @@ pub(crate) fn run(arguments: &PingArguments) -> Result<(), Failure> {
         text.push_str(&remark);
         text.push('\n');
     }
-    deliver(&text, arguments.json.as_deref(), || results.to_json())?;
-    link.close()?;
-    if let Some(Why::Useless(_)) = ending::why() {
-        return ending::check();
-    }
-    match results.received {
-        0 => Err(Failure::new(format!("{} did not answer", plan.to))),
-        _ => Ok(()),
-    }
+    deliver(&text, arguments.json.as_deref(), || results.to_json())
 }

@@ -12,7 +12,7 @@ use crate::watch::Watch;
 use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
-use device::{DeviceError, Queue, RateConfig, RateQueue};
+use device::{DeviceError, Queue, RateConfig, RateQueue, TransmitMode};
 use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TunnelDevice};
 use multidata::dhcp::ClientConfig;
 use multidata::ip::Cidr;
@@ -24,7 +24,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How much is read from a file, or from the connection, at once.
 const PIECE_LEN_BYTES: usize = 256 << 10;
@@ -69,10 +69,13 @@ pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
 
 fn connect(stack: &Stack, to: SocketAddr, timeout: Duration) -> Result<TcpStream, Failure> {
     tell(&format!("connecting to {to}"));
+    let started = Instant::now();
     TcpStream::connect_timeout(stack, &to, timeout)
         .map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
-                format!("nobody answered for {} s", timeout.as_secs_f64())
+                // TCP itself may have given up first.
+                let waited = timeout.min(started.elapsed());
+                format!("nobody answered for {} s", (waited.as_secs_f64() * 10.0).round() / 10.0)
             }
             _ => error.to_string(),
         })
@@ -258,14 +261,13 @@ fn over(
 }
 
 /// A queue of the interface: of itself where it is a TAP, of a packet socket on any other.
-fn open_queue(
-    interface: &Interface,
-    offload: Option<Switch>,
-) -> Result<Box<dyn Queue>, DeviceError> {
+fn open_queue(interface: &Interface, link: &LinkArguments) -> Result<Box<dyn Queue>, DeviceError> {
+    let offload = link.offload;
+    let is_wanted = offload == Some(Switch::On) || link.mode == Some(TransmitMode::Lso);
     let name = interface.name().to_owned();
     let complain = |refused: &[String], negotiated: String| {
         // What nobody asked for may be refused.
-        if !refused.is_empty() && offload == Some(Switch::On) {
+        if !refused.is_empty() && is_wanted {
             crate::output::complain(&negotiated);
         }
     };
@@ -316,7 +318,7 @@ fn device_queue(link: &LinkArguments) -> Result<Box<dyn Queue>, Failure> {
              another one of the same subnet"
         )));
     }
-    let queue = open_queue(&interface, link.offload).attempt(|| format!("cannot use {name}"))?;
+    let queue = open_queue(&interface, link).attempt(|| format!("cannot use {name}"))?;
     if !interface.is_up().attempt(|| format!("cannot use {name}"))? {
         return Err(Failure::new(format!(
             "the interface {name} is down: bring it up with: ip link set {name} up"
