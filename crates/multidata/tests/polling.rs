@@ -324,6 +324,12 @@ fn a_writer_that_waits_hears_of_the_end_of_writing_and_of_a_larger_buffer() {
 
 #[test]
 fn who_may_not_wait_is_not_kept_by_another_writer() {
+    assert!((0..10).any(|_| others_are_not_kept()), "room came each time");
+}
+
+/// Says false where room came before the others had tried: the peer may still take in what a window probe
+/// brings, which a busy machine has time for.
+fn others_are_not_kept() -> bool {
     let (left, right_stack) = pair();
     let (client, mut server) = full(&left, &right_stack);
     client.set_nonblocking(false).expect("always");
@@ -336,18 +342,23 @@ fn who_may_not_wait_is_not_kept_by_another_writer() {
     client.set_write_timeout(Some(Duration::from_millis(30))).expect("a timeout");
     let (ended, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        ended.send(other.write(b"y")).expect("the test waits");
+        // Nobody listens any more where room came.
+        let _ = ended.send(other.write(b"y"));
         other.set_nonblocking(true).expect("always");
-        ended.send(other.write(b"y")).expect("the test waits");
+        let _ = ended.send(other.write(b"y"));
     });
     for _ in 0..2 {
-        let outcome = end.recv_timeout(PATIENCE).expect("it came back");
-        assert_eq!(outcome.expect_err("somebody else writes").kind(), ErrorKind::WouldBlock);
+        let Err(error) = end.recv_timeout(PATIENCE).expect("it came back") else {
+            wait("the end of the first writer's turn", || first.is_finished());
+            return false;
+        };
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
     }
     let (calls, waker) = Calls::new();
     let context = &mut Context::from_waker(&waker);
-    assert!(client.poll_write(context, b"y").is_pending());
-    assert_eq!(calls.count(), 0);
+    if client.poll_write(context, b"y").is_ready() || calls.count() > 0 {
+        return false;
+    }
     let mut buffer = vec![0; 100_000];
     server.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
     while calls.count() == 0 || !first.is_finished() {
@@ -355,6 +366,7 @@ fn who_may_not_wait_is_not_kept_by_another_writer() {
     }
     assert_eq!(first.join().expect("no panic").expect("there was room"), 1);
     assert_eq!(run(|it| client.poll_write(it, b"y")).expect("there is room"), 1);
+    true
 }
 
 // Memory that others give back is room for a connection, too, though no acknowledgment comes with it.
