@@ -23,7 +23,7 @@ pub(crate) mod waiter_slot;
 pub(crate) mod waiting;
 pub(crate) mod worker;
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use time::Instant;
 
 /// The monotonic clock, as nanoseconds since the stack was built.
@@ -39,6 +39,22 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Instant {
         Instant::ZERO + self.start.elapsed()
+    }
+}
+
+/// Waits while `condition` holds, for `timeout` at most where there is one; a panic elsewhere does not matter.
+pub(crate) fn waited_while<'a, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'a, T>,
+    timeout: Option<std::time::Duration>,
+    condition: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    match timeout {
+        Some(timeout) => {
+            let waited = changed.wait_timeout_while(guard, timeout, condition);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => changed.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner),
     }
 }
 

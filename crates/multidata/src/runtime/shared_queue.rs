@@ -13,7 +13,7 @@
 
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{DeviceCounters, DeviceError, Queue, Received, Stop, Transmitted, Waiter};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// A squeue's access to an interface's device.
@@ -187,16 +187,7 @@ impl Waiter for Bell {
         let before = state.rung;
         state.sleepers += 1;
         let is_quiet = |state: &mut BellState| state.rung == before;
-        let mut state = match timeout {
-            Some(timeout) => {
-                let waited = self.changed.wait_timeout_while(state, timeout, is_quiet);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => {
-                let waited = self.changed.wait_while(state, is_quiet);
-                waited.unwrap_or_else(PoisonError::into_inner)
-            }
-        };
+        let mut state = super::waited_while(&self.changed, state, timeout, is_quiet);
         state.sleepers -= 1;
     }
 

@@ -11,7 +11,7 @@
 use device::{Queue, Waiter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// See the module documentation.
@@ -113,16 +113,7 @@ impl WaiterSlot {
         state.sleepers += 1;
         let is_quiet =
             |state: &mut State| state.woken == before && Arc::ptr_eq(&state.current, &seen.0);
-        let mut state = match timeout {
-            Some(timeout) => {
-                let waited = self.changed.wait_timeout_while(state, timeout, is_quiet);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => {
-                let waited = self.changed.wait_while(state, is_quiet);
-                waited.unwrap_or_else(PoisonError::into_inner)
-            }
-        };
+        let mut state = super::waited_while(&self.changed, state, timeout, is_quiet);
         state.sleepers -= 1;
     }
 }

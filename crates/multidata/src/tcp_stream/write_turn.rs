@@ -5,14 +5,14 @@
 //! ends, and so is whoever had a waker entered before it was refused.
 
 use crate::copy_in::Copied;
-use crate::runtime::locked;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::{Interest, Sleeper};
+use crate::runtime::{locked, waited_while};
 use crate::socket::Socket;
 use core::ops::{Deref, DerefMut};
 use core::task::{Context, Poll};
 use std::io::{self, ErrorKind};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -60,16 +60,7 @@ impl WriteTurns {
         if state.copied.is_none() && call.blocks {
             state.threads += 1;
             let is_taken = |state: &mut State| state.copied.is_none();
-            state = match call.timeout {
-                Some(timeout) => {
-                    let waited = self.ended.wait_timeout_while(state, timeout, is_taken);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let waited = self.ended.wait_while(state, is_taken);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+            state = waited_while(&self.ended, state, call.timeout, is_taken);
             state.threads -= 1;
         }
         let taken = state.copied.take();
