@@ -2,11 +2,20 @@
 //! flood that is faster than this stack.
 
 mod flooding;
+mod pair;
 
+use batch::{Block, BlockPool, Frame, Multidata, ReceiveBatch, ReceivedChecksum};
+use bytes::Bytes;
 use counters::DropReason;
+use device::{
+    Capabilities, DeviceCounters, DeviceError, Medium, Queue, Received, Room, TransmitMode,
+    Transmitted, Waiter,
+};
 use flooding::Ground;
+use multidata::{Stack, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// More than any machine here takes.
 const BEYOND: u64 = 50_000_000;
@@ -33,4 +42,95 @@ fn a_flood_beyond_capacity_leaves_some_goodput_and_is_over_when_it_ends() {
         .map(|reason| counters.drops.count(reason))
         .sum();
     assert!(counters.shard.syn_cookies_sent + shed > 1_000, "{counters:?}");
+}
+
+/// A device from which datagrams come as fast as they are taken.
+struct Datagrams(Bytes);
+
+/// The port they are for.
+const SINK: u16 = 6_668;
+
+impl Datagrams {
+    /// As many as one call may bring, end to end.
+    const PER_CALL: usize = 44;
+
+    /// Their length, headers and nothing in them.
+    const LEN: u32 = 28;
+
+    fn new() -> Self {
+        let mut datagram = [
+            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 1, 0, 2, 0x1f, 0x40, 0, 0,
+            0, 8, 0, 0,
+        ];
+        datagram[22..24].copy_from_slice(&SINK.to_be_bytes());
+        let sum = !checksum::sum(&datagram[..20]);
+        datagram[10..12].copy_from_slice(&sum.to_be_bytes());
+        Self(datagram.repeat(Self::PER_CALL).into())
+    }
+}
+
+/// There is always something to take.
+struct Ready;
+
+impl Waiter for Ready {
+    fn wait(&self, _: Option<Duration>) {}
+
+    fn wake(&self) {}
+}
+
+impl Queue for Datagrams {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(Medium::Ip, 1_500)
+    }
+
+    fn set_mode(&mut self, _: TransmitMode) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn room(&self) -> Room {
+        Room::UNBOUNDED
+    }
+
+    fn transmit(&mut self, batch: &Multidata) -> Transmitted {
+        Transmitted { taken: batch.len(), stopped: None }
+    }
+
+    fn receive(&mut self, _: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
+        let frames = max.min(Self::PER_CALL);
+        let block = batch.add_block(Block::from(self.0.clone()));
+        for offset in (0..).step_by(Self::LEN as usize).take(frames) {
+            let (len, checksum) = (Self::LEN, ReceivedChecksum::Unverified);
+            assert!(batch.push_frame(Frame { block, offset, len, checksum, segmented: None }));
+        }
+        Received { frames, more: true, ..Received::default() }
+    }
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::new(Ready)
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+}
+
+// With a whole turn after, or a worker's before, each datagram that is read, all but one in a thousand are lost
+// at a socket that is full.
+#[test]
+fn a_reader_of_single_datagrams_takes_turns_with_a_flood_of_them() {
+    for squeues in [1, 2] {
+        let builder = Stack::builder().squeues(squeues);
+        let stack = builder.interface(Datagrams::new(), pair::interface(pair::RIGHT)).build();
+        let stack = stack.expect("a stack");
+        let sink = UdpSocket::bind(&stack, pair::right(SINK)).expect("a free port");
+        let runs = || stack.counters().runtime.squeue_runs;
+        let (before, started) = (runs(), Instant::now());
+        const READ: u64 = 20_000;
+        for _ in 0..READ {
+            assert_eq!(sink.recv_from(&mut [0; 64]).expect("a datagram").0, 0);
+        }
+        let turns = runs() - before;
+        println!("{squeues} squeues: {turns} turns, {:?}", started.elapsed());
+        assert!(turns < READ / 4, "{turns} turns for {READ} datagrams");
+    }
 }

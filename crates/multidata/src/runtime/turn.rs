@@ -228,7 +228,9 @@ impl Squeue {
         // Who waits while the stack is being built waits for what comes.
         core.hears = true;
         if core.is_unfinished || core.owed_frames() > 0 {
+            let rest = core.time_for_calls(self.clock.now(), self.is_wanted());
             self.release(core);
+            std::thread::sleep(rest);
             return self.lock();
         }
         let until = match call.socket {

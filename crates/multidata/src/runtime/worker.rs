@@ -153,12 +153,19 @@ impl Squeue {
                 core.watch.on_worker_back();
             }
             let now = self.clock.now();
-            if core::mem::take(&mut is_due) || core.is_unfinished || core.owed_frames() > 0 {
+            let is_left = core.is_unfinished && core.time_for_calls(now, false) == Duration::ZERO;
+            if core::mem::take(&mut is_due) || is_left || core.owed_frames() > 0 {
                 core.run(now);
             }
             if core.is_unfinished {
+                let rest = core.time_for_calls(self.clock.now(), self.is_wanted());
                 core.watch.set_worker(Worker::Awake);
                 self.release(core);
+                if rest > Duration::ZERO {
+                    self.worker_parker.park(Some(rest));
+                }
+                // It owes the rest, whoever holds the lock.
+                is_called = true;
             } else if core.stands_aside(now) {
                 let is_led = core.watch.is_led();
                 let is_undisturbed = is_led && core.application_ran == application_ran;

@@ -189,6 +189,32 @@ fn a_turn_ends_by_frames_or_by_time_and_what_is_left_is_owed() {
     }
 }
 
+// Else each datagram that is read in a flood costs a turn, in which a thousand more are lost at the full socket.
+#[test]
+fn calls_that_find_their_answers_have_as_much_time_as_an_unfinished_turn_took() {
+    let fetches = Arc::new(AtomicUsize::new(0));
+    let fetched = || fetches.load(Ordering::SeqCst);
+    let coalescing = Coalescing { count: 16, hold_off: Duration::ZERO, adaptive: false };
+    let mut core = core(Flood { fetches: Arc::clone(&fetches), left: usize::MAX }, 1, coalescing);
+    let mut now = Instant::ZERO;
+    core.set_clock(move || {
+        now += Duration::from_micros(700);
+        now
+    });
+    core.run(Instant::ZERO);
+    assert_eq!((fetched(), core.is_unfinished), (2, true), "it took 1,400 us");
+    let (at, us) = (Instant::from_micros, Duration::from_micros);
+    assert_eq!(core.time_for_calls(at(1_400), false), us(0), "nobody calls");
+    assert_eq!(core.time_for_calls(at(1_400), true), us(1_400), "somebody waits to");
+    for now in [1_400, 2_000, 2_799] {
+        core.run_outgoing(at(now));
+        assert_eq!((fetched(), core.is_unfinished), (2, true), "at {now} us");
+        assert_eq!(core.time_for_calls(at(now), false), us(2_800 - now));
+    }
+    core.run_outgoing(at(2_800));
+    assert!(fetched() > 2, "a turn of its own");
+}
+
 #[test]
 fn a_hold_off_ends_by_itself_and_a_full_batch_ends_it_early() {
     let held = Coalescing { count: 4, hold_off: HOLD_OFF, adaptive: false };
