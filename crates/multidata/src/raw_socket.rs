@@ -120,7 +120,7 @@ impl RawSocket {
     pub fn send_to(&self, bytes: &[u8], address: impl Into<IpAddr>) -> io::Result<usize> {
         let (copied, layout) = self.copy(bytes)?;
         let address = address.into();
-        let call = self.socket.call(Interest::Writable, After::Run);
+        let call = self.socket.call(Interest::Writable, After::Send);
         let squeue = self.socket.squeue();
         squeue.operate(&call, |core, _| self.send_copied(core, address, &copied, &layout))
     }
@@ -136,6 +136,7 @@ impl RawSocket {
         core.shard.raw_send(id, to, copied.clone())?;
         self.last_plan.set(core.shard.datagram_plan(id)?);
         layout.count(&mut core.counters, copied.len());
+        core.unpolled_bytes += copied.len();
         Ok(copied.len())
     }
 

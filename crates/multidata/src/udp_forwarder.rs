@@ -91,7 +91,7 @@ impl UdpForwarder {
     ) -> io::Result<usize> {
         let (copied, layout) = self.copy(bytes)?;
         let socket = self.shared.sockets.first();
-        let call = socket.call(Interest::Writable, After::Run);
+        let call = socket.call(Interest::Writable, After::Send);
         let ends = (from, to);
         socket.squeue().operate(&call, |core, _| self.send(core, socket.id, ends, &copied, &layout))
     }
@@ -110,7 +110,7 @@ impl UdpForwarder {
         let (copied, layout) = self.copy(bytes)?;
         let (socket, ends) = (self.shared.sockets.first(), (from, to));
         let attempt = |core: &mut Core, _| self.send(core, socket.id, ends, &copied, &layout);
-        socket.poll(Interest::Writable, After::Run, context, attempt)
+        socket.poll(Interest::Writable, After::Send, context, attempt)
     }
 
     /// What it takes datagrams to.
@@ -194,6 +194,7 @@ impl UdpForwarder {
         core.shard.udp_send_forwarded(id, from, to, copied.clone())?;
         self.shared.last_plan.set(core.shard.datagram_plan(id)?);
         layout.count(&mut core.counters, copied.len());
+        core.unpolled_bytes += copied.len();
         Ok(copied.len())
     }
 }

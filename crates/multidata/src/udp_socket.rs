@@ -417,7 +417,7 @@ impl UdpSocket {
         to: Option<SocketAddr>,
         count: impl Fn(&mut RuntimeCounters),
     ) -> io::Result<usize> {
-        let call = self.socket.call(Interest::Writable, After::Run);
+        let call = self.socket.call(Interest::Writable, After::Send);
         self.socket.squeue().operate(&call, |core, _| {
             self.queue(core, from, to, payload)?;
             count(&mut core.counters);
@@ -437,6 +437,7 @@ impl UdpSocket {
             Some(from) => core.shard.udp_send_from(id, from, to, payload.clone())?,
             None => core.shard.udp_send(id, to, payload.clone())?,
         }
+        core.unpolled_bytes += payload.len();
         // For the next one: asking before would take the lock twice.
         self.last_plan.set(core.shard.datagram_plan(id)?);
         Ok(())

@@ -90,7 +90,11 @@ impl<'a> Incoming<'a> {
     }
 
     /// Verifies the transport checksum unless the device has, or nobody needs to.
-    fn verify(&self, wrong: DropReason, summed_bytes: &mut u64) -> Result<(), DropReason> {
+    pub(crate) fn verify(
+        &self,
+        wrong: DropReason,
+        summed_bytes: &mut u64,
+    ) -> Result<(), DropReason> {
         if self.frame.checksum != ReceivedChecksum::Unverified {
             return Ok(());
         }
@@ -213,13 +217,7 @@ impl Shard {
         let incoming = Incoming::new(origin, info, batch, index, network)?;
         match incoming.info.protocol {
             protocol::TCP => self.on_tcp(now, &incoming),
-            protocol::UDP => {
-                incoming.verify(
-                    DropReason::UdpChecksum,
-                    &mut self.counters.checksummed_receive_bytes,
-                )?;
-                self.on_udp(now, &incoming)
-            }
+            protocol::UDP => self.on_udp(now, &incoming),
             protocol::ICMP | protocol::ICMPV6 => self.on_icmp(now, &incoming),
             protocol::IGMP => {
                 self.deliver_raw(&incoming);

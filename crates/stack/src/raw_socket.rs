@@ -128,14 +128,17 @@ impl RawSocket {
 
     /// Queues a packet and says whether there was room. One always fits an empty queue.
     fn push(&mut self, packet: RawPacket) -> bool {
-        let cost = packet.payload.len() + PACKET_COST_BYTES;
-        let fits = self.queue.is_empty() || self.held_bytes + cost <= QUEUE_BYTES_MAX;
-        if self.queue.len() >= QUEUE_PACKETS_MAX || !fits {
-            return false;
+        let has_room = self.has_room_for(packet.payload.len());
+        if has_room {
+            self.held_bytes += packet.payload.len() + PACKET_COST_BYTES;
+            self.queue.push_back(packet);
         }
-        self.held_bytes += cost;
-        self.queue.push_back(packet);
-        true
+        has_room
+    }
+
+    fn has_room_for(&self, len: usize) -> bool {
+        let fits = self.held_bytes + len + PACKET_COST_BYTES <= QUEUE_BYTES_MAX;
+        self.queue.len() < QUEUE_PACKETS_MAX && (fits || self.queue.is_empty())
     }
 
     /// What waits, to be exchanged for chunks of the same bytes.
@@ -457,10 +460,12 @@ impl Shard {
         packet: RawPacket,
         is_shared: bool,
     ) {
-        let Some(waiting) = self.sockets.raw(index).map(|socket| socket.queue.len()) else {
-            return;
-        };
         let RawPacket { payload, .. } = packet;
+        let Some(socket) = self.sockets.raw(index) else { return };
+        if !socket.has_room_for(payload.len()) {
+            return self.drops.add(DropReason::SocketQueueFull);
+        }
+        let waiting = socket.queue.len();
         let kept = match is_shared {
             true => self.may_keep(waiting).map(|_| payload),
             false => self.keep(index, waiting, payload, incoming.batch.is_sparse(incoming.index)),

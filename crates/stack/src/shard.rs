@@ -293,6 +293,12 @@ impl Shard {
         self.interfaces.iter().any(|i| i.neighbours.has_waiting())
     }
 
+    /// How many packets were dropped for one reason.
+    #[must_use]
+    pub fn drop_count(&self, reason: DropReason) -> u64 {
+        self.drops.count(reason)
+    }
+
     /// What was counted so far, over all connections.
     #[must_use]
     pub fn counters(&self) -> StackCounters {

@@ -6,6 +6,7 @@ mod harness;
 use batch::{Block, Chunk, PoolConfig};
 use bytes::Bytes;
 use core::net::IpAddr;
+use counters::DropReason;
 use device::TransmitMode;
 use harness::{Net, data};
 use stack::{BindOptions, SocketError, SocketId};
@@ -183,4 +184,39 @@ fn a_pool_that_is_low_has_a_packet_for_who_waits_and_none_for_who_does_not() {
     assert_eq!(net.hosts[1].shard.raw_receive(both[0]).unwrap_err(), SocketError::WouldBlock);
     drop(held);
     assert_eq!(held_bytes(&net), 0);
+}
+
+/// In a flood, what a full socket has no room for costs as little as can be: nothing is copied or summed for it.
+#[test]
+fn a_packet_for_a_full_socket_is_dropped_before_work_is_done_for_it() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let [here, there] = [0, 1].map(|host| harness::address(host, false));
+    let [first, second] = &mut net.hosts;
+    let sends = first.shard.udp_bind((here, 0).into()).expect("a port");
+    let sends_raw = first.shard.raw_bind(253, here).expect("free");
+    let datagrams = second.shard.udp_bind((there, 53).into()).expect("a free port");
+    let packets = second.shard.raw_bind(253, there).expect("free");
+    let payload = chunk(&[7; 1_400]);
+    let send = |net: &mut Net| {
+        let shard = &mut net.hosts[0].shard;
+        for _ in 0..16 {
+            shard.udp_send(sends, Some((there, 53).into()), payload.clone()).expect("room");
+            shard.raw_send(sends_raw, there, payload.clone()).expect("room");
+        }
+        net.run(Duration::from_millis(1));
+        let host = &net.hosts[1];
+        let dropped = host.shard.drop_count(DropReason::SocketQueueFull);
+        let summed = host.shard.counters().shard.checksummed_receive_bytes;
+        (dropped, summed, host.pool.counters().allocations)
+    };
+    let mut before = send(&mut net);
+    while before.0 < 32 {
+        before = send(&mut net);
+    }
+    let after = send(&mut net);
+    assert_eq!(after, (before.0 + 32, before.1, before.2));
+    // Who reads finds what came first.
+    let shard = &mut net.hosts[1].shard;
+    assert_eq!(shard.udp_receive(datagrams).expect("it came").0.bytes(), payload.bytes());
+    assert_eq!(shard.raw_receive(packets).expect("it came").payload.bytes(), payload.bytes());
 }

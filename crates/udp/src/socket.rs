@@ -89,18 +89,24 @@ impl Socket {
     /// ([`batch::ReceiveBatch::is_sparse`]), or the limits would not bound the memory held.
     #[must_use]
     pub fn push(&mut self, datagram: Datagram) -> bool {
-        let cost = datagram.payload.len() + DATAGRAM_COST_BYTES;
-        let is_empty = self.queue.is_empty();
-        let fits = is_empty || self.held_bytes.saturating_add(cost) <= self.limits.bytes;
-        if self.queue.len() >= self.limits.datagrams || !fits {
+        if !self.has_room_for(datagram.payload.len()) {
             self.counters.datagrams_dropped += 1;
             return false;
         }
+        let cost = datagram.payload.len() + DATAGRAM_COST_BYTES;
         self.counters.datagrams_queued += 1;
         self.counters.bytes_queued += datagram.payload.len() as u64;
         self.held_bytes += cost;
         self.queue.push_back(datagram);
         true
+    }
+
+    /// Whether a datagram of so many bytes of payload would be queued: to be asked before work is done for it.
+    #[must_use]
+    pub fn has_room_for(&self, payload_len: usize) -> bool {
+        let cost = payload_len + DATAGRAM_COST_BYTES;
+        let fits = self.held_bytes.saturating_add(cost) <= self.limits.bytes;
+        self.queue.len() < self.limits.datagrams && (fits || self.queue.is_empty())
     }
 
     /// Takes the datagram that came first.

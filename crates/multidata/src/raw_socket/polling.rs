@@ -34,7 +34,7 @@ impl RawSocket {
         address: IpAddr,
     ) -> Poll<io::Result<usize>> {
         let (copied, layout) = self.copy(bytes)?;
-        self.socket.poll(Interest::Writable, After::Run, context, |core, _| {
+        self.socket.poll(Interest::Writable, After::Send, context, |core, _| {
             self.send_copied(core, address, &copied, &layout)
         })
     }

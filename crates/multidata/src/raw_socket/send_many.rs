@@ -40,12 +40,14 @@ impl RawSocket {
         };
         let packets: Vec<_> = group.iter().map(|it| it.to).zip(copied).collect();
         let (mut sent, id) = (0, self.socket.id);
-        let call = self.socket.call(Interest::Writable, After::Run);
+        let call = self.socket.call(Interest::Writable, After::Send);
         let outcome = self.socket.squeue().operate(&call, |core, _| {
             while sent < packets.len() {
                 let count = core.shard.raw_send_many(id, &packets[sent..])?;
                 let queued = &packets[sent..sent + count];
-                layout.count(&mut core.counters, queued.iter().map(|(_, it)| it.len()).sum());
+                let len = queued.iter().map(|(_, it)| it.len()).sum();
+                layout.count(&mut core.counters, len);
+                core.unpolled_bytes += len;
                 sent += count;
             }
             self.last_plan.set(core.shard.datagram_plan(id)?);

@@ -20,6 +20,7 @@ use super::waiter_slot::{Replaced, WaiterSlot};
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters};
 use crate::counters::{Counters, SteeringCounters};
+use ::counters::DropReason;
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
     Capabilities, DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter,
@@ -137,7 +138,7 @@ pub(crate) struct Core {
     poll_at: Instant,
     /// One was, since the last turn.
     has_answered: bool,
-    /// Bytes that were written to connections since the devices were polled.
+    /// Bytes that were written to sockets since the devices were polled.
     pub(crate) unpolled_bytes: usize,
     retry: Option<Instant>,
 }
@@ -206,7 +207,7 @@ impl Core {
         let mut budget = self.discipline.budget(now);
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
-            let before = self.arrived;
+            let before = (self.arrived, self.shard.drop_count(DropReason::SocketQueueFull));
             let received_more = self.receive_round(now);
             let has_more = self.send_round(now) | received_more;
             if !has_more {
@@ -214,7 +215,11 @@ impl Core {
                 break;
             }
             at = self.clock.as_mut().map_or(now, |clock| clock());
-            if !budget.spend(at, self.arrived.saturating_sub(before)) {
+            let frames = self.arrived.saturating_sub(before.0);
+            let shed = self.shard.drop_count(DropReason::SocketQueueFull) - before.1;
+            // Where most of what comes finds no room, who reads is to have its turn.
+            let is_in_vain = shed > 0 && 2 * shed >= frames as u64;
+            if is_in_vain || !budget.spend(at, frames) {
                 break;
             }
         }
@@ -302,7 +307,9 @@ impl Core {
         if now >= self.poll_at || self.unpolled_bytes >= POLL_BYTES {
             return self.run(now);
         }
-        self.is_unfinished |= self.transmit_round(now);
+        if self.shard.wants_transmit() || self.shard.is_loopback_pending() {
+            self.is_unfinished |= self.transmit_round(now);
+        }
         self.has_answered = true;
         self.take_events(now);
     }

@@ -53,8 +53,6 @@ pub(crate) enum After {
     Leave,
     /// What it made the shard owe is sent.
     Send,
-    /// The whole turn.
-    Run,
 }
 
 /// A call on a socket, as far as waiting is concerned.
@@ -127,17 +125,11 @@ impl Squeue {
             if matches!(outcome, Err(SocketError::WouldBlock)) {
                 core.run(now);
                 outcome = attempt(&mut core, now);
-                if !matches!(outcome, Err(SocketError::WouldBlock)) && call.after != After::Leave {
-                    core.run_outgoing(now);
-                }
-            } else {
-                match call.after {
-                    After::Leave => {}
-                    After::Send => core.run_outgoing(now),
-                    After::Run => core.run(now),
-                }
             }
             let Err(SocketError::WouldBlock) = outcome else {
+                if call.after == After::Send {
+                    core.run_outgoing(now);
+                }
                 self.release(core);
                 return outcome.map_err(socket_error);
             };

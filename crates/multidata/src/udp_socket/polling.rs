@@ -96,7 +96,7 @@ impl UdpSocket {
         to: Option<SocketAddr>,
     ) -> Poll<io::Result<usize>> {
         let (copied, layout) = self.copy(bytes)?;
-        self.socket.poll(Interest::Writable, After::Run, context, |core, _| {
+        self.socket.poll(Interest::Writable, After::Send, context, |core, _| {
             self.queue(core, from, to, &copied)?;
             layout.count(&mut core.counters, copied.len());
             Ok(copied.len())

@@ -91,7 +91,7 @@ impl UdpSocket {
         count: impl Fn(&mut RuntimeCounters, usize),
     ) -> (usize, io::Result<()>) {
         let (mut sent, mut unchecked) = (0, is_first);
-        let call = self.socket.call(Interest::Writable, After::Run);
+        let call = self.socket.call(Interest::Writable, After::Send);
         let id = self.socket.id;
         let outcome = self.socket.squeue().operate(&call, |core, _| {
             if core::mem::take(&mut unchecked) {
@@ -100,7 +100,9 @@ impl UdpSocket {
             while sent < datagrams.len() {
                 let queued = core.shard.udp_send_many(id, &datagrams[sent..])?;
                 let queued = &datagrams[sent..sent + queued];
-                count(&mut core.counters, queued.iter().map(|(_, it)| it.len()).sum());
+                let len = queued.iter().map(|(_, it)| it.len()).sum();
+                count(&mut core.counters, len);
+                core.unpolled_bytes += len;
                 sent += queued.len();
             }
             self.last_plan.set(core.shard.datagram_plan(id)?);
