@@ -67,6 +67,12 @@ fn watch(stack: Stack, name: &str, own: Option<IpAddr>, stopped: &Receiver<()>) 
                     complain(&format!("this stack has the address {} no more", cidr.address()));
                     continue;
                 }
+                AddressEvent::LeaseTooShort(_, server, seconds) => {
+                    complain(&format!(
+                        "the DHCP server {server} on {name} leases for {seconds} s only, which is not taken"
+                    ));
+                    continue;
+                }
                 _ => continue,
             };
             let sentence =

@@ -35,8 +35,9 @@ const REQUESTS_MAX: u32 = 4;
 const RENEWAL_INTERVAL_MIN: Duration = Duration::from_secs(60);
 /// RFC 2131, 3.1, 5: after a DECLINE "the client SHOULD wait a minimum of ten seconds".
 const DECLINE_DELAY: Duration = Duration::from_secs(10);
-/// A server that leases for less would have us ask all the time.
-const LEASE_MIN_S: u32 = 30;
+/// A server that leases for less would have us ask all the time: T1 of this is five seconds. Networks on which
+/// machines are registered or quarantined lease for 10 to 30 s, to be asked again soon.
+pub const LEASE_MIN_S: u32 = 10;
 /// RFC 791: every host takes datagrams of 576 bytes; shorter MTUs are mistakes or attacks.
 const MTU_MIN_BYTES: u16 = 576;
 
@@ -74,6 +75,8 @@ counters::counters! {
         dhcp_declined,
         /// Leases that ended before anybody renewed them.
         dhcp_expired,
+        /// Offers and ACKs of leases shorter than [`LEASE_MIN_S`], which are not taken.
+        dhcp_too_short,
     }
 }
 
@@ -120,6 +123,9 @@ pub enum Action {
     Configure(Lease),
     /// The address must not be used any more.
     Deconfigure(Ipv4Addr),
+    /// Tell the user: this server leases for so many seconds, fewer than [`LEASE_MIN_S`], and that is not
+    /// taken. Once in each exchange.
+    TooShort(Ipv4Addr, u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +169,8 @@ pub struct Client {
     attempts: u32,
     /// What the last DISCOVER said of the time since the client began.
     discover_s: u16,
+    /// The user was told of a lease that is too short, in the exchange under way.
+    is_short_told: bool,
     due: Option<Instant>,
     lease: Option<(Lease, Times)>,
     actions: VecDeque<Action>,
@@ -188,6 +196,7 @@ impl Client {
             asked_at: now,
             attempts: 0,
             discover_s: 0,
+            is_short_told: false,
             due: Some(now + delay),
             lease: None,
             actions: VecDeque::new(),
@@ -348,7 +357,7 @@ impl Client {
 
     fn begin_exchange(&mut self, now: Instant, jitter: &mut Jitter) {
         self.transaction = jitter.next_u64() as u32;
-        self.asked_at = now;
+        (self.asked_at, self.is_short_told) = (now, false);
     }
 
     fn restart(&mut self, now: Instant, wait: Duration, jitter: &mut Jitter) {
@@ -384,6 +393,10 @@ impl Client {
         if self.state != State::Selecting || !is_host(message.your_address) {
             return false;
         }
+        // RFC 2131, table 3: an offer says for how long. Another server may lease for longer.
+        if message.lease_s.is_some_and(|lease_s| self.is_too_short(server, lease_s)) {
+            return false;
+        }
         self.state = State::Requesting { offered: message.your_address, server };
         (self.attempts, self.asked_at) = (0, now);
         self.ask(now, jitter);
@@ -402,13 +415,17 @@ impl Client {
         };
         let Some(lease_s) = message.lease_s else { return false };
         let server = message.server.or(expected.1);
-        if message.your_address != expected.0 || server != expected.1 || lease_s < LEASE_MIN_S {
+        if message.your_address != expected.0 || server != expected.1 {
             return false;
         }
         let Some(server) = server.filter(|server| is_host(*server)) else { return false };
-        let lease = lease_of(message, server);
-        let times = times_of(self.asked_at, message, lease_s);
+        if self.is_too_short(server, lease_s) {
+            return false;
+        }
         let is_new = matches!(self.state, State::Requesting { .. });
+        let extended = self.lease.as_ref().map(|(lease, _)| lease).filter(|_| !is_new);
+        let lease = lease_of(message, server, extended);
+        let times = times_of(self.asked_at, message, lease_s);
         self.lease = Some((lease.clone(), times));
         if is_new {
             (self.state, self.due) = (State::Checking, None);
@@ -418,6 +435,16 @@ impl Client {
             self.actions.push_back(Action::Configure(lease));
         }
         true
+    }
+
+    /// Counts a lease that is not worth having, and tells of the first in an exchange.
+    fn is_too_short(&mut self, server: Ipv4Addr, lease_s: u32) -> bool {
+        let is_too_short = lease_s < LEASE_MIN_S;
+        self.counters.dhcp_too_short += u64::from(is_too_short);
+        if is_too_short && !core::mem::replace(&mut self.is_short_told, true) {
+            self.actions.push_back(Action::TooShort(server, lease_s));
+        }
+        is_too_short
     }
 
     fn on_nak(&mut self, now: Instant, message: &ServerMessage, jitter: &mut Jitter) -> bool {
@@ -513,30 +540,63 @@ fn is_host(address: Ipv4Addr) -> bool {
         && address.octets()[0] != 0
 }
 
-fn lease_of(message: &ServerMessage, server: Ipv4Addr) -> Lease {
+/// What an ACK grants. Where it extends a lease, what it does not carry stays as it was: there are servers that
+/// say mask, routers and DNS servers in the first ACK alone.
+fn lease_of(message: &ServerMessage, server: Ipv4Addr, extended: Option<&Lease>) -> Lease {
+    let address = message.your_address;
+    let prefix_len = message.prefix_len.filter(|len| *len > 0);
+    let prefix_len = prefix_len.or(extended.map(|old| old.prefix_len)).unwrap_or_else(|| {
+        // RFC 950: without a mask the class of the address decides.
+        match address.octets()[0] {
+            0..128 => 8,
+            128..192 => 16,
+            _ => 24,
+        }
+    });
+    let carries_routes = !message.routes.is_empty() || !message.routers.is_empty();
+    let carries_servers = !message.name_servers.is_empty();
+    let old = |is_carried: bool| extended.filter(|_| !is_carried);
+    Lease {
+        address,
+        prefix_len,
+        server,
+        routes: match old(carries_routes) {
+            Some(old) => old.routes.clone(),
+            None => routes_of(message, prefix_len),
+        },
+        name_servers: match old(carries_servers) {
+            Some(old) => old.name_servers.clone(),
+            // Lists are padded with zeros by some.
+            None => message.name_servers.iter().copied().filter(|it| is_host(*it)).collect(),
+        },
+        mtu_bytes: match old(message.mtu_bytes.is_some()) {
+            Some(old) => old.mtu_bytes,
+            None => message.mtu_bytes.filter(|mtu| *mtu >= MTU_MIN_BYTES),
+        },
+    }
+}
+
+/// The routes by routers that can be some.
+fn routes_of(message: &ServerMessage, prefix_len: u8) -> Vec<Route> {
+    // Another address for all hosts of the network, where it is longer than two (RFC 3021).
+    let hosts = u32::MAX.checked_shr(prefix_len.into()).unwrap_or(0);
+    let broadcast = Ipv4Addr::from(u32::from(message.your_address) | hosts);
+    let is_router = |it: Ipv4Addr| {
+        is_host(it) && it != message.your_address && (prefix_len > 30 || it != broadcast)
+    };
     // RFC 3442: "If the DHCP server returns both a Classless Static Routes option and a Router
     // option, the DHCP client MUST ignore the Router option."
-    let mut routes = message.routes.clone();
-    if let Some(router) = message.routers.first().filter(|_| routes.is_empty()) {
+    if message.routes.is_empty() {
+        let first = message.routers.iter().copied().find(|router| is_router(*router));
         let network = Ipv4Addr::UNSPECIFIED;
-        routes.push(Route { network, prefix_len: 0, gateway: *router });
+        return first
+            .map(|gateway| Route { network, prefix_len: 0, gateway })
+            .into_iter()
+            .collect();
     }
-    routes.retain(|route| route.gateway.is_unspecified() || is_host(route.gateway));
-    Lease {
-        address: message.your_address,
-        prefix_len: message.prefix_len.filter(|len| *len > 0).unwrap_or_else(|| {
-            // RFC 950: without a mask the class of the address decides.
-            match message.your_address.octets()[0] {
-                0..128 => 8,
-                128..192 => 16,
-                _ => 24,
-            }
-        }),
-        server,
-        routes,
-        name_servers: message.name_servers.clone(),
-        mtu_bytes: message.mtu_bytes.filter(|mtu| *mtu >= MTU_MIN_BYTES),
-    }
+    let routes = message.routes.iter().copied();
+    // An unspecified one says that the network is on the link.
+    routes.filter(|it| it.gateway.is_unspecified() || is_router(it.gateway)).collect()
 }
 
 /// RFC 2131, 4.4.5: T1 is half of the lease and T2 seven eighths, unless the server says otherwise

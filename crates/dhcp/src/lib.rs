@@ -13,7 +13,7 @@
 mod client;
 mod message;
 
-pub use client::{Action, Client, ClientConfig, DhcpCounters, Lease, Packet};
+pub use client::{Action, Client, ClientConfig, DhcpCounters, LEASE_MIN_S, Lease, Packet};
 pub use message::{ClientMessage, MessageKind, Route, ServerMessage};
 
 /// The port that clients listen on (RFC 2131, 4.1).

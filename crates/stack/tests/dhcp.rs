@@ -69,27 +69,32 @@ fn serve(net: &mut Net, lease_s: u32) -> Vec<u8> {
     serve_address(net, lease_s, LEASED)
 }
 
+/// What a server that leases this address answers to a message.
+fn answer_to(message: &[u8], lease_s: u32, leased: Ipv4Addr) -> Option<Vec<u8>> {
+    let answer = match message[242] {
+        1 => 2,
+        3 => 5,
+        _ => return None,
+    };
+    let mut bytes = vec![0; 236];
+    bytes[..3].copy_from_slice(&[2, 1, 6]);
+    bytes[4..8].copy_from_slice(&message[4..8]);
+    bytes[16..20].copy_from_slice(&leased.octets());
+    bytes[28..34].copy_from_slice(&station(0).0);
+    bytes.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 10, 0, 0, 254]);
+    bytes.extend([1, 4, 255, 255, 255, 0, 6, 4, 10, 0, 0, 53, 26, 2, 0x05, 0x78]);
+    // RFC 3442: 10.9/16 by 10.0.0.2, everything else by the server.
+    bytes.extend([121, 12, 16, 10, 9, 10, 0, 0, 2, 0, 10, 0, 0, 254]);
+    bytes.extend([51, 4]);
+    bytes.extend(lease_s.to_be_bytes());
+    Some(bytes)
+}
+
 fn serve_address(net: &mut Net, lease_s: u32, leased: Ipv4Addr) -> Vec<u8> {
     let mut kinds = Vec::new();
     for (message, source, _) in asked(net) {
-        let kind = message[242];
-        kinds.push(kind);
-        let answer = match kind {
-            1 => 2,
-            3 => 5,
-            _ => continue,
-        };
-        let mut bytes = vec![0; 236];
-        bytes[..3].copy_from_slice(&[2, 1, 6]);
-        bytes[4..8].copy_from_slice(&message[4..8]);
-        bytes[16..20].copy_from_slice(&leased.octets());
-        bytes[28..34].copy_from_slice(&station(0).0);
-        bytes.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 10, 0, 0, 254]);
-        bytes.extend([1, 4, 255, 255, 255, 0, 6, 4, 10, 0, 0, 53, 26, 2, 0x05, 0x78]);
-        // RFC 3442: 10.9/16 by 10.0.0.2, everything else by the server.
-        bytes.extend([121, 12, 16, 10, 9, 10, 0, 0, 2, 0, 10, 0, 0, 254]);
-        bytes.extend([51, 4]);
-        bytes.extend(lease_s.to_be_bytes());
+        kinds.push(message[242]);
+        let Some(bytes) = answer_to(&message, lease_s, leased) else { continue };
         let unicast = !source.is_unspecified();
         let to = if unicast { source } else { Ipv4Addr::BROADCAST.into() };
         let station = if unicast { station(0) } else { HardwareAddress::BROADCAST };
@@ -114,6 +119,32 @@ fn run(net: &mut Net, ms: u64, lease_s: u32) -> Vec<u8> {
         kinds.extend(serve(net, lease_s));
     }
     kinds
+}
+
+/// Another station says that it has the leased address.
+fn claim_of_leased() -> Vec<u8> {
+    let mut frame = vec![0; EthernetRepr::LEN + ArpRepr::LEN];
+    let (source, ether_type) = (STRANGER, ether_type::ARP);
+    EthernetRepr { destination: station(0), source, ether_type }.emit(&mut frame);
+    ArpRepr {
+        operation: ArpOperation::Reply,
+        sender_hardware: STRANGER,
+        sender_protocol: LEASED,
+        target_hardware: station(0),
+        target_protocol: Ipv4Addr::UNSPECIFIED,
+    }
+    .emit(&mut frame[EthernetRepr::LEN..]);
+    frame
+}
+
+/// A server's message to the leased address.
+fn from_server(bytes: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0; 8];
+    wire::UdpRepr { source_port: 67, destination_port: 68, payload_len: bytes.len() }
+        .emit(&mut datagram);
+    datagram.extend(bytes);
+    let addresses = (SERVER.into(), LEASED.into());
+    craft::packet(station(0), addresses, wire::protocol::UDP, 64, (&datagram, 6))
 }
 
 fn states(net: &Net) -> Vec<(IpAddr, AddressOrigin, AddressState)> {
@@ -184,18 +215,7 @@ fn an_address_that_a_station_answers_for_is_declined() {
     let mut net = net();
     run(&mut net, 300, 600);
     assert_eq!(states(&net), [(LEASED.into(), AddressOrigin::Dhcp, AddressState::Tentative)]);
-    let mut frame = vec![0; EthernetRepr::LEN + ArpRepr::LEN];
-    let (source, ether_type) = (STRANGER, ether_type::ARP);
-    EthernetRepr { destination: station(0), source, ether_type }.emit(&mut frame);
-    ArpRepr {
-        operation: ArpOperation::Reply,
-        sender_hardware: STRANGER,
-        sender_protocol: LEASED,
-        target_hardware: station(0),
-        target_protocol: Ipv4Addr::UNSPECIFIED,
-    }
-    .emit(&mut frame[EthernetRepr::LEN..]);
-    net.inject(0, [frame]);
+    net.inject(0, [claim_of_leased()]);
     assert_eq!(states(&net), []);
     net.run(Duration::from_secs(1));
     let kinds: Vec<u8> = asked(&mut net).iter().map(|(message, ..)| message[242]).collect();

@@ -39,15 +39,32 @@ impl Bed {
 
     /// A server's answer to the exchange under way.
     fn answer(&mut self, kind: u8, options: &[u8]) -> Vec<Action> {
+        let mut bytes = self.reply(kind);
+        bytes.extend([1, 4, 255, 255, 255, 0, 3, 4, 10, 0, 0, 254]);
+        bytes.extend(options);
+        self.hear(&bytes)
+    }
+
+    /// The kind and the server, and nothing else yet.
+    fn reply(&self, kind: u8) -> Vec<u8> {
         let mut bytes = vec![0; 236];
         bytes[..3].copy_from_slice(&[2, 1, 6]);
         bytes[4..8].copy_from_slice(&self.client.transaction.to_be_bytes());
         bytes[16..20].copy_from_slice(&OURS.octets());
         bytes[28..34].copy_from_slice(&STATION.0);
         bytes.extend([99, 130, 83, 99, 53, 1, kind, 54, 4, 10, 0, 0, 1]);
-        bytes.extend([1, 4, 255, 255, 255, 0, 3, 4, 10, 0, 0, 254]);
+        bytes
+    }
+
+    /// As [`Bed::answer`], with these options alone beside the kind and the server.
+    fn answer_barely(&mut self, kind: u8, options: &[u8]) -> Vec<Action> {
+        let mut bytes = self.reply(kind);
         bytes.extend(options);
-        self.client.on_message(self.now, &bytes, &mut self.jitter);
+        self.hear(&bytes)
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Vec<Action> {
+        self.client.on_message(self.now, bytes, &mut self.jitter);
         self.actions()
     }
 
@@ -305,7 +322,8 @@ fn answers_to_other_questions_are_ignored_and_counted() {
     bed.answer(OFFER, &[]);
     assert_eq!(bed.answer(OFFER, &[]), [], "one offer was taken");
     assert_eq!(bed.answer(ACK, &[]), [], "a lease without a length");
-    assert_eq!(bed.answer(ACK, &Bed::lease_option(5)), [], "or with next to none");
+    let short = bed.answer(ACK, &Bed::lease_option(5));
+    assert_eq!(short, [Action::TooShort(SERVER, 5)], "or with next to none");
     assert_eq!(bed.client.counters().dhcp_ignored, 8);
 }
 
@@ -404,4 +422,88 @@ fn what_was_offered_on_another_link_is_not_taken() {
     bed.client.release(bed.now, &mut bed.jitter);
     bed.client.on_new_link(bed.now, STATION, &mut bed.jitter);
     assert_eq!(bed.client.poll_timeout(), None, "who has given it back asks for no other");
+}
+
+/// Servers that say everything in the first ACK alone (MikroTik's) must not take the routes away by the second.
+#[test]
+fn an_extension_keeps_what_its_ack_does_not_carry() {
+    let first = [&Bed::lease_option(800)[..], &[6, 4, 10, 0, 0, 53, 26, 2, 0x05, 0x78]].concat();
+    for asks in [1, 5] {
+        let mut bed = Bed::new();
+        bed.next();
+        bed.answer(OFFER, &[]);
+        bed.answer(ACK, &first);
+        bed.client.on_checked();
+        bed.actions();
+        let before = bed.client.lease().cloned().expect("bound");
+        assert_eq!((before.routes.len(), before.mtu_bytes), (1, Some(1_400)));
+        for _ in 0..asks {
+            bed.next();
+        }
+        let actions = bed.answer_barely(ACK, &Bed::lease_option(800));
+        assert_eq!(actions, [Action::Configure(before.clone())], "RENEWING, REBINDING");
+        bed.client.on_new_link(bed.now, STATION, &mut bed.jitter);
+        bed.next();
+        let actions = bed.answer_barely(ACK, &Bed::lease_option(800));
+        assert_eq!(actions, [Action::Configure(before.clone())], "REBOOTING");
+        bed.next();
+        // What it does carry is new, or none any more.
+        let options = [&Bed::lease_option(800)[..], &[6, 4, 10, 0, 0, 54, 3, 4, 0, 0, 0, 0]];
+        let actions = bed.answer_barely(ACK, &options.concat());
+        let name_servers = vec![Ipv4Addr::new(10, 0, 0, 54)];
+        let after = Lease { name_servers, routes: vec![], ..before };
+        assert_eq!(actions, [Action::Configure(after)]);
+    }
+}
+
+#[test]
+fn routers_and_name_servers_that_cannot_be_any_are_passed_over() {
+    let lease = |options: &[u8]| {
+        let mut bed = Bed::new();
+        bed.next();
+        bed.answer(OFFER, &[]);
+        let options = [&Bed::lease_option(800)[..], &[1, 4, 255, 255, 255, 0], options].concat();
+        match &bed.answer_barely(ACK, &options)[..] {
+            [Action::Check(lease)] => lease.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let gateways = |lease: Lease| lease.routes.into_iter().map(|it| it.gateway).collect::<Vec<_>>();
+    let sound = Ipv4Addr::new(10, 0, 0, 3);
+    for wrong in [[0; 4], OURS.octets(), [10, 0, 0, 255], [255; 4], [127, 0, 0, 1], [224, 0, 0, 2]]
+    {
+        let one = [&[3, 4][..], &wrong].concat();
+        assert!(gateways(lease(&one)).is_empty(), "{wrong:?}");
+        let two = [&[3, 8][..], &wrong, &sound.octets()].concat();
+        assert_eq!(gateways(lease(&two)), [sound]);
+    }
+    // RFC 3442: there an unspecified router means that the network is on the link.
+    let classless = lease(&[121, 10, 0, 0, 0, 0, 0, 0, 10, 0, 0, 9]);
+    assert_eq!(gateways(classless), [Ipv4Addr::UNSPECIFIED], "and not by our own address");
+    let padded = lease(&[6, 12, 10, 0, 0, 53, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(padded.name_servers, [Ipv4Addr::new(10, 0, 0, 53)]);
+}
+
+/// Networks that register machines lease for 10 to 30 s.
+#[test]
+fn a_short_lease_is_taken_and_one_that_is_too_short_is_told_of() {
+    let mut bed = Bed::bound(LEASE_MIN_S);
+    let granted = bed.now;
+    for (destination, at_s) in [(SERVER, 5), (Ipv4Addr::BROADCAST, 8)] {
+        assert_eq!(Bed::sent(&bed.next()).0.destination, destination);
+        assert_eq!((bed.now - granted).as_secs(), at_s);
+    }
+    assert_eq!(bed.next(), [Action::Deconfigure(OURS)]);
+    assert_eq!((bed.now - granted).as_secs(), 10);
+
+    let mut bed = Bed::new();
+    bed.next();
+    let short = Bed::lease_option(LEASE_MIN_S - 1);
+    assert_eq!(bed.answer(OFFER, &short), [Action::TooShort(SERVER, 9)]);
+    assert_eq!(bed.answer(OFFER, &short), [], "told once");
+    assert_eq!(Bed::sent(&bed.next()).1, DISCOVER, "it goes on asking");
+    let offered = bed.answer(OFFER, &Bed::lease_option(600));
+    assert_eq!(Bed::sent(&offered).1, REQUEST, "and takes what is long enough");
+    let counters = bed.client.counters();
+    assert_eq!((counters.dhcp_too_short, counters.dhcp_ignored, counters.dhcp_taken), (2, 2, 1));
 }

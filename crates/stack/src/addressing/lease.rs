@@ -4,8 +4,8 @@
 //! leases become addresses, routes and settings of the interface. A gateway that the program fixed
 //! stays the default whatever servers say.
 
-use super::AddressOrigin;
 use super::news::LinkNews;
+use super::{AddressEvent, AddressOrigin};
 use crate::error::SocketError;
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
@@ -127,6 +127,9 @@ impl Shard {
                 Action::Check(lease) => self.check_lease(now, id, &lease),
                 Action::Configure(lease) => {
                     self.learn(id, LinkNews::Leased(Some(Box::new(lease))));
+                }
+                Action::TooShort(server, lease_s) => {
+                    self.address_events.push(AddressEvent::LeaseTooShort(id, server, lease_s));
                 }
                 Action::Deconfigure(address) => {
                     self.learn(id, LinkNews::Leased(None));

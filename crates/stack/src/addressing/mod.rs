@@ -33,7 +33,7 @@ use crate::multicast::Listener;
 use crate::shard::Shard;
 use crate::sockets::Socket;
 pub(crate) use autoconfiguration::Autoconfiguration;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ip::membership::Filter;
 use ip::router::RouterConfig;
 use ip::{Cidr, Route};
@@ -112,6 +112,9 @@ pub enum AddressEvent {
     Duplicate(InterfaceId, IpAddr, HardwareAddress),
     /// The recursive DNS servers that may be used ([`Shard::name_servers`]) are others now.
     NameServers(InterfaceId, Vec<IpAddr>),
+    /// This DHCP server leases addresses for so many seconds, which is less than [`dhcp::LEASE_MIN_S`], so none is
+    /// taken of it.
+    LeaseTooShort(InterfaceId, Ipv4Addr, u32),
 }
 
 /// The records of one interface.
