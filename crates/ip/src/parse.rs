@@ -68,7 +68,8 @@ impl PacketInfo {
 /// * [`DropReason::MalformedIp`]: lengths that contradict each other, broken or unknown options
 ///   that forbid processing, source routes.
 /// * [`DropReason::IpChecksum`]: the IPv4 header checksum is wrong.
-/// * [`DropReason::BadSource`]: a multicast, broadcast or unspecified source; the last may ask who listens to groups.
+/// * [`DropReason::BadSource`]: a multicast, broadcast or unspecified source; the last may ask who listens to
+///   groups, and in a datagram for an address (RFC 1122, 3.2.1.3 (a)).
 /// * [`DropReason::Fragment`]: part of a datagram only, which is for
 ///   [`parse_fragment`](crate::parse_fragment) to read.
 #[inline]
@@ -179,7 +180,7 @@ pub(crate) fn checked_ipv4(packet: &[u8]) -> Result<Ipv4View<'_>, DropReason> {
     let source = view.source();
     if source.is_multicast()
         || source.is_broadcast()
-        || (source.is_unspecified() && view.protocol() != protocol::IGMP)
+        || (source.is_unspecified() && !matches!(view.protocol(), protocol::IGMP | protocol::UDP))
     {
         return Err(DropReason::BadSource);
     }

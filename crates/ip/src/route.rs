@@ -5,7 +5,7 @@
 //! route they found and look again when [`RouteTable::generation`] has moved.
 
 use crate::Cidr;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 /// A way to a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +23,12 @@ pub struct Route {
 }
 
 impl Route {
-    /// The neighbour a packet to `destination` is handed to: the gateway, or the host itself.
+    /// The neighbour a packet to `destination` is handed to: the gateway, or the host itself. What is for everybody
+    /// on the link is no gateway's, which does not forward it (RFC 919, 7).
     #[must_use]
     pub fn next_hop(&self, destination: IpAddr) -> IpAddr {
-        self.gateway.unwrap_or(destination)
+        let gateway = self.gateway.filter(|_| destination != IpAddr::V4(Ipv4Addr::BROADCAST));
+        gateway.unwrap_or(destination)
     }
 }
 
@@ -194,7 +196,10 @@ mod tests {
         let host = "10.0.0.7".parse().expect("an address");
         assert_eq!(route("10.0.0.0/8", None, 1).next_hop(host), host);
         let gateway: IpAddr = "10.0.0.1".parse().expect("an address");
-        assert_eq!(route("0.0.0.0/0", Some("10.0.0.1"), 1).next_hop(host), gateway);
+        let default = route("0.0.0.0/0", Some("10.0.0.1"), 1);
+        assert_eq!(default.next_hop(host), gateway);
+        let everybody = Ipv4Addr::BROADCAST.into();
+        assert_eq!(default.next_hop(everybody), everybody);
     }
 
     #[test]

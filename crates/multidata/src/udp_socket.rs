@@ -28,6 +28,11 @@ use time::Duration;
 ///
 /// Datagrams of up to 65,507 bytes over IPv4 and 65,527 over IPv6 are sent, in fragments where the
 /// path takes no longer packets, unless [`UdpSocket::set_mtu_discovery`] forbids that.
+///
+/// What goes to 255.255.255.255 is for everybody on one link, by the interface that has the address the socket is bound
+/// to, or the one of [`UdpSocket::set_multicast_interface`], of the default route, or the first. A socket on
+/// an unspecified address also takes what others send to everybody, from 0.0.0.0 where they have no address yet, so
+/// it may be a DHCP server's.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Arc<Socket>,
@@ -127,8 +132,8 @@ impl UdpSocket {
         })
     }
 
-    /// The interface by which datagrams to groups leave; `None` as in
-    /// [`UdpSocket::join_multicast`].
+    /// The interface by which datagrams to groups, and to everybody on a link (255.255.255.255), leave; `None`
+    /// as in [`UdpSocket::join_multicast`].
     ///
     /// # Errors
     /// `InvalidInput` where there is no such interface.
@@ -226,7 +231,7 @@ impl UdpSocket {
 
     /// As [`UdpSocket::recv_from`], with where the datagram was sent to as well (IP_PKTINFO): for a socket on
     /// an unspecified address one of the stack's own, of an accepted prefix
-    /// ([`InterfaceConfig::accept_any`](crate::InterfaceConfig::accept_any)), or a group.
+    /// ([`InterfaceConfig::accept_any`](crate::InterfaceConfig::accept_any)), a group, or everybody's.
     ///
     /// # Errors
     /// As [`UdpSocket::recv_from`].

@@ -433,13 +433,13 @@ pub(crate) fn check_addresses(
     }
     let bad = match info.source {
         // RFC 1122, 3.2.1.3: neither broadcast, multicast nor loopback; and nobody else is us. A switch that asks for
-        // members of groups in the place of a router has no address (RFC 4541, 2.1.1).
+        // members of groups in the place of a router has no address (RFC 4541, 2.1.1), nor has who asks everybody on
+        // the link for one (3.2.1.3 (a), RFC 2131): a socket here may be the server.
         IpAddr::V4(source) => {
             source.is_multicast()
                 || source.is_loopback()
                 || source.is_broadcast()
-                || (source.octets()[0] == 0
-                    && !(source.is_unspecified() && info.protocol == protocol::IGMP))
+                || (source.octets()[0] == 0 && !may_be_nobodys(interface, info))
                 || interface.is_broadcast(info.source)
         }
         // An unspecified source is legal in neighbour discovery alone (RFC 4861, 4.3).
@@ -457,4 +457,15 @@ pub(crate) fn check_addresses(
     } else {
         Ok(())
     }
+}
+
+/// Whether a packet may come from the unspecified address of IPv4, which it has as source or another that is no
+/// host's.
+fn may_be_nobodys(interface: &Interface, info: &PacketInfo) -> bool {
+    info.source.is_unspecified()
+        && match info.protocol {
+            protocol::IGMP => true,
+            protocol::UDP => interface.is_broadcast(info.destination),
+            _ => false,
+        }
 }

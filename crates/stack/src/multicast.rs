@@ -28,7 +28,7 @@ use time::{Duration, Instant, Jitter};
 /// Sockets and addresses that may listen to one group on one interface.
 const LISTENERS_MAX: usize = 1_024;
 
-/// How a socket sends to groups.
+/// How a socket sends to groups, and by which interface to everybody on a link (255.255.255.255).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MulticastOptions {
     /// How many routers may forward the datagrams, plus one (RFC 1112, 6.1): 1 keeps them on the
@@ -436,11 +436,23 @@ impl Shard {
         source: SocketAddr,
         payload: &Chunk,
     ) -> Result<usize, DropReason> {
-        let (group, mut taken) = (local.ip(), 0);
-        let mut refused = None;
-        for index in self.interfaces[id].groups.sockets(group, source.ip()) {
+        let sockets = self.interfaces[id].groups.sockets(local.ip(), source.ip());
+        self.deliver_to_all(sockets, local, source, payload)
+    }
+
+    /// Hands a datagram to those of `sockets` that are bound to where it went and hear its sender, and says how many
+    /// took it.
+    pub(crate) fn deliver_to_all(
+        &mut self,
+        sockets: impl IntoIterator<Item = u32>,
+        local: SocketAddr,
+        source: SocketAddr,
+        payload: &Chunk,
+    ) -> Result<usize, DropReason> {
+        let (mut taken, mut refused) = (0, None);
+        for index in sockets {
             let Some(socket) = self.sockets.udp(index) else { continue };
-            let is_bound = socket.local.ip().is_unspecified() || socket.local.ip() == group;
+            let is_bound = socket.local.ip().is_unspecified() || socket.local.ip() == local.ip();
             if !is_bound || socket.local.port() != local.port() || !socket.hears(source) {
                 continue;
             }

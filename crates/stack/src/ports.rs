@@ -24,7 +24,8 @@ pub(crate) enum Protocol {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BindOptions {
     /// Others that are shared may have the same address and port (SO_REUSEPORT). Each peer always
-    /// meets the same one of them while their number stays; a keyed hash decides which.
+    /// meets the same one of them while their number stays; a keyed hash decides which. Datagrams to a group or to
+    /// everybody on a link come to all of them.
     pub shared: bool,
     /// An unspecified address stands for the addresses of its own family (IPV6_V6ONLY) instead of
     /// all addresses.
@@ -144,6 +145,13 @@ impl Ports {
         connected
             .and_then(|entries| among(entries))
             .or_else(|| among(&self.ports.get(&(protocol, local.port()))?.open))
+    }
+
+    /// All sockets that take what comes to this address and port, for what is for all of them.
+    pub(crate) fn all_of(&self, protocol: Protocol, local: SocketAddr) -> Vec<u32> {
+        let takes = |its: &&Entry| its.bound.overlaps(Bound::Address(local.ip()));
+        let entries = self.ports.get(&(protocol, local.port())).into_iter().flat_map(Port::entries);
+        entries.filter(takes).map(|its| its.index).collect()
     }
 
     fn choose(&self, entries: &[Entry], bound: Bound, peer: SocketAddr) -> Option<u32> {

@@ -13,7 +13,7 @@ use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
 use batch::{Chunk, Chunks};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
 use counters::DropReason;
 use ip::{Cidr, HeaderTemplate, IcmpErrorKind, Trust};
@@ -73,6 +73,12 @@ pub(crate) struct UdpSocket {
     /// An ICMP error about what was sent, for the next call on a connected socket to report.
     error: Option<SocketError>,
     pub(crate) pending: Readiness,
+}
+
+/// Whether a datagram to `remote` is for several hosts of a link that no network names, so that no route needs to
+/// lead there.
+fn is_for_many(remote: IpAddr) -> bool {
+    remote.is_multicast() || remote == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 /// How a datagram leaves.
@@ -162,7 +168,7 @@ impl Shard {
     /// # Errors
     /// No route leads there, or the families differ.
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
-        if !peer.ip().is_multicast() {
+        if !is_for_many(peer.ip()) {
             self.route(peer.ip())?;
         }
         let socket = self.udp_socket(id)?;
@@ -416,20 +422,21 @@ impl Shard {
         self.interfaces.iter().any(|it| !completes(it, true) || !completes(it, false))
     }
 
-    /// How a datagram from a socket bound to `local` leaves for `remote`.
+    /// How a datagram from a socket bound to `local` leaves for `remote`. To everybody on a link (255.255.255.255)
+    /// it leaves as to a group, by one interface.
     pub(crate) fn way(
         &self,
         local: IpAddr,
         remote: IpAddr,
         multicast: MulticastOptions,
     ) -> Result<Way, SocketError> {
-        let to_group = remote.is_multicast();
+        let to_many = is_for_many(remote);
         let has_source = !local.is_unspecified() && !local.is_multicast();
         if has_source {
             // It may have been removed since the socket was bound to it.
             self.check_local(SocketAddr::new(local, 0))?;
         }
-        let (interface_id, next_hop) = match (to_group, has_source) {
+        let (interface_id, next_hop) = match (to_many, has_source) {
             (true, true) => {
                 (self.group_interface_from(local, remote, multicast.interface)?, remote)
             }
@@ -442,7 +449,7 @@ impl Shard {
         if source.is_loopback() && !interface.is_loopback {
             return Err(SocketError::InvalidArgument);
         }
-        let hop_limit = match to_group {
+        let hop_limit = match remote.is_multicast() {
             true => multicast.hop_limit,
             false => interface.hop_limit(remote.is_ipv4()),
         };
@@ -547,8 +554,9 @@ impl Shard {
         let (payload_len, source_port) = (view.payload().len(), view.source_port());
         let local = SocketAddr::new(incoming.info.destination, view.destination_port());
         let source = SocketAddr::new(incoming.info.source, source_port);
-        let is_to_group = local.ip().is_multicast();
-        let found = match is_to_group {
+        let interface = &self.interfaces[incoming.origin.interface];
+        let is_to_many = local.ip().is_multicast() || interface.is_broadcast(local.ip());
+        let found = match is_to_many {
             true => None,
             false => self.sockets.ports.find(Protocol::Udp, local, source),
         };
@@ -564,8 +572,8 @@ impl Shard {
         {
             return Ok(());
         }
-        if is_to_group {
-            return self.on_udp_to_group(incoming, local, source, payload_len);
+        if is_to_many {
+            return self.on_udp_to_many(incoming, local, source, payload_len);
         }
         let Some(index) = found else {
             self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
@@ -588,8 +596,8 @@ impl Shard {
         Ok(())
     }
 
-    /// A datagram to a group: to every socket that listens.
-    fn on_udp_to_group(
+    /// A datagram to a group or to everybody on the link: to every socket that listens.
+    fn on_udp_to_many(
         &mut self,
         incoming: &Incoming<'_>,
         local: SocketAddr,
@@ -600,8 +608,15 @@ impl Shard {
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
         let payload = self.compact(&payload)?;
-        match self.deliver_to_group(incoming.origin.interface, local, source, &payload)? {
-            // RFC 1122, 3.2.2: never an ICMP error about a datagram to a group.
+        let delivered = match local.ip().is_multicast() {
+            true => self.deliver_to_group(incoming.origin.interface, local, source, &payload)?,
+            false => {
+                let sockets = self.sockets.ports.all_of(Protocol::Udp, local);
+                self.deliver_to_all(sockets, local, source, &payload)?
+            }
+        };
+        match delivered {
+            // RFC 1122, 3.2.2: never an ICMP error about a datagram to several hosts.
             0 => Err(DropReason::PortUnreachable),
             _ => Ok(()),
         }

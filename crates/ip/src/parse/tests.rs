@@ -155,9 +155,13 @@ fn options_are_skipped_but_for_source_routes_and_broken_ones() {
 fn sources_that_nobody_may_have_are_refused() {
     for source in ["224.0.0.1", "255.255.255.255", "0.0.0.0"] {
         let source = source.parse().expect("an address");
-        let packet = ipv4(Ipv4Repr { source, ..ipv4_repr(0) }, &[], b"");
+        let packet = ipv4(Ipv4Repr { source, protocol: protocol::TCP, ..ipv4_repr(0) }, &[], b"");
         assert_eq!(parse(&packet), Err(DropReason::BadSource), "{source}");
     }
+    // 3.2.1.3 (a): "as a source address as part of an initialization procedure by which the host
+    // learns its own IP address", which goes by UDP.
+    let asks = Ipv4Repr { source: Ipv4Addr::UNSPECIFIED, ..ipv4_repr(0) };
+    assert!(parse(&ipv4(asks, &[], b"")).is_ok());
     for source in ["ff02::1", "::", "::ffff:10.0.0.1"] {
         let packet = ipv6_from(source, protocol::UDP, b"");
         assert_eq!(parse(&packet), Err(DropReason::BadSource), "{source}");
