@@ -210,7 +210,7 @@ fn frame_len_max(capabilities: &Capabilities) -> usize {
         Medium::Ethernet(_) => EthernetRepr::LEN,
         Medium::Ip => 0,
     };
-    capabilities.mtu_bytes + link_header_len
+    capabilities.mtu_bytes.saturating_add(link_header_len)
 }
 
 impl<Q: Queue> Queue for RateQueue<Q> {

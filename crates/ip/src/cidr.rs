@@ -81,6 +81,17 @@ impl Cidr {
         }
     }
 
+    /// Whether a host can have the address: it is specified, no group, and does not stand for all hosts (RFC 1122,
+    /// 3.2.1.3).
+    #[must_use]
+    pub fn is_hosts(&self) -> bool {
+        let everybody = match self.address {
+            IpAddr::V4(address) => address.is_broadcast() || self.broadcast() == Some(address),
+            IpAddr::V6(_) => false,
+        };
+        !everybody && !self.address.is_unspecified() && !self.address.is_multicast()
+    }
+
     fn mask_ipv4(&self) -> u32 {
         u32::MAX.checked_shl(32 - u32::from(self.prefix_len)).unwrap_or(0)
     }

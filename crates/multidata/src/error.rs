@@ -29,8 +29,9 @@ pub fn socket_error(error: SocketError) -> Error {
         | SocketError::DestinationRequired
         | SocketError::InvalidSocket
         | SocketError::NoSuchInterface
+        | SocketError::NoHostAddress
         | SocketError::InvalidArgument => ErrorKind::InvalidInput,
-        SocketError::TooManySockets => ErrorKind::QuotaExceeded,
+        SocketError::TooManySockets | SocketError::TooManyAddresses => ErrorKind::QuotaExceeded,
         SocketError::ProtocolNotRaw => ErrorKind::Unsupported,
     };
     Error::new(kind, error)

@@ -16,6 +16,7 @@ use crate::runtime::waiting::Interest;
 use crate::runtime::worker::Threads;
 use crate::runtime::{locked, shared_filter};
 use batch::{BlockMut, BlockPool, Exhausted};
+use builder::mtu_min_bytes;
 use core::net::IpAddr;
 use core::time::Duration;
 use device::{Capabilities, DeviceCounters, DeviceError, TransmitMode};
@@ -203,7 +204,7 @@ impl Stack {
     /// Adds an address to interface `index`, with a route to its network.
     ///
     /// # Errors
-    /// There is no such interface, no host can have the address, or the interface has it already.
+    /// There is no such interface, no host can have the address, or the interface has it already, or has 64.
     pub fn add_address(&self, index: usize, address: Cidr) -> io::Result<()> {
         self.with_interface(index, |shard, now, id| shard.add_address(now, id, address))
     }
@@ -416,13 +417,17 @@ impl Stack {
     ///
     /// # Errors
     /// `InvalidInput` where there is no such interface, its device does not take as much, or it is
-    /// less than the 576 bytes that hosts rely on (RFC 791; IPv6 needs 1,280, RFC 8200, 5).
+    /// less than the 576 bytes that hosts rely on (RFC 791), or, with an IPv6 address, the 1,280 of RFC 8200, 5.
     pub fn set_mtu(&self, index: usize, mtu_bytes: usize) -> io::Result<()> {
+        // The first squeue claims addresses, so it has them as soon as any has.
+        let has_ipv6 =
+            self.squeue(0).look(|core| core.ports.get(index).map(|it| core.has_ipv6(it)));
+        let least = mtu_min_bytes(has_ipv6.unwrap_or(false));
         self.runtime.squeues.everywhere(|core, now| {
             let Core { shard, ports, .. } = core;
             let port = ports.get(index).ok_or(SocketError::NoSuchInterface);
             let port = port.map_err(socket_error)?;
-            let range = 576..=port.queue.capabilities().mtu_bytes;
+            let range = least..=port.queue.capabilities().mtu_bytes;
             if !range.contains(&mtu_bytes) {
                 let (least, most) = range.into_inner();
                 return Err(invalid(format!(

@@ -77,6 +77,80 @@ fn a_device_that_cannot_carry_ip_is_refused() {
     assert!(Stack::builder().interface(queue, at("10.7.0.2/24")).build().is_ok());
 }
 
+/// A device that has not thought of what it says.
+struct Boastful<Q>(Q);
+
+impl<Q: Queue> Queue for Boastful<Q> {
+    multidata::device::forward_queue!(|self| self.0, but capabilities);
+
+    fn capabilities(&self) -> multidata::device::Capabilities {
+        multidata::device::Capabilities { mtu_bytes: usize::MAX, ..self.0.capabilities() }
+    }
+}
+
+#[test]
+fn a_device_that_carries_more_than_there_is_is_refused_limited_or_not() {
+    for is_limited in [false, true] {
+        let (queue, _peer) = wire(tunnel());
+        let queue = Boastful(queue);
+        let builder = Stack::builder();
+        let builder = match is_limited {
+            true => {
+                let limit = multidata::rate_limit(multidata::device::RateConfig::new(1_000_000));
+                let queue = multidata::device::RateQueue::new(queue, limit);
+                builder.interface(queue, at("10.7.0.2/24"))
+            }
+            false => builder.interface(queue, at("10.7.0.2/24")),
+        };
+        let error = builder.build().map(drop).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("none longer than 65575"), "{error}");
+    }
+}
+
+#[test]
+fn addresses_that_an_interface_cannot_have_are_named() {
+    for wrong in ["10.0.0.255/24", "0.0.0.0/0", "224.0.0.5/4", "::/64", "ff02::1/16"] {
+        let said = refused(at("10.7.0.2/24").address(wrong.parse().expect("a network")), 1_500);
+        assert!(said.contains(wrong), "{said}");
+    }
+    let twice = at("10.7.0.2/24").address("10.7.0.2/16".parse().expect("a network"));
+    assert!(refused(twice, 1_500).contains("10.7.0.2/16 twice"));
+    let many = |count: u8| {
+        (1..count).fold(at("10.7.0.100/24"), |config, host| {
+            config.address(format!("10.7.0.{host}/24").parse().expect("a network"))
+        })
+    };
+    assert!(refused(many(65), 1_500).contains("65 addresses: it can have 64"));
+    let prefix = |host: u8| format!("10.8.0.{host}/32").parse().expect("a network");
+    let accepting = (0..65).fold(at("10.7.0.2/24"), |config, it| config.accept_any(prefix(it)));
+    assert!(refused(accepting, 1_500).contains("65 prefixes: it can accept 64"));
+
+    let (queue, _peer) = wire(tunnel());
+    let stack = Stack::builder().squeues(2).interface(queue, many(64)).build().expect("a stack");
+    let all = stack.interfaces()[0].addresses.clone();
+    assert_eq!((all.len(), all[0]), (64, "10.7.0.100/24".parse().expect("a network")));
+    for (address, sentence) in [
+        ("10.7.1.1/24", "the interface has 64 addresses"),
+        ("10.7.0.255/24", "no host can have this address"),
+        ("10.7.0.1/24", "the interface has it already"),
+    ] {
+        let error = stack.add_address(0, address.parse().expect("a network")).expect_err("refused");
+        assert!(error.to_string().contains(sentence), "{error}");
+    }
+}
+
+#[test]
+fn an_mtu_is_not_set_below_what_ipv6_needs_where_there_is_ipv6() {
+    let (queue, _peer) = wire(tunnel());
+    let stack = Stack::builder().interface(queue, at("fd00::2/64")).build().expect("a stack");
+    let error = stack.set_mtu(0, 1_279).expect_err("less than 1,280");
+    assert_eq!(error.to_string(), "the interface takes an MTU of 1280 to 1500 bytes");
+    stack.set_mtu(0, 1_280).expect("as much as IPv6 needs");
+    stack.remove_address(0, "fd00::2".parse().expect("an address")).expect("ours");
+    stack.set_mtu(0, 576).expect("as much as IPv4 needs");
+}
+
 #[test]
 fn an_interface_keeps_to_an_mtu_from_the_start() {
     let (left, right) = wire(tunnel());

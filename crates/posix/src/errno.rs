@@ -75,11 +75,11 @@ impl From<SocketError> for Errno {
             SocketError::BrokenPipe => Self::EPIPE,
             SocketError::MessageTooLong => Self::EMSGSIZE,
             SocketError::DestinationRequired => Self::EDESTADDRREQ,
-            SocketError::NoMemory => Self::ENOBUFS,
+            SocketError::NoMemory | SocketError::TooManyAddresses => Self::ENOBUFS,
             SocketError::InvalidSocket => Self::EBADF,
             SocketError::TooManySockets => Self::EMFILE,
             SocketError::NoSuchInterface => Self::ENODEV,
-            SocketError::InvalidArgument => Self::EINVAL,
+            SocketError::InvalidArgument | SocketError::NoHostAddress => Self::EINVAL,
             SocketError::ProtocolNotRaw => Self::EPROTONOSUPPORT,
         }
     }

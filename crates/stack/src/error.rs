@@ -7,7 +7,7 @@ use core::fmt;
 pub enum SocketError {
     /// The call cannot be answered now; an event will say when to try again.
     WouldBlock,
-    /// Another socket has this local address and port.
+    /// Another socket has this local address and port, or the interface has the address already.
     AddressInUse,
     /// No interface of this stack has this local address.
     AddressNotAvailable,
@@ -47,6 +47,10 @@ pub enum SocketError {
     ProtocolNotRaw,
     /// The stack has no such interface, or not any more.
     NoSuchInterface,
+    /// The interface has as many addresses as it may.
+    TooManyAddresses,
+    /// No host can have this address.
+    NoHostAddress,
     /// An argument contradicts another (address families differ, port zero as destination).
     InvalidArgument,
 }
@@ -55,7 +59,10 @@ impl fmt::Display for SocketError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::WouldBlock => "the call would have to wait",
-            Self::AddressInUse => "another socket has this local address and port",
+            Self::AddressInUse => {
+                "the local address is in use: another socket has it with this port, or the interface has it \
+                 already"
+            }
             Self::AddressNotAvailable => "no interface of this stack has this local address",
             Self::NoPortLeft => "every local port that could be picked is taken",
             Self::NoRoute => {
@@ -83,6 +90,14 @@ impl fmt::Display for SocketError {
             }
             Self::NoSuchInterface => {
                 "there is no such interface: they count from 0, in the order in which they were added"
+            }
+            Self::TooManyAddresses => {
+                "the interface has 64 addresses, as many as it may: whole networks are for \
+                 `InterfaceConfig::accept_any`"
+            }
+            Self::NoHostAddress => {
+                "no host can have this address: it is unspecified, a group's, or stands for all hosts of its \
+                 network"
             }
             Self::InvalidArgument => "the arguments contradict each other",
         })

@@ -70,7 +70,8 @@ mod unscreened;
 mod wheel;
 
 pub use addressing::{
-    AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig, ClaimPolicy,
+    ADDRESSES_MAX, AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig,
+    ClaimPolicy,
 };
 pub use backlog::{ListenOptions, SynCookieMode};
 pub use counters::{ShardCounters, StackCounters};

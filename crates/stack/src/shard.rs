@@ -6,7 +6,7 @@
 //! `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`, and what hosts say to each other about the network itself
 //! `control.rs` and `neighbours.rs`; how interfaces come by addresses is `addressing/`.
 
-use crate::addressing::AddressEvents;
+use crate::addressing::{AddressEvents, check_fixed};
 use crate::backlog::Waiting;
 use crate::counters::{ConnectionCounters, ShardCounters, StackCounters};
 use crate::egress::Planned;
@@ -199,8 +199,10 @@ impl Shard {
     /// Adds an interface with its addresses and the routes that follow from them.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where a gateway is on no network of the interface.
+    /// [`SocketError::InvalidArgument`] where a gateway is on no network of the interface, and for an address as
+    /// [`Shard::add_address`].
     pub fn add_interface(&mut self, config: InterfaceConfig) -> Result<InterfaceId, SocketError> {
+        check_fixed(&config.addresses)?;
         let id = self.interfaces.next_id();
         let everywhere = |gateway: &IpAddr| match gateway {
             IpAddr::V4(_) => Cidr::ANY_IPV4,

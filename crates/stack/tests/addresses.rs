@@ -389,13 +389,37 @@ fn what_waits_to_be_sent_from_a_removed_address_is_not_sent() {
     assert_eq!(drops.count(counters::DropReason::SourceRemoved), 1, "the datagram");
 }
 
+/// Which would be a stack whose first squeue has other addresses than the rest.
+#[test]
+fn an_interface_with_addresses_that_it_cannot_have_is_refused() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let shard = &mut net.hosts[0].shard;
+    let mut add = |addresses: &[String]| {
+        let config = InterfaceConfig {
+            capabilities: Capabilities::plain(Medium::Ip, 1_500),
+            mode: None,
+            addresses: addresses.iter().map(|text| cidr(text)).collect(),
+            gateways: Vec::new(),
+        };
+        shard.add_interface(config).map(|id| shard.addresses(id).len())
+    };
+    for text in ["10.0.0.255/24", "0.0.0.0/0", "224.0.0.5/4", "::/64"] {
+        assert_eq!(add(&[text.to_owned()]), Err(SocketError::NoHostAddress), "{text}");
+    }
+    let many: Vec<_> = (1..=65).map(|host| format!("10.4.0.{host}/24")).collect();
+    assert_eq!(add(&many), Err(SocketError::TooManyAddresses));
+    assert_eq!(add(&many[..64]), Ok(64));
+    let twice = ["10.5.0.1/24", "10.5.0.1/16"].map(str::to_owned);
+    assert_eq!(add(&twice), Err(SocketError::AddressInUse));
+}
+
 #[test]
 fn addresses_that_no_host_has_and_more_than_there_may_be_are_refused() {
     let mut net = net(ClaimPolicy::Announce);
     let (now, id) = (net.now, net.hosts[0].interface);
     let shard = &mut net.hosts[0].shard;
     for text in ["0.0.0.0/0", "224.0.0.1/4", "10.3.0.255/24", "ff02::1/16", "::/0"] {
-        assert_eq!(shard.add_address(now, id, cidr(text)), Err(SocketError::InvalidArgument));
+        assert_eq!(shard.add_address(now, id, cidr(text)), Err(SocketError::NoHostAddress));
     }
     assert_eq!(shard.add_address(now, id, cidr("10.0.0.1/8")), Err(SocketError::AddressInUse));
     let added = (0..200_u8).filter(|host| {
@@ -403,5 +427,5 @@ fn addresses_that_no_host_has_and_more_than_there_may_be_are_refused() {
     });
     assert_eq!(added.count(), 62, "64 with the two it had");
     let refused = shard.add_address(now, id, cidr("10.5.0.1/24"));
-    assert_eq!(refused, Err(SocketError::NoMemory));
+    assert_eq!(refused, Err(SocketError::TooManyAddresses));
 }

@@ -91,6 +91,11 @@ struct Told {
 /// Room for any link header.
 pub(crate) const LINK_HEADER_LEN_MAX: usize = 32;
 
+/// A device may say anything of its packets.
+fn frame_len_max(mtu_bytes: usize) -> usize {
+    mtu_bytes.saturating_add(LINK_HEADER_LEN_MAX)
+}
+
 /// What the lock protects.
 pub(crate) struct Core {
     pub(crate) shard: Shard,
@@ -434,6 +439,11 @@ impl Core {
         self.discipline.on_turn(now, arrived) == Mode::Poll
     }
 
+    /// Whether an interface has an IPv6 address, or asks for one.
+    pub(crate) fn has_ipv6(&self, port: &Port) -> bool {
+        self.shard.addresses(port.id).iter().any(|status| status.cidr.address().is_ipv6())
+    }
+
     /// When the shard has to run again at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let retry = Instant::earliest(self.retry, self.waiting.deadline());
@@ -513,7 +523,7 @@ impl Port {
             receives,
             medium,
             mode: TransmitMode::default(),
-            frame_len_max: mtu_bytes + LINK_HEADER_LEN_MAX,
+            frame_len_max: frame_len_max(mtu_bytes),
             failed: None,
             told: Told::default(),
         }
@@ -586,7 +596,7 @@ impl Port {
             }
         }
         let capabilities = self.queue.capabilities();
-        self.frame_len_max = capabilities.mtu_bytes + LINK_HEADER_LEN_MAX;
+        self.frame_len_max = frame_len_max(capabilities.mtu_bytes);
         shard.set_capabilities(self.id, capabilities);
     }
 }

@@ -1,7 +1,7 @@
 //! What a stack is built from.
 
 use super::events::InterfaceEvents;
-use super::{Runtime, Stack};
+use super::{Runtime, Stack, invalid};
 use crate::affinity;
 use crate::copy_in::{CopyIn, CopyObserver};
 use crate::error::socket_error;
@@ -17,7 +17,9 @@ use device::{Queue, TransmitMode};
 use dhcp::ClientConfig;
 use ip::Cidr;
 use ip::router::{IdentifierKey, RouterConfig};
-use stack::{AddressingConfig, ClaimPolicy, Shard, ShardConfig};
+use stack::{
+    ACCEPTED_PREFIXES_MAX, ADDRESSES_MAX, AddressingConfig, ClaimPolicy, Shard, ShardConfig,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +29,9 @@ use time::Instant;
 /// The longest packet that every link must carry, for IPv4 (RFC 791) and for IPv6 (RFC 8200, 5).
 const MTU_MIN_IPV4_BYTES: usize = 576;
 const MTU_MIN_IPV6_BYTES: usize = 1_280;
+
+/// The longest packet there is: 65,535 bytes behind the header of IPv6. Jumbograms (RFC 2675) are not sent.
+const PACKET_LEN_MAX: usize = 65_575;
 
 /// The most packets that an interface may be told to keep for its device.
 const TRANSMIT_QUEUE_MAX: usize = 65_536;
@@ -132,7 +137,8 @@ impl InterfaceConfig {
         self
     }
 
-    /// Adds an address, for example one of the other IP version.
+    /// Adds an address, for example one of the other IP version: 64 in all at most. Whole networks are for
+    /// [`InterfaceConfig::accept_any`].
     #[must_use]
     pub fn address(mut self, address: Cidr) -> Self {
         self.addresses.push(address);
@@ -372,7 +378,6 @@ impl StackBuilder {
 
     /// How frames are spread over how many squeues.
     fn spread(&self) -> io::Result<Spread> {
-        let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
         let layout = match (self.layout, self.squeues) {
             (Some(layout), _) => layout,
             (None, None | Some(1)) => return Ok(Spread::SINGLE),
@@ -390,7 +395,7 @@ impl StackBuilder {
     /// Starts the stack.
     ///
     /// # Errors
-    /// There is no interface, a gateway is on no network of its interface, a device carries shorter packets than
+    /// There is no interface, an address is none of a host's, is there twice or one of more than 64, a gateway is on no network of its interface, a device carries shorter packets than
     /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface is to have an MTU or a transmit queue that it
     /// cannot have, has more
     /// queues than there are squeues, sets the coalescing of one that it has not, or accepts more than 64 prefixes, a
@@ -476,39 +481,65 @@ fn check_interfaces(
     squeues: usize,
     layout: Option<Layout>,
 ) -> io::Result<()> {
-    let invalid = |message: String| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     if interfaces.is_empty() {
-        return invalid(String::from(
+        return Err(invalid(String::from(
             "a stack needs an interface: add one with StackBuilder::interface",
-        ));
+        )));
     }
     for (index, (queues, config)) in interfaces.iter().enumerate() {
         if queues.is_empty() || queues.len() > squeues {
-            return invalid(format!(
+            return Err(invalid(format!(
                 "interface {index} has {} queues: it needs one at least, and one for each of the \
                  {squeues} squeues at most (StackBuilder::squeues)",
                 queues.len()
-            ));
+            )));
         }
         let rings = layout.map(|layout| usize::from(layout.rings()));
         if let Some(rings) = rings.filter(|rings| *rings != queues.len()) {
-            return invalid(format!(
+            return Err(invalid(format!(
                 "interface {index} has {} queues, and the layout says {rings} rings",
                 queues.len()
-            ));
+            )));
         }
         if let Some((queue, _)) = config.queue_coalescing.range(queues.len()..).next() {
-            return invalid(format!(
+            return Err(invalid(format!(
                 "coalescing of queue {queue} was set, and interface {index} has {}",
                 queues.len()
-            ));
+            )));
         }
+        check_addresses(index, config)?;
         check_gateways(index, config)?;
         let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
         let has_ipv6 =
             config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
         check_mtu(index, has_ipv6, mtu_bytes.unwrap_or(0))?;
         check_bounds(index, has_ipv6, mtu_bytes.unwrap_or(0), config)?;
+    }
+    Ok(())
+}
+
+/// The stack takes the same addresses as here; here they can be named.
+fn check_addresses(index: usize, config: &InterfaceConfig) -> io::Result<()> {
+    let all = &config.addresses;
+    if let Some(address) = all.iter().find(|address| !address.is_hosts()) {
+        return Err(invalid(format!(
+            "no host can have the address {address} of interface {index}: it is unspecified, a group's, or \
+             stands for all hosts of its network"
+        )));
+    }
+    let twins = all
+        .iter()
+        .enumerate()
+        .find(|(at, address)| all[..*at].iter().any(|other| other.address() == address.address()));
+    if let Some((_, twice)) = twins {
+        return Err(invalid(format!("interface {index} is given the address {twice} twice")));
+    }
+    if all.len() > ADDRESSES_MAX {
+        return Err(invalid(format!(
+            "interface {index} is given {} addresses: it can have {ADDRESSES_MAX}; whole networks are for \
+             InterfaceConfig::accept_any",
+            all.len()
+        )));
     }
     Ok(())
 }
@@ -535,41 +566,53 @@ fn check_bounds(
     device_mtu_bytes: usize,
     config: &InterfaceConfig,
 ) -> io::Result<()> {
-    let invalid = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    let least = if has_ipv6 { MTU_MIN_IPV6_BYTES } else { MTU_MIN_IPV4_BYTES };
+    if config.accepted.len() > ACCEPTED_PREFIXES_MAX {
+        return Err(invalid(format!(
+            "interface {index} is to accept {} prefixes: it can accept {ACCEPTED_PREFIXES_MAX}",
+            config.accepted.len()
+        )));
+    }
+    let least = mtu_min_bytes(has_ipv6);
     let mtus = least..=device_mtu_bytes;
     if let Some(mtu_bytes) = config.mtu_bytes.filter(|mtu_bytes| !mtus.contains(mtu_bytes)) {
-        return invalid(format!(
+        return Err(invalid(format!(
             "the MTU of interface {index} cannot be {mtu_bytes} bytes: {least} to {device_mtu_bytes}, what \
              its device takes, can be"
-        ));
+        )));
     }
     let queues = 1..=TRANSMIT_QUEUE_MAX;
     match config.transmit_queue.filter(|packets_max| !queues.contains(packets_max)) {
         None => Ok(()),
-        Some(packets_max) => invalid(format!(
+        Some(packets_max) => Err(invalid(format!(
             "{packets_max} packets cannot wait for the device of interface {index}: 1 to \
              {TRANSMIT_QUEUE_MAX} can"
-        )),
+        ))),
     }
 }
 
-/// A link that carries less than every host may rely on cannot carry IP.
+/// The least MTU of an interface.
+pub(super) fn mtu_min_bytes(has_ipv6: bool) -> usize {
+    if has_ipv6 { MTU_MIN_IPV6_BYTES } else { MTU_MIN_IPV4_BYTES }
+}
+
+/// A link that carries less than every host may rely on cannot carry IP; one that carries more than there is
+/// has not thought of what it says.
 pub(super) fn check_mtu(index: usize, has_ipv6: bool, mtu_bytes: usize) -> io::Result<()> {
-    let (least, version) = match has_ipv6 {
-        true => (MTU_MIN_IPV6_BYTES, "IPv6 (RFC 8200, 5)"),
-        false => (MTU_MIN_IPV4_BYTES, "IPv4 (RFC 791)"),
-    };
-    if mtu_bytes >= least {
-        return Ok(());
-    }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!(
+    let least = mtu_min_bytes(has_ipv6);
+    if mtu_bytes < least {
+        let version = if has_ipv6 { "IPv6 (RFC 8200, 5)" } else { "IPv4 (RFC 791)" };
+        return Err(invalid(format!(
             "the device of interface {index} carries packets of {mtu_bytes} bytes at most, and {version} \
              needs {least}"
-        ),
-    ))
+        )));
+    }
+    if mtu_bytes > PACKET_LEN_MAX {
+        return Err(invalid(format!(
+            "the device of interface {index} says that it carries packets of {mtu_bytes} bytes: IP has none \
+             longer than {PACKET_LEN_MAX}"
+        )));
+    }
+    Ok(())
 }
 
 /// Adds an interface to a shard, which receives from the device's queue `queue` if from any.

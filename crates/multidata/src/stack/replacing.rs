@@ -45,9 +45,7 @@ impl Stack {
         let status = self.squeue(0).look(|core| {
             let port = core.ports.get(index)?;
             let status = core.shard.transmit_status(port.id);
-            let addresses = core.shard.addresses(port.id);
-            let has_ipv6 = addresses.iter().any(|it| it.cidr.address().is_ipv6());
-            Some((status.filter(|_| core.shard.has_interface(port.id))?, has_ipv6))
+            Some((status.filter(|_| core.shard.has_interface(port.id))?, core.has_ipv6(port)))
         });
         let removed = || invalid(format!("interface {index} was removed"));
         let (status, has_ipv6) = status.ok_or_else(removed)?;

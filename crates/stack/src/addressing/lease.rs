@@ -184,7 +184,7 @@ impl Shard {
             // The claim will tell.
             Ok(()) => {}
             // No host can have it: the server is told so, and asked anew.
-            Err(SocketError::InvalidArgument) => self.on_lease_conflict(now, id),
+            Err(SocketError::NoHostAddress) => self.on_lease_conflict(now, id),
             // The program has fixed this very address, or as many as there may be.
             Err(_) => self.release_lease(now, id),
         }

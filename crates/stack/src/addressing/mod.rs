@@ -46,7 +46,7 @@ use time::{Instant, Jitter};
 use wire::HardwareAddress;
 
 /// Addresses of one interface, tentative ones included.
-pub(crate) const ADDRESSES_MAX: usize = 64;
+pub const ADDRESSES_MAX: usize = 64;
 
 /// Events that wait to be read; beyond them the oldest is forgotten.
 const EVENTS_MAX: usize = 64;
@@ -231,7 +231,7 @@ impl Shard {
             self.withdraw(id, cidr);
             let records = &mut self.interfaces[id].addressing.records;
             records.retain(|other| other.cidr != cidr);
-            // There was room for as many before.
+            // It was had before, so a host can have it and there is room ([`Shard::add_interface`]).
             let _ = self.claim_address(now, id, cidr, record.origin);
         }
         if let Some(routers) = routers {
@@ -248,8 +248,8 @@ impl Shard {
     ///
     /// # Errors
     /// [`SocketError::AddressInUse`] where the interface has it already,
-    /// [`SocketError::InvalidArgument`] where no host can have it, [`SocketError::NoMemory`] where the
-    /// interface has 64 addresses, [`SocketError::NoSuchInterface`].
+    /// [`SocketError::NoHostAddress`] where no host can have it, [`SocketError::TooManyAddresses`] where the
+    /// interface has [`ADDRESSES_MAX`], [`SocketError::NoSuchInterface`].
     pub fn add_address(
         &mut self,
         now: Instant,
@@ -335,10 +335,8 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let address = cidr.address();
         let interface = self.interfaces.with_device(id)?;
-        let is_broadcast = address == IpAddr::V4(core::net::Ipv4Addr::BROADCAST)
-            || cidr.broadcast().is_some_and(|all| IpAddr::V4(all) == address);
-        if address.is_unspecified() || address.is_multicast() || is_broadcast {
-            return Err(SocketError::InvalidArgument);
+        if !cidr.is_hosts() {
+            return Err(SocketError::NoHostAddress);
         }
         if !self.sharing.is_first() {
             return Ok(());
@@ -347,7 +345,7 @@ impl Shard {
             return Err(SocketError::AddressInUse);
         }
         if interface.addressing.records.len() >= ADDRESSES_MAX {
-            return Err(SocketError::NoMemory);
+            return Err(SocketError::TooManyAddresses);
         }
         let record = claims::begin(interface, now, cidr, origin);
         let is_usable = !record.claim.is_probing() || record.is_optimistic;
@@ -498,6 +496,24 @@ impl Shard {
             }
             self.settle(now, index);
         }
+    }
+}
+
+/// Looks at the addresses that an interface is to have from the start: each is one that
+/// [`Shard::add_address`] would take.
+pub(crate) fn check_fixed(addresses: &[Cidr]) -> Result<(), SocketError> {
+    if addresses.iter().any(|cidr| !cidr.is_hosts()) {
+        return Err(SocketError::NoHostAddress);
+    }
+    if addresses.len() > ADDRESSES_MAX {
+        return Err(SocketError::TooManyAddresses);
+    }
+    let has_twin = |(at, cidr): (usize, &Cidr)| {
+        addresses[..at].iter().any(|other| other.address() == cidr.address())
+    };
+    match addresses.iter().enumerate().any(has_twin) {
+        true => Err(SocketError::AddressInUse),
+        false => Ok(()),
     }
 }
 
