@@ -26,7 +26,10 @@ pub(crate) mod worker;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use time::Instant;
 
-/// The monotonic clock, as nanoseconds since the stack was built.
+/// The monotonic clock, as nanoseconds since the stack was built. On Linux it is CLOCK_MONOTONIC, which stands still
+/// while the machine sleeps, and so do the waits that end at its deadlines. CLOCK_BOOTTIME would go on: then TCP, which
+/// measures how long a peer is silent, would end every connection on waking up that had something outstanding.
+/// What lasts by the calendar, a lease, is verified instead ([`Stack::link_changed`](crate::Stack::link_changed)).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,

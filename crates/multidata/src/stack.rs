@@ -403,6 +403,30 @@ impl Stack {
         removed.map_err(socket_error)
     }
 
+    /// Says that interface `index` may be on another link, or was of no use for a while: a network was joined, a cable
+    /// moved, the machine woke up. What was found out there is found out anew, as when a device comes up again
+    /// ([`InterfaceEvent::LinkRestored`], which does the same): neighbours are asked again, addresses are checked and
+    /// told of as [`InterfaceConfig::claims`] says, used meanwhile, and given up where another station has them;
+    /// routers are asked for, a DHCP server whether the leased address is right. Connections stay.
+    ///
+    /// The stack's clock stands still while the machine sleeps (on Linux it is CLOCK_MONOTONIC), as that of the kernel's
+    /// connections does: timeouts then do not end connections that nobody could serve. But leases of
+    /// addresses and lifetimes of routers count on as if no time had passed, so call this on waking up: a server
+    /// takes an address back that it has given away. Without a server's answer a lease that ran out meanwhile is used
+    /// for what the clock says is left of it; who knows that it is over removes the address.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn link_changed(&self, index: usize) -> io::Result<()> {
+        self.with_interface(index, |shard, now, id| {
+            if !shard.has_interface(id) {
+                return Err(SocketError::NoSuchInterface);
+            }
+            shard.on_link_changed(now, id);
+            Ok(())
+        })
+    }
+
     /// The next thing that happened to an interface, if any: negotiated anew, its device failed, is of
     /// no use for now or takes less, removed. Each reads as a sentence. What several squeues met is told
     /// once where they tell it by then; who asks while some have yet to meet it hears it again from those.

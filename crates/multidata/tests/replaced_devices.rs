@@ -2,9 +2,11 @@
 
 mod pair;
 
-use device::{HardwareAddress, Medium, Queue, TransmitMode, WireConfig, WireEnd};
-use multidata::{InterfaceConfig, Stack, UdpSocket};
+use device::{DeviceError, HardwareAddress, Medium, Queue, TransmitMode, WireConfig, WireEnd};
+use multidata::{InterfaceConfig, InterfaceEvent, Stack, UdpSocket};
 use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Does `call` until it is not told that the device has failed.
@@ -89,6 +91,60 @@ fn connections_outlive_their_wire_and_lose_nothing() {
         assert!(told.iter().any(|line| line.contains(what)), "{what}: {told:?}");
     }
     pair::exchange(&client, &server, 3, 1 << 20);
+}
+
+/// A wire whose plug can be drawn.
+struct Plugged<Q> {
+    inner: Q,
+    is_out: Arc<AtomicBool>,
+}
+
+impl<Q: Queue> Queue for Plugged<Q> {
+    device::forward_queue!(|self| self.inner, but trouble);
+
+    fn trouble(&self) -> Option<DeviceError> {
+        let message = "the plug is out".to_owned();
+        self.is_out.load(Ordering::SeqCst).then_some(DeviceError { message })
+    }
+}
+
+/// RFC 4861, 6.3.7 and RFC 2131, 3.7: what a link is like is found out again when it comes back, and when the program
+/// says that it is another.
+#[test]
+fn a_link_that_comes_back_is_taken_for_another() {
+    let (near, far) = device::wire(wire(1, 2));
+    let is_out = Arc::new(AtomicBool::new(false));
+    let near = Plugged { inner: near, is_out: is_out.clone() };
+    let left = Stack::builder().interface(near, pair::interface(pair::LEFT)).build();
+    let right = Stack::builder().interface(far, pair::interface(pair::RIGHT)).build();
+    let (left, right) = (left.expect("a stack"), right.expect("a stack"));
+    let (mut client, mut server) = pair::connected(&left, &right);
+    while left.poll_interface_event().is_some() {}
+    let changed = || left.counters().stack.shard.links_changed;
+    for is_drawn in [true, false] {
+        is_out.store(is_drawn, Ordering::SeqCst);
+        let started = Instant::now();
+        let event = loop {
+            // A call has the squeue look at its device.
+            client.write_all(b"x").expect("connected");
+            match left.poll_interface_event() {
+                Some(event) => break event,
+                None => assert!(started.elapsed() < pair::PATIENCE),
+            }
+        };
+        assert_eq!(matches!(event, InterfaceEvent::LinkLost(..)), is_drawn, "{event}");
+        assert_eq!(matches!(event, InterfaceEvent::LinkRestored(_)), !is_drawn, "{event}");
+        assert_eq!(changed(), u64::from(!is_drawn));
+    }
+    left.link_changed(0).expect("an interface");
+    assert_eq!(changed(), 2);
+    let error = left.link_changed(1).expect_err("there is one");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    client.write_all(b"the end").expect("connected");
+    drop(client);
+    let mut read = Vec::new();
+    server.read_to_end(&mut read).expect("the stream outlives it");
+    assert!(read.ends_with(b"the end"));
 }
 
 #[test]

@@ -37,6 +37,9 @@ counters::counters! {
         device_failures,
         /// Devices replaced by others while the interface stayed.
         devices_replaced,
+        /// Times an interface's link was another one, or may have been: its device replaced or of use again, or
+        /// the program said so.
+        links_changed,
         /// Times a device began to take only shorter packets.
         device_mtus_shrunk,
         /// Times the way out of an interface was negotiated.

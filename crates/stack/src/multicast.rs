@@ -137,7 +137,7 @@ impl Groups {
     }
 
     /// The sockets that want datagrams of `source` to `group`.
-    fn sockets(&self, group: IpAddr, source: IpAddr) -> Vec<u32> {
+    pub(crate) fn sockets(&self, group: IpAddr, source: IpAddr) -> Vec<u32> {
         let all = self.listeners.get(&group).map_or(&[][..], |all| all);
         let wanting = all.iter().filter(|(_, filter)| filter.accepts(source));
         let sockets = wanting.filter_map(|(listener, _)| match listener {

@@ -188,7 +188,8 @@ pub enum InterfaceEvent {
     DeviceFailed(InterfaceId, Option<usize>, String),
     /// Its device takes and brings nothing for now, and the sentence that says why.
     LinkLost(InterfaceId, String),
-    /// What was wrong with its device has passed.
+    /// What was wrong with its device has passed. What was known of the link is found out anew
+    /// ([`Shard::on_link_changed`]).
     LinkRestored(InterfaceId),
     /// Its device will never take a packet that was built for it, which is dropped. Told of the first
     /// one; the counters have them all, here and in the two below.
@@ -457,8 +458,7 @@ impl Shard {
     /// Interface `id` stands on another device from now on, which can do this: its failure is forgotten, and
     /// so is who was found on the link, as the other end may be another one, too. What the two agree on is
     /// negotiated as when an interface comes up. Addresses, routes, connections and what waits to be sent
-    /// stay; neighbours and multicast routers are told of us again, routers are asked for, and a DHCP server
-    /// whether the leased address is right there.
+    /// stay, and the rest is as in [`Shard::on_link_changed`].
     pub fn on_device_replaced(
         &mut self,
         now: Instant,
@@ -468,14 +468,25 @@ impl Shard {
         let Ok(interface) = self.interfaces.with_device(id) else { return };
         (interface.has_failed, interface.is_out, interface.full_since) = (false, false, None);
         interface.agreement.told = Told::default();
-        interface.neighbours.forget_links();
-        interface.groups.on_new_link(now, &mut interface.addressing.jitter);
         self.counters.devices_replaced += 1;
         self.set_capabilities(id, capabilities);
         if let Some(status) = self.transmit_status(id) {
             self.interface_events.push(InterfaceEvent::DeviceReplaced(id, Box::new(status)));
         }
-        self.on_hardware_address_changed(id);
+        self.on_link_changed(now, id);
+    }
+
+    /// Interface `id` may be on another link from now on, or nobody could hear it for a while: who was found there is
+    /// forgotten, addresses are asked about and told of again as their policy says (RFC 5227, 2.1; RFC 4862, 5.4), used
+    /// meanwhile (as RFC 4429 has it), and given up where another station has them; multicast routers are told of
+    /// our groups, routers are asked for (RFC 4861, 6.3.7), and a DHCP server whether the leased address is
+    /// right (RFC 2131, 3.7). Of several shards that are one host, each is told.
+    pub fn on_link_changed(&mut self, now: Instant, id: InterfaceId) {
+        let Ok(interface) = self.interfaces.with_device(id) else { return };
+        self.counters.links_changed += 1;
+        interface.neighbours.forget_links();
+        interface.groups.on_new_link(now, &mut interface.addressing.jitter);
+        self.claim_again(now, id);
         self.on_new_link(now, id);
         self.reroute_all(now);
     }
@@ -489,12 +500,21 @@ impl Shard {
         self.interfaces.get(id).filter(|it| !it.is_removed).map(|_| id)
     }
 
-    /// Something is wrong with the device of interface `id` that may pass, or no more.
-    pub fn on_device_trouble(&mut self, id: InterfaceId, trouble: Option<&DeviceError>) {
+    /// Something is wrong with the device of interface `id` that may pass, or no more: then its link is one that
+    /// may have changed.
+    pub fn on_device_trouble(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        trouble: Option<&DeviceError>,
+    ) {
         self.interface_events.push(match trouble {
             Some(error) => InterfaceEvent::LinkLost(id, error.message.clone()),
             None => InterfaceEvent::LinkRestored(id),
         });
+        if trouble.is_none() {
+            self.on_link_changed(now, id);
+        }
     }
 
     /// Counts how a device met a batch of `of` packets, and tells of it.

@@ -604,19 +604,20 @@ impl Shard {
         source: SocketAddr,
         payload_len: usize,
     ) -> Result<(), DropReason> {
+        let groups = &self.interfaces[incoming.origin.interface].groups;
+        let sockets = match local.ip().is_multicast() {
+            true => groups.sockets(local.ip(), source.ip()),
+            false => self.sockets.ports.all_of(Protocol::Udp, local),
+        };
+        if sockets.is_empty() {
+            // RFC 1122, 3.2.2: never an ICMP error about a datagram to several hosts.
+            return Err(DropReason::PortUnreachable);
+        }
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
         let payload = self.compact(&payload)?;
-        let delivered = match local.ip().is_multicast() {
-            true => self.deliver_to_group(incoming.origin.interface, local, source, &payload)?,
-            false => {
-                let sockets = self.sockets.ports.all_of(Protocol::Udp, local);
-                self.deliver_to_all(sockets, local, source, &payload)?
-            }
-        };
-        match delivered {
-            // RFC 1122, 3.2.2: never an ICMP error about a datagram to several hosts.
+        match self.deliver_to_all(sockets, local, source, &payload)? {
             0 => Err(DropReason::PortUnreachable),
             _ => Ok(()),
         }

@@ -4,9 +4,11 @@
 mod harness;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use device::{Capabilities, Medium, TransmitMode};
+use device::{Capabilities, DeviceError, Medium, TransmitMode};
 use harness::{Net, station};
-use stack::{AddressEvent, AddressState, AddressingConfig, ClaimPolicy, SocketError};
+use stack::{
+    AddressEvent, AddressState, AddressingConfig, ClaimPolicy, InterfaceConfig, SocketError,
+};
 use time::Duration;
 use wire::{
     ArpOperation, ArpRepr, ArpView, EthernetRepr, EthernetView, HardwareAddress, Ipv6View,
@@ -318,6 +320,61 @@ fn a_fixed_address_is_announced_at_start_and_when_the_station_changes() {
     net.run(Duration::from_secs(5));
     assert_eq!(announced(&net), (2, vec![true]));
     assert_eq!(arps(&net, 0)[0].sender_hardware, moved);
+}
+
+/// RFC 5227, 2.1: "when a network interface transitions from an inactive to an active state, when a computer awakes
+/// from sleep, when a link-state change signals that an Ethernet cable has been connected"; RFC 4862, 5.4. Meanwhile
+/// the addresses are used, in the way of RFC 4429.
+#[test]
+fn addresses_are_asked_about_and_told_of_again_when_the_link_may_be_another() {
+    use AddressState::{Optimistic, Preferred};
+    let asks = |net: &Net| {
+        let arps = arps(net, 0).into_iter().filter(|arp| arp.sender_protocol.is_unspecified());
+        let ndps = ndps(net, 0).into_iter().filter(|(source, ..)| source.is_unspecified());
+        (arps.count(), ndps.count())
+    };
+    let tells = |net: &Net| {
+        let arps = arps(net, 0).into_iter().filter(|it| it.sender_protocol == it.target_protocol);
+        let is_told = |message| matches!(message, NdpRepr::NeighbourAdvertisement { .. });
+        (arps.count(), ndps(net, 0).into_iter().filter(|(.., it)| is_told(*it)).count())
+    };
+    for (policy, states, asked, told) in [
+        (ClaimPolicy::Trust, (Preferred, Preferred), (0, 0), (0, 0)),
+        (ClaimPolicy::Announce, (Preferred, Preferred), (0, 0), (2, 1)),
+        (ClaimPolicy::Optimistic, (Preferred, Optimistic), (0, 1), (2, 1)),
+        (ClaimPolicy::Probe, (Optimistic, Optimistic), (3, 1), (2, 1)),
+    ] {
+        let mut net = net(policy);
+        let (now, id) = (net.now, net.hosts[0].interface);
+        let shard = &mut net.hosts[0].shard;
+        shard.on_device_trouble(now, id, Some(&DeviceError { message: "down".into() }));
+        assert_eq!(shard.poll_timeout().filter(|due| *due <= now), None, "nothing to do yet");
+        shard.on_device_trouble(now, id, None);
+        let of = |net: &Net| ["10.0.0.1/24", "fd00::1/64"].map(|it| state(net, 0, it));
+        assert_eq!(of(&net), [states.0, states.1].map(Some), "{policy:?}");
+        let remote = SocketAddr::new(harness::address(1, false), 80);
+        net.hosts[1].shard.tcp_listen(remote, 4).expect("a free port");
+        net.hosts[0].shard.tcp_connect(now, None, remote).expect("it is used meanwhile");
+        net.run(Duration::from_secs(20));
+        assert_eq!((asks(&net), tells(&net)), (asked, told), "{policy:?}");
+        assert_eq!(of(&net), [Some(Preferred); 2]);
+        assert_eq!(events(&mut net, 0), []);
+        assert_eq!(net.hosts[0].shard.counters().shard.links_changed, 1);
+    }
+}
+
+#[test]
+fn an_address_that_somebody_has_on_the_new_link_is_given_up_with_its_connections() {
+    let mut net = net(ClaimPolicy::Probe);
+    let (client, _) = net.connect(false);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.on_link_changed(now, id);
+    let own = ipv4("10.0.0.1/24");
+    net.inject(0, [arp(ArpOperation::Reply, own, Ipv4Addr::UNSPECIFIED)]);
+    assert_eq!(state(&net, 0, "10.0.0.1/24"), None);
+    assert!(events(&mut net, 0).iter().any(is_duplicate));
+    let status = net.hosts[0].shard.tcp_status(client).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::AddressRemoved));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod harness;
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use device::{Capabilities, Medium, TransmitMode};
+use device::{Capabilities, DeviceError, Medium, TransmitMode};
 use harness::craft::{self, STRANGER};
 use harness::{Net, station};
 use stack::{
@@ -265,4 +265,83 @@ fn a_server_is_asked_when_the_device_is_replaced() {
     net.hosts[0].shard.on_device_replaced(now, id, capabilities);
     assert_eq!(run(&mut net, 2_000, 600), [3]);
     assert_eq!(states(&net).len(), 1);
+    let trouble = DeviceError { message: "the cable is out".into() };
+    let now = net.now;
+    net.hosts[0].shard.on_device_trouble(now, id, Some(&trouble));
+    net.hosts[0].shard.on_device_trouble(now, id, None);
+    assert_eq!(run(&mut net, 2_000, 600), [3], "and when it is of use again");
+    net.hosts[0].shard.on_link_changed(net.now, id);
+    assert_eq!(run(&mut net, 2_000, 600), [3], "and when the program says so");
+    assert_eq!(states(&net), [(LEASED.into(), AddressOrigin::Dhcp, AddressState::Preferred)]);
+}
+
+/// RFC 2131, 3.1, 5, and 3.2, 3: also what a server elsewhere confirmed is looked for on the link.
+#[test]
+fn a_leased_address_that_somebody_has_on_the_new_link_is_declined() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.on_link_changed(now, id);
+    net.inject(0, [claim_of_leased()]);
+    assert_eq!(states(&net), []);
+    net.run(Duration::from_secs(1));
+    let kinds: Vec<u8> = asked(&mut net).iter().map(|(message, ..)| message[242]).collect();
+    assert_eq!(kinds, [4]);
+}
+
+/// RFC 1122, 3.2.1.3 (a): who asks for an address has none; RFC 2131, 4.1: so everybody is answered. A virtual machine on
+/// a TAP is such a client, and its server a socket like others.
+#[test]
+fn a_server_on_a_socket_leases_addresses() {
+    let mut net = net();
+    let server = net.hosts[1].shard.udp_bind("0.0.0.0:67".parse().expect("one")).expect("free");
+    let (mut kinds, end) = (Vec::new(), net.now + Duration::from_secs(3));
+    while net.now < end {
+        net.run(Duration::from_millis(50));
+        let shard = &mut net.hosts[1].shard;
+        while let Ok(datagram) = shard.udp_receive_datagram(server) {
+            assert_eq!(datagram.source, "0.0.0.0:68".parse().expect("nobody's"));
+            assert_eq!(datagram.destination, "255.255.255.255:67".parse().expect("everybody's"));
+            let message = datagram.payload.bytes();
+            kinds.push(message[242]);
+            let bytes = answer_to(message, 600, LEASED).expect("DISCOVER or REQUEST");
+            let answer = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from(bytes)));
+            let to = "255.255.255.255:68".parse().expect("everybody's");
+            shard.udp_send_from(server, SERVER.into(), Some(to), answer).expect("a way");
+        }
+    }
+    assert_eq!(kinds, [1, 3]);
+    assert_eq!(states(&net), [(LEASED.into(), AddressOrigin::Dhcp, AddressState::Preferred)]);
+}
+
+/// RFC 2131 has servers repeat the parameters; those that do not must not take the way out away.
+#[test]
+fn a_renewal_that_says_the_time_alone_leaves_routes_servers_and_mtu() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let id = net.hosts[0].interface;
+    while net.hosts[0].shard.poll_address_event().is_some() {}
+    net.run(Duration::from_secs(310));
+    let renewals = asked(&mut net);
+    let [(message, ..)] = &renewals[..] else { panic!("{renewals:?}") };
+    let whole = answer_to(message, 600, LEASED).expect("a REQUEST");
+    let barely = [&whole[..249], &[51, 4], &600_u32.to_be_bytes()].concat();
+    net.inject(0, [from_server(&barely)]);
+    assert_eq!(net.hosts[0].shard.counters().dhcp.dhcp_taken, 3, "offer, ACK and this");
+    assert_eq!(net.hosts[0].shard.poll_address_event(), None);
+    assert_eq!(net.hosts[0].shard.name_servers(id).len(), 1);
+    let everywhere: SocketAddr = "192.0.2.1:80".parse().expect("an address");
+    net.hosts[0].shard.tcp_connect(net.now, None, everywhere).expect("the default route");
+    assert_eq!(net.hosts[0].shard.path_mtu(everywhere.ip()), Ok(1_400));
+}
+
+#[test]
+fn a_lease_that_is_too_short_is_told_of() {
+    let mut net = net();
+    assert_eq!(run(&mut net, 9_000, 5), [1, 1], "no REQUEST follows");
+    let id = net.hosts[0].interface;
+    let event = net.hosts[0].shard.poll_address_event();
+    assert_eq!(event, Some(AddressEvent::LeaseTooShort(id, SERVER, 5)));
+    assert_eq!(net.hosts[0].shard.poll_address_event(), None, "once");
+    assert_eq!(net.hosts[0].shard.counters().dhcp.dhcp_too_short, 2);
 }

@@ -566,7 +566,7 @@ impl Port {
         }
         let trouble = self.queue.trouble();
         if trouble.is_some() != core::mem::replace(&mut self.told.trouble, trouble.is_some()) {
-            shard.on_device_trouble(self.id, trouble.as_ref());
+            shard.on_device_trouble(now, self.id, trouble.as_ref());
         }
     }
 

@@ -11,7 +11,7 @@ impl Stack {
     /// Puts another device below interface `index`, as where its own has failed; one that still works is
     /// closed. The interface keeps its addresses and routes, and with them its connections keep what they hold:
     /// calls on them no longer fail, and what was outstanding is sent again by the new device. What both
-    /// can do is negotiated as when an interface comes up. Leases of addresses stay as they are.
+    /// can do is negotiated as when an interface comes up. The link is taken for another one ([`Stack::link_changed`]).
     ///
     /// # Errors
     /// As [`Stack::replace_queues`].

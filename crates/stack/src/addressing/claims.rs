@@ -198,6 +198,23 @@ impl Shard {
         (is_probe && addressing.is_unsettled(target.into())).then_some(target)
     }
 
+    /// The interface may be on another link: every claim begins anew there, also one under way, whose probes nobody there
+    /// has heard. Addresses that are used stay so meanwhile, as connections hold on to them.
+    pub(crate) fn claim_again(&mut self, now: Instant, id: InterfaceId) {
+        if !self.sharing.is_first() {
+            return;
+        }
+        let interface = &mut self.interfaces[id];
+        let mut records = core::mem::take(&mut interface.addressing.records);
+        for record in &mut records {
+            let Record { claim, is_optimistic, .. } =
+                begin(interface, now, record.cidr, record.origin);
+            record.is_optimistic = is_optimistic || interface.is_ours(record.cidr.address());
+            (record.claim, record.replaces) = (claim, true);
+        }
+        interface.addressing.records = records;
+    }
+
     /// The interface's hardware address is another one now: neighbours are told.
     pub(crate) fn on_hardware_address_changed(&mut self, id: InterfaceId) {
         if !self.sharing.is_first() {
