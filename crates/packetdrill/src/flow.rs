@@ -35,6 +35,12 @@ pub(crate) struct Flow {
     pub(crate) remote: SocketAddr,
     /// The program's descriptor, live.
     pub(crate) fd: Option<Fd>,
+    /// What the program wrote to the stream.
+    pub(crate) written: Vec<u8>,
+    /// Bytes of the peer's stream that the program has read.
+    pub(crate) read_count: u32,
+    /// The longest segment that the peer takes, options included, where it said so.
+    pub(crate) peer_mss: Option<u16>,
     /// With which number our side begins, in the script and on the wire once it was seen there.
     script_isn: Option<u32>,
     live_isn: Option<u32>,
@@ -56,6 +62,9 @@ impl Flow {
             local,
             remote,
             fd: None,
+            written: Vec::new(),
+            peer_mss: None,
+            read_count: 0,
             script_isn: None,
             live_isn: None,
             peer_isn: None,
@@ -92,7 +101,11 @@ impl Flow {
     }
 
     /// The peer's SYN is about to arrive.
-    pub(crate) fn on_peer_isn(&mut self, isn: u32) {
+    pub(crate) fn on_peer_syn(&mut self, isn: u32, options: &[TcpOption]) {
+        self.peer_mss = options.iter().find_map(|option| match option {
+            TcpOption::Mss(mss) => Some(*mss),
+            _ => None,
+        });
         if self.peer_isn.is_none() || (self.is_active && !self.has_answered) {
             self.peer_isn = Some(isn);
         }

@@ -26,6 +26,7 @@ mod script;
 mod settings;
 mod symbols;
 
+pub use config::Judge;
 pub use parse::{ParseError, parse};
 pub use run::Failure;
 pub use script::Script;
@@ -41,8 +42,8 @@ use std::path::Path;
 ///
 /// # Errors
 /// The first thing that did not happen as the script says.
-pub fn run_on_stack(script: &Script, text: &str) -> Result<(), Failure> {
-    run_on(script, text, false).map(|_| ())
+pub fn run_on_stack(script: &Script, text: &str, judge: Judge) -> Result<(), Failure> {
+    run_on(script, text, false, judge).map(|_| ())
 }
 
 /// The same, with the packets that arrive at one instant, and with nothing between them, as one batch
@@ -52,12 +53,12 @@ pub fn run_on_stack(script: &Script, text: &str) -> Result<(), Failure> {
 /// # Errors
 /// The first thing that did not happen as the script says.
 pub fn run_on_stack_in_batches(script: &Script, text: &str) -> Result<u64, Failure> {
-    run_on(script, text, true)
+    run_on(script, text, true, Judge::Exactly)
 }
 
-fn run_on(script: &Script, text: &str, in_batches: bool) -> Result<u64, Failure> {
+fn run_on(script: &Script, text: &str, in_batches: bool, judge: Judge) -> Result<u64, Failure> {
     let whole = |message| Failure { line: 0, message };
-    let config = Config::of(script).map_err(whole)?;
+    let config = Config::of(script, judge).map_err(whole)?;
     let mut host = host_config();
     let prefix_len = if config.ip == IpVersion::V6 { 48 } else { 16 };
     let network = Cidr::new(config.local, prefix_len);
@@ -66,7 +67,7 @@ fn run_on(script: &Script, text: &str, in_batches: bool) -> Result<u64, Failure>
     host.mtu_bytes = config.mtu_bytes;
     settings::apply_comments(text, &mut host);
     let mut backend = backend::stack::StackBackend::new(host);
-    run::run(script, &mut backend, in_batches)?;
+    run::run(script, &mut backend, in_batches, judge)?;
     Ok(backend.train_frames())
 }
 
@@ -87,10 +88,11 @@ fn beside(local: IpAddr) -> IpAddr {
 /// What the machine does not grant (`Err(Ok(sentence))`), or the first thing that did not happen as
 /// the script says.
 pub fn run_on_linux(script: &Script, directory: &Path) -> Result<(), Result<String, Failure>> {
-    let config = Config::of(script).map_err(|message| Err(Failure { line: 0, message }))?;
+    let judge = Judge::AsPacketdrill;
+    let config = Config::of(script, judge).map_err(|message| Err(Failure { line: 0, message }))?;
     let backend = backend::linux::LinuxBackend::new(&config, directory.to_owned());
     let mut backend = backend.map_err(Ok)?;
-    run::run(script, &mut backend, false).map_err(Err)
+    run::run(script, &mut backend, false, judge).map_err(Err)
 }
 
 /// A host as packetdrill's scripts expect it, with an address of each family: the sizes of its

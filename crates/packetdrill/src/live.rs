@@ -12,6 +12,9 @@ pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
 
+/// The flag DF, in the field that it shares with the offset of a fragment.
+const DO_NOT_FRAGMENT: u16 = 0x4000;
+
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LivePacket {
@@ -20,6 +23,8 @@ pub(crate) struct LivePacket {
     pub(crate) class: u8,
     pub(crate) ttl: u8,
     pub(crate) flow_label: u32,
+    /// Routers may not cut it, as none of IPv6 may.
+    pub(crate) is_whole: bool,
     pub(crate) body: Body,
 }
 
@@ -112,7 +117,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<LivePacket, String> {
                 return Err("a fragment".to_owned());
             }
             let address = |at: usize| IpAddr::V4(Ipv4Addr::from(be32(bytes, at)));
-            let packet = header(address(12), address(16), bytes[1], bytes[8], 0);
+            let mut packet = header(address(12), address(16), bytes[1], bytes[8], 0);
+            packet.is_whole = be16(bytes, 6) & DO_NOT_FRAGMENT != 0;
             (packet, bytes[9], &bytes[header_len..total_len])
         }
         6 if bytes.len() >= 40 => {
@@ -147,7 +153,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<LivePacket, String> {
 
 fn header(source: IpAddr, destination: IpAddr, class: u8, ttl: u8, flow_label: u32) -> LivePacket {
     let body = Body::Other { protocol: 0, len: 0 };
-    LivePacket { source, destination, class, ttl, flow_label, body }
+    LivePacket { source, destination, class, ttl, flow_label, is_whole: true, body }
 }
 
 fn body(protocol: u8, bytes: &[u8]) -> Result<Body, String> {
@@ -338,8 +344,11 @@ pub(crate) fn encode_ip(packet: &LivePacket, protocol: u8, len: usize) -> Vec<u8
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let mut bytes = vec![0x45, packet.class];
             bytes.extend((len as u16 + 20).to_be_bytes());
-            // No identification, don't fragment.
-            bytes.extend([0, 0, 0x40, 0, packet.ttl, protocol, 0, 0]);
+            let flags = if packet.is_whole { DO_NOT_FRAGMENT } else { 0 };
+            // No identification.
+            bytes.extend([0, 0]);
+            bytes.extend(flags.to_be_bytes());
+            bytes.extend([packet.ttl, protocol, 0, 0]);
             bytes.extend(source.octets());
             bytes.extend(destination.octets());
             let checksum = fold(sum(&bytes));

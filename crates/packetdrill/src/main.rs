@@ -5,7 +5,7 @@
 //! namespace only. The exit code is 0 where all passed, 1 where one failed, 2 for wrong use, and 77
 //! where the machine does not grant what it takes.
 
-use packetdrill::{parse, run_on_linux, run_on_stack};
+use packetdrill::{Judge, parse, run_on_linux, run_on_stack};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -52,13 +52,13 @@ fn main() -> ExitCode {
     code
 }
 
-fn run(file: &Path, (on_linux, habits): (bool, bool), definitions: &[String]) -> Verdict {
+fn run(file: &Path, (on_linux, habits_set): (bool, bool), definitions: &[String]) -> Verdict {
     let at = |line: usize, message: &str| format!("{}:{line}: {message}", file.display());
     let text = match std::fs::read_to_string(file) {
         // On one line, so that the script's own lines keep their numbers.
         Ok(text) => {
             let define = |definition: &String| format!("--define={definition} ");
-            let habits = if habits { packetdrill::LINUX_HABITS } else { "" };
+            let habits = if habits_set { packetdrill::LINUX_HABITS } else { "" };
             let settings = format!("\n// stack: {habits}\n");
             definitions.iter().map(define).collect::<String>() + &text + &settings
         }
@@ -70,7 +70,11 @@ fn run(file: &Path, (on_linux, habits): (bool, bool), definitions: &[String]) ->
     };
     let result = match on_linux {
         true => run_on_linux(&script, file.parent().unwrap_or(Path::new("."))),
-        false => run_on_stack(&script, &text).map_err(Err),
+        false => {
+            // A script for Linux is judged as its authors had it judged.
+            let judge = if habits_set { Judge::AsPacketdrill } else { Judge::Exactly };
+            run_on_stack(&script, &text, judge).map_err(Err)
+        }
     };
     match result {
         Ok(()) => Verdict::Passed,

@@ -15,10 +15,12 @@
 //! because they mostly sleep, and one that fails is tried again, and says so: on a busy machine a
 //! script's times may be missed by no fault of its own. One that says so often stands on a race.
 
+#[path = "conformance/sections.rs"]
+mod sections;
 #[path = "../../linux/tests/network/withheld.rs"]
 mod withheld;
 
-use packetdrill::{Failure, parse, run_on_stack, run_on_stack_in_batches};
+use packetdrill::{Failure, Judge, parse, run_on_stack, run_on_stack_in_batches};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -154,15 +156,12 @@ fn against_stack(test: &Test) -> Result<(), String> {
     let run = || {
         let text = std::fs::read_to_string(&test.file).map_err(|error| error.to_string())?;
         let at = |line: usize, message: String| format!("{}.pkt:{line}: {message}", test.name);
-        if !names_a_section(&text) {
-            return Err(at(
-                1,
-                "the opening comment names no \"RFC <number>, <section>\"".to_owned(),
-            ));
+        if let Some(what) = sections::wrong(&text) {
+            return Err(at(1, what));
         }
         let script = parse(&text).map_err(|error| at(error.line, error.message))?;
         if test.how == How::OnStack {
-            let result = run_on_stack(&script, &text);
+            let result = run_on_stack(&script, &text, Judge::Exactly);
             return result.map_err(|failure| at(failure.line, failure.message));
         }
         let says = |failure: Failure| at(failure.line, failure.message);
@@ -178,20 +177,6 @@ fn against_stack(test: &Test) -> Result<(), String> {
     };
     let result = catch_unwind(AssertUnwindSafe(run));
     result.unwrap_or_else(|_| Err(format!("{}.pkt: panicked", test.name)))
-}
-
-/// Whether the comment that a script opens with says `RFC <number>, <section>`; a section is a number,
-/// or the letter of an appendix and a number.
-fn names_a_section(text: &str) -> bool {
-    let comment = text.lines().map_while(|line| line.strip_prefix("//"));
-    let comment = comment.map(str::trim).collect::<Vec<_>>().join(" ");
-    let begins_with_digit = |text: &str| text.starts_with(|letter: char| letter.is_ascii_digit());
-    comment.split("RFC ").skip(1).any(|reference| {
-        let Some((number, rest)) = reference.split_once(", ") else { return false };
-        let appendix = rest.strip_prefix(|letter: char| letter.is_ascii_uppercase());
-        let section = appendix.and_then(|rest| rest.strip_prefix('.')).unwrap_or(rest);
-        number.parse::<u16>().is_ok() && begins_with_digit(section)
-    })
 }
 
 fn against_linux(test: &Test) -> Result<(), String> {

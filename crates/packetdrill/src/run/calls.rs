@@ -7,7 +7,7 @@ use super::{Due, Runner};
 use crate::evaluate::{errno, errno_name, int32, integer};
 use crate::flow::Stage;
 use crate::script::{Call, Expression};
-use posix::{Errno, Reply};
+use posix::{Address, Errno, Output, Reply};
 use std::path::Path;
 
 /// Stands for the descriptor of a flow whose socket the program has closed.
@@ -35,6 +35,7 @@ impl Runner<'_> {
         call: &Call,
         returned: Result<Reply, Errno>,
     ) -> Result<(), String> {
+        let contents = self.on_return(call, &returned);
         let wanted = match &call.result {
             Expression::Ellipsis => None,
             expression => Some(integer(expression)?),
@@ -62,6 +63,7 @@ impl Runner<'_> {
                 Ok(_) => {}
             }
         }
+        contents?;
         match returned {
             Ok(reply) => self.take_reply(call, &reply),
             Err(_) => Ok(()),
@@ -85,9 +87,9 @@ impl Runner<'_> {
     }
 
     /// What a call changes in the runner's idea of sockets.
-    pub(super) fn on_socket(&mut self, call: &Call, value: i64) -> Result<(), String> {
+    pub(super) fn on_socket(&mut self, call: &Call, reply: &Reply) -> Result<(), String> {
         let script_fd = integer(&call.result)?;
-        let live = i32::try_from(value).map_err(|_| "a descriptor beyond 32 bits")?;
+        let live = i32::try_from(reply.value).map_err(|_| "a descriptor beyond 32 bits")?;
         if self.fds.contains_key(&script_fd) {
             return Err(format!("descriptor {script_fd} is in use in the script"));
         }
@@ -102,11 +104,21 @@ impl Runner<'_> {
                 self.socket_flow(live, kind & 0xf == posix::abi::SOCK_DGRAM);
             }
             "accept" => {
+                // Where the backend tells whose the connection is: another may have opened first.
+                let port = match &reply.output {
+                    Output::Address(Address::Inet(remote)) => Some(remote.port()),
+                    _ => None,
+                };
                 let waiting = |flow: &&mut crate::flow::Flow| {
-                    flow.fd.is_none() && flow.stage == Stage::Open && !flow.is_udp
+                    flow.fd.is_none()
+                        && flow.stage == Stage::Open
+                        && !flow.is_udp
+                        && port.is_none_or(|port| flow.remote.port() == port)
                 };
                 if let Some(flow) = self.flows.iter_mut().find(waiting) {
                     flow.fd = Some(live);
+                    flow.written.clear();
+                    flow.read_count = 0;
                 }
             }
             _ => {}

@@ -1,12 +1,15 @@
 //! The interpreter: events in order, each at its time.
 
 mod calls;
+mod contents;
 mod packets;
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use crate::assertion::Variables;
 use crate::backend::Backend;
-use crate::config::Config;
+use crate::config::{Config, Judge};
 use crate::flow::Flow;
 use crate::script::{Action, Direction, Event, Script, Transport, When};
 use posix::Fd;
@@ -46,6 +49,11 @@ pub(crate) struct Runner<'a> {
     unclaimed: VecDeque<(u64, Vec<u8>)>,
     /// Script's to live descriptors.
     fds: HashMap<i64, Fd>,
+    /// Datagrams that arrived and were not read, and those that were sent and not seen.
+    arrived: contents::Datagrams,
+    sent: contents::Datagrams,
+    pipes: Vec<contents::Pipe>,
+    writing: Option<contents::Writing>,
     /// Files that open() made, by the script's descriptor.
     files: HashMap<i64, Vec<u8>>,
     variables: Variables,
@@ -62,8 +70,9 @@ pub(crate) fn run(
     script: &Script,
     backend: &mut dyn Backend,
     in_batches: bool,
+    judge: Judge,
 ) -> Result<(), Failure> {
-    let config = Config::of(script).map_err(|message| Failure { line: 0, message })?;
+    let config = Config::of(script, judge).map_err(|message| Failure { line: 0, message })?;
     let mut runner = Runner {
         config,
         backend,
@@ -73,6 +82,10 @@ pub(crate) fn run(
         arriving: Vec::new(),
         unclaimed: VecDeque::new(),
         fds: HashMap::new(),
+        arrived: contents::Datagrams::default(),
+        sent: contents::Datagrams::default(),
+        pipes: Vec::new(),
+        writing: None,
         files: HashMap::new(),
         variables: Variables::new(),
         pending: None,
@@ -99,7 +112,8 @@ impl Runner<'_> {
             self.event(event)?;
         }
         self.deliver()?;
-        self.finish_pending(None)
+        self.finish_pending(None)?;
+        if self.config.exactly { self.check_silence() } else { Ok(()) }
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {

@@ -1,11 +1,12 @@
 //! Packets: which flow they belong to, how they are made, how they are waited for.
 
+use super::contents::{peer_bytes, place};
 use super::{Due, Runner, is_tcp};
 use crate::check::{Slack, check};
-use crate::config::IpVersion;
+use crate::config::{IpVersion, Joins};
 use crate::flow::{Flow, Stage};
 use crate::icmp;
-use crate::live::{self, Body, LivePacket, LiveTcp, decode, encode, encode_ip};
+use crate::live::{self, Body, LivePacket, LiveTcp, decode, encode, encode_ip, encode_options};
 use crate::notation;
 use crate::script::{ClassCheck, Direction, Flags, Icmp, Packet, Quoted, Tcp, Transport};
 use core::net::SocketAddr;
@@ -20,11 +21,15 @@ impl Runner<'_> {
     /// Makes a packet of the script, which arrives with the next [`Runner::deliver`].
     pub(super) fn inbound(&mut self, packet: &Packet) -> Result<(), String> {
         let index = self.flow_for(packet)?;
+        let datagram = match &packet.transport {
+            Transport::Udp(udp) => self.arriving_datagram(udp.len.into()),
+            _ => Vec::new(),
+        };
         let flow = &mut self.flows[index];
         if let Transport::Tcp(tcp) = &packet.transport
             && tcp.flags.has(Flags::SYN)
         {
-            flow.on_peer_isn(tcp.sequence);
+            flow.on_peer_syn(tcp.sequence, tcp.options.as_deref().unwrap_or_default());
         }
         let body = match &packet.transport {
             Transport::Tcp(tcp) => {
@@ -43,7 +48,7 @@ impl Runner<'_> {
             Transport::Udp(udp) => Body::Udp {
                 source_port: udp.ports.map_or(flow.remote.port(), |ports| ports.0),
                 destination_port: udp.ports.map_or(flow.local.port(), |ports| ports.1),
-                payload: vec![0; udp.len.into()],
+                payload: datagram,
             },
             Transport::Icmp(icmp) => inbound_icmp(icmp, flow)?,
         };
@@ -58,6 +63,7 @@ impl Runner<'_> {
             class,
             ttl: packet.ip.ttl.unwrap_or(255),
             flow_label: packet.ip.flow_label.unwrap_or(0),
+            is_whole: true,
             body,
         };
         self.arriving.push(encode(&live));
@@ -92,6 +98,7 @@ impl Runner<'_> {
                 let expected = notation::script(packet);
                 return Err(format!("nothing was sent\nexpected: {expected}{seen}"));
             };
+            let is_full = self.is_full_sized(index, &live);
             let (at_us, joined) = match whole.take() {
                 None => (at_us, live),
                 Some((first_us, first)) => (first_us, join(first, live, is_ace)?),
@@ -100,16 +107,31 @@ impl Runner<'_> {
                 Body::Tcp(tcp) => tcp.payload.len(),
                 _ => 0,
             };
-            if len > 0 && len < wanted_len && !self.config.strict_segments {
+            let joins = match self.config.joins {
+                Joins::None => false,
+                Joins::Full => is_full,
+                Joins::Any => true,
+            };
+            if len > 0 && len < wanted_len && joins {
                 whole = Some((at_us, joined));
                 continue;
             }
-            return self.compare(packet, &joined, due, at_us);
+            return self.compare(index, packet, &joined, due, at_us);
         }
+    }
+
+    /// Whether a segment is as long as the peer's MSS lets it be (RFC 9293, 3.7.1).
+    fn is_full_sized(&self, index: usize, live: &LivePacket) -> bool {
+        let Body::Tcp(tcp) = &live.body else { return false };
+        let (default, headers) = if live.source.is_ipv4() { (536, 40) } else { (1_220, 60) };
+        let mss = self.flows[index].peer_mss.unwrap_or(default);
+        let mss = usize::from(mss).min(self.config.mtu_bytes - headers);
+        tcp.payload.len() + encode_options(&tcp.options).len().next_multiple_of(4) == mss
     }
 
     fn compare(
         &mut self,
+        index: usize,
         packet: &Packet,
         actual: &LivePacket,
         due: Due,
@@ -121,6 +143,18 @@ impl Runner<'_> {
         };
         let is_ace = matches!(&packet.transport, Transport::Tcp(tcp) if tcp.flags.is_ace);
         let result = check(packet, actual, slack).and_then(|()| {
+            let local = self.flows[index].local.ip();
+            if actual.source != local {
+                return Err(format!("the source: expected {local}, was {}", actual.source));
+            }
+            match &actual.body {
+                Body::Tcp(_) if !actual.is_whole && self.config.exactly => {
+                    return Err("DF is not set".to_owned());
+                }
+                Body::Tcp(tcp) => self.check_segment(index, tcp)?,
+                Body::Udp { payload, .. } => self.check_datagram(payload)?,
+                _ => {}
+            }
             self.check_time("the packet", due, at_us)?;
             self.check_pending()
         });
@@ -132,6 +166,23 @@ impl Runner<'_> {
                 at_us as f64 / 1e6
             )
         })
+    }
+
+    /// What was sent when the script ends must stand in it: nothing else would see an answer to its last event.
+    pub(super) fn check_silence(&mut self) -> Result<(), String> {
+        let now_us = self.backend.now_us();
+        let sent = core::iter::from_fn(|| self.backend.next_packet(now_us)).collect::<Vec<_>>();
+        for (at_us, bytes) in self.unclaimed.drain(..).chain(sent).collect::<Vec<_>>() {
+            let live = decode(&bytes)?;
+            if at_us == now_us && (0..self.flows.len()).any(|index| self.is_of_flow(index, &live)) {
+                return Err(format!(
+                    "sent, and not in the script: {}  at {:.6} s",
+                    notation::live(&live, false),
+                    at_us as f64 / 1e6
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The next packet that belongs to a flow, in the script's numbers.
@@ -152,7 +203,7 @@ impl Runner<'_> {
             };
             let live = match decode(&next.1) {
                 Ok(live) => live,
-                Err(why) if why == "a fragment" => continue,
+                Err(why) if why == "a fragment" => return Err("a fragment was sent".to_owned()),
                 Err(why) => return Err(format!("a packet that cannot be read was sent: {why}")),
             };
             if !self.belongs(index, packet, &live) {
@@ -341,7 +392,7 @@ fn live_tcp(tcp: &Tcp) -> LiveTcp {
         window: tcp.window.unwrap_or(0),
         urgent: tcp.urgent,
         options: tcp.options.clone().unwrap_or_default(),
-        payload: vec![0; tcp.len.into()],
+        payload: peer_bytes(place(tcp.sequence, tcp.flags.has(Flags::SYN)), tcp.len.into()),
     }
 }
 
@@ -384,6 +435,7 @@ fn inbound_icmp(icmp: &Icmp, flow: &Flow) -> Result<Body, String> {
         class: 0,
         ttl: 60,
         flow_label: 0,
+        is_whole: true,
         body: Body::Other { protocol, len },
     };
     let mut bytes = encode_ip(&quoted, protocol, len);

@@ -1,8 +1,9 @@
 //! Arguments of system calls.
 
 use crate::evaluate::{int32, integer, member};
-use crate::flow::Stage;
+use crate::flow::{Flow, Stage};
 use crate::run::Runner;
+use crate::run::contents::our_bytes;
 use crate::script::{self, Expression};
 use core::net::{IpAddr, SocketAddr};
 use posix::abi::{AF_UNSPEC, MSG_FASTOPEN, SHUT_RD};
@@ -78,21 +79,27 @@ impl Runner<'_> {
         }
     }
 
-    fn prepare_more(&mut self, call: &script::Call) -> Result<Option<Call>, String> {
+    fn prepare_write(&mut self, call: &script::Call) -> Result<Option<Call>, String> {
+        let written = |runner: &Self| match call.arguments.first() {
+            Some(fd) => runner.fd(fd).map(|fd| runner.place_to_write(fd)),
+            None => Ok(0),
+        };
         Ok(Some(match (call.name.as_str(), call.arguments.as_slice()) {
-            ("write", [fd, data, len]) => self.send(fd, bytes(data, len)?, None, None)?,
+            ("write", [fd, data, len]) => {
+                self.send(fd, bytes(data, len, written(self)?)?, None, None)?
+            }
             ("send", [fd, data, len, flags]) => {
-                self.send(fd, bytes(data, len)?, Some(flags), None)?
+                self.send(fd, bytes(data, len, written(self)?)?, Some(flags), None)?
             }
             ("sendto", [fd, data, len, flags, address, ..]) => {
-                self.send(fd, bytes(data, len)?, Some(flags), Some(address))?
+                self.send(fd, bytes(data, len, written(self)?)?, Some(flags), Some(address))?
             }
             ("writev", [fd, Expression::List(vector), _]) => {
-                self.send(fd, vector_bytes(vector)?, None, None)?
+                self.send(fd, vector_bytes(vector, written(self)?)?, None, None)?
             }
             ("sendmsg", [fd, Expression::Braces(message), flags]) => {
                 let name = member(message, "msg_name").cloned();
-                let bytes = vector_bytes(vector_of(message)?)?;
+                let bytes = vector_bytes(vector_of(message)?, written(self)?)?;
                 self.send(fd, bytes, Some(flags), name.as_ref())?
             }
             ("sendfile", [fd, file, offset, count]) => {
@@ -102,6 +109,15 @@ impl Runner<'_> {
                 let bytes = file.iter().skip(from).take(count).copied().collect();
                 self.send(fd, bytes, None, None)?
             }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn prepare_more(&mut self, call: &script::Call) -> Result<Option<Call>, String> {
+        if let Some(call) = self.prepare_write(call)? {
+            return Ok(Some(call));
+        }
+        Ok(Some(match (call.name.as_str(), call.arguments.as_slice()) {
             ("poll", [Expression::List(entries), _, timeout]) => Call::Poll {
                 entries: entries.iter().map(|e| self.poll_entry(e)).collect::<Result<_, _>>()?,
                 timeout_ms: int32(timeout)?,
@@ -196,6 +212,11 @@ impl Runner<'_> {
         }
         let port = port_of(address)?.unwrap_or(self.config.connect_port);
         self.connecting(live, port);
+        let opens = |flow: &&mut Flow| flow.fd == Some(live) && flow.stage == Stage::Connecting;
+        if let Some(flow) = self.flows.iter_mut().find(opens) {
+            flow.written.clear();
+            flow.read_count = 0;
+        }
         Ok(Call::Connect { fd: live, address: self.address(self.config.remote, port) })
     }
 
@@ -243,6 +264,7 @@ impl Runner<'_> {
             address = Some(self.address(self.config.remote, port));
             self.connecting(live, port);
         }
+        self.on_write(live, &bytes);
         Ok(Call::Send { fd: live, bytes, flags, to: address })
     }
 
@@ -274,12 +296,12 @@ fn port_of(address: &Expression) -> Result<Option<u16>, String> {
     Ok(port.and_then(|port| u16::try_from(port).ok()))
 }
 
-/// What is written: text as it is, zeros for `...`.
-fn bytes(data: &Expression, len: &Expression) -> Result<Vec<u8>, String> {
+/// What is written: text as it is, for `...` what the runner has for that place of the stream.
+fn bytes(data: &Expression, len: &Expression, place: u32) -> Result<Vec<u8>, String> {
     let len = usize::try_from(integer(len)?).map_err(|_| "a negative length")?;
     let mut bytes = match data {
         Expression::Text(text) => text.clone(),
-        _ => Vec::new(),
+        _ => our_bytes(place, len),
     };
     bytes.resize(len, 0);
     Ok(bytes)
@@ -293,11 +315,14 @@ fn vector_of(message: &[Expression]) -> Result<&[Expression], String> {
     }
 }
 
-fn vector_bytes(vector: &[Expression]) -> Result<Vec<u8>, String> {
+fn vector_bytes(vector: &[Expression], place: u32) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     for item in vector {
         match item {
-            Expression::Braces(pair) if pair.len() == 2 => all.extend(bytes(&pair[0], &pair[1])?),
+            Expression::Braces(pair) if pair.len() == 2 => {
+                let place = place.wrapping_add(all.len() as u32);
+                all.extend(bytes(&pair[0], &pair[1], place)?);
+            }
             _ => return Err("expected {..., length}".to_owned()),
         }
     }
@@ -305,7 +330,7 @@ fn vector_bytes(vector: &[Expression]) -> Result<Vec<u8>, String> {
 }
 
 fn vector_len(vector: &[Expression]) -> Result<usize, String> {
-    vector_bytes(vector).map(|bytes| bytes.len())
+    vector_bytes(vector, 0).map(|bytes| bytes.len())
 }
 
 /// The bytes of an option's value.

@@ -2,20 +2,23 @@
 
 use crate::evaluate::{int32, integer, member};
 use crate::run::Runner;
+use crate::run::contents::Pipe;
 use crate::script::{Call, Expression};
 use posix::{EpollEvent, Output, PollEntry, Reply};
+use std::collections::VecDeque;
 
 impl Runner<'_> {
     pub(super) fn take_reply(&mut self, call: &Call, reply: &Reply) -> Result<(), String> {
         let arguments = call.arguments.as_slice();
         match (call.name.as_str(), &reply.output) {
-            ("socket" | "accept" | "epoll_create", _) => self.on_socket(call, reply.value),
+            ("socket" | "accept" | "epoll_create", _) => self.on_socket(call, reply),
             ("pipe", Output::Pipe(ends)) => {
                 let (Some(Expression::List(fds)) | Some(Expression::Braces(fds))) =
                     arguments.first()
                 else {
                     return Err("expected [fd, fd]".to_owned());
                 };
+                self.pipes.push(Pipe { ends: *ends, bytes: VecDeque::new() });
                 for (script, live) in fds.iter().zip(ends) {
                     self.fds.insert(integer(script)?, *live);
                 }
