@@ -19,7 +19,20 @@ struct Received {
     bytes: Vec<u8>,
     from: Option<Address>,
     flags: i32,
-    unread: Option<i32>,
+    control: Control,
+}
+
+/// What goes into a control message.
+enum Control {
+    Nothing,
+    /// TCP_INQ.
+    Unread(i32),
+    /// From the error queue: the first and the last write whose bytes were copied.
+    ZeroCopied {
+        first: u32,
+        last: u32,
+        is_ipv4: bool,
+    },
 }
 
 fn receive(session: &Session, fd: c_int, len: usize, flags: c_int) -> Result<Received, Errno> {
@@ -40,10 +53,49 @@ fn receive_as(session: &Session, call: Call) -> Result<Received, Errno> {
     let value = reply.value;
     Ok(match reply.output {
         Output::Received { bytes, from, flags, unread } => {
-            Received { value, bytes, from, flags, unread }
+            let control = unread.map_or(Control::Nothing, Control::Unread);
+            Received { value, bytes, from, flags, control }
         }
-        _ => Received { value, bytes: Vec::new(), from: None, flags: 0, unread: None },
+        Output::ZeroCopied { first, last, is_ipv4 } => {
+            let control = Control::ZeroCopied { first, last, is_ipv4 };
+            let flags = posix::abi::MSG_ERRQUEUE;
+            Received { value, bytes: Vec::new(), from: None, flags, control }
+        }
+        _ => {
+            let (bytes, control) = (Vec::new(), Control::Nothing);
+            Received { value, bytes, from: None, flags: 0, control }
+        }
     })
+}
+
+/// The host's descriptor. One that is not open is found out before anything is read of the caller's memory.
+fn open_fd(session: &Session, fd: c_int) -> Result<posix::Fd, Errno> {
+    if session.has_published(fd) { Ok(session.fd(fd)) } else { Err(Errno::EBADF) }
+}
+
+/// Sends what was read of the caller's memory. Where that could not be read, a connection that takes nothing says
+/// so first.
+fn send_bytes(
+    session: &Session,
+    fd: posix::Fd,
+    bytes: Result<Vec<u8>, Errno>,
+    flags: c_int,
+    to: Option<Address>,
+) -> Result<i64, Errno> {
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(Errno::EFAULT) => {
+            let (level, name) = (posix::abi::SOL_SOCKET, posix::abi::SO_TYPE);
+            let kind = session.call(Call::GetOption { fd, level, name, len: 4 })?.output;
+            let is_stream = kind == Output::Value(posix::abi::SOCK_STREAM.to_ne_bytes().to_vec());
+            if is_stream && flags & posix::abi::MSG_FASTOPEN == 0 {
+                session.call(Call::Send { fd, bytes: Vec::new(), flags, to })?;
+            }
+            return Err(Errno::EFAULT);
+        }
+        Err(error) => return Err(error),
+    };
+    session.call(Call::Send { fd, bytes, flags, to }).map(|reply| reply.value)
 }
 
 /// As the kernel answers where there is nowhere to read to: what is there stays there.
@@ -54,31 +106,58 @@ fn receive_nowhere(session: &Session, fd: c_int, flags: c_int) -> Result<i64, Er
     }
 }
 
-/// Writes the control message that says what is left to be read, where there is room for it; the length that
-/// was written, and a flag where there is none.
-unsafe fn give_unread(header: &msghdr, unread: Option<i32>) -> Result<(usize, i32), Errno> {
-    let Some(unread) = unread else { return Ok((0, 0)) };
+impl Control {
+    /// Level, type and data.
+    fn parts(&self) -> Option<(i32, i32, Vec<u8>)> {
+        use posix::abi::{
+            IP_RECVERR, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_RECVERR, TCP_INQ,
+        };
+        match self {
+            Self::Nothing => None,
+            Self::Unread(unread) => Some((IPPROTO_TCP, TCP_INQ, unread.to_ne_bytes().to_vec())),
+            Self::ZeroCopied { first, last, is_ipv4 } => {
+                // struct sock_extended_err: no error, SO_EE_ORIGIN_ZEROCOPY, SO_EE_CODE_ZEROCOPY_COPIED.
+                let mut data = vec![0, 0, 0, 0, 5, 0, 1, 0];
+                data.extend(first.to_ne_bytes());
+                data.extend(last.to_ne_bytes());
+                let (level, kind) = match is_ipv4 {
+                    true => (IPPROTO_IP, IP_RECVERR),
+                    false => (IPPROTO_IPV6, IPV6_RECVERR),
+                };
+                // Whose error it is: nobody's.
+                let address_len = if *is_ipv4 { 16 } else { 28 };
+                data.resize(data.len() + address_len, 0);
+                Some((level, kind, data))
+            }
+        }
+    }
+}
+
+/// Writes the control message, where there is room for it; the length that was written, and a flag where there is
+/// none.
+unsafe fn give_control(header: &msghdr, control: &Control) -> Result<(usize, i32), Errno> {
+    let Some((level, kind, data)) = control.parts() else { return Ok((0, 0)) };
     // SAFETY: arithmetic.
     let (len, space) = unsafe {
-        let of_value = size_of::<i32>() as u32;
-        (libc::CMSG_LEN(of_value) as usize, libc::CMSG_SPACE(of_value) as usize)
+        let of_data = data.len() as u32;
+        (libc::CMSG_LEN(of_data) as usize, libc::CMSG_SPACE(of_data) as usize)
     };
     if header.msg_control.is_null() || header.msg_controllen < len {
         return Ok((0, libc::MSG_CTRUNC));
     }
     let mut bytes = len.to_ne_bytes().to_vec();
-    bytes.extend(posix::abi::IPPROTO_TCP.to_ne_bytes());
-    bytes.extend(posix::abi::TCP_INQ.to_ne_bytes());
-    bytes.extend(unread.to_ne_bytes());
+    bytes.extend(level.to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(data);
     // SAFETY: see the module `calls`.
     unsafe { memory::write(header.msg_control, &bytes)? };
     Ok((space.min(header.msg_controllen), 0))
 }
 
-/// Reads a vector of buffers.
-unsafe fn vector(vector: *const iovec, count: usize) -> Result<Vec<iovec>, Errno> {
+/// Reads a vector of buffers. `too_many` is the error where there are more than the system takes.
+unsafe fn vector(vector: *const iovec, count: usize, too_many: Errno) -> Result<Vec<iovec>, Errno> {
     if count > VECTOR_MAX {
-        return Err(Errno::EINVAL);
+        return Err(too_many);
     }
     let item = |index: usize| {
         // SAFETY: an iovec is plain data; see the module `calls` for the pointers.
@@ -142,7 +221,7 @@ pub(crate) unsafe extern "C" fn readv(
     let call = |session: &Session| {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
         // SAFETY: see the module `calls`.
-        let buffers = unsafe { vector(buffers, count)? };
+        let buffers = unsafe { vector(buffers, count, Errno::EINVAL)? };
         let received = read_call(session, fd, len_of(&buffers))?;
         // SAFETY: see the module `calls`.
         unsafe { scatter(&received.bytes, &buffers)? };
@@ -199,7 +278,7 @@ pub(crate) unsafe extern "C" fn recvmsg(
         // SAFETY: a message header is plain data; see the module `calls` for the pointers.
         let mut header = unsafe { memory::read_value(message)? };
         // SAFETY: see the module `calls`.
-        let buffers = unsafe { vector(header.msg_iov, header.msg_iovlen)? };
+        let buffers = unsafe { vector(header.msg_iov, header.msg_iovlen, Errno::EMSGSIZE)? };
         let received = receive(session, fd, len_of(&buffers), flags)?;
         // SAFETY: see the module `calls`.
         unsafe { scatter(&received.bytes, &buffers)? };
@@ -211,7 +290,7 @@ pub(crate) unsafe extern "C" fn recvmsg(
         }
         header.msg_namelen = bytes.len() as socklen_t;
         // SAFETY: see the module `calls`.
-        let (control_len, cut) = unsafe { give_unread(&header, received.unread)? };
+        let (control_len, cut) = unsafe { give_control(&header, &received.control)? };
         header.msg_controllen = control_len as _;
         header.msg_flags = received.flags | cut;
         // SAFETY: see the module `calls`.
@@ -240,10 +319,10 @@ pub(crate) unsafe extern "C" fn writev(
 ) -> ssize_t {
     let call = |session: &Session| {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        let fd = open_fd(session, fd)?;
         // SAFETY: see the module `calls`.
-        let bytes = unsafe { gather(&vector(buffers, count)?)? };
-        let fd = session.fd(fd);
-        session.call(Call::Send { fd, bytes, flags: 0, to: None }).map(|reply| reply.value)
+        let bytes = unsafe { vector(buffers, count, Errno::EINVAL).and_then(|it| gather(&it)) };
+        send_bytes(session, fd, bytes, 0, None)
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as ssize_t }
@@ -270,6 +349,7 @@ pub(crate) unsafe extern "C" fn sendto(
     to_len: socklen_t,
 ) -> ssize_t {
     let call = |session: &Session| {
+        let fd = open_fd(session, fd)?;
         if len > TRANSFER_BYTES_MAX {
             return Err(Errno::EINVAL);
         }
@@ -280,9 +360,8 @@ pub(crate) unsafe extern "C" fn sendto(
             false => Some(unsafe { address(to, to_len)? }),
         };
         // SAFETY: see the module `calls`.
-        let bytes = unsafe { memory::read(buffer, len)? };
-        let call = Call::Send { fd: session.fd(fd), bytes, flags, to };
-        session.call(call).map(|reply| reply.value)
+        let bytes = unsafe { memory::read(buffer, len) };
+        send_bytes(session, fd, bytes, flags, to)
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as ssize_t }
@@ -295,17 +374,19 @@ pub(crate) unsafe extern "C" fn sendmsg(
     flags: c_int,
 ) -> ssize_t {
     let call = |session: &Session| {
+        let fd = open_fd(session, fd)?;
         // SAFETY: a message header is plain data; see the module `calls` for the pointers.
         let header = unsafe { memory::read_value(message)? };
         // SAFETY: see the module `calls`.
-        let bytes = unsafe { gather(&vector(header.msg_iov, header.msg_iovlen)?)? };
+        let buffers = unsafe { vector(header.msg_iov, header.msg_iovlen, Errno::EMSGSIZE)? };
+        // SAFETY: see the module `calls`.
+        let bytes = unsafe { gather(&buffers) };
         let to = match header.msg_name.is_null() || header.msg_namelen == 0 {
             true => None,
             // SAFETY: see the module `calls`.
             false => Some(unsafe { address(header.msg_name.cast(), header.msg_namelen)? }),
         };
-        let call = Call::Send { fd: session.fd(fd), bytes, flags, to };
-        session.call(call).map(|reply| reply.value)
+        send_bytes(session, fd, bytes, flags, to)
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as ssize_t }

@@ -15,8 +15,11 @@ use std::thread::{self, ThreadId};
 use std::time::Duration as RealDuration;
 use time::{Duration, Instant};
 
-/// Real time that a thread whose call has returned gets to look at the clock.
+/// Real time after which a thread whose call has returned, and which sleeps, will not look at the clock.
 const SETTLE: RealDuration = RealDuration::from_millis(100);
+
+/// The most real time that it gets where it does not sleep: a machine may have much else to do.
+const SETTLE_MAX: RealDuration = RealDuration::from_secs(30);
 
 /// Real time without a call of the main thread after which, if it sleeps, it must be waiting for the other one:
 /// packetdrill does so at most for a second.
@@ -30,9 +33,7 @@ const LOOK: Duration = Duration::from_micros(1);
 
 /// One run of packetdrill.
 pub(crate) struct Session {
-    main: ThreadId,
-    /// The main thread as the kernel knows it.
-    main_tid: libc::pid_t,
+    main: Caller,
     state: Mutex<State>,
     changed: Condvar,
     /// Counts what the main thread does, before it waits for the state.
@@ -46,12 +47,35 @@ pub(crate) struct State {
     fds: HashMap<c_int, posix::Fd>,
     waiting: Option<Waiting>,
     /// A thread that must look at the clock before time passes.
-    settling: Option<ThreadId>,
+    settling: Option<Caller>,
+}
+
+/// A thread that makes calls, as it and as the kernel know it.
+#[derive(Clone, Copy)]
+struct Caller {
+    thread: ThreadId,
+    tid: libc::pid_t,
+}
+
+impl Caller {
+    fn this() -> Self {
+        // SAFETY: the call has no arguments and no effect.
+        Self { thread: thread::current().id(), tid: unsafe { libc::gettid() } }
+    }
+
+    /// Whether the thread waits for something, or has ended, and is not merely kept from running on a machine with
+    /// much to do. Where the kernel does not say, silence must do.
+    fn sleeps(self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.tid));
+        // The state follows the name, which stands in brackets and may have some in it.
+        let stat = stat.unwrap_or_default();
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['S', 'Z', 'X']))
+    }
 }
 
 /// A call that blocks.
 struct Waiting {
-    thread: ThreadId,
+    caller: Caller,
     task: Task,
     returned: Option<Result<Reply, Errno>>,
 }
@@ -68,9 +92,7 @@ impl Session {
         let state =
             State { host: Host::new(config), fds: HashMap::new(), waiting: None, settling: None };
         Self {
-            main: thread::current().id(),
-            // SAFETY: the call has no arguments and no effect.
-            main_tid: unsafe { libc::gettid() },
+            main: Caller::this(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             activity: AtomicUsize::new(0),
@@ -114,14 +136,13 @@ impl Session {
             self.attempt_waiting(&mut state);
             return returned;
         }
-        let thread = thread::current().id();
-        state.waiting = Some(Waiting { thread, task, returned: None });
+        state.waiting = Some(Waiting { caller: Caller::this(), task, returned: None });
         loop {
             let activity = self.activity.load(Ordering::SeqCst);
             let waited = self.changed.wait_timeout(state, IDLE);
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
-            if timeout.timed_out() && self.main_sleeps() {
+            if timeout.timed_out() && self.main.sleeps() {
                 match self.main_waits_for_a_thread() {
                     true => self.step_until_returned(&mut state, activity),
                     // It waits for something else, a command perhaps: the call goes on, but not through hours.
@@ -163,25 +184,16 @@ impl Session {
 
     /// Says that the main thread does something, where this is it.
     fn note_activity(&self) -> bool {
-        let is_main = thread::current().id() == self.main;
+        let is_main = thread::current().id() == self.main.thread;
         if is_main {
             self.activity.fetch_add(1, Ordering::SeqCst);
         }
         is_main
     }
 
-    /// Whether the main thread waits for something, and is not merely kept from running on a machine with much
-    /// to do. Where the kernel does not say, silence must do.
-    fn main_sleeps(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.main_tid));
-        // The state follows the name, which stands in brackets and may have some in it.
-        let stat = stat.unwrap_or_default();
-        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('S'))
-    }
-
     /// Whether what the main thread sleeps in is what threads wait for each other with. Where the kernel does not say, it is.
     fn main_waits_for_a_thread(&self) -> bool {
-        let call = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", self.main_tid));
+        let call = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", self.main.tid));
         // The number of the call comes first.
         let call = call.unwrap_or_default();
         let number = call.split_whitespace().next();
@@ -194,7 +206,7 @@ impl Session {
         if waiting.returned.is_none() {
             waiting.returned = state.host.attempt(&mut waiting.task);
             if waiting.returned.is_some() {
-                state.settling = Some(waiting.thread);
+                state.settling = Some(waiting.caller);
                 self.changed.notify_all();
             }
         }
@@ -204,7 +216,9 @@ impl Session {
     /// Waits until a thread whose call has returned has looked at the clock.
     fn settle<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let started = std::time::Instant::now();
-        while state.settling.is_some() && started.elapsed() < SETTLE {
+        while let Some(caller) = state.settling
+            && (started.elapsed() < SETTLE || started.elapsed() < SETTLE_MAX && !caller.sleeps())
+        {
             let waited = self.changed.wait_timeout(state, SETTLE);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -235,7 +249,7 @@ impl Session {
         let thread = thread::current().id();
         let is_main = self.note_activity();
         let mut state = self.lock();
-        if state.settling == Some(thread) {
+        if state.settling.is_some_and(|caller| caller.thread == thread) {
             state.settling = None;
             self.changed.notify_all();
             return state.host.now();

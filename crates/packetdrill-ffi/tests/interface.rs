@@ -6,7 +6,7 @@ use multidata_packetdrill::Interface;
 use std::ffi::{CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 type Init = unsafe extern "C" fn(*const c_char, *mut Interface);
 
@@ -203,6 +203,33 @@ fn a_handshake_goes_through_the_structure() {
                 assert_eq!(message.msg_controllen, 0);
             }
         }
+        // What was written with MSG_ZEROCOPY is told of when it is acknowledged, as sendmsg(2)'s documentation has it.
+        let so_zerocopy = libc::SO_ZEROCOPY;
+        assert_eq!((interface.setsockopt)(data, accepted, libc::SOL_SOCKET, so_zerocopy, on, 4), 0);
+        let zero_copy = libc::MSG_ZEROCOPY;
+        assert_eq!((interface.send)(data, accepted, c"again".as_ptr().cast(), 5, zero_copy), 5);
+        for acknowledges in [false, true] {
+            if acknowledges {
+                let ack = segment(0x10, 107, isn.wrapping_add(11));
+                assert_eq!((interface.netdev_send)(data, ack.as_ptr().cast(), ack.len()), 0);
+            }
+            let mut control = [0_u64; 8];
+            let mut message: libc::msghdr = core::mem::zeroed();
+            (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), 64);
+            let returned =
+                (interface.recvmsg)(data, accepted, &raw mut message, libc::MSG_ERRQUEUE);
+            assert_eq!(returned, if acknowledges { 0 } else { -1 });
+            if acknowledges {
+                assert_eq!(message.msg_flags, libc::MSG_ERRQUEUE);
+                let told = *libc::CMSG_FIRSTHDR(&raw const message);
+                assert_eq!((told.cmsg_level, told.cmsg_type), (libc::SOL_IP, libc::IP_RECVERR));
+                assert_eq!(told.cmsg_len as usize, 16 + 16 + size_of::<libc::sockaddr_in>());
+                let error = libc::CMSG_DATA(libc::CMSG_FIRSTHDR(&raw const message));
+                let error = error.cast::<libc::sock_extended_err>().read_unaligned();
+                assert_eq!((error.ee_errno, error.ee_origin, error.ee_code), (0, 5, 1));
+                assert_eq!((error.ee_info, error.ee_data), (0, 0));
+            }
+        }
         assert_eq!((interface.close)(data, accepted), 0);
         (interface.free)(data);
     }
@@ -244,8 +271,33 @@ fn bad_pointers_are_errors_as_from_the_kernel() {
         assert_eq!(errno(), Some(libc::EFAULT));
         assert_eq!((interface.listen)(data, 9_999, 1), -1);
         assert_eq!(errno(), Some(libc::EBADF));
+        // As Linux, which looks at the descriptor, then at the connection, and at the buffer last.
+        for (of, error) in [(9_999, libc::EBADF), (fd, libc::EPIPE)] {
+            assert_eq!((interface.write)(data, of, core::ptr::null(), 5), -1);
+            assert_eq!(errno(), Some(error));
+            assert_eq!((interface.sendmsg)(data, of, core::ptr::null(), 0), -1);
+            assert_eq!(errno(), Some(if of == fd { libc::EFAULT } else { error }));
+        }
+        let datagrams = (interface.socket)(data, libc::AF_INET, libc::SOCK_DGRAM, 0);
+        assert_eq!((interface.write)(data, datagrams, core::ptr::null(), 5), -1);
+        assert_eq!(errno(), Some(libc::EFAULT));
+        // More buffers than the system takes.
+        let mut message: libc::msghdr = core::mem::zeroed();
+        message.msg_iovlen = 1_025;
+        assert_eq!((interface.sendmsg)(data, fd, &raw const message, 0), -1);
+        assert_eq!(errno(), Some(libc::EMSGSIZE));
+        assert_eq!((interface.recvmsg)(data, fd, &raw mut message, 0), -1);
+        assert_eq!(errno(), Some(libc::EMSGSIZE));
+        assert_eq!((interface.writev)(data, fd, core::ptr::null(), 1_025), -1);
+        assert_eq!(errno(), Some(libc::EINVAL));
         (interface.free)(data);
     }
+}
+
+/// Whether a thread waits for something.
+fn sleeps(tid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
 }
 
 #[test]
@@ -265,6 +317,7 @@ fn a_call_that_blocks_returns_when_time_has_passed() {
         (shared.0.listen)(data, fd, 1);
         fd
     };
+    let caller = &AtomicI32::new(0);
     std::thread::scope(|scope| {
         let poll = scope.spawn(move || {
             let mut file = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
@@ -272,13 +325,16 @@ fn a_call_that_blocks_returns_when_time_has_passed() {
             let data = data as *mut c_void;
             // SAFETY: as above.
             unsafe {
+                caller.store(libc::gettid(), Ordering::SeqCst);
                 let count = (shared.0.poll)(data, &raw mut file, 1, 300);
                 (shared.0.gettimeofday)(data, &raw mut time, core::ptr::null_mut());
                 (count, time.tv_sec * 1_000_000 + time.tv_usec)
             }
         });
-        // Real time for the other thread to begin its call; then a second of virtual time.
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        // The other thread sleeps in its call; then a second of virtual time.
+        while !sleeps(caller.load(Ordering::SeqCst)) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let mut before = libc::timeval { tv_sec: 0, tv_usec: 0 };
         // SAFETY: as above.
         unsafe {

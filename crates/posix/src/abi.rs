@@ -28,6 +28,7 @@ pub const MSG_WAITALL: i32 = 0x100;
 pub const MSG_ERRQUEUE: i32 = 0x2000;
 pub const MSG_NOSIGNAL: i32 = 0x4000;
 pub const MSG_MORE: i32 = 0x8000;
+pub const MSG_ZEROCOPY: i32 = 0x400_0000;
 pub const MSG_FASTOPEN: i32 = 0x2000_0000;
 
 pub const F_DUPFD: i32 = 0;
@@ -70,6 +71,7 @@ pub const SO_ACCEPTCONN: i32 = 30;
 pub const SO_PROTOCOL: i32 = 38;
 pub const SO_DOMAIN: i32 = 39;
 pub const SO_MEMINFO: i32 = 55;
+pub const SO_ZEROCOPY: i32 = 60;
 
 pub const TCP_NODELAY: i32 = 1;
 pub const TCP_MAXSEG: i32 = 2;

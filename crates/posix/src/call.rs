@@ -155,6 +155,13 @@ pub enum Output {
     Polled(Vec<PollEntry>),
     Epoll(Vec<EpollEvent>),
     Pipe([Fd; 2]),
+    /// From the error queue: the numbers of the first and the last write with MSG_ZEROCOPY whose bytes, copied,
+    /// are acknowledged.
+    ZeroCopied {
+        first: u32,
+        last: u32,
+        is_ipv4: bool,
+    },
 }
 
 impl Reply {

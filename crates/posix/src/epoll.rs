@@ -52,6 +52,8 @@ impl News {
     pub(crate) const INPUT: Self = Self((POLLIN | POLLRDNORM | POLLPRI) as u16);
     /// There is room again.
     pub(crate) const OUTPUT: Self = Self((POLLOUT | POLLWRNORM) as u16);
+    /// The error queue has something.
+    pub(crate) const ERROR: Self = Self(POLLERR as u16);
     /// The file is in another state, which concerns everybody.
     pub(crate) const STATE: Self = Self(u16::MAX);
 

@@ -316,6 +316,7 @@ impl Host {
                 break;
             }
         }
+        self.notice_zero_copies();
         while let Some(event) = self.network.as_mut().and_then(|network| network.shard.poll_event())
         {
             // A socket that the program has closed is nobody's.

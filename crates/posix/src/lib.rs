@@ -13,7 +13,7 @@
 //!   the kernel's own calls can share them.
 //! * `host.rs`: the shard, time and packets; `addresses.rs`: addresses as programs write them.
 //! * `descriptors.rs`: files; `stream.rs`, `datagram.rs`, `pipe.rs`, `epoll.rs`: their kinds.
-//! * `transfer.rs`: reading and writing; `options.rs`: socket options; `readiness.rs`: poll.
+//! * `transfer.rs`: reading and writing; `zero_copy.rs`: being told of what was written; `options.rs`: socket options; `readiness.rs`: poll.
 
 pub mod abi;
 mod addresses;
@@ -31,6 +31,7 @@ mod readiness;
 mod stream;
 mod tcp_info;
 mod transfer;
+mod zero_copy;
 
 pub use addresses::Address;
 pub use call::{Call, EpollEvent, Fd, Output, PollEntry, Reply};

@@ -49,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
     pub(crate) linger: Option<Duration>,
+    /// SO_ZEROCOPY: writes with MSG_ZEROCOPY are told of.
+    pub(crate) zero_copy: bool,
     keepalive: bool,
     keepalive_idle_s: i32,
     keepalive_interval_s: i32,
@@ -97,6 +99,7 @@ impl Default for Options {
             receive_timeout: None,
             send_timeout: None,
             linger: None,
+            zero_copy: false,
             keepalive: false,
             keepalive_idle_s: 7_200,
             keepalive_interval_s: 75,
@@ -297,6 +300,8 @@ impl Host {
             SO_MARK => options.mark = value,
             SO_OOBINLINE => options.out_of_band_inline = on,
             SO_KEEPALIVE => options.keepalive = on,
+            SO_ZEROCOPY if !(0..=1).contains(&value) => return Err(Errno::EINVAL),
+            SO_ZEROCOPY => options.zero_copy = on,
             SO_DONTROUTE => {
                 options.dont_route = on;
                 return self.set_dont_route(fd);
@@ -675,6 +680,7 @@ impl Host {
             SO_PRIORITY => options.priority,
             SO_MARK => options.mark,
             SO_KEEPALIVE => options.keepalive.into(),
+            SO_ZEROCOPY => options.zero_copy.into(),
             SO_SNDBUF => sending as i32,
             SO_RCVBUF => receiving as i32,
             SO_RCVLOWAT => options.receive_low_water as i32,

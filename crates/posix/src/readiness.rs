@@ -61,7 +61,8 @@ impl Host {
             return Ok(WRITABLE | hung | error);
         };
         let stream = self.files.stream(fd)?;
-        let has_error = status.error.is_some() && !stream.error_told;
+        let told_of = status.error.is_some() && !stream.error_told;
+        let has_error = told_of || stream.zero_copy.has_notice();
         let is_closed = status.state == State::Closed;
         let read_done = is_peer_done(status.state) || stream.read_shut;
         let write_done = is_closed || stream.write_shut;
@@ -83,7 +84,9 @@ impl Host {
         }
         let least = status.send_buffer_bytes / 3;
         let low_water = stream.options.not_sent_low_water;
-        let few_unsent = low_water.is_none_or(|most| status.unsent_bytes < most as usize);
+        // As Linux: half of what a write may begin with, so that who waits finds room for more than a byte.
+        let few_unsent =
+            low_water.is_none_or(|most| status.unsent_bytes < (most as usize).div_ceil(2));
         if write_done || (status.send_room_bytes >= least.max(1) && few_unsent) {
             bits |= WRITABLE;
         } else {

@@ -12,6 +12,7 @@ use crate::descriptors::File;
 use crate::epoll::News;
 use crate::host::{Attempt, Host, Stop, Task};
 use crate::options::Options;
+use crate::zero_copy::ZeroCopy;
 use crate::{Address, Errno};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use stack::{BindOptions, Ipv4Options, ListenOptions, SocketError, SocketId, TcpStatus};
@@ -43,6 +44,9 @@ pub(crate) struct Stream {
     pub(crate) error_left: Option<Errno>,
     /// A write found no room, or too little.
     pub(crate) lacks_space: bool,
+    /// Bytes written to the connection.
+    pub(crate) written: u64,
+    pub(crate) zero_copy: ZeroCopy,
     /// Room was made since.
     pub(crate) space_made: bool,
     /// A write with MSG_MORE was the last.
@@ -79,6 +83,8 @@ impl Stream {
             error_told: false,
             error_left: None,
             lacks_space: false,
+            written: 0,
+            zero_copy: ZeroCopy::default(),
             space_made: false,
             more_follows: false,
             cork_ends: None,

@@ -721,3 +721,76 @@ fn a_splice_that_waits_has_taken_what_it_sent() {
     assert!(!sent.is_empty());
     assert_eq!([sent, left].concat(), bytes, "each byte once");
 }
+
+// Linux's tcp_sendmsg: as long as so much is unsent a write takes no more, and poll(2) sees room at half of it.
+#[test]
+fn a_bound_for_what_is_unsent_bounds_a_write() {
+    let mut pair = Pair::new();
+    let (_, _, client) = pair.connected();
+    let bound = |bytes: i32| Call::SetOption {
+        fd: client,
+        level: IPPROTO_TCP,
+        name: TCP_NOTSENT_LOWAT,
+        value: bytes.to_ne_bytes().to_vec(),
+    };
+    pair.call(0, bound(4_000));
+    let write = Call::Send { fd: client, bytes: vec![0; 200_000], flags: MSG_DONTWAIT, to: None };
+    let mut task = pair.hosts[0].begin(write.clone());
+    let taken = pair.hosts[0].attempt(&mut task).expect("it does not block").expect("it succeeds");
+    // What left at once, ten segments, and one piece that is not shorter than the bound.
+    let unsent = |pair: &mut Pair| {
+        let call = Call::Ioctl { fd: client, request: SIOCOUTQNSD, argument: 0 };
+        match pair.call(0, call).output {
+            Output::Integer(unsent) => i64::from(unsent),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!((14_480 + 4_000..100_000).contains(&taken.value), "{taken:?}");
+    let mut task = pair.hosts[0].begin(write.clone());
+    assert_eq!(pair.hosts[0].attempt(&mut task), Some(Err(Errno::EAGAIN)));
+    pair.carry();
+    assert_eq!(unsent(&mut pair), 0);
+    assert!(pair.call(0, write.clone()).value > 0);
+    pair.call(0, bound(0));
+    let mut task = pair.hosts[0].begin(write);
+    let taken = pair.hosts[0].attempt(&mut task).expect("it does not block").expect("it succeeds");
+    assert_eq!(taken.value, 200_000, "without a bound the buffer takes it");
+}
+
+#[test]
+fn writes_without_a_copy_are_told_of_in_order_and_as_a_range() {
+    let mut pair = Pair::new();
+    let (_, _, client) = pair.connected();
+    let zero_copy = |flags: i32| Call::Send { fd: client, bytes: vec![7; 10], flags, to: None };
+    let told = |pair: &mut Pair| pair.try_call(0, receive(client, MSG_ERRQUEUE));
+    // Nobody asked for notices.
+    pair.call(0, zero_copy(MSG_ZEROCOPY));
+    assert_eq!(told(&mut pair), Some(Err(Errno::EAGAIN)));
+    let (level, name, value) = (SOL_SOCKET, SO_ZEROCOPY, 1_i32.to_ne_bytes().to_vec());
+    pair.call(0, Call::SetOption { fd: client, level, name, value });
+    pair.call(0, zero_copy(0));
+    pair.call(0, zero_copy(MSG_ZEROCOPY));
+    pair.call(0, zero_copy(MSG_ZEROCOPY));
+    let poll = |pair: &mut Pair| {
+        let entries = vec![PollEntry { fd: client, events: 0, revents: 0 }];
+        pair.call(0, Call::Poll { entries, timeout_ms: 0 }).value
+    };
+    // Their ACK is held back, and comes.
+    let limit = pair.hosts[1].now() + time::Duration::from_secs(1);
+    while pair.hosts[1].step(limit) < limit {
+        pair.carry();
+    }
+    pair.carry();
+    assert_eq!(poll(&mut pair), 1, "POLLERR");
+    let reply = told(&mut pair).expect("it does not block").expect("a notice");
+    assert_eq!(
+        reply,
+        Reply { value: 0, output: Output::ZeroCopied { first: 0, last: 1, is_ipv4: true } }
+    );
+    assert_eq!((told(&mut pair), poll(&mut pair)), (Some(Err(Errno::EAGAIN)), 0));
+    // What is under way is not told of.
+    let mut task = pair.hosts[0].begin(zero_copy(MSG_ZEROCOPY));
+    pair.hosts[0].attempt(&mut task).expect("it does not block").expect("it succeeds");
+    let mut task = pair.hosts[0].begin(receive(client, MSG_ERRQUEUE));
+    assert_eq!(pair.hosts[0].attempt(&mut task), Some(Err(Errno::EAGAIN)));
+}

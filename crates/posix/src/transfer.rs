@@ -1,7 +1,8 @@
 //! Reading and writing, on sockets of both kinds and pipes.
 
 use crate::abi::{
-    MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, POLLRDHUP,
+    MSG_ERRQUEUE, MSG_FASTOPEN, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, MSG_ZEROCOPY,
+    POLLRDHUP,
 };
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
@@ -16,6 +17,9 @@ use tcp::State;
 
 /// The longest single read or write (Linux: `MAX_RW_COUNT`).
 const TRANSFER_BYTES_MAX: usize = 0x7fff_f000;
+
+/// The longest piece of what was written (Linux: of a super-frame).
+const PIECE_BYTES_MAX: u32 = 65_535;
 
 /// Where reading what is there ended.
 enum End {
@@ -74,7 +78,7 @@ impl Host {
 
     fn receive_stream(&mut self, task: &mut Task, fd: Fd, len: usize, flags: i32) -> Attempt {
         if flags & MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN.into());
+            return self.read_notice(fd);
         }
         if flags & MSG_OOB != 0 {
             return Err(Errno::EINVAL.into());
@@ -172,7 +176,14 @@ impl Host {
         to: Option<Address>,
     ) -> Attempt {
         match self.files.get(fd)? {
-            File::Stream(_) => self.send_stream(task, fd, bytes, flags, to),
+            File::Stream(_) => {
+                let attempt = self.send_stream(task, fd, bytes, flags, to);
+                if flags & MSG_ZEROCOPY != 0 && attempt.as_ref().is_ok_and(|reply| reply.value > 0)
+                {
+                    self.on_zero_copy(fd)?;
+                }
+                attempt
+            }
             File::Datagram(_) => self.send_datagram(task, fd, bytes, flags, to),
             File::PipeWrite(pipe) => {
                 let (pipe, before) = (pipe.clone(), task.written);
@@ -291,14 +302,41 @@ impl Host {
         if room < least {
             return Ok(0);
         }
+        let low_water = stream.options.not_sent_low_water;
+        let room = match low_water {
+            Some(low_water) => room.min(self.unsent_room(id, low_water as usize)?),
+            None => room,
+        };
+        let Ok(stream) = self.files.stream(fd) else { return Ok(0) };
+        if room == 0 {
+            return Ok(0);
+        }
         stream.lacks_space = false;
         let count = room.min(bytes.len());
+        stream.written += count as u64;
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(&bytes[..count])));
         match is_urgent {
             true => self.shard().tcp_append_urgent(now, id, chunk)?,
             false => self.shard().tcp_append(now, id, chunk)?,
         }
         Ok(count)
+    }
+
+    /// What may be queued besides, where the program bounds what is unsent (TCP_NOTSENT_LOWAT). As in Linux, data is
+    /// kept in pieces of what leaves at once at most, half of the peer's window: the last piece is filled up, and
+    /// another begun only where less than the bound is unsent.
+    fn unsent_room(&mut self, id: SocketId, low_water: usize) -> Result<usize, SocketError> {
+        // What may leave has left.
+        self.flush();
+        let now = self.now;
+        let info = self.shard().tcp_info(now, id)?;
+        let (mss, unsent) = (info.send_mss_bytes.max(1), info.unsent_bytes as usize);
+        let piece = (info.send_window_bytes / 2).min(PIECE_BYTES_MAX) / mss * mss;
+        let piece = piece.max(mss) as usize;
+        match unsent % piece {
+            0 if unsent >= low_water => Ok(0),
+            filled => Ok(piece - filled),
+        }
     }
 
     fn wait_to_send(&mut self, task: &Task, fd: Fd, flags: i32) -> Attempt {
