@@ -75,6 +75,16 @@ impl Interface {
         Ok(Self { name: name.to_owned(), index, socket })
     }
 
+    /// Another value for the same interface in the same namespace, whatever that of the calling thread is.
+    ///
+    /// # Errors
+    /// Where the process has no descriptor left.
+    pub fn try_clone(&self) -> Result<Self, SystemError> {
+        let socket = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)
+            .map_err(|errno| self.refused("be asked by another socket", errno))?;
+        Ok(Self { name: self.name.clone(), index: self.index, socket })
+    }
+
     /// The interface's name.
     #[must_use]
     pub fn name(&self) -> &str {

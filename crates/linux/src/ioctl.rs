@@ -6,10 +6,11 @@
 
 #![allow(unsafe_code)]
 
+use core::ffi::c_void;
 use device::HardwareAddress;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, Result};
-use rustix::ioctl::{Getter, IntegerSetter, Opcode, Setter, Updater, opcode};
+use rustix::ioctl::{Getter, IntegerSetter, Ioctl, IoctlOutput, Opcode, Setter, Updater, opcode};
 
 /// Longest interface name in bytes (IFNAMSIZ less the final zero).
 pub(crate) const NAME_LEN_MAX: usize = 15;
@@ -20,7 +21,9 @@ const TUNGETFEATURES: Opcode = opcode::read::<u32>(b'T', 207);
 const TUNGETIFF: Opcode = opcode::read::<u32>(b'T', 210);
 const TUNSETOFFLOAD: Opcode = opcode::write::<u32>(b'T', 208);
 const TUNSETSNDBUF: Opcode = opcode::write::<i32>(b'T', 212);
+const TUNGETVNETHDRSZ: Opcode = opcode::read::<i32>(b'T', 215);
 const TUNSETVNETHDRSZ: Opcode = opcode::write::<i32>(b'T', 216);
+const TUNGETDEVNETNS: Opcode = opcode::none(b'T', 227);
 
 const SIOCGIFFLAGS: Opcode = 0x8913;
 const SIOCSIFFLAGS: Opcode = 0x8914;
@@ -61,6 +64,11 @@ impl Request {
         self
     }
 
+    fn name(&self) -> String {
+        let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        String::from_utf8_lossy(&self.name[..len]).into_owned()
+    }
+
     fn i16(&self) -> i16 {
         i16::from_ne_bytes([self.value[0], self.value[1]])
     }
@@ -75,15 +83,43 @@ impl Request {
 pub(crate) fn tun_attach(tun: impl AsFd, name: &str, flags: i16) -> Result<String> {
     let mut request = Request::new(name).with_i16(flags);
     update::<TUNSETIFF>(tun, &mut request)?;
-    let len = request.name.iter().position(|byte| *byte == 0).unwrap_or(request.name.len());
-    Ok(String::from_utf8_lossy(&request.name[..len]).into_owned())
+    Ok(request.name())
 }
 
-/// The `IFF_*` flags of the interface that is attached to.
-pub(crate) fn tun_flags(tun: impl AsFd) -> Result<i16> {
-    let mut request = Request::new("");
-    update::<TUNGETIFF>(tun, &mut request)?;
-    Ok(request.i16())
+/// The interface that is attached to: its name, in the namespace where it is, and its `IFF_*` flags.
+pub(crate) fn tun_interface(tun: impl AsFd) -> Result<(String, i16)> {
+    let request = query::<TUNGETIFF>(tun, "")?;
+    Ok((request.name(), request.i16()))
+}
+
+/// The network namespace of the interface that is attached to. It takes CAP_NET_ADMIN there, and Linux 5.8.
+pub(crate) fn tun_namespace(tun: impl AsFd) -> Result<OwnedFd> {
+    // SAFETY: TUNGETDEVNETNS has no argument.
+    unsafe { rustix::ioctl::ioctl(tun, Namespace) }
+}
+
+/// TUNGETDEVNETNS, whose answer is a file.
+struct Namespace;
+
+// SAFETY: TUNGETDEVNETNS reads and writes no memory, and what it returns where it does not fail is a file that
+// it has opened for the caller.
+unsafe impl Ioctl for Namespace {
+    type Output = OwnedFd;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        TUNGETDEVNETNS
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        core::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(file: IoctlOutput, _: *mut c_void) -> Result<OwnedFd> {
+        // SAFETY: see above.
+        Ok(unsafe { OwnedFd::from_raw_fd(file) })
+    }
 }
 
 /// The `IFF_*` flags that the driver knows.
@@ -99,6 +135,12 @@ pub(crate) fn tun_set_offload(tun: impl AsFd, offload: u32) -> Result<()> {
         let call = IntegerSetter::<TUNSETOFFLOAD>::new_usize(offload as usize);
         rustix::ioctl::ioctl(tun, call)
     }
+}
+
+/// The length of the virtio-net header in front of every frame.
+pub(crate) fn tun_header_len(tun: impl AsFd) -> Result<i32> {
+    // SAFETY: TUNGETVNETHDRSZ writes an int.
+    unsafe { rustix::ioctl::ioctl(tun, Getter::<TUNGETVNETHDRSZ, i32>::new()) }
 }
 
 /// Sets the length of the virtio-net header in front of every frame.
@@ -149,7 +191,8 @@ pub(crate) fn index(socket: impl AsFd, name: &str) -> Result<u32> {
     u32::try_from(answer.i32()).map_err(|_| Errno::RANGE)
 }
 
-/// The hardware address of the kernel's side; zero where the medium has none.
+/// The hardware address of the kernel's side; zero where the medium has none. A TUN file answers for the
+/// interface that it is attached to, whatever the name.
 pub(crate) fn hardware_address(socket: impl AsFd, name: &str) -> Result<HardwareAddress> {
     // The union holds a `struct sockaddr`: the family, then the address.
     let [_, _, a, b, c, d, e, f, ..] = query::<SIOCGIFHWADDR>(socket, name)?.value;

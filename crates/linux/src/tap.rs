@@ -7,8 +7,10 @@
 //! frames reach, at the price of a second CPU.
 //!
 //! [`TapDevice::open`] asks for all of it and takes what it gets: [`TapDevice::negotiated`] says
-//! what is on and what was refused.
+//! what is on and what was refused. [`TapDevice::from_fd`] does with a file that somebody else opened, in
+//! a namespace that may be out of our reach.
 
+mod descriptor;
 mod link;
 mod queue;
 mod receive;
@@ -22,7 +24,8 @@ use crate::system_error::{SystemError, said};
 use crate::vnet::VNET_HEADER_LEN;
 use crate::waiter::FileWaiter;
 use device::{Capabilities, DeviceError, HardwareAddress, Medium, Segmentation};
-use rustix::fd::OwnedFd;
+use link::Link;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -47,6 +50,9 @@ const TUN_F_USO6: u32 = 0x40;
 
 /// What the kernel holds for us at least before it drops. TUN interfaces come with 500.
 const QUEUE_PACKETS_MIN: usize = 1_000;
+
+/// The MTU of a new interface, taken for that of one which cannot be asked.
+const MTU_BYTES: usize = 1_500;
 
 /// Which kind of interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -154,6 +160,8 @@ pub struct TapDevice {
     /// Those that were not taken yet.
     queues: Vec<Option<Opened>>,
     name: String,
+    /// As it was found, in the namespace where it was found; absent where it is out of reach.
+    interface: Option<Interface>,
     vnet: bool,
     capabilities: Capabilities,
     on: Vec<&'static str>,
@@ -173,14 +181,19 @@ struct Opened {
 impl Opened {
     fn new(
         file: OwnedFd,
+        interface: Option<&Interface>,
         wanted: IoUring,
         on: &mut Vec<&'static str>,
         refused: &mut Vec<String>,
     ) -> Result<Self, DeviceError> {
         let file = Arc::new(file);
-        // Who only receives learns by it that the interface is down, and can do without.
-        let waiter = FileWaiter::of_interface(Arc::clone(&file))
-            .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
+        // Who only receives learns by changes that the interface is down, and can do without.
+        let waiter = match interface {
+            Some(_) => FileWaiter::of_interface(Arc::clone(&file)),
+            None => FileWaiter::new(Arc::clone(&file)),
+        };
+        let waiter =
+            waiter.map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
         let ring = open_ring(&file, wanted, on, refused)?;
         let is_ring_refused = ring.is_none() && wanted != IoUring::Off;
         Ok(Self { file, waiter: Arc::new(waiter), ring, is_ring_refused })
@@ -208,51 +221,96 @@ impl TapDevice {
         }
         let file = open_driver()?;
         let mut refused = Vec::new();
-        let (name, granted) = attach(&file, name, config, &mut refused)?;
-        let vnet = granted & IFF_VNET_HDR != 0;
-        let mut on = Vec::new();
-        let interface = Interface::named(&name)?;
-        let offload = negotiate_offload(&file, vnet, config, &mut on, &mut refused)?;
-        let napi = granted & IFF_NAPI != 0;
-        negotiate_napi(&interface, napi, config.napi, &mut on, &mut refused);
-        let mtu_bytes = configure(&interface, config.mtu_bytes, &mut refused)?;
-        let medium = match config.kind {
-            TapKind::Tap => Medium::Ethernet(own_address(config, &interface)?),
-            TapKind::Tun => Medium::Ip,
-        };
-        let segmentation =
-            Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: usize::from(u16::MAX) };
-        let capabilities = Capabilities {
-            checksum_transmit: vnet,
-            checksum_receive: offload & TUN_F_CSUM != 0,
-            segmentation: vnet.then_some(segmentation),
-            receive_super_frames: offload & TUN_F_TSO4 != 0,
-            ..Capabilities::plain(medium, mtu_bytes)
-        };
-        let first = Opened::new(file, config.io_uring, &mut on, &mut refused)?;
-        let file = Arc::clone(&first.file);
-        let mut queues = vec![Some(first)];
+        let attached = attach(&file, name, config, &mut refused)?;
+        let (name, flags) = (attached.name.clone(), attached.flags);
+        let mut device = Self::set_up(file, attached, config, refused)?;
         for index in 1..config.queues {
             let file = open_driver()?;
-            ioctl::tun_attach(&file, &name, granted).map_err(|errno| {
+            ioctl::tun_attach(&file, &name, flags).map_err(|errno| {
                 let what = format!("queue {index} of the interface {name} is not to be had");
                 SystemError::refused(what, errno)
             })?;
             // What the first one got and was refused holds for all.
-            let opened = Opened::new(file, config.io_uring, &mut Vec::new(), &mut Vec::new())?;
-            queues.push(Some(opened));
-        }
-        // The driver bounds the queues that are there when it is told.
-        if let Some(len_bytes) = config.send_queue_bytes {
-            let len_bytes = i32::try_from(len_bytes).unwrap_or(i32::MAX);
-            if let Err(errno) = ioctl::tun_set_send_buffer(&file, len_bytes) {
-                refused.push(format!("a bound of the send queue ({})", said(errno)));
-            }
+            let interface = device.interface.as_ref();
+            let (on, refused) = (&mut Vec::new(), &mut Vec::new());
+            device.queues.push(Some(Opened::new(file, interface, config.io_uring, on, refused)?));
         }
         if config.queues > 1 {
-            on.push("several queues");
+            device.on.push("several queues");
         }
-        Ok(Self { file, queues, name, vnet, capabilities, on, refused })
+        // The driver bounds the queues that are there when it is told.
+        device.bound_send_queue(config);
+        Ok(device)
+    }
+
+    /// Takes a TAP or TUN interface by a file that another opened: who has the namespace, as the process
+    /// of a rootless container that passes it by a socket (SCM_RIGHTS), a VPN service, whoever starts virtual
+    /// machines. Its kind, its name and its NAPI are what they are, and it is the device's one queue,
+    /// so `kind`, `name` and `queues` of `config` are not looked at; super-frames and checksum
+    /// offload are to be had where it was attached with IFF_VNET_HDR. From now on it does not block, for
+    /// everybody who holds it.
+    ///
+    /// The interface itself is asked and changed where it is in the network namespace of the calling thread, which
+    /// only somebody with CAP_NET_ADMIN there is told (and only by Linux 5.8). Where it is not, or nobody
+    /// tells, [`TapDevice::refused`] says so: then its MTU is what `config` says, or 1,500, nothing
+    /// notices when it changes, and that the interface is down is noticed by who sends.
+    ///
+    /// # Errors
+    /// Where it is no file of the TUN driver, is attached to no interface, or was attached without IFF_NO_PI; where
+    /// the header in front of its frames is not ours and cannot be made so.
+    pub fn from_fd(file: OwnedFd, config: &TapConfig) -> Result<Self, DeviceError> {
+        let mut refused = Vec::new();
+        let attached = descriptor::attached(&file, config, &mut refused)?;
+        let mut device = Self::set_up(file, attached, config, refused)?;
+        device.bound_send_queue(config);
+        Ok(device)
+    }
+
+    /// The device of one queue, with what can be had of what was asked for.
+    fn set_up(
+        file: OwnedFd,
+        attached: Attached,
+        config: &TapConfig,
+        mut refused: Vec<String>,
+    ) -> Result<Self, DeviceError> {
+        let Attached { name, flags, interface } = attached;
+        let vnet = flags & IFF_VNET_HDR != 0;
+        let mut on = Vec::new();
+        let offload = negotiate_offload(&file, vnet, config, &mut on, &mut refused)?;
+        let mtu_bytes = match &interface {
+            Some(interface) => {
+                let napi = flags & IFF_NAPI != 0;
+                negotiate_napi(interface, napi, config.napi, &mut on, &mut refused);
+                configure(interface, config.mtu_bytes, &mut refused)?
+            }
+            None => config.mtu_bytes.unwrap_or(MTU_BYTES),
+        };
+        let medium = match flags & IFF_TAP != 0 {
+            true => Medium::Ethernet(own_address(config, &file, &name)?),
+            false => Medium::Ip,
+        };
+        let segmentation =
+            Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: usize::from(u16::MAX) };
+        let transmits_partial = vnet && config.offload;
+        let capabilities = Capabilities {
+            checksum_transmit: transmits_partial,
+            checksum_receive: offload & TUN_F_CSUM != 0,
+            segmentation: transmits_partial.then_some(segmentation),
+            receive_super_frames: offload & TUN_F_TSO4 != 0,
+            ..Capabilities::plain(medium, mtu_bytes)
+        };
+        let first = Opened::new(file, interface.as_ref(), config.io_uring, &mut on, &mut refused)?;
+        let file = Arc::clone(&first.file);
+        let queues = vec![Some(first)];
+        Ok(Self { file, queues, name, interface, vnet, capabilities, on, refused })
+    }
+
+    fn bound_send_queue(&mut self, config: &TapConfig) {
+        let Some(len_bytes) = config.send_queue_bytes else { return };
+        let len_bytes = i32::try_from(len_bytes).unwrap_or(i32::MAX);
+        if let Err(errno) = ioctl::tun_set_send_buffer(&self.file, len_bytes) {
+            self.refused.push(format!("a bound of the send queue ({})", said(errno)));
+        }
     }
 
     /// The interface's name.
@@ -264,9 +322,18 @@ impl TapDevice {
     /// The kernel's side of the interface, to bring it up and give it addresses.
     ///
     /// # Errors
-    /// Where the interface is gone.
+    /// Where the interface is gone from the namespace in which it was opened, or out of reach
+    /// ([`TapDevice::from_fd`]).
     pub fn interface(&self) -> Result<Interface, SystemError> {
-        Interface::named(&self.name)
+        let name = &self.name;
+        match &self.interface {
+            Some(interface) if interface.exists() => interface.try_clone(),
+            Some(_) => {
+                let message = format!("the interface {name} is gone, or in another namespace");
+                Err(SystemError::new(message))
+            }
+            None => Err(SystemError::new(format!("the interface {name} is out of reach"))),
+        }
     }
 
     /// A sentence: what is on, and what was asked for and refused.
@@ -318,7 +385,7 @@ impl TapDevice {
     /// # Errors
     /// Where there is no such queue, or it is taken.
     pub fn queue(&mut self, index: usize) -> Result<TapQueue, DeviceError> {
-        let interface = Interface::named(&self.name)?;
+        let interface = self.interface.as_ref().map(Interface::try_clone).transpose()?;
         let count = self.queues.len();
         let opened = self.queues.get_mut(index).map(Option::take);
         let Some(Some(Opened { file, waiter, ring, is_ring_refused })) = opened else {
@@ -332,12 +399,29 @@ impl TapDevice {
             });
         };
         let capabilities = self.capabilities.clone();
-        let mut queue = TapQueue::new(file, waiter, Some(interface), self.vnet, capabilities, ring);
+        let link = Link::new(Arc::clone(&file), self.name.clone(), interface);
+        let mut queue = TapQueue::new(file, waiter, link, self.vnet, capabilities, ring);
         if is_ring_refused {
             queue.count_ring_refused();
         }
         Ok(queue)
     }
+}
+
+/// The file of the first queue, for whom it is to be passed to ([`TapDevice::from_fd`]), say.
+impl AsFd for TapDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What a file of the driver is attached to.
+struct Attached {
+    name: String,
+    /// `IFF_*`, as they were granted.
+    flags: i16,
+    /// Absent where it is out of reach.
+    interface: Option<Interface>,
 }
 
 fn open_driver() -> Result<OwnedFd, DeviceError> {
@@ -364,13 +448,13 @@ fn open_error(errno: Errno) -> DeviceError {
     DeviceError { message: format!("{TUN_FILE} cannot be opened: {what_to_do}: {}", said(errno)) }
 }
 
-/// Makes the interface or attaches to it, and returns its name and the flags that were granted.
+/// Makes the interface or attaches to it.
 fn attach(
     file: &OwnedFd,
     name: &str,
     config: &TapConfig,
     refused: &mut Vec<String>,
-) -> Result<(String, i16), DeviceError> {
+) -> Result<Attached, DeviceError> {
     // A driver so old that it cannot be asked knows only the bare frame.
     let features = ioctl::tun_features(file).unwrap_or(0);
     let base = IFF_NO_PI | if config.kind == TapKind::Tap { IFF_TAP } else { IFF_TUN };
@@ -392,7 +476,8 @@ fn attach(
         match ioctl::tun_attach(file, name, flags) {
             Ok(name) => {
                 agree(file, &name, flags)?;
-                return Ok((name, flags));
+                let interface = Some(Interface::named(&name)?);
+                return Ok(Attached { name, flags, interface });
             }
             // Known, but not to be had: without it, then.
             Err(Errno::INVAL | Errno::OPNOTSUPP) if flags & IFF_NAPI != 0 => {
@@ -414,7 +499,7 @@ fn attach(
 fn agree(file: &OwnedFd, name: &str, flags: i16) -> Result<(), DeviceError> {
     const SHAPE: i16 = IFF_VNET_HDR | IFF_NO_PI;
     // Where the driver cannot be asked, it is as it was asked for.
-    let has = ioctl::tun_flags(file).unwrap_or(flags);
+    let has = ioctl::tun_interface(file).map_or(flags, |(_, has)| has);
     if has & SHAPE == flags & SHAPE {
         return Ok(());
     }
@@ -462,10 +547,14 @@ fn negotiate_offload(
     on: &mut Vec<&'static str>,
     refused: &mut Vec<String>,
 ) -> Result<u32, DeviceError> {
-    if vnet {
-        // Without this a persistent interface keeps what its last user set.
+    // Whoever had the file or a persistent interface before may have set another.
+    if vnet && ioctl::tun_header_len(file) != Ok(VNET_HEADER_LEN as i32) {
         ioctl::tun_set_header_len(file, VNET_HEADER_LEN as i32)
             .map_err(|errno| SystemError::refused("the virtio-net header was refused", errno))?;
+    }
+    // A file that somebody else opened may have the header although nobody asked for offload.
+    let vnet = vnet && config.offload;
+    if vnet {
         on.push("checksum offload and super-frames to the kernel");
     }
     let super_frames = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
@@ -491,9 +580,10 @@ fn negotiate_offload(
                 }
                 return Ok(*offload);
             }
-            Err(errno) => {
-                refused.push(format!("offload {offload:#x} from the kernel ({})", said(errno)));
-            }
+            Err(errno) => refused.push(match offload {
+                0 => format!("switching offload from the kernel off ({})", said(errno)),
+                _ => format!("offload {offload:#x} from the kernel ({})", said(errno)),
+            }),
         }
     }
     Ok(0)
@@ -604,8 +694,15 @@ fn configure(
 }
 
 /// Our address on the link: the one asked for, or a random one of the locally administered.
-fn own_address(config: &TapConfig, interface: &Interface) -> Result<HardwareAddress, DeviceError> {
-    let kernel = interface.hardware_address()?;
+fn own_address(
+    config: &TapConfig,
+    file: &OwnedFd,
+    name: &str,
+) -> Result<HardwareAddress, DeviceError> {
+    let kernel = ioctl::hardware_address(file, name).map_err(|errno| {
+        let what = format!("the interface {name} could not be asked for its hardware address");
+        SystemError::refused(what, errno)
+    })?;
     if let Some(address) = config.hardware_address {
         if address == kernel || address.is_multicast() {
             return Err(DeviceError {

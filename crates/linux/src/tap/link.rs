@@ -17,7 +17,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Link {
     file: Arc<OwnedFd>,
-    /// The interface as it was found when it was opened; absent only in tests.
+    name: String,
+    /// The interface as it was found when it was opened; absent where it is out of reach.
     interface: Option<Interface>,
     /// Why the interface is of no use now.
     lost: Option<DeviceError>,
@@ -36,13 +37,13 @@ pub(super) enum State {
 }
 
 impl Link {
-    pub(super) fn new(file: Arc<OwnedFd>, interface: Option<Interface>) -> Self {
-        Self { file, interface, lost: None, is_doubtful: false }
+    pub(super) fn new(file: Arc<OwnedFd>, name: String, interface: Option<Interface>) -> Self {
+        Self { file, name, interface, lost: None, is_doubtful: false }
     }
 
-    /// The interface's name.
+    /// The interface's name, by which it was found.
     pub(super) fn name(&self) -> &str {
-        self.interface.as_ref().map_or("TAP", Interface::name)
+        &self.name
     }
 
     /// The longest packet that the interface takes by now, where it can be asked.

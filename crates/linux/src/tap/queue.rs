@@ -25,7 +25,6 @@ mod pieces;
 use super::link::{Link, State};
 use super::receive::Receiver;
 use super::write_ring::{STAGED_MAX, Staging, WriteRing};
-use crate::interface::Interface;
 use crate::system_error;
 use crate::vnet::{self, VNET_HEADER_LEN, VnetHeader, super_frame_packets_max};
 use crate::waiter::FileWaiter;
@@ -40,7 +39,7 @@ use device::{
 };
 use late::Kept;
 use pieces::{Offer, PIECES_FEW, PIECES_MAX, Pieces, Tally, complete, gather, lay_out, weightier};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, write, writev};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -89,13 +88,12 @@ impl TapQueue {
     pub(super) fn new(
         file: Arc<OwnedFd>,
         waiter: Arc<FileWaiter>,
-        interface: Option<Interface>,
+        link: Link,
         vnet: bool,
         capabilities: Capabilities,
         ring: Option<Box<WriteRing>>,
     ) -> Self {
         let receiver = Receiver::new(vnet, &capabilities);
-        let link = Link::new(Arc::clone(&file), interface);
         Self {
             file,
             waiter,
@@ -564,6 +562,13 @@ impl Queue for TapQueue {
 
     fn counters(&self) -> DeviceCounters {
         DeviceCounters { wait_syscalls: self.waiter.syscalls(), ..self.counters }
+    }
+}
+
+/// The queue's file, for who waits for frames among other things. Frames are the queue's to read and write.
+impl AsFd for TapQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -25,7 +25,8 @@ fn queue_on(file: impl Into<OwnedFd>, offload: bool) -> TapQueue {
         receive_super_frames: offload,
         ..Capabilities::plain(Medium::Ip, 1_500)
     };
-    TapQueue::new(file, waiter, None, offload, capabilities, None)
+    let link = Link::new(Arc::clone(&file), "TAP".to_owned(), None);
+    TapQueue::new(file, waiter, link, offload, capabilities, None)
 }
 
 fn pair(offload: bool) -> (TapQueue, UnixDatagram) {
