@@ -67,20 +67,29 @@ impl FlowShares {
 
     /// Whether one of so many bytes, of the flow of this key, may come in; if so, it is counted.
     pub fn admit(&mut self, key: u32, bytes: usize) -> Admission {
+        let admission = self.would_admit(key, bytes);
+        if admission == Admission::Admitted {
+            for held in [&mut self.flows[key as usize % FLOWS], &mut self.held] {
+                held.count += 1;
+                held.bytes += bytes;
+            }
+        }
+        admission
+    }
+
+    /// What [`FlowShares::admit`] would say; nothing is counted.
+    #[must_use]
+    pub fn would_admit(&self, key: u32, bytes: usize) -> Admission {
         let free = Held {
             count: self.max.count - self.held.count,
             bytes: self.max.bytes - self.held.bytes,
         };
-        let flow = &mut self.flows[key as usize % FLOWS];
+        let flow = &self.flows[key as usize % FLOWS];
         if free.count == 0 || free.bytes < bytes {
             return Admission::Full;
         }
         if flow.count >= free.count || flow.bytes >= free.bytes {
             return Admission::Share;
-        }
-        for held in [flow, &mut self.held] {
-            held.count += 1;
-            held.bytes += bytes;
         }
         Admission::Admitted
     }

@@ -21,7 +21,9 @@
 //! relay knows what to say.
 //!
 //! Datagrams need no decision: a socket on an unspecified address gets those to its port, and one that has a
-//! prefix in the place of a port ([`Shard::udp_forward`]) all others.
+//! prefix in the place of a port ([`Shard::udp_forward`]) all others. It stands for many sockets, so no flow may
+//! fill it alone ([`batch::FlowShares`]): a bulk transfer that is read too slowly loses datagrams, and the questions to a
+//! name server do not.
 
 use crate::error::SocketError;
 use crate::event::Readiness;
@@ -265,7 +267,7 @@ impl Shard {
 
     /// A socket for datagrams to any address of `prefix` and any port that no other socket has
     /// ([`Shard::udp_send_forwarded`] answers from there); several of them stand to each other as
-    /// [`Shard::tcp_forward`] says. It holds up to 4 MiB.
+    /// [`Shard::tcp_forward`] says. It holds up to 4 MiB, of each flow as much as it has still room for.
     ///
     /// # Errors
     /// As [`Shard::tcp_forward`].
@@ -273,7 +275,7 @@ impl Shard {
         let prefix = prefix.network();
         self.check_prefix(prefix, &self.forwarding.datagram_forwarders)?;
         // Port zero is nobody's: nothing is found by it.
-        let received = udp::Socket::new(FORWARDED_DATAGRAMS);
+        let received = udp::Socket::fair(FORWARDED_DATAGRAMS);
         let mut socket = UdpSocket::new(SocketAddr::new(prefix.address(), 0), received);
         socket.prefix = Some(prefix);
         let id = self.sockets.insert(Socket::Udp(Box::new(socket)))?;

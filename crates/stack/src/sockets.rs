@@ -282,6 +282,11 @@ impl Sockets {
         slots.filter_map(|(index, slot)| Some((index as u32, slot.socket.as_ref()?)))
     }
 
+    /// A number that tells flows apart, and that nobody outside can choose.
+    pub(crate) fn flow_number(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
+        self.flows.hasher().hash_one(FlowKey::from(&Flow { local, remote })) as u32
+    }
+
     /// The connection of this four-tuple.
     pub(crate) fn by_flow(&self, flow: &Flow) -> Option<u32> {
         self.flows.get(&FlowKey::from(flow)).copied()

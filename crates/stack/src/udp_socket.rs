@@ -560,8 +560,13 @@ impl Shard {
             true => None,
             false => self.sockets.ports.find(Protocol::Udp, local, source),
         };
-        let found = found.or_else(|| self.datagram_forwarder_of(incoming));
-        let has_room = |socket: &mut UdpSocket| socket.received.has_room_for(payload_len);
+        let forwarder = match found {
+            Some(_) => None,
+            None => self.datagram_forwarder_of(incoming),
+        };
+        let flow = forwarder.map_or(0, |_| self.sockets.flow_number(local, source));
+        let found = found.or(forwarder);
+        let has_room = |socket: &mut UdpSocket| socket.received.has_room_for(flow, payload_len);
         if found.and_then(|index| self.sockets.udp(index)).is_some_and(|it| !has_room(it)) {
             return Err(DropReason::SocketQueueFull);
         }
@@ -589,7 +594,8 @@ impl Shard {
         let payload =
             self.keep(index, waiting, payload, incoming.batch.is_sparse(incoming.index))?;
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
-        if !socket.received.push(udp::Datagram { source, destination: local, payload }) {
+        let datagram = udp::Datagram { source, destination: local, payload };
+        if !socket.received.push_of(flow, datagram) {
             return Err(DropReason::SocketQueueFull);
         }
         self.notify(index, Readiness::READABLE);

@@ -1,6 +1,6 @@
 //! A socket's queue of datagrams, bounded in number and in bytes.
 
-use batch::Chunk;
+use batch::{Admission, Chunk, FlowShares};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
@@ -68,7 +68,17 @@ pub struct Socket {
     queue: VecDeque<Datagram>,
     /// Payload and fixed cost of all datagrams in the queue.
     held_bytes: usize,
+    /// Where no flow may fill the queue alone.
+    fairness: Option<Fairness>,
     counters: UdpCounters,
+}
+
+/// What each flow has in the queue.
+#[derive(Debug)]
+struct Fairness {
+    shares: FlowShares,
+    /// The flow of each datagram in the queue.
+    flows: VecDeque<u32>,
 }
 
 impl Socket {
@@ -78,7 +88,15 @@ impl Socket {
         Self { limits, ..Self::default() }
     }
 
-    /// Changes how much the socket may hold. What it holds already, it keeps.
+    /// The same for a socket that stands for many: none of the flows that [`Socket::push_of`] tells apart may fill
+    /// it alone ([`FlowShares`]).
+    #[must_use]
+    pub fn fair(limits: QueueLimits) -> Self {
+        let shares = FlowShares::new(limits.datagrams, limits.bytes);
+        Self { fairness: Some(Fairness { shares, flows: VecDeque::new() }), ..Self::new(limits) }
+    }
+
+    /// Changes how much the socket may hold; of a fair one that stays. What it holds already, it keeps.
     pub fn set_limits(&mut self, limits: QueueLimits) {
         self.limits = limits;
     }
@@ -89,7 +107,13 @@ impl Socket {
     /// ([`batch::ReceiveBatch::is_sparse`]), or the limits would not bound the memory held.
     #[must_use]
     pub fn push(&mut self, datagram: Datagram) -> bool {
-        if !self.has_room_for(datagram.payload.len()) {
+        self.push_of(0, datagram)
+    }
+
+    /// As [`Socket::push`], of a flow, which a fair socket tells from others by this number.
+    #[must_use]
+    pub fn push_of(&mut self, flow: u32, datagram: Datagram) -> bool {
+        if !self.has_room_for(flow, datagram.payload.len()) {
             self.counters.datagrams_dropped += 1;
             return false;
         }
@@ -97,14 +121,22 @@ impl Socket {
         self.counters.datagrams_queued += 1;
         self.counters.bytes_queued += datagram.payload.len() as u64;
         self.held_bytes += cost;
+        if let Some(fairness) = &mut self.fairness {
+            fairness.shares.admit(flow, cost);
+            fairness.flows.push_back(flow);
+        }
         self.queue.push_back(datagram);
         true
     }
 
-    /// Whether a datagram of so many bytes of payload would be queued: to be asked before work is done for it.
+    /// Whether a datagram of this flow and so many bytes of payload would be queued: to be asked before work is done
+    /// for it.
     #[must_use]
-    pub fn has_room_for(&self, payload_len: usize) -> bool {
+    pub fn has_room_for(&self, flow: u32, payload_len: usize) -> bool {
         let cost = payload_len + DATAGRAM_COST_BYTES;
+        if let Some(fairness) = &self.fairness {
+            return fairness.shares.would_admit(flow, cost) == Admission::Admitted;
+        }
         let fits = self.held_bytes.saturating_add(cost) <= self.limits.bytes;
         self.queue.len() < self.limits.datagrams && (fits || self.queue.is_empty())
     }
@@ -112,7 +144,13 @@ impl Socket {
     /// Takes the datagram that came first.
     pub fn pop(&mut self) -> Option<Datagram> {
         let datagram = self.queue.pop_front()?;
-        self.held_bytes -= datagram.payload.len() + DATAGRAM_COST_BYTES;
+        let cost = datagram.payload.len() + DATAGRAM_COST_BYTES;
+        self.held_bytes -= cost;
+        if let Some(fairness) = &mut self.fairness
+            && let Some(flow) = fairness.flows.pop_front()
+        {
+            fairness.shares.release(flow, cost);
+        }
         self.counters.datagrams_read += 1;
         Some(datagram)
     }
@@ -202,6 +240,22 @@ mod tests {
         assert_eq!(*socket.counters(), expected);
         socket.set_limits(QueueLimits { datagrams: 2, bytes: 10_000 });
         assert!(socket.push(anonymous(b"")));
+    }
+
+    #[test]
+    fn of_a_fair_socket_no_flow_fills_the_queue_alone() {
+        let mut socket = Socket::fair(QueueLimits { datagrams: 100, bytes: 1 << 20 });
+        let held = |socket: &mut Socket, flow| {
+            (0..100).take_while(|_| socket.push_of(flow, anonymous(b"x"))).count()
+        };
+        assert_eq!((held(&mut socket, 1), held(&mut socket, 2), held(&mut socket, 1)), (50, 25, 0));
+        assert_eq!(socket.len(), 75);
+        while socket.pop().is_some() {}
+        assert_eq!(held(&mut socket, 2), 50, "what was read is free again");
+        let mut socket = Socket::fair(QueueLimits { datagrams: 100, bytes: 10_000 });
+        assert!(socket.push_of(1, anonymous(&[0; 5_000])));
+        assert!(!socket.push_of(1, anonymous(b"")) && socket.push_of(2, anonymous(b"")));
+        assert_eq!(socket.counters().datagrams_dropped, 1);
     }
 
     #[test]
