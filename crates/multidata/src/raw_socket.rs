@@ -15,6 +15,7 @@ use crate::runtime::waiting::Interest;
 use crate::socket::Socket;
 use batch::Chunks;
 use core::task::Waker;
+use ip::Cidr;
 use stack::{MtuDiscovery, SocketError, SocketId};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -38,7 +39,8 @@ pub struct ReceivedPacket {
 }
 
 /// A socket for packets of an IP protocol, without their IP headers, or for echo requests and what
-/// answers them; shaped like [`UdpSocket`](crate::UdpSocket), with addresses in the place of addresses and ports.
+/// answers them, or for the echo requests to others that a relay answers; shaped like
+/// [`UdpSocket`](crate::UdpSocket), with addresses in the place of addresses and ports.
 ///
 /// The IP header of what is sent is the stack's, and so is the checksum of ICMP and ICMPv6. A socket for a
 /// protocol receives a copy of each packet of it, whatever the stack itself does with that; of ICMP,
@@ -86,6 +88,16 @@ impl RawSocket {
         Self::open(stack, |core| core.shard.raw_bind_echo(address, identifier))
     }
 
+    /// A socket for the echo requests to all addresses of a prefix that the stack accepts and does not have
+    /// ([`InterfaceConfig::accept_any`](crate::InterfaceConfig::accept_any)), for relays. Of several the one with the
+    /// longest prefix gets a request. It answers by [`RawSocket::send_from_to`], or nobody does.
+    ///
+    /// # Errors
+    /// As [`TcpForwarder::bind`](crate::TcpForwarder::bind).
+    pub fn forward_echo(stack: &Stack, prefix: Cidr) -> io::Result<Self> {
+        Self::open(stack, |core| core.shard.echo_forward(prefix))
+    }
+
     fn open(
         stack: &Stack,
         bind: impl FnOnce(&mut Core) -> Result<SocketId, SocketError>,
@@ -118,22 +130,39 @@ impl RawSocket {
     /// is sent to the other family, or where a socket for echo requests is given anything else; the
     /// interface's queue stayed full for the write timeout.
     pub fn send_to(&self, bytes: &[u8], address: impl Into<IpAddr>) -> io::Result<usize> {
+        self.send(bytes, None, address.into())
+    }
+
+    /// Sends an echo reply to `to` from the address `from`, by a socket for the echo requests to others
+    /// ([`RawSocket::forward_echo`]). `message` is that of the request, all that was received of it, or one that
+    /// differs in its data: it leaves as the reply. Returns its length.
+    ///
+    /// # Errors
+    /// As [`RawSocket::send_to`]; `InvalidInput` by another socket, where `from` is not of the prefix, or
+    /// where the message is no echo.
+    pub fn send_from_to(&self, message: &[u8], from: IpAddr, to: IpAddr) -> io::Result<usize> {
+        self.send(message, Some(from), to)
+    }
+
+    fn send(&self, bytes: &[u8], from: Option<IpAddr>, to: IpAddr) -> io::Result<usize> {
         let (copied, layout) = self.copy(bytes)?;
-        let address = address.into();
         let call = self.socket.call(Interest::Writable, After::Send);
         let squeue = self.socket.squeue();
-        squeue.operate(&call, |core, _| self.send_copied(core, address, &copied, &layout))
+        squeue.operate(&call, |core, _| self.send_copied(core, (from, to), &copied, &layout))
     }
 
     fn send_copied(
         &self,
         core: &mut Core,
-        to: IpAddr,
+        (from, to): (Option<IpAddr>, IpAddr),
         copied: &Chunks,
         layout: &Layout,
     ) -> Result<usize, SocketError> {
         let id = self.socket.id;
-        core.shard.raw_send(id, to, copied.clone())?;
+        match from {
+            None => core.shard.raw_send(id, to, copied.clone())?,
+            Some(from) => core.shard.raw_send_forwarded(id, from, to, copied.clone())?,
+        }
         self.last_plan.set(core.shard.datagram_plan(id)?);
         layout.count(&mut core.counters, copied.len());
         core.unpolled_bytes += copied.len();

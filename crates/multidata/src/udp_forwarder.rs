@@ -10,7 +10,7 @@ use crate::runtime::waiting::Interest;
 use crate::socket_set::SocketSet;
 use batch::Chunks;
 use core::task::{Context, Poll, Waker};
-use ip::Cidr;
+use ip::{Cidr, IcmpErrorKind};
 use stack::{ReceivedDatagram, SocketError, SocketId};
 use std::io;
 use std::net::SocketAddr;
@@ -23,8 +23,9 @@ use time::Duration;
 /// [`UdpSocket`](crate::UdpSocket) on an unspecified address is enough
 /// ([`UdpSocket::recv_from_to`](crate::UdpSocket::recv_from_to)).
 ///
-/// It holds up to 4 MiB, in each squeue; what comes beyond is dropped and counted (`drop_socket_queue_full`).
-/// Senders get no ICMP error about a port while it takes everything.
+/// It holds up to 4 MiB, in each squeue, and of each flow as much as it has still room for; what comes beyond is dropped
+/// and counted (`drop_socket_queue_full`). Senders get an ICMP error where [`UdpForwarder::refuse`] sends one, and none
+/// else while it takes everything.
 #[derive(Debug)]
 pub struct UdpForwarder {
     shared: Arc<Shared>,
@@ -111,6 +112,27 @@ impl UdpForwarder {
         let (socket, ends) = (self.shared.sockets.first(), (from, to));
         let attempt = |core: &mut Core, _| self.send(core, socket.id, ends, &copied, &layout);
         socket.poll(Interest::Writable, After::Send, context, attempt)
+    }
+
+    /// Answers a datagram from `sender` to `to` with an ICMP error, from where it was sent to: that nobody is at the port
+    /// ([`IcmpErrorKind::PortUnreachable`]) or nobody reaches the host, that it is forbidden, that it was too long. So a
+    /// client tries elsewhere at once, and does not wait for its timer. `bytes` is the datagram, or its
+    /// beginning, or nothing, as far as it is still there: the error quotes it. This never waits: where
+    /// the limit for ICMP errors is reached it is dropped and counted (`drop_icmp_rate_limited`).
+    ///
+    /// # Errors
+    /// `InvalidInput` where `to` is not of the prefix or `sender` of the other family; no route; `OutOfMemory`.
+    pub fn refuse(
+        &self,
+        bytes: &[u8],
+        sender: SocketAddr,
+        to: SocketAddr,
+        why: IcmpErrorKind,
+    ) -> io::Result<()> {
+        let socket = self.shared.sockets.first();
+        let refuse =
+            |core: &mut Core, now| core.shard.udp_refuse(now, socket.id, (sender, to), bytes, why);
+        socket.squeue().once(refuse).map_err(socket_error)
     }
 
     /// What it takes datagrams to.

@@ -30,10 +30,14 @@ impl Shard {
         let bytes = incoming.transport_bytes();
         self.counters.checksummed_receive_bytes += bytes.len() as u64;
         let message = ip::parse_icmp(incoming.info, bytes)?;
-        // To an address that is only accepted: errors about what left from there, and nothing else. An
-        // echo reply would say that a host is there which nobody has asked.
-        if !matches!(message, IcmpIncoming::Error(_)) && self.is_foreign(incoming) {
-            return Err(DropReason::NotOurAddress);
+        // To an address that is only accepted: errors about what left from there, and what a relay answers. An
+        // echo reply of the stack's own would say that a host is there which nobody has asked.
+        if self.is_foreign(incoming) {
+            match message {
+                IcmpIncoming::Error(_) => {}
+                IcmpIncoming::EchoRequest(_) => return self.forward_echo(incoming),
+                _ => return Err(DropReason::NotOurAddress),
+            }
         }
         let outcome = self.on_icmp_message(now, incoming, &message);
         match self.deliver_icmp(incoming, &message) {

@@ -23,7 +23,7 @@
 //! Datagrams need no decision: a socket on an unspecified address gets those to its port, and one that has a
 //! prefix in the place of a port ([`Shard::udp_forward`]) all others. It stands for many sockets, so no flow may
 //! fill it alone ([`batch::FlowShares`]): a bulk transfer that is read too slowly loses datagrams, and the questions to a
-//! name server do not.
+//! name server do not. What ICMP has to do with it is in `foreign_icmp.rs`.
 
 use crate::error::SocketError;
 use crate::event::Readiness;
@@ -109,6 +109,8 @@ pub(crate) struct Forwarding {
     forwarders: Vec<(Cidr, u32)>,
     /// UDP sockets that have a prefix instead of a port.
     datagram_forwarders: Vec<(Cidr, u32)>,
+    /// Raw sockets that have a prefix instead of a protocol (`foreign_icmp.rs`).
+    pub(crate) echo_forwarders: Vec<(Cidr, u32)>,
     /// The number of the last pending connection.
     number: u64,
 }
@@ -119,6 +121,7 @@ impl Forwarding {
             pending: FlowTable::new(keys),
             forwarders: Vec::new(),
             datagram_forwarders: Vec::new(),
+            echo_forwarders: Vec::new(),
             number: 0,
         }
     }
@@ -138,7 +141,7 @@ impl Forwarding {
 }
 
 /// The one with the longest prefix that `address` is of.
-fn longest(forwarders: &[(Cidr, u32)], address: IpAddr) -> Option<u32> {
+pub(crate) fn longest(forwarders: &[(Cidr, u32)], address: IpAddr) -> Option<u32> {
     let fitting = forwarders.iter().filter(|(prefix, _)| prefix.contains(address));
     fitting.max_by_key(|(prefix, _)| prefix.prefix_len()).map(|(_, index)| *index)
 }
@@ -192,8 +195,8 @@ impl Interface {
 
 impl Shard {
     /// Has interface `id` accept all addresses of these prefixes beside its own, in place of what it
-    /// accepted before: TCP, UDP and ICMP errors to them are taken, and sockets may be bound to
-    /// them and answer from them. They do not become addresses of the shard: the link is not told of them,
+    /// accepted before: TCP, UDP and ICMP errors to them are taken, and echo requests where somebody forwards them
+    /// ([`Shard::echo_forward`]), and sockets may be bound to them and answer from them. They do not become addresses of the shard: the link is not told of them,
     /// and packets of its own to them leave. Broadcast, multicast, loopback and IPv6 link-local
     /// addresses are never accepted, nor packets to the own addresses of other interfaces.
     ///
@@ -301,7 +304,11 @@ impl Shard {
     }
 
     /// Whether another forwarder may have `prefix` beside `others`.
-    fn check_prefix(&self, prefix: Cidr, others: &[(Cidr, u32)]) -> Result<(), SocketError> {
+    pub(crate) fn check_prefix(
+        &self,
+        prefix: Cidr,
+        others: &[(Cidr, u32)],
+    ) -> Result<(), SocketError> {
         let meets = |other: &Cidr| {
             other.contains(prefix.address()) || prefix.contains(other.network().address())
         };

@@ -37,6 +37,7 @@ mod event;
 mod fast_open;
 mod filter;
 mod flow_table;
+mod foreign_icmp;
 mod forwarding;
 mod fragments;
 mod holdings;

@@ -1,7 +1,8 @@
 //! Raw IP and ICMP as sockets.
 //!
 //! A raw socket is bound to an IP protocol, or to an *echo identifier*: then it sends echo requests, by
-//! the ICMP of the family of each destination, and hears what answers them. What it sends is
+//! the ICMP of the family of each destination, and hears what answers them. Or to a prefix of others' addresses: then
+//! it hears the echo requests to them and answers (`foreign_icmp.rs`). What it sends is
 //! everything behind the IP header, which is the stack's; what it receives is the same, with what
 //! the header said beside it. Packets wait in the outbox of their interface like datagrams, and leave in one
 //! batch with them.
@@ -29,6 +30,7 @@
 
 use crate::error::SocketError;
 use crate::event::Readiness;
+use crate::foreign_icmp::is_one_of;
 use crate::ingress::Incoming;
 use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
@@ -40,7 +42,7 @@ use batch::{Chunk, Chunks};
 use checksum::Accumulator;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
-use ip::{FRAGMENTED_HEADER_LEN, HeaderTemplate, IcmpError, IcmpErrorKind, IcmpIncoming};
+use ip::{Cidr, FRAGMENTED_HEADER_LEN, HeaderTemplate, IcmpError, IcmpErrorKind, IcmpIncoming};
 use std::collections::VecDeque;
 use time::Instant;
 use wire::{Icmpv4Repr, Icmpv6Repr, protocol};
@@ -82,6 +84,7 @@ pub struct RawPacket {
 enum Bound {
     Protocol(u8),
     Echo(u16),
+    Forwarded(Cidr),
 }
 
 /// A raw socket.
@@ -121,7 +124,7 @@ impl RawSocket {
     pub(crate) fn plan(&self) -> (bool, usize, bool) {
         let is_icmp = match self.bound {
             Bound::Protocol(protocol) => matches!(protocol, protocol::ICMP | protocol::ICMPV6),
-            Bound::Echo(_) => true,
+            Bound::Echo(_) | Bound::Forwarded(_) => true,
         };
         (self.local.is_ipv4(), 0, is_icmp)
     }
@@ -162,8 +165,8 @@ impl RawSocket {
             }
             _ if !is_of_family => Err(SocketError::InvalidArgument),
             (Bound::Protocol(protocol), _) => Ok(protocol),
-            (Bound::Echo(_), IpAddr::V4(_)) => Ok(protocol::ICMP),
-            (Bound::Echo(_), IpAddr::V6(_)) => Ok(protocol::ICMPV6),
+            (Bound::Echo(_) | Bound::Forwarded(_), IpAddr::V4(_)) => Ok(protocol::ICMP),
+            (Bound::Echo(_) | Bound::Forwarded(_), IpAddr::V6(_)) => Ok(protocol::ICMPV6),
         }
     }
 }
@@ -245,6 +248,12 @@ impl Shard {
         self.sockets.ports.add(Protocol::Echo, local, options, index).map(|()| id)
     }
 
+    /// A socket for echo requests to others, which nobody finds yet.
+    pub(crate) fn insert_echo_forwarder(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
+        let socket = RawSocket::new(Bound::Forwarded(prefix), prefix.address());
+        self.sockets.insert(Socket::Raw(Box::new(socket)))
+    }
+
     fn check_raw_local(&self, local: IpAddr) -> Result<(), SocketError> {
         if !self.sharing.is_first() {
             return Err(SocketError::InvalidArgument);
@@ -260,6 +269,7 @@ impl Shard {
                 self.sockets.raws.bound.retain(|(.., its)| *its != index);
                 self.tell_of_raw_icmp();
             }
+            Bound::Forwarded(_) => self.close_echo_forwarder(index),
         }
     }
 
@@ -279,11 +289,48 @@ impl Shard {
         to: IpAddr,
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
-        let mut payload = payload.into();
+        let socket = self.raw_socket(id)?;
+        match socket.bound {
+            // It has no address of its own to send from.
+            Bound::Forwarded(_) => Err(SocketError::InvalidArgument),
+            _ => {
+                let local = socket.local;
+                self.queue_raw(id, local, to, payload.into())
+            }
+        }
+    }
+
+    /// Queues an echo reply to `to` from an address of the prefix of a forwarder ([`Shard::echo_forward`]): an
+    /// ICMP message, mostly the request as it came, which leaves as the reply to itself.
+    ///
+    /// # Errors
+    /// As [`Shard::raw_send`]; [`SocketError::InvalidArgument`] where the socket is no such forwarder, the address
+    /// is not of its prefix, or the message is neither echo request nor reply.
+    pub fn raw_send_forwarded(
+        &mut self,
+        id: SocketId,
+        from: IpAddr,
+        to: IpAddr,
+        payload: impl Into<Chunks>,
+    ) -> Result<(), SocketError> {
+        let bound = self.raw_socket(id)?.bound;
+        let is_its = matches!(bound, Bound::Forwarded(prefix) if is_one_of(prefix, from));
+        if !is_its || from.is_ipv4() != to.is_ipv4() {
+            return Err(SocketError::InvalidArgument);
+        }
+        self.queue_raw(id, from, to, payload.into())
+    }
+
+    fn queue_raw(
+        &mut self,
+        id: SocketId,
+        local: IpAddr,
+        to: IpAddr,
+        mut payload: Chunks,
+    ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.raw_socket(id)?;
-        let protocol = socket.protocol_to(to)?;
-        let (bound, local) = (socket.bound, socket.local);
+        let (bound, protocol) = (socket.bound, socket.protocol_to(to)?);
         let (own_hop_limit, discovery) = (socket.hop_limit, socket.mtu_discovery);
         let Way { interface_id, next_hop, source, hop_limit } =
             self.way(local, to, MulticastOptions::default())?;
@@ -439,7 +486,7 @@ impl Shard {
 
     /// A received packet. Where several sockets keep it, it is one copy for all: the slowest of them must not
     /// pin the block that it came in.
-    fn raw_packet(
+    pub(crate) fn raw_packet(
         &self,
         incoming: &Incoming<'_>,
         is_shared: bool,
@@ -453,7 +500,7 @@ impl Shard {
         Ok(RawPacket { source, destination, hop_limit, payload })
     }
 
-    fn push_raw(
+    pub(crate) fn push_raw(
         &mut self,
         index: u32,
         incoming: &Incoming<'_>,
@@ -501,15 +548,18 @@ fn head_of(
         protocol::ICMPV6 => Icmpv6Repr::CHECKSUM_OFFSET,
         _ => return Ok(header),
     };
-    if let Bound::Echo(identifier) = bound {
-        let asks = match template.protocol() {
-            protocol::ICMP => Icmpv4Repr::ECHO_REQUEST,
-            _ => Icmpv6Repr::ECHO_REQUEST,
-        };
-        if len < header.len() || header[0] != asks {
-            return Err(SocketError::InvalidArgument);
+    let (asks, answers) = match template.protocol() {
+        protocol::ICMP => (Icmpv4Repr::ECHO_REQUEST, Icmpv4Repr::ECHO_REPLY),
+        _ => (Icmpv6Repr::ECHO_REQUEST, Icmpv6Repr::ECHO_REPLY),
+    };
+    let is_echo = len == header.len() && [asks, answers].contains(&header[0]);
+    match bound {
+        Bound::Protocol(_) => {}
+        Bound::Echo(identifier) if is_echo && header[0] == asks => {
+            header[IDENTIFIER].copy_from_slice(&identifier.to_be_bytes());
         }
-        header[IDENTIFIER].copy_from_slice(&identifier.to_be_bytes());
+        Bound::Forwarded(_) if is_echo => header[0] = answers,
+        _ => return Err(SocketError::InvalidArgument),
     }
     if len < ICMP_LEN_MIN {
         return Err(SocketError::InvalidArgument);

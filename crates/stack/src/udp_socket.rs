@@ -251,7 +251,7 @@ impl Shard {
         to: SocketAddr,
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
-        let prefix = self.udp_socket(id)?.prefix.ok_or(SocketError::InvalidArgument)?;
+        let prefix = self.udp_prefix(id)?;
         if !prefix.contains(from.ip()) || from.port() == 0 {
             return Err(SocketError::InvalidArgument);
         }
@@ -681,6 +681,11 @@ impl Shard {
         let mut block = self.pool.allocate_receive(len).map_err(|_| DropReason::NoMemory)?;
         payload.copy_to(&mut block.bytes_mut()[..len]);
         Ok(Chunk::new(block.freeze(), 0..len))
+    }
+
+    /// The prefix of a forwarder.
+    pub(crate) fn udp_prefix(&mut self, id: SocketId) -> Result<Cidr, SocketError> {
+        self.udp_socket(id)?.prefix.ok_or(SocketError::InvalidArgument)
     }
 
     fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {

@@ -1,5 +1,6 @@
-//! A TUN interface whose every TCP connection and datagram goes on over the kernel's sockets, as tun2socks and
-//! the networks of virtual machines do it: `cargo run -p multidata-tokio --example forwarder [NAME]`.
+//! A TUN interface whose every TCP connection, datagram and ping goes on over the kernel's sockets, as tun2socks and
+//! the networks of virtual machines do it: `cargo run -p multidata-tokio --example forwarder [NAME]`. Pings do where
+//! the system lets this user send some (`sysctl net.ipv4.ping_group_range`), and are not answered where it does not.
 //!
 //! The interface is opened here and moved to a namespace, which has no other way out:
 //!
@@ -15,18 +16,20 @@
 
 use linux::{TapConfig, TapDevice, TapKind};
 use multidata::device::Queue;
-use multidata::ip::Cidr;
-use multidata::{InterfaceConfig, Stack};
-use multidata_tokio::{PendingConnection, TcpForwarder, UdpForwarder};
+use multidata::ip::{Cidr, IcmpErrorKind};
+use multidata::{InterfaceConfig, ReceivedPacket, Stack};
+use multidata_tokio::{PendingConnection, RawSocket, TcpForwarder, UdpForwarder};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::UdpSocket;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -35,6 +38,14 @@ const IN_FLIGHT_MAX: usize = 1_024;
 
 /// What one direction of a connection carries at once.
 const BUFFER_BYTES: usize = 65_536;
+
+/// After so long without a word from one side of a connection it is asked whether it is still there, or a guest that was
+/// switched off would be remembered for ever.
+const KEEPALIVE: Duration = Duration::from_secs(600);
+
+/// Pings of which the answer is waited for, of each IP version, and how long it is; others are lost.
+const PINGS_MAX: usize = 64;
+const PING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Flows of datagrams at once, of each IP version; those of others are dropped. A flow is a sender and where it
 /// sends to, and has a socket.
@@ -68,13 +79,15 @@ pub(crate) async fn relay(
     let (_stack, forwarders) = builder.build_with(|stack| {
         let any = |prefix| {
             let connections = TcpForwarder::bind(stack, prefix, IN_FLIGHT_MAX)?;
-            io::Result::Ok((connections, UdpForwarder::bind(stack, prefix)?))
+            let datagrams = UdpForwarder::bind(stack, prefix)?;
+            io::Result::Ok((connections, datagrams, RawSocket::forward_echo(stack, prefix)?))
         };
         Ok([any(Cidr::ANY_IPV4)?, any(Cidr::ANY_IPV6)?])
     })?;
     let mut relays = JoinSet::new();
-    for (connections, datagrams) in forwarders {
+    for (connections, datagrams, pings) in forwarders {
         relays.spawn(relay_connections(connections));
+        relays.spawn(relay_pings(Arc::new(pings)));
         relays.spawn(relay_datagrams(Arc::new(datagrams), flows_max, idle));
     }
     while let Some(ended) = relays.join_next().await {
@@ -110,7 +123,16 @@ async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> 
         }
     };
     let mut inner = pending.accept()?;
-    copy_bidirectional_with_sizes(&mut inner, &mut outer, BUFFER_BYTES, BUFFER_BYTES).await
+    inner.socket().set_keepalive(Some(KEEPALIVE))?;
+    SockRef::from(&outer).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    let copied =
+        copy_bidirectional_with_sizes(&mut inner, &mut outer, BUFFER_BYTES, BUFFER_BYTES).await;
+    if copied.is_err() {
+        // What broke off at one side must not look like an end at the other: a reset is passed on as one.
+        inner.set_zero_linger()?;
+        SockRef::from(&outer).set_linger(Some(Duration::ZERO))?;
+    }
+    copied
 }
 
 /// The outer half of a flow. Whoever carries the answers holds it, and so decides how long it lives.
@@ -144,8 +166,13 @@ async fn relay_datagrams(
                 if flows.len() >= flows_max {
                     continue;
                 }
-                // As if the way there had lost it.
-                let Ok(flow) = open_flow(to).await else { continue };
+                let flow = match open_flow(to).await {
+                    Ok(flow) => flow,
+                    Err(error) => {
+                        refuse(&forwarder, &bytes[..len], (sender, to), &error);
+                        continue;
+                    }
+                };
                 flows.insert((sender, to), Arc::downgrade(&flow));
                 let (forwarder, answers) = (Arc::clone(&forwarder), Arc::clone(&flow));
                 tokio::spawn(relay_answers(forwarder, answers, (to, sender), idle));
@@ -153,9 +180,27 @@ async fn relay_datagrams(
             }
         };
         flow.has_sent.store(true, Ordering::Relaxed);
-        // Where it fails, as after an ICMP error, it is lost, as datagrams are.
-        let _ = flow.outer.send(&bytes[..len]).await;
+        if let Err(error) = flow.outer.send(&bytes[..len]).await {
+            refuse(&forwarder, &bytes[..len], (sender, to), &error);
+        }
     }
+}
+
+/// Tells the sender of a datagram what the outside said of it. What is no ICMP error is lost, as datagrams are.
+fn refuse(
+    forwarder: &UdpForwarder,
+    bytes: &[u8],
+    (sender, to): (SocketAddr, SocketAddr),
+    error: &io::Error,
+) {
+    let why = match error.kind() {
+        ErrorKind::ConnectionRefused => IcmpErrorKind::PortUnreachable,
+        ErrorKind::HostUnreachable => IcmpErrorKind::HostUnreachable,
+        ErrorKind::NetworkUnreachable => IcmpErrorKind::NetUnreachable,
+        _ => return,
+    };
+    // The sender may be gone meanwhile.
+    let _ = forwarder.refuse(bytes, sender, to, why);
 }
 
 /// Carries what `from` answers, until nothing moves any more or the outside says that nobody is there.
@@ -170,7 +215,52 @@ async fn relay_answers(
         match timeout(idle, flow.outer.recv(&mut bytes)).await {
             Ok(Ok(len)) => drop(forwarder.send_from_to(&bytes[..len], from, to).await),
             Err(_) if flow.has_sent.swap(false, Ordering::Relaxed) => {}
-            _ => return,
+            Err(_) => return,
+            // Which datagram it is about is not known any more, but that it was of this flow.
+            Ok(Err(error)) => return refuse(&forwarder, &[], (to, from), &error),
         }
     }
+}
+
+async fn relay_pings(pings: Arc<RawSocket>) -> io::Result<()> {
+    let waiting = Arc::new(Semaphore::new(PINGS_MAX));
+    let mut message = vec![0; BUFFER_BYTES];
+    loop {
+        let asked = pings.recv(&mut message).await?;
+        let Ok(place) = Arc::clone(&waiting).try_acquire_owned() else { continue };
+        let (pings, request) = (Arc::clone(&pings), message[..asked.len].to_vec());
+        tokio::spawn(async move {
+            // Nobody is told of a ping that failed.
+            let _ = timeout(PING_PATIENCE, relay_ping(&pings, &asked, &request)).await;
+            drop(place);
+        });
+    }
+}
+
+/// Asks the outside, by a socket of its own, and tells what it answers.
+async fn relay_ping(pings: &RawSocket, asked: &ReceivedPacket, request: &[u8]) -> io::Result<()> {
+    /// Where an echo message has its identifier (RFC 792; RFC 4443, 4.1), which is the kernel's outside.
+    const IDENTIFIER: std::ops::Range<usize> = 4..6;
+    let outer = ping_socket(asked.destination)?;
+    outer.send(request).await?;
+    let mut reply = vec![0; BUFFER_BYTES];
+    let len = outer.recv(&mut reply).await?;
+    let reply = &mut reply[..len];
+    let (Some(theirs), Some(its)) = (reply.get_mut(IDENTIFIER), request.get(IDENTIFIER)) else {
+        return Ok(());
+    };
+    theirs.copy_from_slice(its);
+    pings.send_from_to(reply, asked.destination, asked.source).await.map(drop)
+}
+
+/// A socket for echo requests and the replies to them. To tokio it is one for datagrams like any other.
+fn ping_socket(to: IpAddr) -> io::Result<UdpSocket> {
+    let (domain, protocol) = match to {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SocketAddr::new(to, 0).into())?;
+    UdpSocket::from_std(socket.into())
 }

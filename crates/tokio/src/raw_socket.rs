@@ -1,9 +1,11 @@
 //! A raw socket.
 
 use crate::direction::Direction;
+use multidata::ip::Cidr;
 use multidata::{ReceivedPacket, Stack};
 use std::io;
 use std::net::IpAddr;
+use std::task::Context;
 
 /// A raw socket: packets of an IP protocol, or echo requests and what answers them, see
 /// [`multidata::RawSocket`].
@@ -41,6 +43,29 @@ impl RawSocket {
     pub async fn send_to(&self, bytes: &[u8], address: impl Into<IpAddr>) -> io::Result<usize> {
         let address = address.into();
         self.writable.wait(|context| self.socket.poll_send_to(context, bytes, address)).await
+    }
+
+    /// A socket for the echo requests to others' addresses, at once; see [`multidata::RawSocket::forward_echo`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forward_echo(stack: &Stack, prefix: Cidr) -> io::Result<Self> {
+        multidata::RawSocket::forward_echo(stack, prefix).and_then(Self::try_from)
+    }
+
+    /// Sends an echo reply from an address of others; see [`multidata::RawSocket::send_from_to`]. Where the future is
+    /// dropped, it was not sent.
+    ///
+    /// # Errors
+    /// As there; `OutOfMemory` where the block pool is exhausted.
+    pub async fn send_from_to(
+        &self,
+        message: &[u8],
+        from: IpAddr,
+        to: IpAddr,
+    ) -> io::Result<usize> {
+        let send = |it: &mut Context<'_>| self.socket.poll_send_from_to(it, message, from, to);
+        self.writable.wait(send).await
     }
 
     /// Waits for a packet and copies it out; what does not fit is lost. Where the future is dropped, no

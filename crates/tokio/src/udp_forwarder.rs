@@ -2,7 +2,7 @@
 
 use crate::direction::Direction;
 use multidata::Stack;
-use multidata::ip::Cidr;
+use multidata::ip::{Cidr, IcmpErrorKind};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
@@ -87,6 +87,20 @@ impl UdpForwarder {
         to: SocketAddr,
     ) -> Poll<io::Result<usize>> {
         self.writable.poll(context, |it| self.socket.poll_send_from_to(it, bytes, from, to))
+    }
+
+    /// Answers a datagram with an ICMP error, at once; see [`multidata::UdpForwarder::refuse`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn refuse(
+        &self,
+        bytes: &[u8],
+        sender: SocketAddr,
+        to: SocketAddr,
+        why: IcmpErrorKind,
+    ) -> io::Result<()> {
+        self.socket.refuse(bytes, sender, to, why)
     }
 
     /// What it takes datagrams to.

@@ -10,7 +10,9 @@ mod kernel;
 use forwarder::{FLOWS_MAX, IDLE, relay};
 use linux::Interface;
 use multidata::device::{Medium, WireConfig, WireEnd, wire};
-use multidata::{InterfaceConfig, Stack, TcpStream, UdpSocket};
+use multidata::{
+    EchoAnswer, InterfaceConfig, RawSocket, Stack, TcpStream, UdpSocket, echo_request,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
 use std::process::ExitCode;
@@ -18,10 +20,15 @@ use std::time::{Duration, Instant};
 
 const TESTS: &[kernel::Test] = &[
     ("connections_reach_the_outside_and_are_refused_as_it_refuses", connections),
+    ("a_reset_is_a_reset_at_the_other_side", resets),
+    (PINGS, pings),
+    ("datagrams_that_the_outside_refuses_are_refused_inside", refused),
     ("datagrams_reach_the_outside_and_its_answers_come_back", datagrams),
     ("no_more_flows_of_datagrams_than_may_be", bounded),
     ("a_flow_of_datagrams_that_is_idle_is_forgotten", forgotten),
 ];
+
+const PINGS: &str = "pings_reach_the_outside_and_its_answers_come_back";
 
 /// Longest time any step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -101,6 +108,69 @@ fn connections() {
         echoing.join().expect("it ran");
         let refused = TcpStream::connect(&guest, at).expect_err("nobody listens any more");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+}
+
+fn resets() {
+    let guest = guest(FLOWS_MAX, IDLE);
+    let listener = TcpListener::bind((OUTSIDE[0], 0)).expect("a free port");
+    let at = listener.local_addr().expect("bound");
+    for is_outside in [true, false] {
+        let inner = TcpStream::connect(&guest, at).expect("it listens");
+        inner.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        let (outer, _) = listener.accept().expect("it is relayed");
+        outer.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        let none = Some(Duration::ZERO);
+        let mut bytes = [0; 5];
+        let end = match is_outside {
+            true => {
+                (&outer).write_all(b"begun").expect("open");
+                (&inner).read_exact(&mut bytes).expect("it came");
+                socket2::SockRef::from(&outer).set_linger(none).expect("an option of TCP");
+                drop(outer);
+                (&inner).read(&mut bytes)
+            }
+            false => {
+                (&inner).write_all(b"begun").expect("open");
+                (&outer).read_exact(&mut bytes).expect("it came");
+                inner.set_linger(none).expect("an option of TCP");
+                drop(inner);
+                (&outer).read(&mut bytes)
+            }
+        };
+        let error = end.expect_err("no end of the stream");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "by the outside: {is_outside}");
+    }
+}
+
+fn pings() {
+    // Who may ping, of the groups of this namespace: its only one.
+    if let Err(why) = std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0") {
+        return kernel::cannot_run(PINGS, &format!("ping_group_range: {why}"));
+    }
+    let guest = guest(FLOWS_MAX, IDLE);
+    let socket = RawSocket::bind_echo(&guest, 0).expect("free");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    for (to, sequence) in OUTSIDE.into_iter().zip(7..) {
+        let data = vec![3; 500];
+        socket.send_to(&echo_request(to, sequence, &data), to).expect("a route");
+        let mut message = [0; 2_000];
+        let packet = socket.recv(&mut message).expect("the outside answers");
+        assert_eq!(packet.source, to);
+        let answer = EchoAnswer::parse(&packet, &message[..packet.len]);
+        assert_eq!(answer, Some(EchoAnswer::Reply { sequence, data: &data }));
+    }
+}
+
+fn refused() {
+    let guest = guest(FLOWS_MAX, IDLE);
+    for address in OUTSIDE {
+        // Nobody has the port any more.
+        let (_, at) = outside(address);
+        let client = inside(&guest, at);
+        client.send(b"anybody?").expect("a route");
+        let error = client.recv(&mut [0; 9]).expect_err("nobody is there");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{at}");
     }
 }
 

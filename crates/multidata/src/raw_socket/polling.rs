@@ -33,9 +33,33 @@ impl RawSocket {
         bytes: &[u8],
         address: IpAddr,
     ) -> Poll<io::Result<usize>> {
+        self.poll_send(context, bytes, None, address)
+    }
+
+    /// As [`RawSocket::send_from_to`], as [`RawSocket::poll_send_to`] does it.
+    ///
+    /// # Errors
+    /// As [`RawSocket::send_from_to`]; `OutOfMemory` where the block pool is exhausted.
+    pub fn poll_send_from_to(
+        &self,
+        context: &mut Context<'_>,
+        message: &[u8],
+        from: IpAddr,
+        to: IpAddr,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(context, message, Some(from), to)
+    }
+
+    fn poll_send(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        from: Option<IpAddr>,
+        to: IpAddr,
+    ) -> Poll<io::Result<usize>> {
         let (copied, layout) = self.copy(bytes)?;
         self.socket.poll(Interest::Writable, After::Send, context, |core, _| {
-            self.send_copied(core, address, &copied, &layout)
+            self.send_copied(core, (from, to), &copied, &layout)
         })
     }
 }
