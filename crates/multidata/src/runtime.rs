@@ -6,12 +6,15 @@
 //! * [`hand_over`]: what one squeue received for another;
 //! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
-//! * [`waiter_slot`]: the waiter of a device that can be replaced;
+//! * [`waiter_slot`]: the waiter of a device that can be replaced; [`removed_queue`]: what takes its place for good;
 //! * [`waiting`]: parked threads and wakers, found by socket;
-//! * [`worker`]: the threads that keep a stack alive while no application thread is in a call.
+//! * [`worker`]: the threads that keep a stack alive while no application thread is in a call;
+//! * [`counting`]: what all of them counted.
 
+mod counting;
 pub(crate) mod hand_over;
 pub(crate) mod intake;
+mod removed_queue;
 pub(crate) mod shared_filter;
 pub(crate) mod shared_queue;
 pub(crate) mod squeue;

@@ -12,6 +12,7 @@ use crate::error::socket_error;
 use crate::runtime::squeue::{Core, Port, Squeue};
 use crate::runtime::squeues::Squeues;
 use crate::runtime::turn::{After, Call};
+use crate::runtime::waiter_slot::Replaced;
 use crate::runtime::waiting::Interest;
 use crate::runtime::worker::Threads;
 use crate::runtime::{locked, shared_filter};
@@ -387,20 +388,31 @@ impl Stack {
         })
     }
 
-    /// Removes interface `index`: its addresses, its routes, and the use of its device. The indices of
+    /// Has interface `index` accept all addresses of these prefixes beside its own, in place of those that it
+    /// accepted before ([`InterfaceConfig::accept_any`]), at most 64: for a tunnel whose peers, or a network whose guests, come
+    /// and go. Connections to and from addresses that it accepts no more go on; new ones to them are not
+    /// answered.
+    ///
+    /// # Errors
+    /// There is no such interface; `InvalidInput` for more than 64 prefixes.
+    pub fn set_accepted(&self, index: usize, prefixes: &[Cidr]) -> io::Result<()> {
+        self.with_interface(index, |shard, _, id| shard.set_accepted(id, prefixes))
+    }
+
+    /// Removes interface `index`: its addresses, its routes, and its device, which is closed on return. The indices of
     /// the others stay. Connections by it move to another interface where a route leads there and
     /// their own address is that one's, too; all others fail with an error that says so.
     ///
     /// # Errors
     /// There is no such interface, or it was removed before.
     pub fn remove_interface(&self, index: usize) -> io::Result<()> {
-        let removed = self.runtime.squeues.everywhere(|core, now| {
-            let port = core.ports.get_mut(index).ok_or(SocketError::NoSuchInterface)?;
-            core.shard.remove_interface(now, port.id)?;
-            port.remove();
-            Ok(())
-        });
-        removed.map_err(socket_error)
+        let mut removed = Vec::new();
+        self.runtime.squeues.each(|squeue| removed.push(squeue.remove(index)));
+        // Application code is let go of when no lock is held and all squeues go on without it. The squeues are equal
+        // in their interfaces, so either all refuse or none does.
+        let old: Result<Vec<_>, _> =
+            removed.into_iter().map(|it| it.map(Replaced::empty)).collect();
+        old.map(drop).map_err(socket_error)
     }
 
     /// Says that interface `index` may be on another link, or was of no use for a while: a network was joined, a cable

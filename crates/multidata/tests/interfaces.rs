@@ -8,6 +8,7 @@ use multidata::{
     TcpStream, UdpSocket,
 };
 use pair::exchange;
+use std::io::Read;
 
 fn interface(address: &str) -> InterfaceConfig {
     InterfaceConfig::new(address.parse().expect("an address"))
@@ -88,6 +89,7 @@ fn who_names_an_interface_that_is_not_there_is_told_so() {
         stack.remove_address(1, address),
         stack.add_route(network, None, 1),
         stack.remove_interface(1),
+        stack.set_accepted(1, &[network]),
         stack.set_transmit_mode(1, TransmitMode::Single),
         stack.set_multidata_outbound(Some(1), true),
         stack.set_coalescing(1, Coalescing::default()),
@@ -105,6 +107,77 @@ fn who_names_an_interface_that_is_not_there_is_told_so() {
         let error = outcome.expect_err("it was removed");
         assert_eq!(error.to_string(), SocketError::NoSuchInterface.to_string());
     }
+}
+
+/// A device that asks the stack something when it is let go of.
+struct Asking {
+    inner: device::WireQueue,
+    stack: std::sync::Arc<std::sync::OnceLock<Stack>>,
+    asked: std::sync::mpsc::Sender<u64>,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let stack = self.stack.get().expect("it was built");
+        let _ = self.asked.send(stack.counters().device.transmit_packets);
+    }
+}
+
+impl device::Queue for Asking {
+    device::forward_queue!(|self| self.inner);
+}
+
+/// Under no lock: it may call the stack.
+#[test]
+fn the_device_of_an_interface_that_is_removed_is_let_go_of_at_once() {
+    for squeues in [1, 2] {
+        let (near, far) = device::wire(pair::ethernet());
+        let (asked, answer) = std::sync::mpsc::channel();
+        let own = std::sync::Arc::default();
+        let device = Asking { inner: near, stack: std::sync::Arc::clone(&own), asked };
+        let left = Stack::builder().squeues(squeues).interface(device, pair::interface(pair::LEFT));
+        let left = left.build().expect("a stack");
+        let _ = own.set(left.clone());
+        let right = Stack::builder().interface(far, pair::interface(pair::RIGHT));
+        let right = right.build().expect("a stack");
+        let (_client, server) = pair::connected(&left, &right);
+        let sent = left.counters().device.transmit_packets;
+        left.remove_interface(0).expect("it is there");
+        assert!(
+            answer.recv_timeout(pair::PATIENCE).expect("it was let go of") >= sent,
+            "what it counted is kept"
+        );
+        // The other end hears of it.
+        let error = (&server).read(&mut [0]).expect_err("no end of the stream");
+        assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown);
+        let status = left.interfaces().remove(0);
+        assert!(status.failed.expect("it is of no use").message.contains("was removed"));
+        assert!(status.counters.transmit_packets >= sent && sent > 0);
+    }
+}
+
+#[test]
+fn what_is_accepted_can_be_changed_while_the_stack_runs() {
+    let (left, right) = pair::pair();
+    let any: ip::Cidr = "198.51.100.0/24".parse().expect("a network");
+    left.add_route(any, Some(pair::right(0).ip()), 0).expect("a neighbour");
+    let _listener = multidata::TcpListener::bind(&right, "0.0.0.0:80").expect("a free port");
+    let connect = || {
+        let to = "198.51.100.7:80".parse().expect("an address");
+        let patience = std::time::Duration::from_millis(200);
+        multidata::TcpStream::connect_timeout(&left, &to, patience)
+    };
+    connect().expect_err("nobody has the address");
+    right.set_accepted(0, &[any]).expect("an interface");
+    let stream = connect().expect("it is accepted");
+    right.set_accepted(0, &[]).expect("an interface");
+    connect().expect_err("not any more");
+    let many = vec![any; 65];
+    assert_eq!(
+        right.set_accepted(0, &many).expect_err("too many").kind(),
+        std::io::ErrorKind::InvalidInput
+    );
+    drop(stream);
 }
 
 // RFC 1122, 3.3.4.2 (B): what has an interface's address leaves by that interface.

@@ -14,18 +14,18 @@
 
 use super::hand_over::{self, Desk, HandOver};
 use super::intake::Intake;
+use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
 use super::turn::MEMORY_RETRY;
 use super::waiter_slot::{Replaced, WaiterSlot};
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters};
-use crate::counters::{Counters, SteeringCounters};
 use ::counters::DropReason;
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use device::{
     Capabilities, DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter,
 };
-use stack::{InterfaceId, Shard, SocketId};
+use stack::{InterfaceId, Shard, SocketError, SocketId};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -549,11 +549,14 @@ impl Port {
         old
     }
 
-    /// Nothing is sent or received by it any more, by the user's own wish.
-    pub(crate) fn remove(&mut self) {
+    /// Nothing is sent or received by it any more, by the user's own wish. Hands its device out, as
+    /// [`Port::replace`] does.
+    pub(super) fn remove(&mut self, left: RemovedQueue) -> Box<dyn Queue> {
         let message = "the interface was removed; add another to a new stack".to_owned();
         self.failed.get_or_insert(DeviceError { message });
         self.told.failed = true;
+        self.intake.restart();
+        core::mem::replace(&mut self.queue, Box::new(left))
     }
 
     /// Tells users what the device has met, once.
@@ -737,6 +740,18 @@ impl Squeue {
         })
     }
 
+    /// Removes interface `index`, and what it stood on, which is handed out as by [`Squeue::replace`].
+    pub(crate) fn remove(&self, index: usize) -> Result<Replaced, SocketError> {
+        self.once(|core, now| {
+            let port = core.ports.get_mut(index).ok_or(SocketError::NoSuchInterface)?;
+            core.shard.remove_interface(now, port.id)?;
+            let left = RemovedQueue::of(&*port.queue);
+            let waiter = left.waiter();
+            let old = port.remove(left);
+            Ok(self.waiters[index].replace(waiter, old))
+        })
+    }
+
     /// Tells all threads of the runtime that the stack's last handle is gone.
     pub(crate) fn stop(&self, linger: Duration) {
         let mut core = self.lock();
@@ -744,50 +759,6 @@ impl Squeue {
         self.is_stopping.store(true, Ordering::Release);
         drop(core);
         self.wake_threads();
-    }
-
-    /// Everything that was counted here; of the pool nothing.
-    pub(crate) fn counters(&self) -> Counters {
-        self.look(|core| {
-            let mut sum = Counters {
-                stack: core.shard.counters(),
-                runtime: core.counters,
-                squeue: *core.discipline.batch_sizes(),
-                trains: core.shard.train_sizes(),
-                ..Counters::default()
-            };
-            for port in &core.ports {
-                sum.device.merge(&port.queue.counters());
-                sum.receive.merge(&port.intake.sizes());
-            }
-            let waiters_panicked: u64 = self.waiters.iter().map(WaiterSlot::panics).sum();
-            let wakers_panicked = self.wakers_panicked.load(Ordering::Relaxed);
-            sum.runtime.wakers_panicked = wakers_panicked + waiters_panicked;
-            sum.runtime.workers_restarted = self.workers_restarted.load(Ordering::Relaxed);
-            let entries = core.discipline.counters();
-            sum.runtime.squeue_enters = entries.squeue_entries;
-            sum.runtime.squeue_enters_contended = entries.squeue_entries_contended;
-            sum.runtime.squeue_inline_batches = entries.squeue_inline_batches;
-            sum.runtime.squeue_queued_batches = entries.squeue_queued_batches;
-            sum.runtime.squeue_owed_on_leaving = entries.squeue_owed_on_leaving;
-            sum.runtime.squeue_worker_wakeups = entries.squeue_worker_wakeups;
-            sum.runtime.squeue_migrations = entries.squeue_migrations;
-            sum.runtime.interrupt_turns = entries.squeue_interrupt_turns;
-            sum.runtime.poll_turns = entries.squeue_poll_turns;
-            sum.runtime.to_polling = entries.squeue_to_poll_mode;
-            if let Some(desk) = &core.desk {
-                sum.steering = SteeringCounters {
-                    sets: desk.set_counters(),
-                    soft_rings: desk.soft_ring_counters(),
-                    drained_batches: desk.drained_batches(),
-                };
-                sum.stack.drops.merge(&desk.drops());
-                let (over, taken) = desk.moved();
-                sum.runtime.frames_handed_over = over;
-                sum.runtime.frames_taken_over = taken;
-            }
-            sum
-        })
     }
 
     /// Has all threads of this squeue look again.

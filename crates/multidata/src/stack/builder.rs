@@ -169,7 +169,7 @@ impl InterfaceConfig {
     }
 
     /// Accepts every address of `prefix` ([`Cidr::ANY_IPV4`] and [`Cidr::ANY_IPV6`] for all there are), at
-    /// most 64 prefixes: TCP and UDP to them reach sockets here, which answer from there. For what
+    /// most 64 prefixes, which [`Stack::set_accepted`] changes later: TCP and UDP to them reach sockets here, which answer from there. For what
     /// others do by "any IP" or a promiscuous mode: tunnels' clients, networks of virtual machines,
     /// transparent proxies. A listener or UDP socket on an unspecified address takes them as well; what no
     /// socket has is for a [`TcpForwarder`](crate::TcpForwarder) and a
@@ -179,7 +179,7 @@ impl InterfaceConfig {
     /// reached by that interface alone.
     ///
     /// They do not become the stack's own addresses: what it sends to them itself leaves by its routes, it
-    /// answers no pings to them, and it tells no neighbour on an Ethernet that it has them (no
+    /// answers no pings to them ([`RawSocket::forward_echo`](crate::RawSocket::forward_echo) does), and it tells no neighbour on an Ethernet that it has them (no
     /// proxy ARP or NDP): hosts there name an address of the stack as their router. Answers leave by a route
     /// as everything does, so let one lead to the peers ([`Stack::add_route`]), where they are not on a
     /// network of the interface.
