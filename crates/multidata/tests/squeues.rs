@@ -392,23 +392,27 @@ fn a_stack_that_ends_under_load_delivers_and_leaks_nothing() {
 #[test]
 fn the_last_handle_waits_for_what_is_left_to_deliver_in_any_squeue() {
     for shape in SHAPES {
-        let (left, right_stack) = stacks(shape);
-        let listener = TcpListener::bind(&right_stack, right(85)).expect("a free port");
-        let reader = std::thread::spawn(move || {
-            let _stack = right_stack;
-            (0..8).for_each(|_| {
-                let (stream, _) = listener.accept().expect("a connection");
-                check_pattern(&stream, 4, 400_000);
+        let is_soon = pair::is_soon(Duration::from_millis(900), || {
+            let (left, right_stack) = stacks(shape);
+            let listener = TcpListener::bind(&right_stack, right(85)).expect("a free port");
+            let reader = std::thread::spawn(move || {
+                let _stack = right_stack;
+                (0..8).for_each(|_| {
+                    let (stream, _) = listener.accept().expect("a connection");
+                    check_pattern(&stream, 4, 400_000);
+                });
             });
+            for _ in 0..8 {
+                let client = TcpStream::connect(&left, right(85)).expect("it listens");
+                send_pattern(&client, 4, 400_000);
+            }
+            let started = Instant::now();
+            drop(left);
+            let took = started.elapsed();
+            reader.join().expect("every byte came");
+            took
         });
-        for _ in 0..8 {
-            let client = TcpStream::connect(&left, right(85)).expect("it listens");
-            send_pattern(&client, 4, 400_000);
-        }
-        let started = Instant::now();
-        drop(left);
-        assert!(started.elapsed() < Duration::from_millis(900), "{shape:?}: it was delivered");
-        reader.join().expect("every byte came");
+        assert!(is_soon, "{shape:?}: it was delivered");
     }
 }
 

@@ -19,6 +19,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const LEFT: &str = "10.1.0.1";
 pub(crate) const RIGHT: &str = "10.1.0.2";
 
+/// Whether something takes less than `limit` at one of five tries. A machine with much to do holds some of them
+/// up; what waits for something that it should not wait for takes longer each time.
+pub(crate) fn is_soon(limit: Duration, try_it: impl FnMut() -> Duration) -> bool {
+    std::iter::repeat_with(try_it).take(5).any(|took| took < limit)
+}
+
 /// The settings of an interface at `address` on the wire's network.
 pub(crate) fn interface(address: &str) -> InterfaceConfig {
     InterfaceConfig::new(format!("{address}/24").parse().expect("an address"))
