@@ -515,14 +515,15 @@ fn a_call_beside_a_command_does_not_run_through_its_time() {
 /// Scripts that packetdrill itself can run with a shared library: those without code blocks and
 /// without several connections, which only our runner has. Nobody is expected to have packetdrill, so
 /// this is ignored, not a test that could not run:
-/// `PACKETDRILL=... cargo test -p multidata-packetdrill-ffi -- --ignored`.
+/// `PACKETDRILL=... unshare -n cargo test -p multidata-packetdrill-ffi -- --ignored`, in a network namespace of its own
+/// because scripts set sysctls.
 #[test]
 #[ignore = "PACKETDRILL must name a packetdrill binary"]
 fn packetdrill_runs_our_scripts_through_the_library() {
     let packetdrill = std::env::var_os("PACKETDRILL").expect("PACKETDRILL names a binary");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
     let mut failures = Vec::new();
-    let mut run = 0;
+    let (mut run, mut excused) = (0, 0);
     for directory in std::fs::read_dir(root).expect("scripts").flatten() {
         let Ok(files) = std::fs::read_dir(directory.path()) else { continue };
         for file in files.flatten().map(|file| file.path()) {
@@ -552,10 +553,12 @@ fn packetdrill_runs_our_scripts_through_the_library() {
                 ["semantic error", "unknown symbol", "Expected [<element>]", "unable to find fd"]
                     .iter()
                     .any(|wider| errors.contains(wider));
+            excused += usize::from(!output.status.success() && is_ours);
             if !output.status.success() && !is_ours {
                 failures.push(format!("{}: {errors}", file.display()));
             }
         }
     }
+    assert!(run - excused >= 200, "it could not read {excused} of {run}");
     assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
 }
