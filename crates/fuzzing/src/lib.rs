@@ -8,12 +8,16 @@
 //! * [`parsers`]: no parser panics, and what it reads it writes again.
 //! * [`steering`]: frames are what the parsers say, each in its home, in order.
 //! * [`reassembly`]: fragments of any kind, bounded, and what comes out is what went in.
-//! * [`segments`]: a shard with live connections and a peer who sends what it likes.
+//! * [`client`]: a DHCP client, and servers that say what they like.
+//! * [`segments`]: a shard with live connections and a peer who sends what it likes, over bare IPv4 and,
+//!   with super-frames, marks and neighbours, over Ethernet.
 //! * [`calls`]: two shards, sockets used in any order, frames lost, repeated and late.
 
 pub mod calls;
+pub mod client;
 pub mod input;
 pub mod parsers;
+mod peer;
 pub mod reassembly;
 pub mod segments;
 mod station;
@@ -37,6 +41,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "leases", run: parsers::leases },
     Target { name: "steering", run: steering::run },
     Target { name: "reassembly", run: reassembly::run },
+    Target { name: "client", run: client::run },
     Target { name: "segments", run: segments::run },
+    Target { name: "frames", run: segments::run_over_ethernet },
     Target { name: "calls", run: calls::run },
 ];

@@ -5,9 +5,13 @@
 //! right), raw packets, fragments, ICMP errors about the connection; and of the application and the
 //! clock. The payload of every segment is a function of its sequence number, so all that overlaps
 //! agrees and whatever the application reads must be that function, from the first byte on.
+//!
+//! Over Ethernet there are neighbours besides, who may be silent or lie, IPv6, marks of congestion, and
+//! super-frames.
 
 use crate::input::Input;
-use crate::station::{Station, address};
+use crate::peer::{Link, station, sum_of};
+use crate::station::Station;
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -19,6 +23,9 @@ use time::{Duration, Instant};
 
 /// Deeds in one input.
 const DEEDS_MAX: usize = 200;
+
+/// Answers that make the shard send at one moment.
+const ROUNDS_MAX: usize = 100;
 
 /// Where the shard listens.
 const PORT: u16 = 80;
@@ -42,10 +49,22 @@ struct Known {
     our_clock: u32,
 }
 
+/// What else is said of a segment.
+#[derive(Clone, Copy, Default)]
+struct How {
+    urgent: u16,
+    class: u8,
+    /// It stands for segments of this length.
+    segment_len: Option<u16>,
+}
+
 struct World<'a> {
     input: Input<'a>,
     now: Instant,
     station: Station,
+    link: Link,
+    /// Questions for the peer's station are answered.
+    answers: bool,
     listener: SocketId,
     known: BTreeMap<u16, Known>,
     /// Where streams may begin, by port: behind every SYN that was answered.
@@ -55,36 +74,20 @@ struct World<'a> {
     sockets: Vec<(SocketId, u16, Vec<u32>)>,
 }
 
-/// Runs one input.
+/// Runs one input over bare IPv4.
 pub fn run(bytes: &[u8]) {
+    run_over(Input::new(bytes), Link::default());
+}
+
+/// Runs one input over Ethernet; its first byte says with which IP.
+pub fn run_over_ethernet(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let settings = input.byte();
-    let tcp = tcp::Config {
-        timestamps: settings & 1 == 0,
-        sack: settings & 2 == 0,
-        window_scaling: settings & 4 == 0,
-        receive_buffer_bytes: if settings & 8 == 0 { 1 << 20 } else { 3_000 },
-        nodelay: settings & 16 == 0,
-        ..tcp::Config::default()
-    };
-    let mut station = Station::new(1, tcp);
-    let options = ListenOptions {
-        half_open_max: 4,
-        syn_cookies: if settings & 32 == 0 {
-            SynCookieMode::WhenFull
-        } else {
-            SynCookieMode::Always
-        },
-        ..ListenOptions::default()
-    };
-    let local = SocketAddr::new(address(1), PORT);
-    let listener = station.shard.tcp_listen_with(local, options).expect("a free port");
-    let now = Instant::from_millis(1_000);
-    let (known, starts, sockets) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    let mut world = World { input, now, station, listener, known, starts, sockets };
-    for port in [1_000, 1_001] {
-        world.open(port);
-    }
+    let is_ipv6 = input.byte() & 1 != 0;
+    run_over(input, Link { is_ethernet: true, is_ipv6 });
+}
+
+fn run_over(input: Input<'_>, link: Link) {
+    let mut world = World::begin(input, link);
     for _ in 0..DEEDS_MAX {
         if world.input.is_empty() {
             break;
@@ -95,20 +98,61 @@ pub fn run(bytes: &[u8]) {
     world.finish();
 }
 
-impl World<'_> {
+impl<'a> World<'a> {
+    /// A shard that listens, and two connections.
+    fn begin(mut input: Input<'a>, link: Link) -> Self {
+        let settings = input.byte();
+        let tcp = tcp::Config {
+            timestamps: settings & 1 == 0,
+            sack: settings & 2 == 0,
+            window_scaling: settings & 4 == 0,
+            receive_buffer_bytes: if settings & 8 == 0 { 1 << 20 } else { 3_000 },
+            nodelay: settings & 16 == 0,
+            ecn: if settings & 64 == 0 { tcp::EcnMode::Accept } else { tcp::EcnMode::Off },
+            ..tcp::Config::default()
+        };
+        let mut station = Station::new(1, link, tcp);
+        let options = ListenOptions {
+            half_open_max: 4,
+            syn_cookies: if settings & 32 == 0 {
+                SynCookieMode::WhenFull
+            } else {
+                SynCookieMode::Always
+            },
+            ..ListenOptions::default()
+        };
+        let mut now = Instant::from_millis(1_000);
+        // Until nobody else has answered for its addresses (RFC 4862, 5.4; RFC 5227), it uses none of them.
+        for _ in 0..if link.is_ethernet { 50 } else { 0 } {
+            station.send(now);
+            now += Duration::from_millis(100);
+        }
+        let local = SocketAddr::new(link.address(1), PORT);
+        let listener = station.shard.tcp_listen_with(local, options).expect("a free port");
+        let (known, starts, sockets) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut world =
+            World { input, now, station, link, answers: true, listener, known, starts, sockets };
+        for port in [1_000, 1_001] {
+            world.open(port);
+        }
+        world
+    }
+
     /// A handshake as it should be.
     fn open(&mut self, port: u16) {
-        self.segment(port, flag::SYN, ISS, 0, 60_000, &[2, 4, 5, 180, 4, 2, 1, 1], 0);
+        let how = How::default();
+        self.segment(port, flag::SYN, ISS, 0, 60_000, &[2, 4, 5, 180, 4, 2, 1, 1], 0, how);
         self.settle();
         let ack = self.known.get(&port).map_or(0, |known| known.sent);
-        self.segment(port, flag::ACK, ISS.wrapping_add(1), ack, 60_000, &[], 0);
+        self.segment(port, flag::ACK, ISS.wrapping_add(1), ack, 60_000, &[], 0, how);
         self.settle();
     }
 
     fn deed(&mut self) {
         let port = 1_000 + u16::from(self.input.byte() & 3);
-        match self.input.byte() % 12 {
-            0..=4 => self.near_segment(port),
+        let deeds = if self.link.is_ethernet { 16 } else { 12 };
+        match self.input.byte() % deeds {
+            0..=4 => self.near_segment(port, false),
             5 => {
                 let len = usize::from(self.input.word() % 1_600);
                 let packet = self.input.part(len).to_vec();
@@ -119,18 +163,22 @@ impl World<'_> {
             8 => self.read(),
             9 => self.write(),
             10 => self.report(port),
-            _ => self.fragments(port),
+            11 => self.fragments(port),
+            12 => self.near_segment(port, true),
+            13 => self.answers = !self.answers,
+            14 => self.arp(),
+            _ => self.icmpv6(),
         }
     }
 
     /// A segment near what the connection expects.
-    fn near_segment(&mut self, port: u16) {
+    fn near_segment(&mut self, port: u16, is_super: bool) {
         let known = self.known.get(&port).copied().unwrap_or_default();
         let flags = self.input.byte();
         let sequence = known.acknowledged.wrapping_add_signed(self.input.offset().into());
         let acknowledgment = known.sent.wrapping_add_signed(i32::from(self.input.offset()) / 8);
         let window = self.input.word();
-        let len = usize::from(self.input.word() % 1_400);
+        let len = usize::from(self.input.word() % if is_super { 20_000 } else { 1_400 });
         let mut options = match (known.timestamp, flags & 0x20) {
             (Some(echo), 0) => {
                 let clock = known.our_clock.wrapping_add_signed(self.input.offset().into());
@@ -143,7 +191,11 @@ impl World<'_> {
         };
         options.extend(self.input.short_part().iter().take(40 - options.len()));
         options.resize(options.len().next_multiple_of(4).min(40), 0);
-        self.segment(port, flags & 0xdf, sequence, acknowledgment, window, &options, len);
+        let urgent = if flags & flag::URG != 0 { self.input.word() } else { 0 };
+        let class = if self.link.is_ethernet { self.input.byte() } else { 0 };
+        let segment_len = is_super.then(|| self.input.word().max(1));
+        let how = How { urgent, class, segment_len };
+        self.segment(port, flags, sequence, acknowledgment, window, &options, len, how);
     }
 
     #[expect(clippy::too_many_arguments, reason = "a header has that many fields")]
@@ -156,6 +208,7 @@ impl World<'_> {
         window: u16,
         options: &[u8],
         len: usize,
+        how: How,
     ) {
         let mut segment = Vec::with_capacity(60 + len);
         segment.extend(port.to_be_bytes());
@@ -165,13 +218,18 @@ impl World<'_> {
         segment.push(((20 + options.len()) as u8 / 4) << 4);
         segment.push(flags);
         segment.extend(window.to_be_bytes());
-        segment.extend([0, 0, 0, 0]);
+        segment.extend([0, 0]);
+        segment.extend(how.urgent.to_be_bytes());
         segment.extend(options);
         let first = sequence.wrapping_add(u32::from(flags & flag::SYN != 0));
         segment.extend((0..len as u32).map(|at| content(port, first.wrapping_add(at))));
-        let sum = checksum(6, &segment);
+        let sum = self.link.checksum(6, &segment);
         segment[16..18].copy_from_slice(&sum.to_be_bytes());
-        self.station.receive(self.now, [ip_packet(6, 0x4000, &segment)]);
+        let frame = self.link.frame(6, 0x4000, how.class, &segment);
+        match how.segment_len {
+            Some(len) => self.station.receive_segmented(self.now, frame, len),
+            None => self.station.receive(self.now, [frame]),
+        }
     }
 
     /// An ICMP error that quotes a segment of the connection.
@@ -189,7 +247,25 @@ impl World<'_> {
         message.extend(quoted);
         let sum = !sum_of(&message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
-        self.station.receive(self.now, [ip_packet(1, 0, &message)]);
+        self.station.receive(self.now, [self.link.frame(1, 0, 0, &message)]);
+    }
+
+    /// A message of ARP about anybody.
+    fn arp(&mut self) {
+        let (operation, sender, target) = (self.input.byte(), self.input.byte(), self.input.byte());
+        let said = self.input.part(6);
+        let station = <[u8; 6]>::try_from(said).unwrap_or(station(sender));
+        let frame = self.link.arp(operation & 3, (station, sender), target & 15);
+        self.station.receive(self.now, [frame]);
+    }
+
+    /// A message between neighbours, or any other of ICMPv6 (RFC 4861; RFC 3810).
+    fn icmpv6(&mut self) {
+        let kind = 128 + self.input.byte() % 16;
+        let mut message = vec![kind, self.input.byte() & 1, 0, 0];
+        message.extend(self.input.short_part());
+        let frame = self.link.icmpv6(message);
+        self.station.receive(self.now, [frame]);
     }
 
     /// Fragments, of a datagram or of a segment.
@@ -200,16 +276,21 @@ impl World<'_> {
                 let field = self.input.word() & 0x20ff;
                 let mut body = port.to_be_bytes().to_vec();
                 body.extend(self.input.short_part());
-                ip_packet(if field & 1 == 0 { 17 } else { 6 }, field, &body)
+                self.link.frame(if field & 1 == 0 { 17 } else { 6 }, field, 0, &body)
             })
             .collect();
         self.station.receive(self.now, packets);
     }
 
-    /// Takes what the shard sends and what it tells.
-    fn settle(&mut self) {
+    /// Takes what the shard sends; says whether questions of it were answered.
+    fn take_sent(&mut self) -> bool {
+        let mut has_answered = false;
         for bytes in self.station.send(self.now) {
-            let Ok(packet) = packet::read(&bytes, false) else { continue };
+            let Ok(packet) = packet::read(&bytes, self.link.is_ethernet) else { continue };
+            if let Some(answer) = self.link.answer(&packet).filter(|_| self.answers) {
+                self.station.receive(self.now, [answer]);
+                has_answered = true;
+            }
             let Body::Ip(ip) = packet.body else { continue };
             let Transport::Tcp(segment) = ip.transport else { continue };
             let known = self.known.entry(segment.destination.port()).or_default();
@@ -229,6 +310,15 @@ impl World<'_> {
                 known.our_clock = known.our_clock.max(echo);
             }
         }
+        has_answered
+    }
+
+    /// Takes what the shard sends and what it tells.
+    fn settle(&mut self) {
+        // What waits for a neighbour leaves behind its answer.
+        let rounds = core::iter::repeat_with(|| self.take_sent()).take(ROUNDS_MAX);
+        let rests = rounds.take_while(|has_answered| *has_answered).count() < ROUNDS_MAX;
+        assert!(rests, "the shard asks for ever");
         while self.station.shard.poll_event().is_some() {}
         while let Ok(socket) = self.station.shard.tcp_accept(self.listener) {
             let remote = self.station.shard.tcp_status(socket).expect("accepted").remote;
@@ -297,31 +387,23 @@ impl World<'_> {
     }
 }
 
-/// A packet of the peer's around `body`.
-fn ip_packet(protocol: u8, fragment: u16, body: &[u8]) -> Vec<u8> {
-    let mut packet = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1];
-    let total = (packet.len() + body.len()) as u16;
-    packet[2..4].copy_from_slice(&total.to_be_bytes());
-    packet[6..8].copy_from_slice(&fragment.to_be_bytes());
-    let sum = !sum_of(&packet);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet.extend(body);
-    packet
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn checksum(protocol: u8, segment: &[u8]) -> u16 {
-    let mut bytes = vec![10, 0, 0, 9, 10, 0, 0, 1, 0, protocol];
-    bytes.extend((segment.len() as u16).to_be_bytes());
-    bytes.extend(segment);
-    !sum_of(&bytes)
-}
-
-/// RFC 1071.
-fn sum_of(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| [pair[0], *pair.get(1).unwrap_or(&0)]);
-    let mut sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(word))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
+    #[test]
+    fn each_link_opens_connections_and_takes_super_frames() {
+        for (is_ethernet, is_ipv6) in [(false, false), (true, false), (true, true)] {
+            let mut world = World::begin(Input::new(&[]), Link { is_ethernet, is_ipv6 });
+            assert_eq!(world.sockets.len(), 2, "{:?}", world.link);
+            let known = world.known[&1_000];
+            let how = How { segment_len: Some(1_000), ..How::default() };
+            let (from, flags) = (ISS.wrapping_add(1), flag::ACK);
+            world.segment(1_000, flags, from, known.sent, 60_000, &[], 5_000, how);
+            let socket = world.sockets.iter().find(|(_, port, _)| *port == 1_000).expect("open").0;
+            let status = world.station.shard.tcp_status(socket).expect("open");
+            assert_eq!(status.readable_bytes, 5_000, "{:?}", world.link);
+            world.finish();
+        }
     }
-    sum as u16
 }

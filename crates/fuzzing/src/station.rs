@@ -1,9 +1,12 @@
-//! A shard on a link of bare IP, driven by hand.
+//! A shard on a link, driven by hand.
 
-use batch::{Block, BlockPool, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum};
+use crate::peer::Link;
+use batch::{
+    Block, BlockPool, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum, Segmented,
+};
 use bytes::Bytes;
-use core::net::{IpAddr, Ipv4Addr};
-use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
+use core::net::IpAddr;
+use device::{Capabilities, Room, TransmitMode, Transmitted};
 use simulation::packet;
 use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig};
 use time::Instant;
@@ -19,14 +22,16 @@ pub(crate) struct Station {
     pub(crate) shard: Shard,
     pub(crate) pool: BlockPool,
     pub(crate) interface: InterfaceId,
+    link: Link,
 }
 
+/// The address of a host on a link of bare IPv4.
 pub(crate) fn address(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
+    Link::default().address(number)
 }
 
 impl Station {
-    pub(crate) fn new(number: u8, tcp: tcp::Config) -> Self {
+    pub(crate) fn new(number: u8, link: Link, tcp: tcp::Config) -> Self {
         let pool = BlockPool::new(PoolConfig {
             limit_bytes: POOL_BYTES,
             receive_reserve_bytes: POOL_BYTES / 4,
@@ -35,27 +40,31 @@ impl Station {
         let secret = [number; 32];
         let sockets_max = SOCKETS_MAX;
         let mut shard = Shard::new(ShardConfig { tcp, pool: pool.clone(), secret, sockets_max });
-        let network = ip::Cidr::new(address(number), 24);
+        let prefix_len = if link.is_ipv6 { 64 } else { 24 };
+        let network = ip::Cidr::new(link.address(number), prefix_len);
         let config = InterfaceConfig {
-            capabilities: Capabilities::plain(Medium::Ip, 1_500),
+            capabilities: Capabilities::plain(link.medium(number), 1_500),
             mode: Some(TransmitMode::Multidata),
             addresses: network.into_iter().collect(),
             gateways: Vec::new(),
         };
         let interface = shard.add_interface(config).expect("no gateway can be wrong");
-        Self { shard, pool, interface }
+        Self { shard, pool, interface, link }
     }
 
     /// Hands packets to the shard as one batch, each in a block of its own.
     pub(crate) fn receive(&mut self, now: Instant, packets: impl IntoIterator<Item = Vec<u8>>) {
         let mut batch = ReceiveBatch::new();
         for packet in packets {
-            let len = packet.len() as u32;
-            let block = batch.add_block(Block::from(Bytes::from(packet)));
-            let checksum = ReceivedChecksum::Unverified;
-            let frame = Frame { block, offset: 0, len, checksum, segmented: None };
-            assert!(batch.push_frame(frame), "the frame is its block");
+            push(&mut batch, packet, None);
         }
+        self.shard.on_receive(now, self.interface, &mut batch);
+    }
+
+    /// Hands a super-frame to the shard, as a device that coalesces does.
+    pub(crate) fn receive_segmented(&mut self, now: Instant, frame: Vec<u8>, segment_len: u16) {
+        let mut batch = ReceiveBatch::new();
+        push(&mut batch, frame, Some(Segmented { segment_len }));
         self.shard.on_receive(now, self.interface, &mut batch);
     }
 
@@ -71,7 +80,7 @@ impl Station {
             for packet in batch.packets() {
                 let mut bytes = vec![0; packet.len()];
                 packet.copy_to(&mut bytes).expect("room");
-                if let Err(error) = packet::read(&bytes, false) {
+                if let Err(error) = packet::read(&bytes, self.link.is_ethernet) {
                     panic!("sent {bytes:02x?}: {error}");
                 }
                 packets.push(bytes);
@@ -90,4 +99,17 @@ impl Station {
         }
         panic!("the shard does not come to rest");
     }
+}
+
+/// Adds a frame in a block of its own.
+fn push(batch: &mut ReceiveBatch, frame: Vec<u8>, segmented: Option<Segmented>) {
+    let len = frame.len() as u32;
+    let block = batch.add_block(Block::from(Bytes::from(frame)));
+    // What a device has put together it has verified.
+    let checksum = match segmented {
+        Some(_) => ReceivedChecksum::Verified,
+        None => ReceivedChecksum::Unverified,
+    };
+    let frame = Frame { block, offset: 0, len, checksum, segmented };
+    assert!(batch.push_frame(frame), "the frame is its block");
 }
