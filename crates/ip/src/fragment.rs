@@ -7,7 +7,7 @@
 use crate::PacketInfo;
 use crate::icmp::IcmpErrorKind;
 use crate::parse::{
-    Upper, Walk, checked_ipv4, info_ipv4, info_ipv6, may_be_source, reason, version,
+    Upper, Walk, check_addresses_ipv6, checked_ipv4, info_ipv4, info_ipv6, reason, version,
     walk_extensions, walk_from,
 };
 use core::ops::Range;
@@ -108,9 +108,7 @@ fn parse_ipv4(packet: &[u8]) -> Result<Fragment, RefusedFragment> {
 
 fn parse_ipv6(packet: &[u8]) -> Result<Fragment, RefusedFragment> {
     let view = Ipv6View::parse(packet).map_err(reason)?;
-    if !may_be_source(view.source(), protocol::FRAGMENT) {
-        return Err(DropReason::BadSource.into());
-    }
+    check_addresses_ipv6(&view, protocol::FRAGMENT)?;
     let before = walk_extensions(&view, Walk::Fragment)?;
     let header = view.payload().get(before.offset..).unwrap_or(&[]);
     let header = Ipv6FragmentRepr::parse(header).map_err(reason)?;

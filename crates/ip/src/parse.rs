@@ -11,7 +11,7 @@
 
 use crate::pseudo_header;
 use checksum::Accumulator;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::IpAddr;
 use counters::DropReason;
 use wire::{Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View, Malformed, UdpView, protocol};
 
@@ -70,6 +70,7 @@ impl PacketInfo {
 /// * [`DropReason::IpChecksum`]: the IPv4 header checksum is wrong.
 /// * [`DropReason::BadSource`]: a multicast, broadcast or unspecified source; the last may ask who listens to
 ///   groups, and in a datagram for an address (RFC 1122, 3.2.1.3 (a)).
+/// * [`DropReason::NotOurAddress`]: an IPv4-mapped IPv6 destination, which is nobody's.
 /// * [`DropReason::Fragment`]: part of a datagram only, which is for
 ///   [`parse_fragment`](crate::parse_fragment) to read.
 #[inline]
@@ -224,9 +225,7 @@ fn check_options_ipv4(options: &[u8]) -> Result<(), DropReason> {
 fn parse_ipv6(packet: &[u8]) -> Result<PacketInfo, DropReason> {
     let view = Ipv6View::parse(packet).map_err(reason)?;
     let upper = walk_extensions(&view, Walk::Whole)?;
-    if !may_be_source(view.source(), upper.protocol) {
-        return Err(DropReason::BadSource);
-    }
+    check_addresses_ipv6(&view, upper.protocol)?;
     Ok(info_ipv6(&view, upper))
 }
 
@@ -248,11 +247,22 @@ pub(crate) fn info_ipv6(view: &Ipv6View<'_>, upper: Upper) -> PacketInfo {
 
 /// RFC 4291, 2.5.2 and 2.7: a multicast address must not be a source, and the unspecified one only
 /// of hosts that do not have an address yet: duplicate address detection, which is ICMPv6.
-/// IPv4-mapped addresses are never on the wire; as a source they would pass for an IPv4 peer.
-pub(crate) fn may_be_source(source: Ipv6Addr, protocol: u8) -> bool {
-    !source.is_multicast()
+///
+/// IPv4-mapped addresses are never on the wire (RFC 6890, 2.2.3). As a source they would pass for an IPv4 peer; as a
+/// destination, for an IPv4 host, this one's own loopback included, with whoever hands them to a socket of both
+/// families.
+pub(crate) fn check_addresses_ipv6(view: &Ipv6View<'_>, protocol: u8) -> Result<(), DropReason> {
+    let source = view.source();
+    let may_be_source = !source.is_multicast()
         && source.to_ipv4_mapped().is_none()
-        && (!source.is_unspecified() || protocol == protocol::ICMPV6)
+        && (!source.is_unspecified() || protocol == protocol::ICMPV6);
+    if !may_be_source {
+        return Err(DropReason::BadSource);
+    }
+    match view.destination().to_ipv4_mapped() {
+        Some(_) => Err(DropReason::NotOurAddress),
+        None => Ok(()),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -181,9 +181,11 @@ impl Interface {
                     || address.octets()[0] == 0)
             }
             IpAddr::V6(address) => {
+                // `to_ipv4` has those that are an IPv4 address to some, mapped (::ffff:a.b.c.d, RFC 4291, 2.5.5.2) and
+                // compatible (::a.b.c.d, 2.5.5.1), the unspecified address and that of loopback among them: a relay
+                // that dials one of these may end in its own host.
                 !(address.is_multicast()
-                    || address.is_loopback()
-                    || address.is_unspecified()
+                    || address.to_ipv4().is_some()
                     || address.is_unicast_link_local())
             }
         };
@@ -198,7 +200,8 @@ impl Shard {
     /// accepted before: TCP, UDP and ICMP errors to them are taken, and echo requests where somebody forwards them
     /// ([`Shard::echo_forward`]), and sockets may be bound to them and answer from them. They do not become addresses of the shard: the link is not told of them,
     /// and packets of its own to them leave. Broadcast, multicast, loopback and IPv6 link-local
-    /// addresses are never accepted, nor packets to the own addresses of other interfaces.
+    /// addresses are never accepted, nor IPv6 addresses that stand for IPv4 ones (`::ffff:127.0.0.1`), nor
+    /// packets to the own addresses of other interfaces.
     ///
     /// # Errors
     /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where there are more than

@@ -207,6 +207,64 @@ fn syn_to(to: SocketAddr, number: u32, sequence: u32, flags: TcpFlags) -> Vec<u8
     frame[14..].to_vec()
 }
 
+// An IPv4 host that hides in an IPv6 destination would be the relay's own: its sockets of both families take
+// [::ffff:127.0.0.1] for 127.0.0.1.
+#[test]
+fn a_relay_is_handed_no_ipv6_address_that_stands_for_an_ipv4_one() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV6, 8);
+    let any = net.hosts[1].shard.udp_forward(Cidr::ANY_IPV6).expect("it is accepted");
+    let of = |to: SocketAddr| {
+        let addresses = (address(0, true), to.ip());
+        let port = to.port().to_be_bytes();
+        let segment = TcpHeader {
+            source_port: 5_000,
+            destination_port: to.port(),
+            sequence: SeqNumber(7),
+            flags: TcpFlags::SYN,
+            window: 65_535,
+            ..TcpHeader::default()
+        };
+        let mut bytes = vec![0; segment.header_len()];
+        segment.emit(&mut bytes).expect("room");
+        let datagram = [0x13, 0x88, port[0], port[1], 0, 9, 0, 0, 7];
+        [(protocol::TCP, &bytes[..], 16), (protocol::UDP, &datagram, 6)].map(
+            |(protocol, bytes, at)| {
+                craft::packet(station(1), addresses, protocol, 64, (bytes, at))[14..].to_vec()
+            },
+        )
+    };
+    let refused = [
+        "[::ffff:127.0.0.1]:22",
+        "[::ffff:0.0.0.0]:22",
+        "[::ffff:8.8.8.8]:22",
+        "[::127.0.0.1]:22",
+        "[::10.0.0.2]:22",
+        "[::]:22",
+        "[::1]:22",
+    ];
+    for to in refused {
+        let before = dropped(&net, DropReason::NotOurAddress);
+        net.inject(1, of(at(to)));
+        assert_eq!(dropped(&net, DropReason::NotOurAddress), before + 2, "{to}");
+        let shard = &mut net.hosts[1].shard;
+        assert_eq!(shard.tcp_next_pending(forwarder), Err(SocketError::WouldBlock), "{to}");
+        assert_eq!(shard.udp_receive(any).err(), Some(SocketError::WouldBlock), "{to}");
+    }
+    net.run(10 * MS);
+    // Neither by a segment nor by an ICMP error.
+    let is_answer = |frame: &[u8]| {
+        frame[0] >> 4 == 6
+            && (frame[6] == protocol::TCP || (frame[6] == protocol::ICMPV6 && frame[40] < 128))
+    };
+    assert!(!net.wire.iter().any(|(_, frame)| is_answer(frame)), "nobody was answered");
+    let compatible = net.hosts[1].shard.tcp_listen(at("[::10.0.0.2]:22"), 1);
+    assert_eq!(compatible, Err(SocketError::AddressNotAvailable));
+    net.inject(1, of(at("[64:ff9b::8.8.8.8]:22")));
+    assert_eq!(next(&mut net, forwarder).destination(), at("[64:ff9b::8.8.8.8]:22"));
+    net.hosts[1].shard.udp_receive(any).expect("the datagram");
+}
+
 #[test]
 fn a_flood_of_forged_syns_is_bounded_counted_and_forgotten() {
     let mut net = net(false);

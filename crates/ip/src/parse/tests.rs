@@ -170,6 +170,33 @@ fn sources_that_nobody_may_have_are_refused() {
     assert!(parse(&probe).is_ok(), "duplicate address detection has no address yet");
 }
 
+// RFC 6890, 2.2.3: an IPv4-mapped address is neither a source nor a destination of packets.
+#[test]
+fn nothing_comes_to_an_ipv4_mapped_destination() {
+    let to = |destination: &str, next_header, payload: &[u8]| {
+        let mut packet = ipv6(next_header, payload);
+        let destination: Ipv6Addr = destination.parse().expect("an address");
+        packet[24..40].copy_from_slice(&destination.octets());
+        packet
+    };
+    for mapped in ["::ffff:127.0.0.1", "::ffff:0.0.0.0", "::ffff:10.0.0.1"] {
+        for protocol in [protocol::UDP, protocol::TCP, protocol::ICMPV6] {
+            assert_eq!(
+                parse(&to(mapped, protocol, b"")),
+                Err(DropReason::NotOurAddress),
+                "{mapped}"
+            );
+        }
+        let part = [fragment(protocol::UDP, 8, false), vec![0; 8]].concat();
+        let refused = crate::parse_fragment(&to(mapped, protocol::FRAGMENT, &part));
+        assert_eq!(refused.map_err(|it| it.reason), Err(DropReason::NotOurAddress), "{mapped}");
+    }
+    // Translators have addresses of their own (RFC 6052, 2.1; RFC 3056), which are like any other.
+    for other in ["64:ff9b::10.0.0.1", "2002:a00:1::1", "::ffff:0:10.0.0.1"] {
+        assert!(parse(&to(other, protocol::UDP, b"")).is_ok(), "{other}");
+    }
+}
+
 #[test]
 fn fragments_are_refused_but_atomic_ones_pass() {
     let refused = |fragment_offset_bytes, more_fragments| {
