@@ -25,6 +25,7 @@ const NUMBERS: &[(&str, Apply)] = &[
     ("user_timeout_option", |config, value| config.user_timeout_option = value != 0),
     ("tcp_fin_timeout", |config, value| config.fin_wait_2 = Duration::from_secs(value as u64)),
     ("time_wait_ms", |config, value| config.time_wait = Duration::from_millis(value as u64)),
+    ("timestamps_required", |config, value| config.timestamps_required = value != 0),
     ("stretch_acks", |config, value| config.stretch_acks = value != 0),
     ("deferred_acks_max_local", |config, value| config.deferred_acks_max_local = value as u8),
     ("deferred_acks_max_remote", |config, value| config.deferred_acks_max_remote = value as u8),

@@ -67,6 +67,10 @@ pub struct Config {
     pub keepalive: Option<Keepalive>,
     /// Offer timestamps (RFC 7323, 3).
     pub timestamps: bool,
+    /// Drop segments that come without the timestamps agreed on, as RFC 7323, 3.2 says one SHOULD. Off by
+    /// default, as with Linux and FreeBSD: there are peers that leave them out of keepalives, or of everything
+    /// behind the handshake, and firewalls that take them out, and every connection to these would hang.
+    pub timestamps_required: bool,
     /// Offer selective acknowledgment (RFC 2018).
     pub sack: bool,
     /// Offer window scaling (RFC 7323, 2).
@@ -144,6 +148,7 @@ impl Default for Config {
             minshall: true,
             keepalive: None,
             timestamps: true,
+            timestamps_required: false,
             sack: true,
             window_scaling: true,
             congestion: CongestionConfig::default(),

@@ -13,6 +13,8 @@ counters::counters! {
     pub struct TcpCounters {
         /// Segments that arrived; a super-frame counts as the segments it stands for.
         segments_received,
+        /// Of these, without the timestamps that were agreed on; resets are not counted.
+        timestamps_missing,
         /// Payload bytes that arrived in order and were queued for the application.
         bytes_received,
         /// Segments handed to the device.

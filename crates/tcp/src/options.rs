@@ -192,8 +192,7 @@ impl Negotiated {
         u32::from(self.mss_receive.max(MSS_MIN)) - if self.timestamps.is_some() { 12 } else { 0 }
     }
 
-    /// Whether the header carries what was agreed on; RFC 7323, 3.2: without its timestamp a
-    /// segment SHOULD be dropped, unless it is a reset.
+    /// Whether the header lacks a timestamp that was agreed on (RFC 7323, 3.2).
     pub(crate) fn is_missing_timestamp(&self, header: &TcpHeader) -> bool {
         self.timestamps.is_some() && header.options.timestamps.is_none()
     }

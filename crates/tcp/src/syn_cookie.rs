@@ -26,6 +26,11 @@
 //!              ECN   SACK   window scale, 15 for none
 //! ```
 //!
+//! Without the timestamp that the SYN-ACK asked for, an ACK brings nothing back. What the SYN-ACK agreed to is not known
+//! then: taken for nothing, windows would be read wrongly at both ends, as Linux does it, and each of the 64 cases that is
+//! tried is one number more that a guess may hit. So a peer that offers timestamps and leaves them out later is reset
+//! where only a cookie knows of it; otherwise it is served.
+//!
 //! Data may bring a cookie back, too, when the connection that it began has been and is gone, and then it
 //! echoes a later TSval, whose low bits are those of a clock. F2 refuses it unless they say the same.
 

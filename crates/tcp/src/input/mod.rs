@@ -173,6 +173,11 @@ impl Connection {
             return Ok(());
         }
         if self.negotiated.is_missing_timestamp(incoming.header) {
+            self.counters.timestamps_missing += u64::from(incoming.segments);
+            if !self.config.timestamps_required {
+                // As from a peer that has none: it cannot be told from the past, and TS.Recent stays.
+                return Ok(());
+            }
             if incoming.flags.contains(TcpFlags::SYN) {
                 // RFC 5961, 4.2: whatever else is the matter with a SYN, the peer MUST be asked: it may have
                 // restarted, and be one without timestamps now.

@@ -69,6 +69,9 @@ impl Connection {
             }
         }
         self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
+        if self.negotiated.is_missing_timestamp(leader) {
+            self.counters.timestamps_missing += u64::from(segments);
+        }
         if let Some(sequence) = last {
             // SND.WL1 is that of the newest segment.
             self.take_window(&TcpHeader { sequence, ..*leader });

@@ -87,8 +87,6 @@ fn paws_drops_the_past_but_obeys_its_resets() {
     stamp(&mut harness, 499);
     assert_eq!(harness.try_receive(ACK, 1, 1, b"old"), Err(DropReason::Paws));
     assert_eq!(harness.expect_one().acknowledgment(), 1);
-    harness.options.timestamps = None;
-    assert_eq!(harness.try_receive(ACK, 1, 1, b"bare"), Err(DropReason::Paws));
     // RFC 7323, 5.5: after 24 days the past is forgotten.
     harness.pass(Duration::from_secs(24 * 24 * 3_600));
     stamp(&mut harness, 499);
@@ -96,6 +94,34 @@ fn paws_drops_the_past_but_obeys_its_resets() {
     stamp(&mut harness, 3);
     harness.receive(RST, 4, 0, b"");
     assert_eq!(harness.connection.state(), State::Closed);
+}
+
+// RFC 7323, 3.2 says SHOULD drop; RFC 9293, 3.8.4: what such a peer never stops sending are keepalives.
+#[test]
+fn a_segment_without_its_timestamp_is_taken_unless_they_are_required() {
+    let mut harness = Harness::established_with(full(), syn_options());
+    stamp(&mut harness, 600);
+    harness.receive(ACK, 1, 1, b"abc");
+    harness.take();
+    harness.options.timestamps = None;
+    assert_eq!(harness.try_receive(ACK, 3, 1, b""), Err(DropReason::OutOfWindow), "a keepalive");
+    let echo = |sent: &Sent| sent.header.options.timestamps.expect("ours go on").echo;
+    assert_eq!(echo(&harness.expect_one()), 600);
+    harness.receive(ACK, 4, 1, b"bare");
+    harness.write(b"answer");
+    let answer = harness.expect_one();
+    assert_eq!((answer.acknowledgment(), echo(&answer)), (8, 600), "TS.Recent stays");
+    // The ACK of what we send counts, too, and those with timestamps are judged as before.
+    harness.pass(Duration::from_millis(30));
+    harness.receive(ACK, 8, 7, b"");
+    assert_eq!(harness.connection.first_unacknowledged(), ISS + 7);
+    stamp(&mut harness, 599);
+    assert_eq!(harness.try_receive(ACK, 8, 7, b"old"), Err(DropReason::Paws));
+
+    let config = Config { timestamps_required: true, ..full() };
+    let mut harness = Harness::established_with(config, syn_options());
+    harness.options.timestamps = None;
+    assert_eq!(harness.try_receive(ACK, 1, 1, b"bare"), Err(DropReason::Paws));
 }
 
 // RFC 2018, 4.
