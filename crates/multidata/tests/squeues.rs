@@ -65,6 +65,30 @@ fn connections(stack: &Stack) -> Vec<u64> {
     stack.squeue_counters().into_iter().map(of).collect()
 }
 
+/// An IPv4-mapped IPv6 address of `text`.
+fn mapped(text: &str, port: u16) -> SocketAddr {
+    format!("[::ffff:{text}]:{port}").parse().expect("an address and a port")
+}
+
+// With a port that is given the flow decides on the squeue: that of IPv4, which is on the wire.
+#[test]
+fn a_connection_between_mapped_addresses_is_the_one_between_ipv4_addresses() {
+    let shape = Shape { rings: 1, left_layout: "R1S4F1", right_layout: "R1S2F1" };
+    let (left, right_stack) = stacks(shape);
+    let listener = TcpListener::bind(&right_stack, mapped(RIGHT, 80)).expect("a free port");
+    assert_eq!(listener.local_addr().expect("bound"), right(80));
+    for port in 5_000..5_020 {
+        let local = mapped(LEFT, port);
+        let client = TcpStream::connect_from(&left, local, mapped(RIGHT, 80)).expect("it listens");
+        assert_eq!(client.peer_addr().expect("connected"), right(80));
+        let (server, peer) = listener.accept().expect("the connection");
+        assert_eq!(peer, SocketAddr::new(LEFT.parse().expect("an address"), port));
+        assert_eq!(client.local_addr().expect("connected"), peer);
+        send_pattern(&client, 1, 1_000);
+        check_pattern(&server, 1, 1_000);
+    }
+}
+
 #[test]
 fn sixty_four_connections_are_spread_and_their_data_is_equal() {
     for shape in SHAPES {

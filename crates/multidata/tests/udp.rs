@@ -26,6 +26,23 @@ fn datagrams_come_whole_with_their_sender() {
     }
 }
 
+#[test]
+fn a_mapped_address_is_the_ipv4_one() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, right(53)).expect("a free port");
+    let client = UdpSocket::bind(&left, "[::]:0").expect("a free port");
+    let mapped = "[::ffff:10.1.0.2]:53";
+    client.send_to(b"once", mapped).expect("a route");
+    client.connect(mapped).expect("a route");
+    assert_eq!(client.peer_addr().expect("connected"), right(53));
+    client.send(b"twice").expect("a route");
+    let mut bytes = [0; 8];
+    for len in [4, 5] {
+        let (count, source) = server.recv_from(&mut bytes).expect("sent");
+        assert_eq!((count, source.ip()), (len, pair::LEFT.parse().expect("an address")));
+    }
+}
+
 // The neighbour is not known yet: what was taken waits for its answer.
 #[test]
 fn a_datagram_leaves_though_its_stack_ends() {

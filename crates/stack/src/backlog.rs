@@ -11,6 +11,7 @@
 //! dropped, and so is the ACK that would complete a handshake: the SYN-ACK is sent again until there
 //! is room or the peer has waited long enough, as BSD and Linux do.
 
+use crate::endpoint::canonical;
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::{Incoming, Unclaimed};
@@ -172,6 +173,7 @@ impl Shard {
         local: SocketAddr,
         mut options: ListenOptions,
     ) -> Result<SocketId, SocketError> {
+        let local = canonical(local);
         self.check_local(local)?;
         let local = self.with_port(Protocol::Tcp, local, options.bind)?;
         options.backlog = options.backlog.max(1);

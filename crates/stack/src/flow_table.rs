@@ -36,6 +36,11 @@ impl<T> FlowTable<T> {
         self.by_flow.contains_key(&FlowKey::from(flow))
     }
 
+    pub(crate) fn get(&self, flow: &Flow) -> Option<&T> {
+        let index = *self.by_flow.get(&FlowKey::from(flow))?;
+        self.slots.get(index as usize)?.as_ref().map(|(_, value)| value)
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, flow: &Flow) -> Option<&mut T> {
         if self.by_flow.is_empty() {

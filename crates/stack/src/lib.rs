@@ -18,6 +18,7 @@
 //! * `schedule.rs` knows who has something to send and who wants to be called when (`wheel.rs`).
 //! * `fragments.rs` is the way of fragments until they are whole, `offered.rs` how what is too long
 //!   becomes fragments.
+//! * `connect.rs` is how our own connections are opened, `endpoint.rs` what their ends are called.
 //! * `backlog.rs` is how peers' connections come to be; `time_wait.rs` is what is left of closed ones;
 //!   both keep small entries in a `flow_table.rs`, and so does `spent_cookies.rs`, which knows the SYN
 //!   cookies that have opened a connection.
@@ -29,9 +30,11 @@
 
 mod addressing;
 mod backlog;
+mod connect;
 mod control;
 mod counters;
 mod egress;
+mod endpoint;
 mod error;
 mod event;
 mod fast_open;
@@ -76,6 +79,7 @@ pub use addressing::{
 };
 pub use backlog::{ListenOptions, SynCookieMode};
 pub use counters::{ShardCounters, StackCounters};
+pub use endpoint::canonical;
 pub use error::SocketError;
 pub use event::{Readiness, SocketEvent};
 pub use filter::{FilterFlow, Handling, PacketFilter, Verdict};

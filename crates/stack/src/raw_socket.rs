@@ -205,6 +205,7 @@ impl Shard {
     /// not ours; there are 64 such sockets, or too many of all kinds; of several shards this is not
     /// the first ([`SocketError::InvalidArgument`]).
     pub fn raw_bind(&mut self, protocol: u8, local: IpAddr) -> Result<SocketId, SocketError> {
+        let local = local.to_canonical();
         if matches!(
             protocol,
             protocol::TCP
@@ -239,6 +240,7 @@ impl Shard {
         local: IpAddr,
         identifier: u16,
     ) -> Result<SocketId, SocketError> {
+        let local = local.to_canonical();
         self.check_raw_local(local)?;
         let options = BindOptions::default();
         let local = self.with_port(Protocol::Echo, SocketAddr::new(local, identifier), options)?;
@@ -313,6 +315,7 @@ impl Shard {
         to: IpAddr,
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
+        let (from, to) = (from.to_canonical(), to.to_canonical());
         let bound = self.raw_socket(id)?.bound;
         let is_its = matches!(bound, Bound::Forwarded(prefix) if is_one_of(prefix, from));
         if !is_its || from.is_ipv4() != to.is_ipv4() {
@@ -328,6 +331,7 @@ impl Shard {
         to: IpAddr,
         mut payload: Chunks,
     ) -> Result<(), SocketError> {
+        let to = to.to_canonical();
         let index = self.sockets.index(id)?;
         let socket = self.raw_socket(id)?;
         let (bound, protocol) = (socket.bound, socket.protocol_to(to)?);

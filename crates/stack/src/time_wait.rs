@@ -5,6 +5,7 @@
 //! Linux sends none of the socket's from there either: it turns round those of the segment that it answers (a
 //! recorded route), which RFC 1122, 4.2.3.8 leaves to a TCP and this one does nowhere.
 
+use crate::flow_table::FlowTable;
 use crate::ingress::{Incoming, Origin, Unclaimed};
 use crate::ports::Protocol;
 use crate::shard::Shard;
@@ -95,17 +96,24 @@ impl Shard {
         }
     }
 
-    /// Whether a connection may be opened between these ports though the last one is in TIME-WAIT,
-    /// and then from which ISS on. `None` where it may not.
-    pub(crate) fn reusable(&mut self, now: Instant, flow: &Flow) -> Option<Option<SeqNumber>> {
-        match self.time_wait.get_mut(flow) {
-            None => Some(None),
-            Some(kept) => kept.may_be_reused(now).map(Some),
-        }
-    }
-
     /// Forgets those whose 2 MSL are over.
     pub(crate) fn on_time_wait_timeout(&mut self, now: Instant) {
         while self.time_wait.pop_due(now).is_some() {}
+    }
+}
+
+/// Whether a connection with these settings may be opened between these ports though the last one is in
+/// TIME-WAIT, and then from which ISS on. `None` where it may not.
+pub(crate) fn reusable(
+    time_wait: &FlowTable<TimeWait>,
+    now: Instant,
+    flow: &Flow,
+    config: &tcp::Config,
+) -> Option<Option<SeqNumber>> {
+    match time_wait.get(flow) {
+        None => Some(None),
+        // Without timestamps its segments would look like late ones of the last.
+        Some(_) if !config.timestamps => None,
+        Some(kept) => kept.may_be_reused(now).map(Some),
     }
 }

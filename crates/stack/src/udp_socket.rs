@@ -1,5 +1,6 @@
 //! UDP as sockets.
 
+use crate::endpoint::canonical;
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
@@ -152,6 +153,7 @@ impl Shard {
         local: SocketAddr,
         options: BindOptions,
     ) -> Result<SocketId, SocketError> {
+        let local = canonical(local);
         // A socket bound to a group hears what is sent to it, and sends from another address.
         if !local.ip().is_multicast() {
             self.check_local(local)?;
@@ -168,6 +170,7 @@ impl Shard {
     /// # Errors
     /// No route leads there, or the families differ.
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
+        let peer = canonical(peer);
         if !is_for_many(peer.ip()) {
             self.route(peer.ip())?;
         }
@@ -175,8 +178,6 @@ impl Shard {
         if !socket.speaks_to(peer) || peer.port() == 0 || socket.prefix.is_some() {
             return Err(SocketError::InvalidArgument);
         }
-        // Without the scope of an IPv6 address, which no packet carries.
-        let peer = SocketAddr::new(peer.ip(), peer.port());
         socket.peer = Some(peer);
         let (port, index) = (socket.local.port(), id.index() as u32);
         self.sockets.ports.connect(port, index, peer);
@@ -234,7 +235,7 @@ impl Shard {
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
         self.udp_check(id)?;
-        let from = Some(from).filter(|from| !from.is_unspecified());
+        let from = Some(from.to_canonical()).filter(|from| !from.is_unspecified());
         let port = self.udp_socket(id)?.local.port();
         self.queue_datagram(id, from.map(|from| SocketAddr::new(from, port)), to, payload.into())
     }
@@ -251,6 +252,7 @@ impl Shard {
         to: SocketAddr,
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
+        let from = canonical(from);
         let prefix = self.udp_prefix(id)?;
         if !prefix.contains(from.ip()) || from.port() == 0 {
             return Err(SocketError::InvalidArgument);
@@ -300,6 +302,7 @@ impl Shard {
         let local = from.unwrap_or(socket.local);
         let (discovery, multicast, marks) = (socket.mtu_discovery, socket.multicast, socket.marks);
         let (ip_options, dont_route) = (socket.ip_options.clone(), socket.dont_route);
+        let to = to.map(canonical);
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         let is_mixed =
             from.is_some_and(|it| it.ip().is_multicast() || it.is_ipv4() != remote.is_ipv4());

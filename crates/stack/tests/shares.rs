@@ -29,14 +29,32 @@ impl Homes for ByPort {
     }
 }
 
+/// Few local ports are the first shard's, whatever the peer.
+struct FewPorts;
+
+impl Homes for FewPorts {
+    fn of_flow(&self, local: SocketAddr, _: SocketAddr) -> usize {
+        usize::from(local.port() % 16_384 != 5_000)
+    }
+
+    fn of_port(&self, _: u16) -> usize {
+        0
+    }
+}
+
 /// A shard of host `host`; the first, the second, or the only one.
 fn shard(host: usize, share: Option<usize>, medium: Medium) -> (Shard, InterfaceId) {
+    let share = share.map(|index| Share { index, count: 2, homes: Arc::new(ByPort) });
+    shard_of(host, share, medium)
+}
+
+fn shard_of(host: usize, share: Option<Share>, medium: Medium) -> (Shard, InterfaceId) {
     let pool = batch::BlockPool::new(batch::PoolConfig::default());
     let secret = [host as u8 + 7; 32];
     let tcp = tcp::Config::default();
     let mut shard = Shard::new(ShardConfig { tcp, pool, secret, sockets_max: 100 });
-    if let Some(index) = share {
-        shard.set_share(Share { index, count: 2, homes: Arc::new(ByPort) });
+    if let Some(share) = share {
+        shard.set_share(share);
     }
     let addresses = vec![ip::Cidr::new(address(host, false), 24).expect("a network")];
     let capabilities = Capabilities::plain(medium, 1_500);
@@ -553,4 +571,56 @@ fn one_shard_reports_the_groups_of_all() {
     assert_eq!(reported(&mut now, &mut host), NOTHING, "the host still listens");
     host[1].0.udp_leave(now, there, GROUP, None).expect("a member");
     assert_eq!(reported(&mut now, &mut host), [TO_INCLUDE]);
+}
+
+// RFC 6191, seen from the other end: where timestamps tell a new connection's segments from the old one's, a pair of
+// ports may be used again after a second, and whoever closes first does not run out of ports.
+#[test]
+fn ports_in_time_wait_are_picked_again_after_a_second() {
+    let share = Share { index: 0, count: 2, homes: Arc::new(FewPorts) };
+    let mut client = shard_of(0, Some(share), Medium::Ip);
+    let mut server = shard(1, None, Medium::Ip);
+    let remote = SocketAddr::new(address(1, false), 80);
+    let listener = server.0.tcp_listen(remote, 8).expect("a free port");
+    let plain = Arc::new(tcp::Config { timestamps: false, ..tcp::Config::default() });
+    let mut now = NOW;
+    let mut ports = BTreeSet::new();
+    for round in 0..12 {
+        if round % 4 == 0 {
+            let tried = client.0.tcp_connect_with(now, None, remote, Arc::clone(&plain));
+            match (round, tried) {
+                (0, Ok(unused)) => client.0.close(now, unused),
+                (0, refused) => panic!("{refused:?}"),
+                // It has no timestamps that would tell its segments apart.
+                (_, tried) => assert_eq!(tried, Err(SocketError::NoPortLeft), "{round}"),
+            }
+        }
+        let socket = client.0.tcp_connect(now, None, remote).expect("a port");
+        ports.insert(client.0.local_address(socket).expect("open").port());
+        exchange(now, &mut client, &mut server);
+        let accepted = server.0.tcp_accept(listener).expect("the handshake is over");
+        client.0.close(now, socket);
+        exchange(now, &mut client, &mut server);
+        server.0.close(now, accepted);
+        exchange(now, &mut client, &mut server);
+        if round % 4 == 3 {
+            assert_eq!((client.0.time_wait_count(), ports.len()), (4, 4));
+            let early = client.0.tcp_connect(now, None, remote);
+            assert_eq!(early, Err(SocketError::NoPortLeft), "{round}");
+            now += Duration::from_secs(1);
+        }
+    }
+    assert_eq!(client.0.counters().shard.time_wait_replaced, 8);
+}
+
+/// Carries frames between two hosts until nothing is left to say.
+fn exchange(now: Instant, one: &mut (Shard, InterfaceId), other: &mut (Shard, InterfaceId)) {
+    loop {
+        let (there, back) = (sent(now, one), sent(now, other));
+        if there.is_empty() && back.is_empty() {
+            return;
+        }
+        give(now, other, there);
+        give(now, one, back);
+    }
 }

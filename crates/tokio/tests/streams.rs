@@ -47,6 +47,20 @@ fn a_hundred_tasks_get_their_own_bytes_back() {
 }
 
 #[test]
+fn a_mapped_address_is_the_ipv4_one() {
+    run(async {
+        let (left, right_stack) = pair();
+        let mapped: std::net::SocketAddr = "[::ffff:10.1.0.2]:7".parse().expect("an address");
+        let listener = TcpListener::bind(&right_stack, mapped).expect("a free port");
+        assert_eq!(listener.local_addr().expect("bound"), right(7));
+        let client = TcpStream::connect(&left, mapped).await.expect("it listens");
+        assert_eq!(client.peer_addr().expect("connected"), right(7));
+        let (_, peer) = listener.accept().await.expect("it came");
+        assert!(peer.is_ipv4());
+    });
+}
+
+#[test]
 fn no_event_is_missed_however_two_tasks_race() {
     run(async {
         let (left, right_stack) = pair();

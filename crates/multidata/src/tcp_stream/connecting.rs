@@ -59,7 +59,8 @@ pub struct ConnectOptions {
 }
 
 impl TcpStream {
-    /// Connects to `address` over `stack` and waits until the connection stands.
+    /// Connects to `address` over `stack` and waits until the connection stands. An IPv4-mapped IPv6 address
+    /// (`::ffff:a.b.c.d`) is the IPv4 address, here and wherever sockets are given one.
     ///
     /// # Errors
     /// No route, the peer refused or did not answer, the stack has no port left.
@@ -111,8 +112,9 @@ impl TcpStream {
             let socket = begin(stack, remote, options)?;
             let call = socket.call(Interest::Writable, After::Leave);
             let call = Call { timeout: options.timeout, expired: ErrorKind::TimedOut, ..call };
-            let local = socket.squeue().operate(&call, |core, _| opened(core, socket.id))?;
-            Ok(Self::new(socket, local, remote))
+            let (local, peer) =
+                socket.squeue().operate(&call, |core, _| opened(core, socket.id))?;
+            Ok(Self::new(socket, local, peer))
         })
     }
 
@@ -138,7 +140,7 @@ impl TcpStream {
             let message = "a task gives up connecting by dropping the future, not by a timeout";
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        Ok(Connecting { socket: Some(begin(stack, remote, options)?), remote })
+        Ok(Connecting { socket: Some(begin(stack, remote, options)?) })
     }
 }
 
@@ -205,7 +207,6 @@ fn ask(
 pub struct Connecting {
     /// Until the connection stands, or failed.
     socket: Option<Socket>,
-    remote: SocketAddr,
 }
 
 impl Connecting {
@@ -217,13 +218,13 @@ impl Connecting {
         let Some(socket) = &self.socket else {
             return Poll::Ready(Err(socket_error(SocketError::InvalidSocket)));
         };
-        let local = ready!(socket.poll(Interest::Writable, After::Leave, context, |core, _| {
+        let ends = ready!(socket.poll(Interest::Writable, After::Leave, context, |core, _| {
             opened(core, socket.id)
         }));
         let socket = self.socket.take();
-        Poll::Ready(local.and_then(|local| {
+        Poll::Ready(ends.and_then(|(local, peer)| {
             let socket = socket.ok_or_else(|| socket_error(SocketError::InvalidSocket))?;
-            Ok(TcpStream::new(socket, local, self.remote))
+            Ok(TcpStream::new(socket, local, peer))
         }))
     }
 }
@@ -236,12 +237,12 @@ impl Future for Connecting {
     }
 }
 
-/// Our address, once the connection stands.
-fn opened(core: &mut Core, id: SocketId) -> Result<SocketAddr, SocketError> {
+/// Our address and the peer's, once the connection stands.
+fn opened(core: &mut Core, id: SocketId) -> Result<(SocketAddr, SocketAddr), SocketError> {
     let status = core.shard.tcp_status(id)?;
     match (status.error, status.state) {
         (Some(error), _) => Err(error),
         (None, State::SynSent | State::SynReceived) => Err(SocketError::WouldBlock),
-        (None, _) => Ok(status.local),
+        (None, _) => Ok((status.local, status.remote)),
     }
 }

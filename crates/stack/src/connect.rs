@@ -1,0 +1,119 @@
+//! How a connection is opened from here: the way to its peer, the address and the port that it leaves with.
+//!
+//! A port is picked as RFC 6056, 3.3.4 has it. Taken are those of other connections to the same peer, and of
+//! those in TIME-WAIT, unless timestamps tell the segments of a new one from theirs (RFC 6191, seen from the other
+//! end): then a pair of ports can be used again after a second, and not after 2 MSL, which would be 1,075
+//! connections a second to one address and port for whoever closes first.
+
+use crate::endpoint::canonical;
+use crate::error::SocketError;
+use crate::ports::{BindOptions, Protocol};
+use crate::shard::Shard;
+use crate::sockets::{Flow, SocketId};
+use crate::time_wait::reusable;
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tcp::Connection;
+use time::Instant;
+
+impl Shard {
+    /// Opens a connection to `remote`. `local` asks for an own address and port; where it is
+    /// `None`, or the port is zero, they are picked.
+    ///
+    /// # Errors
+    /// No route, no free port, the four-tuple in use, or too many sockets.
+    pub fn tcp_connect(
+        &mut self,
+        now: Instant,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<SocketId, SocketError> {
+        let config = Arc::clone(&self.config);
+        self.tcp_connect_with(now, local, remote, config)
+    }
+
+    /// As [`Shard::tcp_connect`], with settings of the connection's own.
+    ///
+    /// # Errors
+    /// As [`Shard::tcp_connect`].
+    pub fn tcp_connect_with(
+        &mut self,
+        now: Instant,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        config: Arc<tcp::Config>,
+    ) -> Result<SocketId, SocketError> {
+        let (local, remote) = (local.map(canonical), canonical(remote));
+        // RFC 9293, 3.9.2.3, MUST-46: neither broadcast nor multicast is a peer.
+        let is_broadcast = self.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
+        if remote.port() == 0 || remote.ip().is_multicast() || is_broadcast {
+            return Err(SocketError::InvalidArgument);
+        }
+        let (usual, next_hop) = self.route(remote.ip())?;
+        let address = match local.map(|local| local.ip()) {
+            Some(address) if !address.is_unspecified() => address,
+            _ => self.interfaces[usual].source_for(remote.ip())?,
+        };
+        if address.is_ipv4() != remote.is_ipv4() {
+            return Err(SocketError::InvalidArgument);
+        }
+        self.check_local(SocketAddr::new(address, 0))?;
+        let (interface, next_hop) = match local {
+            Some(_) => self.route_from(address, remote.ip())?,
+            None => (usual, next_hop),
+        };
+        if address.is_loopback() && !self.interfaces[interface].is_loopback {
+            return Err(SocketError::InvalidArgument);
+        }
+        let port = match local.map(|local| local.port()) {
+            Some(port) if port != 0 => port,
+            _ => {
+                let stays = self.interfaces[interface].is_loopback;
+                self.pick_port_to(now, address, remote, &config, stays)?
+            }
+        };
+        let flow = Flow { local: SocketAddr::new(address, port), remote };
+        if self.sockets.by_flow(&flow).is_some() || self.half_open.contains(&flow) {
+            return Err(SocketError::AddressInUse);
+        }
+        let isn_min =
+            reusable(&self.time_wait, now, &flow, &config).ok_or(SocketError::AddressInUse)?;
+        let mut parameters = self.parameters(now, interface, &flow, config);
+        if let Some(isn_min) = isn_min {
+            parameters.isn = parameters.isn.later_of(isn_min);
+        }
+        let connection = Connection::connect(parameters, now);
+        let index = self.open(connection, flow, interface, next_hop, None)?;
+        if let Some(socket) = self.sockets.tcp(index) {
+            socket.path.keeps_interface = interface != usual;
+        }
+        if self.time_wait.remove(&flow).is_some() {
+            self.counters.time_wait_replaced += 1;
+        }
+        self.counters.connections_opened += 1;
+        self.settle(now, index);
+        self.socket_id(index).ok_or(SocketError::InvalidSocket)
+    }
+
+    /// A local port for a connection from `address` to `remote`. Over loopback (`stays`) both ends are this
+    /// shard's, wherever the flow would be at home.
+    fn pick_port_to(
+        &mut self,
+        now: Instant,
+        address: IpAddr,
+        remote: SocketAddr,
+        config: &tcp::Config,
+        stays: bool,
+    ) -> Result<u16, SocketError> {
+        let Self { sockets, time_wait, half_open, sharing, .. } = self;
+        sockets.pick_port(Some((address, remote)), |sockets, port| {
+            let local = SocketAddr::new(address, port);
+            let flow = Flow { local, remote };
+            (stays || sharing.may_open(&flow))
+                && sockets.by_flow(&flow).is_none()
+                && reusable(time_wait, now, &flow, config).is_some()
+                && !half_open.contains(&flow)
+                && sockets.ports.is_free(Protocol::Tcp, local, BindOptions::default())
+        })
+    }
+}
