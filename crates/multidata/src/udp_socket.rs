@@ -42,7 +42,8 @@ pub struct UdpSocket {
 
 impl UdpSocket {
     /// A socket for datagrams to `address` of `stack`. Port zero picks one; an unspecified address
-    /// stands for all addresses of the stack.
+    /// stands for all addresses of the stack. Link-local ones are told with their scope, and taken with it, see
+    /// [`TcpStream::connect`](crate::TcpStream::connect).
     ///
     /// # Errors
     /// The address is not one of the stack's, or in use.

@@ -9,6 +9,7 @@ use multidata::{
 };
 use pair::exchange;
 use std::io::Read;
+use std::net::SocketAddr;
 
 fn interface(address: &str) -> InterfaceConfig {
     InterfaceConfig::new(address.parse().expect("an address"))
@@ -34,6 +35,39 @@ fn a_stack_talks_over_all_its_interfaces_at_once() {
             scope.spawn(move || exchange(&client, &server, index as u64, 4 << 20));
         }
     });
+}
+
+// RFC 4007: the same address on each link, and the scope says which is meant.
+#[test]
+fn scopes_of_link_local_addresses_are_interfaces_counted_from_one() {
+    let wires = [0, 1].map(|_| device::wire(pair::ethernet()));
+    let mut hub = Stack::builder();
+    let mut peers = Vec::new();
+    for (near, far) in wires {
+        hub = hub.interface(near, interface("fe80::a/64"));
+        let peer = Stack::builder().interface(far, interface("fe80::1/64"));
+        peers.push(peer.build().expect("a stack"));
+    }
+    let hub = hub.build().expect("a stack");
+    let server = UdpSocket::bind(&hub, "[::]:53").expect("a free port");
+    for (peer, scope_id) in peers.iter().zip(1..) {
+        let listener = TcpListener::bind(peer, "[::]:80").expect("a free port");
+        let to: SocketAddr = format!("[fe80::1%{scope_id}]:80").parse().expect("an address");
+        let client = TcpStream::connect(&hub, to).expect("it listens");
+        assert_eq!(client.peer_addr().expect("connected"), to);
+        let (_, hub_at) = listener.accept().expect("on this link");
+        let SocketAddr::V6(hub_at) = hub_at else { panic!("of the other family") };
+        assert_eq!(hub_at.scope_id(), 1, "the only link of the peer");
+        let datagrams = UdpSocket::bind(peer, "[::]:54").expect("a free port");
+        datagrams.send_to(b"who", "[fe80::a]:53").expect("a route");
+        let mut bytes = [0; 8];
+        let (count, source) = server.recv_from(&mut bytes).expect("sent");
+        assert_eq!(source, format!("[fe80::1%{scope_id}]:54").parse().expect("an address"));
+        server.send_to(&bytes[..count], source).expect("a route");
+        assert_eq!(datagrams.recv(&mut bytes).expect("answered"), 3);
+    }
+    let nowhere = TcpStream::connect(&hub, "[fe80::1%3]:80").expect_err("there is no such link");
+    assert_eq!(nowhere.kind(), std::io::ErrorKind::InvalidInput);
 }
 
 #[test]

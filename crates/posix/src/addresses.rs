@@ -1,7 +1,7 @@
 //! Addresses as programs write them.
 
 use crate::Errno;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{Ipv6Addr, SocketAddr};
 
 /// What stands in a `sockaddr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +20,8 @@ impl Address {
     pub(crate) fn for_domain(self, domain: Domain) -> Result<SocketAddr, Errno> {
         match (self, domain) {
             (Self::Inet(address @ SocketAddr::V4(_)), Domain::Inet) => Ok(address),
-            (Self::Inet(SocketAddr::V6(address)), Domain::Inet6) => {
-                let ip =
-                    address.ip().to_ipv4_mapped().map_or(IpAddr::V6(*address.ip()), IpAddr::V4);
-                Ok(SocketAddr::new(ip, address.port()))
+            (Self::Inet(address @ SocketAddr::V6(_)), Domain::Inet6) => {
+                Ok(stack::canonical(address))
             }
             (Self::Inet(SocketAddr::V4(_)), Domain::Inet6) => Err(Errno::EINVAL),
             _ => Err(Errno::EAFNOSUPPORT),

@@ -306,7 +306,7 @@ impl Host {
         local: Option<SocketAddr>,
         remote: SocketAddr,
     ) -> Result<usize, SocketError> {
-        let source = || self.squeues[0].shard.source_for(remote.ip());
+        let source = || self.squeues[0].shard.source_for(remote);
         let home = self.plan.squeues.spread.home_to_connect(local, remote, source)?;
         Ok(home.map_or_else(|| self.schedule.pick(), Home::index))
     }

@@ -11,7 +11,7 @@
 //! dropped, and so is the ACK that would complete a handshake: the SYN-ACK is sent again until there
 //! is room or the peer has waited long enough, as BSD and Linux do.
 
-use crate::endpoint::canonical;
+use crate::endpoint::{canonical, is_in_scope};
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::{Incoming, Unclaimed};
@@ -386,6 +386,11 @@ impl Shard {
                 listening.fast_open = listening.fast_open.saturating_sub(1);
             }
         }
+    }
+
+    /// Whether what comes in by interface `id` is for this listener.
+    pub(crate) fn listens_at(&mut self, listener: u32, id: InterfaceId) -> bool {
+        self.sockets.listener(listener).is_some_and(|it| is_in_scope(it.local, id))
     }
 
     /// A segment for a half-open connection.

@@ -5,7 +5,7 @@
 //! end): then a pair of ports can be used again after a second, and not after 2 MSL, which would be 1,075
 //! connections a second to one address and port for whoever closes first.
 
-use crate::endpoint::canonical;
+use crate::endpoint::{agreed, scoped};
 use crate::error::SocketError;
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
@@ -43,13 +43,15 @@ impl Shard {
         remote: SocketAddr,
         config: Arc<tcp::Config>,
     ) -> Result<SocketId, SocketError> {
-        let (local, remote) = (local.map(canonical), canonical(remote));
+        let (remote, by) = self.take_scope(remote)?;
+        let (local, of) = local.map(|local| self.take_scope(local)).transpose()?.unzip();
+        let asked = agreed(by, of.flatten())?;
         // RFC 9293, 3.9.2.3, MUST-46: neither broadcast nor multicast is a peer.
         let is_broadcast = self.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
         if remote.port() == 0 || remote.ip().is_multicast() || is_broadcast {
             return Err(SocketError::InvalidArgument);
         }
-        let (usual, next_hop) = self.route(remote.ip())?;
+        let (usual, next_hop) = self.route_by(remote.ip(), asked)?;
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,
             _ => self.interfaces[usual].source_for(remote.ip())?,
@@ -57,9 +59,10 @@ impl Shard {
         if address.is_ipv4() != remote.is_ipv4() {
             return Err(SocketError::InvalidArgument);
         }
-        self.check_local(SocketAddr::new(address, 0))?;
+        let end = SocketAddr::new(address, 0);
+        self.check_local(of.flatten().map_or(end, |id| scoped(end, id)))?;
         let (interface, next_hop) = match local {
-            Some(_) => self.route_from(address, remote.ip())?,
+            Some(_) => self.route_from(address, remote.ip(), asked)?,
             None => (usual, next_hop),
         };
         if address.is_loopback() && !self.interfaces[interface].is_loopback {

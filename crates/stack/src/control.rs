@@ -3,6 +3,7 @@
 //! Nothing here keeps state of its own. Errors go to the socket they are about, messages of
 //! neighbour discovery to `neighbours.rs`, and whatever there is to answer goes to the outbox.
 
+use crate::endpoint::scoped;
 use crate::error::SocketError;
 use crate::ingress::{Incoming, Origin};
 use crate::interfaces::InterfaceId;
@@ -68,7 +69,7 @@ impl Shard {
                 );
                 Ok(())
             }
-            IcmpIncoming::Error(error) => self.on_icmp_error(now, error),
+            IcmpIncoming::Error(error) => self.on_icmp_error(now, incoming.origin.interface, error),
             // RFC 6980, 5: neighbour discovery never comes with a fragment header.
             IcmpIncoming::Ndp if incoming.info.fragmented => Err(DropReason::MalformedNeighbour),
             IcmpIncoming::Ndp => self.on_ndp(now, incoming),
@@ -83,7 +84,12 @@ impl Shard {
     /// An error about a packet of ours. It may be forged, so it must name a socket of ours and, for
     /// TCP, a sequence number that is in flight (RFC 5927, 4.1); and a connection that is open
     /// survives it (5.2).
-    fn on_icmp_error(&mut self, now: Instant, error: &IcmpError) -> Result<(), DropReason> {
+    fn on_icmp_error(
+        &mut self,
+        now: Instant,
+        by: InterfaceId,
+        error: &IcmpError,
+    ) -> Result<(), DropReason> {
         let quoted = &error.quoted;
         let is_known = match quoted.protocol {
             wire::protocol::TCP => {
@@ -98,7 +104,9 @@ impl Shard {
                     IcmpErrorKind::NetUnreachable => SocketError::NoRoute,
                     _ => SocketError::HostUnreachable,
                 };
-                let is_known = self.on_udp_error(quoted.local, quoted.remote, reported);
+                // Where an error about a host on a link comes by, that host is.
+                let remote = scoped(quoted.remote, by);
+                let is_known = self.on_udp_error(quoted.local, remote, reported);
                 if let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind
                     && is_known
                 {

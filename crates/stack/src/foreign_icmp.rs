@@ -45,11 +45,12 @@ impl Shard {
         kind: IcmpErrorKind,
     ) -> Result<(), SocketError> {
         let prefix = self.udp_prefix(id)?;
+        let ((sender, by), (to, _)) = (self.take_scope(sender)?, self.take_scope(to)?);
         if !is_one_of(prefix, to.ip()) || sender.is_ipv4() != to.is_ipv4() {
             return Err(SocketError::InvalidArgument);
         }
         let Way { interface_id: interface, .. } =
-            self.way(to.ip(), sender.ip(), MulticastOptions::default())?;
+            self.way(to.ip(), sender.ip(), by, MulticastOptions::default())?;
         let packet = self.rebuilt(sender, to, payload)?;
         let info = ip::parse_fixed(packet.bytes()).map_err(|_| SocketError::InvalidArgument)?;
         let origin = Origin { interface, station: None, link_multicast: false, is_home: true };

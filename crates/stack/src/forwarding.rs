@@ -25,6 +25,7 @@
 //! fill it alone ([`batch::FlowShares`]): a bulk transfer that is read too slowly loses datagrams, and the questions to a
 //! name server do not. What ICMP has to do with it is in `foreign_icmp.rs`.
 
+use crate::endpoint::scoped;
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::flow_table::FlowTable;
@@ -65,19 +66,21 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 pub struct PendingId {
     flow: Flow,
     number: u64,
+    /// Where its first SYN came in.
+    interface: InterfaceId,
 }
 
 impl PendingId {
     /// Where its peer wants to go.
     #[must_use]
     pub fn destination(&self) -> SocketAddr {
-        self.flow.local
+        scoped(self.flow.local, self.interface)
     }
 
     /// Who asks.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        self.flow.remote
+        scoped(self.flow.remote, self.interface)
     }
 }
 
@@ -409,7 +412,8 @@ impl Shard {
                 if header.sequence != known.kept.irs() + 1 {
                     return Some(Err(DropReason::OutOfWindow));
                 }
-                let id = PendingId { flow: *flow, number: known.number };
+                let (number, interface) = (known.number, known.interface);
+                let id = PendingId { flow: *flow, number, interface };
                 self.take_pending(&id);
                 return Some(Err(DropReason::BadState));
             }
@@ -465,8 +469,8 @@ impl Shard {
         forwarding.number += 1;
         let number = forwarding.number;
         forwarder.in_flight += 1;
-        forwarder.arrived.push_back(PendingId { flow, number });
         let (interface, station) = (origin.interface, origin.station);
+        forwarder.arrived.push_back(PendingId { flow, number, interface });
         let pending = Pending { number, forwarder: id, interface, station, kept };
         forwarding.pending.insert(flow, pending, now + SILENCE_MAX);
         self.counters.forwards_pending += 1;

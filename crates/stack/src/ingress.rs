@@ -321,6 +321,7 @@ impl Shard {
         if !header.flags.contains(TcpFlags::RST)
             && header.flags.intersects(TcpFlags::SYN | TcpFlags::ACK)
             && let Some(listener) = self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote)
+            && self.listens_at(listener, id)
         {
             if is_syn_only(header) {
                 return self.on_syn(now, incoming, listener, &segment);

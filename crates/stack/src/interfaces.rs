@@ -31,6 +31,19 @@ impl InterfaceId {
         (self != Self::LOOPBACK).then_some(self.0 as usize)
     }
 
+    /// What link-local addresses of its link have as their scope (`SocketAddrV6::scope_id`): one more than
+    /// [`InterfaceId::index`], as zero says nothing; and zero for [`InterfaceId::LOOPBACK`].
+    #[must_use]
+    #[inline]
+    pub fn scope_id(self) -> u32 {
+        self.0.wrapping_add(1)
+    }
+
+    /// The interface whose scope this is.
+    pub(crate) fn scoped(scope_id: u32) -> Self {
+        Self(scope_id.wrapping_sub(1))
+    }
+
     /// The number that routes, batches and fragments know it by.
     pub(crate) fn number(self) -> u32 {
         self.0

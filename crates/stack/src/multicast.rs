@@ -10,6 +10,7 @@
 //! What always holds: an interface is a member of at most [`ip::membership::GROUPS_MAX`] groups of
 //! each family; a socket's memberships end with it.
 
+use crate::endpoint::scoped;
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
@@ -436,6 +437,7 @@ impl Shard {
         source: SocketAddr,
         payload: &Chunk,
     ) -> Result<usize, DropReason> {
+        let (local, source) = (scoped(local, id), scoped(source, id));
         let sockets = self.interfaces[id].groups.sockets(local.ip(), source.ip());
         self.deliver_to_all(sockets, local, source, payload)
     }

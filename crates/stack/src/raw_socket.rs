@@ -337,7 +337,7 @@ impl Shard {
         let (bound, protocol) = (socket.bound, socket.protocol_to(to)?);
         let (own_hop_limit, discovery) = (socket.hop_limit, socket.mtu_discovery);
         let Way { interface_id, next_hop, source, hop_limit } =
-            self.way(local, to, MulticastOptions::default())?;
+            self.way(local, to, None, MulticastOptions::default())?;
         let hop_limit = own_hop_limit.unwrap_or(hop_limit);
         let mut template = HeaderTemplate::new(source, to, protocol, hop_limit, 0);
         let len = payload.len();

@@ -10,6 +10,7 @@
 //! interface leads to the peer (RFC 1122, 3.3.4.2).
 
 use crate::addressing::AddressEvent;
+use crate::endpoint::is_of_a_link;
 use crate::error::SocketError;
 use crate::interface::{Interface, InterfaceConfig};
 use crate::interfaces::InterfaceId;
@@ -147,7 +148,9 @@ impl Shard {
         if socket.path.keeps_interface && !is_out && self.routes.routes().iter().any(leads) {
             return;
         }
-        let Ok((id, next_hop)) = self.route(remote) else { return };
+        // On another link this would be another host.
+        let stays = is_of_a_link(remote) && old != InterfaceId::LOOPBACK;
+        let Ok((id, next_hop)) = self.route_by(remote, stays.then_some(old)) else { return };
         let Some(socket) = self.sockets.tcp(index) else { return };
         let is_same = socket.path.interface == id && socket.path.next_hop == next_hop;
         if is_same || (id == old && socket.path.keeps_interface) {

@@ -420,21 +420,51 @@ impl Shard {
         Ok((InterfaceId::numbered(route.interface), route.next_hop(destination)))
     }
 
-    /// As [`Shard::route`], for what has the source `source`, or none yet (unspecified). Answers to an
+    /// As [`Shard::route`], by the interface that was asked for, if any: to the host that has the address on
+    /// its link.
+    ///
+    /// # Errors
+    /// [`SocketError::NoRoute`] where no route of that interface leads to `destination`.
+    pub(crate) fn route_by(
+        &self,
+        destination: IpAddr,
+        asked: Option<InterfaceId>,
+    ) -> Result<(InterfaceId, IpAddr), SocketError> {
+        let Some(id) = asked else { return self.route(destination) };
+        if self.interfaces[id].is_ours(destination) {
+            return Ok((InterfaceId::LOOPBACK, destination));
+        }
+        let route = self.route_of(id, destination).ok_or(SocketError::NoRoute)?;
+        Ok((id, route.next_hop(destination)))
+    }
+
+    /// The route to `destination` by interface `id`.
+    fn route_of(&self, id: InterfaceId, destination: IpAddr) -> Option<&Route> {
+        let leads = |route: &&Route| {
+            route.interface == id.number() && route.destination.contains(destination)
+        };
+        self.routes.routes().iter().find(leads)
+    }
+
+    /// As [`Shard::route_by`], for what has the source `source`, or none yet (unspecified). Answers to an
     /// address are taken by its own interface only, so what has it leaves by that one, whatever route
     /// would be used otherwise (RFC 1122, 3.3.4.2 (B), the strong model).
     ///
     /// # Errors
-    /// [`SocketError::NoRoute`] where no route of that interface leads to `destination`.
+    /// [`SocketError::NoRoute`] where no route of that interface leads to `destination`, or another was asked for.
     pub(crate) fn route_from(
         &self,
         source: IpAddr,
         destination: IpAddr,
+        asked: Option<InterfaceId>,
     ) -> Result<(InterfaceId, IpAddr), SocketError> {
-        let found = self.route(destination)?;
+        let found = self.route_by(destination, asked)?;
         let has = |interface: &Interface| interface.may_send_from(source);
         if self.interfaces.get(found.0).is_some_and(has) || source.is_loopback() {
             return Ok(found);
+        }
+        if asked.is_some() {
+            return Err(SocketError::NoRoute);
         }
         let leads = |route: &&Route| {
             route.destination.contains(destination)
@@ -447,10 +477,7 @@ impl Shard {
     /// The next hop to `destination` by interface `id`, over which it was heard: the host answers
     /// by the way it was asked, whatever way it would take itself (RFC 1122, 3.3.4.2: strong hosts).
     pub(crate) fn next_hop_by(&self, id: InterfaceId, destination: IpAddr) -> IpAddr {
-        let leads = |route: &&Route| {
-            route.interface == id.number() && route.destination.contains(destination)
-        };
-        let route = self.routes.routes().iter().find(leads);
+        let route = self.route_of(id, destination);
         route.and_then(|route| route.gateway).unwrap_or(destination)
     }
 
@@ -489,12 +516,15 @@ impl Shard {
         self.half_open.len()
     }
 
-    /// Whether a socket may be bound to `local`: the unspecified address, or one that is ours or accepted.
+    /// Whether a socket may be bound to `local`: the unspecified address, or one that is ours or accepted, by the
+    /// interface of its scope where it has one.
     pub(crate) fn check_local(&self, local: SocketAddr) -> Result<(), SocketError> {
-        match self.accepts(local.ip()) || local.ip().is_unspecified() {
-            true => Ok(()),
-            false => Err(SocketError::AddressNotAvailable),
-        }
+        let (local, asked) = self.take_scope(local)?;
+        let accepts = match asked {
+            Some(id) => self.interfaces[id].accepts(local.ip()),
+            None => self.accepts(local.ip()) || local.ip().is_unspecified(),
+        };
+        if accepts { Ok(()) } else { Err(SocketError::AddressNotAvailable) }
     }
 
     /// Queues a small packet on interface `id`; a full queue drops it, counted.

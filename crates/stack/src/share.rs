@@ -277,9 +277,10 @@ impl Shard {
     ///
     /// # Errors
     /// [`SocketError::NoRoute`](crate::SocketError::NoRoute) where none leads there.
-    pub fn source_for(&self, remote: IpAddr) -> Result<IpAddr, crate::SocketError> {
-        let (interface, _) = self.route(remote)?;
-        self.interfaces[interface].source_for(remote)
+    pub fn source_for(&self, remote: SocketAddr) -> Result<IpAddr, crate::SocketError> {
+        let (remote, asked) = self.take_scope(remote)?;
+        let (interface, _) = self.route_by(remote.ip(), asked)?;
+        self.interfaces[interface].source_for(remote.ip())
     }
 
     /// The next thing for another shard, in the order in which they came up.

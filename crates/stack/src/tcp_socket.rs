@@ -1,5 +1,6 @@
 //! TCP as sockets: connections, and the calls on them. Listeners are in `backlog.rs`.
 
+use crate::endpoint::scoped;
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::interface::Interface;
@@ -96,6 +97,13 @@ impl TcpSocket {
             local: SocketAddr::new(local, local_port),
             remote: SocketAddr::new(remote, remote_port),
         }
+    }
+
+    /// Its ends as applications are told of them.
+    pub(crate) fn ends(&self) -> Flow {
+        let Flow { local, remote } = self.flow();
+        let id = self.path.interface;
+        Flow { local: scoped(local, id), remote: scoped(remote, id) }
     }
 
     fn set_ip_options(&mut self, options: Ipv4Options) -> Result<(), SocketError> {
@@ -454,8 +462,8 @@ impl Shard {
         let connection = &socket.connection;
         Ok(TcpStatus {
             state: connection.state(),
-            local: socket.flow().local,
-            remote: socket.flow().remote,
+            local: socket.ends().local,
+            remote: socket.ends().remote,
             readable_bytes: connection.readable_len(),
             at_end: connection.at_end_of_stream(),
             urgent_mark: connection.urgent_mark(),
@@ -532,7 +540,7 @@ impl Shard {
     /// There is no such socket.
     pub fn local_address(&mut self, id: SocketId) -> Result<SocketAddr, SocketError> {
         let index = self.sockets.index(id)?;
-        let tcp = self.sockets.tcp(index).map(|socket| socket.flow().local);
+        let tcp = self.sockets.tcp(index).map(|socket| socket.ends().local);
         let listener = |shard: &mut Self| shard.sockets.listener(index).map(|socket| socket.local);
         let udp = |shard: &mut Self| shard.sockets.udp(index).map(|socket| socket.local);
         let raw = |shard: &mut Self| shard.sockets.raw(index).map(|socket| socket.local());
@@ -662,7 +670,11 @@ impl Shard {
         local: SocketAddr,
         options: BindOptions,
     ) -> Result<SocketAddr, SocketError> {
-        let at = |port| SocketAddr::new(local.ip(), port);
+        let at = |port| {
+            let mut at = local;
+            at.set_port(port);
+            at
+        };
         if local.port() == 0 {
             let sharing = &self.sharing;
             let is_free = |s: &Sockets, port: u16| {

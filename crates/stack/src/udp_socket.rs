@@ -1,6 +1,6 @@
 //! UDP as sockets.
 
-use crate::endpoint::canonical;
+use crate::endpoint::{agreed, canonical, is_in_scope, is_of_a_link, scoped};
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
@@ -14,7 +14,7 @@ use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
 use batch::{Chunk, Chunks};
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU8;
 use counters::DropReason;
 use ip::{Cidr, HeaderTemplate, IcmpErrorKind, Trust};
@@ -170,14 +170,25 @@ impl Shard {
     /// # Errors
     /// No route leads there, or the families differ.
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
-        let peer = canonical(peer);
-        if !is_for_many(peer.ip()) {
-            self.route(peer.ip())?;
-        }
+        let (plain, by) = self.take_scope(peer)?;
         let socket = self.udp_socket(id)?;
-        if !socket.speaks_to(peer) || peer.port() == 0 || socket.prefix.is_some() {
+        if !socket.speaks_to(plain) || plain.port() == 0 || socket.prefix.is_some() {
             return Err(SocketError::InvalidArgument);
         }
+        let local = socket.local;
+        let (local, of) = self.take_scope(local)?;
+        let peer = match is_for_many(plain.ip()) {
+            true => canonical(peer),
+            // On a link, the peer is the one that the way leads to now.
+            false if is_of_a_link(plain.ip()) => {
+                let source = Some(local.ip()).filter(|it| !it.is_multicast());
+                let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+                let (id, _) = self.route_from(source, plain.ip(), agreed(by, of)?)?;
+                scoped(plain, id)
+            }
+            false => self.route(plain.ip()).map(|_| plain)?,
+        };
+        let socket = self.udp_socket(id)?;
         socket.peer = Some(peer);
         let (port, index) = (socket.local.port(), id.index() as u32);
         self.sockets.ports.connect(port, index, peer);
@@ -302,8 +313,10 @@ impl Shard {
         let local = from.unwrap_or(socket.local);
         let (discovery, multicast, marks) = (socket.mtu_discovery, socket.multicast, socket.marks);
         let (ip_options, dont_route) = (socket.ip_options.clone(), socket.dont_route);
-        let to = to.map(canonical);
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
+        let ((local, of), (remote, by)) = (self.take_scope(local)?, self.take_scope(remote)?);
+        let asked = agreed(by, of)?;
+        let socket = self.udp_socket(id)?;
         let is_mixed =
             from.is_some_and(|it| it.ip().is_multicast() || it.is_ipv4() != remote.is_ipv4());
         // A forwarder has no port of its own to send from.
@@ -312,8 +325,9 @@ impl Shard {
             return Err(SocketError::InvalidArgument);
         }
         let to_group = remote.ip().is_multicast();
-        let Way { interface_id, next_hop, source, hop_limit } =
-            self.way(local.ip(), remote.ip(), multicast)?.asked(remote, marks, dont_route)?;
+        let Way { interface_id, next_hop, source, hop_limit } = self
+            .way(local.ip(), remote.ip(), asked, multicast)?
+            .asked(remote, marks, dont_route)?;
         let (protocol, class) = (wire::protocol::UDP, marks.traffic_class);
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, class);
         template.set_options(ip_options);
@@ -425,12 +439,13 @@ impl Shard {
         self.interfaces.iter().any(|it| !completes(it, true) || !completes(it, false))
     }
 
-    /// How a datagram from a socket bound to `local` leaves for `remote`. To everybody on a link (255.255.255.255)
-    /// it leaves as to a group, by one interface.
+    /// How a datagram from a socket bound to `local` leaves for `remote`, by the interface that a scope asks for. To
+    /// everybody on a link (255.255.255.255) it leaves as to a group, by one interface.
     pub(crate) fn way(
         &self,
         local: IpAddr,
         remote: IpAddr,
+        asked: Option<InterfaceId>,
         multicast: MulticastOptions,
     ) -> Result<Way, SocketError> {
         let to_many = is_for_many(remote);
@@ -441,11 +456,14 @@ impl Shard {
         }
         let (interface_id, next_hop) = match (to_many, has_source) {
             (true, true) => {
-                (self.group_interface_from(local, remote, multicast.interface)?, remote)
+                let asked = asked.or(multicast.interface);
+                (self.group_interface_from(local, remote, asked)?, remote)
             }
-            (true, false) => (self.multicast_interface(remote, multicast.interface)?, remote),
-            (false, true) => self.route_from(local, remote)?,
-            (false, false) => self.route(remote)?,
+            (true, false) => {
+                (self.multicast_interface(remote, asked.or(multicast.interface))?, remote)
+            }
+            (false, true) => self.route_from(local, remote, asked)?,
+            (false, false) => self.route_by(remote, asked)?,
         };
         let interface = &self.interfaces[interface_id];
         let source = if has_source { local } else { interface.source_for(remote)? };
@@ -555,10 +573,10 @@ impl Shard {
         let view =
             UdpView::parse(incoming.transport_bytes()).map_err(|_| DropReason::MalformedUdp)?;
         let (payload_len, source_port) = (view.payload().len(), view.source_port());
-        let local = SocketAddr::new(incoming.info.destination, view.destination_port());
-        let source = SocketAddr::new(incoming.info.source, source_port);
-        let interface = &self.interfaces[incoming.origin.interface];
-        let is_to_many = local.ip().is_multicast() || interface.is_broadcast(local.ip());
+        let by = incoming.origin.interface;
+        let local = scoped(SocketAddr::new(incoming.info.destination, view.destination_port()), by);
+        let source = scoped(SocketAddr::new(incoming.info.source, source_port), by);
+        let is_to_many = local.ip().is_multicast() || self.interfaces[by].is_broadcast(local.ip());
         let found = match is_to_many {
             true => None,
             false => self.sockets.ports.find(Protocol::Udp, local, source),
@@ -590,7 +608,7 @@ impl Shard {
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
-        if !socket.hears(source) {
+        if !socket.hears(source) || !is_in_scope(socket.local, by) {
             return Err(DropReason::PortUnreachable);
         }
         let waiting = socket.received.len();

@@ -91,7 +91,7 @@ impl Squeues {
         let Some(hand_over) = &self.hand_over else { return Ok(0) };
         // Homes go by what packets say.
         let (local, remote) = (local.map(stack::canonical), stack::canonical(remote));
-        let source = || self.all[0].look(|core| core.shard.source_for(remote.ip()));
+        let source = || self.all[0].look(|core| core.shard.source_for(remote));
         let home = hand_over.spread().home_to_connect(local, remote, source)?.map(Home::index);
         Ok(home.unwrap_or_else(|| self.pick()))
     }

@@ -176,7 +176,9 @@ impl InterfaceConfig {
     /// [`UdpForwarder`](crate::UdpForwarder). Sockets may be bound to such an address,
     /// and connections opened from it. What the stack's other interfaces have themselves stays closed to this
     /// one's network, also where the prefix contains it: a listener on the address of one interface is
-    /// reached by that interface alone.
+    /// reached by that interface alone. Never accepted are loopback, groups, broadcast, IPv6 link-local addresses
+    /// and IPv6 addresses that stand for IPv4 ones (`::ffff:127.0.0.1`), so that a relay which dials what it is handed
+    /// does not end in its own host.
     ///
     /// They do not become the stack's own addresses: what it sends to them itself leaves by its routes, it
     /// answers no pings to them ([`RawSocket::forward_echo`](crate::RawSocket::forward_echo) does), and it tells no neighbour on an Ethernet that it has them (no

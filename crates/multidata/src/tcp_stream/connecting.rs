@@ -60,7 +60,9 @@ pub struct ConnectOptions {
 
 impl TcpStream {
     /// Connects to `address` over `stack` and waits until the connection stands. An IPv4-mapped IPv6 address
-    /// (`::ffff:a.b.c.d`) is the IPv4 address, here and wherever sockets are given one.
+    /// (`::ffff:a.b.c.d`) is the IPv4 address, here and wherever sockets are given one; and the scope of a link-local
+    /// one (`fe80::1%2`) is the interface on whose link the peer is, counted from one, so one more than the index that
+    /// [`Stack`]'s calls take. Zero is the first that has a route there.
     ///
     /// # Errors
     /// No route, the peer refused or did not answer, the stack has no port left.
