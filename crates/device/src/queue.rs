@@ -148,6 +148,9 @@ pub trait Waiter: Send + Sync {
 
 /// One transmit and receive pair of a device; owned by one shard.
 ///
+/// Its calls are made under the lock of whoever runs the shard, and the blocks that it hands up are let go of
+/// there: neither may wait for a socket of the same stack.
+///
 /// A queue around another one, which counts, delays, changes or refuses, has the calls of its own that it is
 /// there for, and passes all others on by [`forward_queue`](crate::forward_queue). One that left a call to its
 /// default would keep silent what the queue within says there.

@@ -7,6 +7,7 @@
 //! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
 //! * [`waiter_slot`]: the waiter of a device that can be replaced; [`removed_queue`]: what takes its place for good;
+//! * [`outside`]: what of the application's runs only where no lock is held;
 //! * [`waiting`]: parked threads and wakers, found by socket;
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call;
 //! * [`counting`]: what all of them counted.
@@ -14,6 +15,7 @@
 mod counting;
 pub(crate) mod hand_over;
 pub(crate) mod intake;
+pub(crate) mod outside;
 mod removed_queue;
 pub(crate) mod shared_filter;
 pub(crate) mod shared_queue;
@@ -65,8 +67,8 @@ pub(crate) fn waited_while<'a, T>(
 }
 
 /// Takes a lock, also where a thread panicked under it, which is not held against those who come after. Devices,
-/// filters, wakers and the memory that writes lend are the application's code, and some of it runs under
-/// locks; what they protect is consistent whenever it does.
+/// filters and wakers that are cloned are the application's code and run under locks; what they protect is
+/// consistent whenever it does.
 pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| {
         mutex.clear_poison();
@@ -105,7 +107,8 @@ counters::counters! {
         follower_parks,
         /// Times one thread woke another, wakers of tasks included.
         wakeups_sent,
-        /// Wakers of tasks, and of devices' waiters, that panicked; the others were woken all the same.
+        /// Wakers of tasks, and of devices' waiters, that panicked, and owners of lent memory that did when they
+        /// were dropped; the others were woken and dropped all the same.
         wakers_panicked,
         /// Threads that panicked inside the squeue, in a device or in a waker that is cloned.
         panics_inside,

@@ -15,6 +15,7 @@ use self::write_turn::{WriteTurn, WriteTurns};
 use crate::RuntimeCounters;
 use crate::copy_in::Copied;
 use crate::error::socket_error;
+use crate::runtime::outside::lend;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
@@ -323,13 +324,14 @@ impl TcpStream {
     }
 
     /// Queues the caller's own memory, without a copy, and returns when all of it is queued. It is
-    /// held until the peer has acknowledged it. A socket that does not block queues all of it or
-    /// nothing.
+    /// held until the peer has acknowledged it, and its owner ([`Bytes::from_owner`]) may use the stack when it
+    /// is dropped then. A socket that does not block queues all of it or nothing.
     ///
     /// # Errors
     /// As for writes; what was queued before the error is sent. `InvalidInput` where the socket does not block
     /// and the send buffer is smaller ([`stack::TcpStatus::send_buffer_bytes`]).
-    pub fn write_bytes(&self, mut bytes: Bytes) -> io::Result<()> {
+    pub fn write_bytes(&self, bytes: Bytes) -> io::Result<()> {
+        let mut bytes = lend(bytes);
         let mut copied = self.take_write_turn()?;
         let socket = &self.shared.socket;
         if !socket.call(Interest::Writable, After::Leave).blocks
@@ -438,7 +440,8 @@ impl TcpStream {
     }
 
     /// Wakes `waker` once, at the next event `interest` is in. What is possible already wakes
-    /// nobody: register first, then try.
+    /// nobody: register first, then try. A waker may use the stack and must not wait for it: the thread that
+    /// calls it may be the one that would bring what it waits for.
     pub fn register_waker(&self, interest: Interest, waker: &Waker) {
         self.shared.socket.register_waker(interest, waker);
     }

@@ -9,6 +9,7 @@ pub use send_many::{Datagram, LentDatagram};
 use crate::copy_in::Layout;
 use crate::error::socket_error;
 use crate::groups::{LastPlan, copy_one};
+use crate::runtime::outside::lend;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
@@ -412,7 +413,7 @@ impl UdpSocket {
         if bytes.len() > usize::from(u16::MAX) {
             return Err(socket_error(SocketError::MessageTooLong));
         }
-        let lent = Chunks::from(Chunk::whole(Block::from(bytes)));
+        let lent = Chunks::from(Chunk::whole(Block::from(lend(bytes))));
         self.send_chunks(&lent, None, to, |counters| counters.bytes_lent += lent.len() as u64)
     }
 

@@ -8,12 +8,13 @@
 //! What always holds:
 //! * the shard, the queues and the two reused batches are touched under the lock only;
 //! * nobody sleeps or copies an application's bulk data in while holding the lock, and nobody is
-//!   woken under it;
+//!   woken under it, nor is memory let go of that the application lent ([`outside`](super::outside));
 //! * after [`Core::run`] every event of the shard was taken and those whom it concerns stand in
 //!   [`Core::woken`], to be woken when the lock is released.
 
 use super::hand_over::{self, Desk, HandOver};
 use super::intake::Intake;
+use super::outside::Entered;
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
 use super::turn::MEMORY_RETRY;
@@ -628,7 +629,8 @@ pub(crate) struct Squeue {
     pub(super) worker_parker: Arc<Parker>,
     /// Set with [`Core::stopping`], for threads that do not hold the lock.
     pub(super) is_stopping: AtomicBool,
-    /// Counted without the lock: wakers that panicked, and threads of the squeue that did and went on.
+    /// Counted without the lock: wakers and owners of lent memory that panicked, and threads of the squeue that
+    /// did and went on.
     pub(super) wakers_panicked: AtomicU64,
     pub(super) workers_restarted: AtomicU64,
     /// The squeue's number, and what it shares with others, where there are others.
@@ -673,7 +675,8 @@ impl Squeue {
 
     /// Takes the lock. A thread that panicked under it did so in a device or a waker, between two calls
     /// of the shard or in what one of them lets go of, so the others go on.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+    pub(crate) fn lock(&self) -> Entered<'_> {
+        let within = self.within();
         let (mut core, was_held) = match self.core.try_lock() {
             Ok(core) => (core, false),
             Err(TryLockError::Poisoned(poisoned)) => (self.heal(poisoned), false),
@@ -685,18 +688,19 @@ impl Squeue {
             }
         };
         core.discipline.on_enter(own_token(), was_held);
-        core
+        Entered { core, within }
     }
 
     /// Takes the lock if nobody holds it.
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
+    pub(super) fn try_lock(&self) -> Option<Entered<'_>> {
+        let within = self.within();
         let mut core = match self.core.try_lock() {
             Ok(core) => core,
             Err(TryLockError::Poisoned(poisoned)) => self.heal(poisoned),
             Err(TryLockError::WouldBlock) => return None,
         };
         core.discipline.on_enter(own_token(), false);
-        Some(core)
+        Some(Entered { core, within })
     }
 
     /// Whether somebody waits for the lock, as far as who holds it can see.

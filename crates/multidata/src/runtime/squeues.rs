@@ -65,6 +65,8 @@ impl Squeues {
         &self,
         act: impl Fn(&mut Core, Instant) -> Result<T, E>,
     ) -> Result<T, E> {
+        // The application's wakers may change something in turn.
+        let _within = self.all[0].within();
         let _turn = super::locked(&self.changing);
         let first = self.all[0].once(&act)?;
         for squeue in &self.all[1..] {
@@ -75,6 +77,7 @@ impl Squeues {
 
     /// Does something in each squeue, one after the other.
     pub(crate) fn each(&self, mut act: impl FnMut(&Squeue)) {
+        let _within = self.all[0].within();
         let _turn = super::locked(&self.changing);
         self.all.iter().for_each(|squeue| act(squeue));
     }

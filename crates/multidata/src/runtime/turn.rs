@@ -17,6 +17,7 @@
 //! lead although the worker sleeps on the device, too.
 
 use super::hand_over::Desk;
+use super::outside::{Entered, Within};
 use super::squeue::{Core, Squeue};
 use super::waiter_slot::{Seen, WaiterSlot};
 use super::waiting::{Interest, Parker, Sleeper};
@@ -25,7 +26,6 @@ use device::Waiter;
 use stack::{SocketError, SocketId};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use steering::{Calls, Left, Parked, Role};
@@ -212,11 +212,11 @@ impl Squeue {
     /// Sleeps, with the lock released, until it makes sense to look again.
     fn wait<'a>(
         &'a self,
-        mut core: MutexGuard<'a, Core>,
+        mut core: Entered<'a>,
         call: &Call,
         until: Option<Instant>,
         now: Instant,
-    ) -> MutexGuard<'a, Core> {
+    ) -> Entered<'a> {
         // Who waits while the stack is being built waits for what comes.
         core.hears = true;
         if core.is_unfinished || core.owed_frames() > 0 {
@@ -283,11 +283,11 @@ impl Squeue {
     /// Parks until this socket has an event, the lead is handed over, or time is up.
     fn follow<'a>(
         &'a self,
-        mut core: MutexGuard<'a, Core>,
+        mut core: Entered<'a>,
         call: &Call,
         until: Option<Instant>,
         now: Instant,
-    ) -> MutexGuard<'a, Core> {
+    ) -> Entered<'a> {
         let own = Parker::own();
         if let Some(socket) = call.socket {
             core.waiting.add_thread(socket, call.interest, &own);
@@ -305,8 +305,10 @@ impl Squeue {
     }
 
     /// Releases the lock, then wakes whomever the turn concerns, in other squeues as well.
-    pub(super) fn release(&self, core: MutexGuard<'_, Core>) {
-        let concerned = self.leave(core);
+    pub(super) fn release(&self, entered: Entered<'_>) {
+        // What was put aside comes last: it may take its time.
+        let Entered { core, within } = entered;
+        let concerned = self.leave(core, &within);
         if let Some((_, others)) = &self.others {
             others.tell(concerned);
             self.look_after();
@@ -318,16 +320,16 @@ impl Squeue {
     fn look_after(&self) {
         let Some((index, others)) = &self.others else { return };
         while others.is_told(*index)
-            && let Some(mut core) = self.try_lock()
+            && let Some(Entered { mut core, within }) = self.try_lock()
         {
             core.discipline.on_owed();
-            let concerned = self.leave(core);
+            let concerned = self.leave(core, &within);
             others.tell(concerned);
         }
     }
 
     /// Releases the lock and wakes those of this squeue; says which others are to be told.
-    fn leave(&self, mut core: MutexGuard<'_, Core>) -> u64 {
+    fn leave(&self, mut core: MutexGuard<'_, Core>, within: &Within<'_>) -> u64 {
         let wakes_waiter = core.settle(&self.worker_parker);
         let woken = core::mem::take(&mut core.woken);
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
@@ -337,10 +339,7 @@ impl Squeue {
         if concerns_all && let Some((index, others)) = &self.others {
             others.wake_others(*index);
         }
-        let panicked = woken.into_iter().filter_map(|it| (!it.wake()).then_some(())).count();
-        if panicked > 0 {
-            self.wakers_panicked.fetch_add(panicked as u64, Ordering::Relaxed);
-        }
+        within.wake(woken);
         if wakes_waiter && let Some(waiter) = self.waiters.first() {
             waiter.wake();
         }

@@ -12,6 +12,7 @@
 //! wake-up between threads; the first one stays free of it.
 
 use super::hand_over::Desk;
+use super::outside::Entered;
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use crate::affinity;
@@ -204,7 +205,7 @@ impl Squeue {
     }
 
     /// A worker that stood aside looks again without queueing for the lock: who holds it is active.
-    fn lock_for_worker(&self, must: bool) -> Option<std::sync::MutexGuard<'_, Core>> {
+    fn lock_for_worker(&self, must: bool) -> Option<Entered<'_>> {
         if must { Some(self.lock()) } else { self.try_lock() }
     }
 

@@ -16,6 +16,8 @@ pub(super) struct InterfaceEvents(Mutex<VecDeque<InterfaceEvent>>);
 impl InterfaceEvents {
     /// The next event, if any. The squeues are asked when none is left.
     pub(super) fn poll(&self, squeues: &Squeues) -> Option<InterfaceEvent> {
+        // Who is woken by a look into the squeues may ask, too.
+        let _within = squeues.at(0).within();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {
             for squeue in squeues.iter() {

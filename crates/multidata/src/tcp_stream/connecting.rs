@@ -3,6 +3,7 @@
 use super::{LENT_LEN_BYTES_MAX, TcpStream};
 use crate::Stack;
 use crate::error::socket_error;
+use crate::runtime::outside::lend;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
@@ -179,7 +180,7 @@ fn open(
         (0, None) => core.shard.tcp_connect(now, *local, remote),
         (0, Some(config)) => core.shard.tcp_connect_with(now, *local, remote, Arc::clone(config)),
         (..=LENT_LEN_BYTES_MAX, config) => {
-            let first = Chunk::whole(Block::from(first.clone()));
+            let first = Chunk::whole(Block::from(lend(first.clone())));
             core.shard.tcp_connect_fast(now, *local, remote, config.clone(), first)
         }
         _ => Err(SocketError::WouldBlock),

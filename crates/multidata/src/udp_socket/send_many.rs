@@ -7,6 +7,7 @@ use super::UdpSocket;
 use crate::RuntimeCounters;
 use crate::error::socket_error;
 use crate::groups::{copy_group, send_groups};
+use crate::runtime::outside::lend;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use batch::{Block, Chunk, Chunks};
@@ -62,8 +63,8 @@ impl UdpSocket {
                 // It stands alone in its group.
                 return (0, Err(socket_error(SocketError::MessageTooLong)));
             }
-            let lent =
-                |it: &LentDatagram| (it.to, Chunk::whole(Block::from(it.payload.clone())).into());
+            let block = |it: &LentDatagram| Block::from(lend(it.payload.clone()));
+            let lent = |it: &LentDatagram| (it.to, Chunk::whole(block(it)).into());
             let lent: Vec<_> = group.iter().map(lent).collect();
             let count = |counters: &mut RuntimeCounters, len| counters.bytes_lent += len as u64;
             self.send_group(&lent, core::mem::take(&mut is_first), count)
