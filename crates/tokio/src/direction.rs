@@ -14,9 +14,11 @@
 //!
 //! What always holds: a task's waker is in before the call is tried, and the direction's waker is
 //! entered under the lock under which the call failed. An event before the attempt is seen by the
-//! attempt; one after it calls the direction, and so the task.
+//! attempt; one after it calls the direction, and so the task. No waker is called or let go of under the
+//! direction's lock: it may be the last holder of its task, and the task of a future that waits here.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
@@ -37,9 +39,9 @@ struct Tasks {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// The task that last called a `poll_*` function in vain, and which call of all that was.
-    polling: Option<(u64, Waker)>,
-    /// Calls of `poll_*` functions so far.
+    /// The task that last called a `poll_*` function in vain.
+    polling: Option<Waker>,
+    /// Calls of `poll_*` functions so far: the last one's number.
     polls: u64,
     /// A place for each future that had to wait; empty where it was woken, or is gone.
     futures: Vec<Option<Waker>>,
@@ -60,11 +62,13 @@ impl Direction {
         attempt: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let budget = ready!(coop::poll_proceed(context));
-        let call = self.tasks.lock().enter_polling(context.waker());
+        let (call, before) = self.tasks.lock().enter_polling(context.waker());
+        drop(before);
         let outcome = attempt(&mut Context::from_waker(&self.waker));
         if outcome.is_ready() {
             budget.made_progress();
-            self.tasks.lock().leave_polling(call);
+            let task = self.tasks.lock().leave_polling(call);
+            drop(task);
         }
         outcome
     }
@@ -99,11 +103,14 @@ impl<T, F: FnMut(&mut Context<'_>) -> Poll<T> + Unpin> Future for Wait<'_, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let budget = ready!(coop::poll_proceed(context));
         let Self { direction, place, attempt } = &mut *self;
-        *place = Some(direction.tasks.lock().enter(*place, context.waker()));
+        let (entered, before) = direction.tasks.lock().enter(*place, context.waker());
+        *place = Some(entered);
+        drop(before);
         let outcome = attempt(&mut Context::from_waker(&direction.waker));
         if outcome.is_ready() {
             budget.made_progress();
-            direction.tasks.lock().leave(place);
+            let task = direction.tasks.lock().leave(place);
+            drop(task);
         }
         outcome
     }
@@ -112,7 +119,8 @@ impl<T, F: FnMut(&mut Context<'_>) -> Poll<T> + Unpin> Future for Wait<'_, F> {
 impl<F> Drop for Wait<'_, F> {
     fn drop(&mut self) {
         if self.place.is_some() {
-            self.direction.tasks.lock().leave(&mut self.place);
+            let task = self.direction.tasks.lock().leave(&mut self.place);
+            drop(task);
         }
     }
 }
@@ -123,37 +131,31 @@ impl Tasks {
     }
 }
 
+/// The wakers that come out of it are for the caller to let go of, behind the lock.
 impl Waiting {
     /// Notes the task that polls now, and says which call that is.
-    fn enter_polling(&mut self, waker: &Waker) -> u64 {
+    fn enter_polling(&mut self, waker: &Waker) -> (u64, Option<Waker>) {
         self.polls += 1;
-        match &mut self.polling {
-            Some((call, known)) => {
-                *call = self.polls;
-                known.clone_from(waker);
-            }
-            None => self.polling = Some((self.polls, waker.clone())),
-        }
-        self.polls
+        (self.polls, renew(&mut self.polling, waker))
     }
 
     /// Forgets the task of a call that need not wait, and none that has called since.
-    fn leave_polling(&mut self, call: u64) {
-        self.polling.take_if(|(last, _)| *last == call);
+    fn leave_polling(&mut self, call: u64) -> Option<Waker> {
+        self.polling.take_if(|_| self.polls == call)
     }
 
-    fn enter(&mut self, place: Option<usize>, waker: &Waker) -> usize {
+    fn enter(&mut self, place: Option<usize>, waker: &Waker) -> (usize, Option<Waker>) {
         let place = place.or_else(|| self.free.pop()).unwrap_or_else(|| {
             self.futures.push(None);
             self.futures.len() - 1
         });
-        set(&mut self.futures[place], waker);
-        place
+        (place, renew(&mut self.futures[place], waker))
     }
 
-    fn leave(&mut self, place: &mut Option<usize>) {
+    fn leave(&mut self, place: &mut Option<usize>) -> Option<Waker> {
+        let mut task = None;
         if let Some(place) = place.take() {
-            self.futures[place] = None;
+            task = self.futures[place].take();
             self.free.push(place);
         }
         // A wake-up looks at all places: a crowd that is gone must not slow it down.
@@ -161,13 +163,15 @@ impl Waiting {
             self.futures.clear();
             self.free.clear();
         }
+        task
     }
 }
 
-fn set(slot: &mut Option<Waker>, waker: &Waker) {
+/// Puts a task's waker in the place of another one's, which comes out.
+fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
-        Some(known) => known.clone_from(waker),
-        None => *slot = Some(waker.clone()),
+        Some(known) if known.will_wake(waker) => None,
+        slot => slot.replace(waker.clone()),
     }
 }
 
@@ -178,10 +182,20 @@ impl Wake for Tasks {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let mut waiting = self.lock();
-        let polling = waiting.polling.take().map(|(_, waker)| waker);
+        let polling = waiting.polling.take();
         let futures: Vec<Waker> = waiting.futures.iter_mut().filter_map(Option::take).collect();
         drop(waiting);
-        polling.into_iter().chain(futures).for_each(Waker::wake);
+        let mut panics = None;
+        for waker in polling.into_iter().chain(futures) {
+            // It must not keep the others from being woken.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                panics.get_or_insert(panic);
+            }
+        }
+        // The stack counts it.
+        if let Some(panic) = panics {
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -292,5 +306,77 @@ mod tests {
         });
         assert!(outcome.is_pending());
         assert_eq!(counts(&[&one]), [1]);
+    }
+
+    /// The last holder of a task, which has a future that waits for the same direction.
+    struct Holder(Arc<Direction>, Arc<AtomicUsize>);
+
+    impl Wake for Holder {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            assert!(self.0.tasks.waiting.try_lock().is_ok(), "a future would wait here for ever");
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_waker_is_let_go_of_under_no_lock() {
+        let (direction, gone) = (Arc::new(Direction::new()), Arc::<AtomicUsize>::default());
+        let holder = || Waker::from(Arc::new(Holder(Arc::clone(&direction), Arc::clone(&gone))));
+        let is_gone = |count| assert_eq!(gone.load(Ordering::SeqCst), count);
+        let poll = |waker: Waker, outcome: Poll<()>| {
+            direction.poll(&mut Context::from_waker(&waker), |_| outcome)
+        };
+        assert!(poll(holder(), Poll::Pending).is_pending());
+        assert!(poll(holder(), Poll::Pending).is_pending());
+        is_gone(1);
+        assert!(poll(holder(), Poll::Ready(())).is_ready());
+        is_gone(3);
+        let outcome = AtomicUsize::new(0);
+        let wait = || {
+            direction.wait(|_: &mut Context<'_>| match outcome.load(Ordering::SeqCst) {
+                0 => Poll::Pending,
+                _ => Poll::Ready(()),
+            })
+        };
+        let (mut kept, mut dropped) = (pin!(wait()), Box::pin(wait()));
+        for _ in 0..2 {
+            assert!(kept.as_mut().poll(&mut Context::from_waker(&holder())).is_pending());
+            assert!(dropped.as_mut().poll(&mut Context::from_waker(&holder())).is_pending());
+        }
+        is_gone(5);
+        drop(dropped);
+        is_gone(6);
+        outcome.store(1, Ordering::SeqCst);
+        assert!(kept.as_mut().poll(&mut Context::from_waker(&holder())).is_ready());
+        is_gone(8);
+    }
+
+    struct Panicking;
+
+    impl Wake for Panicking {
+        fn wake(self: Arc<Self>) {
+            panic!("of the test's own making");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_keeps_nobody_else_asleep() {
+        let direction = Direction::new();
+        let (one, other) = (task(), task());
+        let panicking = Waker::from(Arc::new(Panicking));
+        let context = &mut Context::from_waker(&panicking);
+        assert!(direction.poll(context, |_| Poll::<()>::Pending).is_pending());
+        let wait = || direction.wait(|_: &mut Context<'_>| Poll::<()>::Pending);
+        let (mut first, mut second, mut third) = (pin!(wait()), pin!(wait()), pin!(wait()));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&one.1)).is_pending());
+        assert!(second.as_mut().poll(&mut Context::from_waker(&panicking)).is_pending());
+        assert!(third.as_mut().poll(&mut Context::from_waker(&other.1)).is_pending());
+        let woken = catch_unwind(AssertUnwindSafe(|| direction.wake()));
+        assert!(woken.is_err(), "the stack counts it");
+        assert_eq!(counts(&[&one, &other]), [1, 1]);
     }
 }
