@@ -5,7 +5,7 @@
 use core::ptr::NonNull;
 use rustix::fd::AsFd;
 use rustix::io::{Errno, Result};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// A mapping that ends with this value. Zero at first, page-aligned, never empty.
 #[derive(Debug)]
@@ -21,12 +21,17 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Memory of our own, backed by pages at once, so that no fault comes while frames pass.
+    /// Memory of our own, backed by pages at once, so that no fault comes while frames pass. A child of fork(2)
+    /// does not have it: before Linux 5.12 the first write behind a fork gave this process another page than
+    /// the one that a device knows.
     pub(crate) fn anonymous(len: usize) -> Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let start = unsafe { mmap_anonymous(core::ptr::null_mut(), len, access, flags) }?;
+        // SAFETY: the mapping is ours, and what is asked changes nothing in this process. Where it is refused
+        // everything but a fork goes as well.
+        let _ = unsafe { madvise(start, len, Advice::LinuxDontFork) };
         Self::at(start.cast(), len)
     }
 

@@ -149,10 +149,16 @@ pub fn shutdown(fd: i32, how: i32) -> Result<i32, Errno> {
     int(unsafe { libc::shutdown(fd, how) })
 }
 
+/// getsockopt(2). SO_GET_FILTER, which has the number of SO_ATTACH_FILTER, is refused as an option that there is
+/// not: its length counts instructions of 8 bytes.
 pub fn getsockopt(fd: i32, level: i32, name: i32, len: usize) -> Result<Vec<u8>, Errno> {
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER) {
+        return Err(libc::ENOPROTOOPT);
+    }
     let mut value = vec![0_u8; len];
     let mut len = len as u32;
-    // SAFETY: the kernel writes at most `len` bytes to the buffer, and `len` itself.
+    // SAFETY: the kernel writes at most `len` bytes to the buffer, and `len` itself: of the options whose length
+    // is in other units, SO_GET_FILTER, that was asked above.
     int(unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len) })?;
     value.truncate(len as usize);
     Ok(value)
@@ -266,5 +272,12 @@ mod tests {
         ] {
             assert_eq!(set(level, name, 8), Err(libc::EBADF), "{level}, {name}");
         }
+    }
+
+    #[test]
+    fn an_option_whose_length_counts_instructions_is_refused() {
+        let get = |name| getsockopt(-1, libc::SOL_SOCKET, name, 10);
+        assert_eq!(get(libc::SO_GET_FILTER), Err(libc::ENOPROTOOPT));
+        assert_eq!(get(libc::SO_LINGER), Err(libc::EBADF));
     }
 }

@@ -4,6 +4,7 @@
 
 use posix::Errno;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 /// Copies `len` bytes at `from`.
 ///
@@ -43,14 +44,22 @@ pub(crate) unsafe fn read(from: *const c_void, len: usize) -> Result<Vec<u8>, Er
 /// # Safety
 /// Where the kernel forbids this process to write to itself, `to` must be null or writable.
 pub(crate) unsafe fn write(to: *mut c_void, bytes: &[u8]) -> Result<(), Errno> {
-    if bytes.is_empty() {
+    // SAFETY: the caller vouches for `to`, and the slice can be read.
+    unsafe { copy(to, bytes.as_ptr().cast(), bytes.len()) }
+}
+
+/// Copies `len` bytes at `from` to `to`, those between fields included, which may never have been written.
+///
+/// # Safety
+/// As [`write`]; `from` must be readable.
+unsafe fn copy(to: *mut c_void, from: *const c_void, len: usize) -> Result<(), Errno> {
+    if len == 0 {
         return Ok(());
     }
     if to.is_null() {
         return Err(Errno::EFAULT);
     }
-    let len = bytes.len();
-    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: len };
+    let local = libc::iovec { iov_base: from.cast_mut(), iov_len: len };
     let remote = libc::iovec { iov_base: to, iov_len: len };
     // SAFETY: the kernel reads `len` bytes of the local buffer, and checks the other.
     let copied = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
@@ -58,7 +67,9 @@ pub(crate) unsafe fn write(to: *mut c_void, bytes: &[u8]) -> Result<(), Errno> {
         Ok(copied) if copied == len => Ok(()),
         Err(_) if is_forbidden() => {
             // SAFETY: the caller vouches for it.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), len) };
+            unsafe {
+                core::ptr::copy_nonoverlapping(from.cast::<MaybeUninit<u8>>(), to.cast(), len)
+            };
             Ok(())
         }
         _ => Err(Errno::EFAULT),
@@ -87,11 +98,8 @@ pub(crate) unsafe fn read_value<T: Copy>(from: *const T) -> Result<T, Errno> {
 /// # Safety
 /// As [`write`]; `T` has no padding, or it does not matter what is in it.
 pub(crate) unsafe fn write_value<T: Copy>(to: *mut T, value: T) -> Result<(), Errno> {
-    // SAFETY: the bytes of a value that lives until the end of this call.
-    let bytes =
-        unsafe { core::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) };
-    // SAFETY: the caller vouches for it.
-    unsafe { write(to.cast(), bytes) }
+    // SAFETY: the caller vouches for `to`; the value lives until the end of this call.
+    unsafe { copy(to.cast(), (&raw const value).cast(), size_of::<T>()) }
 }
 
 fn is_forbidden() -> bool {

@@ -19,7 +19,7 @@
 
 use core::marker::PhantomData;
 use io_uring::types::{CancelBuilder, Fixed};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
@@ -254,13 +254,22 @@ impl WriteRing {
         });
         let untaken = self.ring.submission().len();
         self.is_broken = untaken > 0;
-        let mut left = self.staged.len() - untaken - self.reap();
+        self.take_back(self.staged.len() - untaken, syscalls);
+    }
+
+    /// Sees to it that so many submissions, which the kernel took, are completed: a write that was put off is
+    /// taken back, and completes as cancelled.
+    fn take_back(&mut self, taken: usize, syscalls: &mut u64) {
+        let mut left = taken.saturating_sub(self.reap());
         while left > 0 {
-            // A write was put off. It is taken back, and completes as cancelled.
             *syscalls += 2;
-            let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
-            let _ = self.ring.submit_and_wait(1);
-            left -= self.reap();
+            let submitter = self.ring.submitter();
+            let _ = submitter.register_sync_cancel(None, CancelBuilder::any());
+            let (none, one, wait) = (0, 1, EnterFlags::GETEVENTS.bits());
+            // SAFETY: the call has no argument that names memory, and submits nothing: what was never taken, as
+            // `submit_and_wait` would do, must not be now.
+            let _ = unsafe { submitter.enter::<libc::sigset_t>(none, one, wait, None) };
+            left = left.saturating_sub(self.reap());
         }
     }
 
@@ -314,6 +323,10 @@ fn keep_submitting(mut submit: impl FnMut() -> io::Result<bool>) {
     }
 }
 
+#[cfg(test)]
+#[path = "../../tests/network/withheld.rs"]
+mod withheld;
+
 /// The one file that is registered.
 const FILE: Fixed = Fixed(0);
 
@@ -332,6 +345,7 @@ fn errno(error: io::Error) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{OFlags, fcntl_setfl};
 
     #[test]
     fn what_was_interrupted_is_submitted_again_and_not_for_ever() {
@@ -348,5 +362,34 @@ mod tests {
         assert_eq!(calls(&[Err(Errno::INTR), Err(Errno::AGAIN), Ok(false), Ok(true)]), 4);
         assert_eq!(calls(&[Ok(false), Err(Errno::BADFD), Ok(true)]), 2);
         assert_eq!(calls(&[Err(Errno::AGAIN)]), SUBMIT_TRIES_MAX);
+    }
+
+    /// A full pipe that may block puts a write off, as a driver might.
+    #[test]
+    fn a_write_that_is_put_off_is_taken_back_and_nothing_else_is_taken_then() {
+        let (_reader, writer) = std::io::pipe().expect("a pipe");
+        let writer = OwnedFd::from(writer);
+        fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe");
+        while rustix::io::write(&writer, &[0; 4_096]).is_ok() {}
+        fcntl_setfl(&writer, OFlags::empty()).expect("a pipe");
+        let mut ring = match WriteRing::new(Arc::new(writer)) {
+            Ok(ring) => ring,
+            Err(errno) => {
+                let name = "a_write_that_is_put_off_is_taken_back_and_nothing_else_is_taken_then";
+                return withheld::cannot_run(name, &errno.to_string());
+            }
+        };
+        ring.outcomes.resize(2, Ok(()));
+        for index in 0..2 {
+            let entry = ring.entry(index, Staged::Slot { len: 9 }).user_data(index as u64);
+            // SAFETY: the slots live as long as the ring.
+            unsafe { ring.ring.submission().push(&entry) }.expect("room");
+            if index == 0 {
+                assert_eq!(ring.ring.submit().expect("an entry"), 1);
+            }
+        }
+        ring.take_back(1, &mut 0);
+        assert_eq!(ring.outcomes, [Err(Errno::AGAIN), Ok(())]);
+        assert_eq!(ring.ring.submission().len(), 1, "the other was never the kernel's");
     }
 }
