@@ -2,6 +2,7 @@
 //!
 //! * [`squeues`]: the squeues of a stack, one or several;
 //! * [`squeue`]: the lock around a shard and its device queues, and the one loop between them;
+//! * [`closing`]: what is left to deliver of closed connections;
 //! * [`intake`]: how many frames come up by one call, and what holds them;
 //! * [`hand_over`]: what one squeue received for another;
 //! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
@@ -12,6 +13,7 @@
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call;
 //! * [`counting`]: what all of them counted.
 
+mod closing;
 mod counting;
 pub(crate) mod hand_over;
 pub(crate) mod intake;

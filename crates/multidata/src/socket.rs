@@ -107,7 +107,7 @@ impl Socket {
         };
         let outcome = self.squeue().operate(&call, |core, now| {
             core.run(now);
-            match core.is_delivered(self.id) {
+            match core.is_delivered(self.id) || core.failure_of(Some(self.id)).is_some() {
                 true => Ok(()),
                 false => Err(SocketError::WouldBlock),
             }

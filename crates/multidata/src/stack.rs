@@ -8,7 +8,7 @@ pub use builder::{InterfaceConfig, StackBuilder, StackConfig};
 
 use crate::copy_in::{Copied, CopyIn, CopyObserver, Layout};
 use crate::counters::Counters;
-use crate::error::socket_error;
+use crate::error::{device_error, socket_error};
 use crate::runtime::squeue::{Core, Port, Squeue};
 use crate::runtime::squeues::Squeues;
 use crate::runtime::turn::{After, Call};
@@ -543,12 +543,16 @@ impl Stack {
     /// handle. A neighbour that does not answer is given up after three seconds. Sockets that are still open are not touched: they
     /// keep the stack alive.
     ///
+    /// More closed connections at once than [`StackConfig::orphans_max`](crate::StackConfig::orphans_max) are
+    /// reset, and what they held is not waited for.
+    ///
     /// # Errors
-    /// `TimedOut` where something was left to deliver after `timeout`; `NetworkDown` where the
-    /// device failed.
+    /// `TimedOut` where something was left to deliver after `timeout`; `NetworkDown` where all that was left
+    /// is for a device that failed.
     pub fn shutdown(self, timeout: Duration) -> io::Result<()> {
         // Beyond what an instant can say there is no limit.
         let until = std::time::Instant::now().checked_add(timeout);
+        let mut stranded = None;
         let flushed = self.runtime.squeues.iter().try_for_each(|squeue| {
             let call = Call {
                 socket: None,
@@ -561,7 +565,11 @@ impl Stack {
             };
             squeue.operate(&call, |core, now| {
                 core.run(now);
-                if core.is_flushed() { Ok(()) } else { Err(SocketError::WouldBlock) }
+                if !core.is_flushed() {
+                    return Err(SocketError::WouldBlock);
+                }
+                stranded = stranded.take().or_else(|| core.stranded().cloned());
+                Ok(())
             })
         });
         flushed.map_err(|error| match error.kind() {
@@ -576,7 +584,8 @@ impl Stack {
                 io::Error::new(io::ErrorKind::TimedOut, message)
             }
             _ => error,
-        })
+        })?;
+        stranded.map_or(Ok(()), |error| Err(device_error(&error)))
     }
 
     /// Ends the stack at once, whoever has handles and sockets of it: connections are reset, as far as the

@@ -8,7 +8,8 @@ use device::{
     TransmitMode, Transmitted, Waiter,
 };
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -368,4 +369,73 @@ fn the_last_handle_waits_a_bounded_time_for_a_peer_that_is_gone() {
 fn a_stack_needs_an_interface() {
     let error = Stack::builder().build().expect_err("no interface");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+/// A wire that can be cut.
+struct Cut(device::WireQueue, Arc<AtomicBool>);
+
+impl Queue for Cut {
+    device::forward_queue!(|self| self.0, but receive);
+
+    fn receive(&mut self, pool: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
+        match self.1.load(Ordering::SeqCst) {
+            true => Received { failed: Some(Void::error()), ..Received::default() },
+            false => self.0.receive(pool, batch, max),
+        }
+    }
+}
+
+#[test]
+fn a_stack_that_ends_waits_for_no_device_that_failed() {
+    for (squeues, datagram) in [(1, true), (1, false), (2, false)] {
+        let is_cut = Arc::<AtomicBool>::default();
+        let mut hub = Stack::builder().squeues(squeues);
+        let mut peers = Vec::new();
+        for index in 0..2 {
+            let (near, far) = device::wire(pair::ethernet());
+            let config = |last| {
+                let address = format!("10.{}.0.{last}/24", index + 1);
+                InterfaceConfig::new(address.parse().expect("an address"))
+            };
+            hub = match index {
+                0 => hub.interface(near, config(1)),
+                _ => hub.interface(Cut(near, Arc::clone(&is_cut)), config(1)),
+            };
+            peers.push(Stack::builder().interface(far, config(2)).build().expect("a stack"));
+        }
+        let hub = hub.build().expect("a stack");
+        let connected = |index: usize| {
+            let address = format!("10.{}.0.2:80", index + 1);
+            let listener = TcpListener::bind(&peers[index], &address).expect("a free port");
+            let client = TcpStream::connect(&hub, &address).expect("it listens");
+            (client, listener.accept().expect("it is there").0)
+        };
+        let [(mut here, mut there), (mut stranded, _unread)] = [connected(0), connected(1)];
+        stranded.set_nonblocking(true).expect("open");
+        if !datagram {
+            // More than the peer takes unread.
+            while stranded.write(&[7; 100_000]).is_ok() {}
+        }
+        let socket = UdpSocket::bind(&hub, "10.2.0.1:53").expect("a free port");
+        if datagram {
+            // It waits for its neighbour.
+            socket.send_to(b"x", "10.2.0.9:1").expect("a route");
+        }
+        is_cut.store(true, Ordering::SeqCst);
+        eventually(|| hub.interfaces()[1].failed.is_some());
+        // This does, too, as long as it is open.
+        drop((stranded, socket));
+        here.write_all(&[7; 300_000]).expect("connected");
+        drop(here);
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            there.read_to_end(&mut Vec::new()).expect("it is delivered")
+        });
+        let started = Instant::now();
+        let error = hub.shutdown(pair::PATIENCE).expect_err("something was left");
+        assert!(started.elapsed() < pair::PATIENCE / 2, "it waited for {:?}", started.elapsed());
+        assert_eq!(reader.join().expect("no panic"), 300_000, "by the other interface");
+        assert_eq!(error.kind(), ErrorKind::NetworkDown);
+        assert_eq!(error.to_string(), "the cable was cut: splice it");
+    }
 }

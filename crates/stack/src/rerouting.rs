@@ -97,14 +97,6 @@ impl Shard {
         for cidr in addresses {
             self.address_events.push(AddressEvent::Removed(id, cidr));
         }
-        for index in self.connections() {
-            if let Some(socket) = self.sockets.tcp(index)
-                && socket.path.interface == id
-            {
-                // It stood in lists that are gone.
-                socket.queued = false;
-            }
-        }
         self.reroute_all(now);
         let mut ended = 0;
         for index in self.connections() {
@@ -125,9 +117,38 @@ impl Shard {
     /// Has every connection look at its path again, at once: the interface that one waits for may
     /// never have a turn again.
     pub(crate) fn reroute_all(&mut self, now: Instant) {
+        // The lists are made anew: to look there for each that moves would cost as many steps again.
+        for interface in self.interfaces.iter_mut() {
+            interface.ready.clear();
+            interface.waiting.clear();
+        }
         for index in self.connections() {
+            if let Some(socket) = self.sockets.tcp(index) {
+                socket.queued = false;
+            }
             self.refresh_path(now, index);
             self.settle(now, index);
+        }
+    }
+
+    /// A connection is gone that stood in a list of interface `id`. Its entry is passed over when its turn
+    /// comes. Where none comes, because the device failed or takes nothing, and a program opens connections
+    /// again and again, such entries are taken out when they are the most.
+    pub(crate) fn on_queued_gone(&mut self, id: InterfaceId) {
+        let entries_max = 2 * self.sockets.slot_count();
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
+        if interface.ready.len() <= entries_max {
+            return;
+        }
+        interface.ready.clear();
+        interface.waiting.clear();
+        for index in self.connections() {
+            if let Some(socket) = self.sockets.tcp(index)
+                && socket.path.interface == id
+                && core::mem::take(&mut socket.queued)
+            {
+                self.interfaces[id].ready.add(index, &mut socket.queued);
+            }
         }
     }
 
@@ -165,6 +186,77 @@ impl Shard {
         }
         if id != old {
             self.counters.connections_rerouted += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ShardConfig;
+    use batch::{BlockPool, Multidata, PoolConfig};
+    use device::{Capabilities, DeviceError, Medium, Room, Transmitted};
+
+    fn shard() -> (Shard, InterfaceId) {
+        let (tcp, pool) = (tcp::Config::default(), BlockPool::new(PoolConfig::default()));
+        let mut shard = Shard::new(ShardConfig { tcp, pool, secret: [1; 32], sockets_max: 64 });
+        let config = InterfaceConfig {
+            capabilities: Capabilities::plain(Medium::Ip, 1_500),
+            mode: None,
+            addresses: vec!["10.0.0.1/24".parse().expect("a network")],
+            gateways: Vec::new(),
+        };
+        let id = shard.add_interface(config).expect("a sound configuration");
+        (shard, id)
+    }
+
+    #[test]
+    fn who_connects_again_and_again_by_a_device_that_failed_leaves_nothing_behind() {
+        let (mut shard, id) = shard();
+        let now = Instant::from_millis(1);
+        let remote = "10.0.0.2:80".parse().expect("an address");
+        shard.on_device_failed(now, id, &DeviceError { message: "it is gone".into() });
+        let kept = shard.tcp_connect(now, None, remote).expect("a route");
+        for _ in 0..1_000 {
+            let socket = shard.tcp_connect(now, None, remote).expect("a route");
+            shard.close(now, socket);
+        }
+        assert_eq!(shard.socket_count(), 1);
+        assert!(shard.interfaces[id].ready.len() < 8, "{}", shard.interfaces[id].ready.len());
+        assert!(!shard.wants_transmit(), "nobody is to wait for it");
+        let capabilities = Capabilities::plain(Medium::Ip, 1_500);
+        shard.on_device_replaced(now, id, capabilities);
+        let mut batch = Multidata::default();
+        let taken = shard.poll_transmit(now, id, Room::UNBOUNDED, &mut batch);
+        assert_eq!(taken, 1, "the SYN of the one that is left");
+        shard.on_transmitted(now, id, &Transmitted { taken, stopped: None });
+        assert!(!shard.wants_transmit());
+        assert!(shard.tcp_status(kept).is_ok());
+    }
+
+    #[test]
+    fn connections_that_move_stand_in_one_list_each() {
+        let (mut shard, first) = shard();
+        let config = InterfaceConfig {
+            capabilities: Capabilities::plain(Medium::Ip, 1_500),
+            mode: None,
+            addresses: vec!["10.9.0.1/24".parse().expect("a network")],
+            gateways: Vec::new(),
+        };
+        let second = shard.add_interface(config).expect("a sound configuration");
+        let now = Instant::from_millis(1);
+        for last in 2..50 {
+            let remote = core::net::SocketAddr::new(IpAddr::from([10, 0, 0, last]), 80);
+            shard.tcp_connect(now, None, remote).expect("a route");
+        }
+        let lens = |shard: &Shard| [first, second].map(|id| shard.interfaces[id].ready.len());
+        assert_eq!(lens(&shard), [48, 0]);
+        let network = "10.0.0.0/25".parse().expect("a network");
+        for _ in 0..3 {
+            shard.add_route(now, network, None, second).expect("there");
+            assert_eq!(lens(&shard), [0, 48]);
+            shard.remove_route(now, network, second).expect("there");
+            assert_eq!(lens(&shard), [48, 0]);
         }
     }
 }

@@ -79,6 +79,11 @@ impl Ready {
         self.queue.retain(|other| *other != index);
     }
 
+    /// Takes all out; each needs its own note cleared.
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+    }
+
     /// Gives memory back after a time of many sockets.
     pub(crate) fn shrink(&mut self) {
         self.queue.shrink_to_fit();

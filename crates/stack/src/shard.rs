@@ -283,16 +283,26 @@ impl Shard {
         None
     }
 
-    /// Whether any interface has something to send, as far as is known without building it.
+    /// Whether any interface has something to send, as far as is known without building it. What waits for a
+    /// device that failed, until another takes its place, is not counted, here and in the next.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
-        self.interfaces.iter().any(|i| i.ready.len() > 0 || !i.outbox.is_empty())
+        let mut open = self.interfaces.iter().filter(|i| !i.has_failed);
+        open.any(|i| i.ready.len() > 0 || !i.outbox.is_empty())
     }
 
     /// Whether packets wait for a neighbour to answer, which it does or is given up in a few seconds.
     #[must_use]
     pub fn awaits_neighbours(&self) -> bool {
-        self.interfaces.iter().any(|i| i.neighbours.has_waiting())
+        self.interfaces.iter().any(|i| !i.has_failed && i.neighbours.has_waiting())
+    }
+
+    /// Whether datagrams or messages of the host's own wait for interface `id`, whose device may have failed: for
+    /// that or for a neighbour.
+    #[must_use]
+    pub fn has_messages(&self, id: InterfaceId) -> bool {
+        let waits = |it: &Interface| !it.outbox.is_empty() || it.neighbours.has_waiting();
+        self.interfaces.get(id).is_some_and(waits)
     }
 
     /// How many packets were dropped for one reason.
@@ -383,6 +393,9 @@ impl Shard {
         self.orphans -= usize::from(socket.detached);
         self.deadlines.forget(index);
         self.remove_flow(&socket.flow(), index);
+        if socket.queued {
+            self.on_queued_gone(socket.path.interface);
+        }
         self.shrink();
     }
 
@@ -394,6 +407,7 @@ impl Shard {
             self.pressure.shrink(slots);
             for interface in self.interfaces.iter_mut() {
                 interface.ready.shrink();
+                interface.waiting.shrink_to_fit();
             }
         }
     }

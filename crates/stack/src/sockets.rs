@@ -169,6 +169,11 @@ impl Sockets {
         self.slots.len() - self.free.len()
     }
 
+    /// How many slots there are, used or not.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Gives memory back after many sockets were closed: the empty slots at the end, and what the
     /// tables hold in reserve. Says how many slots are left, where there are fewer now.
     pub(crate) fn shrink(&mut self) -> Option<usize> {

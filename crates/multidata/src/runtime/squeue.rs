@@ -12,6 +12,7 @@
 //! * after [`Core::run`] every event of the shard was taken and those whom it concerns stand in
 //!   [`Core::woken`], to be woken when the lock is released.
 
+use super::closing;
 use super::hand_over::{self, Desk, HandOver};
 use super::intake::Intake;
 use super::outside::Entered;
@@ -31,7 +32,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use steering::{Coalescing, Discipline, DisciplineConfig, Mode, Polling, ThreadToken, Watch};
-use tcp::State;
 use time::{Duration, Instant};
 
 /// Rounds of one turn, should the clock stand still; what ends a turn that finds no end is the
@@ -48,9 +48,6 @@ const FULL_RETRY: Duration = Duration::from_millis(1);
 
 /// The same where it also said what is wrong, as an interface that is down.
 const TROUBLE_RETRY: Duration = Duration::from_millis(10);
-
-/// Closed connections that are kept in mind before the finished ones among them are forgotten.
-const CLOSING_CHECK_MIN: usize = 64;
 
 /// A call that was answered polls the devices only when they were not polled for so long, nor for as long as the
 /// last turn took: where more comes than the budget of a turn can take in, reading takes turns with it. With a
@@ -135,8 +132,8 @@ pub(crate) struct Core {
     /// The stack's last handle is gone; until when its connections may linger.
     pub(crate) stopping: Option<Instant>,
     /// Connections the application let go of that may have something left to deliver.
-    closing: Vec<SocketId>,
-    closing_checked_at: usize,
+    pub(super) closing: Vec<SocketId>,
+    pub(super) closing_checked_at: usize,
     pool: BlockPool,
     receive: ReceiveBatch,
     transmit: Multidata,
@@ -178,7 +175,7 @@ impl Core {
             concerns_all: false,
             stopping: None,
             closing: Vec::new(),
-            closing_checked_at: CLOSING_CHECK_MIN,
+            closing_checked_at: closing::CHECK_MIN,
             pool,
             receive: ReceiveBatch::new(),
             transmit: Multidata::default(),
@@ -375,17 +372,6 @@ impl Core {
         self.ports.iter().find(|port| port.id == id)?.failed.as_ref()
     }
 
-    /// Lets go of a socket; a connection goes on delivering what is queued.
-    pub(crate) fn close(&mut self, now: Instant, socket: SocketId) {
-        self.shard.close(now, socket);
-        self.waiting.forget(socket, &mut self.woken);
-        self.closing.push(socket);
-        if self.closing.len() >= self.closing_checked_at {
-            self.forget_delivered();
-            self.closing_checked_at = CLOSING_CHECK_MIN.max(2 * self.closing.len());
-        }
-    }
-
     /// Nothing is sent or received from now on, and every call fails, those that wait included.
     pub(crate) fn end(&mut self) {
         for port in &mut self.ports {
@@ -400,32 +386,6 @@ impl Core {
     pub(crate) fn wake_socket(&mut self, socket: SocketId) {
         self.waiting.forget(socket, &mut self.woken);
         self.watch.on_event(socket);
-    }
-
-    /// Whether all closed connections have delivered their data and their FIN, and no datagram or
-    /// reset waits, for the device or for a neighbour to answer.
-    pub(crate) fn is_flushed(&mut self) -> bool {
-        self.forget_delivered();
-        let shard = &self.shard;
-        self.closing.is_empty() && !shard.wants_transmit() && !shard.awaits_neighbours()
-    }
-
-    /// Closed connections with something left to deliver.
-    pub(crate) fn undelivered_count(&self) -> usize {
-        self.closing.len()
-    }
-
-    fn forget_delivered(&mut self) {
-        let mut closing = core::mem::take(&mut self.closing);
-        closing.retain(|id| !self.is_delivered(*id));
-        self.closing = closing;
-    }
-
-    /// Whether a closed connection has delivered all it held. In FIN-WAIT-2 and TIME-WAIT the peer
-    /// has acknowledged everything, FIN included.
-    pub(crate) fn is_delivered(&mut self, id: SocketId) -> bool {
-        let is_over = |state| matches!(state, State::FinWait2 | State::TimeWait | State::Closed);
-        self.shard.tcp_status(id).map_or(true, |status| is_over(status.state))
     }
 
     /// Frames that other squeues received for this one and that wait.
