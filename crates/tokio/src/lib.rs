@@ -60,7 +60,8 @@
 //!
 //! # Shutting down
 //!
-//! Dropping a stream closes its connection, and the stack delivers in the background what was written.
+//! Dropping a stream closes its connection, and the stack delivers in the background what was written, of as
+//! many at once as [`multidata::StackConfig::orphans_max`] says: those dropped beyond are reset.
 //! Dropping the last handle of a *stack* makes the dropping thread wait for that, for up to a second
 //! ([`multidata::LINGER_ON_DROP`]); sockets are handles, too. So keep a handle outside the runtime, or
 //! end with `tokio::task::spawn_blocking(move || stack.shutdown(timeout))`. A task whose device failed

@@ -18,7 +18,7 @@ const CLEARED_LEN_BYTES_MAX: usize = 65_536;
 /// A TCP connection; shaped like `tokio::net::TcpStream`.
 ///
 /// Dropping it closes the connection: what was written is still delivered, by the stack, in the
-/// background.
+/// background, unless more than [`multidata::StackConfig::orphans_max`] are left so at once.
 #[derive(Debug)]
 pub struct TcpStream {
     socket: multidata::TcpStream,

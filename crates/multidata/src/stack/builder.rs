@@ -50,9 +50,10 @@ pub struct StackConfig {
     /// Connections in TIME-WAIT that are remembered beside them, about 300 bytes each; the oldest
     /// makes room.
     pub time_wait_max: usize,
-    /// Connections that may finish their business after their last handle was dropped; those beyond
-    /// are reset.
-    pub orphans_max: usize,
+    /// Connections of each squeue that may finish their business after their last handle was dropped; those
+    /// that are dropped beyond are reset, and what they held is lost (`orphans_reset`). `None` stands for a
+    /// quarter of `sockets_max`, and 16,384 at least.
+    pub orphans_max: Option<usize>,
     /// Whether received segments that repeat the headers of the one before them are taken as one unit
     /// ([`Shard::set_receive_trains`]); off only to see what that saves.
     pub receive_trains: bool,
@@ -66,9 +67,18 @@ impl Default for StackConfig {
             copy_in: CopyIn::default(),
             sockets_max: 65_536,
             time_wait_max: 65_536,
-            orphans_max: 16_384,
+            orphans_max: None,
             receive_trains: true,
         }
+    }
+}
+
+/// Connections without handles that a stack keeps at least, where nobody says how many.
+const ORPHANS_MIN: usize = 16_384;
+
+impl StackConfig {
+    fn orphans_max(&self) -> usize {
+        self.orphans_max.unwrap_or_else(|| ORPHANS_MIN.max(self.sockets_max / 4))
     }
 }
 
@@ -438,7 +448,7 @@ impl StackBuilder {
                 sockets_max: self.config.sockets_max,
             });
             shard.set_time_wait_max(self.config.time_wait_max);
-            shard.set_orphans_max(self.config.orphans_max);
+            shard.set_orphans_max(self.config.orphans_max());
             shard.set_receive_trains(self.config.receive_trains);
             if let Some(hand_over) = &hand_over {
                 shard.set_share(hand_over.share(index));
@@ -658,4 +668,20 @@ fn add_port(
     // The device may be one that the stack only hands single packets.
     port.follow_mode(shard);
     Ok(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_sockets_may_be_dropped_at_once() {
+        let orphans = |sockets_max, orphans_max| {
+            StackConfig { sockets_max, orphans_max, ..StackConfig::default() }.orphans_max()
+        };
+        assert_eq!(StackConfig::default().orphans_max(), 16_384);
+        assert_eq!(orphans(1_000, None), 16_384);
+        assert_eq!(orphans(1_000_000, None), 250_000);
+        assert_eq!(orphans(1_000_000, Some(9)), 9);
+    }
 }
