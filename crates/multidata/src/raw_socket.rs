@@ -244,7 +244,7 @@ impl RawSocket {
     pub fn set_ttl(&self, ttl: u8) -> io::Result<()> {
         let id = self.socket.id;
         let set = |core: &mut Core, _| core.shard.raw_set_hop_limit(id, Some(ttl));
-        self.socket.squeue().once(set).map_err(socket_error)
+        self.socket.squeue().once_sending(set).map_err(socket_error)
     }
 
     /// How packets treat the MTU of their path (`IP_MTU_DISCOVER`).
@@ -254,7 +254,7 @@ impl RawSocket {
     pub fn set_mtu_discovery(&self, discovery: MtuDiscovery) -> io::Result<()> {
         let id = self.socket.id;
         let set = |core: &mut Core, _| core.shard.raw_set_mtu_discovery(id, discovery);
-        self.socket.squeue().once(set).map_err(socket_error)
+        self.socket.squeue().once_sending(set).map_err(socket_error)
     }
 
     /// Whether calls wait (the default) or answer `WouldBlock`.

@@ -316,7 +316,8 @@ impl TcpStream {
     /// # Errors
     /// None while a handle exists.
     pub fn info(&self) -> io::Result<tcp::TcpInfo> {
-        self.squeue_once(|core, now, id| core.shard.tcp_info(now, id)).map_err(socket_error)
+        let squeue = self.shared.socket.squeue();
+        self.squeue_look(|shard, id| shard.tcp_info(squeue.now(), id)).map_err(socket_error)
     }
 
     /// Ends the connection with a reset: what was not delivered is lost on both sides.
@@ -625,8 +626,9 @@ impl TcpStream {
     }
 
     fn set_option(&self, option: TcpOption) -> io::Result<()> {
-        self.squeue_once(|core, now, id| core.shard.tcp_set_option(now, id, option))
-            .map_err(socket_error)
+        let socket = &self.shared.socket;
+        let set = |core: &mut Core, now| core.shard.tcp_set_option(now, socket.id, option);
+        socket.squeue().once_sending(set).map_err(socket_error)
     }
 
     fn squeue_once<T>(&self, act: impl FnOnce(&mut Core, Instant, SocketId) -> T) -> T {

@@ -156,7 +156,7 @@ impl UdpSocket {
             change(core, &mut options)?;
             core.shard.udp_set_multicast(id, options)
         };
-        self.socket.squeue().once(set).map_err(socket_error)
+        self.socket.squeue().once_sending(set).map_err(socket_error)
     }
 
     /// Names the only peer: [`UdpSocket::send`] sends to it and only its datagrams are received.
@@ -168,7 +168,7 @@ impl UdpSocket {
             let connect = |core: &mut crate::runtime::squeue::Core, _| {
                 core.shard.udp_connect(self.socket.id, address)
             };
-            self.socket.squeue().once(connect).map_err(socket_error)
+            self.socket.squeue().once_sending(connect).map_err(socket_error)
         })
     }
 
@@ -366,7 +366,7 @@ impl UdpSocket {
         let set = |core: &mut crate::runtime::squeue::Core, _| {
             core.shard.udp_set_mtu_discovery(self.socket.id, discovery)
         };
-        self.socket.squeue().once(set).map_err(socket_error)
+        self.socket.squeue().once_sending(set).map_err(socket_error)
     }
 
     /// Puts options into the IPv4 header of every datagram from now on (IP_OPTIONS), as
@@ -380,7 +380,7 @@ impl UdpSocket {
         let id = self.socket.id;
         self.socket
             .squeue()
-            .once(|core, _| core.shard.udp_set_ip_options(id, options))
+            .once_sending(|core, _| core.shard.udp_set_ip_options(id, options))
             .map_err(socket_error)
     }
 

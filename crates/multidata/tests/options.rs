@@ -422,3 +422,20 @@ fn a_connection_takes_itself_out_of_batches() {
         assert!(count() > 30, "{reason}: {}", count());
     }
 }
+
+#[test]
+fn who_asks_or_sets_something_does_not_poll_the_devices_each_time() {
+    const CALLS: u64 = 2_000;
+    let (left, right_stack) = pair::pair();
+    let (client, _server) = pair::connected(&left, &right_stack);
+    let runs = |call: &dyn Fn()| {
+        let before = left.counters().runtime.squeue_runs;
+        (0..CALLS).for_each(|_| call());
+        left.counters().runtime.squeue_runs - before
+    };
+    // What is looked at is the worker's now and then, and a setter's turn is due every half a millisecond.
+    let info = runs(&|| assert!(client.info().is_ok()));
+    assert!(info < CALLS / 2, "{info} turns");
+    let set = runs(&|| client.set_nodelay(true).expect("open"));
+    assert!(set < CALLS / 2, "{set} turns");
+}

@@ -151,15 +151,33 @@ impl Squeue {
     /// Does something on the shard that never waits, and runs it. What other squeues have said before is
     /// known first: a connection can be opened from an address that the stack has told of.
     pub(crate) fn once<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        self.once_then(Core::run, act)
+    }
+
+    /// As [`Squeue::once`], for what needs nothing that devices brought: what it makes the shard owe is sent.
+    pub(crate) fn once_sending<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        self.once_then(Core::run_outgoing, act)
+    }
+
+    fn once_then<T>(
+        &self,
+        run: fn(&mut Core, Instant),
+        act: impl FnOnce(&mut Core, Instant) -> T,
+    ) -> T {
         let _alarm = self.alarm();
         let mut core = self.lock();
         let now = self.clock.now();
         core.application_ran = now;
         core.take_in(now);
         let outcome = act(&mut core, now);
-        core.run(now);
+        run(&mut core, now);
         self.release(core);
         outcome
+    }
+
+    /// The time of the stack's clock.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
     }
 
     /// Looks at the shard without running it.
