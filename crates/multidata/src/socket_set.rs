@@ -62,6 +62,10 @@ impl SocketSet {
         let waker = Waker::from(Arc::clone(&parker));
         loop {
             if let Poll::Ready(outcome) = self.poll_take(&Context::from_waker(&waker), &take) {
+                if outcome.is_err() {
+                    // Some sockets may have it already, and nobody else does.
+                    self.forget_waker(&waker);
+                }
                 return outcome;
             }
             let left =
@@ -165,5 +169,10 @@ mod tests {
         };
         assert!(matches!(set.poll_take(&context, failing), Poll::Ready(Err(_))));
         assert_eq!(waits(), 2, "another task has the same waker, and waits on");
+        set.forget_waker(Waker::noop());
+        assert_eq!(waits(), 0);
+        asked.set(1);
+        assert!(set.take(failing).is_err());
+        assert_eq!(waits(), 0, "a thread takes its own out");
     }
 }

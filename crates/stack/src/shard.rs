@@ -343,6 +343,12 @@ impl Shard {
         self.sockets.len()
     }
 
+    /// No socket has an index ([`SocketId::index`]) from this on. It shrinks when most of very many were closed.
+    #[must_use]
+    pub fn slot_count(&self) -> usize {
+        self.sockets.slot_count()
+    }
+
     /// Called after any call on a connection: collects what it counted, passes its events on, notes
     /// whether it has something to send and when it wants to be called, and forgets it when it is
     /// over and unowned.

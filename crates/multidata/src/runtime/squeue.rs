@@ -340,6 +340,7 @@ impl Core {
             self.watch.on_event(event.socket);
             self.waiting.on_event(event, &mut self.woken);
         }
+        self.waiting.shrink(self.shard.slot_count(), &mut self.woken);
         self.counters.sleepers_visited += self.waiting.take_visited();
     }
 

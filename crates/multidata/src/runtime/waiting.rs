@@ -109,6 +109,10 @@ impl Sleeper {
 /// How much memory there is to be for each task that is woken because of it: a block of the usual size.
 const MEMORY_EACH_BYTES: usize = 65_536;
 
+/// So many places for sockets are kept, used or not, and so many in each for those who wait for it.
+const SLOTS_KEPT: usize = 1_024;
+const SLEEPERS_KEPT: usize = 4;
+
 /// The table of those who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
@@ -291,9 +295,56 @@ impl Waiting {
         woken.extend(slot.sleepers.drain(..).map(|entry| entry.1));
         self.tasks -= count_tasks(&woken[before..]);
         woken.extend(slot.memory.drain(..).map(Sleeper::Task));
+        slot.sleepers.shrink_to(SLEEPERS_KEPT);
+        slot.memory.shrink_to(SLEEPERS_KEPT);
+    }
+
+    /// Gives memory back once most of very many sockets are gone: none has an index from `count` on.
+    pub(crate) fn shrink(&mut self, count: usize, woken: &mut Vec<Sleeper>) {
+        if self.slots.len() <= SLOTS_KEPT.max(2 * count) {
+            return;
+        }
+        let before = woken.len();
+        let mut rest: Vec<Slot> = self.slots.drain(count..).collect();
+        woken.extend(rest.iter_mut().flat_map(|slot| slot.sleepers.drain(..).map(|entry| entry.1)));
+        self.tasks -= count_tasks(&woken[before..]);
+        woken.extend(rest.into_iter().flat_map(|slot| slot.memory).map(Sleeper::Task));
+        self.slots.shrink_to(SLOTS_KEPT);
     }
 }
 
 fn count_tasks(sleepers: &[Sleeper]) -> usize {
     sleepers.iter().filter(|sleeper| matches!(sleeper, Sleeper::Task(_))).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stack::{Shard, ShardConfig};
+
+    #[test]
+    fn places_of_very_many_sockets_that_are_gone_are_given_back_and_nobody_is_forgotten() {
+        const COUNT: usize = 5_000;
+        let (tcp, pool) = (tcp::Config::default(), batch::BlockPool::new(Default::default()));
+        let config = ShardConfig { tcp, pool, secret: [0; 32], sockets_max: COUNT };
+        let mut shard = Shard::new(config);
+        let any = std::net::SocketAddr::from(([0; 4], 0));
+        let sockets: Vec<_> =
+            (0..COUNT).map(|_| shard.udp_bind(any).expect("a free port")).collect();
+        let (mut waiting, mut woken) = (Waiting::default(), Vec::new());
+        for socket in &sockets {
+            waiting.add_task(*socket, Interest::Readable, Waker::noop());
+        }
+        waiting.shrink(shard.slot_count(), &mut woken);
+        assert_eq!((waiting.slots.len(), woken.len()), (COUNT, 0));
+        for socket in &sockets[100..] {
+            shard.close(Instant::ZERO, *socket);
+        }
+        waiting.shrink(300, &mut woken);
+        assert_eq!((waiting.slots.len(), waiting.tasks), (300, 300));
+        assert_eq!(woken.len(), COUNT - 300);
+        assert!(waiting.slots.capacity() <= SLOTS_KEPT);
+        waiting.wake_all(&mut woken);
+        assert_eq!((woken.len(), waiting.has_tasks()), (COUNT, false));
+    }
 }
