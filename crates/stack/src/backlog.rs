@@ -419,9 +419,11 @@ impl Shard {
                 Err(DropReason::OutOfWindow)
             }
             Verdict::SendAgain => {
+                let mut kept = kept;
+                kept.on_repeated(header);
                 let syn_ack = kept.syn_ack(now, parameters(self));
                 if let Some(waiting) = self.half_open.get_mut(flow) {
-                    waiting.kept.on_repeated();
+                    waiting.kept = kept;
                 }
                 self.send_syn_ack(incoming.origin.interface, flow, listener, syn_ack);
                 Err(DropReason::Duplicate)

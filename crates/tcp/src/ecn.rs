@@ -103,6 +103,12 @@ impl Ecn {
         self.on
     }
 
+    /// The peer's SYN came again. RFC 3168, 6.1.1: one that does not ask ends the agreement, for its sender
+    /// keeps to none.
+    pub(crate) fn on_syn_again(&mut self, flags: TcpFlags) {
+        self.on &= flags.contains(SETUP);
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         self.on
     }

@@ -118,9 +118,11 @@ impl HalfOpen {
         self.timeouts = self.timeouts.saturating_add(1);
     }
 
-    /// The SYN came again, and the SYN-ACK is sent again for it.
-    pub fn on_repeated(&mut self) {
+    /// The SYN came again, and the SYN-ACK is sent again for it. RFC 3168, 6.1.1: who has received a SYN that
+    /// does not ask for ECN SHOULD NOT use it, for its sender will not.
+    pub fn on_repeated(&mut self, syn: &TcpHeader) {
         self.is_repeated = true;
+        self.ecn = self.ecn.without(TcpFlags(!syn.flags.0));
     }
 
     /// How often the SYN-ACK was sent again because nothing came.
@@ -317,11 +319,27 @@ mod tests {
         assert!(!connection.wants_transmit(now));
     }
 
+    // RFC 3168, 6.1.1 and 6.1.1.1: a client that repeats its SYN without asking will not echo marks.
+    #[test]
+    fn a_syn_that_asks_for_ecn_no_more_is_answered_without() {
+        let now = Instant::from_millis(1_000);
+        let mut half_open = half_open();
+        half_open.ecn = TcpFlags::ECE | TcpFlags::CWR;
+        let asks = half_open.syn();
+        half_open.on_repeated(&asks);
+        assert!(half_open.open(now, parameters(plain_config())).info(now).ecn);
+        half_open.on_repeated(&TcpHeader { flags: TcpFlags::SYN, ..asks });
+        let syn_ack = half_open.syn_ack(now, parameters(plain_config()));
+        assert!(!syn_ack.flags.contains(TcpFlags::ECE));
+        half_open.on_repeated(&asks);
+        assert!(!half_open.open(now, parameters(plain_config())).info(now).ecn, "of several any");
+    }
+
     // RFC 6298, 3 (Karn): of two SYN-ACKs it cannot be told which was answered, but by a timestamp.
     #[test]
     fn a_syn_ack_that_was_repeated_measures_no_round_trip() {
         let mut half_open = half_open();
-        half_open.on_repeated();
+        half_open.on_repeated(&half_open.syn());
         let now = Instant::from_millis(1_051);
         let mut connection = half_open.open(now, parameters(plain_config()));
         let ack = TcpHeader {

@@ -91,6 +91,7 @@ impl Connection {
         if !incoming.flags.contains(TcpFlags::ACK) {
             // Our SYN-ACK was lost.
             self.owing.syn = true;
+            self.ecn.on_syn_again(incoming.flags);
             return Err(DropReason::Duplicate);
         }
         // Simultaneous open: the peer's SYN-ACK acknowledges our SYN; its SYN was here before.

@@ -307,6 +307,8 @@ impl Connection {
             // timeout as a round trip and raise it with every lost ACK.
             self.take_timestamp(now, incoming);
         }
+        // RFC 9293, MUST-26: whatever comes from the peer puts off the probe that asks whether it is there.
+        self.last_received_at = now;
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
             self.counters.duplicate_segments += 1;
@@ -321,7 +323,6 @@ impl Connection {
         }
         // A keepalive, a probe, or a stray ACK: answered, within the limit that keeps two ends from
         // answering each other for ever.
-        self.last_received_at = now;
         self.challenge(now);
         Err(DropReason::OutOfWindow)
     }
