@@ -11,18 +11,29 @@
 //! Here are the rules of link and network; those of TCP are in `flow.rs`. Each finding names its
 //! rule by RFC and section.
 
+mod ecn;
 mod fast_open;
 mod flow;
+mod grounds;
+mod nagle;
+mod neighbours;
 mod ranges;
+mod resets;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use crate::packet::{self, Body, Ip, Segment, Transport, flag};
 use core::net::{IpAddr, SocketAddr};
 use fast_open::Cookies;
 use flow::Flow;
-use std::collections::{BTreeMap, BTreeSet};
+use neighbours::Neighbours;
+use resets::Provocations;
+use std::collections::BTreeMap;
 use time::{Duration, Instant};
+
+pub use grounds::Line;
+pub use waits::Patience;
 
 /// A rule was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +68,6 @@ const SYNS_MAX: usize = 16;
 /// Findings kept; the first is what matters.
 const FINDINGS_MAX: usize = 16;
 
-/// RFC 1122, 2.3.2.1: requests for one address at most once per second; with room for a clock that
-/// was not asked at the exact moment.
-const REQUEST_INTERVAL_MIN: Duration = Duration::from_millis(900);
-
 /// How long a SYN may wait in its host before it is sent.
 const MTU_GRACE: Duration = Duration::from_secs(5);
 
@@ -68,9 +75,34 @@ const MTU_GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Syn {
     pub(crate) sequence: u32,
+    pub(crate) flags: u8,
     pub(crate) options: packet::Options,
     pub(crate) window: u16,
     pub(crate) payload_len: u32,
+}
+
+/// What the checker is told of a host beforehand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// RFC 4987, 3.6: an ACK alone may begin a connection, also one that has been.
+    pub cookies: bool,
+    /// What arrives may be dropped before its connection sees it: for want of memory, or because a piece of
+    /// it is damaged.
+    pub drops: bool,
+    /// Nagle's algorithm is on in all its connections.
+    pub nagle: bool,
+    /// Segments of its first flights (RFC 6928), 0 where nothing is known of them.
+    pub initial_window_segments: u32,
+}
+
+/// What is known where a segment goes out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    pub(crate) host: Facts,
+    /// Others before it may have been given up unsent.
+    pub(crate) may_skip: bool,
+    /// When its neighbour was asked for last, for which it may have waited.
+    pub(crate) asked_at: Option<Instant>,
 }
 
 /// What the checker knows of a host.
@@ -81,15 +113,13 @@ struct Watched {
     mtu: usize,
     /// Those that it had lately, and until when.
     mtus_before: Vec<(Instant, usize)>,
-    /// RFC 4987, 3.6: an ACK alone may begin a connection, also one that has been.
-    cookies: bool,
+    facts: Facts,
     flows: BTreeMap<(SocketAddr, SocketAddr), Flow>,
     /// Other SYN-ACKs than the last one, which a cookie may bring back.
     answers: BTreeMap<(SocketAddr, SocketAddr), Vec<Flow>>,
     syns: BTreeMap<(SocketAddr, SocketAddr), Vec<Syn>>,
-    asked_at: BTreeMap<IpAddr, Instant>,
-    /// Neighbours that were asked for twice in a row: what goes to them may be given up unsent.
-    silent: BTreeSet<IpAddr>,
+    neighbours: Neighbours,
+    provocations: Provocations,
     /// Those of fast open, which are others than the cookies of `cookies`.
     fast_open: Cookies,
 }
@@ -104,19 +134,18 @@ pub struct Checker {
 
 impl Checker {
     /// A host with these addresses; hosts are counted in the order of these calls.
-    /// `cookies` says that it may answer SYNs without remembering them.
-    pub fn add_host(&mut self, addresses: Vec<IpAddr>, ethernet: bool, mtu: usize, cookies: bool) {
+    pub fn add_host(&mut self, addresses: Vec<IpAddr>, ethernet: bool, mtu: usize, facts: Facts) {
         self.hosts.push(Watched {
             addresses,
             ethernet,
             mtu,
             mtus_before: Vec::new(),
-            cookies,
+            facts,
             flows: BTreeMap::new(),
             answers: BTreeMap::new(),
             syns: BTreeMap::new(),
-            asked_at: BTreeMap::new(),
-            silent: BTreeSet::new(),
+            neighbours: Neighbours::default(),
+            provocations: Provocations::default(),
             fast_open: Cookies::default(),
         });
     }
@@ -128,8 +157,8 @@ impl Checker {
         watched.flows.clear();
         watched.answers.clear();
         watched.syns.clear();
-        watched.asked_at.clear();
-        watched.silent.clear();
+        watched.neighbours = Neighbours::default();
+        watched.provocations = Provocations::default();
         watched.fast_open = Cookies::default();
     }
 
@@ -150,48 +179,15 @@ impl Checker {
     pub fn remove_address(&mut self, host: usize, address: IpAddr) {
         let watched = &mut self.hosts[host];
         watched.addresses.retain(|other| *other != address);
+        watched.neighbours.on_address_removed(address);
+        let flows = watched.flows.iter_mut().filter(|((local, _), _)| local.ip() == address);
+        flows.for_each(|(_, flow)| flow.forget_debts());
     }
 
     /// What was found, the first of it.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
-    }
-
-    /// Whether the first host, if it gave up the connection of these ends, its own first, could not
-    /// make itself heard by the second: its reset was lost or did not name the next byte, or it was not
-    /// sent because the neighbour did not answer requests.
-    #[must_use]
-    pub fn is_unheard(&self, hosts: [usize; 2], ends: (SocketAddr, SocketAddr)) -> bool {
-        let [from, to] = hosts.map(|host| &self.hosts[host]);
-        match (from.flows.get(&ends), to.flows.get(&(ends.1, ends.0))) {
-            (Some(here), Some(there)) if here.is_other_end_of(there) => {
-                let has_spoken = here.has_sent_reset() || from.silent.contains(&ends.1.ip());
-                has_spoken && !there.has_heard_reset()
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether the wire shows that the first host was right to give up the connection of these ends, its
-    /// own first, because keepalive probes went unanswered: `probes` of them were sent, nothing came from
-    /// the second for `silence`, and that had answered every probe it got.
-    #[must_use]
-    pub fn has_probed_in_vain(
-        &self,
-        now: Instant,
-        hosts: [usize; 2],
-        ends: (SocketAddr, SocketAddr),
-        silence: Duration,
-        probes: u32,
-    ) -> bool {
-        let [from, to] = hosts.map(|host| &self.hosts[host]);
-        match (from.flows.get(&ends), to.flows.get(&(ends.1, ends.0))) {
-            (Some(here), Some(there)) if here.is_other_end_of(there) => {
-                here.has_probed_in_vain(now, silence, probes) && !there.owes_answer()
-            }
-            _ => false,
-        }
     }
 
     /// How many TCP segments were judged.
@@ -231,15 +227,30 @@ impl Checker {
     pub fn on_arrived(&mut self, now: Instant, host: usize, frame: &[u8]) {
         let watched = &mut self.hosts[host];
         let Ok(packet) = packet::read(frame, watched.ethernet) else { return };
-        let Body::Ip(ip) = &packet.body else { return };
+        // Nothing but the link's own checksum shows damage of its header; no station is a group.
+        if packet.stations.is_some_and(|(_, source)| source[0] & 1 != 0) {
+            return;
+        }
+        let ip = match &packet.body {
+            Body::Arp(arp) => return watched.take_arp(now, arp),
+            Body::Ip(ip) => ip,
+        };
         match &ip.transport {
             Transport::Tcp(segment) if watched.addresses.contains(&ip.destination) => {
-                watched.take_segment(now, segment);
+                watched.take_segment(now, segment, ip.ecn);
             }
             Transport::Icmp { kind, code, rest } => {
                 if let Some(peer) = too_long_for(ip.source.is_ipv6(), *kind, *code, rest) {
                     watched.on_shorter_path(peer);
                 }
+                if let Some(target) = solicited(ip, *kind, rest) {
+                    watched.take_solicitation(now, ip, *kind, target);
+                }
+            }
+            Transport::Other(_) if ip.fragment && ip.ecn == 3 => {
+                let flows = watched.flows.iter_mut();
+                let of_peer = flows.filter(|((_, remote), _)| remote.ip() == ip.source);
+                of_peer.for_each(|(_, flow)| flow.on_marked_piece());
             }
             _ => {}
         }
@@ -263,6 +274,12 @@ fn too_long_for(is_ipv6: bool, kind: u8, code: u8, rest: &[u8]) -> Option<IpAddr
     }
 }
 
+/// The address that a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4).
+fn solicited(ip: &Ip<'_>, kind: u8, rest: &[u8]) -> Option<IpAddr> {
+    let target = rest.get(4..20).filter(|_| ip.source.is_ipv6() && matches!(kind, 135 | 136))?;
+    <[u8; 16]>::try_from(target).ok().map(IpAddr::from)
+}
+
 fn watched_flight(watched: &Watched, ends: (SocketAddr, SocketAddr)) -> Option<u64> {
     watched.flows.get(&ends).and_then(Flow::new_flight)
 }
@@ -275,23 +292,41 @@ impl Watched {
         }
         match arp.operation == 1 && !announces {
             true => self.judge_request(now, arp.target),
-            false => Ok(()),
+            false => {
+                self.neighbours.on_answered(now, arp.target);
+                Ok(())
+            }
         }
     }
 
     fn judge_request(&mut self, now: Instant, target: IpAddr) -> Result<(), Broken> {
-        let before = self.asked_at.insert(target, now);
         let flows = self.flows.iter_mut().filter(|((_, remote), _)| remote.ip() == target);
         flows.for_each(|(_, flow)| flow.on_neighbour_asked());
-        if before.is_some_and(|before| now.since(before) < 2 * REQUEST_INTERVAL_MIN) {
-            self.silent.insert(target);
+        self.neighbours.judge_request(now, target)
+    }
+
+    fn take_arp(&mut self, now: Instant, arp: &packet::Arp) {
+        let is_announcement = arp.sender == arp.target || arp.sender.is_unspecified();
+        if arp.operation == 1 && !is_announcement && self.addresses.contains(&arp.target) {
+            self.neighbours.on_asked(now, arp.sender, arp.target);
         }
-        match before {
-            Some(before) if now.since(before) < REQUEST_INTERVAL_MIN => Err((
-                "RFC 1122, 2.3.2.1 and RFC 4861, 7.2.2: one request per second for an address",
-                format!("{target} is asked for again after {:?}", now.since(before)),
-            )),
-            _ => Ok(()),
+        self.on_heard_of(arp.sender, arp.operation == 2);
+    }
+
+    fn take_solicitation(&mut self, now: Instant, ip: &Ip<'_>, kind: u8, target: IpAddr) {
+        let asks = kind == 135 && !ip.source.is_unspecified();
+        if asks && self.addresses.contains(&target) {
+            self.neighbours.on_asked(now, ip.source, target);
+        }
+        let is_answer = kind == 136;
+        self.on_heard_of(if is_answer { target } else { ip.source }, is_answer);
+    }
+
+    /// A neighbour spoke: what goes to it is sent again.
+    fn on_heard_of(&mut self, neighbour: IpAddr, is_answer: bool) {
+        if self.neighbours.on_heard_of(neighbour, is_answer) {
+            let flows = self.flows.iter_mut().filter(|((_, remote), _)| remote.ip() == neighbour);
+            flows.for_each(|(_, flow)| flow.let_skip());
         }
     }
 
@@ -324,6 +359,10 @@ impl Watched {
                 let target = rest.get(4..20).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
                 target.map_or(Ok(()), |target| self.judge_request(now, IpAddr::from(target)))
             }
+            Transport::Icmp { kind: 136, .. } if ip.source.is_ipv6() => {
+                self.neighbours.on_answered(now, ip.destination);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -337,22 +376,25 @@ impl Watched {
         let ends = (segment.source, segment.destination);
         flow::judge_alone(segment, ecn)?;
         if segment.has(flag::RST) {
-            return match self.flows.get_mut(&ends) {
-                Some(flow) => flow.on_reset_sent(segment),
-                None => Ok(()),
-            };
+            let silent = self.neighbours.is_silent(segment.destination.ip());
+            let ends_it = self.flows.get_mut(&ends).is_some_and(|it| it.on_reset_sent(segment));
+            return if ends_it || silent { Ok(()) } else { self.provocations.judge(segment) };
         }
         if segment.has(flag::SYN) {
             return self.judge_syn(now, segment);
         }
-        let may_skip = self.silent.contains(&segment.destination.ip());
-        if self.cookies {
+        let circumstances = Circumstances {
+            host: self.facts,
+            may_skip: self.neighbours.is_silent(segment.destination.ip()),
+            asked_at: self.neighbours.asked_at(segment.destination.ip()),
+        };
+        if self.facts.cookies {
             self.bring_back(segment);
         }
         let waits = self.has_answer_in_waiting(segment);
         match self.flows.get_mut(&ends) {
             None if waits => Ok(()),
-            Some(flow) => flow.judge(now, segment, ecn, may_skip),
+            Some(flow) => flow.judge(now, segment, ecn, circumstances),
             None => Err((
                 "RFC 9293, 3.10.7.1: a connection that does not exist sends resets only",
                 segment.to_string(),
@@ -368,7 +410,7 @@ impl Watched {
         segment.flags == flag::ACK
             && segment.payload.is_empty()
             && !self.flows.contains_key(&ends)
-            && self.asked_at.contains_key(&segment.destination.ip())
+            && self.neighbours.asked_at(segment.destination.ip()).is_some()
             && self.syns.get(&ends).is_some_and(|syns| syns.iter().any(answers))
     }
 
@@ -383,6 +425,7 @@ impl Watched {
             && let Some(answer) = answers.iter_mut().find(|answer| is_first(answer))
         {
             core::mem::swap(flow, answer);
+            flow.forget_debts();
         }
     }
 
@@ -392,7 +435,7 @@ impl Watched {
         let is_new = self.flows.get(&ends).is_none_or(|flow| flow.iss() != segment.sequence);
         if is_new {
             let before = self.flows.insert(ends, Flow::new(segment));
-            if let Some(before) = before.filter(|_| self.cookies && segment.has(flag::ACK)) {
+            if let Some(before) = before.filter(|_| self.facts.cookies && segment.has(flag::ACK)) {
                 let answers = self.answers.entry(ends).or_default();
                 if answers.len() == SYNS_MAX {
                     answers.remove(0);
@@ -417,7 +460,7 @@ impl Watched {
         let syns = self.syns.get(&ends).map_or(&[][..], Vec::as_slice);
         self.fast_open.on_answer_sent(now, segment, syns)?;
         match syns.iter().rev().find(answers) {
-            Some(syn) => flow.on_answer_sent(segment, syn),
+            Some(syn) => flow.on_answer_sent(segment, syn, self.facts),
             None => Err((
                 "RFC 9293, 3.10.7.2: a SYN-ACK acknowledges a SYN that arrived",
                 segment.to_string(),
@@ -431,8 +474,9 @@ impl Watched {
         flows.for_each(|(_, flow)| flow.forget_repeats());
     }
 
-    fn take_segment(&mut self, now: Instant, segment: &Segment<'_>) {
+    fn take_segment(&mut self, now: Instant, segment: &Segment<'_>, ecn: u8) {
         let ends = (segment.destination, segment.source);
+        self.provocations.on_arrived(ends, segment);
         self.fast_open.on_arrived(segment);
         if segment.has(flag::SYN) && !segment.has(flag::ACK) {
             let syns = self.syns.entry(ends).or_default();
@@ -441,12 +485,13 @@ impl Watched {
             }
             syns.push(Syn {
                 sequence: segment.sequence,
+                flags: segment.flags,
                 options: segment.options,
                 window: segment.window,
                 payload_len: segment.payload.len() as u32,
             });
         }
-        if self.cookies
+        if self.facts.cookies
             && segment.has(flag::ACK)
             && let Some(flow) = self.flows.get_mut(&ends)
         {
@@ -458,11 +503,12 @@ impl Watched {
                 && let Some(answer) = answers.iter_mut().find(|answer| believes(answer))
             {
                 core::mem::swap(flow, answer);
+                flow.forget_debts();
             }
         }
         let answers = self.answers.get_mut(&ends).into_iter().flatten();
         for flow in self.flows.get_mut(&ends).into_iter().chain(answers) {
-            flow.on_arrived(now, segment);
+            flow.on_arrived(now, segment, ecn);
         }
     }
 }

@@ -16,7 +16,10 @@
 //! ```
 //!
 //! What must hold:
-//! * every stream arrives as it was sent, or the application is told of an error that has a cause;
+//! * every stream arrives as it was sent, or the application is told of an error that has a cause, which
+//!   the wire shows for that connection and that error: a reset that arrived from a peer with a reason, a
+//!   peer that was silent for as long as it takes though it answered all that came to it;
+//! * who can go on is told so, and has announced what room it has;
 //! * urgent marks arrive where they were set;
 //! * a connection is accepted once, and only what came with the SYN of a fast open is ever read twice;
 //! * a connection whose address is taken away fails with the error that says so, nothing is sent from

@@ -128,6 +128,10 @@ pub mod flag {
     pub const ACK: u8 = 16;
     /// The urgent pointer is significant.
     pub const URG: u8 = 32;
+    /// Congestion was experienced; in a SYN: ECN is asked for (RFC 3168).
+    pub const ECE: u8 = 64;
+    /// The congestion window was reduced.
+    pub const CWR: u8 = 128;
 }
 
 /// TCP options; unknown ones are counted.

@@ -70,6 +70,14 @@ pub struct HostPlan {
     pub down: LinkPlan,
 }
 
+impl HostPlan {
+    /// Whether memory may be so scarce that what arrives has to be dropped.
+    #[must_use]
+    pub fn is_scarce(&self) -> bool {
+        self.pool_bytes < 8 << 20
+    }
+}
+
 /// Something that happens to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
@@ -182,19 +190,6 @@ impl Scenario {
             disturbances,
             calm_at,
         }
-    }
-
-    /// Whether the network is so bad that connections may fail for no other reason.
-    #[must_use]
-    pub fn is_severe(&self) -> bool {
-        let damage: f64 = self.hosts.iter().map(|host| host.up.damage() + host.down.damage()).sum();
-        let dark = |disturbance: &Disturbance| match disturbance {
-            Disturbance::Blackout { span, .. } => *span > Duration::from_secs(2),
-            _ => true,
-        };
-        damage > 0.04
-            || self.disturbances.iter().any(|(_, disturbance)| dark(disturbance))
-            || self.hosts.iter().any(|host| host.pool_bytes < 8 << 20)
     }
 
     /// How long after the calm everything must be over. Retransmission and persist timers have

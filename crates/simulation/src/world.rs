@@ -14,19 +14,21 @@
 
 mod addresses;
 mod audit;
+mod causes;
 mod datagrams;
 mod event;
 mod fast_open;
 mod running;
 mod traffic;
+mod waiting;
 
 use crate::application::Endpoint;
-use crate::checker::{Checker, InFlight};
-use crate::host::Host;
+use crate::checker::{Checker, Facts, InFlight};
+use crate::host::{Host, Socket};
 use crate::link::Arrival;
 use crate::random::Random;
 use crate::report::{Failure, Report, RunCounters};
-use crate::scenario::{BEGINNING, Disturbance, START, Scenario};
+use crate::scenario::{BEGINNING, Disturbance, HostPlan, START, Scenario};
 use crate::trace::{Trace, Way};
 use core::net::{IpAddr, SocketAddr};
 use datagrams::Datagram;
@@ -71,6 +73,8 @@ struct Pair {
     server: Option<usize>,
     /// Something happened that lets either end see an error.
     disturbed: bool,
+    /// The client's initial sequence number.
+    iss: u32,
 }
 
 /// See the module documentation.
@@ -100,6 +104,10 @@ pub struct World {
     lost_addresses: BTreeSet<(usize, IpAddr)>,
     /// Hosts and addresses that they are given though a neighbour has them.
     taken_claims: BTreeSet<(usize, IpAddr)>,
+    /// Listeners whose application comes to accept later.
+    accepting: BTreeSet<(usize, Socket)>,
+    /// What was seen of endpoints that wait.
+    seen: BTreeMap<usize, waiting::Seen>,
     /// What is in flight after the batch that goes out now.
     flights: Vec<InFlight>,
     checker: Checker,
@@ -128,8 +136,8 @@ impl World {
             .map(|number| Host::new(BEGINNING, number, &scenario, &mut random))
             .collect();
         for host in &hosts {
-            let cookies = host.plan.syn_cookies != SynCookieMode::Never;
-            checker.add_host(host.addresses(), !scenario.bare_ip, scenario.mtu, cookies);
+            let facts = facts_of(&host.plan);
+            checker.add_host(host.addresses(), !scenario.bare_ip, scenario.mtu, facts);
         }
         let mut events = Events::default();
         for (host, it) in hosts.iter().enumerate() {
@@ -152,6 +160,7 @@ impl World {
             events.add(*at, Event::Disturb(*disturbance));
         }
         events.add(scenario.calm_at, Event::Calm);
+        events.add(START, Event::Look);
         Self {
             keep,
             now: BEGINNING,
@@ -169,6 +178,8 @@ impl World {
             by_ends: BTreeMap::new(),
             lost_addresses: BTreeSet::new(),
             taken_claims: BTreeSet::new(),
+            accepting: BTreeSet::new(),
+            seen: BTreeMap::new(),
             flights: Vec::new(),
             checker,
             trace: Trace::new(keep.last_frames, keep.capture),
@@ -254,6 +265,7 @@ impl World {
             }
             Event::Disturb(disturbance) => self.disturb(disturbance),
             Event::Regain { host, ipv6, another } => self.regain_address(host, ipv6, another),
+            Event::Look => self.look(),
             Event::Calm => self.calm(),
             Event::GiveUp => self.give_up(),
             Event::Deadline(phase) => self.on_deadline(phase),
@@ -379,6 +391,16 @@ impl World {
         let seed = self.scenario.seed;
         let at = self.now;
         self.failure = Some(Box::new(Failure { seed, at, property, what, host, flow, frames }));
+    }
+}
+
+/// What the checker may know of a host.
+fn facts_of(plan: &HostPlan) -> Facts {
+    Facts {
+        cookies: plan.syn_cookies != SynCookieMode::Never,
+        drops: plan.is_scarce() || plan.cuts,
+        nagle: !plan.tcp.nodelay,
+        initial_window_segments: plan.tcp.congestion.initial_window_segments,
     }
 }
 

@@ -4,39 +4,26 @@
 //! Streams of a simulation are far shorter than 2 GiB, so a position is the plain difference of two
 //! sequence numbers.
 
+mod flights;
+
+use super::ecn::{Ecn, Place};
+use super::nagle::Nagle;
 use super::ranges::Ranges;
-use super::{Broken, Syn};
+use super::waits::{Patience, Stage, Waits};
+use super::{Broken, Circumstances, Facts, Syn};
 use crate::packet::{Options, Segment, flag};
+use flights::Repeats;
 use std::collections::VecDeque;
 use time::{Duration, Instant};
 
 /// Differences from here on are backwards.
 const HALF: u32 = 1 << 31;
 
-/// RFC 6298, 2.5: a bound on the RTO of at least 60 s; gaps near it need not double any more.
-const BACKOFF_ENDS: Duration = Duration::from_secs(50);
+/// RFC 9293, 3.8.6.3: an ACK is delayed by less than half a second; and a squeue may be kept from running.
+const ACK_DELAY_MAX: Duration = Duration::from_millis(600);
 
-/// Gaps shorter than this are not those of a timer.
-const TIMER_MIN: Duration = Duration::from_millis(5);
-
-/// Repetitions of the same first position without anything having arrived in between.
-#[derive(Clone, Debug)]
-struct Repeats {
-    position: u64,
-    len: u32,
-    last_at: Instant,
-    /// The two gaps before, the older first.
-    gaps: [Option<Duration>; 2],
-    /// The neighbour was asked for since the last: what the timer sends may have waited for the answer.
-    has_waited: bool,
-}
-
-impl Repeats {
-    /// Nothing of it was sent before.
-    fn new(now: Instant, position: u64, len: u32) -> Self {
-        Self { position, len, last_at: now, gaps: [None, None], has_waited: false }
-    }
-}
+/// How long before an answer a neighbour may have been asked for last which it waits for.
+const NEIGHBOUR_WAIT_MAX: Duration = Duration::from_secs(4);
 
 /// One end of a connection as the wire shows it.
 #[derive(Debug)]
@@ -75,12 +62,22 @@ pub(crate) struct Flow {
     reset_sent: bool,
     /// One that is to be obeyed: it names the next byte (RFC 5961, 3.2).
     reset_heard: bool,
-    /// When anything arrived last, and the keepalive probes that were sent since.
-    arrived_at: Option<Instant>,
-    probes: u32,
-    /// An empty segment came from below what had arrived, as a keepalive probe does, and nothing was sent
-    /// since.
-    owes_answer: bool,
+    /// A reset refused a segment before anything was said.
+    has_refused: bool,
+    waits: Waits,
+    /// Since when a segment that is to be answered waits for it: one with data, or from below what had
+    /// arrived, as a keepalive probe is.
+    owes_since: Option<Instant>,
+    ecn: Ecn,
+    nagle: Nagle,
+    /// One past what went with the first SYN.
+    syn_end: u64,
+    /// Nothing has arrived since data was sent first.
+    is_first_flight: bool,
+    /// The position of the peer's FIN.
+    peer_fin: Option<u64>,
+    /// Segments were given up unsent, for a neighbour that did not answer.
+    may_skip: bool,
     is_passive: bool,
     repeats: Option<Repeats>,
     /// The last segment carried data that was never sent before.
@@ -149,9 +146,15 @@ impl Flow {
             has_spoken: false,
             reset_sent: false,
             reset_heard: false,
-            arrived_at: None,
-            probes: 0,
-            owes_answer: false,
+            has_refused: false,
+            waits: Waits::default(),
+            owes_since: None,
+            ecn: Ecn::default(),
+            nagle: Nagle::default(),
+            syn_end: 1 + syn.payload.len() as u64,
+            is_first_flight: true,
+            peer_fin: None,
+            may_skip: false,
             is_passive: syn.has(flag::ACK),
             repeats: None,
             sent_new: false,
@@ -185,6 +188,11 @@ impl Flow {
         }
     }
 
+    /// What came is answered, or was so by another SYN-ACK than the one that is believed.
+    pub(crate) fn forget_debts(&mut self) {
+        self.owes_since = None;
+    }
+
     /// Whether this is the other end of the same connection.
     pub(crate) fn is_other_end_of(&self, other: &Self) -> bool {
         self.is_joined_to(other.numbers())
@@ -200,16 +208,62 @@ impl Flow {
         self.irs == Some(iss) && irs == Some(self.iss)
     }
 
-    /// Whether so many keepalive probes were sent without anything having arrived for so long, and nothing
-    /// is in flight that another timer would have given up.
-    pub(crate) fn has_probed_in_vain(&self, now: Instant, silence: Duration, probes: u32) -> bool {
-        let is_silent = self.arrived_at.is_some_and(|at| now.since(at) >= silence);
-        is_silent && self.probes >= probes && self.end == self.acked
+    /// Whether this end has waited for the peer long enough to give up.
+    pub(crate) fn has_waited_in_vain(
+        &self,
+        now: Instant,
+        patience: Patience,
+        asked_at: Option<Instant>,
+    ) -> bool {
+        let stage = match (self.irs, self.is_passive && self.acked == 0) {
+            (None, _) => Stage::Opening,
+            (Some(_), true) => Stage::Answering,
+            (Some(_), false) => Stage::Open,
+        };
+        self.waits.is_in_vain(now, patience, stage, asked_at)
     }
 
-    /// Whether a probe came that was not answered.
-    pub(crate) fn owes_answer(&self) -> bool {
-        self.owes_answer
+    /// Whether something came that should have been answered by now. The answer may wait for the neighbour,
+    /// or have been given up with it, which was asked for at `asked_at` last.
+    pub(crate) fn owes_answer(&self, now: Instant, asked_at: Option<Instant>) -> bool {
+        let is_held = |since| asked_at.is_some_and(|at| at + NEIGHBOUR_WAIT_MAX > since);
+        // What comes before the application has accepted the connection may wait for that.
+        let is_half_open = self.is_passive && self.ack_sent <= 1 && self.end <= 1;
+        // And in TIME-WAIT answers are few.
+        let has_heard_all = self.peer_fin.is_some_and(|fin| self.arrived.contiguous() > fin);
+        let is_over = has_heard_all && self.fin.is_some_and(|fin| self.acked > fin);
+        let is_due = |since| now.since(since) > ACK_DELAY_MAX && !is_held(since);
+        !is_half_open && !is_over && self.owes_since.is_some_and(is_due)
+    }
+
+    /// Whether a reset refused a segment before this end said anything, as behind a SYN cookie.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.has_refused
+    }
+
+    /// What it has sent and heard, in short.
+    pub(crate) fn describe(&self) -> String {
+        let Self { end, acked, ack_sent, waits, owes_since, .. } = self;
+        let arrived = self.arrived.contiguous();
+        format!(
+            "sent {end}, acknowledged {acked}, arrived {arrived}, of which {ack_sent}, {waits:?}, \
+             owes an answer since {owes_since:?}"
+        )
+    }
+
+    /// What is left of the window that this end announced last, where it expects this number next.
+    pub(crate) fn window_left(&self, next: u32) -> u64 {
+        self.edge_sent.saturating_sub(self.peer_position(next))
+    }
+
+    /// What goes out next may have been given up unsent in part.
+    pub(crate) fn let_skip(&mut self) {
+        self.may_skip = true;
+    }
+
+    /// A piece of a segment arrived with a mark of congestion.
+    pub(crate) fn on_marked_piece(&mut self) {
+        self.ecn.on_marked_piece();
     }
 
     /// Whether this end ended the connection by a reset.
@@ -244,10 +298,13 @@ impl Flow {
             }
         }
         if !is_new {
-            self.judge_backoff(now, 0, 1)?;
+            self.judge_backoff(now, 0, 1, true)?;
         } else {
             self.repeats = Some(Repeats::new(now, 0, 1));
         }
+        self.waits.on_syn_sent(now);
+        self.forget_debts();
+        self.ecn.on_syn_sent(syn);
         self.ours = syn.options;
         self.value_sent = syn.options.timestamps.map(|(value, _)| value).or(self.value_sent);
         self.end = self.end.max(1 + syn.payload.len() as u64);
@@ -262,6 +319,7 @@ impl Flow {
         &mut self,
         segment: &Segment<'_>,
         syn: &Syn,
+        facts: Facts,
     ) -> Result<(), Broken> {
         let (ours, theirs) = (&segment.options, &syn.options);
         let unasked = (ours.window_scale.is_some() && theirs.window_scale.is_none())
@@ -273,6 +331,7 @@ impl Flow {
                 segment.to_string(),
             ));
         }
+        self.ecn.on_peer_known(syn.flags, facts.cookies || facts.drops);
         if self.irs != Some(syn.sequence) {
             self.on_peer_known(syn.sequence, syn.options);
             self.arrived.add(1, 1 + u64::from(syn.payload_len));
@@ -283,12 +342,19 @@ impl Flow {
         Ok(())
     }
 
-    /// A reset goes out.
-    pub(crate) fn on_reset_sent(&mut self, _segment: &Segment<'_>) -> Result<(), Broken> {
+    /// A reset goes out. Says whether it stands where the next byte would, as one does that ends the
+    /// connection.
+    pub(crate) fn on_reset_sent(&mut self, reset: &Segment<'_>) -> bool {
         // Before the peer has acknowledged our SYN a reset may refuse its segment and leave the
         // connection as it is (RFC 9293, 3.10.7.4, SYN-RECEIVED).
         self.reset_sent |= self.acked >= 1;
-        Ok(())
+        self.has_refused |= !self.has_spoken;
+        self.owes_since = None;
+        let position = self.position(reset.sequence);
+        // What went with the SYN may not have been taken, or in part (RFC 7413, 4.2.2).
+        // The byte of a window probe is not sent yet.
+        let next = self.data_end.max(self.acked);
+        position == self.end || position == next || (position == 1 && self.syn_end > 1)
     }
 
     /// A connection that a cookie opens begins with the first thing it says. Resets before that refused
@@ -306,10 +372,12 @@ impl Flow {
         now: Instant,
         segment: &Segment<'_>,
         ecn: u8,
-        may_skip: bool,
+        circumstances: Circumstances,
     ) -> Result<(), Broken> {
         let position = self.position(segment.sequence);
+        let may_skip = self.may_skip || circumstances.may_skip;
         if may_skip && position > self.end && position < u64::from(HALF) {
+            self.may_skip = false;
             self.bytes.clear();
             self.bytes_from = position;
             self.end = position;
@@ -330,16 +398,29 @@ impl Flow {
         {
             self.on_peer_known(irs, options);
         }
-        self.owes_answer = false;
-        // RFC 9293, 3.8.4: a keepalive probe stands one before what the peer expects.
-        let is_probe = segment.is_empty() && position + 1 == self.acked;
-        self.probes += u32::from(is_probe);
+        let is_late = self.owes_answer(now, circumstances.asked_at) && !circumstances.host.drops;
+        self.owes_since = None;
+        if is_late {
+            return Err((
+                "RFC 9293, 3.8.6.3: an ACK is delayed by less than half a second",
+                segment.to_string(),
+            ));
+        }
         self.judge_acknowledgment(segment)?;
         self.judge_options(segment)?;
         self.judge_sequence(segment)?;
         self.judge_urgent(segment)?;
-        self.judge_data(now, segment)?;
-        self.judge_ecn(segment, ecn)
+        self.judge_flight(now, segment, circumstances)?;
+        self.judge_data(now, segment, circumstances)?;
+        // RFC 9293, 3.8.4: a keepalive probe stands one before what the peer expects.
+        let is_probe = segment.is_empty() && position + 1 == self.acked;
+        self.waits.on_sent(now, self.end > self.acked, is_probe);
+        self.judge_ecn(segment, ecn, circumstances)
+    }
+
+    /// The peer's MSS.
+    fn mss(&self) -> u16 {
+        self.theirs.mss.unwrap_or(if self.is_ipv6 { 1_220 } else { 536 }).max(64)
     }
 
     fn judge_acknowledgment(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
@@ -437,13 +518,13 @@ impl Flow {
                 return Err(("RFC 9293, 3.6: a FIN keeps its place", text("it moved")));
             }
         }
-        // RFC 9293, 3.8.6.1: a probe of a closed window is one byte.
-        if !segment.is_empty() && end > self.edge_arrived + 1 {
+        // RFC 9293, 3.8.6.1: a probe of a closed window is one byte. A FIN needs no room in a buffer.
+        let (data_end, is_probe) = (position + segment.payload.len() as u64, segment.len() == 1);
+        if !segment.payload.is_empty() && data_end > self.edge_arrived + u64::from(is_probe) {
             let what = text(&format!("ends at {end}, the window at {}", self.edge_arrived));
             return Err(("RFC 9293, 3.8.6: nothing beyond the offered window", what));
         }
-        let default = if self.is_ipv6 { 1_220 } else { 536 };
-        let mss = usize::from(self.theirs.mss.unwrap_or(default)).max(64);
+        let mss = usize::from(self.mss());
         let options_len = segment.header_len - 20;
         if segment.payload.len() + options_len > mss.max(options_len + 1) {
             let what = text(&format!("{options_len} bytes of options, the MSS is {mss}"));
@@ -479,8 +560,17 @@ impl Flow {
         Ok(())
     }
 
-    fn judge_ecn(&mut self, segment: &Segment<'_>, ecn: u8) -> Result<(), Broken> {
+    fn judge_ecn(
+        &mut self,
+        segment: &Segment<'_>,
+        ecn: u8,
+        circumstances: Circumstances,
+    ) -> Result<(), Broken> {
         let position = self.position(segment.sequence);
+        let end = position + segment.payload.len() as u64;
+        let new_to = Some(end).filter(|end| *end > self.data_end && !segment.payload.is_empty());
+        let is_latest = self.ack_sent == self.arrived.contiguous() && !circumstances.host.drops;
+        self.ecn.judge(segment, ecn, Place { new_to, is_latest })?;
         if ecn != 0 && position < self.data_end {
             let what = format!("{segment}: ECN bits {ecn}, sent up to {}", self.data_end);
             return Err(("RFC 3168, 6.1.5: what is sent again is not ECN-capable", what));
@@ -493,11 +583,20 @@ impl Flow {
         Ok(())
     }
 
-    fn judge_data(&mut self, now: Instant, segment: &Segment<'_>) -> Result<(), Broken> {
+    fn judge_data(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        circumstances: Circumstances,
+    ) -> Result<(), Broken> {
         let position = self.position(segment.sequence);
         let end = position + u64::from(segment.len());
         if !segment.is_empty() {
-            self.judge_backoff(now, position, segment.len())?;
+            let last_at = self.repeats.as_ref().map(|repeats| repeats.last_at);
+            let may_wait = circumstances
+                .asked_at
+                .is_some_and(|at| last_at.is_none_or(|last_at| at + NEIGHBOUR_WAIT_MAX > last_at));
+            self.judge_backoff(now, position, segment.len(), may_wait)?;
         }
         let payload_end = position + segment.payload.len() as u64;
         let held_end = self.bytes_from + self.bytes.len() as u64;
@@ -520,47 +619,11 @@ impl Flow {
         Ok(())
     }
 
-    /// RFC 6298, 5.5 and RFC 9293, 3.8.6.1: the timer backs off. A gap is compared with the one
-    /// before the last, because the last may lack a repetition that never reached the device.
-    fn judge_backoff(&mut self, now: Instant, position: u64, len: u32) -> Result<(), Broken> {
-        let is_new = position >= self.end;
-        let fresh = Some(Repeats::new(now, position, len));
-        let Some(repeats) = &mut self.repeats else {
-            self.repeats = fresh;
-            return Ok(());
-        };
-        if is_new {
-            return Ok(());
-        }
-        // What is cut anew is no repetition: a shorter one is sent at once where the path is found to take
-        // less (RFC 1191, 6.4), a longer one where it takes more.
-        if repeats.position != position || len != repeats.len {
-            if position <= repeats.position {
-                self.repeats = fresh;
-            }
-            return Ok(());
-        }
-        let gap = now.since(repeats.last_at);
-        let [older, old] = repeats.gaps;
-        let backs_off =
-            |older: Duration| gap >= older.mul_f64(1.5) || gap >= BACKOFF_ENDS || older < TIMER_MIN;
-        // RFC 4861, 7.2.2: what waits for an answer is sent when it comes, and the timer runs from then on, so
-        // the gap is longer than the timer's.
-        let timed = Some(gap).filter(|_| !repeats.has_waited);
-        *repeats = Repeats { gaps: [old, timed], ..Repeats::new(now, position, len) };
-        match older {
-            Some(older) if !backs_off(older) => Err((
-                "RFC 6298, 5.5 and RFC 9293, 3.8.6.1: repetitions back off",
-                format!("position {position} again after {gap:?}, before that {old:?}, {older:?}"),
-            )),
-            _ => Ok(()),
-        }
-    }
-
     /// A segment of the peer arrived intact.
-    pub(crate) fn on_arrived(&mut self, now: Instant, segment: &Segment<'_>) {
+    pub(crate) fn on_arrived(&mut self, now: Instant, segment: &Segment<'_>, ecn: u8) {
         self.repeats = None;
-        (self.arrived_at, self.probes) = (Some(now), 0);
+        self.waits.on_arrived(now);
+        self.is_first_flight &= self.end <= 1;
         if segment.has(flag::RST) {
             let position = self.peer_position(segment.sequence);
             let next = self.ack_sent..=self.arrived.contiguous();
@@ -573,6 +636,7 @@ impl Flow {
             && self.position(segment.acknowledgment) <= self.end
         {
             self.on_peer_known(segment.sequence, segment.options);
+            self.ecn.on_peer_known(segment.flags, false);
         }
         let is_other = self.irs.is_some_and(|irs| irs != segment.sequence);
         if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_spoken && !self.is_passive {
@@ -590,7 +654,10 @@ impl Flow {
             self.value_arrived = Some(value);
         }
         let start = self.peer_position(segment.sequence);
-        self.owes_answer |= segment.is_empty() && start < self.arrived.contiguous();
+        let before = self.arrived.contiguous();
+        if !segment.is_empty() || start < self.ack_sent {
+            self.owes_since.get_or_insert(now);
+        }
         if start < u64::from(HALF) {
             self.arrived.add(start, start + u64::from(segment.len()));
         }
@@ -600,12 +667,24 @@ impl Flow {
                 let shift = if is_syn { 0 } else { self.shifts().1 };
                 let edge = ack + (u64::from(segment.window) << shift);
                 self.edge_arrived = self.edge_arrived.max(edge);
-                self.on_acknowledged(ack);
+                self.on_acknowledged(now, ack);
+            }
+        }
+        if !is_syn {
+            let is_next = start == before && !segment.payload.is_empty();
+            let is_next = is_next && start + segment.payload.len() as u64 <= self.edge_sent;
+            self.ecn.on_arrived(segment, ecn, is_next, (self.end, self.acked));
+            if segment.has(flag::FIN) {
+                self.ecn.on_end();
+                self.peer_fin = Some(start + segment.payload.len() as u64);
             }
         }
     }
 
-    fn on_acknowledged(&mut self, ack: u64) {
+    fn on_acknowledged(&mut self, now: Instant, ack: u64) {
+        if ack > self.acked {
+            self.waits.on_acknowledged(now, ack == self.end);
+        }
         self.acked = self.acked.max(ack);
         let gone = self.acked.saturating_sub(self.bytes_from).min(self.bytes.len() as u64);
         self.bytes.drain(..gone as usize);

@@ -3,9 +3,10 @@
 //! A run is captured and judged again frame by frame: nothing is found. Then one frame of a host is
 //! changed, its checksums made good, and the rule that it breaks must be named.
 
+mod rules;
 mod segments;
 
-use super::Checker;
+use super::{Checker, Facts};
 use crate::packet::{self, Body, Packet, Segment, Transport, flag};
 use crate::scenario::{START, Scenario};
 use crate::trace::{Captured, Way};
@@ -39,6 +40,11 @@ fn recorded() -> Recorded {
     Recorded { scenario, frames: trace.captured().to_vec() }
 }
 
+/// Of hosts that may answer with cookies.
+fn facts() -> Facts {
+    Facts { cookies: true, ..Facts::default() }
+}
+
 fn checker(scenario: &Scenario) -> Checker {
     let mut checker = Checker::default();
     let mut random = crate::random::Random::new(1);
@@ -47,7 +53,7 @@ fn checker(scenario: &Scenario) -> Checker {
         // Those that it is to ask about it has when the first segment is sent.
         let mut addresses = host.addresses();
         addresses.extend([false, true].map(|ipv6| host.address(ipv6)));
-        checker.add_host(addresses, true, scenario.mtu, true);
+        checker.add_host(addresses, true, scenario.mtu, facts());
     }
     checker
 }
@@ -392,7 +398,7 @@ fn rules_of_ecn_are_noticed() {
 #[test]
 fn an_unknown_host_is_judged_by_what_it_does() {
     let mut checker = Checker::default();
-    checker.add_host(Vec::new(), true, 1_500, false);
+    checker.add_host(Vec::new(), true, 1_500, Facts::default());
     checker.on_sent(Instant::ZERO, 0, b"no frame");
     assert_eq!(checker.findings().len(), 1);
 }

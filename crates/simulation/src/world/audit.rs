@@ -12,6 +12,7 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(1_200);
 impl World {
     /// The links turn good and applications finish what they do.
     pub(super) fn calm(&mut self) {
+        self.judge_wakes();
         self.phase = Phase::Calm;
         for host in &mut self.hosts {
             host.up.calm();
@@ -65,9 +66,8 @@ impl World {
         let known = self.endpoints.iter().filter(is_there).count()
             + host.listeners.len()
             + usize::from(host.datagrams.is_some());
-        let (local, remote) = self.ends[index];
         host.holdings().map(|held| held.sockets).sum::<usize>() == known
-            && self.checker.is_unheard([peer, endpoint.host], (remote, local))
+            && self.checker.is_unheard(self.line(index).turned())
     }
 
     /// Goes on to the next phase where this one is over.

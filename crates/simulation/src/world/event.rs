@@ -32,6 +32,8 @@ pub(super) enum Event {
     Disturb(Disturbance),
     /// A host that lost its address gets it again, or another one.
     Regain { host: usize, ipv6: bool, another: bool },
+    /// Whoever waits is looked at.
+    Look,
     /// The links turn good.
     Calm,
     /// Applications give up peers that may be gone.

@@ -57,8 +57,9 @@ impl World {
         let ends = (local, remote);
         let hosts = [client, server];
         let endpoint = self.endpoints.len();
-        self.pairs.push(Pair { hosts, client: endpoint, server: None, disturbed: false });
-        self.flows.insert((local, remote, info.send_next.0), pair);
+        let iss = info.send_next.0;
+        self.pairs.push(Pair { hosts, client: endpoint, server: None, disturbed: false, iss });
+        self.flows.insert((local, remote, iss), pair);
         self.add_endpoint(client, socket, ends, behaviour, pair);
         self.open_fast(endpoint);
         self.serve(client, socket.home);
@@ -131,8 +132,8 @@ impl World {
             if self.hosts[host].listeners.contains(&socket) {
                 let busy = self.phase == Phase::Busy && self.random.chance(0.1);
                 if busy {
-                    let at = self.now + Duration::from_millis(self.random.magnitude(1, 3_000));
-                    self.events.add(at, Event::Accept { host, listener: socket });
+                    let after = Duration::from_millis(self.random.magnitude(1, 3_000));
+                    self.accept_later(host, socket, after);
                 } else {
                     self.accept(host, socket);
                 }
@@ -159,6 +160,7 @@ impl World {
 
     /// Whatever waits for this listener is accepted.
     pub(super) fn accept(&mut self, host: usize, listener: Socket) {
+        self.accepting.remove(&(host, listener));
         loop {
             let home = listener.home;
             let socket = match self.hosts[host].shard(home).tcp_accept(listener.id) {
@@ -309,7 +311,7 @@ impl World {
         self.counters.bytes_read += received;
         let Some(name) = endpoint.peer_name else {
             return match received {
-                0 => Ok(()),
+                0 => self.judge_empty_stream(index),
                 _ => Err((property, format!("after {received} bytes, fewer than any stream has"))),
             };
         };
@@ -323,83 +325,37 @@ impl World {
         }
     }
 
+    /// A stream that ends before its first byte is that of somebody who said nothing, and said so.
+    fn judge_empty_stream(&self, index: usize) -> Result<(), (&'static str, String)> {
+        let pair = self.endpoints[index].pair;
+        let client = self.pairs[pair].client;
+        // Of a connection that was accepted several times (RFC 7413, 2.1) any may be the one.
+        let mut others =
+            self.endpoints.iter().enumerate().filter(|(other, it)| match index == client {
+                true => *other != client && it.pair == pair,
+                false => *other == client,
+            });
+        match others.any(|(_, it)| it.is_shut && it.sent == 0) {
+            true => Ok(()),
+            false => {
+                let property = "the end of a stream is where the peer ended it";
+                Err((property, "after 0 bytes, which nobody has ended there".to_owned()))
+            }
+        }
+    }
+
     /// RFC 6093: marks are where the peer set them.
-    fn judge_marks(&mut self, index: usize, is_whole: bool) -> Result<(), (&'static str, String)> {
+    pub(super) fn judge_marks(
+        &mut self,
+        index: usize,
+        is_whole: bool,
+    ) -> Result<(), (&'static str, String)> {
         let endpoint = &self.endpoints[index];
         self.counters.urgent_marks += endpoint.marks.seen_count() as u64;
         let peer = endpoint.peer_name.and_then(|name| self.names.get(&name));
         let Some(peer) = peer.map(|peer| &self.endpoints[*peer]) else { return Ok(()) };
         let checked = endpoint.marks.check(&peer.marks, is_whole);
         checked.map_err(|what| ("urgent marks arrive where they were set", what))
-    }
-
-    /// An error needs a cause: the network, the peer, or a host.
-    fn on_failed(
-        &mut self,
-        index: usize,
-        error: SocketError,
-    ) -> Result<(), (&'static str, String)> {
-        self.counters.ended_by_error += 1;
-        let endpoint = &self.endpoints[index];
-        let pair = &self.pairs[endpoint.pair];
-        // A small backlog may turn somebody away for longer than SYNs, or the SYN-ACKs of those
-        // whose last ACK found it full, are repeated.
-        let plan = &self.hosts[pair.hosts[1]].plan;
-        let small = plan.backlog < 64 || plan.half_open_max < 64;
-        let crowded = small && pair.server.is_none();
-        // RFC 4987, 3.6: the first segment that comes behind a cookie must be the first of the
-        // stream; another that overtook it is refused by a reset.
-        let by_cookie = match plan.syn_cookies {
-            SynCookieMode::Never => false,
-            SynCookieMode::WhenFull => plan.half_open_max < 64,
-            SynCookieMode::Always => true,
-        };
-        let is_repeated = index != pair.client && pair.server != Some(index);
-        // RFC 9293, 3.8.3: where the queue of a link is always full, every SYN-ACK may be lost until the server
-        // gives the handshake up, and one of the last may yet arrive.
-        let given_up = error == SocketError::ConnectionReset
-            && pair.server.is_none()
-            && self.hosts[pair.hosts[1]].counters().any(|it| it.shard.half_open_timeouts > 0);
-        let excused = pair.disturbed || crowded || by_cookie || is_repeated || given_up;
-        // RFC 4861, 7.3.3, and RFC 1122, 2.3.2.1: three requests a second apart, and on a link that loses
-        // bursts all of them may be lost, as the loss of the answers.
-        let plans = self.scenario.hosts.iter().flat_map(|host| [&host.up, &host.down]);
-        let loses = plans.into_iter().any(|link| link.loss > 0.0 || link.loss_bad > 0.0);
-        let unanswered = error == SocketError::HostUnreachable && loses;
-        let unanswered = unanswered || self.has_probed_in_vain(index, error);
-        let excused = excused || unanswered || self.scenario.is_severe();
-        self.set_disturbed(index);
-        match excused {
-            true => {
-                self.judge_lost_address(index, error)?;
-                self.judge_marks(index, false)
-            }
-            false => Err(("an application is told of no error without a cause", error.to_string())),
-        }
-    }
-
-    /// RFC 9293, 3.8.4: neither probes nor their answers are sent again when they are lost. Links turn from
-    /// frame to frame, so one on which little else goes may lose all of them in one burst. The wire must
-    /// show that, and it must have begun before the links turned good. Who is told of a reset had a peer
-    /// that probed.
-    fn has_probed_in_vain(&self, index: usize, error: SocketError) -> bool {
-        let endpoint = &self.endpoints[index];
-        let (local, remote) = self.ends[index];
-        let [client, server] = self.pairs[endpoint.pair].hosts;
-        let peer = if endpoint.host == client { server } else { client };
-        let (hosts, ends) = match error {
-            SocketError::TimedOut => ([endpoint.host, peer], (local, remote)),
-            SocketError::ConnectionReset => ([peer, endpoint.host], (remote, local)),
-            _ => return false,
-        };
-        let [ours, theirs] = hosts.map(|host| &self.scenario.hosts[host]);
-        let Some(keepalive) = ours.tcp.keepalive else { return false };
-        let mut links = [&ours.up, &ours.down, &theirs.up, &theirs.down].into_iter();
-        let silence = keepalive.idle + keepalive.interval * keepalive.count;
-        let probes = keepalive.count;
-        links.any(|link| link.turns_bad > 0.0 && link.loss_bad > 0.0)
-            && self.now < self.scenario.calm_at + keepalive.interval
-            && self.checker.has_probed_in_vain(self.now, hosts, ends, silence, probes)
     }
 
     /// New data is sent within the congestion window only. Looked at for one connection of each

@@ -1,37 +1,49 @@
 //! Connections told segment by segment: what the checker excuses, and only with its evidence.
 
-use super::super::{Broken, Checker};
+use super::super::{Broken, Checker, Line, Patience};
 use crate::packet::{Options, Segment, flag};
 use crate::scenario::START;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use time::{Duration, Instant};
 
-const CLIENT: usize = 0;
-const SERVER: usize = 1;
+pub(super) const CLIENT: usize = 0;
+pub(super) const SERVER: usize = 1;
 
 /// Initial sequence numbers.
 const ISS: [u32; 2] = [100, 500];
 
-const SECOND: Duration = Duration::from_secs(1);
+/// The connection as the client has it.
+pub(super) const LINE: Line =
+    Line { hosts: [CLIENT, SERVER], ends: (end_of(CLIENT), end_of(SERVER)), iss: ISS[CLIENT] };
+
+const MSS: u16 = 300;
+
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// A segment that left its host and is still on the way is just not given to [`Wire::gets`].
-struct Wire {
-    checker: Checker,
-    now: Instant,
+pub(super) struct Wire {
+    pub(super) checker: Checker,
+    pub(super) now: Instant,
 }
 
-fn end_of(host: usize) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, host as u8 + 1], 1_000 + host as u16))
+pub(super) const fn end_of(host: usize) -> SocketAddr {
+    let address = Ipv4Addr::new(10, 0, 0, host as u8 + 1);
+    SocketAddr::V4(SocketAddrV4::new(address, 1_000 + host as u16))
+}
+
+#[track_caller]
+pub(super) fn assert_rule(judged: Result<(), Broken>, start: &str) {
+    assert!(judged.as_ref().is_err_and(|(rule, _)| rule.starts_with(start)), "{judged:?}");
 }
 
 /// A segment at these positions of both streams.
-fn segment(
+pub(super) fn segment(
     host: usize,
     flags: u8,
     (position, ack): (u32, u32),
     payload: &'static [u8],
 ) -> Segment<'static> {
-    let mss = Some(1_400).filter(|_| flags & flag::SYN != 0);
+    let mss = Some(MSS).filter(|_| flags & flag::SYN != 0);
     Segment {
         source: end_of(host),
         destination: end_of(1 - host),
@@ -48,16 +60,16 @@ fn segment(
 
 impl Wire {
     /// Two hosts that may answer with cookies.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut checker = Checker::default();
         for host in [CLIENT, SERVER] {
-            checker.add_host(vec![end_of(host).ip()], true, 1_500, true);
+            checker.add_host(vec![end_of(host).ip()], true, 1_500, super::facts());
         }
         Self { checker, now: START }
     }
 
     /// With a connection.
-    fn connected() -> Self {
+    pub(super) fn connected() -> Self {
         let mut wire = Self::new();
         wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
         wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
@@ -65,24 +77,32 @@ impl Wire {
         wire
     }
 
-    fn sends(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
-        let host = usize::from(segment.source == end_of(SERVER));
-        self.checker.hosts[host].judge_segment(self.now, segment, 0)
+    pub(super) fn sends(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
+        self.sends_marked(segment, 0)
     }
 
-    fn gets(&mut self, segment: &Segment<'_>) {
+    pub(super) fn sends_marked(&mut self, segment: &Segment<'_>, ecn: u8) -> Result<(), Broken> {
+        let host = usize::from(segment.source == end_of(SERVER));
+        self.checker.hosts[host].judge_segment(self.now, segment, ecn)
+    }
+
+    pub(super) fn gets(&mut self, segment: &Segment<'_>) {
+        self.gets_marked(segment, 0);
+    }
+
+    pub(super) fn gets_marked(&mut self, segment: &Segment<'_>, ecn: u8) {
         let host = usize::from(segment.destination == end_of(SERVER));
-        self.checker.hosts[host].take_segment(self.now, segment);
+        self.checker.hosts[host].take_segment(self.now, segment, ecn);
     }
 
     #[track_caller]
-    fn passes(&mut self, segment: &Segment<'_>) {
+    pub(super) fn passes(&mut self, segment: &Segment<'_>) {
         assert_eq!(self.sends(segment), Ok(()));
         self.gets(segment);
     }
 
     /// The host asks for its neighbour so often, a second apart.
-    fn asks(&mut self, host: usize, times: u32) {
+    pub(super) fn asks(&mut self, host: usize, times: u32) {
         for _ in 0..times {
             self.now += SECOND;
             let asked = self.checker.hosts[host].judge_request(self.now, end_of(1 - host).ip());
@@ -91,16 +111,18 @@ impl Wire {
     }
 
     fn has_probed_in_vain(&self) -> bool {
-        let ends = (end_of(CLIENT), end_of(SERVER));
-        self.checker.has_probed_in_vain(self.now, [CLIENT, SERVER], ends, 23 * SECOND, 9)
+        let patience = Patience { user_timeout: None, keepalive: Some((23 * SECOND, 9)) };
+        self.checker.has_waited_in_vain(self.now, LINE, patience)
     }
 }
 
 #[test]
 fn probes_are_in_vain_where_all_were_sent_and_their_answers_lost() {
-    let probe = segment(CLIENT, flag::ACK, (0, 1), b"");
-    let answer = segment(SERVER, flag::ACK, (1, 1), b"");
+    let probe = segment(CLIENT, flag::ACK, (1, 1), b"");
+    let answer = segment(SERVER, flag::ACK, (1, 2), b"");
     let mut wire = Wire::connected();
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b"a"));
+    wire.passes(&answer);
     wire.now += 3 * SECOND;
     for _ in 0..9 {
         assert!(!wire.has_probed_in_vain(), "probes are still to be sent");
@@ -113,8 +135,10 @@ fn probes_are_in_vain_where_all_were_sent_and_their_answers_lost() {
     assert!(wire.has_probed_in_vain());
     // A peer that keeps silent is a mistake of the stack's.
     wire.gets(&probe);
+    assert!(wire.has_probed_in_vain(), "it may still answer");
+    wire.now += SECOND;
     assert!(!wire.has_probed_in_vain());
-    assert_eq!(wire.sends(&answer), Ok(()));
+    assert_rule(wire.sends(&answer), "RFC 9293, 3.8.6.3");
     assert!(wire.has_probed_in_vain());
     // And so is not to notice an answer.
     wire.gets(&answer);
@@ -186,7 +210,9 @@ fn a_syn_may_be_as_old_as_the_search_for_its_neighbour() {
         wire.now += SECOND;
         wire.checker.set_mtu(wire.now, CLIENT, 1_280);
         wire.now += pause;
-        wire.sends(&segment(CLIENT, flag::SYN, (0, 0), b""))
+        let mut syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+        syn.options.mss = Some(1_400);
+        wire.sends(&syn)
     };
     assert_eq!(syn_after(SECOND), Ok(()));
     let late = syn_after(5 * SECOND);

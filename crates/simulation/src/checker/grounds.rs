@@ -1,0 +1,122 @@
+//! What the wire shows of the reasons for an error: that who gives up has waited, that who is asked has
+//! answered, that a reset arrived.
+
+use super::{Checker, Flow, Patience, Watched};
+use core::net::SocketAddr;
+use time::{Duration, Instant};
+
+/// How long an announcement may wait for a neighbour, or is missing that was given up with it.
+const ANNOUNCEMENT_MAX: Duration = Duration::from_secs(130);
+
+/// A connection, and which hosts have its ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// The host of this end, and that of the other.
+    pub hosts: [usize; 2],
+    /// This end's address, and the other's.
+    pub ends: (SocketAddr, SocketAddr),
+    /// The initial sequence number of who opened it: others may have had the same ends.
+    pub iss: u32,
+}
+
+impl Line {
+    /// The same, seen from the other end.
+    #[must_use]
+    pub fn turned(self) -> Self {
+        let (hosts, ends) = ([self.hosts[1], self.hosts[0]], (self.ends.1, self.ends.0));
+        Self { hosts, ends, ..self }
+    }
+}
+
+impl Checker {
+    fn watched(&self, line: Line) -> &Watched {
+        &self.hosts[line.hosts[0]]
+    }
+
+    /// The connection as this end sends it, where the last one of these ends is still this one.
+    fn flow(&self, line: Line) -> Option<&Flow> {
+        let flow = self.watched(line).flows.get(&line.ends)?;
+        let (iss, irs) = flow.numbers();
+        (iss == line.iss || irs == Some(line.iss)).then_some(flow)
+    }
+
+    /// Whether the wire still shows this connection, and not a later one of the same ends.
+    #[must_use]
+    pub fn knows(&self, line: Line) -> bool {
+        self.flow(line).is_some()
+    }
+
+    /// Whether a reset arrived that this end has to obey.
+    #[must_use]
+    pub fn has_heard_reset(&self, line: Line) -> bool {
+        self.flow(line).is_some_and(Flow::has_heard_reset)
+    }
+
+    /// Whether this end waited for the other long enough to give up, and the other has answered all that
+    /// came to it.
+    #[must_use]
+    pub fn has_waited_in_vain(&self, now: Instant, line: Line, patience: Patience) -> bool {
+        let asked_at = self.watched(line).neighbours.asked_at(line.ends.1.ip());
+        let waited =
+            self.flow(line).is_some_and(|it| it.has_waited_in_vain(now, patience, asked_at));
+        waited && !self.owes_answer(now, line.turned())
+    }
+
+    /// Whether something came to this end that it should have answered by now.
+    #[must_use]
+    pub fn owes_answer(&self, now: Instant, line: Line) -> bool {
+        let watched = self.watched(line);
+        let asked_at = watched.neighbours.asked_at(line.ends.1.ip());
+        !watched.facts.drops && self.flow(line).is_some_and(|it| it.owes_answer(now, asked_at))
+    }
+
+    /// Whether this end's host asked for its neighbour as often as it takes to give it up, and that has
+    /// answered the requests that came to it.
+    #[must_use]
+    pub fn has_asked_in_vain(&self, now: Instant, line: Line) -> bool {
+        let (local, remote) = (line.ends.0.ip(), line.ends.1.ip());
+        let peer = self.watched(line.turned());
+        let asked = self.watched(line).neighbours.has_asked_in_vain(now, remote);
+        asked && (peer.facts.drops || !peer.neighbours.owes_answer(now, local))
+    }
+
+    /// Whether this end refused a segment before it said anything, as behind a SYN cookie.
+    #[must_use]
+    pub fn has_refused(&self, line: Line) -> bool {
+        self.flow(line).is_none_or(Flow::has_refused)
+    }
+
+    /// What is left of the window that this end announced last, where it expects this number next, if its
+    /// announcements do not wait for a neighbour.
+    #[must_use]
+    pub fn window_left(&self, now: Instant, line: Line, next: u32) -> Option<u64> {
+        let watched = self.watched(line);
+        let asked_at = watched.neighbours.asked_at(line.ends.1.ip());
+        let waits = asked_at.is_some_and(|at| now.since(at) < ANNOUNCEMENT_MAX);
+        self.flow(line).filter(|_| !waits && !watched.facts.drops).map(|it| it.window_left(next))
+    }
+
+    /// What the wire shows of both ends, for whoever asks what happened.
+    #[must_use]
+    pub fn describe(&self, line: Line) -> String {
+        let text = |line: Line| match self.flow(line) {
+            Some(flow) => format!("host {}: {}", line.hosts[0], flow.describe()),
+            None => format!("host {}: nothing", line.hosts[0]),
+        };
+        format!("{}; {}", text(line), text(line.turned()))
+    }
+
+    /// Whether the first end, if it gave up the connection, could not make itself heard by the second: its
+    /// reset was lost or did not name the next byte, or it was not sent because the neighbour did not answer
+    /// requests.
+    #[must_use]
+    pub fn is_unheard(&self, line: Line) -> bool {
+        match (self.flow(line), self.flow(line.turned())) {
+            (Some(here), Some(there)) if here.is_other_end_of(there) => {
+                let is_silent = self.watched(line).neighbours.is_silent(line.ends.1.ip());
+                (here.has_sent_reset() || is_silent) && !there.has_heard_reset()
+            }
+            _ => false,
+        }
+    }
+}

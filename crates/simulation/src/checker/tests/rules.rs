@@ -1,0 +1,207 @@
+//! Rules of what goes over a connection, each broken once.
+
+use super::segments::{CLIENT, LINE, SECOND, SERVER, Wire, assert_rule, end_of, segment};
+use crate::checker::Patience;
+use crate::packet::flag;
+use time::Duration;
+
+const BYTES: &[u8] = &[7; 300];
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+const PATIENCE: Patience = Patience { user_timeout: None, keepalive: None };
+
+// RFC 9293, 3.10.7.1.
+#[test]
+fn a_reset_ends_a_connection_or_refuses_what_is_no_reset() {
+    let rule = "RFC 9293, 3.10.7.1: a reset";
+    let reset = |position| segment(SERVER, flag::RST, (position, 0), b"");
+    assert_eq!(Wire::connected().sends(&reset(1)), Ok(()), "it ends it");
+    let mut wire = Wire::connected();
+    assert_rule(wire.sends(&reset(9)), rule);
+    wire.gets(&segment(CLIENT, flag::ACK, (7, 9), b"x"));
+    assert_eq!(wire.sends(&reset(9)), Ok(()));
+    assert_rule(wire.sends(&reset(9)), rule);
+    wire.gets(&segment(CLIENT, flag::RST | flag::ACK, (7, 30), b""));
+    assert_rule(wire.sends(&reset(30)), rule);
+    // Without an acknowledgment: what came is acknowledged instead.
+    let refusal = segment(SERVER, flag::RST | flag::ACK, (0, 3), b"");
+    let mut wire = Wire::new();
+    wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b"ab"));
+    let mut zero = refusal.clone();
+    zero.sequence = 0;
+    assert_rule(wire.sends(&refusal), rule);
+    assert_eq!(wire.sends(&zero), Ok(()));
+}
+
+/// A connection with ECN.
+fn connected_with_ecn() -> Wire {
+    let mut wire = Wire::new();
+    wire.passes(&segment(CLIENT, flag::SYN | flag::ECE | flag::CWR, (0, 0), b""));
+    wire.passes(&segment(SERVER, flag::SYN | flag::ACK | flag::ECE, (0, 1), b""));
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b""));
+    wire
+}
+
+// RFC 3168, 6.1.
+#[test]
+fn marks_are_agreed_on_echoed_and_answered() {
+    let data = |flags, position| segment(CLIENT, flag::ACK | flags, (position, 1), b"ab");
+    let ack = |flags, ack| segment(SERVER, flag::ACK | flags, (1, ack), b"");
+    assert_rule(Wire::connected().sends_marked(&data(0, 1), 2), "RFC 3168, 6.1.1: nothing");
+    assert_rule(Wire::connected().sends(&data(flag::CWR, 1)), "RFC 3168, 6.1.1: nothing");
+    assert_rule(connected_with_ecn().sends_marked(&data(0, 1), 3), "RFC 3168, 5");
+    assert_rule(connected_with_ecn().sends(&ack(flag::CWR, 1)), "RFC 3168, 6.1.2: CWR");
+    assert_rule(connected_with_ecn().sends(&ack(flag::ECE, 1)), "RFC 3168, 6.1.3: an echo");
+    let mut wire = connected_with_ecn();
+    assert_eq!(wire.sends_marked(&data(0, 1), 2), Ok(()));
+    wire.gets_marked(&data(0, 1), 3);
+    assert_rule(wire.sends(&ack(0, 3)), "RFC 3168, 6.1.3: a mark");
+    assert_eq!(wire.sends(&ack(flag::ECE, 3)), Ok(()));
+    wire.gets(&data(flag::CWR, 3));
+    assert_rule(wire.sends(&ack(flag::ECE, 5)), "RFC 3168, 6.1.3: an echo");
+    assert_eq!(wire.sends(&ack(0, 5)), Ok(()));
+    // The sender has a window's time to answer.
+    let answer = |flags| {
+        let mut wire = connected_with_ecn();
+        for (position, acknowledged) in [(1, 1), (3, 1), (5, 4)] {
+            assert_eq!(wire.sends(&data(0, position)), Ok(()));
+            wire.gets(&ack(flag::ECE, acknowledged));
+        }
+        wire.sends(&data(flags, 7))
+    };
+    assert_rule(answer(0), "RFC 3168, 6.1.2: who heard");
+    assert_eq!(answer(flag::CWR), Ok(()));
+}
+
+#[test]
+fn a_fallback_of_the_client_is_one_of_the_server() {
+    let mut wire = Wire::new();
+    wire.checker.hosts[SERVER].facts.cookies = false;
+    for asks in [flag::ECE | flag::CWR, 0] {
+        wire.gets(&segment(CLIENT, flag::SYN | asks, (0, 0), b""));
+        let syn_ack = segment(SERVER, flag::SYN | flag::ACK | flag::ECE, (0, 1), b"");
+        assert_eq!(wire.sends(&syn_ack), Ok(()));
+    }
+    wire.gets(&segment(CLIENT, flag::ACK, (1, 1), b""));
+    let data = segment(SERVER, flag::ACK, (1, 1), b"ab");
+    assert_rule(wire.sends_marked(&data, 2), "RFC 3168, 6.1.1: nothing");
+}
+
+// RFC 9293, 3.8.6: the window of these segments is 1,000 bytes.
+#[test]
+fn one_byte_alone_may_stand_beyond_the_window() {
+    let behind = |payload| {
+        let mut wire = Wire::connected();
+        for position in [1, 301, 601] {
+            assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (position, 1), BYTES)), Ok(()));
+        }
+        let rest = segment(CLIENT, flag::ACK, (901, 1), &BYTES[..100]);
+        assert_eq!(wire.sends(&rest), Ok(()));
+        wire.sends(&segment(CLIENT, flag::ACK, (1_001, 1), payload))
+    };
+    assert_eq!(behind(b"a"), Ok(()));
+    assert_rule(behind(b"ab"), "RFC 9293, 3.8.6: nothing beyond");
+}
+
+// RFC 6298, 2.4; RFC 5681, 3.1.
+#[test]
+fn a_timer_takes_its_time_and_sends_one_segment() {
+    let first = segment(CLIENT, flag::ACK, (1, 1), &BYTES[..200]);
+    let third_after = |pause: Duration| {
+        let mut wire = Wire::connected();
+        assert_eq!(wire.sends(&first), Ok(()));
+        wire.now += 80 * MILLISECOND;
+        assert_eq!(wire.sends(&first), Ok(()), "a probe");
+        wire.now += pause;
+        let judged = wire.sends(&first);
+        (wire, judged)
+    };
+    assert_rule(third_after(199 * MILLISECOND).1, "RFC 6298, 2.4");
+    let (mut wire, judged) = third_after(200 * MILLISECOND);
+    assert_eq!(judged, Ok(()));
+    assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (201, 1), &BYTES[..100])), Ok(()));
+    assert_rule(wire.sends(&segment(CLIENT, flag::ACK, (301, 1), b"a")), "RFC 5681, 3.1");
+}
+
+// RFC 6928, 2.
+#[test]
+fn a_first_flight_is_as_long_as_the_initial_window() {
+    let third = |heard: bool| {
+        let mut wire = Wire::connected();
+        wire.checker.hosts[CLIENT].facts.initial_window_segments = 1;
+        for position in [1, 301] {
+            assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (position, 1), BYTES)), Ok(()));
+        }
+        if heard {
+            wire.gets(&segment(SERVER, flag::ACK, (1, 301), b""));
+        }
+        wire.sends(&segment(CLIENT, flag::ACK, (601, 1), b"a"))
+    };
+    assert_rule(third(false), "RFC 6928, 2");
+    assert_eq!(third(true), Ok(()));
+}
+
+// RFC 9293, 3.7.4.
+#[test]
+fn a_small_segment_waits_for_another() {
+    let second = |flags, heard: bool, len: usize| {
+        let mut wire = Wire::connected();
+        wire.checker.hosts[CLIENT].facts.nagle = true;
+        assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (1, 1), b"ab")), Ok(()));
+        if heard {
+            wire.gets(&segment(SERVER, flag::ACK, (1, 3), b""));
+        }
+        wire.sends(&segment(CLIENT, flag::ACK | flags, (3, 1), &BYTES[..len]))
+    };
+    assert_rule(second(0, false, 2), "RFC 9293, 3.7.4");
+    assert_eq!(second(0, false, 300), Ok(()));
+    assert_eq!(second(0, true, 2), Ok(()));
+    assert_eq!(second(flag::FIN, false, 2), Ok(()), "nothing will be added to it");
+}
+
+// RFC 9293, 3.8.3.
+#[test]
+fn who_gives_up_has_waited_and_the_peer_has_answered() {
+    let data = segment(CLIENT, flag::ACK, (1, 1), b"ab");
+    let after = |pause: u32, arrives: bool, patience: Patience| {
+        let mut wire = Wire::connected();
+        assert_eq!(wire.sends(&data), Ok(()));
+        wire.now += SECOND * pause;
+        if arrives {
+            wire.gets(&data);
+            wire.now += SECOND;
+        }
+        wire.checker.has_waited_in_vain(wire.now, LINE, patience)
+    };
+    assert!(!after(99, false, PATIENCE));
+    assert!(after(100, false, PATIENCE));
+    let short = Patience { user_timeout: Some(5 * SECOND), ..PATIENCE };
+    assert!(!after(4, false, short) && after(5, false, short));
+    assert!(after(100, true, PATIENCE), "what comes before it is accepted may wait");
+    let mut wire = Wire::connected();
+    wire.passes(&data);
+    assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (1, 3), b"")), Ok(()), "lost");
+    wire.now += 100 * SECOND;
+    assert!(wire.checker.has_waited_in_vain(wire.now, LINE, PATIENCE));
+    wire.gets(&data);
+    wire.now += SECOND;
+    assert!(!wire.checker.has_waited_in_vain(wire.now, LINE, PATIENCE), "a peer that is mute");
+}
+
+// RFC 4861, 7.2.2.
+#[test]
+fn a_neighbour_is_given_up_that_was_asked_for_three_times_in_vain() {
+    let mut wire = Wire::new();
+    wire.asks(CLIENT, 2);
+    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE));
+    wire.asks(CLIENT, 1);
+    assert!(wire.checker.has_asked_in_vain(wire.now, LINE));
+    let ends = [CLIENT, SERVER].map(|host| end_of(host).ip());
+    wire.checker.hosts[SERVER].neighbours.on_asked(wire.now, ends[CLIENT], ends[SERVER]);
+    wire.now += SECOND;
+    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE), "it heard and said nothing");
+    wire.checker.hosts[SERVER].neighbours.on_answered(wire.now, ends[CLIENT]);
+    assert!(wire.checker.has_asked_in_vain(wire.now, LINE));
+    wire.checker.hosts[CLIENT].neighbours.on_heard_of(ends[SERVER], true);
+    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE));
+}

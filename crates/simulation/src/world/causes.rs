@@ -1,0 +1,136 @@
+//! Which errors an application may be told of: those with a cause that the wire shows.
+//!
+//! ```text
+//!   connection reset    a reset arrived; and the other end broke off, failed itself, was gone with its host,
+//!                       had waited in vain, or never came to be
+//!   timed out           this end waited as long as it has to, and the other answered all that came to it
+//!   host unreachable    so did its requests for the neighbour
+//!   address removed     it was
+//! ```
+//!
+//! What links did to a connection is seen by what came to its ends, so no fault of a link excuses another
+//! connection, or another kind of error.
+
+use super::World;
+use crate::checker::{Line, Patience};
+use crate::scenario::HostPlan;
+use stack::{SocketError, SynCookieMode};
+
+/// The sentence that is broken.
+const RULE: &str = "an application is told of no error without a cause";
+
+/// Listeners that hold so many are never full.
+const CROWD: usize = 64;
+
+impl World {
+    /// The application of an endpoint was told of an error.
+    pub(super) fn on_failed(
+        &mut self,
+        index: usize,
+        error: SocketError,
+    ) -> Result<(), (&'static str, String)> {
+        self.counters.ended_by_error += 1;
+        let cause = self.cause_of(index, error);
+        self.set_disturbed(index);
+        match cause {
+            Ok(()) => {
+                self.judge_lost_address(index, error)?;
+                self.judge_marks(index, false)
+            }
+            Err(missing) => {
+                let wire = self.checker.describe(self.line(index));
+                Err((RULE, format!("{error}: {missing}: {wire}")))
+            }
+        }
+    }
+
+    /// What is missing of a cause.
+    fn cause_of(&self, index: usize, error: SocketError) -> Result<(), &'static str> {
+        let line = self.line(index);
+        if !self.checker.knows(line) && error != SocketError::HostUnreachable {
+            // Its ends are another's by now, or it never reached the wire.
+            return Ok(());
+        }
+        let is_due = |is: bool, missing: &'static str| if is { Ok(()) } else { Err(missing) };
+        match error {
+            SocketError::AddressRemoved => Ok(()),
+            // A reset behind the peer's FIN breaks the pipe, as on Linux.
+            SocketError::ConnectionReset
+            | SocketError::ConnectionRefused
+            | SocketError::BrokenPipe => {
+                is_due(self.checker.has_heard_reset(line), "no reset arrived")?;
+                is_due(self.may_reset(index), "the other end had no reason for its reset")
+            }
+            SocketError::TimedOut => {
+                is_due(self.has_waited_in_vain(line), "the peer was not silent, or not for so long")
+            }
+            SocketError::HostUnreachable => is_due(
+                self.checker.has_asked_in_vain(self.now, line),
+                "the neighbour was not asked for three times in vain",
+            ),
+            // What shutting down a connection says that is over (shutdown(2)).
+            SocketError::NotConnected => {
+                let any = self.checker.has_heard_reset(line)
+                    || self.endpoints[index].has_lost_address
+                    || self.has_waited_in_vain(line)
+                    || self.checker.has_asked_in_vain(self.now, line);
+                is_due(any, "nothing says that it is over")
+            }
+            _ => Err("no such error is expected"),
+        }
+    }
+
+    /// The connection of an endpoint as it is seen from there.
+    pub(super) fn line(&self, index: usize) -> Line {
+        let host = self.endpoints[index].host;
+        let pair = &self.pairs[self.endpoints[index].pair];
+        let [client, server] = pair.hosts;
+        let peer = if host == client { server } else { client };
+        Line { hosts: [host, peer], ends: self.ends[index], iss: pair.iss }
+    }
+
+    /// Whether this end waited as long as its host's settings say.
+    fn has_waited_in_vain(&self, line: Line) -> bool {
+        let patience = patience_of(&self.hosts[line.hosts[0]].plan);
+        self.checker.has_waited_in_vain(self.now, line, patience)
+    }
+
+    /// Whether the other end had a reason to reset the connection of this endpoint.
+    fn may_reset(&self, index: usize) -> bool {
+        let line = self.line(index);
+        let pair = &self.pairs[self.endpoints[index].pair];
+        let plan = &self.hosts[pair.hosts[1]].plan;
+        // A small backlog may turn somebody away for longer than SYNs, or the SYN-ACKs of those
+        // whose last ACK found it full, are repeated.
+        let small = plan.backlog < CROWD || plan.half_open_max < CROWD;
+        let crowded = small && pair.server.is_none();
+        // RFC 4987, 3.6: the first segment that comes behind a cookie must be the first of the
+        // stream; another that overtook it is refused by a reset.
+        let with_cookies = match plan.syn_cookies {
+            SynCookieMode::Never => false,
+            SynCookieMode::WhenFull => plan.half_open_max < CROWD,
+            SynCookieMode::Always => true,
+        };
+        let is_client = index == pair.client;
+        let server = if is_client { line.turned() } else { line };
+        let by_cookie = with_cookies && self.checker.has_refused(server);
+        let is_repeated = !is_client && pair.server != Some(index);
+        // RFC 9293, 3.8.3: where the queue of a link is always full, every SYN-ACK may be lost until the server
+        // gives the handshake up, and one of the last may yet arrive.
+        let given_up = pair.server.is_none()
+            && self.hosts[pair.hosts[1]].counters().any(|it| it.shard.half_open_timeouts > 0);
+        pair.disturbed
+            || crowded
+            || by_cookie
+            || is_repeated
+            || given_up
+            || self.has_waited_in_vain(line.turned())
+    }
+}
+
+/// How long the connections of a host wait.
+fn patience_of(plan: &HostPlan) -> Patience {
+    let keepalive = plan.tcp.keepalive;
+    let keepalive = keepalive.map(|it| (it.idle + it.interval * it.count, it.count));
+    Patience { user_timeout: plan.tcp.user_timeout, keepalive }
+}
