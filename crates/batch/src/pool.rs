@@ -312,6 +312,10 @@ impl Depot {
 
     /// Lets go of one reference; the last one brings the buffer home.
     pub(crate) fn give_back(mut slab: Arc<Slab>) {
+        // Of the handles of a full block all but the last end here. `get_mut` would lock for each.
+        if Arc::strong_count(&slab) > 1 {
+            return;
+        }
         let Some(last) = Arc::get_mut(&mut slab) else { return };
         let Some(depot) = last.home.upgrade() else { return };
         let size = last.bytes.len();
