@@ -15,7 +15,7 @@
 //! What always holds: nothing changes between `poll_transmit` and `on_transmitted`; only the latter
 //! moves SND.NXT. SND.UNA =< SND.NXT =< SND.MAX; the send queue begins at SND.UNA.
 
-use crate::acknowledging::Acknowledging;
+use crate::acknowledging::{Acknowledging, Owed};
 use crate::chronograph::{Chronograph, Waits};
 use crate::config::{Config, Parameters};
 use crate::congestion::{
@@ -512,8 +512,10 @@ impl Connection {
     fn on_read(&mut self, bytes: usize) {
         self.window_tuning.on_read(bytes);
         self.note_read_urgent();
-        // RFC 9293, 3.8.6.2.2: the peer hears of a re-opened window when it is worth a segment.
-        if self.state.receives_data()
+        // RFC 9293, 3.8.6.2.2: the peer hears of a re-opened window when it is worth a segment. An ACK
+        // that is owed now says what the window is when it goes.
+        if self.acks.owed() != Owed::Now
+            && self.state.receives_data()
             && self.receive.wants_update(self.negotiated.payload_max_receive())
         {
             self.acks.owe_now();

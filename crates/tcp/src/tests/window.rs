@@ -129,6 +129,18 @@ fn our_window_shrinks_as_data_waits_and_reopens_when_worth_it() {
     assert_eq!(harness.connection.counters().window_updates_sent, 1);
 }
 
+#[test]
+fn a_window_that_is_read_open_piece_by_piece_is_updated_once() {
+    let mut harness = Harness::established(config());
+    for at in 0..4 {
+        harness.receive(ACK, 1 + at * 1_000, 1, &stream(0..1_000));
+    }
+    assert_eq!(harness.take().last().expect("acks").header.window, 0);
+    while harness.connection.read_chunk(500).is_some() {}
+    assert_eq!(harness.expect_one().header.window, 4_000);
+    assert_eq!(harness.connection.counters().window_updates_sent, 1);
+}
+
 // RFC 9293, 3.8.6.2.1: the window is not taken back.
 #[test]
 fn the_right_edge_never_moves_back() {
