@@ -413,7 +413,7 @@ impl TcpStream {
         let id = self.shared.socket.id;
         let mut bytes = Bytes::new();
         self.fetch(After::Send, |core, now| {
-            let take = |chunk| bytes = Bytes::from_owner(Received(chunk));
+            let take = |chunk| bytes = Received::piece(chunk, &mut Bytes::new());
             core.shard.tcp_read_chunks(now, id, (len_max, 1), take)
         })?;
         Ok(bytes)
@@ -435,7 +435,8 @@ impl TcpStream {
         }
         let id = self.shared.socket.id;
         let len = self.fetch(After::Send, |core, now| {
-            let take = |chunk| pieces.push(Bytes::from_owner(Received(chunk)));
+            let mut block = Bytes::new();
+            let take = |chunk| pieces.push(Received::piece(chunk, &mut block));
             core.shard.tcp_read_chunks(now, id, (len_max, usize::MAX), take)
         })?;
         Ok(len.unwrap_or(0))
@@ -642,12 +643,24 @@ impl TcpStream {
     }
 }
 
-/// Received bytes in the hands of the application.
+/// A block of received bytes in the hands of the application.
 struct Received(Chunk);
 
 impl AsRef<[u8]> for Received {
     fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
+        self.0.block().bytes()
+    }
+}
+
+impl Received {
+    /// The bytes of `chunk`, as a part of their block. Neighbours mostly lie in one, so `block` is the last
+    /// one's: an owner for each would be an allocation for each.
+    fn piece(chunk: Chunk, block: &mut Bytes) -> Bytes {
+        let range = chunk.offset()..chunk.offset() + chunk.len();
+        if !core::ptr::eq(&**block, chunk.block().bytes()) {
+            *block = Bytes::from_owner(Self(chunk));
+        }
+        block.slice(range)
     }
 }
 
