@@ -13,7 +13,7 @@ use crate::ports::Ports;
 use crate::raw_socket::{RawSocket, RawTable};
 use crate::tcp_socket::TcpSocket;
 use crate::udp_socket::UdpSocket;
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
@@ -44,12 +44,33 @@ pub(crate) struct Flow {
 /// A four-tuple as the table keeps it: two thirds of the size, of which there is one for each
 /// connection and a third as many again unused. Without the scope of an IPv6 address, which no
 /// packet carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowKey {
     local: IpAddr,
     remote: IpAddr,
     local_port: u16,
     remote_port: u16,
+}
+
+/// By whole words: derived, it writes a discriminant, a length and the bytes for each address, and SipHash
+/// puts short writes together with care.
+impl Hash for FlowKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
+        if let (IpAddr::V4(local), IpAddr::V4(remote)) = (self.local, self.remote) {
+            state.write_u64(u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits()));
+        } else {
+            for address in [self.local, self.remote] {
+                let bits = match address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+                    IpAddr::V6(address) => address.to_bits(),
+                };
+                state.write_u64((bits >> 64) as u64);
+                state.write_u64(bits as u64);
+            }
+        }
+        state.write_u64(ports);
+    }
 }
 
 impl From<&Flow> for FlowKey {
