@@ -33,6 +33,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use random::SplitMix64;
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use wire::{EthernetRepr, EthernetView, ether_type, protocol};
 
@@ -365,7 +366,8 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
 
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
         if !self.capabilities().supports(mode) {
-            return Err(DeviceError { message: format!("the device does not support {mode}") });
+            let message = format!("the device does not support {mode}");
+            return Err(DeviceError::new(ErrorKind::Unsupported, message));
         }
         self.inner.set_mode(mode)
     }

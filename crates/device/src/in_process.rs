@@ -49,6 +49,7 @@ use batch::{
 use core::ops::Range;
 use core::time::Duration;
 use lane::{Doorbell, Lane, Opened, QueuedFrame, Staged, Totals};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// Frames begin at multiples of this, a cache line.
@@ -384,9 +385,8 @@ fn close_block(staged: &mut Staged, open: Option<(BlockMut, usize, usize)>) {
 }
 
 fn peer_gone() -> DeviceError {
-    DeviceError {
-        message: "the other end of the in-process wire was dropped; make a new wire".to_owned(),
-    }
+    let message = "the other end of the in-process wire was dropped; make a new wire";
+    DeviceError::new(ErrorKind::NetworkDown, message)
 }
 
 impl Queue for WireQueue {
@@ -397,7 +397,7 @@ impl Queue for WireQueue {
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
         if !self.capabilities.supports(mode) {
             let message = format!("this end of the in-process wire was made without {mode}");
-            return Err(DeviceError { message });
+            return Err(DeviceError::new(ErrorKind::Unsupported, message));
         }
         self.mode = mode;
         Ok(())

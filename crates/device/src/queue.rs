@@ -4,6 +4,7 @@ use crate::{Capabilities, TransmitMode};
 use batch::{BlockPool, Multidata, ReceiveBatch};
 use core::fmt;
 use core::time::Duration;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// What a device can take now without dropping any of it.
@@ -58,8 +59,18 @@ pub struct Received {
 /// A device failed: what was attempted and what the system said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceError {
+    /// What a program can tell it by: `PermissionDenied`, `NotFound`, `ResourceBusy`, `InvalidInput` for a setting
+    /// that cannot be, `Unsupported`, `NetworkDown` for a device that was there and is of no use any more.
+    pub kind: ErrorKind,
     /// A sentence: what failed, why, and what to do.
     pub message: String,
+}
+
+impl DeviceError {
+    /// An error of this kind with its sentence.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
 }
 
 impl fmt::Display for DeviceError {
@@ -69,6 +80,13 @@ impl fmt::Display for DeviceError {
 }
 
 impl std::error::Error for DeviceError {}
+
+/// Of the same kind, and with the error itself as its source.
+impl From<DeviceError> for std::io::Error {
+    fn from(error: DeviceError) -> Self {
+        Self::new(error.kind, error)
+    }
+}
 
 counters::counters! {
     /// What a device queue did.

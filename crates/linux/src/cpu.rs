@@ -7,6 +7,7 @@ use rustix::system::uname;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::fs;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// CPU time that the calling thread has used, user and system.
@@ -76,9 +77,10 @@ impl SystemSample {
     /// Where /proc/stat cannot be read.
     pub fn take() -> Result<Self, SystemError> {
         let text = fs::read_to_string("/proc/stat")
-            .map_err(|error| SystemError::new(format!("/proc/stat cannot be read: {error}")))?;
-        parse_stat(&text, Instant::now(), clock_ticks_per_second())
-            .ok_or_else(|| SystemError::new("/proc/stat has no line of all CPUs"))
+            .map_err(|error| SystemError::failed("/proc/stat cannot be read", &error))?;
+        parse_stat(&text, Instant::now(), clock_ticks_per_second()).ok_or_else(|| {
+            SystemError::new(ErrorKind::InvalidData, "/proc/stat has no line of all CPUs")
+        })
     }
 
     /// What the system used since the earlier sample.

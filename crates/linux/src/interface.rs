@@ -270,8 +270,9 @@ impl Interface {
     /// Where the kernel cannot (before 5.12), or where /sys shows another network namespace.
     pub fn set_threaded_napi(&self, on: bool) -> Result<(), SystemError> {
         let path = format!("/sys/class/net/{}/threaded", self.name);
-        fs::write(&path, if on { "1" } else { "0" })
-            .map_err(|error| SystemError::new(format!("{path} could not be written: {error}")))
+        fs::write(&path, if on { "1" } else { "0" }).map_err(|error| {
+            SystemError::failed(format_args!("{path} could not be written"), &error)
+        })
     }
 
     /// Switches a feature on or off, as `ethtool -K` does.
@@ -292,8 +293,9 @@ impl Interface {
     /// Where the system refuses.
     pub fn disable_ipv6(&self) -> Result<(), SystemError> {
         let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.name);
-        fs::write(&path, "1")
-            .map_err(|error| SystemError::new(format!("{path} could not be written: {error}")))
+        fs::write(&path, "1").map_err(|error| {
+            SystemError::failed(format_args!("{path} could not be written"), &error)
+        })
     }
 
     /// Deletes it, as `ip link delete` does; whoever has it open finds it gone.

@@ -8,12 +8,13 @@
 //! Namespaces belong to threads, so [`Sandbox::enter`] must run before the first thread starts.
 
 use crate::interface::Interface;
-use crate::system_error::{SystemError, said};
+use crate::system_error::{SystemError, kind_of, said};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{geteuid, getgid, getuid};
 use rustix::thread::UnshareFlags;
 use std::fs;
+use std::io::ErrorKind;
 
 /// Stock values of Linux: a fresh namespace may derive others from the machine's memory, and the
 /// peer's windows must not differ from run to run. Minimum, default and largest size in bytes.
@@ -39,10 +40,11 @@ impl Sandbox {
     pub fn enter() -> Result<Self, SystemError> {
         let threads = thread_count()?;
         if threads != 1 {
-            return Err(SystemError::new(format!(
+            let message = format!(
                 "namespaces must be entered before any thread starts, and {threads} threads run: \
                  enter them first thing in main"
-            )));
+            );
+            return Err(SystemError::new(ErrorKind::InvalidInput, message));
         }
         unshare_network()?;
         let mut sandbox = Self { refused: Vec::new() };
@@ -100,7 +102,7 @@ pub(crate) fn enter_by_thread() -> Result<(), SystemError> {
 
 fn thread_count() -> Result<usize, SystemError> {
     let tasks = fs::read_dir("/proc/self/task").map_err(|error| {
-        SystemError::new(format!("/proc/self/task cannot be read (is /proc mounted?): {error}"))
+        SystemError::failed("/proc/self/task cannot be read (is /proc mounted?)", &error)
     })?;
     Ok(tasks.count())
 }
@@ -121,12 +123,13 @@ fn unshare_network() -> Result<(), SystemError> {
     }
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     unshare(wanted | UnshareFlags::NEWUSER).map_err(|errno| {
-        SystemError::new(format!(
+        let message = format!(
             "new user and network namespaces were refused: {}; run as root, or allow them (see \
              the sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone and \
              kernel.apparmor_restrict_unprivileged_userns)",
             said(errno)
-        ))
+        );
+        SystemError::new(kind_of(errno), message)
     })?;
     // user_namespaces(7): setgroups must be denied before an unprivileged process may map groups.
     write_proc("/proc/self/setgroups", "deny")?;
@@ -135,8 +138,9 @@ fn unshare_network() -> Result<(), SystemError> {
 }
 
 fn write_proc(path: &str, value: &str) -> Result<(), SystemError> {
-    fs::write(path, value)
-        .map_err(|error| SystemError::new(format!("{path} could not be set to {value:?}: {error}")))
+    fs::write(path, value).map_err(|error| {
+        SystemError::failed(format_args!("{path} could not be set to {value:?}"), &error)
+    })
 }
 
 #[allow(unsafe_code)]

@@ -20,7 +20,7 @@ mod receive;
 pub use queue::PacketQueue;
 
 use crate::interface::Interface;
-use crate::system_error::{SystemError, said};
+use crate::system_error::{SystemError, kind_of, said};
 use crate::tap::random_address;
 use crate::waiter::FileWaiter;
 use block_ring::BlockRing;
@@ -29,6 +29,7 @@ use device::{Capabilities, DeviceError, Forms, HardwareAddress, Medium, Segmenta
 use link::Link;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use steering::Spread;
@@ -127,12 +128,10 @@ impl PacketDevice {
         let name = &config.interface;
         let interface = Interface::named(name)?;
         if !interface.is_ethernet()? {
-            return Err(DeviceError {
-                message: format!(
-                    "the interface {name} carries no Ethernet frames: open another one, or a TUN \
-                     device"
-                ),
-            });
+            let message = format!(
+                "the interface {name} carries no Ethernet frames: open another one, or a TUN device"
+            );
+            return Err(DeviceError::new(ErrorKind::Unsupported, message));
         }
         let kernel = interface.hardware_address()?;
         let address = own_address(config.address, kernel)?;
@@ -233,13 +232,12 @@ impl PacketDevice {
         let count = self.queues.len();
         let opened = self.queues.get_mut(index).map(Option::take);
         let Some(Some(Opened { socket, waiter, link, blocks })) = opened else {
-            let why = match opened {
-                Some(_) => String::from("is taken"),
-                None => format!("does not exist: it has {count}"),
+            let (kind, why) = match opened {
+                Some(_) => (ErrorKind::ResourceBusy, String::from("is taken")),
+                None => (ErrorKind::NotFound, format!("does not exist: it has {count}")),
             };
-            return Err(DeviceError {
-                message: format!("queue {index} of the packet socket on {} {why}", self.name),
-            });
+            let message = format!("queue {index} of the packet socket on {} {why}", self.name);
+            return Err(DeviceError::new(kind, message));
         };
         Ok(PacketQueue::new(socket, waiter, link, self.capabilities.clone(), blocks))
     }
@@ -325,9 +323,11 @@ fn own_address(
 ) -> Result<HardwareAddress, DeviceError> {
     match wanted {
         PacketAddress::Interface => Ok(kernel),
-        PacketAddress::Own(address) if address.is_multicast() => Err(DeviceError {
-            message: format!("the address {address} cannot be ours: it is a multicast address"),
-        }),
+        PacketAddress::Own(address) if address.is_multicast() => {
+            let message =
+                format!("the address {address} cannot be ours: it is a multicast address");
+            Err(DeviceError::new(ErrorKind::InvalidInput, message))
+        }
         PacketAddress::Own(address) => Ok(address),
         PacketAddress::Random => Ok(random_address(kernel)?),
     }
@@ -342,9 +342,8 @@ fn open_error(name: &str, errno: Errno) -> DeviceError {
         Errno::AFNOSUPPORT => "the kernel has no packet sockets: load them (`modprobe af_packet`)",
         _ => "the system refused",
     };
-    DeviceError {
-        message: format!("no packet socket on {name} to be had: {what}: {}", said(errno)),
-    }
+    let message = format!("no packet socket on {name} to be had: {what}: {}", said(errno));
+    DeviceError::new(kind_of(errno), message)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub use queue::TapQueue;
 
 use crate::interface::Interface;
 use crate::ioctl;
-use crate::system_error::{SystemError, said};
+use crate::system_error::{SystemError, kind_of, said};
 use crate::vnet::VNET_HEADER_LEN;
 use crate::waiter::FileWaiter;
 use device::{Capabilities, DeviceError, HardwareAddress, Medium, Segmentation};
@@ -29,6 +29,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use write_ring::WriteRing;
 
@@ -208,16 +209,15 @@ impl TapDevice {
     pub fn open(config: &TapConfig) -> Result<Self, DeviceError> {
         let name = config.name.as_deref().unwrap_or("");
         if name.len() > ioctl::NAME_LEN_MAX {
-            return Err(DeviceError {
-                message: format!(
-                    "the interface name {name:?} is too long: {} bytes are allowed",
-                    ioctl::NAME_LEN_MAX
-                ),
-            });
+            let message = format!(
+                "the interface name {name:?} is too long: {} bytes are allowed",
+                ioctl::NAME_LEN_MAX
+            );
+            return Err(DeviceError::new(ErrorKind::InvalidInput, message));
         }
         if config.queues == 0 {
-            let message = "a TAP or TUN interface has one queue at least".to_owned();
-            return Err(DeviceError { message });
+            let message = "a TAP or TUN interface has one queue at least";
+            return Err(DeviceError::new(ErrorKind::InvalidInput, message));
         }
         let file = open_driver()?;
         let mut refused = Vec::new();
@@ -330,9 +330,12 @@ impl TapDevice {
             Some(interface) if interface.exists() => interface.try_clone(),
             Some(_) => {
                 let message = format!("the interface {name} is gone, or in another namespace");
-                Err(SystemError::new(message))
+                Err(SystemError::new(ErrorKind::NotFound, message))
             }
-            None => Err(SystemError::new(format!("the interface {name} is out of reach"))),
+            None => {
+                let message = format!("the interface {name} is out of reach");
+                Err(SystemError::new(ErrorKind::NotFound, message))
+            }
         }
     }
 
@@ -389,14 +392,15 @@ impl TapDevice {
         let count = self.queues.len();
         let opened = self.queues.get_mut(index).map(Option::take);
         let Some(Some(Opened { file, waiter, ring, is_ring_refused })) = opened else {
-            let why = match (opened, count) {
-                (Some(_), _) => "is taken".to_owned(),
-                (None, 1) => "does not exist: it has one queue".to_owned(),
-                (None, _) => format!("does not exist: it has {count} queues"),
+            let (kind, why) = match (opened, count) {
+                (Some(_), _) => (ErrorKind::ResourceBusy, "is taken".to_owned()),
+                (None, 1) => (ErrorKind::NotFound, "does not exist: it has one queue".to_owned()),
+                (None, _) => {
+                    (ErrorKind::NotFound, format!("does not exist: it has {count} queues"))
+                }
             };
-            return Err(DeviceError {
-                message: format!("queue {index} of the interface {} {why}", self.name),
-            });
+            let message = format!("queue {index} of the interface {} {why}", self.name);
+            return Err(DeviceError::new(kind, message));
         };
         let capabilities = self.capabilities.clone();
         let link = Link::new(Arc::clone(&file), self.name.clone(), interface);
@@ -445,7 +449,8 @@ fn open_error(errno: Errno) -> DeviceError {
         }
         _ => "the system refused",
     };
-    DeviceError { message: format!("{TUN_FILE} cannot be opened: {what_to_do}: {}", said(errno)) }
+    let message = format!("{TUN_FILE} cannot be opened: {what_to_do}: {}", said(errno));
+    DeviceError::new(kind_of(errno), message)
 }
 
 /// Makes the interface or attaches to it.
@@ -508,12 +513,11 @@ fn agree(file: &OwnedFd, name: &str, flags: i16) -> Result<(), DeviceError> {
         (_, 0) => ", or open it without offload",
         _ => ", or open it with offload",
     };
-    Err(DeviceError {
-        message: format!(
-            "another program holds queues of the interface {name}, with something else in front of its \
-             frames than was asked for: stop that program, or choose another name{or}"
-        ),
-    })
+    let message = format!(
+        "another program holds queues of the interface {name}, with something else in front of its frames than \
+         was asked for: stop that program, or choose another name{or}"
+    );
+    Err(DeviceError::new(ErrorKind::ResourceBusy, message))
 }
 
 /// Why an interface is not to be had, and what to do.
@@ -535,7 +539,8 @@ fn attach_error(name: &str, kind: TapKind, errno: Errno) -> DeviceError {
         _ => "the system refused".into(),
     };
     let name = if name.is_empty() { String::new() } else { format!(" {name:?}") };
-    DeviceError { message: format!("no {kind} interface{name} to be had: {what}: {}", said(errno)) }
+    let message = format!("no {kind} interface{name} to be had: {what}: {}", said(errno));
+    DeviceError::new(kind_of(errno), message)
 }
 
 /// Switches offloads on, or off on a persistent interface that had them, and returns those that
@@ -624,7 +629,7 @@ fn open_ring(
             refused.push(ring_error(errno));
             Ok(None)
         }
-        Err(errno) => Err(DeviceError { message: ring_error(errno) }),
+        Err(errno) => Err(DeviceError::new(kind_of(errno), ring_error(errno))),
     }
 }
 
@@ -705,12 +710,11 @@ fn own_address(
     })?;
     if let Some(address) = config.hardware_address {
         if address == kernel || address.is_multicast() {
-            return Err(DeviceError {
-                message: format!(
-                    "the address {address} cannot be ours: it is {}",
-                    if address == kernel { "the kernel's own" } else { "a multicast address" }
-                ),
-            });
+            let message = format!(
+                "the address {address} cannot be ours: it is {}",
+                if address == kernel { "the kernel's own" } else { "a multicast address" }
+            );
+            return Err(DeviceError::new(ErrorKind::InvalidInput, message));
         }
         return Ok(address);
     }

@@ -3,7 +3,7 @@
 
 use crate::interface::Interface;
 use crate::ioctl;
-use crate::system_error::{SystemError, said};
+use crate::system_error::SystemError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -66,7 +66,7 @@ impl TunFile {
     pub fn write(&self, packet: &[u8]) -> Result<(), SystemError> {
         rustix::io::write(&self.file, packet)
             .map(|_| ())
-            .map_err(|errno| SystemError::new(format!("the packet was refused: {}", said(errno))))
+            .map_err(|errno| SystemError::refused("the packet was refused", errno))
     }
 
     /// Waits until a packet can be read, for `timeout` at most.

@@ -36,6 +36,7 @@ use lowered::{DATAGRAM_LEN_MAX, Lowered};
 use receive::Receiver;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -112,8 +113,8 @@ impl TunnelDevice {
         transform: Box<dyn Transform>,
         config: TunnelConfig,
     ) -> Result<Self, DeviceError> {
-        let socket = UdpSocket::bind(local).map_err(|error| DeviceError {
-            message: format!("no tunnel can begin at {local}: {error}"),
+        let socket = UdpSocket::bind(local).map_err(|error| {
+            DeviceError::new(error.kind(), format!("no tunnel can begin at {local}: {error}"))
         })?;
         Self::over(socket, peer, transform, config)
     }
@@ -128,8 +129,9 @@ impl TunnelDevice {
         transform: Box<dyn Transform>,
         mut config: TunnelConfig,
     ) -> Result<Self, DeviceError> {
-        let failed = |what: &str, error: std::io::Error| DeviceError {
-            message: format!("the tunnel to {peer} cannot be opened: {what}: {error}"),
+        let failed = |what: &str, error: std::io::Error| {
+            let message = format!("the tunnel to {peer} cannot be opened: {what}: {error}");
+            DeviceError::new(error.kind(), message)
         };
         if config.trust_checksums && !transform.is_authenticated() {
             let message = format!(
@@ -137,7 +139,7 @@ impl TunnelDevice {
                  trust_checksums",
                 transform.name()
             );
-            return Err(DeviceError { message });
+            return Err(DeviceError::new(ErrorKind::InvalidInput, message));
         }
         socket.connect(peer).map_err(|error| failed("no way leads there", error))?;
         socket.set_nonblocking(true).map_err(|error| failed("its socket blocks", error))?;
@@ -205,9 +207,12 @@ impl TunnelDevice {
             .map_err(|errno| SystemError::refused("an eventfd could not be made", errno))?;
         let transform = if index == 0 { self.transform.take() } else { None };
         let Some(transform) = transform else {
-            let why = if index == 0 { "is taken" } else { "does not exist: it has one queue" };
+            let (kind, why) = match index {
+                0 => (ErrorKind::ResourceBusy, "is taken"),
+                _ => (ErrorKind::NotFound, "does not exist: it has one queue"),
+            };
             let message = format!("queue {index} of the tunnel to {} {why}", self.peer);
-            return Err(DeviceError { message });
+            return Err(DeviceError::new(kind, message));
         };
         let config = &self.config;
         let datagram_len_max = self.capabilities.mtu_bytes + transform.overhead_bytes();
@@ -261,7 +266,7 @@ fn mtu_bytes(
         "the tunnel to {peer} cannot have an MTU of {mtu_bytes}: the path takes packets of \
          {path_mtu_bytes} bytes, which leaves {left}, and hosts rely on {MTU_BYTES_MIN}"
     );
-    Err(DeviceError { message })
+    Err(DeviceError::new(ErrorKind::InvalidInput, message))
 }
 
 /// What a path leaves for inner packets, the headers around them and the transform's part taken off.

@@ -48,6 +48,7 @@ use crate::system_error::SystemError;
 use device::{Capabilities, DeviceError, Forms, HardwareAddress, Medium};
 use program::{Program, Wanted};
 use socket::Rings;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// Where the program runs that hands frames over.
@@ -278,14 +279,16 @@ impl XdpDevice {
         match self.taken.get(index) {
             Some(false) => {}
             taken => {
-                let why = match taken {
-                    Some(_) => "is taken".to_owned(),
-                    None => format!("does not exist: it has {queues} for both directions"),
+                let (kind, why) = match taken {
+                    Some(_) => (ErrorKind::ResourceBusy, "is taken".to_owned()),
+                    None => {
+                        let why = format!("does not exist: it has {queues} for both directions");
+                        (ErrorKind::NotFound, why)
+                    }
                 };
                 let name = self.name();
-                return Err(DeviceError {
-                    message: format!("queue {index} of the interface {name} {why}"),
-                });
+                let message = format!("queue {index} of the interface {name} {why}");
+                return Err(DeviceError::new(kind, message));
             }
         }
         let interface = self.interface()?;

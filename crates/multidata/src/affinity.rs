@@ -8,7 +8,7 @@ use std::io;
 /// The system does not tell.
 pub(crate) fn allowed() -> io::Result<Vec<usize>> {
     #[cfg(target_os = "linux")]
-    return linux::cpu::allowed().map_err(io::Error::other);
+    return linux::cpu::allowed().map_err(io::Error::from);
     #[cfg(not(target_os = "linux"))]
     Err(unsupported())
 }
@@ -19,7 +19,7 @@ pub(crate) fn allowed() -> io::Result<Vec<usize>> {
 /// The system does not keep it there.
 pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    return linux::cpu::pin(&[cpu]).map_err(io::Error::other);
+    return linux::cpu::pin(&[cpu]).map_err(io::Error::from);
     #[cfg(not(target_os = "linux"))]
     {
         let _ = cpu;

@@ -291,7 +291,7 @@ impl Stack {
             if !capabilities.supports(mode) {
                 return Err(invalid(format!("the interface's device has no form for mode {mode}")));
             }
-            port.queue.set_mode(mode).map_err(io::Error::other)?;
+            port.queue.set_mode(mode).map_err(io::Error::from)?;
             port.mode = mode;
             shard.set_mode(port.id, wanted);
             port.follow_mode(shard);

@@ -36,7 +36,7 @@ impl Void {
     }
 
     fn error() -> DeviceError {
-        DeviceError { message: "the cable was cut: splice it".into() }
+        DeviceError::new(std::io::ErrorKind::NetworkDown, "the cable was cut: splice it")
     }
 }
 

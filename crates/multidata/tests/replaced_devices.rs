@@ -104,7 +104,9 @@ impl<Q: Queue> Queue for Plugged<Q> {
 
     fn trouble(&self) -> Option<DeviceError> {
         let message = "the plug is out".to_owned();
-        self.is_out.load(Ordering::SeqCst).then_some(DeviceError { message })
+        self.is_out
+            .load(Ordering::SeqCst)
+            .then(|| DeviceError::new(ErrorKind::NetworkDown, message))
     }
 }
 

@@ -215,7 +215,8 @@ mod tests {
         let (mut shard, id) = shard();
         let now = Instant::from_millis(1);
         let remote = "10.0.0.2:80".parse().expect("an address");
-        shard.on_device_failed(now, id, &DeviceError { message: "it is gone".into() });
+        let gone = DeviceError::new(std::io::ErrorKind::NetworkDown, "it is gone");
+        shard.on_device_failed(now, id, &gone);
         let kept = shard.tcp_connect(now, None, remote).expect("a route");
         for _ in 0..1_000 {
             let socket = shard.tcp_connect(now, None, remote).expect("a route");

@@ -347,7 +347,11 @@ fn addresses_are_asked_about_and_told_of_again_when_the_link_may_be_another() {
         let mut net = net(policy);
         let (now, id) = (net.now, net.hosts[0].interface);
         let shard = &mut net.hosts[0].shard;
-        shard.on_device_trouble(now, id, Some(&DeviceError { message: "down".into() }));
+        shard.on_device_trouble(
+            now,
+            id,
+            Some(&DeviceError::new(std::io::ErrorKind::NetworkDown, "down")),
+        );
         assert_eq!(shard.poll_timeout().filter(|due| *due <= now), None, "nothing to do yet");
         shard.on_device_trouble(now, id, None);
         let of = |net: &Net| ["10.0.0.1/24", "fd00::1/64"].map(|it| state(net, 0, it));

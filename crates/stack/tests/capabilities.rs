@@ -593,7 +593,12 @@ fn frames_from_a_device_that_claim_to_be_ours_are_still_refused() {
 fn a_device_that_takes_half_a_batch_none_or_fails_in_the_middle_loses_and_repeats_nothing() {
     let mut net = net(TransmitMode::Multidata);
     let (client, server) = net.connect(false);
-    let failed = || Stop::Failed(DeviceError { message: "the cable was cut: splice it".into() });
+    let failed = || {
+        Stop::Failed(DeviceError::new(
+            std::io::ErrorKind::NetworkDown,
+            "the cable was cut: splice it",
+        ))
+    };
     for (take, stop) in
         [(3, Stop::Full), (0, Stop::Full), (5, failed()), (0, failed()), (1, Stop::Revoked)]
     {

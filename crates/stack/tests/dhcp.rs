@@ -265,7 +265,7 @@ fn a_server_is_asked_when_the_device_is_replaced() {
     net.hosts[0].shard.on_device_replaced(now, id, capabilities);
     assert_eq!(run(&mut net, 2_000, 600), [3]);
     assert_eq!(states(&net).len(), 1);
-    let trouble = DeviceError { message: "the cable is out".into() };
+    let trouble = DeviceError::new(std::io::ErrorKind::NetworkDown, "the cable is out");
     let now = net.now;
     net.hosts[0].shard.on_device_trouble(now, id, Some(&trouble));
     net.hosts[0].shard.on_device_trouble(now, id, None);

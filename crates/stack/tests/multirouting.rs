@@ -213,7 +213,7 @@ fn segments_are_as_long_as_the_narrowest_way_takes() {
 /// A device that fails, or takes nothing any more, does not hold back what another takes.
 #[test]
 fn a_device_that_is_out_leaves_the_first_place_to_another() {
-    let failed = Stop::Failed(DeviceError { message: "it is gone".into() });
+    let failed = Stop::Failed(DeviceError::new(std::io::ErrorKind::NetworkDown, "it is gone"));
     for stop in [Stop::Full, failed] {
         let mut net = Net::new(TransmitMode::Multidata, false);
         let first = net.hosts[0].interface;

@@ -252,7 +252,7 @@ fn revoked_capabilities_stay_away() {
 #[test]
 fn a_failed_queue_stays_failed() {
     let (mut a, mut b) = sending_pair();
-    let error = DeviceError { message: "unplugged".to_owned() };
+    let error = DeviceError::new(std::io::ErrorKind::NetworkDown, "unplugged");
     a.inject(Injection { after_packets: 1, stop: Stop::Failed(error.clone()) });
     b.transmit(&batch_of([1]));
     for taken in [1, 0] {

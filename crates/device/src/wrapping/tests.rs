@@ -13,7 +13,7 @@ struct Peculiar {
 }
 
 fn trouble() -> DeviceError {
-    DeviceError { message: "the cable is loose".to_owned() }
+    DeviceError::new(std::io::ErrorKind::NetworkDown, "the cable is loose")
 }
 
 struct NeverReady;

@@ -11,6 +11,7 @@ use crate::system_error::{interface_down, said};
 use device::DeviceError;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,6 +169,6 @@ impl Link {
                 said(errno)
             ),
         };
-        DeviceError { message }
+        DeviceError::new(ErrorKind::NetworkDown, message)
     }
 }

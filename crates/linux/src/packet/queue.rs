@@ -34,7 +34,7 @@ use device::{
 };
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -308,17 +308,16 @@ impl Queue for PacketQueue {
 
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
         if !self.capabilities.supports(mode) {
-            return Err(DeviceError {
-                message: format!(
-                    "{} on the interface {}, so it cannot work in mode {mode}: use mode {}",
-                    match mode {
-                        TransmitMode::Lso => "without offload there are no super-frames",
-                        _ => "a packet socket sends a chain as it sends a batch",
-                    },
-                    self.link.name(),
-                    TransmitMode::Multidata
-                ),
-            });
+            let message = format!(
+                "{} on the interface {}, so it cannot work in mode {mode}: use mode {}",
+                match mode {
+                    TransmitMode::Lso => "without offload there are no super-frames",
+                    _ => "a packet socket sends a chain as it sends a batch",
+                },
+                self.link.name(),
+                TransmitMode::Multidata
+            );
+            return Err(DeviceError::new(ErrorKind::Unsupported, message));
         }
         self.mode = mode;
         Ok(())

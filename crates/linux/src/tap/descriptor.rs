@@ -12,6 +12,7 @@ use core::ops::RangeInclusive;
 use device::DeviceError;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
+use std::io::ErrorKind;
 
 /// The network namespace of the calling thread.
 const OUR_NAMESPACE: &str = "/proc/thread-self/ns/net";
@@ -45,7 +46,7 @@ pub(super) fn attached(
             let mtu_bytes = config.mtu_bytes.unwrap_or(MTU_BYTES);
             if !MTU_BYTES_POSSIBLE.contains(&mtu_bytes) {
                 let message = format!("no interface has an MTU of {mtu_bytes}");
-                return Err(DeviceError { message });
+                return Err(DeviceError::new(ErrorKind::InvalidInput, message));
             }
             refused.push(format!(
                 "watching the interface, whose MTU is taken to be {mtu_bytes} ({why})"
@@ -65,7 +66,7 @@ fn check_shape(name: &str, flags: i16) -> Result<(), DeviceError> {
         "the descriptor of the interface {name} has packet information in front of its frames: attach it with \
          IFF_NO_PI"
     );
-    Err(DeviceError { message })
+    Err(DeviceError::new(ErrorKind::InvalidInput, message))
 }
 
 /// The interface by the calling thread's namespace, or why it cannot be had.

@@ -41,7 +41,7 @@ use late::Kept;
 use pieces::{Offer, PIECES_FEW, PIECES_MAX, Pieces, Tally, complete, gather, lay_out, weightier};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, write, writev};
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 
 /// Frames up to this length are laid end to end and written with write(2): a copy of bytes that
@@ -497,13 +497,12 @@ impl Queue for TapQueue {
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
         if !self.capabilities.supports(mode) {
             let name = self.link.name();
-            return Err(DeviceError {
-                message: format!(
-                    "the interface {name} takes no super-frames, so it cannot work in mode {mode}: \
-                     open it with offload, or use mode {}",
-                    TransmitMode::Multidata
-                ),
-            });
+            let message = format!(
+                "the interface {name} takes no super-frames, so it cannot work in mode {mode}: open \
+                 it with offload, or use mode {}",
+                TransmitMode::Multidata
+            );
+            return Err(DeviceError::new(ErrorKind::Unsupported, message));
         }
         self.mode = mode;
         Ok(())

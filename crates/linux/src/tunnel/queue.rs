@@ -26,6 +26,7 @@ use device::{
 };
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -230,14 +231,14 @@ impl TunnelQueue {
              fresh keys",
             self.peer
         );
-        Stop::Failed(DeviceError { message })
+        Stop::Failed(DeviceError::new(ErrorKind::NetworkDown, message))
     }
 
     /// A sentence about a socket that is of no use any more.
     fn failure(&self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
         let message = format!("the tunnel to {} failed: {}", self.peer, said(errno));
-        DeviceError { message }
+        DeviceError::new(ErrorKind::NetworkDown, message)
     }
 }
 
@@ -260,7 +261,7 @@ impl Queue for TunnelQueue {
                  cannot work in mode {mode}: use mode {}",
                 TransmitMode::Multidata
             );
-            return Err(DeviceError { message });
+            return Err(DeviceError::new(ErrorKind::Unsupported, message));
         }
         self.mode = mode;
         self.follow_mode();

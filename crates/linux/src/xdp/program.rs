@@ -17,7 +17,7 @@
 #![allow(unsafe_code)]
 
 use super::XdpAttach;
-use crate::system_error::said;
+use crate::system_error::{kind_of, said};
 use core::ffi::CStr;
 use device::DeviceError;
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -301,12 +301,9 @@ fn bpf_error(name: &str, what: &str, errno: Errno) -> DeviceError {
         }
         _ => "the system refused",
     };
-    DeviceError {
-        message: format!(
-            "no AF_XDP on the interface {name}: could not {what}: {why}: {}",
-            said(errno)
-        ),
-    }
+    let message =
+        format!("no AF_XDP on the interface {name}: could not {what}: {why}: {}", said(errno));
+    DeviceError::new(kind_of(errno), message)
 }
 
 /// Why the program could not be attached, and what to do.
@@ -327,12 +324,11 @@ fn attach_error(name: &str, attach: XdpAttach, errno: Errno) -> DeviceError {
         (Errno::NODEV, _) => "the interface is gone",
         _ => "the system refused",
     };
-    DeviceError {
-        message: format!(
-            "no AF_XDP on the interface {name}: the program could not be attached: {why}: {}",
-            said(errno)
-        ),
-    }
+    let message = format!(
+        "no AF_XDP on the interface {name}: the program could not be attached: {why}: {}",
+        said(errno)
+    );
+    DeviceError::new(kind_of(errno), message)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt::xdp_statistics;
 use rustix::net::{SendFlags, send};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -257,14 +258,12 @@ impl Queue for XdpQueue {
     fn set_mode(&mut self, mode: TransmitMode) -> Result<(), DeviceError> {
         if !self.capabilities.supports(mode) {
             let name = self.interface.name();
-            return Err(DeviceError {
-                message: format!(
-                    "AF_XDP on the interface {name} takes one frame a descriptor, neither \
-                     super-frames nor chains nor blocks, so it cannot work in mode {mode}: use mode \
-                     {}",
-                    TransmitMode::Multidata
-                ),
-            });
+            let message = format!(
+                "AF_XDP on the interface {name} takes one frame a descriptor, neither super-frames nor \
+                 chains nor blocks, so it cannot work in mode {mode}: use mode {}",
+                TransmitMode::Multidata
+            );
+            return Err(DeviceError::new(ErrorKind::Unsupported, message));
         }
         self.mode = mode;
         Ok(())

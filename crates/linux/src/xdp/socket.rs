@@ -5,7 +5,7 @@ use super::umem::{Chunk, Umem};
 use super::{XdpConfig, XdpCopy};
 use crate::interface::Interface;
 use crate::raw_calls;
-use crate::system_error::said;
+use crate::system_error::{kind_of, said};
 use device::DeviceError;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -231,12 +231,11 @@ fn socket_error(name: &str, queue: u32, what: &str, errno: Errno) -> DeviceError
         Errno::NETDOWN => "the interface is down: bring it up first",
         _ => "the system refused",
     };
-    DeviceError {
-        message: format!(
-            "no AF_XDP on queue {queue} of the interface {name}: could not {what}: {why}: {}",
-            said(errno)
-        ),
-    }
+    let message = format!(
+        "no AF_XDP on queue {queue} of the interface {name}: could not {what}: {why}: {}",
+        said(errno)
+    );
+    DeviceError::new(kind_of(errno), message)
 }
 
 /// The descriptor of a part of a packet, of which more comes or not.

@@ -28,6 +28,7 @@ use device::{
     Capabilities, DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter,
 };
 use stack::{InterfaceId, Shard, SocketError, SocketId};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -376,8 +377,8 @@ impl Core {
     /// Nothing is sent or received from now on, and every call fails, those that wait included.
     pub(crate) fn end(&mut self) {
         for port in &mut self.ports {
-            let message = "the stack was ended by Stack::abort".to_owned();
-            port.failed.get_or_insert(DeviceError { message });
+            let message = "the stack was ended by Stack::abort";
+            port.failed.get_or_insert_with(|| DeviceError::new(ErrorKind::NetworkDown, message));
             // It is no event of the interface.
             port.told.failed = true;
         }
@@ -514,8 +515,8 @@ impl Port {
     /// Nothing is sent or received by it any more, by the user's own wish. Hands its device out, as
     /// [`Port::replace`] does.
     pub(super) fn remove(&mut self, left: RemovedQueue) -> Box<dyn Queue> {
-        let message = "the interface was removed; add another to a new stack".to_owned();
-        self.failed.get_or_insert(DeviceError { message });
+        let message = "the interface was removed; add another to a new stack";
+        self.failed.get_or_insert_with(|| DeviceError::new(ErrorKind::NetworkDown, message));
         self.told.failed = true;
         self.intake.restart();
         core::mem::replace(&mut self.queue, Box::new(left))

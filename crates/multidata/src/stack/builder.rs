@@ -637,7 +637,7 @@ fn add_port(
     let mut place = place;
     let capabilities = place.queue.capabilities();
     let mode = capabilities.mode_for(config.mode);
-    place.queue.set_mode(mode).map_err(io::Error::other)?;
+    place.queue.set_mode(mode).map_err(io::Error::from)?;
     let wanted = config.mode;
     let (accepted, routes) = (config.accepted.clone(), config.routes.clone());
     let coalescing = config.queue_coalescing.get(&queue).copied().unwrap_or(config.coalescing);

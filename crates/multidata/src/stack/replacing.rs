@@ -64,7 +64,7 @@ impl Stack {
         }
         let mode = mode.unwrap_or_default();
         for queue in &mut queues {
-            queue.set_mode(mode).map_err(io::Error::other)?;
+            queue.set_mode(mode).map_err(io::Error::from)?;
         }
         let mut places = shared_queue::distribute(queues, squeues.len()).into_iter();
         let mut replaced = Vec::new();

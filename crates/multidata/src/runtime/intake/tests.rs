@@ -263,7 +263,7 @@ fn a_failed_device_sets_no_deadline_and_what_it_left_does_not_come_by_the_next()
     let now = Instant::ZERO;
     core.run(now);
     assert_eq!(core.deadline(), Some(now + HOLD_OFF), "a frame is held");
-    core.ports[0].failed = Some(DeviceError { message: "it was cut".into() });
+    core.ports[0].failed = Some(DeviceError::new(std::io::ErrorKind::NetworkDown, "it was cut"));
     // As where other devices are left: the squeue goes on.
     assert_eq!(core.deadline(), None);
     let later = now + HOLD_OFF + HOLD_OFF;
