@@ -34,8 +34,11 @@
 //! * memory beyond the lanes is what receivers keep; that is theirs to bound.
 
 mod lane;
+mod pipe;
 #[cfg(test)]
 mod tests;
+
+pub use pipe::{PacketReceiver, PacketSender, packet_pipe};
 
 use crate::lowering::{self, FrameBlock, HEADER_LEN_MAX, SuperFrame};
 use crate::{
@@ -164,13 +167,6 @@ impl WireQueue {
         [outgoing, incoming]: [&Arc<Lane>; 2],
         doorbell: Arc<Doorbell>,
     ) -> Self {
-        // The lane bounds what is in it; a second bound here could only break the promise of room.
-        let pool = PoolConfig {
-            limit_bytes: usize::MAX,
-            receive_reserve_bytes: 0,
-            cached_limit_bytes: config.capacity_bytes.saturating_mul(2).clamp(1 << 20, 32 << 20),
-            ..PoolConfig::default()
-        };
         Self {
             capabilities: Capabilities {
                 batch_packets_max: end.batch_packets_max.min(config.capacity_packets).max(1),
@@ -192,7 +188,7 @@ impl WireQueue {
             outgoing: outgoing.clone(),
             incoming: incoming.clone(),
             doorbell,
-            pool: BlockPool::new(pool),
+            pool: lane_pool(config),
             plan: Vec::new(),
             staged: Staged::default(),
             opened: Opened::default(),
@@ -334,6 +330,17 @@ impl WireQueue {
         self.counters.transmit_mappings += self.staged.blocks() as u64;
         self.outgoing.push(&mut self.staged);
     }
+}
+
+/// Where the blocks of a lane come from. The lane bounds what is in it; a second bound here could only break the
+/// promise of room.
+fn lane_pool(config: &WireConfig) -> BlockPool {
+    BlockPool::new(PoolConfig {
+        limit_bytes: usize::MAX,
+        receive_reserve_bytes: 0,
+        cached_limit_bytes: config.capacity_bytes.saturating_mul(2).clamp(1 << 20, 32 << 20),
+        ..PoolConfig::default()
+    })
 }
 
 /// The longest frame, link header included.

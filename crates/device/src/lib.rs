@@ -30,7 +30,9 @@ pub use capabilities::{
 };
 pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
-pub use in_process::{WireConfig, WireEnd, WireQueue, wire};
+pub use in_process::{
+    PacketReceiver, PacketSender, WireConfig, WireEnd, WireQueue, packet_pipe, wire,
+};
 pub use lowering::{BlockForm, Contiguous};
 pub use queue::{DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter};
 pub use rate::{RateConfig, RateCounters, RateLimit, RateQueue};

@@ -166,8 +166,10 @@ pub trait Waiter: Send + Sync {
 
 /// One transmit and receive pair of a device; owned by one shard.
 ///
-/// Its calls are made under the lock of whoever runs the shard, and the blocks that it hands up are let go of
-/// there: neither may wait for a socket of the same stack.
+/// Its calls come from any thread that runs the shard's squeue, under the lock of that, and the blocks that it hands up
+/// are let go of there: neither may wait, nor call a socket of the same stack, or the stack itself. A queue that sends
+/// by one, as a tunnel through a tunnel would, waits for itself for ever; a thread or a task in between
+/// ([`packet_pipe`](crate::packet_pipe)) may. The queue itself is let go of under no lock.
 ///
 /// A queue around another one, which counts, delays, changes or refuses, has the calls of its own that it is
 /// there for, and passes all others on by [`forward_queue`](crate::forward_queue). One that left a call to its

@@ -1,9 +1,10 @@
 //! A stack over packets that the program carries itself, as userspace VPN clients do it: no device, no
 //! privilege, and it builds wherever Rust has threads.
 //!
-//! The stack stands on one end of an in-process wire, the program holds the other: what the stack sends
-//! comes out there in batches, what the program puts in there reaches the stack. Here each packet goes as
-//! one datagram of a kernel UDP socket; a VPN would seal it first and open it afterwards, where the comments say.
+//! The stack stands on one end of a pipe, the program holds the other: what the stack sends comes out there packet by
+//! packet, what the program puts in there reaches the stack. Here each packet goes as one datagram of a kernel UDP
+//! socket; a VPN would seal it first and open it afterwards, where the comments say. The same works in tasks
+//! (`poll_recv`, `poll_send_many`), and whoever wants whole batches holds the other end of a wire (`device::wire`).
 //!
 //! ```sh
 //! cargo run -p multidata --example packets -- 127.0.0.1:7001 127.0.0.1:7002 10.0.0.1/24 &
@@ -13,17 +14,17 @@
 //! The first echoes until it is ended, the second sends it 64 MiB and reads them back. Between two stacks of this library
 //! the tunnel device does the same with one system call a batch, and with a cipher.
 
-use bytes::Bytes;
-use multidata::batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
-use multidata::device::{Medium, Queue, Waiter, WireConfig, WireEnd, WireQueue, wire};
+use multidata::device::{PacketReceiver, PacketSender, packet_pipe};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Write};
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Room for what goes around a packet on its way, so that datagrams are not fragmented.
 const MTU_BYTES: usize = 1_420;
+
+/// How often who waits for the network looks whether the stack is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const TOTAL_BYTES: usize = 64 << 20;
 
@@ -32,19 +33,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [local, remote, address, to @ ..] = &arguments[..] else {
         return Err("usage: packets LOCAL:PORT REMOTE:PORT ADDRESS/PREFIX [CONNECT:PORT]".into());
     };
-    let end = WireEnd::plain(Medium::Ip);
-    let (queue, ours) = wire(WireConfig { mtu_bytes: MTU_BYTES, ..WireConfig::new(end, end) });
+    let (queue, sender, receiver) = packet_pipe(MTU_BYTES);
     let interface = InterfaceConfig::new(address.parse()?).default_route();
     let stack = Stack::builder().interface(queue, interface).build()?;
 
     let socket = UdpSocket::bind(local)?;
     socket.connect(remote)?;
+    socket.set_read_timeout(Some(LOOK_EVERY))?;
     let outwards = socket.try_clone()?;
-    let waiter = ours.waiter();
-    let ours = Arc::new(Mutex::new(ours));
-    let inwards = Arc::clone(&ours);
-    std::thread::spawn(move || carry_out(&ours, &*waiter, &outwards));
-    std::thread::spawn(move || carry_in(&inwards, &socket));
+    std::thread::spawn(move || carry_out(receiver, &outwards));
+    std::thread::spawn(move || carry_in(sender, &socket));
 
     match to.first() {
         None => echo(&stack, address.split('/').next().unwrap_or(address)),
@@ -53,41 +51,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What the stack sends, batch by batch, to the socket.
-fn carry_out(ours: &Mutex<WireQueue>, waiter: &dyn Waiter, socket: &UdpSocket) {
-    let pool = BlockPool::new(PoolConfig::default());
-    let mut batch = ReceiveBatch::new();
-    loop {
-        batch.clear();
-        let mut queue = ours.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.receive(&pool, &mut batch, 64);
-        drop(queue);
-        for index in 0..batch.len() {
-            // A VPN seals the packet here. One that the socket has no room for is lost, as on any path.
-            let _ = socket.send(batch.bytes(index));
-        }
-        if batch.is_empty() {
-            waiter.wait(Some(Duration::from_secs(1)));
-        }
+/// What the stack sends, to the socket, until the stack is gone.
+fn carry_out(mut receiver: PacketReceiver, socket: &UdpSocket) {
+    let mut packet = [0; MTU_BYTES];
+    while let Ok(len) = receiver.recv(&mut packet) {
+        // A VPN seals the packet here. One that the socket has no room for is lost, as on any path.
+        let _ = socket.send(&packet[..len]);
     }
 }
 
-/// What the socket brings, to the stack.
-fn carry_in(ours: &Mutex<WireQueue>, socket: &UdpSocket) {
-    let mut datagram = vec![0; 65_536];
-    let mut batch = Multidata::default();
-    loop {
-        // That nobody listens at the other end yet is said here and may pass.
+/// What the socket brings, to the stack, until that is gone.
+fn carry_in(mut sender: PacketSender, socket: &UdpSocket) {
+    let mut datagram = [0; MTU_BYTES];
+    while !sender.is_closed() {
+        // That nobody listens at the other end yet is said here and may pass, as silence may.
         let Ok(len) = socket.recv(&mut datagram) else { continue };
-        // A VPN opens the packet here. The stack takes nothing of it on trust.
-        let packet = Block::from(Bytes::copy_from_slice(&datagram[..len]));
-        batch.clear();
-        let is_there = batch.push_packet(0, Attributes::default()).is_some()
-            && batch.append_span(&packet, 0, len);
-        if is_there {
-            // What finds no room on the wire is lost, as it would be on any path.
-            ours.lock().unwrap_or_else(PoisonError::into_inner).transmit(&batch);
-        }
+        // A VPN opens the packet here. The stack takes nothing of it on trust. What it has no room for is lost,
+        // as it would be on any path.
+        let _ = sender.try_send_many(&[&datagram[..len]]);
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a program that embeds a stack meets first, with what this crate exports and nothing else.
 
+mod pair;
+
 use bytes::Bytes;
 use multidata::batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
-use multidata::device::{Medium, Queue, WireConfig, WireEnd, wire};
+use multidata::device::{Medium, Queue, WireConfig, WireEnd, packet_pipe, wire};
 use multidata::time::Instant;
 use multidata::{
     DropReason, FilterFlow, Handling, InterfaceConfig, InterfaceId, MultidataRefusal, PacketFilter,
@@ -282,6 +284,62 @@ fn a_program_carries_the_packets_itself() {
     }
     let answer = answers.bytes(0);
     assert_eq!((&answer[12..20], &answer[28..]), (&[10, 7, 0, 2, 10, 7, 0, 1][..], &b"hello"[..]));
+}
+
+/// By threads one way, by tasks the other.
+#[test]
+fn a_program_carries_packets_one_by_one_until_the_stack_is_gone() {
+    const LEN: usize = 3_000_000;
+    let (left, mut to_left, mut from_left) = packet_pipe(1_400);
+    let (right, mut to_right, mut from_right) = packet_pipe(1_400);
+    let carriers = [
+        thread::spawn(move || {
+            let mut packet = [0; 1_400];
+            loop {
+                let len = match from_left.recv(&mut packet) {
+                    Ok(len) => len,
+                    Err(error) => return error.kind(),
+                };
+                if let Err(error) = to_right.send(&packet[..len]) {
+                    return error.kind();
+                }
+            }
+        }),
+        thread::spawn(move || {
+            let mut packet = [0; 1_400];
+            loop {
+                let len = match pair::run(|context| from_right.poll_recv(context, &mut packet)) {
+                    Ok(len) => len,
+                    Err(error) => return error.kind(),
+                };
+                let packet = &packet[..len];
+                let sent = pair::run(|context| to_left.poll_send_many(context, &[packet]));
+                if let Err(error) = sent {
+                    return error.kind();
+                }
+            }
+        }),
+    ];
+    let stacks = [(left, "10.7.0.1/24"), (right, "10.7.0.2/24")].map(|(queue, address)| {
+        Stack::builder().interface(queue, at(address)).build().expect("a stack")
+    });
+    let listener = TcpListener::bind(&stacks[1], "10.7.0.2:80").expect("a free port");
+    let stream = TcpStream::connect(&stacks[0], "10.7.0.2:80").expect("it listens");
+    let (accepted, _) = listener.accept().expect("connected");
+    thread::scope(|scope| {
+        for (mut from, mut to) in [(&stream, &accepted), (&accepted, &stream)] {
+            scope.spawn(move || from.write_all(&vec![7; LEN]).expect("it is read"));
+            scope.spawn(move || {
+                let mut read = vec![0; LEN];
+                to.read_exact(&mut read).expect("it is carried");
+                assert!(read.iter().all(|byte| *byte == 7));
+            });
+        }
+    });
+    drop((stream, accepted, listener, stacks));
+    for carrier in carriers {
+        assert_eq!(carrier.join().expect("no panic"), ErrorKind::NetworkDown);
+    }
 }
 
 #[test]

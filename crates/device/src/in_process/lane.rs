@@ -13,18 +13,20 @@
 use crate::lowering::{BlockFrame, FrameBlock};
 use batch::{Block, BlockMut, Frame, ReceiveBatch, ReceivedChecksum};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::task::Waker;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Wakes the threads of one end.
+/// Wakes the threads of one end, or a task.
 #[derive(Debug, Default)]
 pub(super) struct Doorbell {
     /// Rung and not yet heard.
     rung: AtomicBool,
-    /// Threads that sleep or are about to.
+    /// Threads that sleep or are about to, and the task.
     waiting: AtomicUsize,
-    lock: Mutex<()>,
+    /// The task that is to be woken.
+    task: Mutex<Option<Waker>>,
     condition: Condvar,
     sleeps: AtomicU64,
 }
@@ -35,7 +37,7 @@ impl Doorbell {
         if self.rung.swap(false, Ordering::SeqCst) || has_news() {
             return;
         }
-        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.task();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         if !self.rung.load(Ordering::SeqCst) && !has_news() {
             self.sleeps.fetch_add(1, Ordering::Relaxed);
@@ -55,9 +57,29 @@ impl Doorbell {
     pub(super) fn signal(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             // A waiter holds the lock from before it says so until it sleeps.
-            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            let task = self.task().take();
             self.condition.notify_all();
+            if let Some(task) = task {
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                task.wake();
+            }
         }
+    }
+
+    /// Has this task woken once, in the place of any other. It looks for news afterwards.
+    pub(super) fn register(&self, waker: &Waker) {
+        let mut task = self.task();
+        if task.is_none() {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+        }
+        match &mut *task {
+            Some(own) => own.clone_from(waker),
+            own => *own = Some(waker.clone()),
+        }
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes who waits now or waits next.
