@@ -170,7 +170,7 @@ pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
 pub use crate::tcp_stream::{ConnectOptions, Connecting, TcpStream};
 pub use crate::udp_forwarder::UdpForwarder;
-pub use crate::udp_socket::{Datagram, LentDatagram, UdpSocket};
+pub use crate::udp_socket::{Datagram, LentDatagram, ReceivedDatagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
 
 /// How connections are set up, and what they tell of themselves.

@@ -8,10 +8,11 @@ use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket_set::SocketSet;
+use crate::udp_socket::{ReceivedDatagram, receive_many, show_each};
 use batch::Chunks;
 use core::task::{Context, Poll, Waker};
 use ip::{Cidr, IcmpErrorKind};
-use stack::{ReceivedDatagram, SocketError, SocketId};
+use stack::{SocketError, SocketId};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -76,6 +77,36 @@ impl UdpForwarder {
         let room = out.len();
         let taken = self.shared.sockets.poll_take(context, |core, id| receive(core, id, room));
         taken.map_ok(|(_, datagram)| copied_out(&datagram, out))
+    }
+
+    /// Waits for a datagram and shows it, and at most `datagrams_max` in all of those that are there; says how many. As
+    /// [`UdpSocket::recv_many`](crate::UdpSocket::recv_many).
+    ///
+    /// # Errors
+    /// As [`UdpForwarder::recv_from_to`].
+    pub fn recv_many(
+        &self,
+        datagrams_max: usize,
+        show: impl FnMut(ReceivedDatagram<'_>),
+    ) -> io::Result<usize> {
+        let take = |core: &mut Core, id| receive_many(core, id, datagrams_max);
+        let (_, taken) = self.shared.sockets.take(take)?;
+        Ok(show_each(&taken, show))
+    }
+
+    /// As [`UdpForwarder::recv_many`] for a task, which is woken when there may be a datagram.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn poll_recv_many(
+        &self,
+        context: &mut Context<'_>,
+        datagrams_max: usize,
+        show: impl FnMut(ReceivedDatagram<'_>),
+    ) -> Poll<io::Result<usize>> {
+        let take = |core: &mut Core, id| receive_many(core, id, datagrams_max);
+        let taken = self.shared.sockets.poll_take(context, take);
+        taken.map_ok(|(_, taken)| show_each(&taken, show))
     }
 
     /// Sends one datagram to `to` from the address and port `from`, mostly where the question was sent to, and
@@ -226,20 +257,20 @@ pub(crate) fn receive(
     core: &mut Core,
     id: SocketId,
     room: usize,
-) -> Result<ReceivedDatagram, SocketError> {
+) -> Result<stack::ReceivedDatagram, SocketError> {
     let datagram = core.shard.udp_receive_datagram(id)?;
     core.counters.bytes_copied_out += datagram.payload.len().min(room) as u64;
     Ok(datagram)
 }
 
 /// The same datagram, left where it is.
-pub(crate) fn peek(core: &mut Core, id: SocketId) -> Result<ReceivedDatagram, SocketError> {
+pub(crate) fn peek(core: &mut Core, id: SocketId) -> Result<stack::ReceivedDatagram, SocketError> {
     core.shard.udp_peek_datagram(id)
 }
 
 /// Copies out what fits; says how much, from where and to where.
 pub(crate) fn copied_out(
-    datagram: &ReceivedDatagram,
+    datagram: &stack::ReceivedDatagram,
     out: &mut [u8],
 ) -> (usize, SocketAddr, SocketAddr) {
     let len = datagram.payload.len().min(out.len());

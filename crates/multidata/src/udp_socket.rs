@@ -2,8 +2,11 @@
 
 mod path_options;
 mod polling;
+mod recv_many;
 mod send_many;
 
+pub use recv_many::ReceivedDatagram;
+pub(crate) use recv_many::{receive_many, show_each};
 pub use send_many::{Datagram, LentDatagram};
 
 use crate::copy_in::Layout;

@@ -197,9 +197,18 @@ fn datagrams_to_any_port_come_with_where_they_were_sent_and_are_answered_from_th
             let forwarder = UdpForwarder::bind(&stack, any).expect("it is accepted");
             assert_eq!(forwarder.prefix(), any);
             std::thread::spawn(move || {
+                let answer = |bytes: &[u8], from, to| {
+                    forwarder.send_from_to(bytes, to, from).expect("a route");
+                };
+                if any == Cidr::ANY_IPV6 {
+                    while forwarder
+                        .recv_many(9, |it| answer(it.payload, it.source, it.destination))
+                        .is_ok()
+                    {}
+                }
                 let mut bytes = [0; 2_000];
                 while let Ok((len, from, to)) = forwarder.recv_from_to(&mut bytes) {
-                    forwarder.send_from_to(&bytes[..len], to, from).expect("a route");
+                    answer(&bytes[..len], from, to);
                 }
             });
         }

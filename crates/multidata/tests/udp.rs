@@ -158,6 +158,42 @@ fn many_datagrams_go_in_one_call_to_several_peers() {
 }
 
 #[test]
+fn many_datagrams_are_received_by_one_call() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, right(53)).expect("a free port");
+    server.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
+    let source = client.local_addr().expect("bound");
+    let sent: Vec<Vec<u8>> = (0..100).map(|number| vec![number; usize::from(number) * 9]).collect();
+    let datagrams: Vec<_> =
+        sent.iter().map(|payload| Datagram { payload, to: Some(right(53)) }).collect();
+    // What waits for the neighbour's answer may be less than that.
+    client.send_to(b"first", right(53)).expect("a route");
+    assert_eq!(server.recv(&mut [0; 9]).expect("it was sent"), 5);
+    let frames = || right_stack.counters().device.receive_frames;
+    let before = frames();
+    assert_eq!(client.send_many(&datagrams).expect("a route"), 100);
+    let started = std::time::Instant::now();
+    while frames() < before + 100 {
+        assert!(started.elapsed() < PATIENCE, "they were sent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (mut received, mut calls) = (Vec::new(), Vec::new());
+    while received.len() < 100 {
+        let count = server.recv_many(30, |datagram| {
+            assert_eq!((datagram.source, datagram.destination), (source, right(53)));
+            received.push(datagram.payload.to_vec());
+        });
+        calls.push(count.expect("they were sent"));
+    }
+    assert!(received == sent, "in order, and each once");
+    assert_eq!(calls, [30, 30, 30, 10]);
+    server.set_nonblocking(true).expect("it can");
+    let none = server.recv_many(30, |_| unreachable!("nothing was sent")).expect_err("nothing");
+    assert_eq!(none.kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
 fn of_many_datagrams_those_before_a_wrong_one_go() {
     let (left, right_stack) = pair();
     let server = UdpSocket::bind(&right_stack, right(63)).expect("a free port");

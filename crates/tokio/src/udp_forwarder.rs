@@ -1,8 +1,8 @@
 //! Datagrams to addresses and ports that are nobody's here, for a relay.
 
 use crate::direction::Direction;
-use multidata::Stack;
 use multidata::ip::{Cidr, IcmpErrorKind};
+use multidata::{ReceivedDatagram, Stack};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
@@ -41,6 +41,23 @@ impl UdpForwarder {
             self.readable.wait(|context| self.socket.poll_recv_from_to(context, out)).await?;
         self.readable.wake();
         Ok(taken)
+    }
+
+    /// Waits for a datagram and shows it, and at most `datagrams_max` in all of those that are there; says how many. See
+    /// [`multidata::UdpSocket::recv_many`].
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn recv_many(
+        &self,
+        datagrams_max: usize,
+        mut show: impl FnMut(ReceivedDatagram<'_>),
+    ) -> io::Result<usize> {
+        let receive =
+            |it: &mut Context<'_>| self.socket.poll_recv_many(it, datagrams_max, &mut show);
+        let count = self.readable.wait(receive).await?;
+        self.readable.wake();
+        Ok(count)
     }
 
     /// Sends one datagram to `to` from the address and port `from`, mostly where the question was sent to, and

@@ -1,7 +1,7 @@
 //! A UDP socket.
 
 use crate::direction::Direction;
-use multidata::{BindOptions, Stack};
+use multidata::{BindOptions, ReceivedDatagram, Stack};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, ready};
@@ -90,6 +90,21 @@ impl UdpSocket {
     /// As [`multidata::UdpSocket::recv_from`].
     pub async fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.readable.wait(|context| self.socket.poll_recv_from(context, out)).await
+    }
+
+    /// Waits for a datagram and shows it, and at most `datagrams_max` in all of those that are there; says how many. See
+    /// [`multidata::UdpSocket::recv_many`]. Where the future is dropped, no datagram was taken.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub async fn recv_many(
+        &self,
+        datagrams_max: usize,
+        mut show: impl FnMut(ReceivedDatagram<'_>),
+    ) -> io::Result<usize> {
+        let receive =
+            |it: &mut Context<'_>| self.socket.poll_recv_many(it, datagrams_max, &mut show);
+        self.readable.wait(receive).await
     }
 
     /// As [`UdpSocket::recv_from`], with where the datagram was sent to as well; see

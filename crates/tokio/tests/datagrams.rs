@@ -2,6 +2,7 @@
 
 mod pair;
 
+use multidata::ReceivedDatagram;
 use multidata_tokio::{RawSocket, UdpSocket};
 use pair::{pair, right, run};
 use std::io::ErrorKind;
@@ -14,13 +15,26 @@ fn each_datagram_reaches_one_of_the_tasks_that_wait() {
     run(async {
         let (left, right_stack) = pair();
         let server = Arc::new(UdpSocket::bind(&right_stack, right(7)).expect("a free port"));
-        for _ in 0..8 {
+        for task in 0..8 {
             let server = Arc::clone(&server);
             tokio::spawn(async move {
                 let mut buffer = [0; 100];
+                if task % 2 == 0 {
+                    loop {
+                        let (len, from) = server.recv_from(&mut buffer).await.expect("open");
+                        server.send_to(&buffer[..len], from).await.expect("a route");
+                    }
+                }
                 loop {
-                    let (len, from) = server.recv_from(&mut buffer).await.expect("open");
-                    server.send_to(&buffer[..len], from).await.expect("a route");
+                    let mut received = Vec::new();
+                    let keep = |it: ReceivedDatagram<'_>| {
+                        received.push((it.payload.to_vec(), it.source));
+                    };
+                    let count = server.recv_many(3, keep).await.expect("open");
+                    assert!(count == received.len() && (1..=3).contains(&count));
+                    for (payload, from) in received {
+                        server.send_to(&payload, from).await.expect("a route");
+                    }
                 }
             });
         }

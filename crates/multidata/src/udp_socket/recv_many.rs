@@ -1,0 +1,84 @@
+//! Many datagrams in one call, as recvmmsg(2) receives them.
+//!
+//! They are taken out under one lock and shown to the caller where they lie, under none: nothing is copied but
+//! what the caller copies.
+
+use super::UdpSocket;
+use crate::runtime::squeue::Core;
+use crate::runtime::turn::After;
+use crate::runtime::waiting::Interest;
+use core::task::{Context, Poll};
+use stack::{SocketError, SocketId};
+use std::io;
+use std::net::SocketAddr;
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedDatagram<'a> {
+    /// What it says; may be empty.
+    pub payload: &'a [u8],
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// Where it was sent to.
+    pub destination: SocketAddr,
+}
+
+impl UdpSocket {
+    /// Waits for a datagram and shows it, and at most `datagrams_max` in all of those that are there, one after the
+    /// other; says how many. `show` may take its time: it is called under no lock.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn recv_many(
+        &self,
+        datagrams_max: usize,
+        show: impl FnMut(ReceivedDatagram<'_>),
+    ) -> io::Result<usize> {
+        let (call, id) = (self.socket.call(Interest::Readable, After::Send), self.socket.id);
+        let take = |core: &mut Core, _| receive_many(core, id, datagrams_max);
+        Ok(show_each(&self.socket.squeue().operate(&call, take)?, show))
+    }
+
+    /// As [`UdpSocket::recv_many`] for a task, which is woken when there may be a datagram.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn poll_recv_many(
+        &self,
+        context: &mut Context<'_>,
+        datagrams_max: usize,
+        show: impl FnMut(ReceivedDatagram<'_>),
+    ) -> Poll<io::Result<usize>> {
+        let id = self.socket.id;
+        let take = |core: &mut Core, _| receive_many(core, id, datagrams_max);
+        let taken = self.socket.poll(Interest::Readable, After::Send, context, take);
+        taken.map_ok(|taken| show_each(&taken, show))
+    }
+}
+
+/// Takes the datagrams that have waited longest, at least one.
+pub(crate) fn receive_many(
+    core: &mut Core,
+    id: SocketId,
+    datagrams_max: usize,
+) -> Result<Vec<stack::ReceivedDatagram>, SocketError> {
+    let mut taken = vec![core.shard.udp_receive_datagram(id)?];
+    while taken.len() < datagrams_max
+        && let Ok(datagram) = core.shard.udp_receive_datagram(id)
+    {
+        taken.push(datagram);
+    }
+    Ok(taken)
+}
+
+/// Shows them, and says how many.
+pub(crate) fn show_each(
+    taken: &[stack::ReceivedDatagram],
+    mut show: impl FnMut(ReceivedDatagram<'_>),
+) -> usize {
+    for stack::ReceivedDatagram { payload, source, destination } in taken {
+        let (source, destination) = (*source, *destination);
+        show(ReceivedDatagram { payload: payload.bytes(), source, destination });
+    }
+    taken.len()
+}
