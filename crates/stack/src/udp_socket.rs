@@ -587,15 +587,14 @@ impl Shard {
         };
         let flow = forwarder.map_or(0, |_| self.sockets.flow_number(local, source));
         let found = found.or(forwarder);
-        let has_room = |socket: &mut UdpSocket| socket.received.has_room_for(flow, payload_len);
-        if found.and_then(|index| self.sockets.udp(index)).is_some_and(|it| !has_room(it)) {
+        let is_full = |socket: &mut UdpSocket| !socket.received.has_room_for(flow, payload_len);
+        let may_be_lease =
+            view.destination_port() == dhcp::CLIENT_PORT && incoming.info.destination.is_ipv4();
+        if !may_be_lease && found.and_then(|it| self.sockets.udp(it)).is_some_and(is_full) {
             return Err(DropReason::SocketQueueFull);
         }
         incoming.verify(DropReason::UdpChecksum, &mut self.counters.checksummed_receive_bytes)?;
-        if view.destination_port() == dhcp::CLIENT_PORT
-            && incoming.info.destination.is_ipv4()
-            && self.on_dhcp(now, incoming, view.payload())
-        {
+        if may_be_lease && self.on_dhcp(now, incoming, view.payload()) {
             return Ok(());
         }
         if is_to_many {

@@ -336,6 +336,26 @@ fn a_renewal_that_says_the_time_alone_leaves_routes_servers_and_mtu() {
 }
 
 #[test]
+fn a_full_socket_on_the_port_of_clients_keeps_no_answer_from_the_client() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let shard = &mut net.hosts[0].shard;
+    let own = shard.udp_bind((LEASED, 68).into()).expect("a free port");
+    shard.udp_set_receive_buffer(own, 1).expect("open");
+    // By loopback, where no client lives.
+    let one = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"one")));
+    shard.udp_send(own, Some((LEASED, 68).into()), one).expect("a way");
+    net.run(Duration::from_secs(310));
+    let renewals = asked(&mut net);
+    let [(message, ..)] = &renewals[..] else { panic!("{renewals:?}") };
+    let answer = answer_to(message, 600, LEASED).expect("a REQUEST");
+    net.inject(0, [from_server(&answer)]);
+    let shard = &mut net.hosts[0].shard;
+    assert_eq!(shard.counters().dhcp.dhcp_taken, 3, "offer, ACK and this");
+    assert_eq!(shard.udp_receive(own).expect("it came").0.bytes(), b"one");
+}
+
+#[test]
 fn a_lease_that_is_too_short_is_told_of() {
     let mut net = net();
     assert_eq!(run(&mut net, 9_000, 5), [1, 1], "no REQUEST follows");
