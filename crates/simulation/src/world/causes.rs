@@ -71,7 +71,7 @@ impl World {
             // What shutting down a connection says that is over (shutdown(2)).
             SocketError::NotConnected => {
                 let any = self.checker.has_heard_reset(line)
-                    || self.endpoints[index].has_lost_address
+                    || self.lost_addresses.contains(&(line.hosts[0], line.ends.0.ip()))
                     || self.has_waited_in_vain(line)
                     || self.checker.has_asked_in_vain(self.now, line);
                 is_due(any, "nothing says that it is over")
