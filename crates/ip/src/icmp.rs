@@ -7,7 +7,7 @@
 //!   transport needs to find its socket and to judge the error: the four-tuple, and for TCP the
 //!   sequence number, which RFC 5927, 4.1 tells it to compare with what is in flight, because
 //!   anybody can send an ICMP error.
-//! * [`push_echo_reply`], [`push_echo_request`] and [`push_error`] build messages as packets of a
+//! * [`push_echo_reply`] and [`push_error`] build messages as packets of a
 //!   batch, their data a span of the block it came in: nothing is copied.
 //! * [`may_answer_with_error`] and [`may_answer_echo`] say when the answer must be silence. Whoever
 //!   answers asks a [`RateLimiter`](crate::RateLimiter) as well.
@@ -17,7 +17,7 @@ mod outgoing;
 mod rules;
 
 pub use incoming::{Echo, IcmpError, IcmpErrorKind, IcmpIncoming, Quoted, parse_icmp};
-pub use outgoing::{push_echo_reply, push_echo_request, push_error};
+pub use outgoing::{push_echo_reply, push_error};
 pub use rules::{Arrival, may_answer_echo, may_answer_with_error};
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub use fragment::{Fragment, RefusedFragment, parse_fragment};
 pub use fragmenting::{FRAGMENTED_HEADER_LEN, Fragmenting, Identifications};
 pub use icmp::{
     Arrival, Echo, IcmpError, IcmpErrorKind, IcmpIncoming, Quoted, may_answer_echo,
-    may_answer_with_error, parse_icmp, push_echo_reply, push_echo_request, push_error,
+    may_answer_with_error, parse_icmp, push_echo_reply, push_error,
 };
 pub use parse::{PacketInfo, parse, parse_fixed, parse_quoted, transport_checksum_ok};
 pub use path_mtu::{PathMtuConfig, PathMtus, Trust};

@@ -150,16 +150,6 @@ impl HeaderTemplate {
         }
     }
 
-    /// The label of the packets' flow, 20 bits (RFC 6437); IPv4 has none.
-    pub fn set_flow_label(&mut self, flow_label: u32) {
-        if let Header::Ipv6 { bytes } = &mut self.header {
-            let [_, high, middle, low] = flow_label.to_be_bytes();
-            bytes[1] = bytes[1] & 0xf0 | high & 0xf;
-            bytes[2] = middle;
-            bytes[3] = low;
-        }
-    }
-
     /// Whether an IPv4 header forbids routers to fragment; that of IPv6 always does.
     #[must_use]
     pub fn dont_fragment(&self) -> bool {

@@ -272,7 +272,7 @@ impl Shard {
             if let Some(socket) = self.sockets.tcp(index) {
                 socket.parent = None;
                 socket.detached = true;
-                socket.connection.abort(now);
+                socket.connection.abort();
                 self.orphans += 1;
             }
             self.settle(now, index);

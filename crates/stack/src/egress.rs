@@ -78,7 +78,7 @@ impl Shard {
         match id == InterfaceId::LOOPBACK {
             // It carries its packets itself.
             true => out.clear(),
-            false => drop(self.fill(now, id, room, out)),
+            false => self.fill(now, id, room, out),
         }
         out.len()
     }
@@ -90,13 +90,13 @@ impl Shard {
         id: InterfaceId,
         room: Room,
         out: &mut Multidata,
-    ) -> usize {
+    ) {
         out.clear();
         self.planned.clear();
         self.copies.clear();
-        let Some(interface) = self.interfaces.get_mut(id) else { return 0 };
+        let Some(interface) = self.interfaces.get_mut(id) else { return };
         if interface.is_removed {
-            return 0;
+            return;
         }
         out.set_limits(interface.limits(room));
         out.set_block_bytes_max(interface.capabilities.block_bytes_max);
@@ -124,7 +124,6 @@ impl Shard {
             self.counters.transmit_packets += out.len() as u64;
             self.note_copied(id, out.copied_bytes());
         }
-        out.len()
     }
 
     /// What became of the batch that [`Shard::poll_transmit`] filled: the first `taken` packets are

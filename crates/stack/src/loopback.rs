@@ -89,7 +89,8 @@ impl Shard {
         let mut batches = self.loopback.take().unwrap_or_default();
         let (out, frames) = &mut *batches;
         for _ in 0..BATCHES_MAX {
-            let built = self.fill(now, id, ROOM, out);
+            self.fill(now, id, ROOM, out);
+            let built = out.len();
             if built == 0 {
                 break;
             }

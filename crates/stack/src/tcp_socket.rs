@@ -336,7 +336,7 @@ impl Shard {
     ) -> Result<usize, SocketError> {
         let index = self.sockets.index(id)?;
         let connection = &mut self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)?.connection;
-        let count = self.connection_counters.lend(connection, |it| it.read(now, out));
+        let count = self.connection_counters.lend(connection, |it| it.read(out));
         let count = count.map_err(connection_error)?;
         if count == 0 && !out.is_empty() && !connection.at_end_of_stream() {
             return Err(SocketError::WouldBlock);
@@ -401,7 +401,7 @@ impl Shard {
         if matches!(socket.connection.state(), State::Closed | State::Listen | State::SynSent) {
             return Err(SocketError::NotConnected);
         }
-        socket.connection.shutdown_write(now);
+        socket.connection.shutdown_write();
         // Who waits for room is to hear that there will be none.
         socket.room_awaited_bytes = 0;
         self.settle_id(now, id);
@@ -497,7 +497,7 @@ impl Shard {
             if self.orphans > self.orphans_max {
                 // Nobody waits for it, and too many of its kind are still busy.
                 self.counters.orphans_reset += 1;
-                socket.connection.abort(now);
+                socket.connection.abort();
             }
             socket.connection.close(now);
             return self.settle(now, index);
@@ -519,7 +519,7 @@ impl Shard {
     pub fn tcp_abort(&mut self, now: Instant, id: SocketId) {
         let Ok(index) = self.sockets.index(id) else { return };
         let Some(socket) = self.sockets.tcp(index) else { return };
-        socket.connection.abort(now);
+        socket.connection.abort();
         self.settle(now, index);
     }
 
@@ -528,7 +528,7 @@ impl Shard {
     pub fn tcp_abort_all(&mut self, now: Instant) {
         for index in self.connections() {
             if let Some(socket) = self.sockets.tcp(index) {
-                socket.connection.abort(now);
+                socket.connection.abort();
                 self.settle(now, index);
             }
         }

@@ -492,7 +492,7 @@ impl Connection {
     ///
     /// # Errors
     /// Why the connection failed before the peer's FIN came, once everything received before was read.
-    pub fn read(&mut self, _now: Instant, out: &mut [u8]) -> Result<usize, ConnectionError> {
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, ConnectionError> {
         let len_max = self.read_len_max(out.len());
         let count = self.receive.read(&mut out[..len_max]);
         if count == 0 && !out.is_empty() {
@@ -556,7 +556,7 @@ impl Connection {
     }
 
     /// Closes this side's stream: a FIN follows the last queued byte. Receiving goes on.
-    pub fn shutdown_write(&mut self, _now: Instant) {
+    pub fn shutdown_write(&mut self) {
         match self.state {
             State::Established => self.enter(State::FinWait1),
             State::CloseWait => self.enter(State::LastAck),
@@ -579,12 +579,12 @@ impl Connection {
             }
             _ if self.receive.len() > 0 => self.fail_with_reset(None),
             State::FinWait2 => self.enter_fin_wait_2(now),
-            _ => self.shutdown_write(now),
+            _ => self.shutdown_write(),
         }
     }
 
     /// Ends the connection at once, with a reset where the peer must hear of it (RFC 9293, 3.10.5).
-    pub fn abort(&mut self, _now: Instant) {
+    pub fn abort(&mut self) {
         match self.state {
             State::SynReceived
             | State::Established
@@ -718,8 +718,7 @@ impl Connection {
     /// synchronised connection it is a soft error that retransmission outlives (RFC 9293, 3.9.2.2).
     /// Says whether the report was plausible.
     pub fn on_unreachable(&mut self, error: ConnectionError, sequence: SeqNumber) -> bool {
-        let plausible =
-            self.send.una.is_at_or_before(sequence) && sequence.is_before(self.send.max);
+        let plausible = self.is_outstanding(sequence);
         if plausible && matches!(self.state, State::SynSent | State::SynReceived) {
             self.enter_closed(Some(error));
         }

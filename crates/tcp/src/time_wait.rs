@@ -172,7 +172,7 @@ mod tests {
             TcpOptions { mss: Some(MSS_DEFAULT_IPV4), timestamps: clock, ..TcpOptions::default() };
         let config = Config { timestamps, ..plain_config() };
         let mut harness = Harness::established_with(config, options);
-        harness.connection.shutdown_write(harness.now);
+        harness.connection.shutdown_write();
         harness.take();
         harness.receive(FIN | ACK, 1, 2, b"");
         assert!(harness.connection.time_wait(harness.now).is_none(), "the ACK is owed first");

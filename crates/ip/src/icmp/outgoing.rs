@@ -41,28 +41,6 @@ pub fn push_echo_reply(
     }
 }
 
-/// Adds an echo request to the batch; otherwise as [`push_echo_reply`].
-#[must_use]
-pub fn push_echo_request(
-    batch: &mut Multidata,
-    to: IpAddr,
-    identifier: u16,
-    sequence: u16,
-    data: &Chunk,
-    attributes: Attributes,
-) -> bool {
-    match to {
-        IpAddr::V4(_) => {
-            let header = Icmpv4Repr::EchoRequest { identifier, sequence };
-            push_ipv4(batch, header, data, data.len(), attributes)
-        }
-        IpAddr::V6(_) => {
-            let header = Icmpv6Repr::EchoRequest { identifier, sequence };
-            push_ipv6(batch, header, data, data.len(), attributes)
-        }
-    }
-}
-
 /// Adds an error about a received packet to the batch; it goes to the packet's source. `offending`
 /// holds the packet from its IP header on and is quoted as far as an error may be long. Says
 /// whether there was room; where not, or where `offending` is no packet, the batch has not

@@ -54,6 +54,31 @@ fn packet_of_ours(v6: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
     sent(&mut batch, ours, theirs, protocol)
 }
 
+/// An echo request of `theirs`.
+fn echo_request(v6: bool, identifier: u16, sequence: u16, data: &[u8]) -> Vec<u8> {
+    let (ours, theirs) = addresses(v6);
+    let mut header = [0; 8];
+    let checksum = match v6 {
+        true => {
+            Icmpv6Repr::EchoRequest { identifier, sequence }.emit(&mut header);
+            Checksum::Missing { offset: Icmpv6Repr::CHECKSUM_OFFSET }
+        }
+        false => {
+            Icmpv4Repr::EchoRequest { identifier, sequence }.emit(&mut header);
+            let mut sum = checksum::Accumulator::default();
+            sum.add(&header);
+            sum.add(data);
+            header[2..4].copy_from_slice(&sum.finish().to_be_bytes());
+            Checksum::Complete
+        }
+    };
+    let mut batch = Multidata::default();
+    let attributes = Attributes { checksum, ..Attributes::default() };
+    batch.push_packet(8, attributes).expect("room").copy_from_slice(&header);
+    assert!(batch.append_span(chunk(data).block(), 0, data.len()));
+    sent(&mut batch, theirs, ours, icmp_protocol(ours))
+}
+
 /// The packet of an error about `offending`, sent by `theirs`.
 fn error_about(offending: &[u8], kind: IcmpErrorKind) -> Vec<u8> {
     let (ours, theirs) = addresses(offending[0] >> 4 == 6);
@@ -89,10 +114,8 @@ proptest! {
     ) {
         let (ours, theirs) = addresses(v6);
         let protocol = icmp_protocol(ours);
-        let mut batch = Multidata::default();
         let attributes = Attributes { owner: 5, ..Attributes::default() };
-        prop_assert!(push_echo_request(&mut batch, ours, identifier, sequence, &chunk(&data), attributes));
-        let packet = sent(&mut batch, theirs, ours, protocol);
+        let packet = echo_request(v6, identifier, sequence, &data);
         let Ok(IcmpIncoming::EchoRequest(echo)) = received(&packet) else {
             return Err(TestCaseError::fail("no echo request"));
         };
@@ -100,7 +123,7 @@ proptest! {
         let at = packet.len() - echo.data.len();
         let returned = Chunk::new(chunk(&packet).block().clone(), at..packet.len());
 
-        batch.clear();
+        let mut batch = Multidata::default();
         prop_assert!(push_echo_reply(&mut batch, theirs, &echo, &returned, attributes));
         prop_assert_eq!(batch.attributes(0).map(|a| a.owner), Some(5));
         let reply = sent(&mut batch, ours, theirs, protocol);
@@ -324,11 +347,8 @@ fn an_error_quotes_the_packet_without_the_padding_of_the_link() {
 
 #[test]
 fn each_family_has_its_own_icmp() {
-    let (ours, theirs) = addresses(true);
-    let mut batch = Multidata::default();
-    assert!(push_echo_request(&mut batch, ours, 1, 1, &chunk(b""), Attributes::default()));
-    let packet = sent(&mut batch, theirs, ours, protocol::ICMP);
-    assert_eq!(received(&packet), Err(DropReason::UnknownProtocol));
+    let request = packet_of_ours(true, protocol::ICMP, &[8, 0, 0xf7, 0xfd, 0, 1, 0, 1]);
+    assert_eq!(received(&request), Err(DropReason::UnknownProtocol));
 }
 
 #[test]
@@ -355,8 +375,9 @@ fn a_message_without_room_leaves_the_batch_as_it_was() {
     let limits = Limits { packets: 2, blocks: 8, payload_bytes: 50 };
     let mut batch = Multidata::new(HeaderLayout::default(), limits);
     let attributes = Attributes::default();
+    let request = Echo { identifier: 1, sequence: 1, data: 8..59 };
     for to in [addresses(false).0, addresses(true).0] {
-        assert!(!push_echo_request(&mut batch, to, 1, 1, &chunk(&[0; 51]), attributes));
+        assert!(!push_echo_reply(&mut batch, to, &request, &chunk(&[0; 51]), attributes));
         assert!(batch.is_empty());
     }
     let offending = packet_of_ours(false, protocol::TCP, &SEGMENT);

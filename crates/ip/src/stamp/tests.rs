@@ -49,9 +49,9 @@ fn any_options() -> impl Strategy<Value = Option<Arc<Ipv4Options>>> {
 
 fn any_template() -> impl Strategy<Value = HeaderTemplate> {
     let protocol = prop_oneof![Just(protocol::TCP), Just(protocol::UDP), Just(protocol::ICMPV6)];
-    (any::<(bool, u128, u128, u8, u8, u32, bool)>(), protocol, any_options()).prop_map(
+    (any::<(bool, u128, u128, u8, u8, bool)>(), protocol, any_options()).prop_map(
         |(fields, protocol, options)| {
-            let (v6, source, destination, hop_limit, dscp_ecn, flow_label, dont_fragment) = fields;
+            let (v6, source, destination, hop_limit, dscp_ecn, dont_fragment) = fields;
             // Addresses that the parser lets pass as sources.
             let (source, destination): (IpAddr, IpAddr) = if v6 {
                 let source = Ipv6Addr::from(source >> 8 | 0x20 << 120);
@@ -62,7 +62,6 @@ fn any_template() -> impl Strategy<Value = HeaderTemplate> {
             };
             let mut template =
                 HeaderTemplate::new(source, destination, protocol, hop_limit, dscp_ecn);
-            template.set_flow_label(flow_label);
             template.set_dont_fragment(dont_fragment);
             template.set_options(options);
             template
@@ -278,17 +277,15 @@ proptest! {
     #[test]
     fn a_changed_template_is_one_made_so(
         template in any_template(),
-        (hop_limit, dscp_ecn, flow_label) in any::<(u8, u8, u32)>(),
+        (hop_limit, dscp_ecn) in any::<(u8, u8)>(),
     ) {
         let mut changed = template.clone();
-        changed.set_flow_label(flow_label);
         changed.set_hop_limit(hop_limit);
         changed.set_dscp_ecn(dscp_ecn);
         changed.set_dont_fragment(true);
         let (source, destination) = (template.source(), template.destination());
         let mut fresh =
             HeaderTemplate::new(source, destination, template.protocol(), hop_limit, dscp_ecn);
-        fresh.set_flow_label(flow_label);
         fresh.set_dont_fragment(true);
         if !template.options().is_empty() {
             fresh.set_options(Ipv4Options::parse(template.options()).ok().map(Arc::new));
@@ -305,7 +302,7 @@ proptest! {
         prop_assert_eq!((info.hop_limit, info.ecn), (hop_limit, dscp_ecn & 3));
         if source.is_ipv6() {
             let view = Ipv6View::parse(&bytes).expect("parsed before");
-            prop_assert_eq!((view.flow_label(), view.dscp_ecn()), (flow_label & 0xf_ffff, dscp_ecn));
+            prop_assert_eq!((view.flow_label(), view.dscp_ecn()), (0, dscp_ecn));
         }
     }
 }

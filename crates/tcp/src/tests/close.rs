@@ -12,7 +12,7 @@ fn state(harness: &Harness) -> State {
 #[test]
 fn closing_first_goes_through_fin_wait_to_time_wait() {
     let mut harness = Harness::established(plain_config());
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     assert_eq!(state(&harness), State::FinWait1);
     let fin = harness.expect_one();
     assert_eq!((fin.header.flags, fin.sequence()), (FIN | ACK, 1));
@@ -58,7 +58,7 @@ fn closing_second_goes_through_close_wait_and_last_ack() {
 #[test]
 fn closing_at_the_same_time_goes_through_closing() {
     let mut harness = Harness::established(plain_config());
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     harness.take();
     harness.receive(FIN | ACK, 1, 1, b"");
     assert_eq!(state(&harness), State::Closing);
@@ -70,7 +70,7 @@ fn closing_at_the_same_time_goes_through_closing() {
 #[test]
 fn a_fin_that_acknowledges_ours_goes_straight_to_time_wait() {
     let mut harness = Harness::established(plain_config());
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     harness.take();
     harness.receive(FIN | ACK, 1, 2, b"");
     assert_eq!(state(&harness), State::TimeWait);
@@ -80,7 +80,7 @@ fn a_fin_that_acknowledges_ours_goes_straight_to_time_wait() {
 fn a_lost_fin_is_sent_again() {
     let mut harness = Harness::established(plain_config());
     harness.write(b"data");
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     harness.take();
     harness.pass_to_deadline();
     let again = harness.expect_one();
@@ -166,7 +166,7 @@ fn an_orphan_does_not_stay_in_fin_wait_2() {
 fn an_abort_resets_and_says_so() {
     let mut harness = Harness::established(plain_config());
     harness.write(b"unsent");
-    harness.connection.abort(harness.now);
+    harness.connection.abort();
     let reset = harness.expect_one();
     assert_eq!((reset.header.flags, reset.sequence(), reset.payload.len()), (RST | ACK, 1, 0));
     assert_eq!(harness.connection.error(), Some(ConnectionError::Aborted));
@@ -176,7 +176,7 @@ fn an_abort_resets_and_says_so() {
 fn a_close_before_the_handshake_is_over_sends_the_fin_after_it() {
     let mut harness = Harness::connect(plain_config());
     harness.write(b"early");
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     assert_eq!(harness.expect_one().header.flags, SYN);
     harness.receive(SYN | ACK, 0, 1, b"");
     assert_eq!(state(&harness), State::FinWait1);

@@ -157,7 +157,7 @@ fn an_unreachable_host_ends_an_open_but_only_for_our_own_syn() {
 #[test]
 fn time_wait_may_be_replaced_by_a_later_syn_only() {
     let mut harness = Harness::established(plain_config());
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     harness.take();
     harness.receive(FIN | ACK, 1, 2, b"");
     assert_eq!(harness.connection.state(), State::TimeWait);

@@ -196,7 +196,7 @@ impl Harness {
 
     pub(crate) fn read(&mut self, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
-        let count = self.connection.read(self.now, &mut out).expect("no error");
+        let count = self.connection.read(&mut out).expect("no error");
         out.truncate(count);
         out
     }

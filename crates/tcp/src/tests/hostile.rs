@@ -84,7 +84,7 @@ fn apply(harness: &mut Harness, step: Step) {
         }
         Step::Read(len) => {
             let mut out = vec![0; len];
-            let _ = harness.connection.read(harness.now, &mut out);
+            let _ = harness.connection.read(&mut out);
         }
         Step::Transmit(most) => {
             harness.out.clear();
@@ -100,7 +100,7 @@ fn apply(harness: &mut Harness, step: Step) {
             let next = harness.connection.poll_timeout();
             assert!(next.is_none_or(|next| next > harness.now), "a timer that does not move on");
         }
-        Step::Shutdown => harness.connection.shutdown_write(harness.now),
+        Step::Shutdown => harness.connection.shutdown_write(),
         Step::Close => harness.connection.close(harness.now),
         Step::PathMtu(mtu) => harness.connection.set_path_mss(harness.now, mtu),
     }

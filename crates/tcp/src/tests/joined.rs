@@ -170,10 +170,10 @@ impl World {
         }
         if end.appended == end.to_send.len() && !end.shut {
             end.shut = true;
-            connection.shutdown_write(now);
+            connection.shutdown_write();
         }
         let mut buffer = vec![0; 1 + random.below(20_000) as usize];
-        let count = connection.read(now, &mut buffer).expect("no error");
+        let count = connection.read(&mut buffer).expect("no error");
         end.received.extend_from_slice(&buffer[..count]);
         if random.percent(20)
             && let Some(chunk) = connection.read_chunk(1 + random.below(3_000) as usize)

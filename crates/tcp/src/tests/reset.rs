@@ -95,5 +95,5 @@ fn the_error_comes_after_what_was_received() {
     harness.receive(RST, 7, 0, b"");
     assert_eq!(harness.read(20), b"before");
     let mut out = [0; 4];
-    assert_eq!(harness.connection.read(harness.now, &mut out), Err(ConnectionError::Reset));
+    assert_eq!(harness.connection.read(&mut out), Err(ConnectionError::Reset));
 }

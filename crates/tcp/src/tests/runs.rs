@@ -106,7 +106,7 @@ proptest! {
                         harness.window = window;
                         harness.receive(ACK, 1, ack, b"");
                     }
-                    Step::End => harness.connection.shutdown_write(harness.now),
+                    Step::End => harness.connection.shutdown_write(),
                     _ => {}
                 }
             }

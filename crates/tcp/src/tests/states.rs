@@ -42,7 +42,7 @@ fn in_state(state: State) -> (Harness, u32, u32) {
         receive_next = 2;
     }
     if !matches!(state, State::Established | State::CloseWait) {
-        harness.connection.shutdown_write(harness.now);
+        harness.connection.shutdown_write();
         harness.flush();
         send_next = 2;
     }
@@ -260,13 +260,13 @@ fn a_reset_is_an_error_behind_the_end_of_both_streams_where_data_is_lost() {
     ] {
         let (mut harness, ..) = in_state(State::Established);
         harness.write(&[7; 100]);
-        harness.connection.shutdown_write(harness.now);
+        harness.connection.shutdown_write();
         harness.take();
         harness.receive(FIN | ACK, 1, acked, b"");
         if closing == State::LastAck {
             let (mut other, ..) = in_state(State::CloseWait);
             other.write(&[7; 100]);
-            other.connection.shutdown_write(other.now);
+            other.connection.shutdown_write();
             other.take();
             other.receive(ACK, 2, acked, b"");
             harness = other;

@@ -53,7 +53,7 @@ fn more_than_little_goes_as_one_of_its_own() {
 fn the_end_of_the_stream_and_nodelay_wait_for_nothing() {
     let mut harness = of_four_segments();
     harness.write(&stream(0..5_300));
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     assert_eq!(harness.take_ranges(), [full(1, 5), vec![(5_001, 300)]].concat());
     let mut harness = of_four_segments();
     harness.write(&stream(0..5_300));

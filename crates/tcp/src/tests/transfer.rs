@@ -30,7 +30,7 @@ fn a_write_is_cut_into_full_segments_of_one_run() {
 fn the_fin_rides_on_the_last_segment() {
     let mut harness = Harness::established(nodelay());
     harness.write(&stream(0..1_500));
-    harness.connection.shutdown_write(harness.now);
+    harness.connection.shutdown_write();
     let sent = harness.take();
     assert_eq!(sent.len(), 2);
     assert_eq!(sent[0].header.flags, ACK);
