@@ -18,6 +18,12 @@ use core::str::FromStr;
 use counters::BatchSizes;
 use time::{Duration, Instant};
 
+/// Frames that a thread processes in one turn before it lets others in.
+const INLINE_FRAMES_MAX: usize = 1024;
+
+/// How long such a turn may take.
+const INLINE_TIME_MAX: Duration = Duration::from_millis(1);
+
 /// When a squeue asks its devices again without sleeping, in place of waiting until they wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Polling {
@@ -85,28 +91,6 @@ pub struct PollingMarks {
     pub calm: Duration,
 }
 
-/// The marks and bounds of a squeue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DisciplineConfig {
-    /// When it polls.
-    pub polling: Polling,
-    /// Frames that a thread which brings work processes before it leaves the rest to the worker.
-    pub inline_frames_max: usize,
-    /// How long such a thread may stay.
-    pub inline_time_max: Duration,
-}
-
-impl Default for DisciplineConfig {
-    /// [`Polling::ADAPTIVE`]; 1024 frames or 1 ms inline.
-    fn default() -> Self {
-        Self {
-            polling: Polling::ADAPTIVE,
-            inline_frames_max: 1024,
-            inline_time_max: Duration::from_millis(1),
-        }
-    }
-}
-
 /// How the next frames come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -129,12 +113,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Frames left.
-    #[must_use]
-    pub fn frames(&self) -> usize {
-        self.frames
-    }
-
     /// Takes note of frames processed, and says whether the thread may go on.
     pub fn spend(&mut self, now: Instant, frames: usize) -> bool {
         self.frames = self.frames.saturating_sub(frames);
@@ -145,7 +123,7 @@ impl Budget {
 /// The discipline of one squeue.
 #[derive(Clone, Debug)]
 pub struct Discipline {
-    config: DisciplineConfig,
+    polling: Polling,
     mode: Mode,
     /// Since when, in poll mode, no turn found more than the low mark.
     calm_since: Option<Instant>,
@@ -157,10 +135,10 @@ pub struct Discipline {
 impl Discipline {
     /// A squeue that nobody has entered, in interrupt mode unless it always polls.
     #[must_use]
-    pub fn new(config: DisciplineConfig) -> Self {
-        let mode = if config.polling == Polling::Always { Mode::Poll } else { Mode::Interrupt };
+    pub fn new(polling: Polling) -> Self {
+        let mode = if polling == Polling::Always { Mode::Poll } else { Mode::Interrupt };
         Self {
-            config,
+            polling,
             mode,
             calm_since: None,
             last_thread: None,
@@ -181,7 +159,7 @@ impl Discipline {
     /// What a thread that comes in with work may do.
     #[must_use]
     pub fn budget(&self, now: Instant) -> Budget {
-        Budget { frames: self.config.inline_frames_max, until: now + self.config.inline_time_max }
+        Budget { frames: INLINE_FRAMES_MAX, until: now + INLINE_TIME_MAX }
     }
 
     /// A batch is processed by the thread that brought it.
@@ -214,7 +192,7 @@ impl Discipline {
             Mode::Interrupt => self.counters.squeue_interrupt_turns += 1,
             Mode::Poll => self.counters.squeue_poll_turns += 1,
         }
-        let Polling::Adaptive(marks) = self.config.polling else { return self.mode };
+        let Polling::Adaptive(marks) = self.polling else { return self.mode };
         match self.mode {
             Mode::Interrupt if backlog > marks.backlog_high => {
                 self.mode = Mode::Poll;
@@ -265,7 +243,7 @@ mod tests {
 
     #[test]
     fn polling_begins_above_the_high_mark_and_ends_after_a_calm() {
-        let mut discipline = Discipline::new(DisciplineConfig::default());
+        let mut discipline = Discipline::new(Polling::ADAPTIVE);
         assert_eq!(discipline.on_turn(at(0), 64), Mode::Interrupt);
         assert_eq!(discipline.on_turn(at(1), 65), Mode::Poll);
         // Between the marks nothing changes, however long.
@@ -286,8 +264,7 @@ mod tests {
     #[test]
     fn who_never_polls_and_who_always_does_go_by_no_mark() {
         for (polling, mode) in [(Polling::Off, Mode::Interrupt), (Polling::Always, Mode::Poll)] {
-            let config = DisciplineConfig { polling, ..DisciplineConfig::default() };
-            let mut discipline = Discipline::new(config);
+            let mut discipline = Discipline::new(polling);
             for (us, backlog) in [(0, 0), (1, 10_000), (2, 10_000), (1_000_000, 0)] {
                 assert_eq!(discipline.on_turn(at(us), backlog), mode);
             }
@@ -302,7 +279,7 @@ mod tests {
 
     #[test]
     fn who_comes_in_is_counted() {
-        let mut discipline = Discipline::new(DisciplineConfig::default());
+        let mut discipline = Discipline::new(Polling::ADAPTIVE);
         for (thread, contended) in [(1, false), (1, true), (2, false), (1, false)] {
             discipline.on_enter(ThreadToken(thread), contended);
         }
@@ -314,11 +291,10 @@ mod tests {
 
     #[test]
     fn a_budget_ends_by_frames_or_by_time() {
-        let discipline = Discipline::new(DisciplineConfig::default());
+        let discipline = Discipline::new(Polling::ADAPTIVE);
         let mut budget = discipline.budget(at(0));
-        assert!(budget.spend(at(0), 1_000));
-        assert_eq!(budget.frames(), 24);
-        assert!(!budget.spend(at(0), 24));
+        assert!(budget.spend(at(0), INLINE_FRAMES_MAX - 1));
+        assert!(!budget.spend(at(0), 1));
         let mut budget = discipline.budget(at(0));
         assert!(budget.spend(at(999), 1));
         assert!(!budget.spend(at(1_000), 1));

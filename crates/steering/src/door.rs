@@ -53,11 +53,6 @@ impl Door {
         self.owed.swap(false, Ordering::AcqRel)
     }
 
-    /// Says inside that the turn ended before all work was done: whoever leaves owes the rest.
-    pub fn leave_owed(&self) {
-        self.owed.swap(true, Ordering::AcqRel);
-    }
-
     /// Whether work is owed. To be called after unlocking; if so, somebody must go in again: this
     /// thread, if the lock is still free, or the worker. Who finds the lock taken may go: the thread
     /// inside will ask in its turn.

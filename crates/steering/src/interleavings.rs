@@ -105,15 +105,16 @@ impl Squeue {
         }
     }
 
-    fn turn(&self, processed: &mut Vec<(u8, u8)>, frames_max: usize) {
+    /// One turn; says whether it ended before all work was done.
+    fn turn(&self, processed: &mut Vec<(u8, u8)>, frames_max: usize) -> bool {
         self.door.take();
+        let mut is_unfinished = false;
         for ring in &self.rings {
             let mut batch = ReceiveBatch::new();
-            if ring.drain(frames_max, &mut batch).more {
-                self.door.leave_owed();
-            }
+            is_unfinished |= ring.drain(frames_max, &mut batch).more;
             processed.extend((0..batch.len()).map(|it| (batch.bytes(it)[0], batch.bytes(it)[1])));
         }
+        is_unfinished
     }
 
     /// The worker's life: whatever is left to it, until it is told to stop and nothing is.
@@ -178,9 +179,9 @@ fn who_has_used_up_its_turns_wakes_the_worker_and_no_wake_up_is_lost() {
             let squeue = Arc::clone(&squeue);
             thread::spawn(move || {
                 let Ok(mut processed) = squeue.processed.try_lock() else { return };
-                squeue.turn(&mut processed, 1);
+                let is_unfinished = squeue.turn(&mut processed, 1);
                 drop(processed);
-                if squeue.door.is_owed() {
+                if is_unfinished || squeue.door.is_owed() {
                     squeue.worker.wake();
                 }
             })

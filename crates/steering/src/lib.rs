@@ -11,7 +11,7 @@
 //! * [`coalescing`]: how many frames are handed up in one call (seed 003, section 5.2).
 //! * [`toeplitz`], [`classify()`]: what flow a frame is of, and its hash.
 //! * [`Layout`], [`Policy`], [`Spread`]: `R1S8F1`, and which home a flow has. A connection has one home
-//!   for life; [`Spread::home_of_reply`] and [`Spread::ports_home`] tell it before it is opened.
+//!   for life; [`Spread::home_of_reply`] tells it before it is opened.
 //! * [`SoftRingSet`] takes a batch apart into [`Lane`]s, sharing the blocks; [`SoftRing`] takes a lane
 //!   from one thread to another and bounds what one flow may hold.
 //! * [`Door`] sees that work put in for a squeue is not forgotten by a thread on its way out;
@@ -23,31 +23,30 @@
 //! What always holds: no frame is copied, lost without a count, or processed before an earlier one of its
 //! flow; nothing here grows without a bound or trusts a length in a frame.
 //!
-//! A thread that polls ring `r` does, in one turn:
+//! Whoever runs a home does, in one turn:
 //!
 //! ```
 //! use batch::ReceiveBatch;
-//! use steering::{Home, Policy, SoftRing, SoftRingConfig, SoftRingSet, Spread};
+//! use std::sync::Arc;
+//! use steering::{Arrived, Desk, Exchange, Home, Policy, SoftRingConfig, Spread};
 //!
 //! let spread = Spread::new("R1S2F1".parse()?, Policy::Flow, 2)?;
-//! let mut set = SoftRingSet::new(spread, 0);
-//! let rings: Vec<SoftRing> =
-//!     set.lane_homes().map(|_| SoftRing::new(SoftRingConfig::default())).collect();
+//! let exchange = Arc::new(Exchange::<()>::new(spread, 1, SoftRingConfig::default()));
+//! let mut desk = Desk::new(&exchange, Home::FIRST);
 //!
-//! let mut received = ReceiveBatch::new();
-//! // ... queue.receive(pool, &mut received, coalescer.frames_max()) ...
-//! set.split(&mut received, device::Medium::Ip);
-//! let own = set.home();
-//! for (lane, ring) in set.lanes_mut().iter_mut().zip(&rings).filter(|(lane, _)| !lane.is_empty()) {
-//!     if lane.home() == own && ring.is_empty() {
-//!         // shard.on_receive(now, interface, lane.batch_mut());
-//!     } else {
-//!         let pushed = lane.push_to(ring);
-//!         // door.announce(), then try that squeue's lock; if it is free, wake who waits there
-//!         # let _ = pushed;
-//!     }
-//! }
-//! assert_eq!(own, Home::FIRST);
+//! // Inside, with the home's lock.
+//! let mut batch = ReceiveBatch::new();
+//! let taken = desk.take_in(&mut batch, |arrived| match arrived {
+//!     Arrived::Frames(interface, frames) => { /* shard.on_receive(now, interface, frames) */ }
+//!     Arrived::Stray(()) => {}
+//! });
+//! // ... queue.receive(pool, &mut batch, coalescer.frames_max()) ...
+//! desk.spread(0, device::Medium::Ip, &mut batch, |own| { /* shard.on_receive(now, 0, own) */ });
+//! desk.take_note();
+//! let concerned = desk.take_concerned();
+//! // Outside: whoever was handed something is told, and is called where nobody is inside there.
+//! (0..2).filter(|home| concerned & 1 << home != 0).for_each(|home| exchange.announce(home));
+//! assert!(!taken.more && !exchange.is_owed(0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -75,7 +74,7 @@ pub use coalescing::{Coalescer, Coalescing, Verdict};
 pub use counters::BatchSizes;
 pub use counting::{SoftRingCounters, SoftRingSetCounters, SqueueCounters};
 pub use discipline::{
-    Budget, Discipline, DisciplineConfig, Mode, Polling, PollingMarks, ThreadToken, UnknownPolling,
+    Budget, Discipline, Mode, Polling, PollingMarks, ThreadToken, UnknownPolling,
 };
 pub use door::Door;
 pub use exchange::{Arrived, Desk, Exchange, TakenIn};

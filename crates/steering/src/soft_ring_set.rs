@@ -160,12 +160,6 @@ impl SoftRingSet {
         self.home
     }
 
-    /// The homes of the lanes, in order: each lane needs a soft ring, but those of [`SoftRingSet::home`]
-    /// where they are processed in place.
-    pub fn lane_homes(&self) -> impl ExactSizeIterator<Item = Home> + '_ {
-        self.lanes.iter().map(Lane::home)
-    }
-
     /// The lanes as the last split left them. Who has dealt with a lane leaves it empty.
     pub fn lanes_mut(&mut self) -> &mut [Lane] {
         &mut self.lanes

@@ -3,14 +3,13 @@
 //! A *home* is a squeue, by number. A [`Spread`] is a pure function of layout, policy and number of
 //! homes, the same for every ring and every thread, so that all frames of a connection meet at one
 //! home for life, and so that one can ask beforehand where the replies to a new connection will come
-//! ([`Spread::home_of_reply`]), and choose a port by it ([`Spread::ports_home`]).
+//! ([`Spread::home_of_reply`]), and choose a port by it.
 
 use crate::classify::{Class, Flow, Transport};
 use crate::layout::Layout;
 use crate::toeplitz;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 /// A squeue, by number from 0.
@@ -149,14 +148,14 @@ impl Spread {
 
     /// The home that polls ring `ring` of the device.
     #[must_use]
-    pub fn home_of_ring(&self, ring: u16) -> Home {
+    pub(crate) fn home_of_ring(&self, ring: u16) -> Home {
         Home(ring % self.homes)
     }
 
     /// Slots are soft rings under fan-out and rings otherwise; where there are more of them than
     /// homes, homes have several.
     #[must_use]
-    pub fn home_of_slot(&self, slot: u16) -> Home {
+    pub(crate) fn home_of_slot(&self, slot: u16) -> Home {
         Home(slot % self.homes)
     }
 
@@ -169,9 +168,8 @@ impl Spread {
     }
 
     /// The home at which a connection from `local`, as far as that is given, to `remote` is to be opened,
-    /// so that its replies come there; `None` where it may be any, because the port is still to be chosen
-    /// ([`Spread::ports_home`]). `source` is asked for the address that packets to
-    /// `remote` leave with only where it matters.
+    /// so that its replies come there; `None` where it may be any, because the port is still to be chosen.
+    /// `source` is asked for the address that packets to `remote` leave with only where it matters.
     ///
     /// # Errors
     /// What `source` says.
@@ -196,28 +194,6 @@ impl Spread {
     #[must_use]
     pub fn home_of_datagrams(&self, port: u16) -> Home {
         self.home_of_slot(self.udp(port))
-    }
-
-    /// Local ports for a connection from `local` to `remote` whose replies come to `home`: each of
-    /// `ports` once, from `first` on and around. None comes where the policy leaves the peer no such
-    /// port (by source, by protocol): such a connection is opened at [`Spread::home_of_reply`].
-    /// `first` is to be chosen at random (RFC 6056, 3.3); whether a port is free is the caller's to
-    /// see.
-    pub fn ports_home(
-        &self,
-        local: IpAddr,
-        remote: SocketAddr,
-        home: Home,
-        ports: RangeInclusive<u16>,
-        first: u16,
-    ) -> impl Iterator<Item = u16> {
-        let spread = *self;
-        // By other policies one port stands for all.
-        let is_by_port = self.policy == Policy::Flow;
-        let comes_home =
-            move |port| spread.home_of_reply(SocketAddr::new(local, port), remote) == home;
-        let ports = if is_by_port || comes_home(first) { ports } else { RangeInclusive::new(1, 0) };
-        around(ports, first).filter(move |port| comes_home(*port))
     }
 
     /// Whom a frame of this class concerns; `hash` is asked for [`Flow::hash`] only where it is
@@ -270,18 +246,6 @@ pub(crate) fn scaled(hash: u32, count: u16) -> u16 {
     let mixed = hash.wrapping_mul(SCATTER);
     // Less than `count`, as a high word of a product with it.
     ((u64::from(mixed) * u64::from(count)) >> 32) as u16
-}
-
-/// Every port of a range once, from `first` on, or from its start if `first` is not in it.
-fn around(ports: RangeInclusive<u16>, first: u16) -> impl Iterator<Item = u16> {
-    let (start, end) = (*ports.start(), *ports.end());
-    let first = if ports.contains(&first) { first } else { start };
-    let (head, tail) = if ports.is_empty() {
-        (RangeInclusive::new(1, 0), 0..0)
-    } else {
-        (first..=end, start..first)
-    };
-    head.chain(tail)
 }
 
 #[cfg(test)]

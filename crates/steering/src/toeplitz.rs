@@ -33,19 +33,19 @@ pub fn hash(one: SocketAddr, other: SocketAddr) -> u32 {
 
 /// The hash over two addresses without ports.
 #[must_use]
-pub fn hash_addresses(one: IpAddr, other: IpAddr) -> u32 {
+pub(crate) fn hash_addresses(one: IpAddr, other: IpAddr) -> u32 {
     of_word(folded(one) ^ folded(other))
 }
 
 /// The hash over one address.
 #[must_use]
-pub fn hash_source(source: IpAddr) -> u32 {
+pub(crate) fn hash_source(source: IpAddr) -> u32 {
     of_word(folded(source))
 }
 
 /// The hash over a port alone.
 #[must_use]
-pub fn hash_port(port: u16) -> u32 {
+pub(crate) fn hash_port(port: u16) -> u32 {
     of_word(port)
 }
 

@@ -32,7 +32,7 @@ use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{Coalescing, Discipline, DisciplineConfig, Mode, Polling, ThreadToken, Watch};
+use steering::{Coalescing, Discipline, Mode, Polling, ThreadToken, Watch};
 use time::{Duration, Instant};
 
 /// Rounds of one turn, should the clock stand still; what ends a turn that finds no end is the
@@ -158,10 +158,7 @@ impl Core {
             hears: true,
             desk,
             counters: RuntimeCounters::default(),
-            discipline: Discipline::new(DisciplineConfig {
-                polling,
-                ..DisciplineConfig::default()
-            }),
+            discipline: Discipline::new(polling),
             leader_polls: false,
             clock: None,
             arrived: 0,
@@ -189,8 +186,7 @@ impl Core {
 
     /// Has everybody who waits for the devices poll them like this: the worker and application threads.
     pub(crate) fn set_polling(&mut self, polling: Polling) {
-        let config = DisciplineConfig { polling, ..DisciplineConfig::default() };
-        (self.discipline, self.leader_polls) = (Discipline::new(config), true);
+        (self.discipline, self.leader_polls) = (Discipline::new(polling), true);
     }
 
     /// What tells the time within a turn.

@@ -6,7 +6,7 @@
 //! decisions. No wait has a timeout, so a wake-up that is lost is a deadlock, which loom reports.
 
 use super::interleave;
-use crate::discipline::{Discipline, DisciplineConfig, Mode, Polling, PollingMarks};
+use crate::discipline::{Discipline, Mode, Polling, PollingMarks};
 use crate::watch::{Left, Parked, Role, Watch, Worker};
 use bytes::Bytes;
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -103,13 +103,12 @@ struct World {
 
 impl World {
     fn new(polling: Polling) -> Arc<Self> {
-        let config = DisciplineConfig { polling, ..DisciplineConfig::default() };
         let core = Core {
             watch: Watch::default(),
             arrived: Default::default(),
             parked: Vec::new(),
             woken: Vec::new(),
-            discipline: Discipline::new(config),
+            discipline: Discipline::new(polling),
             turns: 0,
             unfinished: Vec::new(),
             has_failed: false,

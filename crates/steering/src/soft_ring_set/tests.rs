@@ -159,7 +159,8 @@ fn with_one_home_and_no_soft_rings_nothing_is_read() {
 fn a_lane_goes_into_its_ring_with_its_flows() {
     let mut set = set("R1S2F1", 2, 0);
     let rings: Vec<_> = set
-        .lane_homes()
+        .lanes_mut()
+        .iter()
         .map(|_| SoftRing::new(crate::SoftRingConfig { frames_max: 16, bytes_max: 1 << 20 }))
         .collect();
     // One flow floods; the others still come through, whichever ring they share with it.

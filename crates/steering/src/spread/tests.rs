@@ -46,41 +46,6 @@ fn consecutive_ports_are_spread_over_all_homes() {
     }
 }
 
-#[test]
-fn a_port_can_be_chosen_for_a_home_and_each_once() {
-    let remote = address("10.0.0.9:80");
-    let local: IpAddr = "10.0.0.1".parse().expect("an address");
-    let spread = spread("R1S4F1", Policy::Flow, 4);
-    let mut all = Vec::new();
-    for home in (0..4).map(Home) {
-        let ports: Vec<u16> =
-            spread.ports_home(local, remote, home, 32_768..=65_535, 50_000).collect();
-        assert!(ports.len() > 32_768 / 8, "{home:?} has {} ports", ports.len());
-        for port in &ports {
-            let reply = spread.home_of_reply(SocketAddr::new(local, *port), remote);
-            assert_eq!(reply, home);
-        }
-        assert!(ports[0] >= 50_000 && ports[ports.len() - 1] < 50_000);
-        all.extend(ports);
-    }
-    all.sort_unstable();
-    assert!(all.into_iter().eq(32_768..=65_535));
-}
-
-#[test]
-fn by_source_and_by_protocol_a_port_decides_nothing() {
-    let remote = address("10.0.0.9:80");
-    let local: IpAddr = "10.0.0.1".parse().expect("an address");
-    for policy in [Policy::Source, Policy::Protocol] {
-        let spread = spread("R1S4F1", policy, 4);
-        let reply = spread.home_of_reply(SocketAddr::new(local, 9), remote);
-        for home in (0..4).map(Home) {
-            let count = spread.ports_home(local, remote, home, 1..=100, 7).count();
-            assert_eq!(count, if home == reply { 100 } else { 0 });
-        }
-    }
-}
-
 /// The device brings most segments to the ring of their connection's home; which that is, the flow says all the
 /// same, also for errors about it.
 #[test]
@@ -96,17 +61,6 @@ fn where_the_device_spreads_flows_the_ring_is_asked_first_and_the_flow_decides()
     assert_eq!(by_device.home_of_slot(slot), by_device.home_of_reply(local, remote));
     // Two hosts with as many homes agree on which one a connection has.
     assert_eq!(by_device.home_of_reply(local, remote), by_device.home_of_reply(remote, local));
-}
-
-#[test]
-fn ports_are_tried_from_the_first_on_and_around() {
-    let (local, remote) = ("10.0.0.1".parse().expect("an address"), address("10.0.0.9:80"));
-    let single = Spread::SINGLE;
-    assert_eq!(single.ports_home(local, remote, Home::FIRST, 1..=100, 7).count(), 100);
-    assert_eq!(single.ports_home(local, remote, Home::FIRST, 1..=100, 700).next(), Some(1));
-    #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
-    let none = 9..=3;
-    assert_eq!(single.ports_home(local, remote, Home::FIRST, none, 7).count(), 0);
 }
 
 #[test]
