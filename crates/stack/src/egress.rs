@@ -84,13 +84,7 @@ impl Shard {
     }
 
     /// As [`Shard::poll_transmit`], for every interface.
-    pub(crate) fn fill(
-        &mut self,
-        now: Instant,
-        id: InterfaceId,
-        room: Room,
-        out: &mut Multidata,
-    ) {
+    pub(crate) fn fill(&mut self, now: Instant, id: InterfaceId, room: Room, out: &mut Multidata) {
         out.clear();
         self.planned.clear();
         self.copies.clear();

@@ -7,7 +7,7 @@
 use crate::chronograph::Waits;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
-use crate::recovery::Phase;
+use crate::recovery::RecoveryState;
 use crate::state::State;
 use time::{Duration, Instant};
 use wire::SeqNumber;
@@ -36,17 +36,6 @@ pub(crate) struct Totals {
 #[inline]
 pub(crate) fn count(sum: &mut u32, by: u32) {
     *sum = sum.saturating_add(by);
-}
-
-/// What the sender does about loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RecoveryState {
-    /// No loss is known.
-    Open,
-    /// Fast recovery (RFC 5681, RFC 6675).
-    Fast,
-    /// After the retransmission timer went off (RFC 6298).
-    Loss,
 }
 
 /// What is sent and not acknowledged, in segments: of each burst as many as it has at the MSS of today.
@@ -213,11 +202,7 @@ impl Connection {
         let times = self.chronograph.times(now);
         TcpInfo {
             state: self.state,
-            recovery: match self.recovery.phase() {
-                Phase::Open => RecoveryState::Open,
-                Phase::Fast => RecoveryState::Fast,
-                Phase::Loss => RecoveryState::Loss,
-            },
+            recovery: self.recovery.state(),
             retransmits: self.unanswered.timeouts.max(self.unanswered.syns),
             probes: self.unanswered.window_probes + self.unanswered.keepalive_probes,
             backoff: self.rtt.backoff_count(),

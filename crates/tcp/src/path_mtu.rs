@@ -19,7 +19,7 @@
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::options::Negotiated;
-use crate::recovery::Phase;
+use crate::recovery::RecoveryState;
 use crate::sent::Record;
 use crate::timers::Timer;
 use time::{Duration, Instant};
@@ -256,7 +256,7 @@ impl Connection {
         self.apply_path_mss();
         let after = self.negotiated.payload_max();
         if after < before && self.state.sends_data() && self.send.flight() > after {
-            if self.recovery.phase() == Phase::Fast {
+            if self.recovery.state() == RecoveryState::Fast {
                 // All of it is sent again, which ends this recovery for the window as well.
                 self.congestion.on_recovery_exit(now);
             }

@@ -4,7 +4,7 @@ use crate::chronograph::Waits;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::event::ConnectionError;
-use crate::recovery::Phase;
+use crate::recovery::RecoveryState;
 use crate::state::State;
 use crate::timers::Timer;
 use counters::trace;
@@ -65,7 +65,7 @@ impl Connection {
             return self.fail_with_reset(Some(ConnectionError::TimedOut));
         }
         self.check_black_hole();
-        let again = self.recovery.phase() == Phase::Loss && self.unanswered.timeouts > 1;
+        let again = self.recovery.state() == RecoveryState::Loss && self.unanswered.timeouts > 1;
         if !again {
             // In fast recovery, too: RFC 5681, 4.3 takes the loss of a retransmission for a second
             // indication, for which ssthresh MUST be lowered again. (Linux lowers it once.)

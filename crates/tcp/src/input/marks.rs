@@ -4,7 +4,7 @@ use super::Incoming;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::info::count;
-use crate::recovery::Phase;
+use crate::recovery::RecoveryState;
 use time::Instant;
 use wire::{TcpFlags, TcpHeader};
 
@@ -33,7 +33,7 @@ impl Connection {
         let echoed = header.flags.contains(TcpFlags::ECE) && !header.flags.contains(TcpFlags::SYN);
         self.counters.ecn_echoes_received += u64::from(echoed);
         let echo = self.ecn.on_ack(echoed, self.send.una, flight_before > 0);
-        let open = self.recovery.phase() == Phase::Open;
+        let open = self.recovery.state() == RecoveryState::Open;
         if echo.over && open {
             self.congestion.on_recovery_exit(now);
         }

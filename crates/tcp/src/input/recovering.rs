@@ -12,7 +12,7 @@ use crate::congestion::{Acked, Congestion as _};
 use crate::connection::Connection;
 use crate::info::count;
 use crate::recovery::sack::Report;
-use crate::recovery::{Delivered, Losses, Phase, ProbeVerdict, RoundTrips, Witness};
+use crate::recovery::{Delivered, Losses, ProbeVerdict, RecoveryState, RoundTrips, Witness};
 use crate::timers::Timer;
 use counters::trace;
 use time::{Duration, Instant};
@@ -124,7 +124,7 @@ impl Connection {
             self.recovery.on_duplicate_report(&self.send, block);
         }
         self.check_probe(now, header, facts);
-        if self.recovery.phase() == Phase::Loss {
+        if self.recovery.state() == RecoveryState::Loss {
             let news = facts.duplicate || facts.delivered.sacked_bytes > 0;
             let can_send_new = self.has_new_data();
             let spurious = self.recovery.on_frto(

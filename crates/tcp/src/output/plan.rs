@@ -11,7 +11,7 @@ use crate::acknowledging::Owed;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::path_mtu::PROBE_FOLLOWERS;
-use crate::recovery::{Again, Phase, Walk};
+use crate::recovery::{Again, RecoveryState, Walk};
 use crate::state::State;
 use time::Instant;
 use wire::SeqNumber;
@@ -258,7 +258,7 @@ impl Connection {
     fn next_mtu_probe(&self, planner: &mut Planner) -> Option<Planned> {
         let mss = planner.mtu_probe.take()?;
         let is_calm = self.negotiated.sack
-            && self.recovery.phase() == Phase::Open
+            && self.recovery.state() == RecoveryState::Open
             && self.recovery.sacked_bytes() + self.recovery.lost_bytes() == 0;
         if !is_calm || !self.state.sends_data() || self.ecn.owes_cwr() {
             return None;

@@ -45,13 +45,14 @@ pub(crate) use undo::Witness;
 /// `DupThresh` (RFC 5681, 3.2; RFC 8985, 6.2).
 pub(crate) const DUPLICATE_THRESHOLD: u32 = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// No loss known.
+/// What the sender does about loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecoveryState {
+    /// No loss is known.
     Open,
-    /// Fast recovery.
+    /// Fast recovery (RFC 5681, RFC 6675).
     Fast,
-    /// After the retransmission timer went off.
+    /// After the retransmission timer went off (RFC 6298).
     Loss,
 }
 
@@ -151,7 +152,7 @@ pub(crate) struct Recovery {
     pub(crate) probe: TailProbe,
     pub(crate) rack: Rack,
     pub(crate) rate: DeliveryRate,
-    phase: Phase,
+    state: RecoveryState,
     /// RecoveryPoint, or RFC 6582's recover: one past what had been sent when loss was noticed.
     point: SeqNumber,
     duplicate_acks: u32,
@@ -176,7 +177,7 @@ impl Recovery {
             probe: TailProbe::default(),
             rack: Rack::new(iss),
             rate: DeliveryRate::default(),
-            phase: Phase::Open,
+            state: RecoveryState::Open,
             point: iss,
             duplicate_acks: 0,
             path_duplicates: false,
@@ -193,8 +194,8 @@ impl Recovery {
         self.sack = sack;
     }
 
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
+    pub(crate) fn state(&self) -> RecoveryState {
+        self.state
     }
 
     /// Bytes in the network (RFC 6675, 4).
@@ -209,7 +210,7 @@ impl Recovery {
     /// it `governs` it.
     fn limit(&self, cwnd: u32, mss: u32, governs: bool) -> u32 {
         match &self.episode {
-            Some(episode) if self.phase == Phase::Fast && !governs => episode.prr.window(),
+            Some(episode) if self.state == RecoveryState::Fast && !governs => episode.prr.window(),
             // RFC 3042, limited transmit: two duplicate ACKs have made the pipe two segments shorter.
             _ => cwnd.max(mss),
         }
@@ -341,7 +342,7 @@ impl Recovery {
         if self.episode.as_ref().is_some_and(|episode| episode.undo.is_past(send.una)) {
             self.episode = None;
         }
-        if self.phase == Phase::Open && send.una.is_after(self.point) {
+        if self.state == RecoveryState::Open && send.una.is_after(self.point) {
             // Passed for good: it must not lie ahead again once the numbers have wrapped.
             self.point = send.una - 1;
         }
@@ -357,7 +358,7 @@ impl Recovery {
             return 0;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
-        let is_beyond_limited_transmit = self.phase == Phase::Open
+        let is_beyond_limited_transmit = self.state == RecoveryState::Open
             && self.duplicate_acks >= DUPLICATE_THRESHOLD
             && !send.una.is_after(self.point);
         if self.sack || is_beyond_limited_transmit {
@@ -366,7 +367,7 @@ impl Recovery {
         // All but the first segment may have left; a peer that sends more duplicates than there are
         // segments gains nothing by it (RFC 5681, 13).
         let mut room = send.flight().saturating_sub(mss).saturating_sub(self.lost_bytes());
-        if self.phase == Phase::Open {
+        if self.state == RecoveryState::Open {
             // RFC 3042, 2: what is outstanding stays within cwnd and two segments, however many
             // duplicates our own needless retransmissions drew before.
             room = room.min(2 * mss);
@@ -407,11 +408,12 @@ impl Recovery {
         if !self.sack {
             return self.detect_by_counting(send, partial, mss);
         }
-        let is_quiet = self.phase == Phase::Open && self.sacked_bytes() == 0 && !self.has_again();
+        let is_quiet =
+            self.state == RecoveryState::Open && self.sacked_bytes() == 0 && !self.has_again();
         if is_quiet {
             return Losses::default();
         }
-        let settled = self.phase != Phase::Open || self.is_threshold_reached(mss);
+        let settled = self.state != RecoveryState::Open || self.is_threshold_reached(mss);
         let window = self.rack.reordering_window(settled, round_trips.min, round_trips.smoothed);
         let Self { flight, rate, .. } = self;
         let Some(Flight { sent, newest }) = flight.as_deref_mut() else {
@@ -436,11 +438,12 @@ impl Recovery {
     fn detect_by_counting(&mut self, send: &SendSequence, partial: bool, mss: u32) -> Losses {
         // RFC 6582, 3.2 step 1: duplicates caused by our own retransmissions of an earlier episode
         // do not begin another.
-        let begins = self.phase == Phase::Open
+        let begins = self.state == RecoveryState::Open
             && self.duplicate_acks >= DUPLICATE_THRESHOLD
             && send.una.is_after(self.point);
         // RFC 6582, 3.2 step 3: a partial ACK. The next segment is lost too.
-        let goes_on = self.phase == Phase::Fast && partial && send.una.is_before(self.point);
+        let goes_on =
+            self.state == RecoveryState::Fast && partial && send.una.is_before(self.point);
         if !begins && !goes_on {
             return Losses::default();
         }
@@ -457,7 +460,7 @@ impl Recovery {
 
     /// Whether fast recovery is to begin: something is lost, and no recovery is under way.
     pub(crate) fn wants_fast(&self) -> bool {
-        self.phase == Phase::Open && self.lost_bytes() > 0
+        self.state == RecoveryState::Open && self.lost_bytes() > 0
     }
 
     pub(crate) fn enter_fast(
@@ -466,7 +469,7 @@ impl Recovery {
         flight_before: u32,
         sacked_before: u32,
     ) {
-        self.phase = Phase::Fast;
+        self.state = RecoveryState::Fast;
         self.point = send.nxt;
         let prr = Prr::on_enter(flight_before, sacked_before);
         self.begin_episode(send, prr);
@@ -503,7 +506,7 @@ impl Recovery {
         mss: u32,
     ) {
         let pipe = self.pipe(send);
-        if let Some(episode) = self.episode.as_mut().filter(|_| self.phase == Phase::Fast) {
+        if let Some(episode) = self.episode.as_mut().filter(|_| self.state == RecoveryState::Fast) {
             episode.prr.on_ack(delivered_bytes, pipe, threshold, safe, mss);
         }
     }
@@ -533,7 +536,8 @@ impl Recovery {
             }
         }
         // RFC 5682, 3.1: not while an earlier loss is being repaired.
-        self.frto = if self.phase == Phase::Open || again { Frto::Waiting } else { Frto::Off };
+        self.frto =
+            if self.state == RecoveryState::Open || again { Frto::Waiting } else { Frto::Off };
         self.begin_loss(send);
     }
 
@@ -558,7 +562,7 @@ impl Recovery {
     }
 
     fn begin_loss(&mut self, send: &SendSequence) {
-        self.phase = Phase::Loss;
+        self.state = RecoveryState::Loss;
         self.point = send.nxt;
         self.begin_episode(send, Prr::default());
         self.probe.clear();
@@ -578,7 +582,7 @@ impl Recovery {
         news: bool,
         can_send_new: bool,
     ) -> bool {
-        if self.phase != Phase::Loss || self.frto == Frto::Off {
+        if self.state != RecoveryState::Loss || self.frto == Frto::Off {
             return false;
         }
         if delivered.original && !delivered.ambiguous {
@@ -601,7 +605,7 @@ impl Recovery {
     /// the first segment, which was sent again, by a copy from before that; `echo`: of our timestamps.
     pub(crate) fn witness(&self, late: bool, echo: Option<u32>) -> Option<Witness> {
         let undo = &self.episode.as_ref()?.undo;
-        if self.phase != Phase::Open && late && undo.is_before_first_again(echo) {
+        if self.state != RecoveryState::Open && late && undo.is_before_first_again(echo) {
             return Some(Witness::Timestamps);
         }
         undo.is_all_duplicate().then_some(Witness::Duplicates)
@@ -611,11 +615,11 @@ impl Recovery {
     pub(crate) fn undo(&mut self) {
         self.episode = None;
         self.rate.forgive_losses();
-        if self.phase == Phase::Fast {
+        if self.state == RecoveryState::Fast {
             // What was taken for lost was overtaken.
             self.rack.on_reordering();
         }
-        if self.phase != Phase::Open {
+        if self.state != RecoveryState::Open {
             if let Some(flight) = &mut self.flight {
                 flight.sent.unmark_lost();
             }
@@ -632,12 +636,12 @@ impl Recovery {
 
     /// Whether everything that was sent when loss was noticed is acknowledged.
     pub(crate) fn is_over(&self, send: &SendSequence) -> bool {
-        self.phase != Phase::Open && send.una.is_at_or_after(self.point)
+        self.state != RecoveryState::Open && send.una.is_at_or_after(self.point)
     }
 
     /// Recovery is over.
     pub(crate) fn leave(&mut self) {
-        self.phase = Phase::Open;
+        self.state = RecoveryState::Open;
         self.force = false;
         self.frto = Frto::Off;
         self.departed_bytes = 0;
@@ -654,7 +658,7 @@ impl Recovery {
         mss: u32,
     ) -> Option<Duration> {
         let may = self.sack
-            && self.phase == Phase::Open
+            && self.state == RecoveryState::Open
             && self.sacked_bytes() == 0
             && send.flight() > 0
             && self.probe.may_probe();
