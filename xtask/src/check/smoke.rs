@@ -15,238 +15,72 @@ const PROFILE: &str = "checked";
 
 /// One command to run.
 pub(super) struct Bench {
-    arguments: &'static [&'static str],
+    /// What stands behind the program's name, words and spaces.
+    arguments: &'static str,
     /// Whether it needs a TUN device in a namespace.
     pub(super) needs_device: bool,
 }
 
 /// Every bench, on every kind of device it knows. `--json FILE` is added to each.
 pub(super) const BENCHES: &[Bench] = &[
-    Bench {
-        arguments: &["bench", "stream", "--seconds", "0.2", "--runs", "1", "--device", "wire"],
-        needs_device: false,
-    },
-    Bench {
-        arguments: &["bench", "rr", "--seconds", "0.2", "--runs", "1", "--device", "wire"],
-        needs_device: false,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "many",
-            "--connections",
-            "8,1000",
-            "--seconds",
-            "0.2",
-            "--runs",
-            "1",
-            "--device",
-            "wire",
-        ],
-        needs_device: false,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "copyin",
-            "--seconds",
-            "0.05",
-            "--runs",
-            "1",
-            "--device",
-            "wire",
-            "--write-size",
-            "64K",
-            "--datagram",
-            "1472",
-        ],
-        needs_device: false,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "receive",
-            "--layout",
-            "R2S0F0,R1S2F1,R1S2F0,R1S1F0",
-            "--placement",
-            "core,other,anywhere",
-            "--connections",
-            "4",
-            "--seconds",
-            "0.05",
-            "--runs",
-            "1",
-        ],
-        needs_device: false,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "receive",
-            "--device",
-            "tap",
-            "--layout",
-            "R2S0F0,R2S2F1,R1S2F1",
-            "--connections",
-            "4",
-            "--seconds",
-            "0.05",
-            "--runs",
-            "1",
-        ],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &["bench", "stream", "--seconds", "0.2", "--runs", "1"],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "copyin",
-            "--seconds",
-            "0.05",
-            "--runs",
-            "1",
-            "--device",
-            "tap",
-            "--write-size",
-            "64K",
-            "--datagram",
-            "1472",
-        ],
-        needs_device: true,
-    },
-    Bench { arguments: &["bench", "rr", "--seconds", "0.2", "--runs", "1"], needs_device: true },
-    Bench {
-        arguments: &["bench", "many", "--connections", "8,1000", "--seconds", "0.2", "--runs", "1"],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &["bench", "latency", "--seconds", "0.1", "--runs", "1"],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "stream",
-            "--device",
-            "tunnel",
-            "--transform",
-            "null,chacha20poly1305",
-            "--udp-offload",
-            "on,off",
-            "--seconds",
-            "0.2",
-            "--runs",
-            "1",
-        ],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "stream",
-            "--device",
-            "tunnel",
-            "--transform",
-            "chacha20poly1305",
-            "--trust-checksums",
-            "off,on",
-            "--seconds",
-            "0.2",
-            "--runs",
-            "1",
-        ],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "stream",
-            "--device",
-            "packet",
-            "--squeues",
-            "2",
-            "--queues",
-            "2",
-            "--blocks",
-            "off,1ms",
-            "--direction",
-            "both",
-            "--connections",
-            "4",
-            "--seconds",
-            "0.2",
-            "--runs",
-            "1",
-        ],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "receive",
-            "--device",
-            "packet",
-            "--layout",
-            "R1S2F1,R2S0F0",
-            "--blocks",
-            "off,1ms",
-            "--connections",
-            "4",
-            "--seconds",
-            "0.1",
-            "--runs",
-            "1",
-        ],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "transmit",
-            "--write-size",
-            "64K",
-            "--connections",
-            "1",
-            "--seconds",
-            "0.1",
-            "--runs",
-            "1",
-        ],
-        needs_device: true,
-    },
-    Bench {
-        arguments: &[
-            "bench",
-            "loss",
-            "--loss",
-            "1",
-            "--rtt",
-            "2",
-            "--reorder",
-            "1",
-            "--corrupt",
-            "1",
-            "--seconds",
-            "0.5",
-            "--runs",
-            "1",
-        ],
-        needs_device: true,
-    },
+    Bench::anywhere("bench stream --seconds 0.2 --runs 1 --device wire"),
+    Bench::anywhere("bench rr --seconds 0.2 --runs 1 --device wire"),
+    Bench::anywhere("bench many --connections 8,1000 --seconds 0.2 --runs 1 --device wire"),
+    Bench::anywhere(
+        "bench copyin --seconds 0.05 --runs 1 --device wire --write-size 64K --datagram 1472",
+    ),
+    Bench::anywhere(
+        "bench receive --layout R2S0F0,R1S2F1,R1S2F0,R1S1F0 --placement core,other,anywhere \
+         --connections 4 --seconds 0.05 --runs 1",
+    ),
+    Bench::on_device(
+        "bench receive --device tap --layout R2S0F0,R2S2F1,R1S2F1 --connections 4 \
+         --seconds 0.05 --runs 1",
+    ),
+    Bench::on_device("bench stream --seconds 0.2 --runs 1"),
+    Bench::on_device(
+        "bench copyin --seconds 0.05 --runs 1 --device tap --write-size 64K --datagram 1472",
+    ),
+    Bench::on_device("bench rr --seconds 0.2 --runs 1"),
+    Bench::on_device("bench many --connections 8,1000 --seconds 0.2 --runs 1"),
+    Bench::on_device("bench latency --seconds 0.1 --runs 1"),
+    Bench::on_device(
+        "bench stream --device tunnel --transform null,chacha20poly1305 --udp-offload on,off \
+         --seconds 0.2 --runs 1",
+    ),
+    Bench::on_device(
+        "bench stream --device tunnel --transform chacha20poly1305 --trust-checksums off,on \
+         --seconds 0.2 --runs 1",
+    ),
+    Bench::on_device(
+        "bench stream --device packet --squeues 2 --queues 2 --blocks off,1ms \
+         --direction both --connections 4 --seconds 0.2 --runs 1",
+    ),
+    Bench::on_device(
+        "bench receive --device packet --layout R1S2F1,R2S0F0 --blocks off,1ms \
+         --connections 4 --seconds 0.1 --runs 1",
+    ),
+    Bench::on_device("bench transmit --write-size 64K --connections 1 --seconds 0.1 --runs 1"),
+    Bench::on_device("bench loss --loss 1 --rtt 2 --reorder 1 --corrupt 1 --seconds 0.5 --runs 1"),
 ];
 
 impl Bench {
+    const fn anywhere(arguments: &'static str) -> Self {
+        Self { arguments, needs_device: false }
+    }
+
+    const fn on_device(arguments: &'static str) -> Self {
+        Self { arguments, needs_device: true }
+    }
+
     /// The command as a developer would type it.
     pub(super) fn name(&self) -> String {
-        format!("{BINARY} {}", self.arguments.join(" "))
+        format!("{BINARY} {}", self.arguments)
     }
 
     /// The same as a file name.
     fn result_name(&self) -> String {
-        let words = self.arguments.iter().map(|word| word.trim_start_matches('-'));
+        let words = self.arguments.split(' ').map(|word| word.trim_start_matches('-'));
         format!("{}.json", words.collect::<Vec<_>>().join("-"))
     }
 }
@@ -268,7 +102,7 @@ pub(super) fn run(course: &mut Course, bench: &Bench, results: &Path) -> Result<
     let run = ["run", "--quiet", "--profile", PROFILE];
     let cargo = [&run[..], &["--package", PACKAGE, "--bin", BINARY, "--"]].concat();
     let mut command = course.cargo_command(&cargo);
-    command.args(bench.arguments).arg("--json").arg(&result_path);
+    command.args(bench.arguments.split(' ')).arg("--json").arg(&result_path);
     if !command.status()?.success() {
         return Ok(false);
     }
