@@ -19,6 +19,7 @@ use bench::scenario::{
     Amount, DeviceKind, Direction, Outbound, PeerKind, Scenario, TransformKind, Workload,
 };
 use bench::sizes::{parse_buffer_size, parse_rate, parse_seconds, parse_size_above_zero};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use copy_in::CopyInArguments;
 use device::TransmitMode;
@@ -32,6 +33,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 pub(crate) use transfer::{LinkArguments, ReceiveArguments, SendArguments};
 pub(crate) use transmit::TransmitArguments;
+
+/// Congestion controls that the kernel has, too, wherever it runs.
+const CONGESTION_OF_BOTH: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::NewReno];
 
 const SIZES: &str = "Sizes are bytes, or a number with K, M, G or T, which are powers of 1024.";
 
@@ -293,8 +297,8 @@ pub(crate) struct LossArguments {
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) rate: u64,
     /// Congestion control of both senders
-    #[arg(long, value_enum, default_value_t = CongestionArgument::Cubic)]
-    pub(crate) congestion: CongestionArgument,
+    #[arg(long, default_value = "cubic", value_parser = congestion_of(CONGESTION_OF_BOTH))]
+    pub(crate) congestion: Algorithm,
     /// How long each run receives
     #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "4")]
     pub(crate) seconds: Duration,
@@ -302,20 +306,9 @@ pub(crate) struct LossArguments {
     pub(crate) output: OutputArguments,
 }
 
-/// Congestion controls that both ends have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CongestionArgument {
-    Cubic,
-    Newreno,
-}
-
-impl From<CongestionArgument> for Algorithm {
-    fn from(argument: CongestionArgument) -> Self {
-        match argument {
-            CongestionArgument::Cubic => Self::Cubic,
-            CongestionArgument::Newreno => Self::NewReno,
-        }
-    }
+/// One of these congestion controls, by its name.
+fn congestion_of<const N: usize>(all: [Algorithm; N]) -> impl TypedValueParser<Value = Algorithm> {
+    PossibleValuesParser::new(all.map(Algorithm::name)).try_map(|name| name.parse::<Algorithm>())
 }
 
 fn parse_loss(text: &str) -> Result<f64, String> {

@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &LossArguments) -> Result<(), Failure> {
     }
     let comparison = run::Comparison {
         cells: cells(arguments),
-        algorithm: arguments.congestion.into(),
+        algorithm: arguments.congestion,
         time: arguments.seconds,
         rounds: usize::try_from(arguments.output.runs).unwrap_or(usize::MAX),
     };

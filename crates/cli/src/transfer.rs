@@ -53,7 +53,7 @@ const LAST_ACK_TIME: Duration = Duration::from_secs(2);
 pub(crate) fn send(arguments: &SendArguments) -> Result<(), Failure> {
     let mut source = Source::open(&arguments.file)?;
     ending::arrange()?;
-    let sending = Sending { rate: arguments.rate, congestion: arguments.congestion.into() };
+    let sending = Sending { rate: arguments.rate, congestion: arguments.congestion };
     let mut link = open(&arguments.link, sending, tunnel::open_to)?;
     link.watch()?;
     let to = arguments.to;

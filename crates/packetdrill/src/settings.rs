@@ -118,13 +118,11 @@ fn apply_one(name: &str, value: &str, config: &mut HostConfig) {
         ("tcp_syncookies", Some(_)) => config.listen.syn_cookies = SynCookieMode::Always,
         _ => {}
     }
-    match (name, value.trim()) {
-        ("tcp_congestion_control", "reno") => {
-            config.tcp.congestion.algorithm = Algorithm::NewReno;
-        }
-        ("tcp_congestion_control", "cubic") => config.tcp.congestion.algorithm = Algorithm::Cubic,
-        ("tcp_congestion_control", "bbr") => config.tcp.congestion.algorithm = Algorithm::Bbr,
-        _ => {}
+    if name == "tcp_congestion_control"
+        && let Some(algorithm) =
+            Algorithm::ALL.into_iter().find(|algorithm| algorithm.kernel_name() == value.trim())
+    {
+        config.tcp.congestion.algorithm = algorithm;
     }
 }
 

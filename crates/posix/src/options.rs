@@ -127,22 +127,11 @@ impl Default for Options {
     }
 }
 
-/// Linux's names of what both have.
+/// The congestion control of Linux's name.
 fn algorithm_of(name: &[u8]) -> Result<Algorithm, Errno> {
-    match name.split(|byte| *byte == 0).next().unwrap_or(&[]) {
-        b"reno" => Ok(Algorithm::NewReno),
-        b"cubic" => Ok(Algorithm::Cubic),
-        b"bbr" => Ok(Algorithm::Bbr),
-        _ => Err(Errno::ENOENT),
-    }
-}
-
-fn name_of(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::NewReno => "reno",
-        Algorithm::Cubic => "cubic",
-        Algorithm::Bbr => "bbr",
-    }
+    let name = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
+    let mut all = Algorithm::ALL.into_iter();
+    all.find(|algorithm| algorithm.kernel_name().as_bytes() == name).ok_or(Errno::ENOENT)
 }
 
 impl Options {
@@ -570,7 +559,7 @@ impl Host {
             (IPPROTO_TCP, TCP_CONGESTION) if self.is_stream(fd) => {
                 let set = self.options(fd)?.congestion;
                 let algorithm = set.unwrap_or(self.config.tcp.congestion.algorithm);
-                let mut name = name_of(algorithm).as_bytes().to_vec();
+                let mut name = algorithm.kernel_name().as_bytes().to_vec();
                 name.resize(CONGESTION_NAME_LEN, 0);
                 name
             }

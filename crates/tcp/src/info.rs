@@ -124,7 +124,7 @@ pub struct TcpInfo {
     /// The receiver's estimate of the round-trip time, which paces the window's growth.
     pub receive_rtt: Option<Duration>,
 
-    /// The congestion controller's name.
+    /// The congestion control's name.
     pub congestion: &'static str,
     /// The congestion window.
     pub congestion_window_bytes: u32,
@@ -232,7 +232,7 @@ impl Connection {
             rtt_variation: self.rtt.variation(),
             rtt_min: self.rtt.min_rtt(),
             receive_rtt: self.window_tuning.rtt(self.rtt.smoothed()),
-            congestion: self.congestion.name(),
+            congestion: self.config.congestion.algorithm.name(),
             congestion_window_bytes: self.congestion.window(),
             slow_start_threshold_bytes: self.congestion.slow_start_threshold(),
             reordering_segments: self.recovery.reordering(),

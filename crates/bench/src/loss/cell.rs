@@ -2,7 +2,6 @@
 
 use core::fmt;
 use std::time::Duration;
-use tcp::congestion::Algorithm;
 
 /// Who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,15 +66,5 @@ impl fmt::Display for Cell {
             write!(formatter, ", {} % corrupted", self.corrupt_percent)?;
         }
         Ok(())
-    }
-}
-
-/// The kernel's name of a congestion control, where it has one that is ours too.
-#[must_use]
-pub fn kernel_name(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::NewReno => "reno",
-        Algorithm::Cubic => "cubic",
-        Algorithm::Bbr => "bbr",
     }
 }

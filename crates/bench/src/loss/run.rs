@@ -1,6 +1,6 @@
 //! One sender over one path, once; and all of them in turn.
 
-use super::cell::{Cell, Sender, kernel_name};
+use super::cell::{Cell, Sender};
 use super::delay_line::DelayLineConfig;
 use super::joint::Joint;
 use super::receiver::{Order, Receiver, is_timeout, open_tap};
@@ -63,7 +63,7 @@ pub fn compare(
     let mut results = Results {
         schema: SCHEMA.to_owned(),
         host: host::describe(arguments),
-        congestion: kernel_name(comparison.algorithm).to_owned(),
+        congestion: comparison.algorithm.kernel_name().to_owned(),
         runs: Vec::new(),
     };
     for round in 0..comparison.rounds {
@@ -125,7 +125,7 @@ fn run(
         Sender::Linux => {
             let (_device, near) = open_tap(SENDER_ADDRESS, PREFIX_LEN)?;
             let joint = Joint::start(near, far, faults, lines);
-            let name = kernel_name(comparison.algorithm);
+            let name = comparison.algorithm.kernel_name();
             let reading = std::thread::scope(|scope| {
                 scope.spawn(|| send_linux(name, to, seed, &stop));
                 let reading = receiver.finish();

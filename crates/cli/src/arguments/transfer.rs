@@ -1,8 +1,8 @@
 //! The arguments of `send` and `receive`, and of the device that these and `ping` use.
 
-use super::{AddressArgument, Switch};
+use super::{AddressArgument, Switch, congestion_of};
 use bench::sizes::{parse_rate, parse_seconds};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use device::TransmitMode;
 use multidata::tcp::congestion::Algorithm;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -178,24 +178,6 @@ impl ReceiveArguments {
     }
 }
 
-/// The congestion controls of this stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SendCongestion {
-    Cubic,
-    Newreno,
-    Bbr,
-}
-
-impl From<SendCongestion> for Algorithm {
-    fn from(argument: SendCongestion) -> Self {
-        match argument {
-            SendCongestion::Cubic => Self::Cubic,
-            SendCongestion::Newreno => Self::NewReno,
-            SendCongestion::Bbr => Self::Bbr,
-        }
-    }
-}
-
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SendArguments {
     /// What to send, - for standard input; of a file that grows meanwhile, what it holds at the beginning
@@ -208,8 +190,8 @@ pub(crate) struct SendArguments {
     #[arg(long, value_name = "BITS", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
     /// Which algorithm decides how much is on its way at once
-    #[arg(long, value_enum, default_value_t = SendCongestion::Cubic)]
-    pub(crate) congestion: SendCongestion,
+    #[arg(long, default_value = "cubic", value_parser = congestion_of(Algorithm::ALL))]
+    pub(crate) congestion: Algorithm,
     /// How long the other end may take to answer
     #[arg(long, value_name = "S", value_parser = parse_seconds, default_value = "15")]
     pub(crate) timeout: Duration,

@@ -278,10 +278,6 @@ impl Congestion for Cubic {
     fn set_window_cap(&mut self, cap_bytes: u32) {
         self.window.set_cap(cap_bytes);
     }
-
-    fn name(&self) -> &'static str {
-        "cubic"
-    }
 }
 
 /// The cube root by Newton's method: `f64::cbrt` may differ in the last bit between machines.

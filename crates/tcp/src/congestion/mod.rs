@@ -29,6 +29,7 @@
 //! L is 1; from there on the usual limit holds.
 
 use core::fmt::Debug;
+use core::str::FromStr;
 
 use crate::rate::RateSample;
 use time::{Duration, Instant};
@@ -143,9 +144,6 @@ pub trait Congestion: Send + Debug {
     fn is_holding_back(&self) -> bool {
         false
     }
-
-    /// The algorithm's name in statistics.
-    fn name(&self) -> &'static str;
 }
 
 /// Which algorithm a connection uses.
@@ -158,6 +156,46 @@ pub enum Algorithm {
     Cubic,
     /// Version 3, as draft-ietf-ccwg-bbr has it.
     Bbr,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 3] = [Self::Cubic, Self::NewReno, Self::Bbr];
+
+    /// The name in statistics and on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NewReno => "newreno",
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+
+    /// Linux's name of it.
+    #[must_use]
+    pub const fn kernel_name(self) -> &'static str {
+        match self {
+            Self::NewReno => "reno",
+            Self::Cubic | Self::Bbr => self.name(),
+        }
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    /// An algorithm by its [`name`](Self::name).
+    ///
+    /// # Errors
+    /// A sentence that says which algorithms there are.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("no such congestion control; there are {names}")
+        })
+    }
 }
 
 /// For how long a window that nobody has used may be taken for one that fits (RFC 7661, 4.4).
@@ -326,10 +364,6 @@ impl Congestion for Controller {
 
     fn is_holding_back(&self) -> bool {
         dispatch!(self, inner => inner.is_holding_back())
-    }
-
-    fn name(&self) -> &'static str {
-        dispatch!(self, inner => inner.name())
     }
 }
 

@@ -113,8 +113,4 @@ impl Congestion for NewReno {
     fn set_window_cap(&mut self, cap_bytes: u32) {
         self.window.set_cap(cap_bytes);
     }
-
-    fn name(&self) -> &'static str {
-        "newreno"
-    }
 }

@@ -497,9 +497,13 @@ fn cubic_does_not_count_the_time_its_window_was_not_used() {
 }
 
 #[test]
-fn the_default_is_cubic() {
-    let controller = Controller::new(&CongestionConfig::default(), MSS);
-    assert_eq!(controller.name(), "cubic");
+fn algorithms_are_read_as_they_are_named_and_the_default_is_cubic() {
+    for algorithm in Algorithm::ALL {
+        assert_eq!(algorithm.name().parse(), Ok(algorithm));
+    }
+    assert_eq!(CongestionConfig::default().algorithm, Algorithm::Cubic);
+    let unknown = "reno".parse::<Algorithm>().expect_err("the kernel's name");
+    assert_eq!(unknown, "no such congestion control; there are cubic, newreno, bbr");
 }
 
 /// Some rate sample, not always a plausible one.

@@ -352,10 +352,6 @@ impl Congestion for Bbr {
     fn is_holding_back(&self) -> bool {
         self.phase == Phase::ProbeRtt
     }
-
-    fn name(&self) -> &'static str {
-        "bbr"
-    }
 }
 
 /// `value * numerator / denominator` without overflow.
