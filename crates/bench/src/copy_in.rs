@@ -11,10 +11,8 @@ use crate::results::{Results, Run};
 use crate::scenario::{Amount, DeviceKind, Scenario};
 use crate::sizes::format_size;
 use crate::statistics::{median, ratio};
-use crate::table::headed;
-use comfy_table::{Cell, CellAlignment};
+use crate::table::{cells, headed};
 use multidata::{BlockSize, CopyIn, CopyOrder};
-use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -163,16 +161,7 @@ struct Row {
 }
 
 fn rows(results: &Results) -> Vec<Row> {
-    let mut order: Vec<&str> = Vec::new();
-    let mut groups: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
-    for run in &results.runs {
-        let group = groups.entry(&run.scenario).or_default();
-        if group.is_empty() {
-            order.push(&run.scenario);
-        }
-        group.push(run);
-    }
-    order.iter().filter_map(|name| Some(row(name, groups.get(name)?))).collect()
+    results.groups().into_iter().map(|(name, runs)| row(name, &runs)).collect()
 }
 
 fn row(name: &str, runs: &[&Run]) -> Row {
@@ -242,9 +231,7 @@ pub fn render(results: &Results) -> String {
             format!("{:.0}", row.arrived_percent),
             against.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
         ];
-        let figures = figures.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
-        let name = Cell::new(format!("{} {}", row.group, row.policy));
-        table.add_row(std::iter::once(name).chain(figures));
+        table.add_row(cells([format!("{} {}", row.group, row.policy)], figures));
     }
     format!("{table}\n")
 }
@@ -262,27 +249,15 @@ pub fn findings(results: &Results) -> Vec<String> {
     let rows = rows(results);
     let mut sentences = Vec::new();
     for row in &rows {
-        let parts: Vec<String> = match row.policy.as_str() {
-            NEW => against(&rows, row, OLD)
-                .map(|ratio| less(ratio, "the old way"))
-                .into_iter()
-                .collect(),
-            FOLDING => against(&rows, row, NEW)
-                .map(|ratio| less(ratio, "a pass of its own for the checksums"))
-                .into_iter()
-                .collect(),
-            ZERO_COPY => {
-                against(&rows, row, NEW).map(|ratio| less(ratio, "one copy")).into_iter().collect()
-            }
-            _ => Vec::new(),
+        let (other, than) = match row.policy.as_str() {
+            NEW => (OLD, "the old way"),
+            FOLDING => (NEW, "a pass of its own for the checksums"),
+            ZERO_COPY => (NEW, "one copy"),
+            _ => continue,
         };
-        if !parts.is_empty() {
-            sentences.push(format!(
-                "{}: {} takes the sender {}.",
-                row.group,
-                row.policy,
-                parts.join(" and ")
-            ));
+        if let Some(ratio) = against(&rows, row, other) {
+            let less = less(ratio, than);
+            sentences.push(format!("{}: {} takes the sender {less}.", row.group, row.policy));
         }
     }
     sentences

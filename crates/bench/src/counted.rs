@@ -8,8 +8,7 @@
 
 use crate::results::{Results, Run};
 use crate::statistics::{median, ratio};
-use crate::table::headed;
-use comfy_table::{Cell, CellAlignment};
+use crate::table::{cells, headed};
 use multidata::BatchSizes;
 
 /// The head of a column and the counters whose sum stands in it, for each MB received.
@@ -149,9 +148,7 @@ pub fn render(results: &Results) -> String {
         let all = (name, "all".to_owned(), gbps, String::new());
         for (name, squeue, gbps, prefix) in std::iter::once(all).chain(each) {
             let figures = Counted::of(&runs, &prefix).figures();
-            let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
-            let row = [Cell::new(name), right(squeue), right(gbps)];
-            table.add_row(row.into_iter().chain(figures.into_iter().map(right)));
+            table.add_row(cells([name], [squeue, gbps].into_iter().chain(figures)));
         }
     }
     format!("{table}\n")

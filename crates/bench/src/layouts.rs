@@ -19,8 +19,7 @@ use crate::counted::{self, Counted};
 use crate::results::{Results, Run};
 use crate::scenario::{DeviceKind, PeerKind, Scenario};
 use crate::statistics::{median, ratio};
-use crate::table::headed;
-use comfy_table::{Cell, CellAlignment};
+use crate::table::{cells, headed};
 use core::fmt;
 use core::str::FromStr;
 use multidata::{Layout, Polling};
@@ -245,10 +244,8 @@ pub fn render(results: &Results) -> String {
     let heads = ["path", "application", "layout", "connec-\ntions"].into_iter().chain(COLUMNS);
     let mut table = headed(heads);
     for row in rows(results) {
-        let words = [row.path.clone(), row.placement.clone(), row.layout.clone()];
         let numbers = std::iter::once(row.connections.to_string()).chain(figures(&row));
-        let numbers = numbers.map(|it| Cell::new(it).set_alignment(CellAlignment::Right));
-        table.add_row(words.map(Cell::new).into_iter().chain(numbers));
+        table.add_row(cells([&row.path, &row.placement, &row.layout], numbers));
     }
     format!("{table}\n")
 }

@@ -12,8 +12,7 @@
 use crate::results::{LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
-use crate::table::headed;
-use comfy_table::{Cell, CellAlignment};
+use crate::table::{cells, headed};
 use std::time::Duration;
 
 /// The axes: every value of each with every value of the others.
@@ -64,14 +63,7 @@ struct Row {
 
 /// The medians, in the order in which scenarios first ran.
 fn rows(results: &Results) -> Vec<Row> {
-    let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
-    for run in &results.runs {
-        match groups.iter_mut().find(|(name, _)| *name == run.scenario) {
-            Some((_, runs)) => runs.push(run),
-            None => groups.push((&run.scenario, vec![run])),
-        }
-    }
-    groups.into_iter().filter_map(|(_, runs)| row(&runs)).collect()
+    results.groups().into_iter().filter_map(|(_, runs)| row(&runs)).collect()
 }
 
 fn row(runs: &[&Run]) -> Option<Row> {
@@ -137,8 +129,7 @@ pub fn render(results: &Results) -> String {
             format!("{:.2}", row.retransmitted_percent),
             format!("{:.0} to {:.0}", row.least_percent, row.most_percent),
         ];
-        let figures = figures.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
-        table.add_row(std::iter::once(Cell::new(&row.path)).chain(figures));
+        table.add_row(cells([&row.path], figures));
     }
     format!("{table}\n")
 }

@@ -6,9 +6,8 @@
 //! A request before all others finds the neighbour, for whom a whole batch could not wait; it does not count.
 
 use crate::statistics::median;
-use crate::table::headed;
+use crate::table::{cells, headed};
 use crate::{Attempt, Failure};
-use comfy_table::{Cell, CellAlignment};
 use multidata::ip::IcmpErrorKind;
 use multidata::{EchoAnswer, RawPacket, RawSocket, Stack, echo_request};
 use serde::{Deserialize, Serialize};
@@ -196,16 +195,6 @@ impl Results {
         }
     }
 
-    /// The JSON text.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub fn to_json(&self) -> Result<String, Failure> {
-        let mut text = serde_json::to_string_pretty(self).attempt(|| "cannot write JSON")?;
-        text.push('\n');
-        Ok(text)
-    }
-
     /// Requests without a reply, of a hundred.
     #[must_use]
     pub fn loss_percent(&self) -> f64 {
@@ -235,7 +224,7 @@ impl Results {
             "most\nus",
         ]);
         let us = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.1}"));
-        let cells = [
+        let figures = [
             self.sent.to_string(),
             self.received.to_string(),
             format!("{:.1}", self.loss_percent()),
@@ -245,7 +234,7 @@ impl Results {
             us(self.percentile_us(99)),
             us(self.percentile_us(100)),
         ];
-        table.add_row(cells.map(|it| Cell::new(it).set_alignment(CellAlignment::Right)));
+        table.add_row(cells::<String>([], figures));
         table.to_string()
     }
 
@@ -301,7 +290,7 @@ mod tests {
         let [median, p99] = [50, 99].map(|it| results.percentile_us(it).expect("replies"));
         assert!(median > 0.0 && median <= p99);
         assert!(results.table().contains("100"));
-        let json = results.to_json().expect("JSON");
+        let json = crate::results::to_json(&results).expect("JSON");
         assert_eq!(serde_json::from_str::<Results>(&json).expect("as written"), results);
     }
 

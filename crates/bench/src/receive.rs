@@ -14,8 +14,7 @@ use crate::counted::{self, Counted};
 use crate::results::{Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
-use crate::table::headed;
-use comfy_table::{Cell, CellAlignment};
+use crate::table::{cells, headed};
 use device::TransmitMode;
 use multidata::Coalescing;
 use std::str::FromStr;
@@ -307,10 +306,7 @@ pub fn render(results: &Results) -> String {
     ];
     let mut table = headed(heads);
     for row in &rows {
-        let figures = figures(&rows, row).into_iter();
-        let figures = figures.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
-        let words = [&row.path, &row.count, &row.held].map(Cell::new);
-        table.add_row(words.into_iter().chain(figures));
+        table.add_row(cells([&row.path, &row.count, &row.held], figures(&rows, row)));
     }
     format!("{table}\n")
 }

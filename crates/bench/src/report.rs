@@ -17,7 +17,7 @@ mod page;
 mod plot;
 mod receive;
 
-use crate::results::Results;
+use crate::results::{self, Results};
 use crate::{Attempt, Failure, table, whole_file};
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,10 @@ pub fn write(directory: &Path, results: &Results, subject: Subject) -> Result<Pa
         .attempt(|| format!("cannot make the directory {}", directory.display()))?;
     let page = directory.join("index.html");
     whole_file::write_whole(&page, render(results, subject)?.as_bytes())?;
-    whole_file::write_whole(&directory.join("results.json"), results.to_json()?.as_bytes())?;
+    whole_file::write_whole(
+        &directory.join("results.json"),
+        results::to_json(results)?.as_bytes(),
+    )?;
     Ok(page)
 }
 

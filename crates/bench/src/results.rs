@@ -5,6 +5,7 @@
 
 use crate::scenario::Scenario;
 use crate::{Attempt, Failure, statistics};
+use core::fmt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -47,6 +48,14 @@ pub struct Host {
     pub arguments: Vec<String>,
     /// What the device said is on, by scenario.
     pub devices: BTreeMap<String, String>,
+}
+
+impl fmt::Display for Host {
+    /// One line: what ran when, and on what.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, date, kernel, cpus, cpu, .. } = self;
+        write!(f, "{program} ({date}), {kernel}, {cpus} CPUs, {cpu}")
+    }
 }
 
 /// One timed run. Bytes are those of the application; a GB is 10^9 bytes.
@@ -135,17 +144,6 @@ impl Run {
 }
 
 impl Results {
-    /// The object as text, indented, with a final newline.
-    ///
-    /// # Errors
-    /// A sentence, where a figure cannot be written as JSON.
-    pub fn to_json(&self) -> Result<String, Failure> {
-        let mut text =
-            serde_json::to_string_pretty(self).attempt(|| "cannot write the results as JSON")?;
-        text.push('\n');
-        Ok(text)
-    }
-
     /// The runs of each scenario by its name, scenarios in the order in which they first ran.
     pub(crate) fn groups(&self) -> Vec<(&str, Vec<&Run>)> {
         let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
@@ -163,6 +161,17 @@ impl Results {
     pub fn by_scenario(&self) -> Vec<Summary> {
         self.groups().into_iter().map(|(_, runs)| Summary::of(&runs)).collect()
     }
+}
+
+/// Results of any kind as JSON text, indented, with a final newline.
+///
+/// # Errors
+/// A sentence, where a figure cannot be written as JSON.
+pub fn to_json(results: &impl Serialize) -> Result<String, Failure> {
+    let mut text =
+        serde_json::to_string_pretty(results).attempt(|| "cannot write the results as JSON")?;
+    text.push('\n');
+    Ok(text)
 }
 
 /// The medians of a scenario's runs.
@@ -278,7 +287,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_json_has_the_fields_of_the_schema_and_no_other() {
-        let text = results(vec![run(TransmitMode::Single, 8.0)]).to_json().unwrap();
+        let text = to_json(&results(vec![run(TransmitMode::Single, 8.0)])).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let names = |value: &serde_json::Value| {
             let mut names: Vec<String> = value.as_object().unwrap().keys().cloned().collect();

@@ -319,7 +319,7 @@ const MTU_MAX: usize = 65_521;
 /// Threads are given out per connection; more than this is for tasks.
 const CONNECTIONS_MAX: usize = 1_000;
 /// Descriptors of the kernel's end are given out per connection, and a shell grants some 20,000.
-const TASK_CONNECTIONS_MAX: usize = 19_000;
+pub const TASK_CONNECTIONS_MAX: usize = 19_000;
 
 impl Scenario {
     /// A stream over this device, with the defaults of the command.

@@ -58,7 +58,7 @@ fn stream_figures(row: &Summary) -> [String; 6] {
 fn stream_table(rows: &[Summary]) -> Table {
     let mut table = headed(STREAM_HEADS);
     for row in rows {
-        table.add_row(cells(&row.first.scenario, &stream_figures(row)));
+        table.add_row(cells([&row.first.scenario], stream_figures(row)));
     }
     table
 }
@@ -67,8 +67,8 @@ fn transmit_table(rows: &[Summary]) -> Table {
     let mut table = headed([&STREAM_HEADS[..], &["mappings\n/packet"]].concat());
     for row in rows {
         let mappings = row.mappings_per_packet.map_or_else(String::new, |it| format!("{it:.3}"));
-        let figures = [&stream_figures(row)[..], &[mappings]].concat();
-        table.add_row(cells(&row.first.scenario, &figures));
+        let figures = stream_figures(row).into_iter().chain([mappings]);
+        table.add_row(cells([&row.first.scenario], figures));
     }
     table
 }
@@ -100,7 +100,7 @@ pub fn render_times(results: &Results) -> Option<String> {
             ratio(row.stack_cpu_s_per_gb, plain.stack_cpu_s_per_gb)
         });
         figures.push(beside.map_or_else(String::new, |ratio| format!("{ratio:.2}")));
-        table.add_row(cells(&row.first.scenario, &figures));
+        table.add_row(cells([&row.first.scenario], figures));
     }
     (table.row_count() > 0).then(|| format!("{table}\n"))
 }
@@ -120,8 +120,8 @@ fn transaction_table(rows: &[Summary]) -> String {
             .transactions_per_s
             .map_or(0.0, |per_s| ratio(row.throughput_gbps / 8.0, per_s).unwrap_or(0.0));
         table.add_row(cells(
-            &row.first.scenario,
-            &[
+            [&row.first.scenario],
+            [
                 grouped(row.transactions_per_s.unwrap_or(0.0)),
                 row.transaction_us.map_or_else(String::new, |us| format!("{us:.1}")),
                 row.transaction_p99_us.map_or_else(String::new, |us| format!("{us:.1}")),
@@ -151,11 +151,14 @@ pub(crate) fn headed<T: ToString>(names: impl IntoIterator<Item = T>) -> Table {
     table
 }
 
-/// A row: a name and its figures.
-pub(crate) fn cells(name: &str, figures: &[String]) -> Vec<Cell> {
+/// A row: what it is of, and its figures.
+pub(crate) fn cells<T: ToString>(
+    words: impl IntoIterator<Item = T>,
+    figures: impl IntoIterator<Item = String>,
+) -> Vec<Cell> {
     let figures =
-        figures.iter().map(|figure| Cell::new(figure).set_alignment(CellAlignment::Right));
-    std::iter::once(Cell::new(name)).chain(figures).collect()
+        figures.into_iter().map(|figure| Cell::new(figure).set_alignment(CellAlignment::Right));
+    words.into_iter().map(|word| Cell::new(word.to_string())).chain(figures).collect()
 }
 
 /// A whole number with its thousands set apart.

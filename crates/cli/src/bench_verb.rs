@@ -1,10 +1,10 @@
 //! `multidata bench`: run a job, print what it found, write it as JSON.
 
-use crate::arguments::{CipherArguments, Job, Reading};
+use crate::arguments::{CipherArguments, Job, OutputArguments, Reading};
 use crate::output::{complain, deliver, print};
 use bench::place::Place;
 use bench::report::Subject;
-use bench::results::Results;
+use bench::results::{Results, to_json};
 use bench::whole_file::{self, WholeFile};
 use bench::{
     Attempt, Failure, Scenario, copy_in, counted, job, layouts, many, plan, receive, table,
@@ -20,9 +20,7 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
     job.left_out.iter().for_each(|why| complain(&format!("left out: {why}")));
     let scenarios = possible(job)?;
-    if let Some(file) = &job.output.json {
-        try_place(file)?;
-    }
+    let Preparation { rounds, line } = prepare(&job.output)?;
     if let Some(directory) = directory {
         std::fs::create_dir_all(directory)
             .attempt(|| format!("cannot make the directory {}", directory.display()))?;
@@ -33,14 +31,9 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
         let name = file.display();
         std::fs::File::create(file).attempt(|| format!("cannot capture into {name}"))?;
     }
-    if cfg!(debug_assertions) {
-        complain("this is a debug build: its figures say nothing; use cargo run --release");
-    }
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let rounds = usize::try_from(job.output.runs).unwrap_or(usize::MAX);
-    let results = job::run_all(&scenarios, rounds, &arguments)?;
+    let results = job::run_all(&scenarios, rounds, &line)?;
     let text = report(job.reading, &results);
-    let delivered = deliver(&text, job.output.json.as_deref(), || results.to_json());
+    let delivered = deliver(&text, job.output.json.as_deref(), || to_json(&results));
     if let Some(directory) = directory {
         let subject = match job.reading {
             Reading::Receive => Subject::Receive,
@@ -120,6 +113,30 @@ fn without_refused(
     }
 }
 
+/// What is measured with, of whatever kind it is.
+pub(crate) struct Preparation {
+    pub(crate) rounds: usize,
+    /// The command line, for the results.
+    pub(crate) line: Vec<String>,
+}
+
+/// Says what should be known before the measuring and not after it.
+///
+/// # Errors
+/// No place for the results.
+pub(crate) fn prepare(output: &OutputArguments) -> Result<Preparation, Failure> {
+    if let Some(file) = &output.json {
+        try_place(file)?;
+    }
+    if cfg!(debug_assertions) {
+        complain("this is a debug build: its figures say nothing; use cargo run --release");
+    }
+    Ok(Preparation {
+        rounds: usize::try_from(output.runs).unwrap_or(usize::MAX),
+        line: std::env::args().skip(1).collect(),
+    })
+}
+
 /// A place that cannot be written should be known before the measuring, not after it.
 pub(crate) fn try_place(file: &Path) -> Result<(), Failure> {
     WholeFile::begin(file).map(drop)
@@ -128,10 +145,7 @@ pub(crate) fn try_place(file: &Path) -> Result<(), Failure> {
 fn report(reading: Reading, results: &Results) -> String {
     let host = &results.host;
     let runs = results.by_scenario().first().map_or(0, |summary| summary.runs);
-    let mut text = format!(
-        "{} ({}), {}, {} CPUs, {}\n",
-        host.program, host.date, host.kernel, host.cpus, host.cpu
-    );
+    let mut text = format!("{host}\n");
     let devices: BTreeSet<&String> = host.devices.values().collect();
     for about in devices {
         text += &format!("Device: {about}.\n");
@@ -141,57 +155,39 @@ fn report(reading: Reading, results: &Results) -> String {
          Medians of {runs} alternating run{}:\n",
         if runs == 1 { "" } else { "s" }
     );
-    if reading == Reading::CopyIn {
-        text += &copy_in::render(results);
-        text += "Sender CPU is that of the writing thread while it writes, the kernel's work inside its \
-                 system calls included.\nA pool miss is a block from the allocator; oversize: one \
-                 that is too long to be kept for reuse. KB and MB are 2^10 and 2^20 bytes.\n\n";
-        text += &copy_in::findings(results).join("\n");
-        text.push('\n');
-        return text;
-    }
-    if reading == Reading::Layouts {
-        text += &layouts::render(results);
-        text += "Stack CPU is this process, which over the wire holds both ends.\n";
-        text += &counted::render(results);
-        text += counted::EXPLANATION;
-        text.push('\n');
-        text += &layouts::findings(results).join("\n");
-        text.push('\n');
-        return text;
-    }
-    if reading == Reading::Receive {
-        text += &receive::render(results);
-        text += "Frames at a time are a bound; what came up is frames for each batch. Stack CPU is this \
-                 process, which over the wire holds both ends; waits are those for the device.\n";
-        text += &counted::render(results);
-        text += counted::EXPLANATION;
-        text.push('\n');
-        text += &receive::findings(results).join("\n");
-        text.push('\n');
-        return text;
-    }
-    if reading == Reading::Many {
-        text += &many::render(results);
-        text += "Stack CPU is this process, which over the wire holds both ends. A share is what came over \
-                 one connection, against that of all divided evenly.\n\n";
-        text += &many::findings(results).join("\n");
-        text.push('\n');
-        return text;
-    }
-    if reading == Reading::Transmit {
-        text += &transmitted(results);
-    } else {
-        text += &table::render(results);
-    }
-    text += "Stack CPU is this process, the kernel's work inside its system calls included; system \
-             CPU is the whole machine.\nA received super-frame counts as one packet.\n\n";
-    for sentence in table::findings(results) {
+    let counted = || counted::render(results) + counted::EXPLANATION;
+    let (tables, findings) = match reading {
+        Reading::Modes => (table::render(results) + CPU, table::findings(results)),
+        Reading::Transmit => (transmitted(results) + CPU, table::findings(results)),
+        Reading::CopyIn => (copy_in::render(results) + SENDER, copy_in::findings(results)),
+        Reading::Many => (many::render(results) + SHARES, many::findings(results)),
+        Reading::Layouts => {
+            (layouts::render(results) + BOTH_ENDS + &counted(), layouts::findings(results))
+        }
+        Reading::Receive => {
+            (receive::render(results) + AT_A_TIME + &counted(), receive::findings(results))
+        }
+    };
+    text += &tables;
+    text.push('\n');
+    for sentence in findings {
         text += &sentence;
         text.push('\n');
     }
     text
 }
+
+// What is to be known about the figures of each reading.
+const CPU: &str = "Stack CPU is this process, the kernel's work inside its system calls included; system \
+                   CPU is the whole machine.\nA received super-frame counts as one packet.\n";
+const SENDER: &str = "Sender CPU is that of the writing thread while it writes, the kernel's work inside its \
+                      system calls included.\nA pool miss is a block from the allocator; oversize: one \
+                      that is too long to be kept for reuse. KB and MB are 2^10 and 2^20 bytes.\n";
+const SHARES: &str = "Stack CPU is this process, which over the wire holds both ends. A share is what came over \
+                      one connection, against that of all divided evenly.\n";
+const BOTH_ENDS: &str = "Stack CPU is this process, which over the wire holds both ends.\n";
+const AT_A_TIME: &str = "Frames at a time are a bound; what came up is frames for each batch. Stack CPU is this \
+                         process, which over the wire holds both ends; waits are those for the device.\n";
 
 /// The tables of `bench transmit`, and what their columns are.
 fn transmitted(results: &Results) -> String {

@@ -1,9 +1,10 @@
 //! `multidata bench loss`: this stack and Linux as senders over the same bad paths.
 
 use crate::arguments::LossArguments;
-use crate::bench_verb::try_place;
-use crate::output::{complain, deliver};
+use crate::bench_verb::{Preparation, prepare};
+use crate::output::deliver;
 use bench::loss::{Cell, run};
+use bench::results::to_json;
 use bench::{Attempt, Failure};
 use linux::Sandbox;
 use std::time::Duration;
@@ -16,35 +17,25 @@ use std::time::Duration;
 pub(crate) fn run(arguments: &LossArguments) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
     let sandbox = Sandbox::enter().attempt(|| "no network to run in can be had")?;
-    if let Some(file) = &arguments.output.json {
-        try_place(file)?;
-    }
-    if cfg!(debug_assertions) {
-        complain("this is a debug build: its figures say nothing; use cargo run --release");
-    }
+    let Preparation { rounds, line } = prepare(&arguments.output)?;
     let comparison = run::Comparison {
         cells: cells(arguments),
         algorithm: arguments.congestion,
         time: arguments.seconds,
-        rounds: usize::try_from(arguments.output.runs).unwrap_or(usize::MAX),
+        rounds,
     };
-    let line: Vec<String> = std::env::args().skip(1).collect();
     let results = run::compare(&comparison, sandbox, &line)?;
     let text = format!(
-        "{} ({}), {}, {} CPUs, {}\nGoodput of {} to a Linux receiver, {} Mbit/s, every byte \
+        "{}\nGoodput of {} to a Linux receiver, {} Mbit/s, every byte \
          verified; medians of {} alternating runs of {} s:\n{}\n",
-        results.host.program,
-        results.host.date,
-        results.host.kernel,
-        results.host.cpus,
-        results.host.cpu,
+        results.host,
         results.congestion,
         arguments.rate,
         comparison.rounds,
         comparison.time.as_secs_f64(),
         results.table(),
     );
-    deliver(&text, arguments.output.json.as_deref(), || results.to_json())
+    deliver(&text, arguments.output.json.as_deref(), || to_json(&results))
 }
 
 /// Every loss with every round-trip time.

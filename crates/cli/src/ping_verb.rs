@@ -48,5 +48,5 @@ fn print(arguments: &PingArguments, plan: &Plan, results: &Results) -> Result<()
         text.push_str(&remark);
         text.push('\n');
     }
-    deliver(&text, arguments.json.as_deref(), || results.to_json())
+    deliver(&text, arguments.json.as_deref(), || bench::results::to_json(results))
 }

@@ -4,10 +4,8 @@ use super::{Bulk, Case, Near};
 use crate::receive::coalescing_name;
 use crate::results::Host;
 use crate::statistics::{median, ratio};
-use crate::table::headed;
+use crate::table::{cells, headed};
 use crate::workload::request_response::Asked;
-use crate::{Attempt, Failure};
-use comfy_table::{Cell, CellAlignment};
 use serde::{Deserialize, Serialize};
 
 /// The name of this layout.
@@ -85,16 +83,6 @@ impl Results {
         Self { schema: SCHEMA.to_owned(), host, len_bytes, runs: Vec::new() }
     }
 
-    /// The JSON text.
-    ///
-    /// # Errors
-    /// A sentence; does not happen for figures that are numbers.
-    pub fn to_json(&self) -> Result<String, Failure> {
-        let mut text = serde_json::to_string_pretty(self).attempt(|| "cannot write JSON")?;
-        text.push('\n');
-        Ok(text)
-    }
-
     fn rows(&self) -> Vec<Row<'_>> {
         let mut firsts: Vec<&LatencyRun> = Vec::new();
         for run in &self.runs {
@@ -148,9 +136,8 @@ impl Results {
                 format!("{:.0}", row.per_s),
                 format!("{:.2}", row.bulk_gbps),
             ];
-            let words = [&row.first.near, &row.first.coalescing, &row.first.load].map(Cell::new);
-            let right = |figure| Cell::new(figure).set_alignment(CellAlignment::Right);
-            table.add_row(words.into_iter().chain(figures.map(right)));
+            let words = [&row.first.near, &row.first.coalescing, &row.first.load];
+            table.add_row(cells(words, figures));
         }
         table.to_string()
     }
@@ -218,7 +205,7 @@ mod tests {
         );
         let table = results.table();
         assert!(table.contains("0.88") && table.contains("140.0"), "{table}");
-        let text = results.to_json().expect("numbers");
+        let text = crate::results::to_json(&results).expect("numbers");
         assert_eq!(serde_json::from_str::<Results>(&text).expect("as written"), results);
     }
 }

@@ -3,9 +3,7 @@
 use super::cell::Sender;
 use crate::results::Host;
 use crate::statistics::{median, ratio};
-use crate::table::headed;
-use crate::{Attempt, Failure};
-use comfy_table::{Cell, CellAlignment};
+use crate::table::{cells, headed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -57,16 +55,6 @@ pub struct LossRun {
 }
 
 impl Results {
-    /// The JSON text.
-    ///
-    /// # Errors
-    /// A sentence; does not happen for figures that are numbers.
-    pub fn to_json(&self) -> Result<String, Failure> {
-        let mut text = serde_json::to_string_pretty(self).attempt(|| "cannot write JSON")?;
-        text.push('\n');
-        Ok(text)
-    }
-
     /// The table: medians of both senders and their ratio, a row for each path.
     #[must_use]
     pub fn table(&self) -> String {
@@ -79,8 +67,7 @@ impl Results {
                 format!("{:.1}", row.linux_mbps),
                 row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
             ];
-            let right = |figure| Cell::new(figure).set_alignment(CellAlignment::Right);
-            table.add_row(figures.map(right));
+            table.add_row(cells::<String>([], figures));
         }
         table.to_string()
     }
@@ -184,7 +171,7 @@ mod tests {
         assert_eq!(rows[0].ratio, Some(1.5));
         assert_eq!(rows[1].ratio, Some(0.5));
         assert!(results.table().contains("450.0"));
-        let json = results.to_json().expect("numbers");
+        let json = crate::results::to_json(&results).expect("numbers");
         assert_eq!(serde_json::from_str::<Results>(&json).expect("the same"), results);
     }
 }

@@ -2,19 +2,16 @@
 
 use super::{DeviceArgument, DirectionArgument, Job, OutputArguments, Reading, Switch};
 use bench::many::Axes;
-use bench::scenario::{DeviceKind, Direction, Scenario};
+use bench::scenario::{DeviceKind, Direction, Scenario, TASK_CONNECTIONS_MAX};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use clap::Args;
 use device::TransmitMode;
 use std::time::Duration;
 
-/// More find no port, or no file descriptor at the kernel's end.
-const CONNECTIONS_MAX: usize = 19_000;
-
 fn parse_connections(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(count) if (1..=CONNECTIONS_MAX).contains(&count) => Ok(count),
-        _ => Err(format!("give a number from 1 to {CONNECTIONS_MAX}")),
+        Ok(count) if (1..=TASK_CONNECTIONS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("give a number from 1 to {TASK_CONNECTIONS_MAX}")),
     }
 }
 
