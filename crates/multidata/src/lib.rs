@@ -175,17 +175,15 @@ pub use ::device::{CaptureConfig, CaptureCounters};
 
 /// How connections are set up, and what they tell of themselves.
 pub mod tcp {
-    pub use ::tcp::assembler::AssemblerConfig;
-    pub use ::tcp::rtt::RttConfig;
     pub use ::tcp::{
-        Config, EcnMode, Keepalive, MSS_DEFAULT_IPV4, MSS_DEFAULT_IPV6, MSS_MIN, Pacing,
-        PathProbing, RecoveryState, SegmentCounts, State, TcpCounters, TcpInfo,
+        AssemblerConfig, Config, EcnMode, Keepalive, MSS_DEFAULT_IPV4, MSS_DEFAULT_IPV6, MSS_MIN,
+        Pacing, PathProbing, RecoveryState, RttConfig, SegmentCounts, State, TcpCounters, TcpInfo,
     };
     pub use ::wire::{SeqNumber, TcpOptionCounters};
 
     /// Congestion control.
     pub mod congestion {
-        pub use ::tcp::congestion::{Algorithm, CongestionConfig, Idle};
+        pub use ::tcp::{Algorithm, CongestionConfig, Idle};
     }
 }
 

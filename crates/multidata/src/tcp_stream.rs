@@ -235,7 +235,7 @@ impl TcpStream {
     ///
     /// # Errors
     /// None while the connection stands.
-    pub fn set_congestion(&self, algorithm: tcp::congestion::Algorithm) -> io::Result<()> {
+    pub fn set_congestion(&self, algorithm: tcp::Algorithm) -> io::Result<()> {
         self.set_option(TcpOption::Congestion(algorithm))
     }
 

@@ -7,7 +7,7 @@
 //! `// stack: name=value`.
 
 use posix::{HostConfig, SynCookieMode};
-use tcp::congestion::{Algorithm, Idle};
+use tcp::{Algorithm, Idle};
 use tcp::{Config, EcnMode, Pacing, PathProbing};
 use time::Duration;
 

@@ -14,7 +14,7 @@ use crate::stream::Phase;
 use core::num::NonZeroU8;
 use stack::{Ipv4Options, PacketMarks, TcpOption};
 use std::sync::Arc;
-use tcp::congestion::Algorithm;
+use tcp::Algorithm;
 use time::Duration;
 
 /// Buffers of UDP sockets that do not ask for others (Linux: wmem_default, rmem_default).

@@ -27,7 +27,7 @@ use squeue::{Made, Squeue};
 use stack::{AddressState, Holdings, InterfaceId, Shard, SocketError, SocketId, StackCounters};
 use std::collections::BTreeMap;
 use steering::{Arrived, Home};
-use tcp::isn::IsnGenerator;
+use tcp::IsnGenerator;
 use time::{Duration, Instant};
 
 /// Frames that wait in the device for the shard; more are lost, as in a ring.

@@ -8,7 +8,7 @@ use crate::random::Random;
 use device::TransmitMode;
 use stack::{ClaimPolicy, SynCookieMode};
 use steering::{Layout, Policy, Spread};
-use tcp::congestion::Idle;
+use tcp::Idle;
 use tcp::{Config, EcnMode, Keepalive, Pacing};
 use time::{Duration, Instant};
 
@@ -388,10 +388,10 @@ fn draw_settings(random: &mut Random) -> Config {
     config.congestion.initial_window_segments = random.pick(&[1, 2, 10, 10, 10, 64]);
     config.congestion.hystart = random.chance(0.7);
     config.congestion.algorithm = random.pick(&[
-        tcp::congestion::Algorithm::Cubic,
-        tcp::congestion::Algorithm::Cubic,
-        tcp::congestion::Algorithm::NewReno,
-        tcp::congestion::Algorithm::NewReno,
+        tcp::Algorithm::Cubic,
+        tcp::Algorithm::Cubic,
+        tcp::Algorithm::NewReno,
+        tcp::Algorithm::NewReno,
     ]);
     config.congestion.idle = random.pick(&[Idle::Decay, Idle::Decay, Idle::Restart, Idle::Keep]);
     config.pacing = random.pick(&[Pacing::Auto, Pacing::Auto, Pacing::On, Pacing::Off]);

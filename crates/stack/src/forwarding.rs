@@ -542,7 +542,7 @@ impl Shard {
             self.way_back(pending.interface, remote).map_err(|_| SocketError::NoRoute)?;
         let config = Arc::clone(&self.config);
         let parameters = self.parameters(now, pending.interface, flow, config);
-        let connection = pending.kept.begin(now, parameters);
+        let connection = pending.kept.accept(now, parameters);
         let index = self.open(connection, *flow, pending.interface, next_hop, None)?;
         if let Some(socket) = self.sockets.tcp(index) {
             // As for every connection that a peer opened.

@@ -38,7 +38,7 @@ use ip::{
 };
 use link::NeighbourCounters;
 use std::sync::Arc;
-use tcp::isn::IsnGenerator;
+use tcp::IsnGenerator;
 use tcp::{SynCookies, TimeWait};
 use time::Instant;
 

@@ -182,7 +182,7 @@ pub enum TcpOption {
     /// Bytes the receive queue holds.
     ReceiveBuffer(usize),
     /// Which congestion control is used from now on.
-    Congestion(tcp::congestion::Algorithm),
+    Congestion(tcp::Algorithm),
     /// When an idle peer is probed; `None` never does.
     Keepalive(Option<tcp::Keepalive>),
     /// Hold back segments that are not full.

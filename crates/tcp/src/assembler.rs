@@ -24,14 +24,14 @@
 use std::collections::VecDeque;
 
 /// The most SACK blocks that fit a TCP header (RFC 2018, 3).
-pub const SACK_BLOCKS_MAX: usize = 4;
+pub(crate) const SACK_BLOCKS_MAX: usize = 4;
 
 /// How many arrivals are remembered for the order of SACK blocks; more than one ACK can report,
 /// because runs merge.
 const RECENT_MAX: usize = 8;
 
 /// A handle on received bytes.
-pub trait Piece: Sized {
+pub(crate) trait Piece: Sized {
     /// Bytes in the piece.
     fn len(&self) -> usize;
 
@@ -84,16 +84,16 @@ impl Piece for batch::Chunk {
 
 /// What of a piece is here already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Overlap {
+pub(crate) struct Overlap {
     /// The first contiguous range of it, as (start, end) offsets from `RCV.NXT` (RFC 2883, 4).
-    pub first: Option<(u32, u32)>,
+    pub(crate) first: Option<(u32, u32)>,
     /// Some of it has other content than what came first, and stays.
-    pub is_conflicting: bool,
+    pub(crate) is_conflicting: bool,
 }
 
 /// What became of an inserted piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Insert {
+pub(crate) enum Insert {
     /// `bytes` of it are new and were kept.
     Stored {
         /// More than 0, at most the length of the piece.
@@ -123,22 +123,9 @@ impl Default for AssemblerConfig {
     }
 }
 
-/// Counts of one assembler's life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AssemblerCounters {
-    /// Insertions of which at least a byte was kept.
-    pub stored: u64,
-    /// Insertions that brought nothing new.
-    pub duplicate: u64,
-    /// Insertions of which new bytes were refused for want of room, in whole or in part.
-    pub full: u64,
-    /// Bytes that were here already, of all insertions.
-    pub overlap_bytes: u64,
-}
-
 /// The out-of-order store of one connection.
 #[derive(Debug)]
-pub struct Assembler<P> {
+pub(crate) struct Assembler<P> {
     config: AssemblerConfig,
     /// The position of `RCV.NXT`.
     base: u64,
@@ -149,7 +136,6 @@ pub struct Assembler<P> {
     /// Where segments arrived, newest first; at most [`RECENT_MAX`].
     recent: VecDeque<u64>,
     bytes: usize,
-    counters: AssemblerCounters,
 }
 
 #[derive(Debug)]
@@ -172,8 +158,7 @@ impl<P: Piece> Stored<P> {
 
 impl<P: Piece> Assembler<P> {
     /// An empty assembler. It allocates when the first piece arrives.
-    #[must_use]
-    pub fn new(config: AssemblerConfig) -> Self {
+    pub(crate) fn new(config: AssemblerConfig) -> Self {
         Self {
             config,
             base: 0,
@@ -181,14 +166,13 @@ impl<P: Piece> Assembler<P> {
             runs: VecDeque::new(),
             recent: VecDeque::new(),
             bytes: 0,
-            counters: AssemblerCounters::default(),
         }
     }
 
     /// Keeps what is new in `piece`, which begins `offset` bytes after `RCV.NXT`.
     ///
     /// A piece that spans others is cut around them. Where room runs out, its first parts are kept.
-    pub fn insert(&mut self, offset: u32, piece: P) -> Insert {
+    pub(crate) fn insert(&mut self, offset: u32, piece: P) -> Insert {
         if piece.is_empty() {
             return Insert::Duplicate;
         }
@@ -197,12 +181,10 @@ impl<P: Piece> Assembler<P> {
         match stored_bytes {
             Some(0) => Insert::Full,
             Some(bytes) => {
-                self.counters.stored += 1;
                 self.remember(start);
                 Insert::Stored { bytes }
             }
             None => {
-                self.counters.duplicate += 1;
                 // RFC 2018, 4: the first block MUST be the one that contains the segment which
                 // triggered this ACK, and a duplicate triggers one as well.
                 self.remember(start);
@@ -212,7 +194,7 @@ impl<P: Piece> Assembler<P> {
     }
 
     /// What of `piece` waits here already. Costs one comparison of the bytes that do.
-    pub fn overlap(&self, offset: u32, piece: &P) -> Overlap {
+    pub(crate) fn overlap(&self, offset: u32, piece: &P) -> Overlap {
         let start = self.base + u64::from(offset);
         let end = start + piece.len() as u64;
         let mut overlap = Overlap::default();
@@ -239,14 +221,13 @@ impl<P: Piece> Assembler<P> {
     }
 
     /// Where the first piece begins, in bytes after `RCV.NXT`.
-    #[must_use]
-    pub fn first_offset(&self) -> Option<u32> {
+    pub(crate) fn first_offset(&self) -> Option<u32> {
         self.pieces.front().map(|stored| self.offset(stored.start))
     }
 
     /// `RCV.NXT` moved on by `count` bytes that did not come from here: what was kept of them is
     /// dropped. Bytes handed out by [`Assembler::take_ready`] do not count.
-    pub fn advance(&mut self, count: u32) {
+    pub(crate) fn advance(&mut self, count: u32) {
         self.base += u64::from(count);
         while let Some(front) = self.pieces.front_mut() {
             if front.start >= self.base {
@@ -267,7 +248,7 @@ impl<P: Piece> Assembler<P> {
 
     /// Hands out the piece at `RCV.NXT`, if it is here, and moves on by its length: the caller
     /// adds [`Piece::len`] to its own `RCV.NXT` and calls again.
-    pub fn take_ready(&mut self) -> Option<P> {
+    pub(crate) fn take_ready(&mut self) -> Option<P> {
         if self.pieces.front()?.start != self.base {
             return None;
         }
@@ -279,20 +260,14 @@ impl<P: Piece> Assembler<P> {
     }
 
     /// Every contiguous run as (offset from `RCV.NXT`, length), in stream order.
-    pub fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.runs.iter().map(|run| (self.offset(run.start), to_u32(run.end - run.start)))
-    }
-
-    /// The run that the newest segment belongs to, as (start, end) offsets from `RCV.NXT`.
-    #[must_use]
-    pub fn most_recent(&self) -> Option<(u32, u32)> {
-        self.sack_blocks(1).next()
     }
 
     /// Up to `max` (and [`SACK_BLOCKS_MAX`]) runs as (start, end) offsets from `RCV.NXT`, in the
     /// order of RFC 2018, 4: first the run of the segment that arrived last, then the runs reported
     /// most recently, then others, for as many distinct blocks as possible SHOULD be included.
-    pub fn sack_blocks(&self, max: usize) -> impl Iterator<Item = (u32, u32)> + use<P> {
+    pub(crate) fn sack_blocks(&self, max: usize) -> impl Iterator<Item = (u32, u32)> + use<P> {
         let max = max.min(SACK_BLOCKS_MAX).min(self.runs.len());
         let mut chosen = [0_usize; SACK_BLOCKS_MAX];
         let mut blocks = [(0, 0); SACK_BLOCKS_MAX];
@@ -313,47 +288,32 @@ impl<P: Piece> Assembler<P> {
     }
 
     /// Whether nothing waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
     /// The piece that lies last in the stream.
-    #[must_use]
-    pub fn last_piece(&self) -> Option<&P> {
+    pub(crate) fn last_piece(&self) -> Option<&P> {
         self.pieces.back().map(|stored| &stored.piece)
     }
 
     /// What waits, in stream order.
-    pub fn pieces(&self) -> impl Iterator<Item = &P> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &P> {
         self.pieces.iter().map(|stored| &stored.piece)
     }
 
     /// The same, to be exchanged for pieces of the same bytes.
-    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut P> {
+    pub(crate) fn pieces_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.pieces.iter_mut().map(|stored| &mut stored.piece)
     }
 
     /// Bytes that wait.
-    #[must_use]
-    pub fn len_bytes(&self) -> usize {
+    pub(crate) fn len_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Pieces that wait.
-    #[must_use]
-    pub fn piece_count(&self) -> usize {
-        self.pieces.len()
-    }
-
-    /// What happened so far.
-    #[must_use]
-    pub fn counters(&self) -> AssemblerCounters {
-        self.counters
-    }
-
     /// Drops everything that waits; `RCV.NXT` stays.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.pieces.clear();
         self.runs.clear();
         self.recent.clear();
@@ -365,7 +325,6 @@ impl<P: Piece> Assembler<P> {
     fn fill_gaps(&mut self, mut rest: Stored<P>) -> Option<usize> {
         let length = rest.piece.len();
         let mut stored_bytes = None;
-        let mut overlap_bytes = 0;
         // The first piece that ends beyond the beginning of `rest`.
         let mut index = self.pieces.partition_point(|stored| stored.end() <= rest.start);
         loop {
@@ -390,18 +349,14 @@ impl<P: Piece> Assembler<P> {
                 index += 1;
             }
             // `rest` now begins within the next piece, or had begun there.
-            let from = rest.start.max(next_start);
             if next_end >= end {
-                overlap_bytes += end - from;
                 break;
             }
-            overlap_bytes += next_end - from;
             let len = to_usize(end - next_end);
             rest.piece.trim_front(rest.piece.len() - len);
             rest.start = next_end;
             index += 1;
         }
-        self.counters.overlap_bytes += overlap_bytes;
         debug_assert!(stored_bytes.unwrap_or(0) <= length);
         stored_bytes
     }
@@ -411,11 +366,9 @@ impl<P: Piece> Assembler<P> {
     fn store(&mut self, index: usize, mut part: Stored<P>) -> usize {
         let room = self.config.bytes_max.saturating_sub(self.bytes);
         if room == 0 || self.pieces.len() >= self.config.pieces_max {
-            self.counters.full += 1;
             return 0;
         }
         if part.piece.len() > room {
-            self.counters.full += 1;
             part.piece.truncate(room);
         }
         let bytes = part.piece.len();

@@ -405,22 +405,10 @@ impl Connection {
         self.congestion.window()
     }
 
-    /// The slow start threshold, in bytes; `u32::MAX` before the first reduction.
-    #[must_use]
-    pub fn slow_start_threshold(&self) -> u32 {
-        self.congestion.slow_start_threshold()
-    }
-
     /// The smoothed round-trip time, once measured.
     #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Duration> {
         self.rtt.smoothed()
-    }
-
-    /// How far the path was seen to reorder, in segments: 3 unless it was more (RFC 8985, 6.2).
-    #[must_use]
-    pub fn reordering(&self) -> u32 {
-        self.recovery.reordering()
     }
 
     /// Bytes queued and not yet acknowledged.

@@ -90,8 +90,9 @@ impl HalfOpen {
 
     /// The connection with its SYN-ACK yet to be sent, where the SYN was left without an answer so far.
     #[must_use]
-    pub fn begin(&self, now: Instant, parameters: Parameters) -> Connection {
-        self.accept(now, parameters)
+    pub fn accept(&self, now: Instant, mut parameters: Parameters) -> Connection {
+        parameters.isn = self.iss;
+        Connection::accept(parameters, now, &self.syn())
     }
 
     /// The reset that refuses the SYN; the ports are ours and the peer's.
@@ -209,11 +210,6 @@ impl HalfOpen {
         let rto = connection.rtt.rto();
         connection.timers.set(Timer::Retransmission, now + rto);
         connection
-    }
-
-    fn accept(&self, now: Instant, mut parameters: Parameters) -> Connection {
-        parameters.isn = self.iss;
-        Connection::accept(parameters, now, &self.syn())
     }
 
     /// The SYN as far as it matters.

@@ -24,47 +24,47 @@ use time::{Duration, Instant};
 
 /// What one ACK tells of the path. Bytes and rates count payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RateSample {
+pub(crate) struct RateSample {
     /// Delivered in all, now (C.delivered).
-    pub total_delivered_bytes: u64,
+    pub(crate) total_delivered_bytes: u64,
     /// Delivered in all when the newest segment of this ACK was sent (RS.prior_delivered): a round
     /// trip is over when this passes what had been delivered at its start.
-    pub prior_delivered_bytes: u64,
+    pub(crate) prior_delivered_bytes: u64,
     /// Delivered in `interval` (RS.delivered).
-    pub delivered_bytes: u64,
+    pub(crate) delivered_bytes: u64,
     /// Delivered by this ACK alone, by its number or by its SACK blocks (RS.newly_acked).
-    pub newly_delivered_bytes: u32,
+    pub(crate) newly_delivered_bytes: u32,
     /// Found lost since the sample before (RS.newly_lost).
-    pub newly_lost_bytes: u32,
+    pub(crate) newly_lost_bytes: u32,
     /// Found lost since the newest segment of this ACK was sent (RS.lost).
-    pub lost_bytes: u64,
+    pub(crate) lost_bytes: u64,
     /// In flight when the newest segment of this ACK was sent, itself included (RS.tx_in_flight).
-    pub tx_in_flight_bytes: u32,
+    pub(crate) tx_in_flight_bytes: u32,
     /// Sampling interval; `None` where it cannot be right: no segment was delivered, or it is
     /// shorter than the least round trip.
-    pub interval: Option<Duration>,
+    pub(crate) interval: Option<Duration>,
     /// Round trip of the newest segment of this ACK; `None` where it was sent more than once.
-    pub rtt: Option<Duration>,
+    pub(crate) rtt: Option<Duration>,
     /// The application, and not the path, bounded the rate.
-    pub is_app_limited: bool,
+    pub(crate) is_app_limited: bool,
     /// In flight now, behind this ACK.
-    pub in_flight_bytes: u32,
+    pub(crate) in_flight_bytes: u32,
     /// Of the records found lost since the sample before, the one with the most loss around it.
-    pub worst_loss: Option<Loss>,
+    pub(crate) worst_loss: Option<Loss>,
 }
 
 /// A lost record and what was lost since it was sent (draft-ietf-ccwg-bbr, 5.5.10: the state that
 /// HandleLostPacket looks at).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub(crate) struct Loss {
     /// Its length.
-    pub len_bytes: u32,
+    pub(crate) len_bytes: u32,
     /// In flight when it was sent, itself included (P.tx_in_flight).
-    pub tx_in_flight_bytes: u32,
+    pub(crate) tx_in_flight_bytes: u32,
     /// Found lost since it was sent, itself included (C.lost - P.lost).
-    pub lost_bytes: u64,
+    pub(crate) lost_bytes: u64,
     /// The application bounded the rate when it was sent.
-    pub is_app_limited: bool,
+    pub(crate) is_app_limited: bool,
 }
 
 impl Loss {
@@ -77,8 +77,7 @@ impl Loss {
 
 impl RateSample {
     /// Bytes per second, if the sample holds a rate.
-    #[must_use]
-    pub fn rate(&self) -> Option<u64> {
+    pub(crate) fn rate(&self) -> Option<u64> {
         let interval_ns = self.interval?.as_nanos().max(1);
         let rate = u128::from(self.delivered_bytes) * 1_000_000_000 / interval_ns;
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
@@ -87,7 +86,7 @@ impl RateSample {
 
 /// The sums at the time something was sent; part of its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     delivered_bytes: u64,
     lost_bytes: u64,
     delivered_at: Instant,
@@ -98,7 +97,7 @@ pub struct Snapshot {
 
 /// The estimator of one connection.
 #[derive(Clone, Debug, Default)]
-pub struct DeliveryRate {
+pub(crate) struct DeliveryRate {
     /// C.delivered.
     delivered_bytes: u64,
     /// C.lost.
@@ -127,7 +126,7 @@ struct LostSince {
 
 /// What one ACK told so far; it lives no longer than its processing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     newly_delivered_bytes: u32,
     /// Snapshot, time of sending and round trip of the newest segment delivered.
     newest: Option<(Snapshot, Instant, Option<Duration>)>,
@@ -136,8 +135,7 @@ pub struct Gathered {
 impl DeliveryRate {
     /// Data is sent, for the first time or again, while `in_flight_before` bytes are in flight and
     /// so that `in_flight_after` are. What comes back goes into the record.
-    #[must_use]
-    pub fn on_sent(
+    pub(crate) fn on_sent(
         &mut self,
         now: Instant,
         in_flight_before: u32,
@@ -161,7 +159,7 @@ impl DeliveryRate {
     /// `bytes` of a record were delivered, last sent at `sent_at`; to be called once for each byte,
     /// records in the order of their sequence numbers. `is_unsure`: its round trip is not known, because it
     /// was sent more than once or not at one instant. A round trip of zero is none: the clock stood still.
-    pub fn on_delivered(
+    pub(crate) fn on_delivered(
         &mut self,
         now: Instant,
         bytes: u32,
@@ -180,7 +178,7 @@ impl DeliveryRate {
     }
 
     /// `bytes` of a record were found lost; to be called once for each time they were sent.
-    pub fn on_lost(&mut self, bytes: u32, snapshot: &Snapshot) {
+    pub(crate) fn on_lost(&mut self, bytes: u32, snapshot: &Snapshot) {
         self.lost_bytes += u64::from(bytes);
         let loss = Loss {
             len_bytes: bytes,
@@ -197,7 +195,7 @@ impl DeliveryRate {
 
     /// What was found lost since the sample before says nothing of the path: it was not lost, or not for
     /// congestion.
-    pub fn forgive_losses(&mut self) {
+    pub(crate) fn forgive_losses(&mut self) {
         if let Some(since) = &mut self.lost_since_sample {
             since.worst = None;
         }
@@ -205,13 +203,13 @@ impl DeliveryRate {
 
     /// The application has nothing to send although the window has room: what is in flight now will
     /// tell nothing of the path.
-    pub fn on_app_limited(&mut self, in_flight_bytes: u32) {
+    pub(crate) fn on_app_limited(&mut self, in_flight_bytes: u32) {
         self.app_limited_until_bytes = (self.delivered_bytes + u64::from(in_flight_bytes)).max(1);
     }
 
     /// What the ACK that was just taken in amounts to. `min_rtt`: the least round trip ever seen.
     /// `None` where it delivered nothing and nothing was lost.
-    pub fn sample(
+    pub(crate) fn sample(
         &mut self,
         gathered: &Gathered,
         in_flight_bytes: u32,
@@ -262,20 +260,17 @@ impl DeliveryRate {
     }
 
     /// The delivery rate last measured, in bytes per second, and whether the application bounded it.
-    #[must_use]
-    pub fn last(&self) -> Option<(u64, bool)> {
+    pub(crate) fn last(&self) -> Option<(u64, bool)> {
         (self.last_rate > 0).then_some((self.last_rate, self.is_last_limited))
     }
 
     /// Delivered in all, bytes.
-    #[must_use]
-    pub fn delivered_bytes(&self) -> u64 {
+    pub(crate) fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
 
     /// Found lost in all, bytes.
-    #[must_use]
-    pub fn lost_bytes(&self) -> u64 {
+    pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }
 }

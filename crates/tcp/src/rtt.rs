@@ -57,7 +57,7 @@ impl Default for RttConfig {
 
 /// The state RFC 6298 keeps per connection.
 #[derive(Clone, Debug)]
-pub struct RttEstimator {
+pub(crate) struct RttEstimator {
     /// Bounds of the RTO. What a connection keeps is kept small: numbers, not [`Duration`]s.
     rto_min_us: u32,
     rto_max_us: u32,
@@ -83,8 +83,7 @@ impl RttEstimator {
     /// An estimator that has seen nothing; its RTO is `config.rto_initial`.
     ///
     /// A maximum below the minimum counts as the minimum.
-    #[must_use]
-    pub fn new(config: RttConfig) -> Self {
+    pub(crate) fn new(config: RttConfig) -> Self {
         let config = RttConfig { rto_max: config.rto_max.max(config.rto_min), ..config };
         let rto_base = config.rto_initial.clamp(config.rto_min, config.rto_max);
         Self {
@@ -99,13 +98,13 @@ impl RttEstimator {
     }
 
     /// Takes the only sample of its round trip.
-    pub fn on_sample(&mut self, rtt: Duration) {
+    pub(crate) fn on_sample(&mut self, rtt: Duration) {
         self.on_sample_of(rtt, 1);
     }
 
     /// Takes one of about `expected_samples` samples per round trip, which by RFC 7323, appendix G
     /// is FlightSize / (2 * SMSS), rounded up. Ends the back-off.
-    pub fn on_sample_of(&mut self, rtt: Duration, expected_samples: u32) {
+    pub(crate) fn on_sample_of(&mut self, rtt: Duration, expected_samples: u32) {
         let rtt = rtt.min(SAMPLE_MAX);
         if !rtt.is_zero() {
             self.min_rtt_ns = self.min_rtt_ns.min(to_ns(rtt));
@@ -132,13 +131,13 @@ impl RttEstimator {
     }
 
     /// The timer went off: the RTO MUST double (RFC 6298, 5.5), up to the maximum.
-    pub fn on_backoff(&mut self) {
+    pub(crate) fn on_backoff(&mut self) {
         self.backoff_count = self.backoff_count.saturating_add(1);
     }
 
     /// The timer went off while the SYN waited for its ACK: backs off, and remembers it for
     /// [`RttEstimator::on_established`].
-    pub fn on_syn_timeout(&mut self) {
+    pub(crate) fn on_syn_timeout(&mut self) {
         self.syn_timed_out = true;
         self.on_backoff();
     }
@@ -148,7 +147,7 @@ impl RttEstimator {
     /// If the SYN had timed out, the RTO is set to 3 s (RFC 6298, 5.7: MUST), for the path may be
     /// longer than the initial RTO. If a timestamp measured the handshake all the same, that doubt
     /// is gone and the measured RTO stands.
-    pub fn on_established(&mut self) {
+    pub(crate) fn on_established(&mut self) {
         if self.syn_timed_out && self.averages.is_none() {
             self.set_rto_base(RTO_AFTER_SYN_TIMEOUT);
         }
@@ -158,39 +157,34 @@ impl RttEstimator {
 
     /// Ends the back-off without a sample: a timeout proved spurious, or a zero-window probe was
     /// answered, which tells nothing of congestion.
-    pub fn reset_backoff(&mut self) {
+    pub(crate) fn reset_backoff(&mut self) {
         self.backoff_count = 0;
     }
 
     /// The retransmission timeout, back-off included.
-    #[must_use]
-    pub fn rto(&self) -> Duration {
+    pub(crate) fn rto(&self) -> Duration {
         let factor = 1_u32.checked_shl(self.backoff_count).unwrap_or(u32::MAX);
         Duration::from_nanos(self.rto_base_ns).saturating_mul(factor).min(self.rto_max())
     }
 
     /// How often the RTO has doubled since the last sample.
-    #[must_use]
-    pub fn backoff_count(&self) -> u32 {
+    pub(crate) fn backoff_count(&self) -> u32 {
         self.backoff_count
     }
 
     /// SRTT, once there was a sample.
-    #[must_use]
-    pub fn smoothed(&self) -> Option<Duration> {
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.averages.map(|averages| from_fixed(averages.smoothed))
     }
 
     /// RTTVAR, once there was a sample.
-    #[must_use]
-    pub fn variation(&self) -> Option<Duration> {
+    pub(crate) fn variation(&self) -> Option<Duration> {
         self.averages.map(|averages| from_fixed(averages.variation))
     }
 
     /// The least sample ever seen that was not zero: where one instant stands for several rounds of a turn, zero
     /// says that the clock stood still, not how short the path is. A microsecond where all were zero.
-    #[must_use]
-    pub fn min_rtt(&self) -> Option<Duration> {
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
         match self.min_rtt_ns {
             u64::MAX => self.averages.map(|_| MIN_RTT_LEAST),
             least_ns => Some(Duration::from_nanos(least_ns)),

@@ -33,11 +33,11 @@ use wire::SeqNumber;
 /// The most records that SACK blocks may cut. An honest receiver makes one per hole and one per
 /// range; a thousand holes in one window are far beyond what recovery can mend quickly. (What is
 /// sent again in pieces may double their number.)
-pub const RECORDS_MAX: usize = 2_048;
+pub(crate) const RECORDS_MAX: usize = 2_048;
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// On its way, as far as we know.
     Flying,
     /// Taken for lost, and to be sent again.
@@ -48,47 +48,43 @@ pub enum Fate {
 
 /// A range that was sent at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// First sequence number.
-    pub start: SeqNumber,
+    pub(crate) start: SeqNumber,
     /// One past the last.
-    pub end: SeqNumber,
+    pub(crate) end: SeqNumber,
     /// When it was sent last.
-    pub sent_at: Instant,
+    pub(crate) sent_at: Instant,
     /// The delivery rate's sums as they were then.
-    pub snapshot: Snapshot,
+    pub(crate) snapshot: Snapshot,
     /// How often it was sent; at most 255.
-    pub transmissions: u8,
+    pub(crate) transmissions: u8,
     /// Some of it left before `sent_at`, for want of records: its round trip is not known.
-    pub is_joined: bool,
+    pub(crate) is_joined: bool,
     /// What became of it.
-    pub fate: Fate,
+    pub(crate) fate: Fate,
 }
 
 impl Record {
     /// Sequence numbers in it.
-    #[must_use]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.end.offset_from(self.start)
     }
 
     /// Never: a record holds at least one number.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
     /// Whether it was sent more than once.
-    #[must_use]
-    pub fn is_again(&self) -> bool {
+    pub(crate) fn is_again(&self) -> bool {
         self.transmissions > 1
     }
 }
 
 /// `RACK_sent_after` (RFC 8985, 6.2): whether the first was sent after the second; of what was sent
 /// at the same instant, the higher number was.
-#[must_use]
-pub fn sent_after(first: (Instant, SeqNumber), second: (Instant, SeqNumber)) -> bool {
+pub(crate) fn sent_after(first: (Instant, SeqNumber), second: (Instant, SeqNumber)) -> bool {
     first.0 > second.0 || (first.0 == second.0 && first.1.is_after(second.1))
 }
 
@@ -102,27 +98,27 @@ struct Again {
 
 /// What a judgement found ([`SentRecords::judge`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// Newly lost.
-    pub lost_bytes: u32,
+    pub(crate) lost_bytes: u32,
     /// Of these, in how many ranges that had been sent again.
-    pub lost_again_count: u32,
+    pub(crate) lost_again_count: u32,
     /// When the next one is due, if nothing is heard of it.
-    pub next_at: Option<Instant>,
+    pub(crate) next_at: Option<Instant>,
 }
 
 /// What a SACK block told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sacked {
+pub(crate) struct Sacked {
     /// Bytes that no earlier block had covered.
-    pub newly_bytes: u32,
+    pub(crate) newly_bytes: u32,
     /// Edges that were refused because there are [`RECORDS_MAX`] records already.
-    pub refused_count: u32,
+    pub(crate) refused_count: u32,
 }
 
 /// The records of one connection.
 #[derive(Clone, Debug)]
-pub struct SentRecords {
+pub(crate) struct SentRecords {
     records: VecDeque<Record>,
     /// What was sent again, in the order of time. Entries of which nothing flies any more are
     /// dropped when they come to the front.
@@ -137,8 +133,7 @@ pub struct SentRecords {
 
 impl SentRecords {
     /// An empty list. It allocates when something is sent.
-    #[must_use]
-    pub fn new(iss: SeqNumber) -> Self {
+    pub(crate) fn new(iss: SeqNumber) -> Self {
         Self {
             records: VecDeque::new(),
             again: VecDeque::new(),
@@ -151,7 +146,13 @@ impl SentRecords {
 
     /// New data, `start` being where the last ended.
     #[inline]
-    pub fn on_sent(&mut self, now: Instant, start: SeqNumber, end: SeqNumber, snapshot: Snapshot) {
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        start: SeqNumber,
+        end: SeqNumber,
+        snapshot: Snapshot,
+    ) {
         let full = self.records.len() >= RECORDS_MAX;
         match self.records.back_mut() {
             Some(last)
@@ -180,7 +181,7 @@ impl SentRecords {
     }
 
     /// The range was sent again. It was lost, or is the end of what was sent.
-    pub fn on_sent_again(
+    pub(crate) fn on_sent_again(
         &mut self,
         now: Instant,
         start: SeqNumber,
@@ -253,7 +254,7 @@ impl SentRecords {
     /// had reported: the byte at `una` was SACKed, so it would have acknowledged it
     /// (RFC 2018, 8). Then all that was SACKed is lost.
     #[inline]
-    pub fn on_ack(&mut self, una: SeqNumber, visit: &mut impl FnMut(&Record)) -> bool {
+    pub(crate) fn on_ack(&mut self, una: SeqNumber, visit: &mut impl FnMut(&Record)) -> bool {
         while let Some(front) = self.records.front_mut() {
             if !front.start.is_before(una) {
                 break;
@@ -290,7 +291,7 @@ impl SentRecords {
     /// The receiver holds this range, which begins after `SND.UNA` and ends at or before `SND.NXT`.
     /// `visit` sees, in order, each part that was not known to have been delivered, with its fate
     /// before.
-    pub fn on_sack(
+    pub(crate) fn on_sack(
         &mut self,
         start: SeqNumber,
         end: SeqNumber,
@@ -382,7 +383,7 @@ impl SentRecords {
     /// `RACK_detect_loss` (RFC 8985, 6.2, step 5): what was sent before `newest`, the latest that was
     /// delivered, and `wait` ago or longer, is lost. `wait` is a round trip and the reordering
     /// window. `visit` sees each record that is newly lost.
-    pub fn judge(
+    pub(crate) fn judge(
         &mut self,
         now: Instant,
         newest: (Instant, SeqNumber),
@@ -462,7 +463,7 @@ impl SentRecords {
 
     /// The first `len` bytes are lost (RFC 6582, 3.2), unless they were sent again already. `visit`
     /// sees what is newly lost.
-    pub fn mark_first_lost(&mut self, len: u32, visit: &mut impl FnMut(&Record)) {
+    pub(crate) fn mark_first_lost(&mut self, len: u32, visit: &mut impl FnMut(&Record)) {
         let Some(front) = self.records.front().copied() else { return };
         if front.fate != Fate::Flying || front.is_again() {
             return;
@@ -480,7 +481,7 @@ impl SentRecords {
 
     /// The retransmission timer went off (RFC 8985, 6.3): the first record is lost, and every other
     /// that was sent `wait` ago or longer. `visit` sees what is newly lost.
-    pub fn mark_lost_on_timeout(
+    pub(crate) fn mark_lost_on_timeout(
         &mut self,
         now: Instant,
         wait: Duration,
@@ -500,7 +501,7 @@ impl SentRecords {
 
     /// It was a mistake to take anything for lost: it flies. What was lost after it had been sent
     /// again stays so.
-    pub fn unmark_lost(&mut self) {
+    pub(crate) fn unmark_lost(&mut self) {
         for record in &mut self.records {
             if record.fate == Fate::Lost && !record.is_again() {
                 record.fate = Fate::Flying;
@@ -513,7 +514,7 @@ impl SentRecords {
     }
 
     /// The receiver reneged, or may have (RFC 2018, 8): what it had reported is lost.
-    pub fn forget_sacks(&mut self) {
+    pub(crate) fn forget_sacks(&mut self) {
         if self.sacked_bytes == 0 {
             return;
         }
@@ -530,9 +531,8 @@ impl SentRecords {
 
     /// The first lost range at or after `from`, at most `len_max` bytes: start and length. Neighbours
     /// that are lost make one range.
-    #[must_use]
     #[inline]
-    pub fn next_lost(&self, from: SeqNumber, len_max: u32) -> Option<(SeqNumber, u32)> {
+    pub(crate) fn next_lost(&self, from: SeqNumber, len_max: u32) -> Option<(SeqNumber, u32)> {
         if self.lost_bytes == 0 {
             return None;
         }
@@ -552,8 +552,7 @@ impl SentRecords {
     }
 
     /// The last segment that was sent, unless it was SACKed: start and length (RFC 8985, 7.3).
-    #[must_use]
-    pub fn last_segment(&self, mss: u32) -> Option<(SeqNumber, u32)> {
+    pub(crate) fn last_segment(&self, mss: u32) -> Option<(SeqNumber, u32)> {
         let last = self.records.back().filter(|last| last.fate != Fate::Sacked)?;
         let rest = last.len() % mss.max(1);
         let len = if rest == 0 { last.len().min(mss.max(1)) } else { rest };
@@ -561,43 +560,37 @@ impl SentRecords {
     }
 
     /// Whether the byte at `sequence` was sent more than once.
-    #[must_use]
-    pub fn is_again_at(&self, sequence: SeqNumber) -> bool {
+    pub(crate) fn is_again_at(&self, sequence: SeqNumber) -> bool {
         self.records.get(self.index_of(sequence)).is_some_and(Record::is_again)
     }
 
     /// The records, in the order of their sequence numbers.
-    pub fn iter(&self) -> impl Iterator<Item = &Record> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Record> + '_ {
         self.records.iter()
     }
 
     /// Number of records.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
     /// Whether nothing is outstanding.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
     /// Bytes that were SACKed and are not acknowledged.
-    #[must_use]
-    pub fn sacked_bytes(&self) -> u32 {
+    pub(crate) fn sacked_bytes(&self) -> u32 {
         self.sacked_bytes
     }
 
     /// Bytes that are lost and were not sent again since.
-    #[must_use]
-    pub fn lost_bytes(&self) -> u32 {
+    pub(crate) fn lost_bytes(&self) -> u32 {
         self.lost_bytes
     }
 
     /// Whether something that was sent again may be on its way still.
-    #[must_use]
-    pub fn has_again(&self) -> bool {
+    pub(crate) fn has_again(&self) -> bool {
         !self.again.is_empty()
     }
 }

@@ -56,10 +56,4 @@ impl State {
             Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck
         )
     }
-
-    /// Whether the peer's FIN has arrived.
-    #[must_use]
-    pub const fn has_peer_fin(self) -> bool {
-        matches!(self, Self::CloseWait | Self::Closing | Self::LastAck | Self::TimeWait)
-    }
 }

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tcp::congestion::Algorithm;
+use tcp::Algorithm;
 
 const SENDER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 2));
 const RECEIVER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1));

@@ -15,7 +15,7 @@ use stack::{
 };
 use std::sync::Arc;
 use steering::{Desk, Exchange, Home, SoftRingConfig, Spread};
-use tcp::isn::IsnGenerator;
+use tcp::IsnGenerator;
 use time::Instant;
 
 /// A shard and what is its own alone.

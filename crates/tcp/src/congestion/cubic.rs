@@ -37,7 +37,7 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// The CUBIC controller.
 #[derive(Clone, Debug)]
-pub struct Cubic {
+pub(crate) struct Cubic {
     window: Window,
     curve: Curve,
     /// When the last ACK came or the last flight began: up to here time has been accounted for.
@@ -75,8 +75,7 @@ struct Epoch {
 
 impl Cubic {
     /// A controller at its initial window.
-    #[must_use]
-    pub fn new(config: &CongestionConfig, mss: u32) -> Self {
+    pub(crate) fn new(config: &CongestionConfig, mss: u32) -> Self {
         Self {
             window: Window::new(config, mss),
             curve: Curve::default(),
@@ -273,10 +272,6 @@ impl Congestion for Cubic {
         self.curve.window_prior *= ratio;
         // The curve is steeper or flatter in bytes now: a new one from here.
         self.curve.epoch = None;
-    }
-
-    fn set_window_cap(&mut self, cap_bytes: u32) {
-        self.window.set_cap(cap_bytes);
     }
 }
 

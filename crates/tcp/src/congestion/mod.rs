@@ -28,7 +28,6 @@
 //! the network long ago. That is true of the data in flight at the timeout, and for as many bytes
 //! L is 1; from there on the usual limit holds.
 
-use core::fmt::Debug;
 use core::str::FromStr;
 
 use crate::rate::RateSample;
@@ -42,43 +41,43 @@ mod newreno;
 mod usage;
 mod window;
 
-pub use bbr::Bbr;
-pub use cubic::Cubic;
-pub use newreno::NewReno;
-pub use usage::WindowUse;
+pub(crate) use bbr::Bbr;
+pub(crate) use cubic::Cubic;
+pub(crate) use newreno::NewReno;
+pub(crate) use usage::WindowUse;
 use window::Window;
 
 /// An ACK that delivered something: it moved `SND.UNA`, or SACK blocks reported something new.
 #[derive(Clone, Copy, Debug)]
-pub struct Acked {
+pub(crate) struct Acked {
     /// When it arrived.
-    pub now: Instant,
+    pub(crate) now: Instant,
     /// By how many bytes it moved `SND.UNA`; 0 where only SACK blocks were new.
-    pub acked_bytes: u32,
+    pub(crate) acked_bytes: u32,
     /// Bytes in flight before it arrived.
-    pub in_flight_before: u32,
+    pub(crate) in_flight_before: u32,
     /// Whether the sender left the window unused for want of data or of receive window. A window
     /// that was not used was not tested, and must not grow (RFC 7661; RFC 9438, 5.8).
-    pub app_limited: bool,
+    pub(crate) app_limited: bool,
     /// The smoothed round-trip time, if there is one.
-    pub rtt: Option<Duration>,
+    pub(crate) rtt: Option<Duration>,
     /// The round trip that this ACK measured, if it measured one.
-    pub rtt_sample: Option<Duration>,
+    pub(crate) rtt_sample: Option<Duration>,
     /// `SND.UNA` behind this ACK.
-    pub una: SeqNumber,
+    pub(crate) una: SeqNumber,
     /// `SND.NXT`.
-    pub nxt: SeqNumber,
+    pub(crate) nxt: SeqNumber,
     /// What this ACK tells of the rate of the path ([`crate::rate`]); loss-based controllers need
     /// none.
-    pub rate: Option<RateSample>,
+    pub(crate) rate: Option<RateSample>,
     /// Whether the peer sends SACK blocks.
-    pub sack: bool,
+    pub(crate) sack: bool,
     /// The sender's segment size (SMSS).
-    pub mss: u32,
+    pub(crate) mss: u32,
 }
 
 /// A congestion controller. Windows and thresholds are in bytes.
-pub trait Congestion: Send + Debug {
+pub(crate) trait Congestion {
     /// The congestion window.
     fn window(&self) -> u32;
 
@@ -123,9 +122,6 @@ pub trait Congestion: Send + Debug {
     /// The segment size changed, as path MTU discovery does. A smaller one leaves the number of
     /// segments in the window as it was (RFC 3390, 2), a larger one the number of bytes.
     fn on_mss_change(&mut self, mss: u32);
-
-    /// Bounds the window from now on; less than one segment counts as one.
-    fn set_window_cap(&mut self, cap_bytes: u32);
 
     /// Whether the window holds in fast recovery as it stands, instead of what proportional rate
     /// reduction makes of it (RFC 9937).
@@ -266,7 +262,7 @@ impl Default for CongestionConfig {
 
 /// The controller of a connection: one of the algorithms, without a box.
 #[derive(Clone, Debug)]
-pub enum Controller {
+pub(crate) enum Controller {
     /// See [`NewReno`].
     NewReno(NewReno),
     /// See [`Cubic`].
@@ -277,8 +273,7 @@ pub enum Controller {
 
 impl Controller {
     /// A controller as `config` says, for segments of `mss` bytes.
-    #[must_use]
-    pub fn new(config: &CongestionConfig, mss: u32) -> Self {
+    pub(crate) fn new(config: &CongestionConfig, mss: u32) -> Self {
         match config.algorithm {
             Algorithm::NewReno => Self::NewReno(NewReno::new(config, mss)),
             Algorithm::Cubic => Self::Cubic(Cubic::new(config, mss)),
@@ -348,10 +343,6 @@ impl Congestion for Controller {
 
     fn on_mss_change(&mut self, mss: u32) {
         dispatch!(self, inner => inner.on_mss_change(mss));
-    }
-
-    fn set_window_cap(&mut self, cap_bytes: u32) {
-        dispatch!(self, inner => inner.set_window_cap(cap_bytes));
     }
 
     fn governs_recovery(&self) -> bool {

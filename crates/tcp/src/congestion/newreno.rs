@@ -7,7 +7,7 @@ use time::{Duration, Instant};
 /// The Reno controller. What makes it *New* Reno, one reduction per window of data and partial
 /// ACKs, is in when the caller says `on_loss` and `on_recovery_exit`.
 #[derive(Clone, Debug)]
-pub struct NewReno {
+pub(crate) struct NewReno {
     window: Window,
     /// Bytes acknowledged since the window last grew (RFC 3465, 2.1).
     bytes_acked: u32,
@@ -17,8 +17,7 @@ pub struct NewReno {
 
 impl NewReno {
     /// A controller at its initial window.
-    #[must_use]
-    pub fn new(config: &CongestionConfig, mss: u32) -> Self {
+    pub(crate) fn new(config: &CongestionConfig, mss: u32) -> Self {
         Self { window: Window::new(config, mss), bytes_acked: 0, before: None }
     }
 
@@ -108,9 +107,5 @@ impl Congestion for NewReno {
         if mss != self.window.mss {
             self.window.change_mss(mss);
         }
-    }
-
-    fn set_window_cap(&mut self, cap_bytes: u32) {
-        self.window.set_cap(cap_bytes);
     }
 }

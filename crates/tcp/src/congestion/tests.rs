@@ -359,18 +359,17 @@ fn a_smaller_segment_size_keeps_the_number_of_segments() {
 }
 
 #[test]
-fn the_cap_holds_from_now_on() {
+fn the_window_grows_to_its_cap_and_is_at_least_a_segment() {
     for algorithm in BOTH {
-        let mut path = Path::new(algorithm, 50);
-        path.controller.set_window_cap(25 * MSS);
-        for _ in 0..5 {
-            path.round_trip(1);
+        for (cap_segments, expected) in [(25, 25), (5, 5), (0, 1)] {
+            let window_cap_bytes = cap_segments * MSS;
+            let config = CongestionConfig { algorithm, window_cap_bytes, ..Default::default() };
+            let mut path = Path::with(config, 50);
+            for _ in 0..5 {
+                path.round_trip(1);
+            }
+            assert_eq!(path.window(), expected * MSS);
         }
-        assert_eq!(path.window(), 25 * MSS);
-        path.controller.set_window_cap(5 * MSS);
-        assert_eq!(path.window(), 5 * MSS);
-        path.controller.set_window_cap(0);
-        assert_eq!(path.window(), MSS);
     }
 }
 

@@ -4,7 +4,7 @@ use time::{Duration, Instant};
 
 /// Watches whether a connection ever needs its window.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WindowUse {
+pub(crate) struct WindowUse {
     used_bytes: u32,
     since: Instant,
 }
@@ -13,7 +13,7 @@ impl WindowUse {
     /// An ACK came while `in_flight_bytes` were in flight; `limited`: the window held data back.
     /// Once for every RTO in which it never did: the most that was in flight, which is what
     /// [`super::Congestion::on_unused`] is to be told.
-    pub fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         now: Instant,
         in_flight_bytes: u32,

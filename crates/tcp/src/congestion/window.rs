@@ -175,9 +175,4 @@ impl Window {
         self.slow_start_threshold = self.slow_start_threshold.max(self.two_segments());
         ratio
     }
-
-    pub(super) fn set_cap(&mut self, cap_bytes: u32) {
-        self.cap_bytes = cap_bytes;
-        self.set(self.bytes);
-    }
 }

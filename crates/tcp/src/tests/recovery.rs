@@ -332,7 +332,7 @@ fn a_timestamp_from_before_the_retransmission_undoes_it() {
     harness.receive(ACK, 1, 3_953, b"");
     assert!(harness.connection.congestion_window() >= before);
     assert_eq!(harness.connection.counters().undone_by_timestamps, 1);
-    assert!(harness.connection.reordering() > 0);
+    assert!(harness.connection.info(harness.now).reordering_segments > 0);
 }
 
 // The same path, but the retransmission is what was answered.

@@ -83,7 +83,7 @@ struct Undo {
 
 /// The BBR controller. About 400 bytes, which a connection that uses it keeps in a box.
 #[derive(Clone, Debug)]
-pub struct Bbr {
+pub(crate) struct Bbr {
     mss: u32,
     initial_bytes: u64,
     cap_bytes: u32,
@@ -156,8 +156,7 @@ pub struct Bbr {
 
 impl Bbr {
     /// A controller at its initial window.
-    #[must_use]
-    pub fn new(config: &CongestionConfig, mss: u32) -> Self {
+    pub(crate) fn new(config: &CongestionConfig, mss: u32) -> Self {
         let mss = mss.max(1);
         let initial_bytes = initial_window_bytes(config.initial_window_segments, mss);
         let mut bbr = Self {
@@ -339,10 +338,6 @@ impl Congestion for Bbr {
             self.mss = mss;
             self.cwnd = self.cwnd.max(segments_min * u64::from(mss));
         }
-    }
-
-    fn set_window_cap(&mut self, cap_bytes: u32) {
-        self.cap_bytes = cap_bytes;
     }
 
     fn pacing_rate(&self) -> Option<u64> {
