@@ -4,9 +4,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use device::lowering::{DATAGRAMS_MAX, DatagramRun};
 use ip::membership::GroupMessage;
 use wire::{
-    ArpRepr, ArpView, EthernetRepr, EthernetView, Icmpv4Repr, Icmpv4View, Icmpv6Repr, Icmpv6View,
-    Ipv4Repr, Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View, NdpEnvelope, NdpRepr, TcpHeader,
-    UdpRepr, UdpView,
+    ArpRepr, ArpView, EthernetRepr, EthernetView, IcmpView, Icmpv4Repr, Icmpv6Repr, Ipv4Repr,
+    Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View, NdpEnvelope, NdpRepr, TcpHeader, UdpRepr,
+    UdpView,
 };
 
 /// Ethernet and ARP.
@@ -79,15 +79,10 @@ fn datagram_run(bytes: &[u8]) {
 
 /// ICMP, ICMPv6, neighbour discovery, IGMP and MLD.
 pub fn control(bytes: &[u8]) {
-    if let Ok(view) = Icmpv4View::parse(bytes) {
-        let repr = Icmpv4Repr::parse(&view);
-        let mut out = [0; Icmpv4Repr::LEN];
-        repr.emit(&mut out);
-    }
-    if let Ok(view) = Icmpv6View::parse(bytes) {
-        let repr = Icmpv6Repr::parse(&view);
-        let mut out = [0; Icmpv6Repr::LEN];
-        repr.emit(&mut out);
+    if let Ok(view) = IcmpView::parse(bytes) {
+        let mut out = [0; 8];
+        Icmpv4Repr::parse(&view).emit(&mut out);
+        Icmpv6Repr::parse(&view).emit(&mut out);
     }
     let neighbour = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

@@ -11,7 +11,7 @@ use harness::{Net, address, data, station};
 use stack::{MtuDiscovery, SocketError, SocketId};
 use time::Duration;
 use wire::{
-    EthernetRepr, Icmpv6Repr, Icmpv6View, Ipv4Repr, Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View,
+    EthernetRepr, IcmpView, Icmpv6Repr, Ipv4Repr, Ipv4View, Ipv6FragmentRepr, Ipv6Repr, Ipv6View,
     ether_type, protocol,
 };
 
@@ -91,7 +91,7 @@ fn icmp_of_host_1(net: &Net) -> Vec<(u8, u8, u32)> {
             let view = Ipv6View::parse(packet).expect("sound");
             let is_icmp = view.next_header() == protocol::ICMPV6;
             // Neighbour discovery is another matter.
-            let kind = Icmpv6View::parse(view.payload()).ok().map(|view| Icmpv6Repr::parse(&view));
+            let kind = IcmpView::parse(view.payload()).ok().map(|view| Icmpv6Repr::parse(&view));
             let is_error = !matches!(kind, Some(Icmpv6Repr::Other { .. }) | None);
             (is_icmp && is_error).then(|| view.payload().to_vec())
         }

@@ -1,59 +1,10 @@
 //! The ICMP header for IPv4 (RFC 792, RFC 1191).
 //!
-//! ```text
-//!  |     type      |     code      |           checksum            |
-//!  |                depends on the type, 4 bytes                   |
-//!  |  echo: data;  error: the head of the packet it is about       |
-//! ```
-//!
-//! [`Icmpv4View`] is checked bytes, [`Icmpv4Repr`] the value of the 8 bytes of header. The checksum
-//! covers header and body without a pseudo-header; [`Icmpv4Repr::emit`] leaves it zero, because the
-//! body may lie elsewhere.
+//! [`Icmpv4Repr`] is the value of the 8 bytes of header ([`IcmpView`]). The checksum covers header and
+//! body without a pseudo-header; [`Icmpv4Repr::emit`] leaves it zero, because the body may lie
+//! elsewhere.
 
-use crate::Malformed;
-
-/// Bytes that are long enough for an ICMP header.
-#[derive(Clone, Copy, Debug)]
-pub struct Icmpv4View<'a> {
-    message: &'a [u8],
-    fixed: &'a [u8; Icmpv4Repr::LEN],
-    body: &'a [u8],
-}
-
-impl<'a> Icmpv4View<'a> {
-    /// A message. The checksum is not looked at ([`Icmpv4View::checksum_ok`]).
-    ///
-    /// # Errors
-    /// [`Malformed::Truncated`].
-    pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let (fixed, body) = message.split_first_chunk().ok_or(Malformed::Truncated)?;
-        Ok(Self { message, fixed, body })
-    }
-
-    /// The message's type, one of [`Icmpv4Repr`]'s constants or another.
-    #[must_use]
-    pub fn kind(&self) -> u8 {
-        self.fixed[0]
-    }
-
-    /// The message's code.
-    #[must_use]
-    pub fn code(&self) -> u8 {
-        self.fixed[1]
-    }
-
-    /// What follows the 8 bytes of header.
-    #[must_use]
-    pub fn body(&self) -> &'a [u8] {
-        self.body
-    }
-
-    /// Whether the checksum over header and body is right.
-    #[must_use]
-    pub fn checksum_ok(&self) -> bool {
-        checksum::sum(self.message) == 0xffff
-    }
-}
+use crate::IcmpView;
 
 /// An ICMP header as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +89,7 @@ impl Icmpv4Repr {
 
     /// The value of a header that was checked to be there.
     #[must_use]
-    pub fn parse(view: &Icmpv4View<'_>) -> Self {
+    pub fn parse(view: &IcmpView<'_>) -> Self {
         let [kind, code, _, _, a, b, c, d] = *view.fixed;
         let (first, second) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         match (kind, code) {
@@ -189,6 +140,7 @@ impl Icmpv4Repr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Malformed;
     use proptest::prelude::*;
 
     fn any_repr() -> impl Strategy<Value = Icmpv4Repr> {
@@ -218,12 +170,12 @@ mod tests {
     fn reads_a_known_echo_request() {
         // `ping` with identifier 0x1234, sequence 1 and the data "abcd".
         let message = [8, 0, 0x21, 0x04, 0x12, 0x34, 0, 1, b'a', b'b', b'c', b'd'];
-        let view = Icmpv4View::parse(&message).expect("a header is there");
+        let view = IcmpView::parse(&message).expect("a header is there");
         assert!(view.checksum_ok());
         assert_eq!(view.body(), b"abcd");
         let expected = Icmpv4Repr::EchoRequest { identifier: 0x1234, sequence: 1 };
         assert_eq!(Icmpv4Repr::parse(&view), expected);
-        assert_eq!(Icmpv4View::parse(&message[..7]).err(), Some(Malformed::Truncated));
+        assert_eq!(IcmpView::parse(&message[..7]).err(), Some(Malformed::Truncated));
     }
 
     proptest! {
@@ -231,13 +183,13 @@ mod tests {
         fn parse_after_emit_is_identity(repr in any_repr()) {
             let mut out = [0xa5; Icmpv4Repr::LEN];
             repr.emit(&mut out);
-            let view = Icmpv4View::parse(&out).expect("a header is there");
+            let view = IcmpView::parse(&out).expect("a header is there");
             prop_assert_eq!(Icmpv4Repr::parse(&view), repr);
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(message in proptest::collection::vec(any::<u8>(), 0..40)) {
-            if let Ok(view) = Icmpv4View::parse(&message) {
+            if let Ok(view) = IcmpView::parse(&message) {
                 let _ = (Icmpv4Repr::parse(&view), view.checksum_ok());
             }
         }

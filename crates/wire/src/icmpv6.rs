@@ -1,53 +1,11 @@
 //! The ICMP header for IPv6 (RFC 4443), errors and echo.
 //!
-//! ```text
-//!  |     type      |     code      |           checksum            |
-//!  |                depends on the type, 4 bytes                   |
-//!  |  echo: data;  error: the head of the packet it is about       |
-//! ```
-//!
-//! [`Icmpv6View`] is checked bytes, [`Icmpv6Repr`] the value of the 8 bytes of header. Types below
-//! 128 are errors, all others informational (2.1). The checksum covers a pseudo-header that only
-//! the network layer knows, so [`Icmpv6Repr::emit`] leaves it zero. The messages of neighbour
-//! discovery (RFC 4861) share the first four bytes and have a module of their own.
+//! [`Icmpv6Repr`] is the value of the 8 bytes of header ([`IcmpView`]). Types below 128 are errors, all
+//! others informational (2.1). The checksum covers a pseudo-header that only the network layer knows,
+//! so [`Icmpv6Repr::emit`] leaves it zero. The messages of neighbour discovery (RFC 4861) share the
+//! first four bytes and have a module of their own.
 
-use crate::Malformed;
-
-/// Bytes that are long enough for an ICMP header.
-#[derive(Clone, Copy, Debug)]
-pub struct Icmpv6View<'a> {
-    fixed: &'a [u8; Icmpv6Repr::LEN],
-    body: &'a [u8],
-}
-
-impl<'a> Icmpv6View<'a> {
-    /// A message. The checksum is not looked at: it needs the addresses.
-    ///
-    /// # Errors
-    /// [`Malformed::Truncated`].
-    pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
-        let (fixed, body) = message.split_first_chunk().ok_or(Malformed::Truncated)?;
-        Ok(Self { fixed, body })
-    }
-
-    /// The message's type, one of [`Icmpv6Repr`]'s constants or another.
-    #[must_use]
-    pub fn kind(&self) -> u8 {
-        self.fixed[0]
-    }
-
-    /// The message's code.
-    #[must_use]
-    pub fn code(&self) -> u8 {
-        self.fixed[1]
-    }
-
-    /// What follows the 8 bytes of header.
-    #[must_use]
-    pub fn body(&self) -> &'a [u8] {
-        self.body
-    }
-}
+use crate::IcmpView;
 
 /// An ICMP header as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +90,7 @@ impl Icmpv6Repr {
 
     /// The value of a header that was checked to be there.
     #[must_use]
-    pub fn parse(view: &Icmpv6View<'_>) -> Self {
+    pub fn parse(view: &IcmpView<'_>) -> Self {
         let [kind, code, _, _, a, b, c, d] = *view.fixed;
         let (first, second) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let word = u32::from_be_bytes([a, b, c, d]);
@@ -180,6 +138,7 @@ impl Icmpv6Repr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Malformed;
     use proptest::prelude::*;
 
     fn any_repr() -> impl Strategy<Value = Icmpv6Repr> {
@@ -206,10 +165,10 @@ mod tests {
     #[test]
     fn reads_known_messages() {
         let message = [2, 0, 0xab, 0xcd, 0, 0, 0x05, 0x00, 0x60];
-        let view = Icmpv6View::parse(&message).expect("a header is there");
+        let view = IcmpView::parse(&message).expect("a header is there");
         assert_eq!(Icmpv6Repr::parse(&view), Icmpv6Repr::PacketTooBig { mtu: 1280 });
         assert_eq!(view.body(), [0x60]);
-        assert_eq!(Icmpv6View::parse(&message[..7]).err(), Some(Malformed::Truncated));
+        assert_eq!(IcmpView::parse(&message[..7]).err(), Some(Malformed::Truncated));
     }
 
     proptest! {
@@ -217,13 +176,13 @@ mod tests {
         fn parse_after_emit_is_identity(repr in any_repr()) {
             let mut out = [0xa5; Icmpv6Repr::LEN];
             repr.emit(&mut out);
-            let view = Icmpv6View::parse(&out).expect("a header is there");
+            let view = IcmpView::parse(&out).expect("a header is there");
             prop_assert_eq!(Icmpv6Repr::parse(&view), repr);
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(message in proptest::collection::vec(any::<u8>(), 0..40)) {
-            if let Ok(view) = Icmpv6View::parse(&message) {
+            if let Ok(view) = IcmpView::parse(&message) {
                 let _ = Icmpv6Repr::parse(&view);
             }
         }

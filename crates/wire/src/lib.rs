@@ -37,8 +37,8 @@
 //! * `ipv6`: [`Ipv6View`], [`Ipv6Repr`] (RFC 8200), and [`Ipv6FragmentRepr`]. Walking the extension
 //!   headers takes decisions, so it is the `ip` crate's.
 //! * [`protocol`]: the numbers by which an IP header names what follows.
-//! * `icmpv4`: [`Icmpv4View`], [`Icmpv4Repr`] (RFC 792), and `icmpv6`: [`Icmpv6View`],
-//!   [`Icmpv6Repr`] (RFC 4443): echo and errors.
+//! * `icmp`: [`IcmpView`]; `icmpv4`: [`Icmpv4Repr`] (RFC 792), and `icmpv6`: [`Icmpv6Repr`]
+//!   (RFC 4443): echo and errors.
 //! * [`ndp`]: [`NdpRepr`], the neighbour discovery of IPv6 (RFC 4861), which rides on ICMPv6.
 //! * `udp`: [`UdpView`], [`UdpRepr`] (RFC 768).
 //! * [`tcp`]: [`TcpHeader`] with its options (RFC 9293, RFC 7323, RFC 2018).
@@ -54,6 +54,7 @@
 //! Read first, to follow this crate: RFC 1071 (the checksum), RFC 791, RFC 8200, RFC 9293, section
 //! 3.1, and RFC 1122, section 3.2, for what a host does with all of it.
 
+mod icmp;
 mod icmpv4;
 mod icmpv6;
 mod ipv4;
@@ -63,8 +64,9 @@ mod malformed;
 pub mod protocol;
 mod udp;
 
-pub use icmpv4::{Icmpv4Repr, Icmpv4View};
-pub use icmpv6::{Icmpv6Repr, Icmpv6View};
+pub use icmp::IcmpView;
+pub use icmpv4::Icmpv4Repr;
+pub use icmpv6::Icmpv6Repr;
 pub use ipv4::{Ipv4Repr, Ipv4View};
 pub use ipv4_options::{Ipv4Options, RefusedOptions, ipv4_options};
 pub use ipv6::{Ipv6FragmentRepr, Ipv6Repr, Ipv6View};

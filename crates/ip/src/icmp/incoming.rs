@@ -4,7 +4,7 @@ use crate::{PacketInfo, parse_quoted, transport_checksum_ok};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use counters::DropReason;
-use wire::{Icmpv4Repr, Icmpv4View, Icmpv6Repr, Icmpv6View, SeqNumber, ndp, protocol};
+use wire::{IcmpView, Icmpv4Repr, Icmpv6Repr, SeqNumber, ndp, protocol};
 
 /// Packets longer than this are not forced on a sender by an IPv4 path (RFC 791: 68 bytes). Nobody
 /// has such links any more, but an attacker who forges "fragmentation needed" would like us to
@@ -143,7 +143,7 @@ pub fn parse_icmp(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, Dro
 
 fn parse_ipv4(message: &[u8]) -> Result<IcmpIncoming, DropReason> {
     use IcmpErrorKind as Kind;
-    let view = Icmpv4View::parse(message).map_err(|_| DropReason::MalformedIcmp)?;
+    let view = IcmpView::parse(message).map_err(|_| DropReason::MalformedIcmp)?;
     if !view.checksum_ok() {
         return Err(DropReason::IcmpChecksum);
     }
@@ -197,7 +197,7 @@ fn parse_ipv6(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, DropRea
     if !transport_checksum_ok(info, message) {
         return Err(DropReason::IcmpChecksum);
     }
-    let view = Icmpv6View::parse(message).map_err(|_| DropReason::MalformedIcmp)?;
+    let view = IcmpView::parse(message).map_err(|_| DropReason::MalformedIcmp)?;
     let data = Icmpv6Repr::LEN..message.len();
     let kind = match Icmpv6Repr::parse(&view) {
         Icmpv6Repr::EchoRequest { identifier, sequence } => {

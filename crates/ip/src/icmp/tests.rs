@@ -6,7 +6,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use counters::DropReason;
 use proptest::prelude::*;
-use wire::{Icmpv4Repr, Icmpv6Repr, Icmpv6View, SeqNumber, protocol};
+use wire::{IcmpView, Icmpv4Repr, Icmpv6Repr, SeqNumber, protocol};
 
 const OURS_IPV4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const THEIRS_IPV4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -277,7 +277,7 @@ fn an_unknown_protocol_is_pointed_at_where_it_is_named() {
     for (offending, expected) in [(plain, 6), (behind_options, 40)] {
         let packet = error_about(&offending, IcmpErrorKind::ProtocolUnreachable);
         let info = parse(&packet).expect("a sound packet");
-        let message = Icmpv6View::parse(info.transport(&packet)).expect("a header is there");
+        let message = IcmpView::parse(info.transport(&packet)).expect("a header is there");
         let expected = Icmpv6Repr::ParameterProblem { code: 1, pointer: expected };
         assert_eq!(Icmpv6Repr::parse(&message), expected);
     }
