@@ -91,8 +91,6 @@ drop_reasons! {
     /// A SYN, or the ACK that would have completed a handshake, where as many sockets are open as may
     /// be.
     SocketsFull => "drop_sockets_full",
-    /// An ACK that claims to complete a handshake whose SYN cookie is wrong or too old.
-    SynCookieInvalid => "drop_syn_cookie_invalid",
     /// A reset in TIME-WAIT (RFC 1337).
     TimeWaitReset => "drop_time_wait_reset",
     /// A segment without a connection whose answer the rate limit withheld.
@@ -150,8 +148,6 @@ drop_reasons! {
     FilterPanicked => "drop_filter_panicked",
     /// It waited to be sent by an interface that was removed.
     InterfaceRemoved => "drop_interface_removed",
-    /// Lost on purpose by a fault wrapper.
-    FaultInjected => "drop_fault_injected",
 }
 
 /// One counter for each [`DropReason`].

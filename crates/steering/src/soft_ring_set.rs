@@ -28,7 +28,6 @@ use crate::spread::{Home, Spread, Target, scaled};
 use crate::toeplitz;
 use batch::ReceiveBatch;
 use core::hash::{Hash, Hasher};
-use counters::BatchSizes;
 use device::Medium;
 use siphasher::sip::SipHasher13;
 
@@ -117,7 +116,6 @@ pub struct SoftRingSet {
     /// What keys are made with; without it they are the hashes.
     secret: Option<[u64; 2]>,
     counters: SoftRingSetCounters,
-    sizes: BatchSizes,
 }
 
 impl SoftRingSet {
@@ -141,7 +139,6 @@ impl SoftRingSet {
             last: None,
             secret: None,
             counters: SoftRingSetCounters::default(),
-            sizes: BatchSizes::default(),
         }
     }
 
@@ -171,19 +168,12 @@ impl SoftRingSet {
         &self.counters
     }
 
-    /// The sizes of the batches that came from the device.
-    #[must_use]
-    pub fn batch_sizes(&self) -> &BatchSizes {
-        &self.sizes
-    }
-
     /// Takes a batch apart. It is empty afterwards, and every frame is in its lane, or in one lane of
     /// each home if everyone needs it. What an earlier split left in the lanes is forgotten.
     pub fn split(&mut self, batch: &mut ReceiveBatch, medium: Medium) {
         self.lanes.iter_mut().for_each(Lane::clear);
         self.counters.srs_batches += 1;
         self.counters.srs_frames += batch.len() as u64;
-        self.sizes.add(batch.len());
         if let [lane] = &mut *self.lanes
             && self.spread.layout().soft_rings() == 0
         {

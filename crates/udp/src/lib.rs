@@ -16,4 +16,4 @@ mod datagram;
 mod socket;
 
 pub use datagram::{PAYLOAD_LEN_MAX, push_datagram};
-pub use socket::{Datagram, QueueLimits, Socket, UdpCounters};
+pub use socket::{Datagram, QueueLimits, Socket};

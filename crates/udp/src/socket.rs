@@ -33,20 +33,6 @@ impl Default for QueueLimits {
     }
 }
 
-counters::counters! {
-    /// What a [`Socket`] did.
-    pub struct UdpCounters {
-        /// Datagrams queued.
-        datagrams_queued,
-        /// Payload bytes of these.
-        bytes_queued,
-        /// Datagrams handed to the application.
-        datagrams_read,
-        /// Datagrams dropped because the queue was full.
-        datagrams_dropped,
-    }
-}
-
 /// A datagram, where it came from and where it was sent to.
 #[derive(Clone, Debug)]
 pub struct Datagram {
@@ -70,7 +56,6 @@ pub struct Socket {
     held_bytes: usize,
     /// Where no flow may fill the queue alone.
     fairness: Option<Fairness>,
-    counters: UdpCounters,
 }
 
 /// What each flow has in the queue.
@@ -101,7 +86,7 @@ impl Socket {
         self.limits = limits;
     }
 
-    /// Queues a datagram. Says whether there was room; where not, it is dropped and counted.
+    /// Queues a datagram. Says whether there was room; where not, it is dropped.
     ///
     /// The payload keeps its block alive: that of a sparse block is copied before it comes here
     /// ([`batch::ReceiveBatch::is_sparse`]), or the limits would not bound the memory held.
@@ -114,12 +99,9 @@ impl Socket {
     #[must_use]
     pub fn push_of(&mut self, flow: u32, datagram: Datagram) -> bool {
         if !self.has_room_for(flow, datagram.payload.len()) {
-            self.counters.datagrams_dropped += 1;
             return false;
         }
         let cost = datagram.payload.len() + DATAGRAM_COST_BYTES;
-        self.counters.datagrams_queued += 1;
-        self.counters.bytes_queued += datagram.payload.len() as u64;
         self.held_bytes += cost;
         if let Some(fairness) = &mut self.fairness {
             fairness.shares.admit(flow, cost);
@@ -151,7 +133,6 @@ impl Socket {
         {
             fairness.shares.release(flow, cost);
         }
-        self.counters.datagrams_read += 1;
         Some(datagram)
     }
 
@@ -176,12 +157,6 @@ impl Socket {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
-    }
-
-    /// What the socket did so far.
-    #[must_use]
-    pub fn counters(&self) -> &UdpCounters {
-        &self.counters
     }
 }
 
@@ -231,13 +206,6 @@ mod tests {
         assert_eq!(socket.held_bytes, 0);
         assert!(socket.push(anonymous(&[0; 5_000])), "one always fits");
         assert!(!socket.push(anonymous(b"")));
-        let expected = UdpCounters {
-            datagrams_queued: 4,
-            bytes_queued: 5_700,
-            datagrams_read: 3,
-            datagrams_dropped: 3,
-        };
-        assert_eq!(*socket.counters(), expected);
         socket.set_limits(QueueLimits { datagrams: 2, bytes: 10_000 });
         assert!(socket.push(anonymous(b"")));
     }
@@ -255,7 +223,6 @@ mod tests {
         let mut socket = Socket::fair(QueueLimits { datagrams: 100, bytes: 10_000 });
         assert!(socket.push_of(1, anonymous(&[0; 5_000])));
         assert!(!socket.push_of(1, anonymous(b"")) && socket.push_of(2, anonymous(b"")));
-        assert_eq!(socket.counters().datagrams_dropped, 1);
     }
 
     #[test]
