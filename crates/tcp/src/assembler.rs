@@ -259,11 +259,6 @@ impl<P: Piece> Assembler<P> {
         Some(piece)
     }
 
-    /// Every contiguous run as (offset from `RCV.NXT`, length), in stream order.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.runs.iter().map(|run| (self.offset(run.start), to_u32(run.end - run.start)))
-    }
-
     /// Up to `max` (and [`SACK_BLOCKS_MAX`]) runs as (start, end) offsets from `RCV.NXT`, in the
     /// order of RFC 2018, 4: first the run of the segment that arrived last, then the runs reported
     /// most recently, then others, for as many distinct blocks as possible SHOULD be included.
@@ -310,14 +305,6 @@ impl<P: Piece> Assembler<P> {
     /// Bytes that wait.
     pub(crate) fn len_bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Drops everything that waits; `RCV.NXT` stays.
-    pub(crate) fn clear(&mut self) {
-        self.pieces.clear();
-        self.runs.clear();
-        self.recent.clear();
-        self.bytes = 0;
     }
 
     /// Stores the parts of `rest` that lie between the pieces. `None` if there were none,

@@ -71,11 +71,6 @@ impl Record {
         self.end.offset_from(self.start)
     }
 
-    /// Never: a record holds at least one number.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-
     /// Whether it was sent more than once.
     pub(crate) fn is_again(&self) -> bool {
         self.transmissions > 1
@@ -567,11 +562,6 @@ impl SentRecords {
     /// The records, in the order of their sequence numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Record> + '_ {
         self.records.iter()
-    }
-
-    /// Number of records.
-    pub(crate) fn len(&self) -> usize {
-        self.records.len()
     }
 
     /// Whether nothing is outstanding.

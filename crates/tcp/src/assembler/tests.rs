@@ -32,6 +32,13 @@ fn assembler() -> Assembler<Vec<u8>> {
     Assembler::default()
 }
 
+impl<P: Piece> Assembler<P> {
+    /// Every contiguous run as (offset from `RCV.NXT`, length), in stream order.
+    fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.runs.iter().map(|run| (self.offset(run.start), to_u32(run.end - run.start)))
+    }
+}
+
 fn blocks(assembler: &Assembler<Vec<u8>>, max: usize) -> Vec<(u32, u32)> {
     assembler.sack_blocks(max).collect()
 }

@@ -34,15 +34,15 @@ fn a_burst_is_one_record_until_something_cuts_it() {
         let start = segment * 1_000;
         sent.on_sent(ms(1), seq(start), seq(start + 1_000), Snapshot::default());
     }
-    assert_eq!(sent.len(), 1);
+    assert_eq!(sent.records.len(), 1);
     sent.on_ack(seq(500), &mut ignore);
-    assert_eq!(sent.len(), 1);
+    assert_eq!(sent.records.len(), 1);
     sent.on_sack(seq(3_000), seq(4_000), &mut ignore);
-    assert_eq!(sent.len(), 3);
+    assert_eq!(sent.records.len(), 3);
     sent.on_sack(seq(4_000), seq(9_000), &mut ignore);
-    assert_eq!(sent.len(), 3, "neighbours that were SACKed are one");
+    assert_eq!(sent.records.len(), 3, "neighbours that were SACKed are one");
     sent.on_ack(seq(64_000), &mut ignore);
-    assert_eq!((sent.len(), sent.records.capacity()), (0, 0));
+    assert_eq!((sent.records.len(), sent.records.capacity()), (0, 0));
 }
 
 // RFC 8985, 6.2, step 5: what was sent before something that was delivered is lost once the
@@ -100,14 +100,14 @@ fn a_hostile_receiver_gets_a_bounded_number_of_records() {
         let start = seq(block * 10);
         refused += sent.on_sack(start, start + 1, &mut ignore).refused_count;
     }
-    assert!(sent.len() <= RECORDS_MAX && refused > 0, "{} {refused}", sent.len());
+    assert!(sent.records.len() <= RECORDS_MAX && refused > 0, "{} {refused}", sent.records.len());
     // Nothing of it keeps the rest from being found and sent, piece by piece.
     sent.judge(ms(500), (ms(2), seq(1 << 20)), Duration::ZERO, &mut ignore);
     let mut at = 500;
     while let Some((start, len)) = sent.next_lost(seq(0), 700) {
         at += 1;
         sent.on_sent_again(ms(at), start, start + len, Snapshot::default());
-        assert!(sent.len() <= 2 * RECORDS_MAX);
+        assert!(sent.records.len() <= 2 * RECORDS_MAX);
     }
     assert_eq!(sent.lost_bytes(), 0);
     // And all of it can be lost once more.
@@ -121,7 +121,7 @@ fn one_byte_writes_make_a_bounded_number_of_records() {
     for byte in 0..100_000 {
         sent.on_sent(ms(u64::from(byte)), seq(byte), seq(byte + 1), Snapshot::default());
     }
-    assert!(sent.len() <= RECORDS_MAX);
+    assert!(sent.records.len() <= RECORDS_MAX);
     assert_eq!(sent.iter().map(Record::len).sum::<u32>(), 100_000);
 }
 
@@ -353,7 +353,7 @@ impl Pair {
         let mut at = self.model.una;
         for record in self.sent.iter() {
             assert_eq!(record.start, FIRST + at, "records touch");
-            assert!(!record.is_empty());
+            assert!(record.len() > 0);
             for byte in &self.model.bytes[at as usize..(at + record.len()) as usize] {
                 assert_eq!(byte.fate, record.fate);
                 if byte.fate != Fate::Sacked {
