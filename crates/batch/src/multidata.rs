@@ -85,15 +85,11 @@ pub enum Checksum {
 /// What the layers tell each other of a packet: small, fixed, protocol-independent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Who built the packet and wants to hear that it was taken. Opaque below its maker.
-    pub owner: u32,
-    /// The route (and so the neighbour) the packet takes. Opaque above the network layer.
-    pub route: u32,
     /// Neighbouring packets with an equal number form a run; see the module's invariants.
     pub run: u32,
     /// State of the transport checksum.
     pub checksum: Checksum,
-    /// The two ECN bits of the network header (RFC 3168, 5), beside those of the route; equal
+    /// The two ECN bits of the network header (RFC 3168, 5), beside those of its template; equal
     /// within a run.
     pub ecn: u8,
 }
@@ -654,9 +650,7 @@ impl Multidata {
         let mut start = first;
         core::iter::from_fn(move || {
             let head = self.packets.get(start)?.attributes;
-            let same = |packet: &Packet| {
-                packet.attributes.run == head.run && packet.attributes.owner == head.owner
-            };
+            let same = |packet: &Packet| packet.attributes.run == head.run;
             let mut end = start + 1;
             if head.run != 0 {
                 end += self.implied_behind(start);

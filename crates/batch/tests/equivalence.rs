@@ -40,7 +40,7 @@ fn blocks() -> Vec<Block> {
 }
 
 fn build(out: &mut Multidata, blocks: &[Block], plan: &Plan) -> bool {
-    let attributes = Attributes { run: plan.run, owner: 7, ..Attributes::default() };
+    let attributes = Attributes { run: plan.run, ..Attributes::default() };
     let Some(header) = out.push_packet(plan.transport.len(), attributes) else { return false };
     header.copy_from_slice(&plan.transport);
     for (block, offset, len) in &plan.spans {

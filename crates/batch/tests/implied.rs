@@ -59,7 +59,7 @@ fn empty() -> Multidata {
 
 fn push(batch: &mut Multidata, block: &Block, offset: usize, len: usize, sequence: u32) {
     let checksum = Checksum::Partial { offset: 16 };
-    let attributes = Attributes { run: 1, owner: 3, checksum, ..Attributes::default() };
+    let attributes = Attributes { run: 1, checksum, ..Attributes::default() };
     let header = batch.push_packet(TRANSPORT_LEN, attributes).expect("room");
     header.fill(0x5a);
     header[SEQUENCE..SEQUENCE + 4].copy_from_slice(&sequence.to_be_bytes());

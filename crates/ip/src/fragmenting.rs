@@ -7,7 +7,7 @@
 
 use crate::HeaderTemplate;
 use crate::template::Header;
-use batch::{Attributes, Checksum, Chunks, Multidata};
+use batch::{Attributes, Chunks, Multidata};
 use checksum::Accumulator;
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;
@@ -79,15 +79,13 @@ impl Fragmenting {
         batch: &mut Multidata,
         template: &HeaderTemplate,
         mtu_bytes: usize,
-        attributes: Attributes,
     ) -> usize {
-        let attributes = Attributes { checksum: Checksum::Complete, run: 0, ..attributes };
         let step = step_bytes(template, mtu_bytes);
         let first = batch.len();
         let mut at = self.sent_bytes;
         while at < self.len() {
             let end = self.len().min(at + step);
-            if self.push_one(batch, template, at, end, attributes).is_none() {
+            if self.push_one(batch, template, at, end).is_none() {
                 break;
             }
             at = end;
@@ -115,11 +113,10 @@ impl Fragmenting {
         template: &HeaderTemplate,
         at: usize,
         end: usize,
-        attributes: Attributes,
     ) -> Option<()> {
         let index = batch.len();
         let header: &[u8] = if at == 0 { &self.header } else { &[] };
-        let place = batch.push_packet(header.len(), attributes)?;
+        let place = batch.push_packet(header.len(), Attributes::default())?;
         place.copy_from_slice(header);
         let start = at.saturating_sub(self.header.len());
         let len = end - self.header.len() - start;

@@ -6,8 +6,8 @@ use wire::{ArpRepr, NdpRepr};
 /// Where the checksum lies in an ICMPv6 message, in bytes.
 const ICMPV6_CHECKSUM_OFFSET: u8 = 2;
 
-/// Appends an ARP message; the link header is still to be stamped. The packet has no owner
-/// (zero). Says whether there was room for it.
+/// Appends an ARP message; the link header is still to be stamped. Says whether there was
+/// room for it.
 #[must_use]
 pub fn push_arp(batch: &mut Multidata, message: &ArpRepr) -> bool {
     let Some(out) = batch.push_packet(ArpRepr::LEN, Attributes::default()) else { return false };
@@ -16,8 +16,8 @@ pub fn push_arp(batch: &mut Multidata, message: &ArpRepr) -> bool {
 }
 
 /// Appends a message of neighbour discovery; the network layer stamps the IPv6 header, whose hop
-/// limit MUST be 255 (RFC 4861, 4.1 to 4.5), and completes the checksum. The packet has no owner
-/// (zero). Says whether there was room for it.
+/// limit MUST be 255 (RFC 4861, 4.1 to 4.5), and completes the checksum. Says whether there was
+/// room for it.
 #[must_use]
 pub fn push_ndp(batch: &mut Multidata, message: &NdpRepr) -> bool {
     let checksum = Checksum::Missing { offset: ICMPV6_CHECKSUM_OFFSET };

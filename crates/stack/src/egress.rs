@@ -29,7 +29,7 @@ use crate::offered::Fit;
 use crate::outbox::{Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::unscreened::{Built, Unscreened};
-use batch::{Attributes, Limits, Multidata};
+use batch::{Limits, Multidata};
 use core::ops::Range;
 use counters::{DropReason, MultidataRefusal};
 use device::{Room, Stop, Transmitted};
@@ -278,8 +278,7 @@ impl Shard {
             self.screen_waiting(now, id, out, unscreened);
             return true;
         }
-        let attributes = Attributes { owner: OUTBOX_OWNER, ..Attributes::default() };
-        let count = packet.push(out, mtu_bytes, attributes);
+        let count = packet.push(out, mtu_bytes);
         if count == 0 {
             interface.outbox.put_back(core::iter::once(packet));
             return false;
@@ -336,7 +335,7 @@ impl Shard {
         let limits = out.limits();
         let allowance = (interface.ready.len() > 0).then_some(&mut socket.allowance_bytes);
         out.set_limits(turn(limits, payload_before, allowance, refusal.is_some()));
-        let built = socket.connection.poll_transmit(now, index, id.number(), out);
+        let built = socket.connection.poll_transmit(now, out);
         out.set_limits(limits);
         if destination == Destination::Unreachable && !is_passed_on {
             return self.lose(now, index, first, built, out);

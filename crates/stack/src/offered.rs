@@ -8,7 +8,7 @@ use crate::interface::Interface;
 use crate::outbox::{Message, Network, Outgoing};
 use crate::paths::mtu_to;
 use crate::sockets::Keys;
-use batch::{Attributes, Multidata};
+use batch::Multidata;
 use ip::{Identifications, PathMtus, RouteTable, Trust};
 use std::collections::VecDeque;
 
@@ -70,22 +70,17 @@ impl Offered {
 impl Outgoing {
     /// Appends the message to the batch, where it is too long for `mtu_bytes` as fragments with
     /// their network headers, and says how many packets that are: none where there is no room now.
-    pub(crate) fn push(
-        &self,
-        out: &mut Multidata,
-        mtu_bytes: usize,
-        attributes: Attributes,
-    ) -> usize {
+    pub(crate) fn push(&self, out: &mut Multidata, mtu_bytes: usize) -> usize {
         let (Message::Fragments(rest), Network::Ip(template)) = (&self.message, &self.network)
         else {
-            return usize::from(self.message.push(out, attributes));
+            return usize::from(self.message.push(out));
         };
         // A batch ends between datagrams, not within one, unless none could hold it.
         let count = rest.packet_count(template, mtu_bytes);
         if count > out.room_packets() && count <= out.limits().packets && !out.is_empty() {
             return 0;
         }
-        rest.push(out, template, mtu_bytes, attributes)
+        rest.push(out, template, mtu_bytes)
     }
 
     /// Whether `count` packets are less than all of it.

@@ -4,7 +4,7 @@
 //! rebuilt waits here as a small value, bounded, until a device has taken it.
 
 use crate::marks::PacketMarks;
-use batch::{Attributes, Checksum, Chunk, Chunks, Multidata};
+use batch::{Attributes, Chunk, Chunks, Multidata};
 use core::net::{IpAddr, Ipv4Addr};
 use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};
 use std::collections::VecDeque;
@@ -117,27 +117,21 @@ pub(crate) enum Message {
 impl Message {
     /// Appends the message to the batch as a packet without network header. Says whether there was
     /// room; where not, the batch has not changed.
-    pub(crate) fn push(&self, out: &mut Multidata, attributes: Attributes) -> bool {
+    pub(crate) fn push(&self, out: &mut Multidata) -> bool {
         match self {
             Self::Arp(message) => link::push_arp(out, message),
             Self::Ndp(message) => link::push_ndp(out, message),
-            Self::EchoReply { to, request, data } => {
-                ip::push_echo_reply(out, *to, request, data, attributes)
-            }
-            Self::IcmpError { kind, offending } => {
-                ip::push_error(out, *kind, offending, attributes)
-            }
-            Self::Segment(header) => tcp::push_control(out, attributes, header),
+            Self::EchoReply { to, request, data } => ip::push_echo_reply(out, *to, request, data),
+            Self::IcmpError { kind, offending } => ip::push_error(out, *kind, offending),
+            Self::Segment(header) => tcp::push_control(out, header),
             Self::Datagram { source_port, destination_port, payload, .. } => {
-                udp::push_datagram(out, *source_port, *destination_port, payload, attributes)
+                udp::push_datagram(out, *source_port, *destination_port, payload)
             }
             Self::Raw { header, header_len, payload, .. } => {
                 let header = &header[..usize::from(*header_len)];
-                push_complete(out, header, payload, attributes)
+                push_complete(out, header, payload, 0)
             }
-            Self::Copy { segment, header_len, ecn } => {
-                push_copy(out, segment, *header_len, Attributes { ecn: *ecn, ..attributes })
-            }
+            Self::Copy { segment, header_len, ecn } => push_copy(out, segment, *header_len, *ecn),
             // They have network headers of their own: `Outgoing::push` knows.
             Self::Fragments(_) => false,
         }
@@ -218,27 +212,17 @@ impl Message {
 }
 
 /// Appends a segment whose checksum is complete. Says whether there was room.
-fn push_copy(
-    out: &mut Multidata,
-    segment: &Chunk,
-    header_len: usize,
-    attributes: Attributes,
-) -> bool {
+fn push_copy(out: &mut Multidata, segment: &Chunk, header_len: usize, ecn: u8) -> bool {
     let Some(header) = segment.bytes().get(..header_len) else { return false };
     let mut payload = segment.clone();
     payload.trim_front(header_len);
-    push_complete(out, header, &payload.into(), attributes)
+    push_complete(out, header, &payload.into(), ecn)
 }
 
 /// Appends a packet with whose checksum there is nothing to be done. Says whether there was room.
-fn push_complete(
-    out: &mut Multidata,
-    header: &[u8],
-    payload: &Chunks,
-    attributes: Attributes,
-) -> bool {
+fn push_complete(out: &mut Multidata, header: &[u8], payload: &Chunks, ecn: u8) -> bool {
     let index = out.len();
-    let attributes = Attributes { checksum: Checksum::Complete, ..attributes };
+    let attributes = Attributes { ecn, ..Attributes::default() };
     let Some(place) = out.push_packet(header.len(), attributes) else { return false };
     place.copy_from_slice(header);
     let has_room = out.append_chunks(payload, 0..payload.len());

@@ -50,9 +50,9 @@ impl ResetReply {
 /// Appends a segment that is nothing but a header, of no connection, to a batch. Says whether there
 /// was room.
 #[must_use]
-pub fn push_control(out: &mut Multidata, attributes: Attributes, header: &TcpHeader) -> bool {
+pub fn push_control(out: &mut Multidata, header: &TcpHeader) -> bool {
     let checksum = Checksum::Missing { offset: TCP_CHECKSUM_OFFSET };
-    let attributes = Attributes { run: 0, checksum, ..attributes };
+    let attributes = Attributes { checksum, ..Attributes::default() };
     out.push_packet(header.header_len(), attributes)
         .is_some_and(|bytes| header.emit(bytes).is_some())
 }
@@ -82,7 +82,7 @@ mod tests {
     fn the_reset_is_a_bare_header() {
         let mut batch = Multidata::default();
         let reply = ResetReply { sequence: SeqNumber(5), acknowledgment: Some(SeqNumber(6)) };
-        assert!(push_control(&mut batch, Attributes::default(), &reply.header(80, 1024)));
+        assert!(push_control(&mut batch, &reply.header(80, 1024)));
         let packet = batch.packet(0).expect("one");
         let (header, len) = TcpHeader::parse(packet.header()).expect("well formed");
         assert_eq!((len, header.source_port, header.destination_port), (20, 80, 1024));

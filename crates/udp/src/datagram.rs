@@ -7,8 +7,7 @@ use wire::UdpRepr;
 /// header takes another 20 from it: 65,507.
 pub const PAYLOAD_LEN_MAX: usize = u16::MAX as usize - UdpRepr::LEN;
 
-/// Adds a datagram to the batch; its checksum is left to the network layer, whatever `attributes`
-/// says of it. Datagrams of one length to one peer may share a run number.
+/// Adds a datagram to the batch; its checksum is left to the network layer.
 ///
 /// Says whether there was room; where not, or where the payload is longer than
 /// [`PAYLOAD_LEN_MAX`], the batch has not changed.
@@ -18,7 +17,6 @@ pub fn push_datagram(
     source_port: u16,
     destination_port: u16,
     payload: &Chunks,
-    attributes: Attributes,
 ) -> bool {
     let payload_len = payload.len();
     if payload_len > PAYLOAD_LEN_MAX {
@@ -26,7 +24,7 @@ pub fn push_datagram(
     }
     let packets = batch.len();
     let checksum = Checksum::Missing { offset: UdpRepr::CHECKSUM_OFFSET };
-    let attributes = Attributes { checksum, ..attributes };
+    let attributes = Attributes { checksum, ..Attributes::default() };
     let Some(header) = batch.push_packet(UdpRepr::LEN, attributes) else { return false };
     UdpRepr { source_port, destination_port, payload_len }.emit(header);
     let appended = batch.append_chunks(payload, 0..payload_len);
@@ -56,13 +54,10 @@ mod tests {
             padding in 0_usize..9,
         ) {
             let mut batch = Multidata::default();
-            let attributes = Attributes { owner: 3, run: 4, ..Attributes::default() };
-            prop_assert!(
-                push_datagram(&mut batch, source_port, destination_port, &chunk(&payload), attributes)
-            );
+            prop_assert!(push_datagram(&mut batch, source_port, destination_port, &chunk(&payload)));
             let packet = batch.packet(0).expect("one packet");
             let checksum = Checksum::Missing { offset: 6 };
-            prop_assert_eq!(packet.attributes(), Attributes { checksum, ..attributes });
+            prop_assert_eq!(packet.attributes().checksum, checksum);
             let mut bytes = vec![0xee; packet.len() + padding];
             prop_assert_eq!(packet.copy_to(&mut bytes), Some(8 + payload.len()));
             let view = UdpView::parse(&bytes).expect("a sound datagram");
@@ -76,14 +71,13 @@ mod tests {
     fn a_refused_datagram_leaves_the_batch_as_it_was() {
         let limits = Limits { packets: 3, blocks: 1, payload_bytes: 10 };
         let mut batch = Multidata::new(HeaderLayout::default(), limits);
-        let attributes = Attributes::default();
-        assert!(push_datagram(&mut batch, 1, 2, &chunk(b"12345678"), attributes));
-        assert!(!push_datagram(&mut batch, 1, 2, &chunk(b"123"), attributes), "too many bytes");
-        assert!(!push_datagram(&mut batch, 1, 2, &chunk(b"1"), attributes), "too many blocks");
+        assert!(push_datagram(&mut batch, 1, 2, &chunk(b"12345678")));
+        assert!(!push_datagram(&mut batch, 1, 2, &chunk(b"123")), "too many bytes");
+        assert!(!push_datagram(&mut batch, 1, 2, &chunk(b"1")), "too many blocks");
         assert_eq!((batch.len(), batch.payload_bytes()), (1, 8));
-        assert!(push_datagram(&mut batch, 1, 2, &chunk(b""), attributes));
-        assert!(push_datagram(&mut batch, 1, 2, &chunk(b""), attributes));
-        assert!(!push_datagram(&mut batch, 1, 2, &chunk(b""), attributes), "too many packets");
+        assert!(push_datagram(&mut batch, 1, 2, &chunk(b"")));
+        assert!(push_datagram(&mut batch, 1, 2, &chunk(b"")));
+        assert!(!push_datagram(&mut batch, 1, 2, &chunk(b"")), "too many packets");
         assert_eq!(batch.len(), 3);
     }
 
@@ -91,9 +85,9 @@ mod tests {
     fn the_longest_payload_is_what_the_length_field_holds() {
         let mut batch = Multidata::default();
         let long = chunk(&vec![0; PAYLOAD_LEN_MAX + 1]);
-        assert!(!push_datagram(&mut batch, 1, 2, &long, Attributes::default()));
+        assert!(!push_datagram(&mut batch, 1, 2, &long));
         let fits = chunk(&vec![0; PAYLOAD_LEN_MAX]);
-        assert!(push_datagram(&mut batch, 1, 2, &fits, Attributes::default()));
+        assert!(push_datagram(&mut batch, 1, 2, &fits));
         assert_eq!(batch.packet(0).expect("one packet").len(), 65_535);
     }
 }

@@ -24,7 +24,7 @@ fn batch_of(numbers: impl IntoIterator<Item = u32>) -> Multidata {
     let mut batch = Multidata::new(HeaderLayout::default(), limits);
     for (index, number) in numbers.into_iter().enumerate() {
         let checksum = Checksum::Partial { offset: UDP_CHECKSUM };
-        let attributes = Attributes { checksum, owner: number, ..Attributes::default() };
+        let attributes = Attributes { checksum, ..Attributes::default() };
         let pseudo = checksum::sum(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 17, 0, 12]);
         let udp = batch.push_packet(8, attributes).expect("room");
         udp.copy_from_slice(&[0, 1, 0, 2, 0, 12, 0, 0]);

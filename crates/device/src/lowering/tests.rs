@@ -191,7 +191,7 @@ fn build(batch: &mut Multidata, flow: &Flow) {
         false => Checksum::Partial { offset: flow.checksum_offset() },
     };
     let run = batch.next_run();
-    let mut attributes = Attributes { owner: 7, run, checksum, ..Attributes::default() };
+    let mut attributes = Attributes { run, checksum, ..Attributes::default() };
     let (header_len, field) = (flow.header_len(), flow.checksum_offset() as usize);
     for index in 0..flow.payload_len.div_ceil(flow.segment_len).max(1) {
         let start = index * flow.segment_len;

@@ -1,7 +1,7 @@
 use super::{FRAGMENTED_HEADER_LEN, Fragmenting, Identifications};
 use crate::reassembly::{Reassembly, ReassemblyConfig, ReceivedFragment};
 use crate::{Arrival, HeaderTemplate, PacketInfo, parse, parse_fragment, transport_checksum_ok};
-use batch::{Attributes, Block, BlockPool, Chunk, HeaderLayout, Limits, Multidata, PoolConfig};
+use batch::{Block, BlockPool, Chunk, HeaderLayout, Limits, Multidata, PoolConfig};
 use bytes::Bytes;
 use core::net::IpAddr;
 use counters::DropCounters;
@@ -39,7 +39,7 @@ fn packets(
     loop {
         batch.clear();
         let count = rest.packet_count(template, mtu_bytes);
-        let built = rest.push(&mut batch, template, mtu_bytes, Attributes::default());
+        let built = rest.push(&mut batch, template, mtu_bytes);
         assert_eq!(built, count.min(room));
         let taken = built.min(takes);
         for packet in batch.packets().take(taken) {

@@ -21,22 +21,16 @@ const QUOTATION_MAX_IPV6_BYTES: usize = 1280 - Ipv6Repr::LEN - Icmpv6Repr::LEN;
 /// goes to. `data` is the request's data (RFC 1122, 3.2.2.6: all of it MUST be returned). Says
 /// whether there was room; where not, the batch has not changed.
 #[must_use]
-pub fn push_echo_reply(
-    batch: &mut Multidata,
-    to: IpAddr,
-    request: &Echo,
-    data: &Chunk,
-    attributes: Attributes,
-) -> bool {
+pub fn push_echo_reply(batch: &mut Multidata, to: IpAddr, request: &Echo, data: &Chunk) -> bool {
     let (identifier, sequence) = (request.identifier, request.sequence);
     match to {
         IpAddr::V4(_) => {
             let header = Icmpv4Repr::EchoReply { identifier, sequence };
-            push_ipv4(batch, header, data, data.len(), attributes)
+            push_ipv4(batch, header, data, data.len())
         }
         IpAddr::V6(_) => {
             let header = Icmpv6Repr::EchoReply { identifier, sequence };
-            push_ipv6(batch, header, data, data.len(), attributes)
+            push_ipv6(batch, header, data, data.len())
         }
     }
 }
@@ -49,21 +43,16 @@ pub fn push_echo_reply(
 /// Whether an error may be sent at all is asked before:
 /// [`may_answer_with_error`](crate::may_answer_with_error).
 #[must_use]
-pub fn push_error(
-    batch: &mut Multidata,
-    kind: IcmpErrorKind,
-    offending: &Chunk,
-    attributes: Attributes,
-) -> bool {
+pub fn push_error(batch: &mut Multidata, kind: IcmpErrorKind, offending: &Chunk) -> bool {
     let packet = offending.bytes();
     let Ok(info) = parse_fixed(packet) else { return false };
     let len = packet.len().min(info.total_len);
     if info.source.is_ipv4() {
         let len = len.min(QUOTATION_MAX_IPV4_BYTES);
-        push_ipv4(batch, error_ipv4(kind), offending, len, attributes)
+        push_ipv4(batch, error_ipv4(kind), offending, len)
     } else {
         let len = len.min(QUOTATION_MAX_IPV6_BYTES);
-        push_ipv6(batch, error_ipv6(kind, packet), offending, len, attributes)
+        push_ipv6(batch, error_ipv6(kind, packet), offending, len)
     }
 }
 
@@ -123,16 +112,9 @@ fn error_ipv6(kind: IcmpErrorKind, packet: &[u8]) -> Icmpv6Repr {
     }
 }
 
-fn push_ipv4(
-    batch: &mut Multidata,
-    header: Icmpv4Repr,
-    data: &Chunk,
-    data_len: usize,
-    attributes: Attributes,
-) -> bool {
-    let attributes = Attributes { checksum: Checksum::Complete, ..attributes };
+fn push_ipv4(batch: &mut Multidata, header: Icmpv4Repr, data: &Chunk, data_len: usize) -> bool {
     let packets = batch.len();
-    let Some(out) = batch.push_packet(Icmpv4Repr::LEN, attributes) else { return false };
+    let Some(out) = batch.push_packet(Icmpv4Repr::LEN, Attributes::default()) else { return false };
     header.emit(out);
     let mut sum = Accumulator::default();
     sum.add(out);
@@ -142,16 +124,10 @@ fn push_ipv4(
     append_or_take_back(batch, packets, data, data_len)
 }
 
-fn push_ipv6(
-    batch: &mut Multidata,
-    header: Icmpv6Repr,
-    data: &Chunk,
-    data_len: usize,
-    attributes: Attributes,
-) -> bool {
+fn push_ipv6(batch: &mut Multidata, header: Icmpv6Repr, data: &Chunk, data_len: usize) -> bool {
     let checksum = Checksum::Missing { offset: Icmpv6Repr::CHECKSUM_OFFSET };
     let packets = batch.len();
-    let attributes = Attributes { checksum, ..attributes };
+    let attributes = Attributes { checksum, ..Attributes::default() };
     let Some(out) = batch.push_packet(Icmpv6Repr::LEN, attributes) else { return false };
     header.emit(out);
     append_or_take_back(batch, packets, data, data_len)

@@ -83,7 +83,7 @@ fn echo_request(v6: bool, identifier: u16, sequence: u16, data: &[u8]) -> Vec<u8
 fn error_about(offending: &[u8], kind: IcmpErrorKind) -> Vec<u8> {
     let (ours, theirs) = addresses(offending[0] >> 4 == 6);
     let mut batch = Multidata::default();
-    assert!(push_error(&mut batch, kind, &chunk(offending), Attributes::default()));
+    assert!(push_error(&mut batch, kind, &chunk(offending)));
     sent(&mut batch, theirs, ours, icmp_protocol(ours))
 }
 
@@ -114,7 +114,6 @@ proptest! {
     ) {
         let (ours, theirs) = addresses(v6);
         let protocol = icmp_protocol(ours);
-        let attributes = Attributes { owner: 5, ..Attributes::default() };
         let packet = echo_request(v6, identifier, sequence, &data);
         let Ok(IcmpIncoming::EchoRequest(echo)) = received(&packet) else {
             return Err(TestCaseError::fail("no echo request"));
@@ -124,8 +123,7 @@ proptest! {
         let returned = Chunk::new(chunk(&packet).block().clone(), at..packet.len());
 
         let mut batch = Multidata::default();
-        prop_assert!(push_echo_reply(&mut batch, theirs, &echo, &returned, attributes));
-        prop_assert_eq!(batch.attributes(0).map(|a| a.owner), Some(5));
+        prop_assert!(push_echo_reply(&mut batch, theirs, &echo, &returned));
         let reply = sent(&mut batch, ours, theirs, protocol);
         let Ok(IcmpIncoming::EchoReply(echo)) = received(&reply) else {
             return Err(TestCaseError::fail("no echo reply"));
@@ -206,7 +204,7 @@ proptest! {
         let mut batch = Multidata::default();
         let body = chunk(message.get(8..).unwrap_or(&[]));
         for kind in [IcmpErrorKind::ProtocolUnreachable, IcmpErrorKind::PortUnreachable] {
-            let pushed = push_error(&mut batch, kind, &body, Attributes::default());
+            let pushed = push_error(&mut batch, kind, &body);
             prop_assert_eq!(pushed, crate::parse_fixed(body.bytes()).is_ok());
         }
     }
@@ -374,17 +372,16 @@ fn neighbour_and_listener_discovery_are_passed_on_unread() {
 fn a_message_without_room_leaves_the_batch_as_it_was() {
     let limits = Limits { packets: 2, blocks: 8, payload_bytes: 50 };
     let mut batch = Multidata::new(HeaderLayout::default(), limits);
-    let attributes = Attributes::default();
     let request = Echo { identifier: 1, sequence: 1, data: 8..59 };
     for to in [addresses(false).0, addresses(true).0] {
-        assert!(!push_echo_reply(&mut batch, to, &request, &chunk(&[0; 51]), attributes));
+        assert!(!push_echo_reply(&mut batch, to, &request, &chunk(&[0; 51])));
         assert!(batch.is_empty());
     }
     let offending = packet_of_ours(false, protocol::TCP, &SEGMENT);
     let kind = IcmpErrorKind::PortUnreachable;
-    assert!(push_error(&mut batch, kind, &chunk(&offending), attributes));
-    assert!(!push_error(&mut batch, kind, &chunk(&offending), attributes));
-    assert!(!push_error(&mut batch, kind, &chunk(b"no packet"), attributes));
+    assert!(push_error(&mut batch, kind, &chunk(&offending)));
+    assert!(!push_error(&mut batch, kind, &chunk(&offending)));
+    assert!(!push_error(&mut batch, kind, &chunk(b"no packet")));
     assert_eq!((batch.len(), batch.payload_bytes()), (1, 40));
 }
 

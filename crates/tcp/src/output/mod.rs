@@ -128,13 +128,7 @@ impl Connection {
     /// Appends what the state calls for, as far as the batch has room, and says how many segments
     /// that are. Commits nothing: [`Connection::on_transmitted`] does, and must come before
     /// anything else is done with the connection, or not at all.
-    pub fn poll_transmit(
-        &mut self,
-        now: Instant,
-        owner: u32,
-        route: u32,
-        out: &mut Multidata,
-    ) -> usize {
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Multidata) -> usize {
         self.plan.clear();
         let window = self.window_field();
         self.plan.window = u32::from(window) << self.negotiated.receive_shift;
@@ -147,8 +141,6 @@ impl Connection {
         let mut planner = self.planner_at(now);
         let mut builder = Builder {
             attributes: Attributes {
-                owner,
-                route,
                 run: 0,
                 checksum: Checksum::Missing { offset: TCP_CHECKSUM_OFFSET },
                 ecn: 0,

@@ -141,7 +141,7 @@ impl World {
                 },
             };
             self.out.clear();
-            let built = connection.poll_transmit(self.now, 0, 0, &mut self.out);
+            let built = connection.poll_transmit(self.now, &mut self.out);
             if built == 0 {
                 return;
             }

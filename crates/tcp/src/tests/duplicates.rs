@@ -135,7 +135,7 @@ fn a_report_the_device_did_not_take_is_made_again() {
     harness.take();
     let _ = send(&mut harness, 0..500);
     harness.out.clear();
-    assert_eq!(harness.connection.poll_transmit(harness.now, 0, 0, &mut harness.out), 1);
+    assert_eq!(harness.connection.poll_transmit(harness.now, &mut harness.out), 1);
     harness.connection.on_transmitted(harness.now, 0);
     assert_eq!(acks(&mut harness), [(500, vec![(0, 500)])]);
 }

@@ -27,7 +27,7 @@ fn segments_are_whole_where_they_lie_in_more_blocks_than_the_device_takes() {
 #[test]
 fn only_what_no_batch_could_hold_is_copied() {
     let mut harness = written(2);
-    harness.connection.poll_transmit(harness.now, 7, 8, &mut harness.out);
+    harness.connection.poll_transmit(harness.now, &mut harness.out);
     assert_eq!((harness.out.len(), harness.out.copied_bytes()), (2, 0));
 }
 

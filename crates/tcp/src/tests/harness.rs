@@ -206,7 +206,7 @@ impl Harness {
         loop {
             let wants = self.connection.wants_transmit(self.now);
             self.out.clear();
-            let count = self.connection.poll_transmit(self.now, 7, 8, &mut self.out);
+            let count = self.connection.poll_transmit(self.now, &mut self.out);
             assert_eq!(wants, count > 0, "wants_transmit and poll_transmit agree");
             if count == 0 {
                 return;

@@ -89,7 +89,7 @@ fn apply(harness: &mut Harness, step: Step) {
         Step::Transmit(most) => {
             harness.out.clear();
             let wants = harness.connection.wants_transmit(harness.now);
-            let built = harness.connection.poll_transmit(harness.now, 0, 0, &mut harness.out);
+            let built = harness.connection.poll_transmit(harness.now, &mut harness.out);
             assert_eq!(wants, built > 0);
             assert_eq!(parse_all(&harness.out).len(), built);
             harness.connection.on_transmitted(harness.now, built.min(most));

@@ -188,7 +188,7 @@ impl World {
             let Some(connection) = &mut end.connection else { return };
             end.out.clear();
             let wants = connection.wants_transmit(self.now);
-            let built = connection.poll_transmit(self.now, 0, 0, &mut end.out);
+            let built = connection.poll_transmit(self.now, &mut end.out);
             assert_eq!(wants, built > 0);
             if built == 0 {
                 return;

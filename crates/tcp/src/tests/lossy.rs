@@ -67,7 +67,7 @@ impl Path {
         let now = Instant::from_millis(1_000);
         let mut client = Connection::connect(parameters(0, config.clone()), now);
         let mut out = Multidata::default();
-        client.poll_transmit(now, 0, 0, &mut out);
+        client.poll_transmit(now, &mut out);
         client.on_transmitted(now, 1);
         let syn = super::harness::parse_all(&out).remove(0).header;
         let server = Connection::accept(parameters(1, config), now, &syn);
@@ -89,7 +89,7 @@ impl Path {
     fn transmit(&mut self, index: usize) {
         loop {
             self.out.clear();
-            let built = self.ends[index].poll_transmit(self.now, 0, 0, &mut self.out);
+            let built = self.ends[index].poll_transmit(self.now, &mut self.out);
             if built == 0 {
                 return;
             }

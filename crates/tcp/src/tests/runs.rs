@@ -33,7 +33,7 @@ fn send(harness: &mut Harness, batches: &mut impl Iterator<Item = (usize, usize)
         let (packets, taken) = batches.next().expect("an endless supply");
         let mut out = Multidata::default();
         out.set_limits(Limits { packets, ..Limits::default() });
-        let count = harness.connection.poll_transmit(harness.now, 7, 8, &mut out);
+        let count = harness.connection.poll_transmit(harness.now, &mut out);
         assert_eq!(count, out.len());
         if count == 0 {
             return sent;

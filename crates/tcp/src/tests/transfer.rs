@@ -94,12 +94,12 @@ fn what_was_not_taken_is_built_again() {
     let mut harness = Harness::established(nodelay());
     harness.write(&stream(0..3_000));
     harness.out.clear();
-    assert_eq!(harness.connection.poll_transmit(harness.now, 0, 0, &mut harness.out), 3);
+    assert_eq!(harness.connection.poll_transmit(harness.now, &mut harness.out), 3);
     harness.connection.on_transmitted(harness.now, 1);
     assert_eq!(harness.connection.counters().segments_forgotten, 2);
     assert_eq!(harness.take_ranges(), [(1_001, 1_000), (2_001, 1_000)]);
     harness.out.clear();
-    assert_eq!(harness.connection.poll_transmit(harness.now, 0, 0, &mut harness.out), 0);
+    assert_eq!(harness.connection.poll_transmit(harness.now, &mut harness.out), 0);
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn data_of_ours_goes_behind_them_and_what_the_device_refuses_goes_later() {
     let mut numbers = Vec::new();
     while harness.connection.wants_transmit(harness.now) {
         harness.out.clear();
-        let count = harness.connection.poll_transmit(harness.now, 0, 0, &mut harness.out);
+        let count = harness.connection.poll_transmit(harness.now, &mut harness.out);
         assert_eq!(count, 4 - numbers.len(), "built anew, but for what was taken");
         harness.connection.on_transmitted(harness.now, 1);
         let sent = super::harness::parse_all(&harness.out).remove(0);
