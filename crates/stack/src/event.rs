@@ -88,3 +88,35 @@ impl Events {
         self.queue.pop_front()
     }
 }
+
+/// Events of addresses or interfaces that wait to be asked for; beyond them the oldest is forgotten.
+const KEPT_MAX: usize = 64;
+
+/// Events that nobody has read yet.
+#[derive(Debug)]
+pub(crate) struct Kept<E> {
+    queue: VecDeque<E>,
+    /// Those that nobody asked for in time.
+    pub(crate) forgotten: u64,
+}
+
+impl<E> Default for Kept<E> {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), forgotten: 0 }
+    }
+}
+
+impl<E> Kept<E> {
+    pub(crate) fn push(&mut self, event: E) {
+        if self.queue.len() >= KEPT_MAX {
+            self.queue.pop_front();
+            self.forgotten += 1;
+        }
+        self.queue.push_back(event);
+    }
+
+    /// The oldest.
+    pub(crate) fn next(&mut self) -> Option<E> {
+        self.queue.pop_front()
+    }
+}

@@ -93,7 +93,7 @@ pub use multicast::MulticastOptions;
 pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};
 pub use ports::BindOptions;
 pub use raw_socket::RawPacket;
-pub use shard::{Shard, ShardConfig};
+pub use shard::{Shard, ShardConfig, TIME_WAIT_MAX};
 pub use share::{Homes, Share, Stray};
 pub use sockets::SocketId;
 pub use tcp_socket::{SendPlan, TcpOption, TcpStatus};

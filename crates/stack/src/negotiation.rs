@@ -25,7 +25,6 @@ use batch::Limits;
 use core::fmt;
 use counters::MultidataRefusal;
 use device::{Capabilities, DeviceError, Room, Stop, TransmitMode, Transmitted};
-use std::collections::VecDeque;
 use time::Instant;
 
 /// What an interface and its device agreed on.
@@ -251,26 +250,6 @@ impl fmt::Display for InterfaceEvent {
     }
 }
 
-/// Events that wait to be asked for; then the oldest is forgotten.
-const EVENTS_MAX: usize = 64;
-
-/// Events of interfaces that nobody has read yet.
-#[derive(Debug, Default)]
-pub(crate) struct InterfaceEvents {
-    queue: VecDeque<InterfaceEvent>,
-    pub(crate) forgotten: u64,
-}
-
-impl InterfaceEvents {
-    pub(crate) fn push(&mut self, event: InterfaceEvent) {
-        if self.queue.len() >= EVENTS_MAX {
-            self.queue.pop_front();
-            self.forgotten += 1;
-        }
-        self.queue.push_back(event);
-    }
-}
-
 /// What an interface was asked for, and what it agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreement {
@@ -416,7 +395,7 @@ impl Shard {
     /// The next thing that happened to an interface. Events that nobody reads are bounded: the
     /// oldest is forgotten, and counted.
     pub fn poll_interface_event(&mut self) -> Option<InterfaceEvent> {
-        self.interface_events.queue.pop_front()
+        self.interface_events.next()
     }
 
     pub(crate) fn negotiate(&mut self, id: InterfaceId) {

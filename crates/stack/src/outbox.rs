@@ -30,9 +30,7 @@ impl Network {
             Self::Arp => true,
         }
     }
-}
 
-impl Network {
     /// Source and destination; an ARP message has neither.
     pub(crate) fn addresses(&self) -> (IpAddr, IpAddr) {
         match self {

@@ -6,12 +6,12 @@
 //! `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs`, and what hosts say to each other about the network itself
 //! `control.rs` and `neighbours.rs`; how interfaces come by addresses is `addressing/`.
 
-use crate::addressing::{AddressEvents, check_fixed};
+use crate::addressing::{AddressEvent, check_fixed};
 use crate::backlog::Waiting;
 use crate::counters::{ConnectionCounters, ShardCounters, StackCounters};
 use crate::egress::Planned;
 use crate::error::SocketError;
-use crate::event::{Events, Readiness, SocketEvent};
+use crate::event::{Events, Kept, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
 use crate::filter::GuardedFilter;
 use crate::flow_table::FlowTable;
@@ -20,7 +20,7 @@ use crate::interface::{Interface, InterfaceConfig};
 use crate::interfaces::{InterfaceId, Interfaces};
 use crate::loopback;
 use crate::multirouting::Copies;
-use crate::negotiation::InterfaceEvents;
+use crate::negotiation::InterfaceEvent;
 use crate::outbox::Outgoing;
 use crate::pressure::Pressure;
 use crate::schedule::Deadlines;
@@ -68,8 +68,9 @@ const RESETS_BURST: u32 = 1_000;
 /// Connections that may finish their business without an application.
 const ORPHANS_MAX: usize = 16_384;
 
-/// Connections in TIME-WAIT without an application: about 300 bytes each, their places in the tables included.
-const TIME_WAIT_MAX: usize = 65_536;
+/// Connections in TIME-WAIT without an application, unless [`Shard::set_time_wait_max`] says otherwise: about
+/// 300 bytes each, their places in the tables included.
+pub const TIME_WAIT_MAX: usize = 65_536;
 
 /// All protocol state of one squeue. Sans-IO: it is told the time and given batches.
 ///
@@ -96,8 +97,8 @@ pub struct Shard {
     pub(crate) forwarding: Forwarding,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: Events,
-    pub(crate) address_events: AddressEvents,
-    pub(crate) interface_events: InterfaceEvents,
+    pub(crate) address_events: Kept<AddressEvent>,
+    pub(crate) interface_events: Kept<InterfaceEvent>,
     /// `ip_multidata_outbound` of all interfaces together.
     pub(crate) multidata_outbound: bool,
     pub(crate) filter: Option<GuardedFilter>,
@@ -164,8 +165,8 @@ impl Shard {
             forwarding: Forwarding::new(keys),
             deadlines: Deadlines::default(),
             events: Events::default(),
-            address_events: AddressEvents::default(),
-            interface_events: InterfaceEvents::default(),
+            address_events: Kept::default(),
+            interface_events: Kept::default(),
             multidata_outbound: true,
             filter: None,
             loopback: None,

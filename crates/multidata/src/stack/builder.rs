@@ -19,6 +19,7 @@ use ip::Cidr;
 use ip::router::{IdentifierKey, RouterConfig};
 use stack::{
     ACCEPTED_PREFIXES_MAX, ADDRESSES_MAX, AddressingConfig, ClaimPolicy, Shard, ShardConfig,
+    TIME_WAIT_MAX,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -66,7 +67,7 @@ impl Default for StackConfig {
             tcp: tcp::Config::default(),
             copy_in: CopyIn::default(),
             sockets_max: 65_536,
-            time_wait_max: 65_536,
+            time_wait_max: TIME_WAIT_MAX,
             orphans_max: None,
             receive_trains: true,
         }

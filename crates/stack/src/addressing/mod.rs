@@ -41,15 +41,11 @@ pub(crate) use lease::Leasing;
 pub(crate) use news::LinkNews;
 pub(crate) use record::Record;
 pub use record::{AddressOrigin, AddressState, AddressStatus};
-use std::collections::VecDeque;
 use time::{Instant, Jitter};
 use wire::HardwareAddress;
 
 /// Addresses of one interface, tentative ones included.
 pub const ADDRESSES_MAX: usize = 64;
-
-/// Events that wait to be read; beyond them the oldest is forgotten.
-const EVENTS_MAX: usize = 64;
 
 /// What is done on the link for an address before and after it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,24 +183,6 @@ impl Addressing {
     }
 }
 
-/// Events of all interfaces that nobody has read yet.
-#[derive(Debug, Default)]
-pub(crate) struct AddressEvents {
-    queue: VecDeque<AddressEvent>,
-    /// Those that nobody asked for in time.
-    pub(crate) forgotten: u64,
-}
-
-impl AddressEvents {
-    pub(crate) fn push(&mut self, event: AddressEvent) {
-        if self.queue.len() >= EVENTS_MAX {
-            self.queue.pop_front();
-            self.forgotten += 1;
-        }
-        self.queue.push_back(event);
-    }
-}
-
 impl Shard {
     /// Lets what is due happen to the addresses of all interfaces.
     pub(crate) fn on_addressing_timeout(&mut self, now: Instant) {
@@ -322,7 +300,7 @@ impl Shard {
     /// The next thing that happened to an address. Events that nobody reads are bounded: the
     /// oldest is forgotten.
     pub fn poll_address_event(&mut self) -> Option<AddressEvent> {
-        self.address_events.queue.pop_front()
+        self.address_events.next()
     }
 
     /// Makes a record for an address and, where it may be used at once, assigns it.
