@@ -565,9 +565,7 @@ impl PathArguments {
         });
         Ok(scenarios.flat_map(|scenario| self.switched(&scenario)).collect())
     }
-}
 
-impl PathArguments {
     /// The scenario with each position of the switches that stand for themselves.
     fn switched(&self, scenario: &Scenario) -> Vec<Scenario> {
         let mut all = Vec::new();

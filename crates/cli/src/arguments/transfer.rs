@@ -95,9 +95,7 @@ impl LinkArguments {
             _ => Ok(()),
         }
     }
-}
 
-impl LinkArguments {
     fn check_tunnel(&self) -> Result<(), String> {
         let Some(at) = self.tunnel else {
             return match self.key_file {
