@@ -52,9 +52,9 @@ counters::counters! {
     /// Who came to a squeue, and what it did.
     pub struct SqueueCounters {
         /// Times a thread entered.
-        squeue_entries,
+        squeue_enters,
         /// Of these, times another thread was inside and had to be waited for.
-        squeue_entries_contended,
+        squeue_enters_contended,
         /// Times a thread entered that was not the last one inside.
         squeue_migrations,
         /// Batches processed at once by the thread that brought them.
@@ -64,13 +64,11 @@ counters::counters! {
         /// Times a thread that left found work that had been queued meanwhile.
         squeue_owed_on_leaving,
         /// Turns in which frames were waited for: interrupt mode.
-        squeue_interrupt_turns,
+        interrupt_turns,
         /// Turns in which the device was asked without waiting: poll mode.
-        squeue_poll_turns,
+        poll_turns,
         /// Changes from interrupt to poll mode.
-        squeue_to_poll_mode,
-        /// Changes from poll to interrupt mode.
-        squeue_to_interrupt_mode,
+        to_polling,
         /// Threads woken to run the squeue.
         squeue_worker_wakeups,
     }

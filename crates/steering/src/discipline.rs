@@ -149,8 +149,8 @@ impl Discipline {
 
     /// A thread came in; `contended` if it had to wait for another.
     pub fn on_enter(&mut self, thread: ThreadToken, contended: bool) {
-        self.counters.squeue_entries += 1;
-        self.counters.squeue_entries_contended += u64::from(contended);
+        self.counters.squeue_enters += 1;
+        self.counters.squeue_enters_contended += u64::from(contended);
         let migrated = self.last_thread.is_some_and(|last| last != thread);
         self.counters.squeue_migrations += u64::from(migrated);
         self.last_thread = Some(thread);
@@ -189,15 +189,15 @@ impl Discipline {
     /// rings. Says how the next frames come.
     pub fn on_turn(&mut self, now: Instant, backlog: usize) -> Mode {
         match self.mode {
-            Mode::Interrupt => self.counters.squeue_interrupt_turns += 1,
-            Mode::Poll => self.counters.squeue_poll_turns += 1,
+            Mode::Interrupt => self.counters.interrupt_turns += 1,
+            Mode::Poll => self.counters.poll_turns += 1,
         }
         let Polling::Adaptive(marks) = self.polling else { return self.mode };
         match self.mode {
             Mode::Interrupt if backlog > marks.backlog_high => {
                 self.mode = Mode::Poll;
                 self.calm_since = None;
-                self.counters.squeue_to_poll_mode += 1;
+                self.counters.to_polling += 1;
             }
             Mode::Interrupt => {}
             Mode::Poll if backlog > marks.backlog_low.min(marks.backlog_high) => {
@@ -207,7 +207,6 @@ impl Discipline {
                 let since = *self.calm_since.get_or_insert(now);
                 if now.since(since) >= marks.calm {
                     self.mode = Mode::Interrupt;
-                    self.counters.squeue_to_interrupt_mode += 1;
                 }
             }
         }
@@ -257,8 +256,8 @@ mod tests {
         assert_eq!(discipline.on_turn(at(2_500), 0), Mode::Interrupt);
         assert_eq!(discipline.on_turn(at(2_501), 9), Mode::Interrupt);
         let counters = discipline.counters();
-        assert_eq!((counters.squeue_to_poll_mode, counters.squeue_to_interrupt_mode), (1, 1));
-        assert_eq!((counters.squeue_interrupt_turns, counters.squeue_poll_turns), (3, 7));
+        assert_eq!(counters.to_polling, 1);
+        assert_eq!((counters.interrupt_turns, counters.poll_turns), (3, 7));
     }
 
     #[test]
@@ -269,7 +268,7 @@ mod tests {
                 assert_eq!(discipline.on_turn(at(us), backlog), mode);
             }
             let counters = discipline.counters();
-            assert_eq!((counters.squeue_to_poll_mode, counters.squeue_to_interrupt_mode), (0, 0));
+            assert_eq!(counters.to_polling, 0);
         }
         for (polling, name) in Polling::ALL {
             assert_eq!((name.parse(), polling.name()), (Ok(polling), name));
@@ -284,8 +283,8 @@ mod tests {
             discipline.on_enter(ThreadToken(thread), contended);
         }
         let counters = discipline.counters();
-        assert_eq!(counters.squeue_entries, 4);
-        assert_eq!(counters.squeue_entries_contended, 1);
+        assert_eq!(counters.squeue_enters, 4);
+        assert_eq!(counters.squeue_enters_contended, 1);
         assert_eq!(counters.squeue_migrations, 2);
     }
 

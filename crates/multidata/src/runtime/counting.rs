@@ -25,16 +25,16 @@ impl Squeue {
             sum.runtime.wakers_panicked = wakers_panicked + waiters_panicked;
             sum.runtime.workers_restarted = self.workers_restarted.load(Ordering::Relaxed);
             let entries = core.discipline.counters();
-            sum.runtime.squeue_enters = entries.squeue_entries;
-            sum.runtime.squeue_enters_contended = entries.squeue_entries_contended;
+            sum.runtime.squeue_enters = entries.squeue_enters;
+            sum.runtime.squeue_enters_contended = entries.squeue_enters_contended;
             sum.runtime.squeue_inline_batches = entries.squeue_inline_batches;
             sum.runtime.squeue_queued_batches = entries.squeue_queued_batches;
             sum.runtime.squeue_owed_on_leaving = entries.squeue_owed_on_leaving;
             sum.runtime.squeue_worker_wakeups = entries.squeue_worker_wakeups;
             sum.runtime.squeue_migrations = entries.squeue_migrations;
-            sum.runtime.interrupt_turns = entries.squeue_interrupt_turns;
-            sum.runtime.poll_turns = entries.squeue_poll_turns;
-            sum.runtime.to_polling = entries.squeue_to_poll_mode;
+            sum.runtime.interrupt_turns = entries.interrupt_turns;
+            sum.runtime.poll_turns = entries.poll_turns;
+            sum.runtime.to_polling = entries.to_polling;
             if let Some(desk) = &core.desk {
                 sum.steering = SteeringCounters {
                     sets: desk.set_counters(),
