@@ -1,13 +1,11 @@
 //! A bounded table of small things that have a four-tuple and a deadline: half-open connections, and
 //! those in TIME-WAIT. They are no sockets, so nothing here counts against the limit of those.
 
+use crate::slots;
 use crate::sockets::{Flow, FlowKey, Keys};
 use crate::wheel::Wheel;
 use std::collections::HashMap;
 use time::Instant;
-
-/// Fewer slots than this are kept, used or not.
-const SHRUNK_SLOTS_MIN: usize = 1_024;
 
 /// Entries by four-tuple and by deadline.
 #[derive(Debug)]
@@ -102,19 +100,8 @@ impl<T> FlowTable<T> {
 
     /// Gives memory back once three quarters of it are empty.
     fn shrink(&mut self) {
-        let len = self.by_flow.len();
-        // Looking for the last one used walks over the slots: at every halving is often enough.
-        let few = len <= self.slots.len() / 4 && (len & (len + 1)) == 0;
-        if self.slots.len() < SHRUNK_SLOTS_MIN || !few {
-            return;
-        }
-        let used = self.slots.iter().rposition(Option::is_some).map_or(0, |at| at + 1);
-        if used <= self.slots.len() / 2 {
-            self.slots.truncate(used);
-            self.slots.shrink_to(SHRUNK_SLOTS_MIN);
-            self.free.retain(|index| (*index as usize) < used);
-            self.free.shrink_to(SHRUNK_SLOTS_MIN);
-            self.by_flow.shrink_to(SHRUNK_SLOTS_MIN);
+        if let Some(used) = slots::shrink(&mut self.slots, &mut self.free, Option::is_some) {
+            self.by_flow.shrink_to(slots::KEPT_MIN);
             self.wheel.shrink(used);
         }
     }
@@ -149,7 +136,7 @@ mod tests {
         }
         assert_eq!((count, table.len()), (19_997, 1));
         assert!(table.remove(&flow(0)).is_some());
-        assert!(table.slots.capacity() <= SHRUNK_SLOTS_MIN);
-        assert!(table.by_flow.capacity() <= 2 * SHRUNK_SLOTS_MIN);
+        assert!(table.slots.capacity() <= slots::KEPT_MIN);
+        assert!(table.by_flow.capacity() <= 2 * slots::KEPT_MIN);
     }
 }

@@ -64,6 +64,7 @@ mod schedule;
 mod shard;
 mod share;
 mod shared_groups;
+mod slots;
 mod sockets;
 mod spent_cookies;
 mod tcp_socket;

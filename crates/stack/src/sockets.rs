@@ -11,6 +11,7 @@ use crate::event::Readiness;
 use crate::forwarding::Forwarder;
 use crate::ports::Ports;
 use crate::raw_socket::{RawSocket, RawTable};
+use crate::slots;
 use crate::tcp_socket::TcpSocket;
 use crate::udp_socket::UdpSocket;
 use core::hash::{BuildHasher, Hash, Hasher};
@@ -139,9 +140,6 @@ pub(crate) struct Sockets {
     pub(crate) raws: RawTable,
 }
 
-/// Fewer slots than this are kept, used or not.
-const SHRUNK_SLOTS_MIN: usize = 1_024;
-
 impl Sockets {
     pub(crate) fn new(keys: Keys, sockets_max: usize) -> Self {
         Self {
@@ -198,22 +196,8 @@ impl Sockets {
     /// Gives memory back after many sockets were closed: the empty slots at the end, and what the
     /// tables hold in reserve. Says how many slots are left, where there are fewer now.
     pub(crate) fn shrink(&mut self) -> Option<usize> {
-        // Looking for the last one used walks over the slots: at every halving is often enough.
-        let few = self.len() <= self.slots.len() / 4 && (self.len() & (self.len() + 1)) == 0;
-        if self.slots.len() < SHRUNK_SLOTS_MIN || !few {
-            return None;
-        }
-        let used = self.slots.iter().rposition(|slot| slot.socket.is_some()).map_or(0, |at| at + 1);
-        if used > self.slots.len() / 2 {
-            // A socket near the end keeps the slots; they are asked about again when half as many
-            // sockets are left.
-            return None;
-        }
-        self.slots.truncate(used);
-        self.slots.shrink_to(SHRUNK_SLOTS_MIN);
-        self.free.retain(|index| (*index as usize) < used);
-        self.free.shrink_to(SHRUNK_SLOTS_MIN);
-        self.flows.shrink_to(SHRUNK_SLOTS_MIN);
+        let used = slots::shrink(&mut self.slots, &mut self.free, |slot| slot.socket.is_some())?;
+        self.flows.shrink_to(slots::KEPT_MIN);
         Some(used)
     }
 
