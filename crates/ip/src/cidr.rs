@@ -87,6 +87,8 @@ impl Cidr {
     pub fn is_hosts(&self) -> bool {
         let everybody = match self.address {
             IpAddr::V4(address) => address.is_broadcast() || self.broadcast() == Some(address),
+            // Nothing is sent to such on the wire (RFC 4291, 2.5.5.2).
+            IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => return false,
             IpAddr::V6(_) => false,
         };
         !everybody && !self.address.is_unspecified() && !self.address.is_multicast()

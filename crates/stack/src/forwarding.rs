@@ -423,6 +423,7 @@ impl Shard {
             let is_repeated = header.sequence == known.kept.irs();
             if is_repeated {
                 self.counters.forwards_repeated += 1;
+                known.kept.on_syn_again(header);
             } else {
                 // Nothing was answered, so nothing is half done: the peer's last attempt counts.
                 let kept = self.keep_syn(now, origin.interface, segment);

@@ -10,7 +10,7 @@
 //! What always holds: an interface is a member of at most [`ip::membership::GROUPS_MAX`] groups of
 //! each family; a socket's memberships end with it.
 
-use crate::endpoint::scoped;
+use crate::endpoint::{is_in_scope, scoped};
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
@@ -439,13 +439,14 @@ impl Shard {
     ) -> Result<usize, DropReason> {
         let (local, source) = (scoped(local, id), scoped(source, id));
         let sockets = self.interfaces[id].groups.sockets(local.ip(), source.ip());
-        self.deliver_to_all(sockets, local, source, payload)
+        self.deliver_to_all(id, sockets, local, source, payload)
     }
 
     /// Hands a datagram to those of `sockets` that are bound to where it went and hear its sender, and says how many
-    /// took it.
+    /// took it. It came in by interface `id`.
     pub(crate) fn deliver_to_all(
         &mut self,
+        id: InterfaceId,
         sockets: impl IntoIterator<Item = u32>,
         local: SocketAddr,
         source: SocketAddr,
@@ -455,6 +456,7 @@ impl Shard {
         for index in sockets {
             let Some(socket) = self.sockets.udp(index) else { continue };
             let is_bound = socket.local.ip().is_unspecified() || socket.local.ip() == local.ip();
+            let is_bound = is_bound && is_in_scope(socket.local, id);
             if !is_bound || socket.local.port() != local.port() || !socket.hears(source) {
                 continue;
             }

@@ -25,7 +25,8 @@ pub(crate) enum Protocol {
 pub struct BindOptions {
     /// Others that are shared may have the same address and port (SO_REUSEPORT). Each peer always
     /// meets the same one of them while their number stays; a keyed hash decides which. Datagrams to a group or to
-    /// everybody on a link come to all of them.
+    /// everybody on a link come to all of them. The same link-local address on two links is one address here: who is
+    /// bound to it on each listens on two ports.
     pub shared: bool,
     /// An unspecified address stands for the addresses of its own family (IPV6_V6ONLY) instead of
     /// all addresses.

@@ -155,8 +155,9 @@ impl Shard {
     ) -> Result<SocketId, SocketError> {
         let local = canonical(local);
         // A socket bound to a group hears what is sent to it, and sends from another address.
-        if !local.ip().is_multicast() {
-            self.check_local(local)?;
+        match local.ip().is_multicast() {
+            true => drop(self.take_scope(local)?),
+            false => self.check_local(local)?,
         }
         let local = self.with_port(Protocol::Udp, local, options)?;
         let socket = UdpSocket::new(local, udp::Socket::default());
@@ -643,7 +644,7 @@ impl Shard {
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
         let payload = self.compact(&payload)?;
-        match self.deliver_to_all(sockets, local, source, &payload)? {
+        match self.deliver_to_all(incoming.origin.interface, sockets, local, source, &payload)? {
             0 => Err(DropReason::PortUnreachable),
             _ => Ok(()),
         }

@@ -381,6 +381,24 @@ fn an_address_that_somebody_has_on_the_new_link_is_given_up_with_its_connections
     assert_eq!(status.error, Some(SocketError::AddressRemoved));
 }
 
+// RFC 5227, 2.1.1 is about addresses that nobody uses yet: switches probe for who is there when a link comes up.
+#[test]
+fn a_probe_for_an_address_in_use_is_answered_while_it_is_claimed_again() {
+    let mut net = net(ClaimPolicy::Probe);
+    let (client, _) = net.connect(false);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    net.hosts[0].shard.on_link_changed(now, id);
+    let before = arps(&net, 0).len();
+    net.inject(0, [arp(ArpOperation::Request, Ipv4Addr::UNSPECIFIED, ipv4("10.0.0.1/24"))]);
+    net.run(Duration::from_millis(1));
+    let answered = arps(&net, 0).into_iter().skip(before);
+    assert!(answered.into_iter().any(|it| it.operation == ArpOperation::Reply), "it is told of us");
+    net.run(Duration::from_secs(20));
+    assert_eq!(state(&net, 0, "10.0.0.1/24"), Some(AddressState::Preferred));
+    let status = net.hosts[0].shard.tcp_status(client).expect("open");
+    assert_eq!((status.state, status.error), (tcp::State::Established, None));
+}
+
 #[test]
 fn a_removed_address_takes_its_connections_its_route_and_its_packets_with_it() {
     let mut net = net(ClaimPolicy::Announce);

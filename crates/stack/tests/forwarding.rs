@@ -19,7 +19,11 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Two hosts; the second is the first one's way to everywhere and accepts what it is sent.
 fn net(ethernet: bool) -> Net {
-    let mut net = Net::new(TransmitMode::Multidata, ethernet);
+    net_with(ethernet, tcp::Config::default())
+}
+
+fn net_with(ethernet: bool, config: tcp::Config) -> Net {
+    let mut net = Net::with_config(TransmitMode::Multidata, ethernet, config);
     for (any, ipv6) in [(Cidr::ANY_IPV4, false), (Cidr::ANY_IPV6, true)] {
         let (now, id) = (net.now, net.hosts[0].interface);
         let gateway = Some(address(1, ipv6));
@@ -162,6 +166,24 @@ fn refused_is_a_reset_and_ignored_is_silence() {
     assert_eq!(status.error, Some(SocketError::TimedOut));
     assert!(ignored > 1, "each SYN was asked about");
     assert_eq!((answers(&net), net.hosts[1].shard.holdings().forwarded), (0, 0));
+}
+
+// RFC 3168, 6.1.1 and 6.1.1.1: a client that repeats its SYN asks no more, and will not echo marks.
+#[test]
+fn who_asks_for_ecn_no_more_before_the_decision_gets_none() {
+    for (patience, agreed) in [(MS, true), (10 * SECOND, false)] {
+        let config = tcp::Config { ecn: tcp::EcnMode::Request, ..tcp::Config::default() };
+        let mut net = net_with(false, config);
+        let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+        connect(&mut net, at("93.184.215.14:80"));
+        let pending = next(&mut net, forwarder);
+        net.run(patience);
+        let now = net.now;
+        let server = net.hosts[1].shard.tcp_accept_pending(now, &pending).expect("it waits");
+        net.run(10 * MS);
+        assert_eq!(state(&mut net, 1, server), State::Established);
+        assert_eq!(net.hosts[1].shard.tcp_info(now, server).expect("open").ecn, agreed);
+    }
 }
 
 #[test]

@@ -119,10 +119,15 @@ impl HalfOpen {
         self.timeouts = self.timeouts.saturating_add(1);
     }
 
-    /// The SYN came again, and the SYN-ACK is sent again for it. RFC 3168, 6.1.1: who has received a SYN that
-    /// does not ask for ECN SHOULD NOT use it, for its sender will not.
+    /// The SYN came again, and the SYN-ACK is sent again for it.
     pub fn on_repeated(&mut self, syn: &TcpHeader) {
         self.is_repeated = true;
+        self.on_syn_again(syn);
+    }
+
+    /// The SYN came again before it was answered. RFC 3168, 6.1.1: who has received a SYN that does not ask for ECN
+    /// SHOULD NOT use it, for its sender will not.
+    pub fn on_syn_again(&mut self, syn: &TcpHeader) {
         self.ecn = self.ecn.without(TcpFlags(!syn.flags.0));
     }
 

@@ -655,7 +655,8 @@ impl Flow {
         }
         let start = self.peer_position(segment.sequence);
         let before = self.arrived.contiguous();
-        if !segment.is_empty() || start < self.ack_sent {
+        // A keepalive probe asks for an ACK; of other old segments without data only so many a second get one.
+        if !segment.is_empty() || start + 1 == self.ack_sent {
             self.owes_since.get_or_insert(now);
         }
         if start < u64::from(HALF) {

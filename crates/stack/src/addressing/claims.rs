@@ -194,8 +194,10 @@ impl Shard {
         // interfaces".
         let is_probe =
             message.operation == ArpOperation::Request && message.sender_protocol.is_unspecified();
+        // Of who asks for what we use the answer is enough, also while we look whether it is ours on a new link.
         let target = message.target_protocol;
-        (is_probe && addressing.is_unsettled(target.into())).then_some(target)
+        let is_wanted = addressing.is_unsettled(target.into()) && !interface.is_ours(target.into());
+        (is_probe && is_wanted).then_some(target)
     }
 
     /// The interface may be on another link: every claim begins anew there, also one under way, whose probes nobody there
