@@ -72,3 +72,24 @@ fn batches_are_switched_off_and_on_and_the_status_shows_it() {
     assert_ne!(stack.interfaces()[0].mode, device::TransmitMode::Single);
     assert!(stack.set_multidata_outbound(Some(9), true).is_err());
 }
+
+#[test]
+fn a_connection_over_loopback_ends_where_no_interface_is_left_and_keeps_nobody_busy() {
+    let (stack, _other): (Stack, Stack) = pair();
+    let listener = TcpListener::bind(&stack, "127.0.0.1:80").expect("a free port");
+    let client = TcpStream::connect(&stack, "127.0.0.1:80").expect("loopback");
+    let (server, _) = listener.accept().expect("connected");
+    stack.remove_interface(0).expect("it is there");
+    drop(client);
+    let runtime = || stack.counters().runtime;
+    let rests = || {
+        let before = runtime().squeue_runs_unfinished;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        runtime().squeue_runs_unfinished == before
+    };
+    let started = std::time::Instant::now();
+    while !rests() {
+        assert!(started.elapsed() < pair::PATIENCE, "it works for ever: {:?}", runtime());
+    }
+    drop(server);
+}

@@ -327,6 +327,16 @@ fn a_listener_hears_what_is_sent_to_its_group_from_every_squeue() {
         sender.send_to(b"everybody", (group, 5_353)).expect("a way");
         let (len, from) = listener.recv_from(&mut [0; 16]).expect("it is looped");
         assert_eq!((len, from), (9, sender.local_addr().expect("bound")));
+        // Nothing of these leaves by the device, which need not be asked between two of them.
+        sender.set_multicast_ttl(0).expect("always");
+        for text in [b"one", b"two"] {
+            sender.send_to(text, (group, 5_353)).expect("a way");
+        }
+        for text in [b"one", b"two"] {
+            let mut heard = [0; 3];
+            assert_eq!(listener.recv_from(&mut heard).expect("it is looped").0, 3);
+            assert_eq!(&heard, text);
+        }
     }
 }
 

@@ -35,6 +35,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use steering::{Coalescing, Discipline, Mode, Polling, ThreadToken, Watch};
 use time::{Duration, Instant};
 
+/// A turn may have taken longer than its budget because the system ran others meanwhile, or nobody: so long are calls
+/// left alone at most.
+const REST_MAX: Duration = Duration::from_millis(4);
+
 /// Rounds of one turn, should the clock stand still; what ends a turn that finds no end is the
 /// discipline's [`Budget`](steering::Budget) of frames and time, asked after each round.
 const ROUNDS_MAX: usize = 64;
@@ -223,7 +227,8 @@ impl Core {
                 break;
             }
         }
-        self.poll_at = at + POLL_INTERVAL.max(at.since(now));
+        self.poll_at = at + at.since(now).clamp(POLL_INTERVAL, REST_MAX);
+        self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         self.take_events(now);
     }
 
@@ -276,6 +281,10 @@ impl Core {
     fn transmit_round(&mut self, now: Instant) -> bool {
         let Self { shard, ports, desk, transmit, .. } = self;
         let mut has_more = false;
+        if shard.is_loopback_pending() {
+            // No device need be left for it.
+            shard.poll_transmit(now, InterfaceId::LOOPBACK, Room::UNBOUNDED, transmit);
+        }
         for port in ports.iter_mut().filter(|port| port.failed.is_none()) {
             match send(shard, port, transmit, now) {
                 Sending::Done => {}
@@ -290,7 +299,7 @@ impl Core {
         has_more
     }
 
-    /// Takes in what waits from other squeues; what follows from it is done by the next [`Core::run`].
+    /// Takes in what waits from other squeues; what follows from it is done by the next [`Core::run`], which is due.
     pub(super) fn take_in(&mut self, now: Instant) {
         let Self { shard, ports, desk, receive, .. } = self;
         if let Some(desk) = desk.as_mut().filter(|desk| desk.depth() > 0) {
@@ -298,6 +307,7 @@ impl Core {
             receive.clear();
             self.discipline.on_drained(taken.frames);
             self.arrived += taken.frames;
+            self.poll_at = now;
         }
     }
 
@@ -307,10 +317,15 @@ impl Core {
         if now >= self.poll_at || self.unpolled_bytes >= POLL_BYTES {
             return self.run(now);
         }
-        if self.shard.wants_transmit() || self.shard.is_loopback_pending() {
-            self.is_unfinished |= self.transmit_round(now);
-        }
         self.has_answered = true;
+        if self.shard.wants_transmit() || self.shard.is_loopback_pending() {
+            if self.transmit_round(now) {
+                // What it left is no flood.
+                (self.is_unfinished, self.poll_at) = (true, now);
+            }
+        } else if let Some(desk) = &mut self.desk {
+            hand_over::pass_strays(desk, &mut self.shard);
+        }
         self.take_events(now);
     }
 
@@ -328,7 +343,6 @@ impl Core {
     fn take_events(&mut self, now: Instant) {
         let left_bytes = || self.pool.left_to_send_bytes();
         self.waiting.on_memory(now, left_bytes, now + MEMORY_RETRY, &mut self.woken);
-        self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         self.look_at_devices(now);
         let pressures = self.shard.pool_pressures();
         self.concerns_all |= pressures != self.pressures;

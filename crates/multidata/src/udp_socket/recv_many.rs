@@ -24,8 +24,8 @@ pub struct ReceivedDatagram<'a> {
 }
 
 impl UdpSocket {
-    /// Waits for a datagram and shows it, and at most `datagrams_max` in all of those that are there, one after the
-    /// other; says how many. `show` may take its time: it is called under no lock.
+    /// Waits for a datagram and shows it, and those that are there behind it, `datagrams_max` in all but at least one;
+    /// says how many. `show` may take its time: it is called under no lock.
     ///
     /// # Errors
     /// As [`UdpSocket::recv_from`].

@@ -213,6 +213,11 @@ fn calls_that_find_their_answers_have_as_much_time_as_an_unfinished_turn_took() 
     }
     core.run_outgoing(at(2_800));
     assert!(fetched() > 2, "a turn of its own");
+    // The system ran nobody here for an hour, within the turn.
+    core.set_clock(|| Instant::from_micros(3_600_000_000));
+    core.run(at(10_000));
+    assert!(core.is_unfinished);
+    assert_eq!(core.time_for_calls(at(3_600_000_000), true), us(4_000));
 }
 
 #[test]
