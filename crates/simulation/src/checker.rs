@@ -377,7 +377,8 @@ impl Watched {
         flow::judge_alone(segment, ecn)?;
         if segment.has(flag::RST) {
             let silent = self.neighbours.is_silent(segment.destination.ip());
-            let ends_it = self.flows.get_mut(&ends).is_some_and(|it| it.on_reset_sent(segment));
+            let flow = self.flows.get_mut(&ends);
+            let ends_it = flow.is_some_and(|it| it.on_reset_sent(now, segment));
             return if ends_it || silent { Ok(()) } else { self.provocations.judge(segment) };
         }
         if segment.has(flag::SYN) {

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+const PATIENCE: Duration = Duration::from_secs(10);
 const OUR_PORT: u16 = 4_243;
 const SEGMENT_LEN: usize = 1_400;
 const SYN: u8 = 0x02;
@@ -30,7 +31,8 @@ pub(crate) fn both_ways(ground: Ground) {
             let port = listener.local_addr().expect("it is bound").port();
             let mut ours = Flow::open(&mut station, ipv6, port);
             let (mut stream, _) = listener.accept().expect("the handshake is over");
-            stream.set_read_timeout(Some(Duration::from_secs(10))).expect("an option of sockets");
+            stream.set_read_timeout(Some(PATIENCE)).expect("an option of sockets");
+            stream.set_write_timeout(Some(PATIENCE)).expect("an option of sockets");
 
             ours.send_stream(&mut station, mode, &mut stream);
             ours.receive_stream(ground, &mut station, &mut stream);
@@ -119,7 +121,14 @@ impl Flow {
     /// Lets the kernel send a stream and acknowledges what comes, in order.
     fn receive_stream(&mut self, ground: Ground, station: &mut Station, stream: &mut TcpStream) {
         let bytes: Vec<u8> = (0..STREAM_LEN).map(|at| (at * 11 + at / 256) as u8).collect();
-        stream.write_all(&bytes).expect("the kernel's buffer is larger");
+        std::thread::scope(|scope| {
+            // Of Linux's usual buffers one holds less than the stream.
+            scope.spawn(|| stream.write_all(&bytes).expect("all is acknowledged"));
+            self.read_stream(ground, station, &bytes);
+        });
+    }
+
+    fn read_stream(&mut self, ground: Ground, station: &mut Station, bytes: &[u8]) {
         let (mut read, mut super_frames) = (Vec::new(), 0);
         while read.len() < STREAM_LEN {
             let arrived = station.wait_for(|arrived| {

@@ -60,6 +60,8 @@ pub(crate) struct Flow {
     /// It has said something other than SYNs and resets.
     has_spoken: bool,
     reset_sent: bool,
+    /// When the first reset went out, and what was waited for then.
+    at_reset: Option<(Instant, Waits)>,
     /// One that is to be obeyed: it names the next byte (RFC 5961, 3.2).
     reset_heard: bool,
     /// A reset refused a segment before anything was said.
@@ -145,6 +147,7 @@ impl Flow {
             other_answer: None,
             has_spoken: false,
             reset_sent: false,
+            at_reset: None,
             reset_heard: false,
             has_refused: false,
             waits: Waits::default(),
@@ -220,7 +223,9 @@ impl Flow {
             (Some(_), true) => Stage::Answering,
             (Some(_), false) => Stage::Open,
         };
-        self.waits.is_in_vain(now, patience, stage, asked_at)
+        let is_in_vain = |now, waits: &Waits| waits.is_in_vain(now, patience, stage, asked_at);
+        // What arrives behind its reset says nothing of why it was sent.
+        is_in_vain(now, &self.waits) || self.at_reset.is_some_and(|(at, it)| is_in_vain(at, &it))
     }
 
     /// Whether something came that should have been answered by now. The answer may wait for the neighbour,
@@ -344,7 +349,8 @@ impl Flow {
 
     /// A reset goes out. Says whether it stands where the next byte would, as one does that ends the
     /// connection.
-    pub(crate) fn on_reset_sent(&mut self, reset: &Segment<'_>) -> bool {
+    pub(crate) fn on_reset_sent(&mut self, now: Instant, reset: &Segment<'_>) -> bool {
+        self.at_reset.get_or_insert((now, self.waits));
         // Before the peer has acknowledged our SYN a reset may refuse its segment and leave the
         // connection as it is (RFC 9293, 3.10.7.4, SYN-RECEIVED).
         self.reset_sent |= self.acked >= 1;
@@ -361,6 +367,7 @@ impl Flow {
     /// segments that overtook the one with the cookie (RFC 4987, 3.6).
     fn forget_refusals(&mut self) {
         self.reset_sent = false;
+        self.at_reset = None;
         self.reset_heard = false;
     }
 
@@ -672,7 +679,9 @@ impl Flow {
             }
         }
         if !is_syn {
-            let is_next = start == before && !segment.payload.is_empty();
+            // What came out of order may have been dropped for want of room, so only who has said that it expects
+            // this one surely takes it.
+            let is_next = start == before && start == self.ack_sent && !segment.payload.is_empty();
             let is_next = is_next && start + segment.payload.len() as u64 <= self.edge_sent;
             self.ecn.on_arrived(segment, ecn, is_next, (self.end, self.acked));
             if segment.has(flag::FIN) {
