@@ -231,11 +231,14 @@ impl Checker {
         if packet.stations.is_some_and(|(_, source)| source[0] & 1 != 0) {
             return;
         }
+        // RFC 1122, 4.2.3.10: nor is a segment taken that came to a group of stations.
+        let is_to_group = packet.stations.is_some_and(|(destination, _)| destination[0] & 1 != 0);
         let ip = match &packet.body {
             Body::Arp(arp) => return watched.take_arp(now, arp),
             Body::Ip(ip) => ip,
         };
         match &ip.transport {
+            Transport::Tcp(_) if is_to_group => {}
             Transport::Tcp(segment) if watched.addresses.contains(&ip.destination) => {
                 watched.take_segment(now, segment, ip.ecn);
             }

@@ -278,6 +278,8 @@ impl Connection {
         self.timers.stop(Timer::User);
         self.events.insert(Events::CONNECTED | Events::WRITABLE);
         self.last_received_at = now;
+        // What came with the SYN may have been read before (RFC 7413, 4.2.2).
+        self.tell_of_window();
         if let Some(keepalive) = self.config.keepalive {
             self.timers.set(Timer::Keepalive, now + keepalive.idle);
         }
@@ -500,6 +502,11 @@ impl Connection {
     fn on_read(&mut self, bytes: usize) {
         self.window_tuning.on_read(bytes);
         self.note_read_urgent();
+        self.tell_of_window();
+    }
+
+    /// Room was made by reading.
+    fn tell_of_window(&mut self) {
         // RFC 9293, 3.8.6.2.2: the peer hears of a re-opened window when it is worth a segment. An ACK
         // that is owed now says what the window is when it goes.
         if self.acks.owed() != Owed::Now

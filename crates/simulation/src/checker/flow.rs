@@ -232,13 +232,16 @@ impl Flow {
     /// or have been given up with it, which was asked for at `asked_at` last.
     pub(crate) fn owes_answer(&self, now: Instant, asked_at: Option<Instant>) -> bool {
         let is_held = |since| asked_at.is_some_and(|at| at + NEIGHBOUR_WAIT_MAX > since);
-        // What comes before the application has accepted the connection may wait for that.
-        let is_half_open = self.is_passive && self.ack_sent <= 1 && self.end <= 1;
         // And in TIME-WAIT answers are few.
         let has_heard_all = self.peer_fin.is_some_and(|fin| self.arrived.contiguous() > fin);
         let is_over = has_heard_all && self.fin.is_some_and(|fin| self.acked > fin);
         let is_due = |since| now.since(since) > ACK_DELAY_MAX && !is_held(since);
-        !is_half_open && !is_over && self.owes_since.is_some_and(is_due)
+        !self.is_half_open() && !is_over && self.owes_since.is_some_and(is_due)
+    }
+
+    /// Whether what comes may be dropped until the application has accepted the connection.
+    fn is_half_open(&self) -> bool {
+        self.is_passive && self.ack_sent <= 1 && self.end <= 1
     }
 
     /// Whether a reset refused a segment before this end said anything, as behind a SYN cookie.
@@ -682,6 +685,7 @@ impl Flow {
             // What came out of order may have been dropped for want of room, so only who has said that it expects
             // this one surely takes it.
             let is_next = start == before && start == self.ack_sent && !segment.payload.is_empty();
+            let is_next = is_next && !self.is_half_open();
             let is_next = is_next && start + segment.payload.len() as u64 <= self.edge_sent;
             self.ecn.on_arrived(segment, ecn, is_next, (self.end, self.acked));
             if segment.has(flag::FIN) {

@@ -108,8 +108,10 @@ impl World {
         let worth = (info.receive_buffer_bytes as u64 / 2).min(info.receive_mss_bytes.into());
         let hears = matches!(status.state, State::Established | State::FinWait1 | State::FinWait2);
         let left = self.checker.window_left(self.now, line, info.receive_next.0);
-        let small_window =
-            left.filter(|left| *left < worth && status.readable_bytes == 0 && hears && !at_end);
+        // A window is said in units of its scale.
+        let unit = info.window_scale.map_or(1, |(_, ours)| 1_u64 << ours);
+        let small_window = left
+            .filter(|left| *left + unit < worth && status.readable_bytes == 0 && hears && !at_end);
         let before = self.seen.get(&index).copied();
         if let Some(left) = small_window
             && before.is_some_and(|before| before.small_window == small_window)

@@ -1,8 +1,10 @@
 //! Windows: the peer's (probing, silly windows) and ours (RFC 9293, 3.8.6).
 
 use super::harness::*;
-use crate::{Config, State};
-use time::Duration;
+use crate::{Config, Connection, State};
+use batch::{BlockPool, PoolConfig};
+use time::{Duration, Instant};
+use wire::TcpHeader;
 
 fn config() -> Config {
     Config { nodelay: true, receive_buffer_bytes: 4_000, ..plain_config() }
@@ -223,4 +225,22 @@ fn a_buffer_smaller_than_the_scale_can_say_is_made_larger() {
         }
         assert!(next > 200_000, "{next}");
     }
+}
+
+// RFC 7413, 4.2.2: what came with the SYN may be read before the handshake is complete; RFC 9293, 3.8.6.2.2.
+#[test]
+fn room_that_was_made_before_the_handshake_was_complete_is_told_of_behind_it() {
+    let syn = TcpHeader { sequence: IRS, flags: SYN, window: 5_000, ..TcpHeader::default() };
+    let pool = BlockPool::new(PoolConfig::default());
+    let data = Some(chunk(&stream(0..4_000)));
+    let now = Instant::from_millis(1);
+    let connection = Connection::accept_fast(parameters(config()), now, &syn, data, &pool);
+    let mut harness = Harness::wrap(connection, now);
+    let syn_ack = harness.expect_one();
+    assert_eq!((syn_ack.acknowledgment(), syn_ack.header.window), (4_001, 0));
+    assert_eq!(harness.read(4_000), stream(0..4_000));
+    harness.expect_nothing();
+    harness.receive(ACK, 4_001, 1, b"");
+    let told = harness.expect_one();
+    assert_eq!((told.acknowledgment(), told.header.window), (4_001, 4_000));
 }
