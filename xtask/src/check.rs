@@ -6,20 +6,26 @@
 //!
 //! A failed step does not stop the ones after it: one run shows everything that is wrong. What the
 //! machine does not grant (namespaces, the TUN driver) is printed at the start; where `CI=true` or
-//! `MULTIDATA_REQUIRE_ALL=1` is set, lacking it is a failure, so that a check can never turn green
-//! by testing less.
+//! `MULTIDATA_REQUIRE_ALL=1` is set, lacking it is a failure, so that such a check cannot turn green
+//! by testing less. cargo-deny tests nothing of what is built: where it is not installed that is a
+//! warning, here and there.
+//!
+//! Warnings of clippy, and of the compiler as it runs, are refused by the toolchain that the
+//! packages name (`rust-version`). A newer one may know more of them, which no change is to be
+//! blamed for: there they are shown.
 
 mod ground;
 mod simulation;
 mod smoke;
 mod tally;
+mod toolchain;
 mod withheld;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cargo_metadata::MetadataCommand;
+use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::{Failure, canaries, tidy};
 use ground::Ground;
@@ -34,20 +40,22 @@ const OPTIMISED_TESTS: &str = "multidata-checksum";
 /// Runs the check, or only its quick part, and says whether all of it passed.
 ///
 /// # Errors
-/// When cargo cannot say where it builds, or that place cannot be written.
+/// When cargo cannot say where and by what it builds, or that place cannot be written.
 pub(crate) fn run(root: &Path, quick: bool) -> Result<bool, Failure> {
-    let target_dir = MetadataCommand::new().current_dir(root).no_deps().exec()?.target_directory;
+    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
+    let target_dir = &metadata.target_directory;
     let withheld = Withheld::prepare(target_dir.join("cannot-run").into())?;
     let mut course = Course::new(root, withheld);
 
     let started = Instant::now();
     let ground = course.prepare(quick);
     course.cargo("fmt", &["fmt", "--all", "--check"]);
-    course.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    let refusal = course.toolchain(&metadata);
+    course.cargo("clippy", &[&["clippy", "--workspace", "--all-targets"], refusal].concat());
     // Events for those who watch are compiled by this feature only.
-    let traced = ["--package", "multidata", "--package", "multidata-stack"];
-    let lint = ["clippy", "--features", "tracing", "--all-targets", "--", "-D", "warnings"];
-    course.cargo("clippy with events", &[&lint[..1], &traced, &lint[1..]].concat());
+    let traced = ["clippy", "--package", "multidata", "--package", "multidata-stack"];
+    let lint = ["--features", "tracing", "--all-targets"];
+    course.cargo("clippy with events", &[&traced[..], &lint, refusal].concat());
     course.step("tidy", |_| tidy::run(root));
     course.tests("test", &["test", "--workspace", "--no-fail-fast"]);
     let events = ["test", "--package", "multidata-stack", "--features", "tracing"];
@@ -123,6 +131,16 @@ impl Course {
             Ok(ground.device.is_ok() || !course.strict)
         });
         ground
+    }
+
+    /// What clippy is told of warnings: to refuse them, too, where it cannot be said whose they are.
+    fn toolchain(&mut self, metadata: &Metadata) -> &'static [&'static str] {
+        let mut refusal = toolchain::REFUSED;
+        self.step("toolchain", |_| {
+            refusal = toolchain::refusal(metadata)?;
+            Ok(true)
+        });
+        refusal
     }
 
     fn cargo(&mut self, name: &str, arguments: &[&str]) {

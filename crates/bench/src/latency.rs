@@ -20,6 +20,7 @@ mod results;
 pub use far::Far;
 pub use results::{LatencyRun, Results, SCHEMA};
 
+use crate::growing::Growing;
 use crate::loss::delay_line::DelayLineConfig;
 use crate::loss::joint::Joint;
 use crate::loss::receiver::open_tap;
@@ -29,7 +30,7 @@ use crate::socket::Socket;
 use crate::verify::{Flow, Pattern};
 use crate::workload::request_response::{self, Asked, Asking};
 use crate::workload::stream::READ_LEN_BYTES;
-use crate::{Attempt, Failure, host};
+use crate::{Attempt, Failure};
 use device::{
     FaultConfig, HardwareAddress, Medium, Queue, TransmitMode, WireConfig, WireEnd, wire,
 };
@@ -139,28 +140,28 @@ pub struct Comparison {
     pub rounds: usize,
 }
 
-/// Runs the comparison, in rounds that go forwards and backwards in turn.
+/// Runs the comparison, in rounds that go forwards and backwards in turn, and adds what each run gave.
 ///
 /// # Errors
-/// The first failure ends it.
+/// The first failure ends it; the results hold what was measured before it.
 pub fn compare(
     comparison: &Comparison,
     sandbox: Sandbox,
-    arguments: &[String],
-) -> Result<Results, Failure> {
+    results: &Growing<Results>,
+) -> Result<(), Failure> {
     let progress = Progress::steps(comparison.cases.len() * comparison.rounds);
     let sandbox = Arc::new(sandbox);
-    let mut results = Results::new(host::describe(arguments), comparison.len_bytes);
     for round in 0..comparison.rounds {
         for index in crate::plan::round_order(round, comparison.cases.len()) {
             let case = comparison.cases[index];
             let name = format!("{}, {}", case.near.name(), case.load.name());
             progress.say(&format!("round {}: {name}", round + 1));
-            results.runs.push(run(comparison, &sandbox, case).attempt(|| name)?);
+            let run = run(comparison, &sandbox, case).attempt(|| name)?;
+            results.add(|all| all.runs.push(run));
             progress.advance(1);
         }
     }
-    Ok(results)
+    Ok(())
 }
 
 fn run(comparison: &Comparison, sandbox: &Arc<Sandbox>, case: Case) -> Result<LatencyRun, Failure> {

@@ -24,6 +24,7 @@ mod failure;
 pub mod cipher;
 pub mod copy_in;
 pub mod counted;
+pub mod growing;
 pub mod host;
 pub mod job;
 pub mod latency;

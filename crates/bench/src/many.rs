@@ -27,7 +27,8 @@ pub struct Axes {
 }
 
 impl Axes {
-    /// Every sound combination, each run for this long. Neighbours differ in connections only.
+    /// Every sound combination, each run for this long. Neighbours differ in connections only. The length of a
+    /// device's queue is that of the devices that have one.
     #[must_use]
     pub fn scenarios(&self, time: Duration, common: &Scenario) -> Vec<Scenario> {
         let mut scenarios = Vec::new();
@@ -39,6 +40,7 @@ impl Axes {
                     connections,
                     tasks: true,
                     amount: Amount::Time(time),
+                    queue_packets: common.queue_packets.filter(|_| device.is_tun()),
                     ..common.clone()
                 }));
             }
@@ -188,6 +190,17 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 8);
+    }
+
+    #[test]
+    fn only_devices_that_have_a_queue_are_named_by_its_length() {
+        let common = Scenario::stream(DeviceKind::Wire, Direction::Send, TransmitMode::Multidata);
+        let common = Scenario { queue_packets: Some(5_000), ..common };
+        let scenarios = axes().scenarios(Duration::from_millis(10), &common);
+        let (queued, others): (Vec<_>, Vec<_>) =
+            scenarios.iter().partition(|it| it.name().contains("queue-5000"));
+        assert!(queued.len() == 4 && queued.iter().all(|it| it.device == DeviceKind::Tap));
+        assert!(others.len() == 4 && others.iter().all(|it| it.device == DeviceKind::Wire));
     }
 
     #[test]

@@ -25,7 +25,8 @@ const FOREWORD: &str = "Each scheme gives the same packets to the device in anot
 <b>single</b>: one packet a call. <b>chain</b>: many packets in one call, each with buffers of its own. \
 <b>contiguous</b>: several frames in one block, split below. <b>multidata</b>: one header block, shared \
 payload blocks and descriptors. <b>lso</b>: one header and a long payload that the device splits. Points \
-are medians of alternating runs; every axis begins at zero. Where the sender copies, the figures answer \
+and numbers are medians of alternating runs, a MB is 2^20 bytes; every axis begins at zero. Where the \
+sender copies, the figures answer \
 Figures 1 to 4 of the Multidata Transmit paper (netperf), where it lends its memory, Figures 5 to 8 \
 (knetperf), with a device in the place of each machine.";
 
@@ -143,6 +144,33 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 6, "a plot for each panel of the one figure");
         for word in ["R2S0F0", "R1S2F1", "application at core", "30.00", "contended %"] {
             assert!(page.contains(word), "{word} is missing");
+        }
+    }
+
+    #[test]
+    fn what_there_is_can_be_shown_wherever_a_job_was_broken_off() {
+        use crate::{copy_in, counted, layouts, many, receive};
+        let all = [
+            (measured(), Subject::Transmit),
+            (crate::times::tests::measured(), Subject::Transmit),
+            (crate::receive::tests::measured(), Subject::Receive),
+            (crate::layouts::tests::measured(), Subject::Layouts),
+        ];
+        for (whole, subject) in all {
+            for count in 1..=whole.runs.len() {
+                let part = Results { runs: whole.runs[..count].to_vec(), ..whole.clone() };
+                render(&part, subject).expect("drawn");
+                let tables = [table::render, table::render_transmit, copy_in::render];
+                let tables = tables.into_iter().chain([many::render, receive::render]);
+                for text in tables.chain([layouts::render, counted::render]) {
+                    assert!(!text(&part).contains("NaN"), "{}", text(&part));
+                }
+                let found = [table::findings, copy_in::findings, many::findings].into_iter();
+                let found = found.chain([receive::findings, layouts::findings]);
+                let sentences = found.flat_map(|findings| findings(&part));
+                let text: Vec<_> = sentences.chain(table::render_times(&part)).collect();
+                assert!(!text.join(" ").contains("NaN"), "{text:?}");
+            }
         }
     }
 

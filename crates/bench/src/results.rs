@@ -4,7 +4,7 @@
 //! field; fields are only ever added together with a new name.
 
 use crate::scenario::Scenario;
-use crate::{Attempt, Failure, statistics};
+use crate::{Attempt, Failure, host, statistics};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ pub struct Run {
     pub direction: String,
     /// `single`, `multidata` or `lso`.
     pub mode: String,
-    /// What the application wrote in one call, in bytes.
+    /// What the application wrote in one call, in bytes: whichever end sends; a request, and its response.
     pub write_len_bytes: usize,
     /// Whether it wrote its own memory, without a copy.
     pub zero_copy: bool,
@@ -84,7 +84,8 @@ pub struct Run {
     pub connections: usize,
     /// Longest IP packet, in bytes.
     pub mtu: usize,
-    /// Bytes that arrived, both directions together.
+    /// Bytes that arrived, both directions together; of datagrams those that were sent, and the figures below are of
+    /// them.
     pub bytes: u64,
     /// Seconds by the clock of the receiving end, from the first byte to the end of the stream.
     pub seconds: f64,
@@ -92,7 +93,7 @@ pub struct Run {
     /// sending ends by time, of the bytes and the seconds in which all had something to send.
     pub throughput_gbps: f64,
     /// CPU seconds of the process that holds this stack, for each 10^9 bytes. With peer `self`
-    /// that is both stacks.
+    /// that is both stacks, but for a tunnel, whose far end is another process.
     pub stack_cpu_s_per_gb: f64,
     /// The part of it that the kernel took for the system calls of this process.
     pub stack_kernel_cpu_s_per_gb: f64,
@@ -124,7 +125,7 @@ impl Run {
             peer: scenario.peer().name().to_owned(),
             direction: scenario.direction.name().to_owned(),
             mode: scenario.mode.to_string(),
-            write_len_bytes: scenario.write_len_bytes,
+            write_len_bytes: scenario.written_len_bytes(),
             zero_copy: scenario.zero_copy,
             connections: scenario.connections,
             mtu: scenario.mtu_bytes,
@@ -144,6 +145,12 @@ impl Run {
 }
 
 impl Results {
+    /// Those of a job that begins, with these arguments of the command.
+    #[must_use]
+    pub fn begin(arguments: &[String]) -> Self {
+        Self { schema: SCHEMA.to_owned(), host: host::describe(arguments), runs: Vec::new() }
+    }
+
     /// The runs of each scenario by its name, scenarios in the order in which they first ran.
     pub(crate) fn groups(&self) -> Vec<(&str, Vec<&Run>)> {
         let mut groups: Vec<(&str, Vec<&Run>)> = Vec::new();
@@ -282,7 +289,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn results(runs: Vec<Run>) -> Results {
-        Results { schema: SCHEMA.to_owned(), host: crate::host::describe(&[]), runs }
+        Results { runs, ..Results::begin(&[]) }
     }
 
     #[test]

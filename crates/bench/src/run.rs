@@ -32,9 +32,6 @@ use std::net::{SocketAddr, UdpSocket};
 /// All contents derive from this.
 const SEED: u64 = 0x6d75_6c74_6964_6174;
 
-/// What the kernel's end writes in one call.
-const KERNEL_WRITE_LEN_BYTES: usize = 256 << 10;
-
 /// The CPUs of `--pin`.
 const STACK_CPU: usize = 0;
 const KERNEL_CPU: usize = 1;
@@ -144,15 +141,7 @@ fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
         meeting,
         connections: scenario.connections,
         tasks: scenario.tasks,
-        work: match scenario.workload {
-            Workload::Stream => Work::Stream(Plan {
-                write_len_bytes: KERNEL_WRITE_LEN_BYTES,
-                ..their_plan(scenario, bounds, connects)
-            }),
-            Workload::RequestResponse { len_bytes } => {
-                Work::Ask { seed: SEED, amount: bounds.amount, len_bytes }
-            }
-        },
+        work: their_work(scenario, bounds, connects),
         cpu: scenario.pin.then_some(KERNEL_CPU),
     };
     let (kernel, sockets) = if connects {
@@ -179,12 +168,7 @@ fn through_tunnel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
         meeting: Meeting::Tunnel(far),
         connections: scenario.connections,
         tasks: scenario.tasks,
-        work: match scenario.workload {
-            Workload::Stream => Work::Stream(their_plan(scenario, bounds, true)),
-            Workload::RequestResponse { len_bytes } => {
-                Work::Ask { seed: SEED, amount: bounds.amount, len_bytes }
-            }
-        },
+        work: their_work(scenario, bounds, true),
         cpu: scenario.pin.then_some(KERNEL_CPU),
     };
     let process = KernelEnd::start(&task)?;
@@ -341,6 +325,16 @@ fn their_plan(scenario: &Scenario, bounds: Bounds, we_connected: bool) -> Plan {
     }
 }
 
+/// What another process at the other end is to do.
+fn their_work(scenario: &Scenario, bounds: Bounds, we_connected: bool) -> Work {
+    match scenario.workload {
+        Workload::Stream => Work::Stream(their_plan(scenario, bounds, we_connected)),
+        Workload::RequestResponse { len_bytes } => {
+            Work::Ask { seed: SEED, amount: bounds.amount, len_bytes }
+        }
+    }
+}
+
 /// Compares what both ends say and makes the figures.
 fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran, Failure> {
     let mut counters = measured.counters.clone();
@@ -431,6 +425,7 @@ fn agree(who: &str, sent_bytes: u64, received_bytes: u64) -> Result<(), Failure>
 mod tests {
     use super::*;
     use crate::workload::stream::Busy;
+    use device::TransmitMode;
 
     #[test]
     fn costs_are_of_the_time_that_throughput_is_of() {
@@ -444,6 +439,18 @@ mod tests {
         assert_eq!(streamed(Some(busy)).spent_on(spent(9.0), 900), (spent(1.0), 500));
         assert_eq!(streamed(None).spent_on(spent(9.0), 900), (spent(9.0), 900), "not theirs");
         assert_eq!(streamed(Some(busy)).busy_gbps(), streamed(None).busy_gbps());
+    }
+
+    #[test]
+    fn the_other_end_writes_what_the_row_says() {
+        let tap = Scenario::stream(DeviceKind::Tap, Direction::Receive, TransmitMode::Multidata);
+        let scenario = Scenario { write_len_bytes: 1_000, ..tap };
+        let bounds = Bounds { amount: scenario.amount, verified_len_bytes: 0 };
+        let Work::Stream(plan) = their_work(&scenario, bounds, false) else {
+            panic!("it is a stream");
+        };
+        assert_eq!((plan.sends, plan.write_len_bytes), (true, 1_000));
+        assert_eq!(Run::of(&scenario).write_len_bytes, 1_000);
     }
 
     #[test]

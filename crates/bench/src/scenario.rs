@@ -243,6 +243,9 @@ pub struct Scenario {
     /// Frames reach a TAP or TUN device many by one call (io_uring); else each by its own. Without
     /// meaning elsewhere.
     pub io_uring: bool,
+    /// Frames that the kernel keeps at most until this stack reads them from a TAP or TUN device, or the
+    /// device's default. Refused elsewhere.
+    pub queue_packets: Option<usize>,
     /// Which way the bytes flow.
     pub direction: Direction,
     /// How batches reach the device; `Single` also receives frame by frame.
@@ -312,13 +315,15 @@ const WRITE_LEN_BYTES: usize = 64 << 10;
 /// The least IP packet that the ends can use, RFC 791 and RFC 8200.
 const MTU_MIN_IPV4: usize = 576;
 const MTU_MIN_IPV6: usize = 1_280;
-/// The longest datagram over IPv4.
+/// The datagram that says where it belongs, without which it cannot be verified; the longest over IPv4.
+const DATAGRAM_LEN_BYTES_MIN: usize = 8;
 const DATAGRAM_LEN_BYTES_MAX: usize = 65_507;
 /// The kernel's bound for TAP devices.
 const MTU_MAX: usize = 65_521;
 /// Threads are given out per connection; more than this is for tasks.
 const CONNECTIONS_MAX: usize = 1_000;
-/// Descriptors of the kernel's end are given out per connection, and a shell grants some 20,000.
+/// The kernel connects from one address, by default from any of 28,232 ports, some of which are in TIME-WAIT from the
+/// run before.
 pub const TASK_CONNECTIONS_MAX: usize = 19_000;
 
 impl Scenario {
@@ -331,6 +336,7 @@ impl Scenario {
             offload: mode == TransmitMode::Lso,
             napi: false,
             io_uring: false,
+            queue_packets: None,
             direction,
             mode,
             connections: 1,
@@ -383,7 +389,7 @@ impl Scenario {
     /// mode.
     #[must_use]
     pub fn name(&self) -> String {
-        let (write, connections);
+        let connections;
         let mode = self.mode.to_string();
         let mut words = vec![self.device.name()];
         if self.device == DeviceKind::Tunnel && self.transform == TransformKind::ChaChaPoly {
@@ -404,6 +410,7 @@ impl Scenario {
             words.push(&squeues);
         }
         let (queues, blocks);
+        let waiting = self.queue_packets.map(|packets| format!("queue-{packets}"));
         if self.queues > 1 {
             queues = format!("{} queues", self.queues);
             words.push(&queues);
@@ -412,6 +419,7 @@ impl Scenario {
             blocks = format!("blocks-{}ms", retire.as_millis());
             words.push(&blocks);
         }
+        words.extend(waiting.as_deref());
         if self.napi {
             words.push("napi");
         }
@@ -431,10 +439,8 @@ impl Scenario {
         if self.zero_copy && self.label.is_none() {
             words.push("zero-copy");
         }
-        if self.workload == Workload::Stream && self.write_len_bytes != WRITE_LEN_BYTES {
-            write = crate::sizes::format_size(self.write_len_bytes as u64);
-            words.push(&write);
-        }
+        let write = self.write_word();
+        words.extend(write.as_deref());
         if self.tasks {
             connections = format!("{} tasks", self.connections);
             words.push(&connections);
@@ -451,6 +457,25 @@ impl Scenario {
         words.extend(self.times.word());
         words.extend(self.label.as_deref());
         words.join(" ")
+    }
+
+    /// What the application writes in one call, whatever it says by it.
+    #[must_use]
+    pub const fn written_len_bytes(&self) -> usize {
+        match self.workload {
+            Workload::Stream => self.write_len_bytes,
+            Workload::RequestResponse { len_bytes } => len_bytes,
+        }
+    }
+
+    /// The length of a write, of a request, where it is not the usual one.
+    fn write_word(&self) -> Option<String> {
+        let usual = match self.workload {
+            Workload::Stream => WRITE_LEN_BYTES,
+            Workload::RequestResponse { .. } => 1,
+        };
+        let len_bytes = self.written_len_bytes();
+        (len_bytes != usual).then(|| crate::sizes::format_size(len_bytes as u64))
     }
 
     fn datagram_word(&self) -> Option<String> {
@@ -508,13 +533,7 @@ impl Scenario {
         self.check_datagrams()?;
         self.check_tunnel()?;
         self.check_packet_socket()?;
-        if self.io_uring && !self.device.is_tun() {
-            return Err(
-                "--io-uring on needs --device tap, tun or tap-pair: the others have calls of their own \
-                        for many frames"
-                    .to_owned(),
-            );
-        }
+        self.check_tun()?;
         let mtu_min = if self.ipv6 { MTU_MIN_IPV6 } else { MTU_MIN_IPV4 };
         if !(mtu_min..=MTU_MAX).contains(&self.mtu_bytes) {
             return Err(format!(
@@ -545,9 +564,9 @@ impl Scenario {
         if self.device == DeviceKind::Tunnel {
             return Err("--datagram is for other devices than tunnels".to_owned());
         }
-        let len_max = DATAGRAM_LEN_BYTES_MAX;
-        if !(1..=len_max).contains(&len_bytes) {
-            return Err(format!("--datagram {len_bytes} is out of range: give 1 to {len_max}"));
+        let (least, most) = (DATAGRAM_LEN_BYTES_MIN, DATAGRAM_LEN_BYTES_MAX);
+        if !(least..=most).contains(&len_bytes) {
+            return Err(format!("--datagram {len_bytes} is out of range: give {least} to {most}"));
         }
         let is_one_way = self.workload == Workload::Stream && self.direction == Direction::Send;
         if self.connections > 1 || !is_one_way {
@@ -573,6 +592,23 @@ impl Scenario {
             return Err(
                 "--trust-checksums on needs --device tunnel and --transform chacha20poly1305: what \
                  nothing authenticates needs its checksums"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_tun(&self) -> Result<(), String> {
+        if self.io_uring && !self.device.is_tun() {
+            return Err(
+                "--io-uring on needs --device tap, tun or tap-pair: the others have calls of their own \
+                        for many frames"
+                    .to_owned(),
+            );
+        }
+        if self.queue_packets.is_some() && !self.device.is_tun() {
+            return Err(
+                "--queue needs --device tap, tun or tap-pair: the kernel keeps frames of no others for us"
                     .to_owned(),
             );
         }
@@ -635,6 +671,10 @@ mod tests {
                 Scenario { device: DeviceKind::Packet, io_uring: true, ..sound.clone() },
                 "--io-uring",
             ),
+            (
+                Scenario { device: DeviceKind::Wire, queue_packets: Some(5_000), ..sound.clone() },
+                "--queue ",
+            ),
             (Scenario { queues: 2, squeues: 2, ..sound.clone() }, "--device packet"),
             (
                 Scenario { receive_blocks: Some(Duration::from_millis(1)), ..sound.clone() },
@@ -642,6 +682,7 @@ mod tests {
             ),
             (Scenario { device: DeviceKind::Packet, queues: 2, ..sound.clone() }, "--squeues 2"),
             (Scenario { datagram_len_bytes: Some(70_000), ..sound.clone() }, "--datagram 70000"),
+            (Scenario { datagram_len_bytes: Some(7), ..sound.clone() }, "--datagram 7"),
             (Scenario { mtu_bytes: 100, ..sound.clone() }, "--mtu"),
             (Scenario { mtu_bytes: 600, ipv6: true, ..sound.clone() }, "--mtu"),
             (Scenario { connections: 0, ..sound.clone() }, "--connections"),
@@ -661,6 +702,18 @@ mod tests {
                 .sum();
             assert_eq!(sum, bytes);
         }
+    }
+
+    #[test]
+    fn transactions_are_named_and_stored_by_their_length() {
+        let wire = Scenario::stream(DeviceKind::Wire, Direction::Both, TransmitMode::Multidata);
+        let of = |len_bytes| {
+            let workload = Workload::RequestResponse { len_bytes };
+            crate::results::Run::of(&Scenario { workload, ..wire.clone() })
+        };
+        assert_eq!(of(1).scenario, "wire request-response multidata");
+        assert_eq!(of(2_048).scenario, "wire request-response 2K multidata");
+        assert_eq!((of(1).write_len_bytes, of(2_048).write_len_bytes), (1, 2_048));
     }
 
     #[test]

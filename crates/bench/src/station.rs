@@ -289,7 +289,7 @@ fn open_tap_pair(scenario: &Scenario) -> Result<(Opened, Opened), Failure> {
 
 fn tap(scenario: &Scenario) -> Result<TapDevice, Failure> {
     let kind = if scenario.device == DeviceKind::Tun { TapKind::Tun } else { TapKind::Tap };
-    TapDevice::open(&TapConfig {
+    let device = TapDevice::open(&TapConfig {
         kind,
         offload: scenario.offload,
         napi: if scenario.napi { Napi::Threaded } else { Napi::Off },
@@ -298,7 +298,14 @@ fn tap(scenario: &Scenario) -> Result<TapDevice, Failure> {
         queues: rings(scenario).into(),
         ..TapConfig::default()
     })
-    .attempt(|| no_device(scenario))
+    .attempt(|| no_device(scenario))?;
+    if let Some(packets) = scenario.queue_packets {
+        device
+            .interface()
+            .and_then(|interface| interface.set_transmit_queue_packets(packets))
+            .attempt(|| "cannot set the length of the device's queue")?;
+    }
+    Ok(device)
 }
 
 fn no_device(scenario: &Scenario) -> &'static str {

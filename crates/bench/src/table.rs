@@ -1,6 +1,6 @@
 //! Results for a person: a table of medians, and sentences about what batching brought.
 
-use crate::results::{Results, Run, Summary};
+use crate::results::{Results, Run, Summary, TRANSACTIONS};
 use crate::scenario::{DeviceKind, Direction, Outbound, Scenario, Times};
 use crate::statistics::ratio;
 use crate::times::Split;
@@ -296,7 +296,7 @@ const NAMED: &[(&str, &str)] = &[
 
 fn place(run: &Run) -> String {
     let verb = match run.direction.as_str() {
-        _ if run.counters.contains_key(crate::results::TRANSACTIONS) => "Answering requests",
+        _ if run.counters.contains_key(TRANSACTIONS) => "Answering requests",
         "send" => "Sending",
         "receive" => "Receiving",
         _ => "Both ways at once",
@@ -321,8 +321,12 @@ fn place(run: &Run) -> String {
     if is_by_ring(run) {
         how.push("io_uring".to_owned());
     }
-    if run.write_len_bytes != usual.write_len_bytes {
-        how.push(format!("{} a write", crate::sizes::format_size(run.write_len_bytes as u64)));
+    let written = crate::sizes::format_size(run.write_len_bytes as u64);
+    match (run.counters.contains_key(TRANSACTIONS), run.write_len_bytes) {
+        (true, 1) => {}
+        (true, _) => how.push(format!("{written} each way")),
+        (false, len_bytes) if len_bytes == usual.write_len_bytes => {}
+        (false, _) => how.push(format!("{written} a write")),
     }
     if run.zero_copy {
         how.push("lent memory".to_owned());
@@ -495,17 +499,19 @@ mod tests {
 
     #[test]
     fn transactions_are_called_small_only_where_they_fit_a_packet() {
-        let asked = |mode, batches| {
-            let mut run = Run { batches, ..run(mode, 8.0) };
-            run.counters.insert(crate::results::TRANSACTIONS.to_owned(), 500);
+        let asked = |mode, batches, write_len_bytes| {
+            let mut run = Run { batches, write_len_bytes, ..run(mode, 8.0) };
+            run.counters.insert(TRANSACTIONS.to_owned(), 500);
             run
         };
-        for (batches, is_small) in [(1_000, true), (100, false)] {
-            let runs =
-                vec![asked(TransmitMode::Single, 1_000), asked(TransmitMode::Multidata, batches)];
+        for (batches, len_bytes, place) in [(1_000, 1, "TAP,"), (100, 4_096, "TAP (4K each way),")]
+        {
+            let single = asked(TransmitMode::Single, 1_000, len_bytes);
+            let runs = vec![single, asked(TransmitMode::Multidata, batches, len_bytes)];
             let sentence = findings(&results(runs)).remove(0);
-            assert!(sentence.starts_with("Answering requests over a plain TAP"), "{sentence}");
-            assert_eq!(sentence.contains("small packet"), is_small, "{sentence}");
+            let place = format!("Answering requests over a plain {place}");
+            assert!(sentence.starts_with(&place), "{sentence}");
+            assert_eq!(sentence.contains("small packet"), len_bytes == 1, "{sentence}");
         }
     }
 

@@ -184,7 +184,8 @@ impl CopyObserver for CopyTimes {
     }
 }
 
-/// Where the time went that it took to send 10^9 bytes, in seconds.
+/// Where the time went that it took to send 10^9 bytes, in seconds: by the clock on the wall, or the CPU time of all who
+/// send together where that is longer, as it is where several of them work at the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
     /// Inside the device's transmit calls.

@@ -14,6 +14,7 @@ mod transmit;
 
 pub(crate) use address::AddressArgument;
 use bench::layouts::{self, Placement};
+use bench::loss::run::PRODUCT_MAX_BYTES;
 use bench::receive::parse_blocks;
 use bench::scenario::{
     Amount, DeviceKind, Direction, Outbound, PeerKind, Scenario, TransformKind, Workload,
@@ -304,6 +305,28 @@ pub(crate) struct LossArguments {
     pub(crate) seconds: Duration,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+}
+
+impl LossArguments {
+    /// These, where no path holds more than the buffers of both ends are made for.
+    ///
+    /// # Errors
+    /// A sentence that names the options that cannot stand together.
+    pub(crate) fn checked(self) -> Result<Self, String> {
+        let cells = crate::loss_verb::cells(&self);
+        let most = PRODUCT_MAX_BYTES;
+        match cells.iter().find(|cell| cell.product_bytes() > most) {
+            None => Ok(self),
+            Some(cell) => Err(format!(
+                "--rate {} and --rtt {} have {:.0} MB on the way, where both ends have buffers for {:.0}: they would be \
+                 what is measured",
+                self.rate,
+                cell.round_trip.as_millis(),
+                cell.product_bytes() as f64 / 1e6,
+                most as f64 / 1e6,
+            )),
+        }
+    }
 }
 
 /// One of these congestion controls, by its name.

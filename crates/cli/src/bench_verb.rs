@@ -1,55 +1,71 @@
 //! `multidata bench`: run a job, print what it found, write it as JSON.
 
 use crate::arguments::{CipherArguments, Job, OutputArguments, Reading};
-use crate::output::{complain, deliver, print};
+use crate::ending;
+use crate::output::{complain, deliver, leave_line, print};
+use bench::growing::Growing;
+use bench::peer::kernel;
 use bench::place::Place;
 use bench::report::Subject;
 use bench::results::{Results, to_json};
-use bench::whole_file::{self, WholeFile};
+use bench::scenario::PeerKind;
+use bench::whole_file::WholeFile;
 use bench::{
     Attempt, Failure, Scenario, copy_in, counted, job, layouts, many, plan, receive, table,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Runs the job.
+/// Runs the job, and tells what was measured: where it fails or is interrupted, what was until then.
 ///
 /// # Errors
 /// A sentence: no device, a failed run, data that is not what was sent, no place for the results.
 pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
     job.left_out.iter().for_each(|why| complain(&format!("left out: {why}")));
-    let scenarios = possible(job)?;
-    let Preparation { rounds, line } = prepare(&job.output)?;
+    let scenarios = without_refused(&possible(job)?, why_not)?;
+    let Preparation { rounds, line, place } = prepare(&job.output)?;
     if let Some(directory) = directory {
         std::fs::create_dir_all(directory)
             .attempt(|| format!("cannot make the directory {}", directory.display()))?;
-        try_place(&directory.join("index.html"))?;
+        // A place that cannot be written should be known before the measuring, not after it.
+        WholeFile::begin(&directory.join("index.html"))?;
     }
     // Every run adds a section of its own.
     if let Some(file) = scenarios.iter().find_map(|scenario| scenario.capture.as_ref()) {
         let name = file.display();
         std::fs::File::create(file).attempt(|| format!("cannot capture into {name}"))?;
     }
-    let results = job::run_all(&scenarios, rounds, &line)?;
-    let text = report(job.reading, &results);
-    let delivered = deliver(&text, job.output.json.as_deref(), || to_json(&results));
-    if let Some(directory) = directory {
-        let subject = match job.reading {
-            Reading::Receive => Subject::Receive,
-            Reading::Layouts => Subject::Layouts,
-            Reading::Modes | Reading::Transmit | Reading::CopyIn | Reading::Many => {
-                Subject::Transmit
-            }
-        };
-        let page = bench::report::write(directory, &results, subject)?;
-        let sentence = format!("Plots: {}\n", page.display());
-        match job.output.json.as_deref().is_some_and(whole_file::is_standard_output) {
-            true => complain(sentence.trim_end()),
-            false => print(&sentence)?,
-        }
+    let (results, outcome) =
+        measured(Results::begin(&line), move |results| job::run_all(&scenarios, rounds, results));
+    tell(outcome, rounds, !results.runs.is_empty(), |medians_of| {
+        let text = report(job.reading, &results, medians_of);
+        let is_for_json = place.as_ref().is_some_and(WholeFile::is_standard_output);
+        let delivered = deliver(&text, place, || to_json(&results));
+        let drawn = directory.map_or(Ok(()), |it| draw(it, job.reading, &results, is_for_json));
+        delivered.and(drawn)
+    })
+}
+
+/// Writes the page with plots and says where it is.
+fn draw(
+    directory: &Path,
+    reading: Reading,
+    results: &Results,
+    is_output_for_json: bool,
+) -> Result<(), Failure> {
+    let subject = match reading {
+        Reading::Receive => Subject::Receive,
+        Reading::Layouts => Subject::Layouts,
+        Reading::Modes | Reading::Transmit | Reading::CopyIn | Reading::Many => Subject::Transmit,
+    };
+    let page = bench::report::write(directory, results, subject)?;
+    let sentence = format!("Plots: {}\n", page.display());
+    match is_output_for_json {
+        true => complain(sentence.trim_end()),
+        false => print(&sentence)?,
     }
-    delivered
+    Ok(())
 }
 
 /// Measures what the transforms of a tunnel do alone.
@@ -95,6 +111,14 @@ fn possible(job: &Job) -> Result<Vec<Scenario>, Failure> {
     without_refused(&job.scenarios, |scenario| place.why_not(scenario))
 }
 
+/// Why a scenario cannot run here, wherever its device may be had.
+fn why_not(scenario: &Scenario) -> Option<Failure> {
+    match scenario.peer() {
+        PeerKind::Kernel => kernel::why_not(scenario.connections),
+        PeerKind::Own => None,
+    }
+}
+
 /// The scenarios for which there is no reason why not; the others are said.
 fn without_refused(
     scenarios: &[Scenario],
@@ -118,33 +142,83 @@ pub(crate) struct Preparation {
     pub(crate) rounds: usize,
     /// The command line, for the results.
     pub(crate) line: Vec<String>,
+    /// Where the results go as JSON.
+    pub(crate) place: Option<WholeFile>,
 }
 
-/// Says what should be known before the measuring and not after it.
+/// Says what should be known before the measuring and not after it, and arranges for interruptions: of who measures in
+/// namespaces of its own, behind their making.
 ///
 /// # Errors
 /// No place for the results.
 pub(crate) fn prepare(output: &OutputArguments) -> Result<Preparation, Failure> {
-    if let Some(file) = &output.json {
-        try_place(file)?;
-    }
+    ending::arrange()?;
+    let place = output.json.as_deref().map(begin_place).transpose()?;
     if cfg!(debug_assertions) {
         complain("this is a debug build: its figures say nothing; use cargo run --release");
     }
     Ok(Preparation {
         rounds: usize::try_from(output.runs).unwrap_or(usize::MAX),
         line: std::env::args().skip(1).collect(),
+        place,
     })
 }
 
-/// A place that cannot be written should be known before the measuring, not after it.
-pub(crate) fn try_place(file: &Path) -> Result<(), Failure> {
-    WholeFile::begin(file).map(drop)
+/// Begins the file for the results. A place that cannot be written should be known before the measuring, not after it;
+/// and who reads a pipe waits for what comes, which a second opening would not find any more.
+pub(crate) fn begin_place(file: &Path) -> Result<WholeFile, Failure> {
+    let place = WholeFile::begin(file)?;
+    if let Some(temporary) = place.temporary_path() {
+        ending::remove_at_end(temporary.to_owned());
+    }
+    Ok(place)
 }
 
-fn report(reading: Reading, results: &Results) -> String {
+/// Measures, until that is done, fails or is interrupted: what there is then, and whether it is all.
+pub(crate) fn measured<R: Clone + Send + 'static>(
+    results: R,
+    measure: impl FnOnce(&Growing<R>) -> Result<(), Failure> + Send + 'static,
+) -> (R, Result<(), Failure>) {
+    let results = Growing::new(results);
+    let growing = results.clone();
+    let outcome = match ending::unless_it_ends(move || measure(&growing)) {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => {
+            leave_line();
+            ending::check()
+        }
+        Err(failure) => Err(failure),
+    };
+    (results.so_far(), outcome)
+}
+
+/// Tells what was measured, if anything was; `tell` hears of how many runs its medians are.
+///
+/// # Errors
+/// Why it is not all, or could not be told.
+pub(crate) fn tell(
+    outcome: Result<(), Failure>,
+    rounds: usize,
+    has_runs: bool,
+    tell: impl FnOnce(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if outcome.is_err() && !has_runs {
+        return outcome;
+    }
+    let mut medians_of = format!("{rounds} alternating run{}", if rounds == 1 { "" } else { "s" });
+    if outcome.is_err() {
+        medians_of.insert_str(0, "up to ");
+        complain("not all was measured; this is what was until then");
+    }
+    let told = tell(&medians_of);
+    if let (Err(_), Err(failure)) = (&outcome, &told) {
+        complain(&failure.to_string());
+    }
+    outcome.and(told)
+}
+
+fn report(reading: Reading, results: &Results, medians_of: &str) -> String {
     let host = &results.host;
-    let runs = results.by_scenario().first().map_or(0, |summary| summary.runs);
     let mut text = format!("{host}\n");
     let devices: BTreeSet<&String> = host.devices.values().collect();
     for about in devices {
@@ -152,8 +226,7 @@ fn report(reading: Reading, results: &Results) -> String {
     }
     text += &format!(
         "Every byte of a pass before the timed runs was verified at the end that received it.\n\
-         Medians of {runs} alternating run{}:\n",
-        if runs == 1 { "" } else { "s" }
+         Medians of {medians_of}:\n"
     );
     let counted = || counted::render(results) + counted::EXPLANATION;
     let (tables, findings) = match reading {
@@ -179,7 +252,8 @@ fn report(reading: Reading, results: &Results) -> String {
 
 // What is to be known about the figures of each reading.
 const CPU: &str = "Stack CPU is this process, the kernel's work inside its system calls included; system \
-                   CPU is the whole machine.\nA received super-frame counts as one packet.\n";
+                   CPU is the whole machine, by the kernel's ticks and without stolen time, so that it may \
+                   fall below.\nA received super-frame counts as one packet.\n";
 const SENDER: &str = "Sender CPU is that of the writing thread while it writes, the kernel's work inside its \
                       system calls included.\nA pool miss is a block from the allocator; oversize: one \
                       that is too long to be kept for reuse. KB and MB are 2^10 and 2^20 bytes.\n";
@@ -196,10 +270,10 @@ fn transmitted(results: &Results) -> String {
              descriptor of a ring, a block of the wire.\n";
     if let Some(times) = table::render_times(results) {
         text += &times;
-        text += "Time is that of the run; of it the CPU of the threads that write, inside the device's \
-                 calls with the kernel's work there, copying in, and for all the rest; and what is left, \
-                 when none of them was at work. Of the calls one in 16 is measured, of the copies one in \
-                 4.\n";
+        text += "Time is that of the run or, where that is longer, the CPU time of all threads that write \
+                 together: of it what they take inside the device's calls with the kernel's work there, \
+                 copying in, and for all the rest; and what is left, when none of them was at work. Of the \
+                 calls one in 16 is measured, of the copies one in 4.\n";
     }
     text
 }

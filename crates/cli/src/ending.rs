@@ -1,5 +1,5 @@
-//! How `send`, `receive` and `ping` end before they are done: a signal, or something that makes going on
-//! useless, such as another host with this stack's address.
+//! How a verb ends before it is done: by a signal, or by something that makes going on useless, such as another
+//! host with this stack's address.
 //!
 //! Whoever finds a reason [`begin`]s the end, on a thread of its own. The connection is reset there and then, so
 //! that the other end is not left with half of a file and no word; that fails the call in which the main thread
@@ -11,12 +11,16 @@
 //!   signal, conflict -> begin: the reason, the reset -> main thread: error -> cleans up -> exit_code
 //!                          \-> WAY_OUT_TIME later: the temporary file -> the process ends
 //! ```
+//!
+//! What is measured goes on on a thread of its own, and the main thread tells what there is ([`unless_it_ends`]).
 
 use crate::output::complain;
 use bench::{Attempt, Failure};
 use multidata::TcpStream;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,26 +41,32 @@ struct End {
     why: Option<Why>,
     temporary: Option<PathBuf>,
     stream: Option<TcpStream>,
+    /// Has the main thread see the end through, where that is free to.
+    on_begin: Option<Box<dyn FnOnce() + Send>>,
     is_over: bool,
 }
 
 static END: Mutex<End> =
-    Mutex::new(End { why: None, temporary: None, stream: None, is_over: false });
+    Mutex::new(End { why: None, temporary: None, stream: None, on_begin: None, is_over: false });
 
 fn end() -> MutexGuard<'static, End> {
     END.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets an interruption from the terminal, or a polite request to end, begin the end. Signals go to a thread of
-/// their own, so nothing is done inside a handler; a second one is not waited with.
+/// their own, so nothing is done inside a handler; a second one is not waited with. Those that this process was started
+/// to ignore (nohup, a job in the background of a script) it ignores: who waits for a signal would get it all the same.
 ///
 /// # Errors
 /// A sentence.
 pub(crate) fn arrange() -> Result<(), Failure> {
     let refused = || "cannot arrange for interruptions";
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        signals.add(signal);
+        if !is_ignored(&status, signal) {
+            signals.add(signal);
+        }
     }
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).attempt(refused)?;
     let wait = move || {
@@ -69,6 +79,35 @@ pub(crate) fn arrange() -> Result<(), Failure> {
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop).attempt(refused)
+}
+
+/// Whether a process of this /proc/PID/status ignores a signal.
+fn is_ignored(status: &str, signal: Signal) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    ignored.is_some_and(|bits| bits >> (signal as u32 - 1) & 1 == 1)
+}
+
+/// Does `work` on a thread of its own and waits until it is done or the end begins. Then there is no outcome: the caller
+/// sees the end through, and the work goes on until the process is gone.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(crate) fn unless_it_ends<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Option<T>, Failure> {
+    let (done, outcome) = channel();
+    let begun = done.clone();
+    end().on_begin = Some(Box::new(move || drop(begun.send(None))));
+    if why().is_some() {
+        return Ok(None);
+    }
+    let work = move || drop(done.send(Some(catch_unwind(AssertUnwindSafe(work)))));
+    let refused = || "there is no thread to measure in";
+    std::thread::Builder::new().name("work".to_owned()).spawn(work).attempt(refused)?;
+    let outcome = outcome.recv().ok().flatten();
+    end().on_begin = None;
+    Ok(outcome.map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))))
 }
 
 /// The temporary file, which must not be left behind.
@@ -103,16 +142,20 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
 }
 
-/// Begins the end, unless it has begun, and sees it through. Blocks until the process is gone.
+/// Begins the end, unless it has begun, and sees it through, or leaves that to who waits for it. Blocks until the
+/// process is gone otherwise.
 pub(crate) fn begin(reason: Why) {
-    let stream = {
+    let (stream, on_begin) = {
         let mut end = end();
         if end.why.is_some() || end.is_over {
             return;
         }
         end.why = Some(reason.clone());
-        end.stream.take()
+        (end.stream.take(), end.on_begin.take())
     };
+    if let Some(on_begin) = on_begin {
+        return on_begin();
+    }
     if let Some(stream) = stream {
         stream.abort();
     }
@@ -169,5 +212,19 @@ pub(crate) fn exit_code(outcome: Result<(), Failure>) -> u8 {
             complain(&failure.to_string());
             1
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_known_by_its_bit() {
+        let status = "Name:\tmultidata\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n";
+        let ignored =
+            [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM].map(|it| is_ignored(status, it));
+        assert_eq!(ignored, [true, true, false]);
+        assert!(!is_ignored("", Signal::SIGINT));
     }
 }

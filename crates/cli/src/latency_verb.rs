@@ -1,9 +1,9 @@
 //! `multidata bench latency`: transactions of this stack beside those of a kernel socket.
 
 use crate::arguments::LatencyArguments;
-use crate::bench_verb::{Preparation, prepare};
+use crate::bench_verb::{Preparation, measured, prepare, tell};
 use crate::output::deliver;
-use bench::latency::{Comparison, cases, compare};
+use bench::latency::{Comparison, Results, cases, compare};
 use bench::results::to_json;
 use bench::{Attempt, Failure};
 use linux::Sandbox;
@@ -16,25 +16,28 @@ use linux::Sandbox;
 pub(crate) fn run(arguments: &LatencyArguments) -> Result<(), Failure> {
     // Before anything starts a thread: namespaces belong to threads.
     let sandbox = Sandbox::enter().attempt(|| "no network to run in can be had")?;
-    let Preparation { rounds, line } = prepare(&arguments.output)?;
+    let Preparation { rounds, line, place } = prepare(&arguments.output)?;
     let comparison = Comparison {
         cases: cases(&arguments.loads()),
         len_bytes: arguments.size,
         time: arguments.seconds,
         rounds,
     };
-    let results = compare(&comparison, sandbox, &line)?;
-    let text = format!(
-        "{}\nTransactions of {} byte(s) each way with a kernel socket behind a \
-         plain TAP, every response verified; medians of {} alternating runs of {} s:\n{}\n\nA kernel \
-         socket's frames cross a TAP only where a process carries them: the relay. \"multidata\" is \
-         on the TAP itself.\n{}\n",
-        results.host,
-        results.len_bytes,
-        comparison.rounds,
-        comparison.time.as_secs_f64(),
-        results.table(),
-        results.findings().join("\n"),
-    );
-    deliver(&text, arguments.output.json.as_deref(), || to_json(&results))
+    let (results, outcome) = measured(Results::begin(arguments.size, &line), move |results| {
+        compare(&comparison, sandbox, results)
+    });
+    tell(outcome, rounds, !results.runs.is_empty(), |medians_of| {
+        let text = format!(
+            "{}\nTransactions of {} byte(s) each way with a kernel socket behind a \
+             plain TAP, every response verified; medians of {medians_of} of {} s:\n{}\n\nA kernel \
+             socket's frames cross a TAP only where a process carries them: the relay. \"multidata\" is \
+             on the TAP itself.\n{}\n",
+            results.host,
+            results.len_bytes,
+            arguments.seconds.as_secs_f64(),
+            results.table(),
+            results.findings().join("\n"),
+        );
+        deliver(&text, place, || to_json(&results))
+    })
 }

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let outcome = match CommandLine::parse().verb {
         Verb::KernelEnd => return bench::peer::kernel::serve(),
         Verb::Bench(BenchArguments { workload: Some(BenchVerb::Loss(arguments)), .. }) => {
-            loss_verb::run(&arguments)
+            loss_verb::run(&sound(arguments.checked()))
         }
         Verb::Bench(BenchArguments { workload: Some(BenchVerb::Latency(arguments)), .. }) => {
             latency_verb::run(&arguments)

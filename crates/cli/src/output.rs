@@ -1,9 +1,9 @@
 //! Standard output and standard error, without panics.
 
 use bench::table::TABLE_EDGE;
-use bench::{Attempt, Failure, whole_file};
+use bench::whole_file::WholeFile;
+use bench::{Attempt, Failure};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 
 /// Prints text on standard output. A reader that went away (`| head`) wants no more; that is all.
 ///
@@ -17,25 +17,25 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints what was measured, prose in lines that fit a terminal, and writes it as JSON where that is asked for: a place that takes the one not does not
-/// lose the other. Where standard output is for the JSON, the text goes to standard error.
+/// Prints what was measured, prose in lines that fit a terminal, and writes it as JSON where that is asked for: a place
+/// that takes the one not does not lose the other. Where standard output is for the JSON, the text goes to standard error.
 ///
 /// # Errors
 /// A sentence: the first thing that failed.
 pub(crate) fn deliver(
     text: &str,
-    file: Option<&Path>,
+    place: Option<WholeFile>,
     json: impl FnOnce() -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     let text = &wrap(text);
-    let Some(file) = file else { return print(text) };
-    let printed = match whole_file::is_standard_output(file) {
+    let Some(place) = place else { return print(text) };
+    let printed = match place.is_standard_output() {
         true => {
             io::stderr().write_all(text.as_bytes()).attempt(|| "cannot write to standard error")
         }
         false => print(text),
     };
-    let written = json().and_then(|json| whole_file::write_whole(file, json.as_bytes()));
+    let written = json().and_then(|json| place.complete(json.as_bytes()));
     printed.and(written)
 }
 
@@ -73,6 +73,13 @@ pub(crate) fn wrap(text: &str) -> String {
 pub(crate) fn tell(sentence: &str) {
     if io::stderr().is_terminal() {
         complain(sentence);
+    }
+}
+
+/// Ends a line that says what runs now, where standard error is a terminal and whoever drew it will not.
+pub(crate) fn leave_line() {
+    if io::stderr().is_terminal() {
+        note("\n");
     }
 }
 

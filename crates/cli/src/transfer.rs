@@ -1,6 +1,6 @@
 //! `multidata send` and `multidata receive`: a file over one TCP connection of this stack.
 //!
-//! The device (a TAP, or any other Ethernet interface by a packet socket) is the user's; this stack is one more host on its
+//! The device (a TAP or TUN, or any other Ethernet interface by a packet socket) is the user's; this stack is one more host on its
 //! subnet, with the address it is given, and answers ARP, neighbour solicitations and ping as long
 //! as the program runs. Or the two programs meet in a tunnel (`tunnel.rs`).
 
@@ -13,7 +13,9 @@ use bench::progress::Progress;
 use bench::whole_file::WholeFile;
 use bench::{Attempt, Failure};
 use device::{DeviceError, Queue, RateConfig, RateQueue, TransmitMode};
-use linux::{Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TunnelDevice};
+use linux::{
+    Interface, Napi, PacketConfig, PacketDevice, TapConfig, TapDevice, TapKind, TunnelDevice,
+};
 use multidata::dhcp::ClientConfig;
 use multidata::ip::Cidr;
 use multidata::tcp::congestion::Algorithm;
@@ -260,7 +262,7 @@ fn over(
     outcome
 }
 
-/// A queue of the interface: of itself where it is a TAP, of a packet socket on any other.
+/// A queue of the interface: of itself where it is a TAP or TUN, of a packet socket on any other.
 fn open_queue(interface: &Interface, link: &LinkArguments) -> Result<Box<dyn Queue>, DeviceError> {
     let offload = link.offload;
     let is_wanted = offload == Some(Switch::On) || link.mode == Some(TransmitMode::Lso);
@@ -273,8 +275,9 @@ fn open_queue(interface: &Interface, link: &LinkArguments) -> Result<Box<dyn Que
     };
     let offload = offload != Some(Switch::Off);
     if interface.is_tun() {
+        let kind = if interface.is_ethernet()? { TapKind::Tap } else { TapKind::Tun };
         let name = Some(name);
-        let config = TapConfig { name, offload, napi: Napi::Off, ..TapConfig::default() };
+        let config = TapConfig { name, kind, offload, napi: Napi::Off, ..TapConfig::default() };
         let mut device = TapDevice::open(&config)?;
         complain(device.refused(), device.negotiated());
         return Ok(Box::new(device.queue(0)?));

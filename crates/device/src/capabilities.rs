@@ -235,6 +235,10 @@ pub struct Capabilities {
     pub coalesced_frames_max: usize,
     /// Queue pairs.
     pub queues: usize,
+    /// Somebody else speaks from its hardware address as well, as the kernel does: by that alone a DHCP server
+    /// would take both for one client. A stack then asks by another identifier, which all stacks have in common: where
+    /// two of them share a device, one must be given an identifier of its own.
+    pub shares_address: bool,
 }
 
 impl Capabilities {
@@ -259,6 +263,7 @@ impl Capabilities {
             receive_super_frames: false,
             coalesced_frames_max: usize::MAX,
             queues: 1,
+            shares_address: false,
         }
     }
 

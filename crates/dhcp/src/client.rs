@@ -44,6 +44,13 @@ const MTU_MIN_BYTES: u16 = 576;
 /// How a client asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
+    /// What servers know the client by (RFC 2132, 9.14), its type first: 2 to 135 bytes that nobody else on the
+    /// network says; what is more is cut off, and less is `None`. That is the hardware address, or where a device
+    /// shares it with the kernel another one made of it ([`distinct_identifier`](crate::distinct_identifier)), so
+    /// that both have leases of their own. That one is the same in every stack: of several stacks on one device all
+    /// but one must be given identifiers of their own. Otherwise servers lease all of them the same address, and none
+    /// of them notices, because it is its own hardware address that answers.
+    pub client_identifier: Option<Vec<u8>>,
     /// The name that servers are told, at most 63 bytes of it.
     pub host_name: Option<String>,
     /// An address that the client would like to have again.
@@ -56,7 +63,20 @@ pub struct ClientConfig {
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        Self { host_name: None, wanted: None, start_delay_max: Duration::from_millis(100) }
+        Self {
+            client_identifier: None,
+            host_name: None,
+            wanted: None,
+            start_delay_max: Duration::from_millis(100),
+        }
+    }
+}
+
+impl ClientConfig {
+    /// The client identifier, where there is one. RFC 2132, 9.14: "Its minimum length is 2".
+    #[must_use]
+    pub fn identifier(&self) -> Option<&[u8]> {
+        self.client_identifier.as_deref().filter(|identifier| identifier.len() >= 2)
     }
 }
 
@@ -344,6 +364,7 @@ impl Client {
             station: self.station,
             requested: None,
             server: None,
+            client_identifier: self.config.identifier().map(<[u8]>::to_vec),
             host_name: self.config.host_name.clone(),
         }
     }

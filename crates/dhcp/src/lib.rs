@@ -14,7 +14,7 @@ mod client;
 mod message;
 
 pub use client::{Action, Client, ClientConfig, DhcpCounters, LEASE_MIN_S, Lease, Packet};
-pub use message::{ClientMessage, MessageKind, Route, ServerMessage};
+pub use message::{ClientMessage, MessageKind, Route, ServerMessage, distinct_identifier};
 
 /// The port that clients listen on (RFC 2131, 4.1).
 pub const CLIENT_PORT: u16 = 68;

@@ -18,8 +18,11 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 const LEN_MIN: usize = 300;
 /// Longest option value that is put together, RFC 3396 pieces and all.
 const OPTION_LEN_MAX: usize = 1_024;
-/// Routers, DNS servers and routes that are kept of one message.
+/// Routers and DNS servers that are kept of one message.
 const LIST_MAX: usize = 16;
+/// A client identifier may be as long as one of RFC 4361: its type, an IAID, and a DUID (RFC 8415, 11.1). With
+/// everything else it fits what every server takes.
+const CLIENT_IDENTIFIER_LEN_MAX: usize = 135;
 
 const OP_REQUEST: u8 = 1;
 const OP_REPLY: u8 = 2;
@@ -116,8 +119,20 @@ pub struct ClientMessage {
     pub requested: Option<Ipv4Addr>,
     /// The server that is meant.
     pub server: Option<Ipv4Addr>,
+    /// What servers know the client by, with its type: 2 to 135 bytes, of which those behind are left out.
+    /// `None` is the hardware address (RFC 2132, 9.14).
+    pub client_identifier: Option<Vec<u8>>,
     /// The client's name.
     pub host_name: Option<String>,
+}
+
+/// A client identifier (RFC 4361, 6.1) for who shares the hardware address `station` with another client: of type
+/// 255, with an IAID that is this stack's and a DUID of the hardware address (RFC 8415, 11.4). The same at each start.
+#[must_use]
+pub fn distinct_identifier(station: HardwareAddress) -> Vec<u8> {
+    const IAID: [u8; 4] = *b"mdat";
+    const DUID_LL: [u8; 4] = [0, 3, 0, HARDWARE_ETHERNET];
+    [&[255][..], &IAID, &DUID_LL, &station.0].concat()
 }
 
 impl ClientMessage {
@@ -143,8 +158,15 @@ impl ClientMessage {
             out.extend(value);
         };
         option(code::MESSAGE_TYPE, &[self.kind.number()]);
-        let [a, b, c, d, e, f] = self.station.0;
-        option(code::CLIENT_IDENTIFIER, &[HARDWARE_ETHERNET, a, b, c, d, e, f]);
+        match &self.client_identifier {
+            Some(own) => {
+                option(code::CLIENT_IDENTIFIER, &own[..own.len().min(CLIENT_IDENTIFIER_LEN_MAX)]);
+            }
+            None => {
+                let [a, b, c, d, e, f] = self.station.0;
+                option(code::CLIENT_IDENTIFIER, &[HARDWARE_ETHERNET, a, b, c, d, e, f]);
+            }
+        }
         if let Some(address) = self.requested {
             option(code::REQUESTED_ADDRESS, &address.octets());
         }
@@ -194,7 +216,7 @@ pub struct ServerMessage {
     pub prefix_len: Option<u8>,
     /// Routers, the best first; at most 16.
     pub routers: Vec<Ipv4Addr>,
-    /// Routes, which replace `routers` where there are any (RFC 3442); at most 16.
+    /// Routes, which replace `routers` where there are any (RFC 3442); at most 204, as many as their option holds.
     pub routes: Vec<Route>,
     /// DNS servers; at most 16.
     pub name_servers: Vec<Ipv4Addr>,
@@ -326,10 +348,8 @@ fn routes(value: &[u8]) -> Result<Vec<Route>, Malformed> {
         let mut octets = [0; 4];
         octets[..significant].copy_from_slice(network);
         let mask = u32::MAX.checked_shl(32 - u32::from(*prefix_len)).unwrap_or(0);
-        if routes.len() < LIST_MAX {
-            let network = Ipv4Addr::from(u32::from_be_bytes(octets) & mask);
-            routes.push(Route { network, prefix_len: *prefix_len, gateway: (*gateway).into() });
-        }
+        let network = Ipv4Addr::from(u32::from_be_bytes(octets) & mask);
+        routes.push(Route { network, prefix_len: *prefix_len, gateway: (*gateway).into() });
         rest = tail;
     }
     Ok(routes)
@@ -365,6 +385,7 @@ mod tests {
             station: STATION,
             requested: Some(Ipv4Addr::new(10, 0, 0, 9)),
             server: None,
+            client_identifier: None,
             host_name: Some("here".into()),
         };
         let bytes = message.emit();
@@ -374,10 +395,52 @@ mod tests {
         assert_eq!(bytes[236..243], [99, 130, 83, 99, 53, 1, 1]);
         let text = bytes.windows(6).any(|window| window == [12, 4, b'h', b'e', b'r', b'e']);
         assert!(text && bytes.windows(6).any(|window| window == [50, 4, 10, 0, 0, 9]));
+        assert_eq!(bytes[243..252], [61, 7, 1, 2, 0, 0, 0, 0, 1], "the hardware address");
         let declined = ClientMessage { kind: MessageKind::Decline, ..message.clone() };
         assert_eq!(declined.emit()[8..12], [0; 4], "table 5: neither seconds nor flags");
         let bound = ClientMessage { client_address: Ipv4Addr::new(10, 0, 0, 9), ..message };
         assert_eq!(bound.emit()[10..12], [0, 0], "who has an address takes unicast");
+    }
+
+    /// RFC 2131, 2: "the client identifier [...] MUST be unique" on its subnet; RFC 4361, 6.1.
+    #[test]
+    fn who_shares_a_hardware_address_has_an_identifier_of_its_own() {
+        let own = distinct_identifier(STATION);
+        assert_eq!(own, [&[255][..], b"mdat", &[0, 3, 0, 1], &STATION.0].concat());
+        for (identifier, len) in [(own, 15), (vec![7; 1_000], CLIENT_IDENTIFIER_LEN_MAX)] {
+            let message = ClientMessage {
+                kind: MessageKind::Request,
+                transaction: 1,
+                seconds: 0,
+                client_address: Ipv4Addr::UNSPECIFIED,
+                station: STATION,
+                requested: Some(Ipv4Addr::new(10, 0, 0, 9)),
+                server: Some(Ipv4Addr::new(10, 0, 0, 1)),
+                client_identifier: Some(identifier.clone()),
+                host_name: Some("h".repeat(100)),
+            };
+            let bytes = message.emit();
+            assert_eq!(bytes[243..245], [61, len as u8]);
+            assert_eq!(bytes[245..245 + len], identifier[..len]);
+            assert!(bytes.len() <= 548, "what every server takes: {}", bytes.len());
+        }
+    }
+
+    /// RFC 3442 bounds them by their option alone.
+    #[test]
+    fn as_many_routes_are_read_as_their_option_holds() {
+        let near = |number: u8| [24, 10, 1, number, 10, 0, 0, 1];
+        let mut pieces = vec![53, 1, 5];
+        for piece in 0..4 {
+            pieces.extend([121, 248]);
+            (0..31).for_each(|number| pieces.extend(near(31 * piece + number)));
+        }
+        // The default route last.
+        pieces.extend([121, 5, 0, 10, 0, 0, 2, 255]);
+        let message = ServerMessage::parse(&reply(&pieces)).expect("a sound message");
+        assert_eq!(message.routes.len(), 125);
+        let last = message.routes.last().expect("many");
+        assert_eq!((last.prefix_len, last.gateway), (0, Ipv4Addr::new(10, 0, 0, 2)));
     }
 
     #[test]
@@ -445,8 +508,8 @@ mod tests {
         fn any_options_parse_within_the_bounds_or_are_refused(options: Vec<u8>, kind in 2_u8..7) {
             let options = [&[53, 1, kind][..], &options].concat();
             if let Ok(message) = ServerMessage::parse(&reply(&options)) {
-                let longest = message.routers.len().max(message.routes.len());
-                prop_assert!(longest.max(message.name_servers.len()) <= LIST_MAX);
+                prop_assert!(message.routers.len().max(message.name_servers.len()) <= LIST_MAX);
+                prop_assert!(message.routes.len() <= OPTION_LEN_MAX / 5);
             }
         }
 

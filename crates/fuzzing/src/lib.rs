@@ -6,6 +6,7 @@
 //! something does not hold, and every input is good: what it makes of the bytes is its own affair.
 //!
 //! * [`parsers`]: no parser panics, and what it reads it writes again.
+//! * [`devices`]: what the kernel says of a frame, and what a tunnel's peer sends.
 //! * [`steering`]: frames are what the parsers say, each in its home, in order.
 //! * [`reassembly`]: fragments of any kind, bounded, and what comes out is what went in.
 //! * [`client`]: a DHCP client, and servers that say what they like.
@@ -15,6 +16,7 @@
 
 pub mod calls;
 pub mod client;
+pub mod devices;
 pub mod input;
 pub mod parsers;
 mod peer;
@@ -39,6 +41,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "control", run: parsers::control },
     Target { name: "transport", run: parsers::transport },
     Target { name: "leases", run: parsers::leases },
+    Target { name: "offloaded", run: devices::offloaded },
+    Target { name: "tunnelled", run: devices::tunnelled },
     Target { name: "steering", run: steering::run },
     Target { name: "reassembly", run: reassembly::run },
     Target { name: "client", run: client::run },

@@ -68,7 +68,7 @@ pub use problem::parameter_problem;
 pub use pseudo_header::sum as pseudo_header_sum;
 pub use rate::RateLimiter;
 pub use reassembly::{ExpiredDatagram, Reassembly, ReassemblyConfig, ReceivedFragment};
-pub use route::{Route, RouteTable};
+pub use route::{Route, RouteOrigin, RouteTable};
 pub use source::{SourceCandidate, select_source};
 pub use stamp::stamp;
 pub use template::HeaderTemplate;

@@ -117,12 +117,11 @@ impl<S: BuildHasher> PathMtus<S> {
             let Some((_, oldest)) = crowd.pop_first() else { break };
             self.entries.remove(&oldest);
             self.evicted += 1;
-            self.generation = self.generation.wrapping_add(1);
+            self.generation = self.generation.wrapping_add(u32::from(!are_many));
         }
-        let lower =
-            verified_bytes < before.verified_bytes || reported_bytes < before.reported_bytes;
-        self.generation = self.generation.wrapping_add(u32::from(lower));
-        lower
+        let verified_lower = verified_bytes < before.verified_bytes;
+        self.generation = self.generation.wrapping_add(u32::from(verified_lower));
+        verified_lower || reported_bytes < before.reported_bytes
     }
 
     fn turns_of(&mut self, trust: Trust) -> &mut BTreeMap<Turn, IpAddr> {
@@ -159,17 +158,17 @@ impl<S: BuildHasher> PathMtus<S> {
 
     /// Forgets what was reported too long ago.
     pub fn on_timeout(&mut self, now: Instant) {
-        for turns in &mut self.turns {
+        for (turns, moves) in self.turns.iter_mut().zip([0, 1]) {
             while let Some(entry) = turns.first_entry().filter(|entry| entry.key().0 <= now) {
                 let destination = entry.remove();
                 self.entries.remove(&destination);
-                self.generation = self.generation.wrapping_add(1);
+                self.generation = self.generation.wrapping_add(moves);
             }
         }
     }
 
-    /// A number that changes whenever an answer of [`PathMtus::lookup`] may: who kept one asks again
-    /// when it moved.
+    /// A number that changes whenever an answer of [`PathMtus::lookup`] with [`Trust::Verified`] may: who kept one asks
+    /// again when it moved. What anybody can send does not move it; who goes by that asks each time.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
@@ -231,7 +230,9 @@ mod tests {
         assert!(mtus.on_report(NOW, address(1), 1_300, Trust::Unverified));
         assert_eq!(mtus.lookup(address(1), Trust::Verified), None);
         assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_300));
+        assert_eq!(mtus.generation(), 0, "nobody who checks has to ask again");
         assert!(mtus.on_report(NOW, address(1), 1_400, Trust::Verified));
+        assert_eq!(mtus.generation(), 1);
         assert_eq!(mtus.lookup(address(1), Trust::Verified), Some(1_400));
         assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_300));
     }
@@ -267,16 +268,20 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_the_oldest_makes_room() {
         let config = PathMtuConfig { entries_max: 3, ..PathMtuConfig::default() };
-        let mut mtus = PathMtus::new(config, RandomState::new());
-        for last in 0..100 {
-            mtus.on_report(NOW, address(last), 1_300, Trust::Unverified);
-            let turns: usize = mtus.turns.iter().map(BTreeMap::len).sum();
-            assert!(mtus.len() <= 3 && turns == mtus.len());
+        // Who kept what was forgotten asks again, where that was checked.
+        for (trust, moves) in [(Trust::Verified, 1), (Trust::Unverified, 0)] {
+            let mut mtus = PathMtus::new(config, RandomState::new());
+            for last in 0..100 {
+                mtus.on_report(NOW, address(last), 1_300, trust);
+                let turns: usize = mtus.turns.iter().map(BTreeMap::len).sum();
+                assert!(mtus.len() <= 3 && turns == mtus.len());
+            }
+            assert_eq!((mtus.generation(), mtus.evicted()), (moves * (100 + 97), 97));
+            assert_eq!(mtus.lookup(address(96), trust), None);
+            assert_eq!(mtus.lookup(address(97), trust), Some(1_300));
+            mtus.on_timeout(NOW + Duration::from_secs(600));
+            assert_eq!((mtus.generation(), mtus.len()), (moves * (100 + 97 + 3), 0));
         }
-        assert_eq!(mtus.generation(), 100 + 97, "who kept what was forgotten asks again, too");
-        assert_eq!(mtus.evicted(), 97);
-        assert_eq!(mtus.lookup(address(96), Trust::Unverified), None);
-        assert_eq!(mtus.lookup(address(97), Trust::Unverified), Some(1_300));
     }
 
     // RFC 5927, 7: forged reports must not make TCP forget what it was told of in truth either.

@@ -3,9 +3,24 @@
 //! A host has a handful of routes, so the table is a list in the order of its prefixes' lengths,
 //! the longest first, and a lookup is a walk that ends at the first match. Connections keep the
 //! route they found and look again when [`RouteTable::generation`] has moved.
+//!
+//! The program, the interface's own addresses, routers and DHCP servers may each say how one network is reached by one
+//! interface ([`RouteOrigin`]). All of it is kept, the program's word first: so who takes a route back gets
+//! what others say, and none needs to know of the others.
 
 use crate::Cidr;
 use core::net::{IpAddr, Ipv4Addr};
+
+/// Who says that a network is reached so; of several, by one interface, the first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RouteOrigin {
+    /// The program.
+    Program,
+    /// The link: an address on the network, or a router that says that it is on the link.
+    Link,
+    /// A router that offers itself, or a DHCP server.
+    Learned,
+}
 
 /// A way to a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +35,22 @@ pub struct Route {
     pub mtu_bytes: Option<usize>,
     /// Packets leave by this route and by every other to the same network that says so, too.
     pub duplicates: bool,
+    /// Who says so.
+    pub origin: RouteOrigin,
 }
 
 impl Route {
+    /// A route that allows what its interface does.
+    #[must_use]
+    pub const fn new(
+        destination: Cidr,
+        gateway: Option<IpAddr>,
+        interface: u32,
+        origin: RouteOrigin,
+    ) -> Self {
+        Self { destination, gateway, interface, mtu_bytes: None, duplicates: false, origin }
+    }
+
     /// The neighbour a packet to `destination` is handed to: the gateway, or the host itself. What is for everybody
     /// on the link is no gateway's, which does not forward it (RFC 919, 7).
     #[must_use]
@@ -48,19 +76,28 @@ impl RouteTable {
         Self::default()
     }
 
-    /// Adds a route. One to the same network by the same interface is replaced and returned; one to
-    /// the same network by another interface stays, and the older of the two is used.
+    /// Adds a route. One of the same origin to the same network by the same interface is replaced and returned, and
+    /// where that is not the program's, what was set of it holds on. One to the same network by another interface stays,
+    /// and the older of the two is used.
     pub fn insert(&mut self, route: Route) -> Option<Route> {
         self.generation += 1;
-        let route = Route { destination: route.destination.network(), ..route };
-        let same = |other: &&mut Route| {
+        let mut route = Route { destination: route.destination.network(), ..route };
+        let is_twin = |other: &Route| {
             other.destination == route.destination && other.interface == route.interface
         };
-        if let Some(older) = self.routes.iter_mut().find(same) {
+        let is_older = |other: &&mut Route| is_twin(other) && other.origin == route.origin;
+        if let Some(older) = self.routes.iter_mut().find(is_older) {
+            if route.origin != RouteOrigin::Program {
+                (route.mtu_bytes, route.duplicates) = (older.mtu_bytes, older.duplicates);
+            }
             return Some(core::mem::replace(older, route));
         }
         let prefix_len = route.destination.prefix_len();
-        let at = self.routes.partition_point(|other| other.destination.prefix_len() >= prefix_len);
+        let outranked = |other: &Route| is_twin(other) && other.origin > route.origin;
+        let at = match self.routes.iter().rposition(is_twin) {
+            Some(last) => self.routes.iter().position(outranked).unwrap_or(last + 1),
+            None => self.routes.partition_point(|it| it.destination.prefix_len() >= prefix_len),
+        };
         self.routes.insert(at, route);
         None
     }
@@ -73,11 +110,17 @@ impl RouteTable {
         Some(self.routes.remove(at))
     }
 
-    /// Removes the route to this network by this interface and returns it.
-    pub fn remove_on(&mut self, destination: Cidr, interface: u32) -> Option<Route> {
+    /// Removes the route to this network by this interface that counts, or that of an origin, and returns it.
+    pub fn remove_on(
+        &mut self,
+        destination: Cidr,
+        interface: u32,
+        origin: Option<RouteOrigin>,
+    ) -> Option<Route> {
         let network = destination.network();
+        let is_its = |route: &Route| origin.is_none_or(|origin| route.origin == origin);
         let is_it = |route: &Route| route.destination == network && route.interface == interface;
-        let at = self.routes.iter().position(is_it)?;
+        let at = self.routes.iter().position(|route| is_it(route) && is_its(route))?;
         self.generation += 1;
         Some(self.routes.remove(at))
     }
@@ -111,13 +154,17 @@ impl RouteTable {
     }
 
     /// Marks the route to this network by this interface as one of several that each packet takes, or
-    /// not. Says whether there is such a route.
+    /// not, whoever says that there is one and will be heard next. Says whether there is such a route.
     pub fn set_duplicating(&mut self, destination: Cidr, interface: u32, on: bool) -> bool {
         let network = destination.network();
-        let is_it =
-            |route: &&mut Route| route.destination == network && route.interface == interface;
-        let Some(route) = self.routes.iter_mut().find(is_it) else { return false };
-        route.duplicates = on;
+        let is_it = |route: &Route| route.destination == network && route.interface == interface;
+        let mut is_there = false;
+        for route in self.routes.iter_mut().filter(|route| is_it(route)) {
+            (route.duplicates, is_there) = (on, true);
+        }
+        if !is_there {
+            return false;
+        }
         self.generation += 1;
         self.has_duplicating = self.routes.iter().any(|route| route.duplicates);
         true
@@ -129,12 +176,18 @@ impl RouteTable {
         self.has_duplicating
     }
 
-    /// The routes that a packet to this address takes all of: none where the one that
-    /// [`RouteTable::lookup`] finds is not marked so.
+    /// The routes that a packet to this address takes all of, by each interface one, which counts there: none where the
+    /// one that [`RouteTable::lookup`] finds is not marked so.
     pub fn duplicating(&self, destination: IpAddr) -> impl Iterator<Item = &Route> {
         let found = if self.has_duplicating { self.lookup(destination) } else { None };
         let network = found.filter(|route| route.duplicates).map(|route| route.destination);
-        let is_one = move |route: &&Route| route.duplicates && Some(route.destination) == network;
+        // Those to one network by one interface stand side by side.
+        let mut before = None;
+        let is_one = move |route: &&Route| {
+            let way = Some((route.destination, route.interface));
+            let counts = core::mem::replace(&mut before, way) != way;
+            counts && route.duplicates && Some(route.destination) == network
+        };
         self.routes.iter().filter(is_one)
     }
 
@@ -156,13 +209,9 @@ mod tests {
     use super::*;
 
     fn route(destination: &str, gateway: Option<&str>, interface: u32) -> Route {
-        Route {
-            destination: destination.parse().expect("a network"),
-            gateway: gateway.map(|text| text.parse().expect("an address")),
-            interface,
-            mtu_bytes: None,
-            duplicates: false,
-        }
+        let destination = destination.parse().expect("a network");
+        let gateway = gateway.map(|text| text.parse().expect("an address"));
+        Route::new(destination, gateway, interface, RouteOrigin::Program)
     }
 
     fn interface_to(table: &RouteTable, destination: &str) -> Option<u32> {
@@ -250,5 +299,70 @@ mod tests {
             table.set_duplicating(network, 1, false) && table.set_duplicating(network, 2, false)
         );
         assert!(!table.has_duplicating() && taken(&table, "10.9.9.9").is_empty());
+    }
+
+    #[test]
+    fn a_network_that_several_tell_of_is_one_way_by_each_interface() {
+        use RouteOrigin::{Link, Program};
+        let network = "10.0.0.0/8".parse().expect("a network");
+        let by = |origin, interface| Route { origin, ..route("10.0.0.0/8", None, interface) };
+        let ways = |table: &RouteTable| -> Vec<u32> {
+            let ways = table.duplicating([10, 9, 9, 9].into());
+            ways.map(|route| route.interface).collect()
+        };
+        let mut table = RouteTable::new();
+        for interface in [1, 2] {
+            table.insert(by(Link, interface));
+            assert!(table.set_duplicating(network, interface, true));
+        }
+        table.insert(by(Program, 2));
+        assert_eq!(ways(&table), [1], "another word of the program's");
+        assert!(table.set_duplicating(network, 2, true));
+        assert_eq!(ways(&table), [1, 2]);
+        assert!(table.set_duplicating(network, 2, false));
+        assert!(table.remove_on(network, 2, None).is_some());
+        assert_eq!(ways(&table), [1], "nor is it one behind the program's word");
+        table.insert(by(Program, 2));
+        assert!(table.set_duplicating(network, 2, true));
+        assert!(table.remove_on(network, 2, None).is_some());
+        assert_eq!(ways(&table), [1, 2]);
+    }
+
+    #[test]
+    fn what_others_say_is_kept_behind_the_programs_word() {
+        use RouteOrigin::{Learned, Link, Program};
+        let mut table = RouteTable::new();
+        let everything = Cidr::ANY_IPV4;
+        let by = |origin, gateway| Route { origin, ..route("0.0.0.0/0", Some(gateway), 1) };
+        let used = |table: &RouteTable| {
+            let route = table.lookup([192, 0, 2, 1].into()).expect("a default route");
+            (route.origin, route.mtu_bytes)
+        };
+        table.insert(route("0.0.0.0/0", Some("10.2.0.1"), 2));
+        assert!(table.remove_on(everything, 2, None).is_some());
+        for order in [[Program, Link, Learned], [Learned, Link, Program], [Link, Program, Learned]]
+        {
+            for origin in order {
+                assert_eq!(table.insert(by(origin, "10.0.0.1")), None);
+            }
+            table.insert(route("0.0.0.0/0", Some("10.2.0.1"), 2));
+            for (expected, interface) in [(Program, 1), (Link, 1), (Learned, 1), (Program, 2)] {
+                assert_eq!(used(&table).0, expected, "{order:?}");
+                assert!(table.remove_on(everything, interface, None).is_some());
+            }
+            assert_eq!(table.routes(), []);
+        }
+        table.insert(by(Learned, "10.0.0.1"));
+        assert!(table.set_mtu(everything, Some(1_400)));
+        let older = table.insert(by(Learned, "10.0.0.2"));
+        assert_eq!(older.and_then(|route| route.mtu_bytes), Some(1_400));
+        assert_eq!(used(&table), (Learned, Some(1_400)), "a work-around outlives a router");
+        table.insert(by(Program, "10.0.0.3"));
+        assert!(table.set_mtu(everything, Some(1_300)));
+        table.insert(by(Program, "10.0.0.4"));
+        assert_eq!(used(&table), (Program, None), "another word of the program's");
+        assert!(table.remove_on(everything, 1, Some(Link)).is_none());
+        assert!(table.remove_on(everything, 1, Some(Learned)).is_some());
+        assert_eq!(used(&table), (Program, None));
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! What always holds:
 //! * every list is bounded ([`RouterConfig`]), and what is refused for want of room is counted: a
-//!   flood of advertisements costs a bounded amount of memory and no existing entry;
+//!   flood of advertisements costs a bounded amount of memory and no existing entry, but for DNS servers, of which
+//!   RFC 8106, 6.2 keeps those that are told of for longer;
 //! * an advertisement was checked before it comes here (RFC 4861, 6.1.2: hop limit 255, a
 //!   link-local source), so that nobody beyond the link can send one;
 //! * changes that wait to be read are bounded by the lists they are about.
@@ -32,7 +33,7 @@ use wire::HardwareAddress;
 use wire::ndp::{RouterAdvertisement, RouterPreference};
 
 /// The link-local prefix (RFC 4291, 2.5.6).
-pub(crate) const LINK_LOCAL_PREFIX: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+pub const LINK_LOCAL_PREFIX: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
 /// IPv6 links take this much at least (RFC 8200, 5).
 const MTU_MIN_BYTES: u32 = 1_280;
@@ -53,6 +54,9 @@ const RETRANSMIT_MAX: Duration = Duration::from_secs(60);
 const SOLICITATION_DELAY_MAX: Duration = Duration::from_secs(1);
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 const SOLICITATION_INTERVAL_MAX: Duration = Duration::from_secs(3_600);
+
+/// DNS servers that are kept: RFC 8106, 5.3.1 recommends three.
+const NAME_SERVERS_MAX: usize = 3;
 
 /// How a host listens to routers.
 #[derive(Clone, Debug)]
@@ -159,8 +163,7 @@ pub struct RouterDiscovery {
 }
 
 impl RouterDiscovery {
-    /// Begins to listen and to ask. The first change forms the link-local address (RFC 4862, 5.3),
-    /// for an interface whose hardware address is `station`.
+    /// Begins to listen and to ask, for an interface whose hardware address is `station`.
     #[must_use]
     pub fn new(
         now: Instant,
@@ -168,7 +171,7 @@ impl RouterDiscovery {
         station: HardwareAddress,
         jitter: &mut Jitter,
     ) -> Self {
-        let mut discovery = Self {
+        Self {
             prefixes: Prefixes::new(config.key, station, config.prefixes_max),
             config,
             routers: Vec::new(),
@@ -184,9 +187,7 @@ impl RouterDiscovery {
             redraw_at: now,
             changes: VecDeque::new(),
             counters: RouterCounters::default(),
-        };
-        discovery.prefixes.form_link_local(&mut discovery.changes);
-        discovery
+        }
     }
 
     /// Whether a router solicitation is to be sent now; the time to the next one begins.
@@ -218,7 +219,7 @@ impl RouterDiscovery {
         }
         self.take_router(now, source, message);
         self.take_parameters(now, message, jitter);
-        for prefix in message.prefixes.iter() {
+        for prefix in &message.prefixes {
             let refused = &mut self.counters;
             self.prefixes.on_network(now, prefix, &mut self.changes, refused);
             if self.config.forms_addresses {
@@ -282,26 +283,35 @@ impl RouterDiscovery {
         }
     }
 
+    /// RFC 8106, 6.2. Where there are as many as are kept, "delete from the DNS Server List the entry with the
+    /// shortest Expiration-time": but none that is to last as long as the new one, or a router that tells of
+    /// more than are kept would have the list change with each advertisement.
     fn take_name_servers(&mut self, now: Instant, message: &RouterAdvertisement) {
-        let servers = &message.name_servers;
-        if servers.is_empty() {
-            return;
-        }
-        let before = self.name_servers.len();
-        let until = prefixes::until(now, servers.lifetime_s);
         let mut is_changed = false;
-        for server in servers.iter() {
-            let known = self.name_servers.iter_mut().find(|(address, _)| *address == server);
-            match known {
-                Some(entry) => entry.1 = until,
-                None if before < wire::ndp::NameServers::COUNT_MAX && until > now => {
-                    self.name_servers.push((server, until));
+        for servers in &message.name_servers {
+            let until = prefixes::until(now, servers.lifetime_s);
+            for server in &servers.addresses {
+                let known = self.name_servers.iter_mut().find(|(address, _)| address == server);
+                if let Some(entry) = known {
+                    entry.1 = until;
+                } else if until > now {
+                    let first = self.name_servers.iter().enumerate().min_by_key(|(_, it)| it.1);
+                    let first = first.map(|(at, (_, until))| (at, *until));
+                    match first.filter(|_| self.name_servers.len() >= NAME_SERVERS_MAX) {
+                        Some((at, others)) if others < until => {
+                            self.name_servers.remove(at);
+                        }
+                        Some(_) => {
+                            self.counters.router_entries_refused += 1;
+                            continue;
+                        }
+                        None => {}
+                    }
+                    self.name_servers.push((*server, until));
                     is_changed = true;
                 }
-                None => self.counters.router_entries_refused += 1,
             }
         }
-        self.name_servers.truncate(wire::ndp::NameServers::COUNT_MAX);
         self.expire_name_servers(now, is_changed);
     }
 

@@ -1,10 +1,15 @@
 //! Which of a host's addresses to send from (RFC 6724, 5).
 //!
-//! Of the eight rules those are here that a host without mobility and temporary addresses can tell
-//! apart: 1 (the destination itself), 2 (scope), 3 (not deprecated), 6 (label) and 8 (longest
-//! matching prefix); candidates are one interface's (rule 5) and stand in the order of preference
-//! where all rules are silent. IPv4 takes rules 1 to 3 and, for 8, only whether the destination is
-//! on the address's network, as RFC 1122, 3.3.4.3 has it.
+//! Of the rules those are here that a host without mobility and temporary addresses can tell
+//! apart: 1 (the destination itself), 2 (scope), 3 (not deprecated), 5.5 (the next hop's), 6 (label)
+//! and 8 (longest matching prefix); candidates are one interface's (rule 5) and stand in the order of
+//! preference where all rules are silent. IPv4 takes rules 1 to 5.5 and, for 8, only whether the destination
+//! is on the address's network, as RFC 1122, 3.3.4.3 has it.
+//!
+//! Rule 5.5 asks which prefixes the next hop has told of. What is looked at is whether the next hop is on the
+//! address's network, so it says nothing of routers that are known by their link-local address: of which of
+//! them a prefix is, nobody keeps. For IPv4 that is what Linux does, too: a packet that goes by a gateway
+//! has an address of that gateway's network.
 
 use crate::Cidr;
 use core::cmp::Ordering;
@@ -19,18 +24,21 @@ pub struct SourceCandidate {
     pub is_deprecated: bool,
 }
 
-/// The best source for `destination`, of its family; `None` where there is none.
+/// The best source for `destination`, of its family, of what is handed to `next_hop`: a gateway, or the
+/// destination itself. `None` where there is none.
 pub fn select_source(
     candidates: impl IntoIterator<Item = SourceCandidate>,
     destination: IpAddr,
+    next_hop: IpAddr,
 ) -> Option<IpAddr> {
     let mut best: Option<SourceCandidate> = None;
     for candidate in candidates {
         if candidate.cidr.address().is_ipv4() != destination.is_ipv4() {
             continue;
         }
-        let is_better =
-            best.is_none_or(|best| compare(&candidate, &best, destination) == Ordering::Greater);
+        let is_better = best.is_none_or(|best| {
+            compare(&candidate, &best, destination, next_hop) == Ordering::Greater
+        });
         if is_better {
             best = Some(candidate);
         }
@@ -39,13 +47,19 @@ pub fn select_source(
 }
 
 /// Greater where `a` is the better source.
-fn compare(a: &SourceCandidate, b: &SourceCandidate, destination: IpAddr) -> Ordering {
+fn compare(
+    a: &SourceCandidate,
+    b: &SourceCandidate,
+    destination: IpAddr,
+    next_hop: IpAddr,
+) -> Ordering {
     let (source_a, source_b) = (a.cidr.address(), b.cidr.address());
     let is_same = |source: IpAddr| source == destination;
     is_same(source_a)
         .cmp(&is_same(source_b))
         .then_with(|| by_scope(scope(source_a), scope(source_b), scope(destination)))
         .then_with(|| b.is_deprecated.cmp(&a.is_deprecated))
+        .then_with(|| a.cidr.contains(next_hop).cmp(&b.cidr.contains(next_hop)))
         .then_with(|| has_label_of(source_a, destination).cmp(&has_label_of(source_b, destination)))
         .then_with(|| matching_len(a, destination).cmp(&matching_len(b, destination)))
 }
@@ -118,14 +132,21 @@ fn matching_len(candidate: &SourceCandidate, destination: IpAddr) -> u32 {
 mod tests {
     use super::*;
 
-    /// The source chosen for `destination` from `candidates`; `!` in front stands for deprecated.
+    /// The source chosen for `destination` on the link from `candidates`; `!` in front stands for deprecated.
     fn chosen(candidates: &[&str], destination: &str) -> String {
+        chosen_by(candidates, destination, destination)
+    }
+
+    /// The same, of what goes by `next_hop`.
+    fn chosen_by(candidates: &[&str], destination: &str, next_hop: &str) -> String {
         let candidates = candidates.iter().map(|text| SourceCandidate {
             cidr: text.trim_start_matches('!').parse().expect("a network"),
             is_deprecated: text.starts_with('!'),
         });
-        let destination = destination.parse().expect("an address");
-        select_source(candidates, destination).map_or("none".into(), |source| source.to_string())
+        let [destination, next_hop] =
+            [destination, next_hop].map(|text| text.parse().expect("an address"));
+        let source = select_source(candidates, destination, next_hop);
+        source.map_or("none".into(), |source| source.to_string())
     }
 
     /// The examples of RFC 6724, 10.1, but for those about mobility and temporary addresses.
@@ -163,5 +184,23 @@ mod tests {
         assert_eq!(chosen(&candidates, "193.0.0.1"), "10.0.0.1");
         assert_eq!(chosen(&candidates, "169.254.3.3"), "169.254.0.9");
         assert_eq!(chosen(&candidates, "fd00::1"), "none");
+    }
+
+    /// RFC 6724, 5, rule 5.5; the routers of one network do not forward for another.
+    #[test]
+    fn what_goes_by_a_gateway_leaves_from_the_gateways_network() {
+        let candidates = ["192.168.9.2/24", "10.0.0.2/24"];
+        for (destination, gateway, expected) in [
+            ("192.0.2.1", "10.0.0.1", "10.0.0.2"),
+            ("192.0.2.1", "192.168.9.1", "192.168.9.2"),
+            ("192.0.2.1", "172.16.0.1", "192.168.9.2"),
+            ("192.168.9.77", "10.0.0.1", "10.0.0.2"),
+        ] {
+            assert_eq!(chosen_by(&candidates, destination, gateway), expected, "{gateway}");
+        }
+        let candidates = ["2001:db8:1::2/64", "2001:db8:8::2/64", "fe80::2/64"];
+        let (far, gateway) = ("2001:db8:9::1", "2001:db8:1::1");
+        assert_eq!(chosen_by(&candidates, far, gateway), "2001:db8:1::2");
+        assert_eq!(chosen_by(&candidates, far, "fe80::1"), "2001:db8:8::2", "rule 8");
     }
 }

@@ -21,6 +21,6 @@ pub use claim::{Claim, ClaimConfig, ClaimStep, Dispute};
 pub use ethernet::{EthernetFrame, parse_ethernet, stamp_ethernet};
 pub use message::{push_arp, push_ndp};
 pub use neighbour::{
-    Advertisement, Known, Lookup, NeighbourCache, NeighbourConfig, NeighbourCounters, Request,
-    Resolved, Unreachable,
+    Advertisement, Known, Lookup, NeighbourCache, NeighbourConfig, NeighbourCounters,
+    NeighbourState, Request, Resolved, Unreachable,
 };

@@ -123,6 +123,25 @@ pub struct Request {
     pub unicast_to: Option<HardwareAddress>,
 }
 
+/// How good what is known of a neighbour is: the states of RFC 4861, 7.3.2, and one for neighbours that did not
+/// answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NeighbourState {
+    /// It is being asked for.
+    Incomplete,
+    /// It was confirmed lately.
+    Reachable,
+    /// It was not, and was not used since.
+    Stale,
+    /// It is used though it was not confirmed lately; a confirmation may come on its own.
+    Delay,
+    /// It is asked whether it is still there.
+    Probe,
+    /// It did not answer, and is not asked again for a while.
+    Unreachable,
+}
+
 /// The neighbour did not answer, or its entry had to give way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable;
@@ -139,7 +158,7 @@ pub struct Resolved<W> {
 }
 
 /// A neighbour advertisement to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertisement {
     /// Where to: the asking node or all nodes.
     pub destination: Ipv6Addr,
@@ -213,6 +232,24 @@ impl<W> NeighbourCache<W> {
         }
         let slot = self.insert(now, next_hop, State::Stale);
         self.start_resolution(slot)
+    }
+
+    /// All entries: the address, the hardware address where it is known, and how good that is.
+    pub fn entries(
+        &self,
+        now: Instant,
+    ) -> impl Iterator<Item = (IpAddr, Option<HardwareAddress>, NeighbourState)> {
+        self.table.iter().map(move |entry| {
+            let state = match entry.state {
+                State::Incomplete { .. } => NeighbourState::Incomplete,
+                State::Reachable { until } if now < until => NeighbourState::Reachable,
+                State::Reachable { .. } | State::Stale => NeighbourState::Stale,
+                State::Delay => NeighbourState::Delay,
+                State::Probe { .. } => NeighbourState::Probe,
+                State::Unreachable { .. } => NeighbourState::Unreachable,
+            };
+            (entry.address, entry.known_link(), state)
+        })
     }
 
     fn start_resolution(&mut self, slot: u32) -> Lookup {

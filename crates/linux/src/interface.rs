@@ -30,16 +30,34 @@ pub enum Feature {
     SoftwareSegmentation,
     /// Coalescing segments on their way in (GRO).
     Coalescing,
+    /// Taking VLAN tags out of frames on their way in: they come up beside the frame, and not at all where frames
+    /// are handed up alone (AF_XDP), which then seem to be of the untagged network.
+    ReceiveVlanOffload,
+    /// Leaving it to the device to put VLAN tags into frames on their way out. A virtual cable does not, so its
+    /// far end finds them beside the frame.
+    TransmitVlanOffload,
 }
 
+/// How a feature is switched: by a command of its own, whose question is the number before it, or as a bit of
+/// the flags that have one together.
+enum Switch {
+    Command(u32),
+    Flag(u32),
+}
+
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+
 impl Feature {
-    /// The command of linux/ethtool.h, and what `ethtool -K` calls it.
-    const fn command(self) -> (u32, &'static str) {
+    /// The command or flag of linux/ethtool.h, and what `ethtool -K` calls it.
+    const fn switch(self) -> (Switch, &'static str) {
         match self {
-            Self::TransmitChecksum => (0x17, "tx"),
-            Self::Segmentation => (0x1f, "tso"),
-            Self::SoftwareSegmentation => (0x24, "gso"),
-            Self::Coalescing => (0x2c, "gro"),
+            Self::TransmitChecksum => (Switch::Command(0x17), "tx"),
+            Self::Segmentation => (Switch::Command(0x1f), "tso"),
+            Self::SoftwareSegmentation => (Switch::Command(0x24), "gso"),
+            Self::Coalescing => (Switch::Command(0x2c), "gro"),
+            Self::ReceiveVlanOffload => (Switch::Flag(1 << 8), "rxvlan"),
+            Self::TransmitVlanOffload => (Switch::Flag(1 << 7), "txvlan"),
         }
     }
 }
@@ -280,11 +298,35 @@ impl Interface {
     /// # Errors
     /// Where the system refuses, or the interface cannot do it.
     pub fn set_feature(&self, feature: Feature, on: bool) -> Result<(), SystemError> {
-        let (command, word) = feature.command();
-        ioctl::set_feature(&self.socket, &self.name, command, on).map_err(|errno| {
+        let (switch, word) = feature.switch();
+        let switched = match switch {
+            Switch::Command(command) => self.ethtool(command, u32::from(on)),
+            Switch::Flag(flag) => self.ethtool(ETHTOOL_GFLAGS, 0).and_then(|flags| {
+                let wanted = if on { flags | flag } else { flags & !flag };
+                self.ethtool(ETHTOOL_SFLAGS, wanted)
+            }),
+        };
+        switched.map(drop).map_err(|errno| {
             let state = if on { "on" } else { "off" };
             self.refused(format_args!("have {word} switched {state}"), errno)
         })
+    }
+
+    /// Whether a feature is on.
+    ///
+    /// # Errors
+    /// Where the interface is gone, or cannot be asked.
+    pub fn has_feature(&self, feature: Feature) -> Result<bool, SystemError> {
+        let (switch, word) = feature.switch();
+        let asked = match switch {
+            Switch::Command(command) => self.ethtool(command - 1, 0).map(|word| word != 0),
+            Switch::Flag(flag) => self.ethtool(ETHTOOL_GFLAGS, 0).map(|flags| flags & flag != 0),
+        };
+        asked.map_err(|errno| self.refused(format_args!("say whether {word} is on"), errno))
+    }
+
+    fn ethtool(&self, command: u32, data: u32) -> Result<u32, Errno> {
+        ioctl::ethtool(&self.socket, &self.name, command, data)
     }
 
     /// Keeps the kernel from speaking IPv6 on it: no link-local address, no router solicitations.

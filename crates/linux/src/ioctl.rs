@@ -214,22 +214,23 @@ pub(crate) fn is_ethernet(socket: impl AsFd, name: &str) -> Result<bool> {
     Ok(query::<SIOCGIFHWADDR>(socket, name)?.i16() == ARPHRD_ETHER)
 }
 
-/// Switches a feature of an interface by one of the ETHTOOL_S* commands (linux/ethtool.h) that take
-/// a `struct ethtool_value`.
-pub(crate) fn set_feature(socket: impl AsFd, name: &str, command: u32, on: bool) -> Result<()> {
+/// Asks for features of an interface, or switches them, by one of the commands (linux/ethtool.h) that take a
+/// `struct ethtool_value`, and returns its word.
+pub(crate) fn ethtool(socket: impl AsFd, name: &str, command: u32, data: u32) -> Result<u32> {
     /// `struct ethtool_value`.
     #[repr(C)]
     struct Value {
         command: u32,
         data: u32,
     }
-    let mut value = Value { command, data: u32::from(on) };
+    let mut value = Value { command, data };
     let mut request = Request::new(name);
     let address = (&raw mut value).expose_provenance();
     request.value[..size_of::<usize>()].copy_from_slice(&address.to_ne_bytes());
     // The union holds the address of `value`, which lives until the call returns; of the commands
-    // in question the kernel reads two words there.
-    update::<SIOCETHTOOL>(socket, &mut request)
+    // in question the kernel reads and writes two words there.
+    update::<SIOCETHTOOL>(socket, &mut request)?;
+    Ok(value.data)
 }
 
 fn query<const OPCODE: Opcode>(socket: impl AsFd, name: &str) -> Result<Request> {
@@ -243,7 +244,7 @@ fn query<const OPCODE: Opcode>(socket: impl AsFd, name: &str) -> Result<Request>
 fn update<const OPCODE: Opcode>(file: impl AsFd, request: &mut Request) -> Result<()> {
     // SAFETY: every opcode used with this function reads and writes a `struct ifreq`, which is
     // not longer than a Request; all bytes of a Request are initialised and any value is valid.
-    // The one opcode that follows an address in the request, SIOCETHTOOL, is used by `set_feature`
+    // The one opcode that follows an address in the request, SIOCETHTOOL, is used by `ethtool`
     // alone, with the address of a value of its own.
     unsafe { rustix::ioctl::ioctl(file, Updater::<OPCODE, Request>::new(request)) }
 }

@@ -15,6 +15,7 @@
 //! * [`TunFile`] and [`raw_calls`]: for playing the network in front of the kernel, and asking it
 //!   what it says to any socket call.
 //! * [`cpu`]: CPU time of a thread, the process and the system; pinning; what the host is.
+//! * [`descriptors`]: how many of them this process may have open.
 //!
 //! This crate, the checksum kernels and `packetdrill-ffi` are the only homes of `unsafe`; here it is in
 //! `ioctl.rs`, `mapping.rs`, `packet/calls.rs`, `packet/block_ring.rs`, `raw_calls.rs`, `tap/write_ring.rs`,
@@ -24,6 +25,10 @@
 mod bridge;
 pub mod cpu;
 mod datagrams;
+pub mod descriptors;
+#[cfg(feature = "fuzzed")]
+#[doc(hidden)]
+pub mod fuzzed;
 mod held;
 mod interface;
 mod ioctl;

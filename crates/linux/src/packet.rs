@@ -44,7 +44,8 @@ pub enum PacketAddress {
     /// This one, which the interface is told to receive as well.
     Own(HardwareAddress),
     /// The interface's, for networks that let a port have one address only (Wi-Fi, many clouds). The
-    /// kernel sees our frames, too, and drops them, unless it forwards packets: then do not use it.
+    /// kernel sees our frames, too, and drops them, unless it forwards packets: then do not use it. Its IP
+    /// addresses must not be ours; of DHCP servers a stack gets another one than the kernel's client.
     Interface,
 }
 
@@ -185,6 +186,7 @@ impl PacketDevice {
             forms: Self::FORMS,
             receive_super_frames: true,
             queues: queues.len(),
+            shares_address: config.address == PacketAddress::Interface,
             ..Capabilities::plain(Medium::Ethernet(address), interface.mtu_bytes()?)
         };
         let queues = queues.into_iter().map(Some).collect();

@@ -26,6 +26,8 @@ mod receive;
 #[cfg(feature = "chacha20poly1305")]
 pub use cipher::{ChaChaKeys, ChaChaPoly};
 pub use queue::TunnelQueue;
+#[cfg(feature = "fuzzed")]
+pub(crate) use receive::opened;
 
 use crate::system_error::{SystemError, said};
 use crate::waiter::FileWaiter;

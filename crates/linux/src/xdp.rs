@@ -24,7 +24,11 @@
 //! interface says nothing of checksums: every frame is verified here. On a virtual cable (veth)
 //! the far end must therefore complete its own
 //! ([`Feature::TransmitChecksum`](crate::Feature::TransmitChecksum) off there), or be trusted
-//! ([`XdpConfig::trusts_checksums`]).
+//! ([`XdpConfig::trusts_checksums`]). Nor does it say of which VLAN a frame is whose tag a device has taken out: that
+//! is switched off ([`Feature::ReceiveVlanOffload`](crate::Feature::ReceiveVlanOffload)), and stays so, where the
+//! interface has it, so that tagged frames come with their tags and are dropped. A virtual cable takes out none, and is handed
+//! frames without the tags that the far end left to it: where that has VLANs,
+//! [`Feature::TransmitVlanOffload`](crate::Feature::TransmitVlanOffload) must be off there.
 //!
 //! *Back-pressure.* Nothing is sent for which there are not enough free chunks, one for each
 //! descriptor of the packet. A chunk is free when the
@@ -43,7 +47,7 @@ mod umem;
 
 pub use queue::XdpQueue;
 
-use crate::interface::Interface;
+use crate::interface::{Feature, Interface};
 use crate::system_error::SystemError;
 use device::{Capabilities, DeviceError, Forms, HardwareAddress, Medium};
 use program::{Program, Wanted};
@@ -79,7 +83,8 @@ pub enum XdpCopy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// The interface's name. It must exist; the kernel no longer sees frames of the queues that are
-    /// opened.
+    /// opened. That its device takes VLAN tags out of frames is switched off; where
+    /// [`XdpDevice::refused`] says that this was refused, frames of all VLANs seem to be of the untagged network.
     pub interface: String,
     /// Where the program runs.
     pub attach: XdpAttach,
@@ -191,6 +196,8 @@ impl XdpDevice {
             fragments: config.multi_buffer || is_long,
         };
         let program = Program::attach(wanted, &config.interface, &mut refused)?;
+        // Before any queue is directed here.
+        refused.extend(keep_tags(&interface).err());
         let capabilities = Capabilities {
             queues,
             forms: Self::FORMS,
@@ -315,6 +322,18 @@ impl XdpDevice {
         self.taken[index] = true;
         Ok(queue)
     }
+}
+
+/// Has frames of VLANs come with their tags; an interface that cannot be asked takes out none. What is wrong
+/// where that is refused.
+fn keep_tags(interface: &Interface) -> Result<(), String> {
+    let offload = Feature::ReceiveVlanOffload;
+    if !interface.has_feature(offload).unwrap_or(false) {
+        return Ok(());
+    }
+    interface.set_feature(offload, false).map_err(|error| {
+        format!("frames of VLANs kept apart from those of the untagged network ({error})")
+    })
 }
 
 /// How many queues the driver has each way.

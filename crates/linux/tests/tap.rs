@@ -76,6 +76,7 @@ fn tests() -> Vec<Test> {
             Box::new(|| errors::a_refused_packet_in_the_middle(IoUring::On)),
         ),
         ("a_shorter_mtu_is_told_to_who_only_sends".into(), Box::new(errors::a_shorter_mtu)),
+        ("a_longer_mtu_cuts_nothing_off".into(), Box::new(errors::a_longer_mtu)),
         ("no_ring_is_said_and_counted".into(), Box::new(errors::no_ring_is_said_and_counted)),
         ("a_veth_pair_comes_and_goes".into(), Box::new(errors::a_veth_pair_comes_and_goes)),
         ("settings_reach_the_kernel".into(), Box::new(errors::settings_reach_the_kernel)),

@@ -80,7 +80,7 @@ pub struct CopyIn {
     /// bytes are read again when the segment is sent. For devices that read the bytes themselves.
     /// Where this process copies them to the device after all, as to a TAP or over the wire in
     /// memory, the second reading fetches for that copy and costs nothing of its own: there it is
-    /// measured to be no gain (TESTING.md), and off by default.
+    /// measured to be no gain (MEASUREMENTS.md), and off by default.
     pub fold_checksum: bool,
 }
 

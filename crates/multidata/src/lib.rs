@@ -113,6 +113,20 @@
 //! woken who does not wait. Tasks cannot wait for a device, so with tasks waiting it is the stack's own thread
 //! that does, at the price of a wake-up between threads.
 //!
+//! # Looking inside
+//!
+//! [`Stack::counters`] tells what happened so far, [`Stack::gauges`] how much of everything there is now; both visit
+//! names and figures, for a program that publishes them. [`Stack::sockets`] lists connections, listeners and sockets of
+//! datagrams, [`Stack::interfaces`] the interfaces with their addresses and MTUs, [`Stack::routes`] and
+//! [`Stack::neighbours`] what their names say. What happens to interfaces and addresses, as that a
+//! device fails, a thread learns by [`Stack::wait_for_event`] and a task by [`Stack::next_event`].
+//!
+//! # What may be added
+//!
+//! Options have a `Default`, or a constructor, from which to take what one does not set
+//! (`ConnectOptions { local, ..ConnectOptions::default() }`): more of them are no change for who does so. Events
+//! and what a stack tells of itself are `non_exhaustive`.
+//!
 //! # Bounds
 //!
 //! All packet memory comes from one [`BlockPool`](::batch::BlockPool) with a limit; a part of it is
@@ -143,10 +157,11 @@ mod udp_socket;
 // alone. Of devices, batches and time that is all there is, for who writes a device queue or a filter.
 pub use ::counters::{DropCounters, DropReason, MultidataRefusal, RefusalCounters};
 pub use ::stack::{
-    AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy, FilterFlow,
-    Handling, InterfaceEvent, InterfaceId, ListenOptions, MtuDiscovery, MultidataProtocols,
-    NeighbourCounters, PacketFilter, PacketMarks, ShardCounters, SocketError, StackCounters,
-    SynCookieMode, TcpStatus, TransmitStatus, Verdict,
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy,
+    FastOpenKeys, FastOpenOptions, FilterFlow, Handling, InterfaceEvent, InterfaceId,
+    ListenOptions, MtuDiscovery, MultidataProtocols, NeighbourCounters, NeighbourState,
+    NeighbourStatus, PacketFilter, PacketMarks, RouteStatus, ShardCounters, SocketError,
+    SocketKind, SocketStatus, StackCounters, SynCookieMode, TcpStatus, TransmitStatus, Verdict,
 };
 pub use ::steering::{
     BadLayout, BatchSizes, Coalescing, Layout, Policy, Polling, PollingMarks, SoftRingCounters,
@@ -164,7 +179,8 @@ pub use crate::raw_socket::{RawPacket, RawSocket, ReceivedPacket};
 pub use crate::runtime::RuntimeCounters;
 pub use crate::runtime::waiting::Interest;
 pub use crate::stack::{
-    InterfaceConfig, InterfaceStatus, LINGER_ON_DROP, QueueStatus, Stack, StackBuilder, StackConfig,
+    Gauges, InterfaceConfig, InterfaceStatus, LINGER_ON_DROP, QueueStatus, Sockets, Stack,
+    StackBuilder, StackConfig, StackEvent,
 };
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};

@@ -7,17 +7,21 @@
 //! * [`hand_over`]: what one squeue received for another;
 //! * [`shared_queue`], [`shared_filter`]: what several squeues have one of;
 //! * [`turn`]: who waits for the device and who waits for whom (leader and followers);
-//! * [`waiter_slot`]: the waiter of a device that can be replaced; [`removed_queue`]: what takes its place for good;
+//! * [`port`]: a device queue and the interface that stands on it;
+//! * [`waiters`]: what the threads of a squeue sleep on; [`waiter_slot`]: the waiter of a device that can be replaced; [`removed_queue`]: what takes its place for good;
 //! * [`outside`]: what of the application's runs only where no lock is held;
 //! * [`waiting`]: parked threads and wakers, found by socket;
+//! * [`event_watch`]: who waits for something to happen to an interface or an address;
 //! * [`worker`]: the threads that keep a stack alive while no application thread is in a call;
 //! * [`counting`]: what all of them counted.
 
 mod closing;
 mod counting;
+pub(crate) mod event_watch;
 pub(crate) mod hand_over;
 pub(crate) mod intake;
 pub(crate) mod outside;
+pub(crate) mod port;
 mod removed_queue;
 pub(crate) mod shared_filter;
 pub(crate) mod shared_queue;
@@ -27,6 +31,7 @@ pub(crate) mod squeues;
 mod tests;
 pub(crate) mod turn;
 pub(crate) mod waiter_slot;
+mod waiters;
 pub(crate) mod waiting;
 pub(crate) mod worker;
 

@@ -6,7 +6,7 @@ use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
 use core::num::NonZeroU8;
 use core::task::{Context, Poll, Waker};
-use stack::{Ipv4Options, SocketError, SocketId};
+use stack::{Ipv4Options, Readiness, SocketError, SocketId};
 use std::io::{self, Error, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,6 +67,7 @@ impl Socket {
             socket: Some(self.id),
             interest,
             after,
+            takes_bytes: 0,
             blocks: !self.is_nonblocking.load(Ordering::Relaxed),
             timeout: timeout.load(),
             expired: ErrorKind::WouldBlock,
@@ -143,6 +144,25 @@ impl Socket {
         attempt: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
     ) -> Poll<io::Result<T>> {
         self.squeue().poll(&self.call(interest, after), context, attempt)
+    }
+
+    /// Ready when a call of this interest on a socket for datagrams, UDP or raw, would not wait; otherwise the task is
+    /// woken when that may have changed.
+    pub(crate) fn poll_datagrams(
+        &self,
+        interest: Interest,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let wanted = match interest {
+            Interest::Readable => Readiness::READABLE,
+            Interest::Writable => Readiness::WRITABLE,
+        };
+        self.poll(interest, After::Leave, context, |core, _| {
+            match core.shard.datagram_readiness(self.id)?.intersects(wanted) {
+                true => Ok(()),
+                false => Err(SocketError::WouldBlock),
+            }
+        })
     }
 
     pub(crate) fn register_waker(&self, interest: Interest, waker: &Waker) {

@@ -120,6 +120,17 @@ impl SocketSet {
         self.sockets[start..].iter().chain(&self.sockets[..start])
     }
 
+    /// Does the same to each.
+    pub(crate) fn set(
+        &self,
+        set: impl Fn(&mut Core, SocketId) -> Result<(), SocketError>,
+    ) -> io::Result<()> {
+        self.sockets.iter().try_for_each(|socket| {
+            let set = socket.squeue().once(|core, _| set(core, socket.id));
+            set.map_err(socket_error)
+        })
+    }
+
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
         self.sockets[0].set_nonblocking(nonblocking);
     }

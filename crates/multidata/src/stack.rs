@@ -1,15 +1,22 @@
 //! The stack as its user sees it: what it tells of itself, what can be changed, how it ends.
 
+mod adding;
 mod builder;
 mod events;
+mod inspecting;
 mod replacing;
+mod watching;
 
 pub use builder::{InterfaceConfig, StackBuilder, StackConfig};
+pub use inspecting::{Gauges, Sockets};
+pub use watching::StackEvent;
 
 use crate::copy_in::{Copied, CopyIn, CopyObserver, Layout};
 use crate::counters::Counters;
 use crate::error::{device_error, socket_error};
-use crate::runtime::squeue::{Core, Port, Squeue};
+use crate::runtime::event_watch::EventWatch;
+use crate::runtime::port::Port;
+use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::squeues::Squeues;
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiter_slot::Replaced;
@@ -29,6 +36,7 @@ use stack::{
     PacketFilter, Shard, SocketError, TransmitStatus,
 };
 use std::io;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 use steering::{BatchSizes, Coalescing};
 use time::Instant;
@@ -47,7 +55,12 @@ fn status_of(squeue: &Squeue) -> Vec<InterfaceStatus> {
     let status = |shard: &Shard, port: &Port| {
         let (coalescing, batches) = (port.intake.coalescing(), port.intake.sizes());
         let queues = if port.receives { vec![QueueStatus { coalescing, batches }] } else { vec![] };
+        let (ipv4_mtu_bytes, ipv6_mtu_bytes) = shard.mtus(port.id)?;
         Some(InterfaceStatus {
+            id: port.id,
+            ipv4_mtu_bytes,
+            ipv6_mtu_bytes,
+            accepted: shard.accepted(port.id).to_vec(),
             transmit: shard.transmit_status(port.id)?,
             addresses: usable(&shard.addresses(port.id)),
             address_status: shard.addresses(port.id),
@@ -69,10 +82,13 @@ fn status_of(squeue: &Squeue) -> Vec<InterfaceStatus> {
 struct Runtime {
     squeues: Squeues,
     threads: Mutex<Option<Threads>>,
+    /// How many queues every device must have, where the layout says so.
+    rings: Option<usize>,
     pool: BlockPool,
     copy_in: CopyIn,
     copy_observer: Option<Arc<dyn CopyObserver>>,
     events: InterfaceEvents,
+    event_watch: Arc<EventWatch>,
 }
 
 impl Drop for Runtime {
@@ -87,7 +103,17 @@ impl Drop for Runtime {
 
 /// An interface as it stands.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct InterfaceStatus {
+    /// What events and other listings call it.
+    pub id: InterfaceId,
+    /// The longest packet of IPv4 that is sent by it, in bytes: what its device takes, what [`Stack::set_mtu`] leaves
+    /// of that, and what a DHCP server said.
+    pub ipv4_mtu_bytes: usize,
+    /// The same of IPv6, and of what routers say.
+    pub ipv6_mtu_bytes: usize,
+    /// The prefixes whose addresses it accepts beside its own ([`Stack::set_accepted`]).
+    pub accepted: Vec<Cidr>,
     /// Its addresses with the length of their networks, those that can be used.
     pub addresses: Vec<Cidr>,
     /// All its addresses, where they come from, and what they can be used for.
@@ -117,6 +143,7 @@ pub struct InterfaceStatus {
 
 /// The way in of one queue of an interface's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueStatus {
     /// How its frames are put together.
     pub coalescing: Coalescing,
@@ -194,12 +221,14 @@ impl Stack {
     ) -> io::Result<()> {
         // A queue is received from by the squeue of its number.
         let squeue = self.runtime.squeues.iter().nth(queue);
-        let receives = |squeue: &&Arc<Squeue>| squeue.receives.get(index) == Some(&true);
-        let squeue = squeue.filter(receives).ok_or(SocketError::NoSuchInterface);
-        squeue.map_err(socket_error)?.once(|core, _| {
-            core.ports[index].intake.set_coalescing(coalescing);
+        let squeue = squeue.ok_or(SocketError::NoSuchInterface).map_err(socket_error)?;
+        let outcome = squeue.once(|core, _| {
+            let port = core.ports.get_mut(index).filter(|port| port.receives);
+            let port = port.ok_or(SocketError::NoSuchInterface)?;
+            port.intake.set_coalescing(coalescing);
+            Ok(())
         });
-        Ok(())
+        outcome.map_err(socket_error)
     }
 
     /// Adds an address to interface `index`, with a route to its network.
@@ -235,7 +264,8 @@ impl Stack {
     /// IPv6 as `is_wanted` says, and returns it.
     ///
     /// # Errors
-    /// `TimedOut` where none came in time; `NetworkDown` where the device failed.
+    /// `TimedOut` where none came in time; `NetworkDown` where the device failed; there is no such interface, or it
+    /// was removed meanwhile.
     pub fn wait_for_address(
         &self,
         index: usize,
@@ -246,14 +276,17 @@ impl Stack {
             socket: None,
             interest: Interest::Readable,
             after: After::Leave,
+            takes_bytes: 0,
             blocks: true,
             timeout: Some(timeout),
             expired: io::ErrorKind::TimedOut,
         };
+        // Another interface may take the index while this waits.
+        let id = self.interface_id(index);
         self.squeue(0).operate(&call, |core, now| {
             core.run(now);
-            let id =
-                core.ports.get(index).map(|port| port.id).ok_or(SocketError::NoSuchInterface)?;
+            let is_there = |id: &InterfaceId| core.shard.has_interface(*id);
+            let id = id.filter(is_there).ok_or(SocketError::NoSuchInterface)?;
             let all = core.shard.addresses(id);
             let mut good = all.iter().filter(|status| {
                 status.state != AddressState::Tentative
@@ -400,19 +433,32 @@ impl Stack {
     }
 
     /// Removes interface `index`: its addresses, its routes, and its device, which is closed on return. The indices of
-    /// the others stay. Connections by it move to another interface where a route leads there and
+    /// the others stay, and its own is that of the next one that is added ([`Stack::add_interface`]). Connections by it move to another interface where a route leads there and
     /// their own address is that one's, too; all others fail with an error that says so.
     ///
     /// # Errors
     /// There is no such interface, or it was removed before.
     pub fn remove_interface(&self, index: usize) -> io::Result<()> {
+        let id = self.interface_id(index);
+        self.remove_exactly(id.ok_or(SocketError::NoSuchInterface).map_err(socket_error)?)
+    }
+
+    /// Which interface has the index now, or had it last.
+    fn interface_id(&self, index: usize) -> Option<InterfaceId> {
+        self.squeue(0).look(|core| core.ports.get(index).map(|port| port.id))
+    }
+
+    /// Removes this interface, and never another one that has its index by now.
+    fn remove_exactly(&self, id: InterfaceId) -> io::Result<()> {
         let mut removed = Vec::new();
-        self.runtime.squeues.each(|squeue| removed.push(squeue.remove(index)));
+        let mut panic = None;
+        self.runtime.squeues.each(|squeue| removed.push(squeue.remove(id, &mut panic)));
         // Application code is let go of when no lock is held and all squeues go on without it. The squeues are equal
         // in their interfaces, so either all refuse or none does.
         let old: Result<Vec<_>, _> =
             removed.into_iter().map(|it| it.map(Replaced::empty)).collect();
-        old.map(drop).map_err(socket_error)
+        let outcome = old.map(drop).map_err(socket_error);
+        panic.map_or(outcome, |panic| resume_unwind(panic))
     }
 
     /// Says that interface `index` may be on another link, or was of no use for a while: a network was joined, a cable
@@ -558,6 +604,7 @@ impl Stack {
                 socket: None,
                 interest: Interest::Writable,
                 after: After::Leave,
+                takes_bytes: 0,
                 blocks: true,
                 timeout: until
                     .map(|until| until.saturating_duration_since(std::time::Instant::now())),
@@ -590,7 +637,8 @@ impl Stack {
 
     /// Ends the stack at once, whoever has handles and sockets of it: connections are reset, as far as the
     /// devices take the resets within a tenth of a second, and calls on sockets fail, those that wait
-    /// in other threads and in tasks included, with `NetworkDown` or, on a connection, `ConnectionAborted`. What
+    /// in other threads and in tasks included, with `NetworkDown` or, on a connection, `ConnectionAborted`; who waits for
+    /// events ([`Stack::wait_for_event`]) hears it as well. What
     /// has arrived by then can still be read. Who gives it other devices ([`Stack::replace_queues`]) has a stack
     /// again. Threads and memory of the stack go when the sockets are dropped, as ever, and that takes no time then.
     pub fn abort(&self) {

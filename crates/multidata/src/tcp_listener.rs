@@ -6,7 +6,7 @@ use crate::runtime::squeue::Core;
 use crate::socket::{Socket, each_address};
 use crate::socket_set::SocketSet;
 use core::task::{Context, Poll, Waker};
-use stack::{ListenOptions, SocketError, SocketId};
+use stack::{FastOpenOptions, ListenOptions, SocketError, SocketId};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -71,6 +71,14 @@ impl TcpListener {
             })?;
             Ok(Self { shared: Arc::new(Shared { sockets, local }) })
         })
+    }
+
+    /// Changes how TCP Fast Open is served ([`ListenOptions::fast_open`]) from now on: with other keys, for example.
+    ///
+    /// # Errors
+    /// None but that of a listener that is gone.
+    pub fn set_fast_open(&self, options: FastOpenOptions) -> io::Result<()> {
+        self.shared.sockets.set(|core, id| core.shard.tcp_set_fast_open(id, options))
     }
 
     /// Waits for the next connection.

@@ -23,6 +23,7 @@ use crate::socket::{Socket, check_buffer};
 use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
 use core::iter;
+use core::num::NonZeroU64;
 use core::task::Waker;
 use stack::{SendPlan, SocketError, SocketId, TcpOption};
 use std::collections::VecDeque;
@@ -258,6 +259,15 @@ impl TcpStream {
         self.set_option(TcpOption::FinWait2(timeout))
     }
 
+    /// Sends no faster than this, in bytes per second, evenly spread; `None`, the default, as fast as the path takes it.
+    /// It does not depend on [`tcp::Config::pacing`].
+    ///
+    /// # Errors
+    /// None; the signature is that of `std::net`.
+    pub fn set_pacing_rate_max(&self, rate: Option<NonZeroU64>) -> io::Result<()> {
+        self.set_option(TcpOption::PacingRateMax(rate))
+    }
+
     /// What dropping the last handle does: with `None`, the default, the stack delivers in the
     /// background what was written; with zero the connection is reset and what was not delivered is
     /// lost; with a time the drop waits until the peer has acknowledged everything, but no longer.
@@ -397,7 +407,7 @@ impl TcpStream {
             return Ok(0);
         }
         let id = self.shared.socket.id;
-        Ok(self.fetch(After::Leave, |core, _| core.shard.tcp_peek(id, out))?.unwrap_or(0))
+        Ok(self.fetch(After::Leave, 0, |core, _| core.shard.tcp_peek(id, out))?.unwrap_or(0))
     }
 
     /// Takes received bytes, at most `len_max` and at least one, in the blocks they were received
@@ -412,7 +422,7 @@ impl TcpStream {
         }
         let id = self.shared.socket.id;
         let mut bytes = Bytes::new();
-        self.fetch(After::Send, |core, now| {
+        self.fetch(After::Send, len_max, |core, now| {
             let take = |chunk| bytes = Received::piece(chunk, &mut Bytes::new());
             core.shard.tcp_read_chunks(now, id, (len_max, 1), take)
         })?;
@@ -434,7 +444,7 @@ impl TcpStream {
             return Ok(0);
         }
         let id = self.shared.socket.id;
-        let len = self.fetch(After::Send, |core, now| {
+        let len = self.fetch(After::Send, len_max, |core, now| {
             let mut block = Bytes::new();
             let take = |chunk| pieces.push(Received::piece(chunk, &mut block));
             core.shard.tcp_read_chunks(now, id, (len_max, usize::MAX), take)
@@ -454,7 +464,7 @@ impl TcpStream {
             return Ok(0);
         }
         let id = self.shared.socket.id;
-        let count = self.fetch(After::Send, |core, now| {
+        let count = self.fetch(After::Send, out.len(), |core, now| {
             let count = core.shard.tcp_read(now, id, out)?;
             core.counters.bytes_copied_out += count as u64;
             Ok(count)
@@ -462,14 +472,16 @@ impl TcpStream {
         Ok(count.unwrap_or(0))
     }
 
-    /// Waits for something to read; `None` where the reading side was shut and nothing is left.
+    /// Waits for something to read, of which it takes so much at most; `None` where the reading side was shut and
+    /// nothing is left.
     fn fetch<T>(
         &self,
         after: After,
+        takes_bytes: usize,
         mut read: impl FnMut(&mut Core, Instant) -> Result<T, SocketError>,
     ) -> io::Result<Option<T>> {
         let Shared { socket, is_read_shut, .. } = &*self.shared;
-        let call = socket.call(Interest::Readable, after);
+        let call = Call { takes_bytes, ..socket.call(Interest::Readable, after) };
         socket.squeue().operate(&call, |core, now| match read(core, now) {
             Err(SocketError::WouldBlock) if is_read_shut.load(Ordering::Acquire) => Ok(None),
             outcome => outcome.map(Some),

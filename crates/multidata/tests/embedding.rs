@@ -7,9 +7,9 @@ use multidata::batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, Rece
 use multidata::device::{Medium, Queue, WireConfig, WireEnd, packet_pipe, wire};
 use multidata::time::Instant;
 use multidata::{
-    DropReason, FilterFlow, Handling, InterfaceConfig, InterfaceId, MultidataRefusal, PacketFilter,
-    ShardCounters, SocketError, Stack, StackCounters, TcpListener, TcpStatus, TcpStream, UdpSocket,
-    Verdict, tcp,
+    DropReason, FilterFlow, Handling, InterfaceConfig, InterfaceEvent, InterfaceId,
+    MultidataRefusal, PacketFilter, ShardCounters, SocketError, Stack, StackCounters, StackEvent,
+    TcpListener, TcpStatus, TcpStream, UdpSocket, Verdict, tcp,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::ops::Range;
@@ -389,6 +389,22 @@ fn of_several_sockets_bound_before_the_stack_hears_each_gets_what_came_before_it
         })
         .expect("a stack");
     assert_eq!(len, 5);
+}
+
+#[test]
+fn who_waits_for_an_event_while_the_stack_is_built_hears_of_it() {
+    for squeues in [1, 2] {
+        let (left, right) = wire(tunnel());
+        let builder = Stack::builder().squeues(squeues).interface(left, at("10.7.0.1/24"));
+        let built = builder.build_with(|stack| {
+            while stack.wait_for_event(Some(Duration::ZERO)).is_ok() {}
+            drop(right);
+            stack.wait_for_event(Some(Duration::from_secs(5)))
+        });
+        let (_stack, event) = built.expect("the device fails");
+        let is_failure = matches!(event, StackEvent::Interface(InterfaceEvent::DeviceFailed(..)));
+        assert!(is_failure, "{event:?}");
+    }
 }
 
 /// Where all devices failed nothing is left to do, and the threads of several squeues do nothing.

@@ -32,6 +32,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
     ("xdp_goes_on_when_the_interface_is_up_again", down_and_up),
+    ("xdp_has_vlan_tags_left_in_frames", vlan_tags),
     ("xdp_errors_say_what_is_wrong", errors),
 ];
 
@@ -327,6 +328,14 @@ fn mtu_shrinks_under_a_batch() {
     arrive(&kernel, &mut second, &[100, 1_372, 1_372]);
     let counters = queue.counters();
     assert_eq!((counters.capabilities_revoked, counters.transmit_packets), (1, 7));
+    // One that is longer again is taken up, as far as there was room for it when the queue was opened.
+    cable.set_mtu_bytes(9_100).expect("root of the namespace");
+    std::thread::sleep(Duration::from_millis(1));
+    let batch = datagrams(&cable, &kernel, &[8_972]);
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 0, stopped: Some(Stop::Revoked) });
+    assert_eq!(queue.capabilities().mtu_bytes, 9_000);
+    assert_eq!(queue.transmit(&batch), Transmitted { taken: 1, stopped: None });
+    arrive(&kernel, &mut pair::Pattern::new(5), &[8_972]);
 }
 
 /// Under a running transfer both ways: everything arrives, in shorter packets, and the stack says why.
@@ -531,6 +540,22 @@ fn down_and_up() {
     });
     let device = stack.counters().device;
     assert_eq!((device.links_lost, device.links_restored), (1, 1));
+}
+
+/// A frame whose tag was taken out would be taken for one of the untagged network.
+fn vlan_tags() {
+    let cable = cable(1_500);
+    let has = |end: &linux::Interface| end.has_feature(Feature::ReceiveVlanOffload);
+    cable.near().set_feature(Feature::ReceiveVlanOffload, true).expect("veth has it");
+    assert_eq!((has(cable.near()), has(cable.far())), (Ok(true), Ok(true)));
+    let device = XdpDevice::open(&XdpConfig::new(NEAR)).expect("the driver has XDP");
+    assert_eq!((has(cable.near()), has(cable.far())), (Ok(false), Ok(true)));
+    assert!(!device.negotiated().contains("VLAN"), "{}", device.negotiated());
+    for (feature, on) in [(Feature::TransmitVlanOffload, false), (Feature::Coalescing, true)] {
+        cable.far().set_feature(feature, on).expect("veth has it");
+        assert_eq!(cable.far().has_feature(feature), Ok(on));
+    }
+    assert_eq!(has(cable.far()), Ok(true), "flags beside it stay");
 }
 
 fn errors() {

@@ -4,8 +4,8 @@ mod pair;
 
 use bytes::Bytes;
 use multidata::{
-    BindOptions, ConnectOptions, ListenOptions, PacketMarks, Stack, TcpListener, TcpStream,
-    UdpSocket, tcp,
+    BindOptions, ConnectOptions, FastOpenKeys, FastOpenOptions, ListenOptions, PacketMarks, Stack,
+    TcpListener, TcpStream, UdpSocket, tcp,
 };
 use pair::{LEFT, RIGHT, connected, ethernet, exchange, interface, pair, pair_with, right};
 use std::io::{ErrorKind, Read, Write};
@@ -74,18 +74,30 @@ fn what_is_acknowledged_is_not_subject_to_the_user_timeout() {
 #[test]
 fn the_first_bytes_go_with_the_handshake() {
     let (left, right_stack) = pair();
-    let options = ListenOptions { fast_open_max: 8, ..ListenOptions::default() };
+    let fast_open = FastOpenOptions { pending_max: 8, ..FastOpenOptions::default() };
+    let options = ListenOptions { fast_open, ..ListenOptions::default() };
     let listener = TcpListener::bind_with(&right_stack, right(0), &options).expect("free");
     let address = listener.local_addr().expect("bound");
-    for round in 0..2 {
+    for round in 0..4 {
+        // Other keys, and then a peer that wants no cookie.
+        let keys = (round == 2).then_some(FastOpenKeys { primary: [7; 16], backup: None });
+        let without_cookie = round == 3;
+        listener
+            .set_fast_open(FastOpenOptions { keys, without_cookie, ..fast_open })
+            .expect("open");
         let first = Bytes::from_static(b"request");
-        let options = ConnectOptions { first, ..ConnectOptions::default() };
+        let options = ConnectOptions {
+            first,
+            first_without_cookie: without_cookie,
+            ..ConnectOptions::default()
+        };
         let client = TcpStream::connect_with(&left, address, &options).expect("listening");
         let (mut server, _) = listener.accept().expect("open");
         let mut request = [0; 7];
         server.read_exact(&mut request).expect("arrived");
         assert_eq!(&request, b"request");
-        assert_eq!(right_stack.counters().stack.shard.fast_opens_accepted, round);
+        let accepted = right_stack.counters().stack.shard.fast_opens_accepted;
+        assert_eq!(accepted, [0, 1, 1, 2][round]);
         drop(client);
     }
 }
@@ -244,6 +256,7 @@ fn what_is_asked_of_a_connection_holds_from_its_syn_on_and_goes_together() {
             config: Some(Arc::new(tcp::Config { timestamps: false, ..tcp::Config::default() })),
             timeout: Some(20 * SECOND),
             first: Bytes::from_static(b"request"),
+            first_without_cookie: false,
             // No operation, four times.
             ip_options: vec![1; 4],
             marks: PacketMarks { traffic_class: 0xb8, hop_limit: NonZeroU8::new(7) },

@@ -301,6 +301,13 @@ fn mtu_shrinks() {
     let interface = &stack.interfaces()[0];
     assert_eq!(interface.capabilities.mtu_bytes, 1_400);
     assert_eq!(interface.counters.capabilities_revoked, 1);
+    // A longer one is taken up again, up to that with which the socket was opened.
+    pair.set_mtu_bytes(9_100).expect("root of the namespace");
+    let started = Instant::now();
+    while stack.interfaces()[0].capabilities.mtu_bytes != 9_000 {
+        assert!(started.elapsed() < PATIENCE, "the longer MTU is not noticed");
+        both_ways(&stack, false, 10_000);
+    }
 }
 
 fn mtu_shrinks_for_all() {

@@ -9,11 +9,15 @@ use crate::preload;
 use posix::{Call, Errno, Host, Reply, Task};
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration as RealDuration;
 use time::{Duration, Instant};
+
+/// How often a thread is looked at that has looked at the clock and has not gone to sleep yet.
+const GLANCE: RealDuration = RealDuration::from_micros(50);
 
 /// Real time after which a thread whose call has returned, and which sleeps, will not look at the clock.
 const SETTLE: RealDuration = RealDuration::from_millis(100);
@@ -46,8 +50,15 @@ pub(crate) struct State {
     /// Real descriptors and the host's.
     fds: HashMap<c_int, posix::Fd>,
     waiting: Option<Waiting>,
-    /// A thread that must look at the clock before time passes.
-    settling: Option<Caller>,
+    /// A thread whose call has returned, and that must be through with it before time passes.
+    settling: Option<Settling>,
+}
+
+/// A thread that takes what its call has brought.
+#[derive(Clone, Copy)]
+struct Settling {
+    caller: Caller,
+    has_looked: bool,
 }
 
 /// A thread that makes calls, as it and as the kernel know it.
@@ -86,7 +97,8 @@ impl Session {
         config.adopts_addresses = true;
         packetdrill::apply_linux_habits(&mut config);
         if let Some(script) = script_of_this_run() {
-            packetdrill::apply_script_settings(&script, &mut config);
+            // packetdrill runs commands where it was started.
+            packetdrill::apply_script_settings(&script, Path::new("."), &mut config);
         }
         packetdrill::apply_settings(&settings.replace(',', " "), &mut config);
         let state =
@@ -110,6 +122,7 @@ impl Session {
         let mut state = self.lock();
         let mut task = state.host.begin(call);
         if !is_main {
+            self.go_on(&mut state);
             return self.call_beside(state, task);
         }
         loop {
@@ -122,7 +135,7 @@ impl Session {
                 // Nothing will ever happen that could end it.
                 return Err(Errno::EINTR);
             };
-            state = self.settle(state);
+            state = self.settle(state, false);
             self.step(&mut state, limit);
         }
     }
@@ -206,23 +219,41 @@ impl Session {
         if waiting.returned.is_none() {
             waiting.returned = state.host.attempt(&mut waiting.task);
             if waiting.returned.is_some() {
-                state.settling = Some(waiting.caller);
+                state.settling = Some(Settling { caller: waiting.caller, has_looked: false });
                 self.changed.notify_all();
             }
         }
         state.waiting = Some(waiting);
     }
 
-    /// Waits until a thread whose call has returned has looked at the clock.
-    fn settle<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    /// This thread is through with what its call has brought, or it would do nothing else. It may wait for the start of
+    /// the next by looking at the clock or by sleeping here, and is not to wait for itself.
+    fn go_on(&self, state: &mut State) {
+        let thread = thread::current().id();
+        if state.settling.is_some_and(|settling| settling.caller.thread == thread) {
+            state.settling = None;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until a thread whose call has returned has looked at the clock, and sleeps. What the call has brought it takes
+    /// under a lock of packetdrill's, for which it may be that it sleeps: the main thread leaves that lock to it only while it
+    /// sleeps itself (`is_lent`), and wakes it so.
+    fn settle<'a>(&self, mut state: MutexGuard<'a, State>, is_lent: bool) -> MutexGuard<'a, State> {
+        self.go_on(&mut state);
         let started = std::time::Instant::now();
-        while let Some(caller) = state.settling
-            && (started.elapsed() < SETTLE || started.elapsed() < SETTLE_MAX && !caller.sleeps())
-        {
-            let waited = self.changed.wait_timeout(state, SETTLE);
+        while let Some(Settling { caller, has_looked }) = state.settling {
+            let may_be_through = has_looked || started.elapsed() >= SETTLE;
+            let is_settled = may_be_through && caller.sleeps();
+            if is_settled || started.elapsed() >= SETTLE_MAX {
+                if is_lent || !has_looked || !is_settled {
+                    state.settling = None;
+                }
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, if has_looked { GLANCE } else { SETTLE });
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.settling = None;
         state
     }
 
@@ -234,12 +265,12 @@ impl Session {
     /// Lets time pass until `until` as seen from now.
     pub(crate) fn sleep(&self, span: Duration) {
         self.note_activity();
-        let mut state = self.settle(self.lock());
+        let mut state = self.settle(self.lock(), true);
         let until = state.host.now() + span;
         while state.host.now() < until {
             let limit = next_event(&state, until, None).unwrap_or(until);
             self.step(&mut state, limit);
-            state = self.settle(state);
+            state = self.settle(state, true);
         }
     }
 
@@ -249,13 +280,16 @@ impl Session {
         let thread = thread::current().id();
         let is_main = self.note_activity();
         let mut state = self.lock();
-        if state.settling.is_some_and(|caller| caller.thread == thread) {
-            state.settling = None;
-            self.changed.notify_all();
-            return state.host.now();
+        match &mut state.settling {
+            Some(settling) if settling.caller.thread == thread && !settling.has_looked => {
+                settling.has_looked = true;
+                self.changed.notify_all();
+                return state.host.now();
+            }
+            _ => self.go_on(&mut state),
         }
         if is_main {
-            state = self.settle(state);
+            state = self.settle(state, false);
         }
         let limit = state.host.now() + LOOK;
         self.step(&mut state, limit);
@@ -274,7 +308,7 @@ impl Session {
     /// there will be none.
     pub(crate) fn next_packet(&self) -> Option<(Instant, Vec<u8>)> {
         self.note_activity();
-        let mut state = self.settle(self.lock());
+        let mut state = self.settle(self.lock(), false);
         let far = state.host.now() + PACKET_PATIENCE;
         loop {
             if let Some(packet) = state.host.take_packet() {
@@ -282,7 +316,7 @@ impl Session {
             }
             let limit = next_event(&state, far, None).filter(|_| state.host.now() < far)?;
             self.step(&mut state, limit);
-            state = self.settle(state);
+            state = self.settle(state, false);
         }
     }
 

@@ -318,6 +318,7 @@ fn a_call_that_blocks_returns_when_time_has_passed() {
         fd
     };
     let caller = &AtomicI32::new(0);
+    let is_through = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let poll = scope.spawn(move || {
             let mut file = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
@@ -328,6 +329,12 @@ fn a_call_that_blocks_returns_when_time_has_passed() {
                 caller.store(libc::gettid(), Ordering::SeqCst);
                 let count = (shared.0.poll)(data, &raw mut file, 1, 300);
                 (shared.0.gettimeofday)(data, &raw mut time, core::ptr::null_mut());
+                // It has something to do with what it got, and does not sleep over it.
+                let looked = std::time::Instant::now();
+                while looked.elapsed() < std::time::Duration::from_millis(50) {
+                    core::hint::spin_loop();
+                }
+                is_through.store(true, Ordering::SeqCst);
                 (count, time.tv_sec * 1_000_000 + time.tv_usec)
             }
         });
@@ -342,11 +349,96 @@ fn a_call_that_blocks_returns_when_time_has_passed() {
             (shared.0.gettimeofday)(data, &raw mut before, core::ptr::null_mut());
             (shared.0.usleep)(data, 1_000_000);
         }
+        assert!(is_through.load(Ordering::SeqCst), "time went on without it");
         let (count, at_us) = poll.join().expect("no panic");
         let took_us = at_us - (before.tv_sec * 1_000_000 + before.tv_usec);
         // It returned in the midst of the second that the main thread slept.
         assert_eq!(count, 0);
         assert!((290_000..300_010).contains(&took_us), "{took_us}");
+    });
+    // SAFETY: made by the library, freed once.
+    unsafe { (shared.0.free)(data as *mut c_void) };
+}
+
+// packetdrill's main thread holds a lock while it waits for a packet, and lends it while it sleeps: there the other one takes
+// what its call has brought.
+#[test]
+fn a_call_that_returned_is_over_before_time_goes_on() {
+    struct Shared(Interface);
+    // SAFETY: packetdrill calls the functions of one structure from two threads.
+    unsafe impl Sync for Shared {}
+    let shared = Shared(load(""));
+    let shared = &shared;
+    let data = shared.0.userdata as usize;
+    let caller = &AtomicI32::new(0);
+    let is_through = &std::sync::Mutex::new(false);
+    std::thread::scope(|scope| {
+        let lent = is_through.lock().expect("nobody panics");
+        scope.spawn(move || {
+            let mut file = libc::pollfd { fd: -1, events: 0, revents: 0 };
+            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let data = data as *mut c_void;
+            // SAFETY: what C code would do, with pointers to what lives as long as the calls.
+            unsafe {
+                caller.store(libc::gettid(), Ordering::SeqCst);
+                (shared.0.poll)(data, &raw mut file, 1, 300);
+                (shared.0.gettimeofday)(data, &raw mut time, core::ptr::null_mut());
+            }
+            *is_through.lock().expect("nobody panics") = true;
+        });
+        while !sleeps(caller.load(Ordering::SeqCst)) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let (mut packet, mut len, mut at) = ([0_u8; 100], 100_usize, 0);
+        // SAFETY: as above.
+        unsafe {
+            let data = data as *mut c_void;
+            (shared.0.netdev_receive)(data, packet.as_mut_ptr().cast(), &raw mut len, &raw mut at);
+            drop(lent);
+            (shared.0.usleep)(data, 1_000);
+        }
+        assert!(*is_through.lock().expect("nobody panics"));
+    });
+    // SAFETY: made by the library, freed once.
+    unsafe { (shared.0.free)(data as *mut c_void) };
+}
+
+// It waits for the start of its next call by sleeping in the library, which is no reason to wait for it.
+#[test]
+fn a_thread_that_goes_on_does_not_wait_for_itself() {
+    struct Shared(Interface);
+    // SAFETY: packetdrill calls the functions of one structure from two threads.
+    unsafe impl Sync for Shared {}
+    let shared = Shared(load(""));
+    let shared = &shared;
+    let data = shared.0.userdata as usize;
+    let caller = &AtomicI32::new(0);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let mut file = libc::pollfd { fd: -1, events: 0, revents: 0 };
+            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let data = data as *mut c_void;
+            // SAFETY: what C code would do, with pointers to what lives as long as the calls.
+            unsafe {
+                caller.store(libc::gettid(), Ordering::SeqCst);
+                (shared.0.poll)(data, &raw mut file, 1, 300);
+                (shared.0.gettimeofday)(data, &raw mut time, core::ptr::null_mut());
+                (shared.0.usleep)(data, 1_000);
+            }
+        });
+        while !sleeps(caller.load(Ordering::SeqCst)) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let started = std::time::Instant::now();
+        let (mut packet, mut len, mut at) = ([0_u8; 100], 100_usize, 0);
+        // SAFETY: as above.
+        unsafe {
+            let data = data as *mut c_void;
+            (shared.0.netdev_receive)(data, packet.as_mut_ptr().cast(), &raw mut len, &raw mut at);
+        }
+        thread.join().expect("no panic");
+        // Patience with a thread that seems to be kept from running is 30 s.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
     });
     // SAFETY: made by the library, freed once.
     unsafe { (shared.0.free)(data as *mut c_void) };

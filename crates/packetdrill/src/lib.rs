@@ -66,7 +66,7 @@ fn run_on(script: &Script, text: &str, in_batches: bool, judge: Judge) -> Result
     host.gateways = vec![beside(config.local)];
     host.mtu_bytes = config.mtu_bytes;
     settings::apply_comments(text, &mut host);
-    let mut backend = backend::stack::StackBackend::new(host);
+    let mut backend = backend::stack::StackBackend::new(host, script.directory.clone());
     run::run(script, &mut backend, in_batches, judge)?;
     Ok(backend.train_frames())
 }
@@ -120,6 +120,7 @@ pub fn host_config() -> HostConfig {
     HostConfig {
         tcp,
         listen: posix::ListenOptions::default(),
+        fast_open: posix::abi::TFO_CLIENT_ENABLE | posix::abi::TFO_SERVER_ENABLE,
         addresses: [network("192.168.0.1", 16), network("fd3d:fa7b:d17d::1", 48)]
             .into_iter()
             .flatten()
@@ -147,10 +148,11 @@ pub fn apply_settings(text: &str, config: &mut HostConfig) {
     settings::apply(text, config);
 }
 
-/// Applies what a script sets before its first event: in its first command, and in comments.
-pub fn apply_script_settings(text: &str, config: &mut HostConfig) {
+/// Applies what a script sets before its first event: in comments, and in its first command with the shell scripts that
+/// it runs, as they are seen from `directory`. The script need not be one that [`parse`] takes.
+pub fn apply_script_settings(text: &str, directory: &Path, config: &mut HostConfig) {
     settings::apply_comments(text, config);
-    if let Ok(Script { init: Some(init), .. }) = parse(text) {
-        settings::apply(&init, config);
+    if let Some(command) = settings::first_command(text) {
+        settings::apply_command(command, directory, config);
     }
 }

@@ -5,7 +5,7 @@
 //! namespace only. The exit code is 0 where all passed, 1 where one failed, 2 for wrong use, and 77
 //! where the machine does not grant what it takes.
 
-use packetdrill::{Judge, parse, run_on_linux, run_on_stack};
+use packetdrill::{Judge, Script, parse, run_on_linux, run_on_stack};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -64,12 +64,13 @@ fn run(file: &Path, (on_linux, habits_set): (bool, bool), definitions: &[String]
         }
         Err(error) => return Verdict::Failed(at(0, &error.to_string())),
     };
+    let directory = file.parent().unwrap_or(Path::new(".")).to_owned();
     let script = match parse(&text) {
-        Ok(script) => script,
+        Ok(script) => Script { directory, ..script },
         Err(error) => return Verdict::Failed(at(error.line, &error.message)),
     };
     let result = match on_linux {
-        true => run_on_linux(&script, file.parent().unwrap_or(Path::new("."))),
+        true => run_on_linux(&script, &script.directory),
         false => {
             // A script for Linux is judged as its authors had it judged.
             let judge = if habits_set { Judge::AsPacketdrill } else { Judge::Exactly };

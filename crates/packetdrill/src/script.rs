@@ -1,5 +1,7 @@
 //! A script as it was read: options, commands and events in order.
 
+use std::path::PathBuf;
+
 /// A whole script.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
@@ -15,6 +17,8 @@ pub struct Script {
     pub not_on_linux: Option<String>,
     /// The reason of a `// batches: no (reason)` line: what arrives as one batch is answered otherwise.
     pub not_in_batches: Option<String>,
+    /// Where the shell scripts lie that its commands run.
+    pub directory: PathBuf,
 }
 
 /// One thing that happens or is expected.

@@ -3,10 +3,12 @@
 //! A command in backticks is a shell command where a script runs against Linux. Against this stack
 //! every `net.ipv4.name=value` in it is looked up in the table here; names that are not in it
 //! concern nothing that this stack has, and are passed over. The lines of a command that are no
-//! assignments are not run. Settings that Linux does not have are written in a comment,
-//! `// stack: name=value`.
+//! assignments are not run, but a shell script beside the script (`../common/defaults.sh`) is read for
+//! assignments where it is named. In the midst of a script they hold for sockets that are opened from then on.
+//! Settings that Linux does not have are written in a comment, `// stack: name=value`.
 
-use posix::{HostConfig, SynCookieMode};
+use posix::{FastOpenKeys, HostConfig, SynCookieMode};
+use std::path::Path;
 use tcp::{Algorithm, Idle};
 use tcp::{Config, EcnMode, Pacing, PathProbing};
 use time::Duration;
@@ -84,19 +86,84 @@ pub(crate) fn apply(text: &str, config: &mut HostConfig) {
         let after = &rest[equals + 1..];
         let value = match after.strip_prefix(['"', '\'']) {
             Some(quoted) => quoted.split(['"', '\'']).next().unwrap_or(""),
-            None => after.split(|c: char| c.is_whitespace() || c == ';').next().unwrap_or(""),
+            None => after
+                .split(|c: char| c.is_whitespace() || matches!(c, ';' | '\\'))
+                .next()
+                .unwrap_or(""),
         };
         apply_one(name, value, config);
         rest = after;
     }
 }
 
+/// The longest shell script that is read.
+const SHELL_SCRIPT_BYTES_MAX: u64 = 65_536;
+
+/// Applies all settings found in a command and in the shell scripts that it runs.
+pub(crate) fn apply_command(command: &str, directory: &Path, config: &mut HostConfig) {
+    let mut text = String::new();
+    for word in command.split_inclusive(char::is_whitespace) {
+        match shell_script(&directory.join(word.trim())) {
+            Some(script) => text.push_str(&script),
+            None => text.push_str(word),
+        }
+    }
+    apply(&with_products(&text), config);
+}
+
+/// A shell script, without its comments.
+fn shell_script(path: &Path) -> Option<String> {
+    let len = path.extension().filter(|it| *it == "sh").and(path.metadata().ok())?.len();
+    let text = std::fs::read_to_string(path).ok().filter(|_| len <= SHELL_SCRIPT_BYTES_MAX)?;
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    Some(lines.flat_map(|line| [line, "\n"]).collect())
+}
+
+/// What the shell makes of `$((a*b*c))`.
+fn with_products(text: &str) -> String {
+    let mut pieces = text.split("$((");
+    let mut whole = pieces.next().unwrap_or("").to_owned();
+    for piece in pieces {
+        let (inside, behind) = piece.split_once("))").unwrap_or((piece, ""));
+        let factors = inside.split('*').map(|factor| factor.trim().parse::<u64>().ok());
+        let product = factors.reduce(|left, right| left?.checked_mul(right?)).flatten();
+        whole.push_str(&product.map_or_else(|| inside.to_owned(), |product| product.to_string()));
+        whole.push_str(behind);
+    }
+    whole
+}
+
+/// The command before a script's first event. Comments and options may stand before it.
+pub(crate) fn first_command(text: &str) -> Option<&str> {
+    let mut rest = text.trim_start();
+    loop {
+        let end = match rest {
+            _ if rest.starts_with("/*") => "*/",
+            _ if rest.starts_with("//") || rest.starts_with("--") => "\n",
+            _ => break,
+        };
+        rest = rest.split_once(end)?.1.trim_start();
+    }
+    rest.strip_prefix('`')?.split('`').next()
+}
+
 fn apply_one(name: &str, value: &str, config: &mut HostConfig) {
-    let number = value.trim().parse::<i64>().ok();
+    let number = match value.trim().strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16).ok(),
+        None => value.trim().parse().ok(),
+    };
     if let Some((_, apply)) = NUMBERS.iter().find(|(known, _)| *known == name)
         && let Some(number) = number
     {
         apply(&mut config.tcp, number);
+    }
+    match (name, number) {
+        ("tcp_fastopen", Some(bits)) => config.fast_open = bits as i32,
+        ("tcp_fastopen_key", _) => {
+            let keys = value.parse::<FastOpenKeys>().ok();
+            config.listen.fast_open.keys = keys.or(config.listen.fast_open.keys);
+        }
+        _ => {}
     }
     let sizes: Vec<usize> = value.split_whitespace().filter_map(|text| text.parse().ok()).collect();
     let last = value.split_whitespace().last().and_then(|text| text.parse::<usize>().ok());
@@ -134,5 +201,46 @@ pub(crate) fn apply_comments(text: &str, config: &mut HostConfig) {
         {
             apply(settings, config);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A directory of this test's own, with the shell script `defaults.sh` in it.
+    fn with_script(name: &str, text: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a place for files");
+        std::fs::write(directory.join("defaults.sh"), text).expect("room");
+        directory
+    }
+
+    #[test]
+    fn what_a_shell_script_sets_holds_unless_the_command_sets_it_again() {
+        let text = "#!/bin/sh\n# sysctl -q net.ipv4.tcp_sack=0\nsysctl -q net.ipv4.tcp_timestamps=0\n\
+            sysctl -q net.ipv4.tcp_wmem=\"4096 $((256*1024)) 4194304\"\n\
+            sysctl -q net.ipv4.tcp_fastopen=0x70403\n";
+        let directory = with_script("settings", text);
+        let mut config = crate::host_config();
+        config.tcp.send_buffer_bytes_initial = 1;
+        let command = "./defaults.sh\n ./missing.sh ./set.py /proc/sys/net/ipv4/tcp_timestamps=1\\
+            /proc/sys/net/ipv4/tcp_fastopen_key=1-2-3-4";
+        apply_command(command, &directory, &mut config);
+        std::fs::remove_dir_all(&directory).expect("it is there");
+        assert!(config.tcp.timestamps && config.tcp.sack);
+        assert_eq!(config.tcp.send_buffer_bytes_initial, 256 << 10);
+        assert_eq!(config.fast_open, 0x70403);
+        let keys = config.listen.fast_open.keys.expect("a key");
+        assert_eq!((keys.primary[4], keys.backup), (2, None));
+    }
+
+    #[test]
+    fn the_first_command_is_found_in_what_nobody_else_reads() {
+        let text = "// A `comment`\n/* and\nanother */\n--a=b --c\n\n`one\ntwo` 0 odd(...) `three`";
+        assert_eq!(first_command(text), Some("one\ntwo"));
+        assert_eq!(first_command("0 close(3) = 0\n`late`"), None);
+        assert_eq!(first_command("/* `open"), None);
     }
 }

@@ -70,6 +70,9 @@ pub const SO_SNDTIMEO: i32 = 21;
 pub const SO_ACCEPTCONN: i32 = 30;
 pub const SO_PROTOCOL: i32 = 38;
 pub const SO_DOMAIN: i32 = 39;
+pub const SO_SNDBUFFORCE: i32 = 32;
+pub const SO_RCVBUFFORCE: i32 = 33;
+pub const SO_MAX_PACING_RATE: i32 = 47;
 pub const SO_MEMINFO: i32 = 55;
 pub const SO_ZEROCOPY: i32 = 60;
 
@@ -94,6 +97,14 @@ pub const TCP_FASTOPEN_CONNECT: i32 = 30;
 pub const TCP_FASTOPEN_KEY: i32 = 33;
 pub const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 pub const TCP_CC_INFO: i32 = 26;
+
+/// The bits of the sysctl `tcp_fastopen`.
+pub const TFO_CLIENT_ENABLE: i32 = 1;
+pub const TFO_SERVER_ENABLE: i32 = 2;
+pub const TFO_CLIENT_NO_COOKIE: i32 = 4;
+pub const TFO_SERVER_COOKIE_NOT_REQD: i32 = 0x200;
+pub const TFO_SERVER_WO_SOCKOPT1: i32 = 0x400;
+
 /// The option and, in recvmsg(2), what it brings.
 pub const TCP_INQ: i32 = 36;
 
@@ -103,6 +114,7 @@ pub const IP_OPTIONS: i32 = 4;
 pub const IP_MTU_DISCOVER: i32 = 10;
 pub const IP_RECVERR: i32 = 11;
 pub const IP_MTU: i32 = 14;
+pub const IP_FREEBIND: i32 = 15;
 
 pub const IPV6_UNICAST_HOPS: i32 = 16;
 pub const IPV6_MTU_DISCOVER: i32 = 23;
@@ -110,6 +122,7 @@ pub const IPV6_MTU: i32 = 24;
 pub const IPV6_RECVERR: i32 = 25;
 pub const IPV6_V6ONLY: i32 = 26;
 pub const IPV6_TCLASS: i32 = 67;
+pub const IPV6_FREEBIND: i32 = 78;
 
 pub const POLLIN: i16 = 0x1;
 pub const POLLPRI: i16 = 0x2;

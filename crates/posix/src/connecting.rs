@@ -31,13 +31,15 @@ impl Host {
                 Err(self.take_error(fd)?.unwrap_or(Errno::ECONNABORTED).into())
             }
             Phase::Idle if stream.deferred.is_some() => Err(Errno::EISCONN.into()),
-            Phase::Idle if stream.options.fast_open_connect => {
-                let remote = address.for_domain(stream.domain)?;
-                if !self.shard().tcp_has_fast_open_cookie(now, remote.ip()) {
+            Phase::Idle if stream.options.fast_open.on_connect => {
+                let (remote, options) =
+                    (address.for_domain(stream.domain)?, stream.options.clone());
+                let without_cookie = self.opens_without_cookie(&options);
+                if !self.shard().tcp_may_open_fast(now, remote.ip(), without_cookie) {
                     self.open(fd, address)?;
                     if let Some(id) = self.files.stream(fd)?.connection() {
                         // The SYN asks for one.
-                        self.shard().tcp_offer_fast_open(now, id)?;
+                        self.shard().tcp_offer_fast_open(now, id, without_cookie)?;
                     }
                     (task.begun, task.opened) = (true, true);
                     return self.first_answer(task, fd);

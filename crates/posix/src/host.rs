@@ -27,6 +27,9 @@ pub struct HostConfig {
     pub tcp: tcp::Config,
     /// What listeners are made with, where the program does not say.
     pub listen: ListenOptions,
+    /// Who may use TCP Fast Open, in the bits of Linux's sysctl `tcp_fastopen`: 1 clients, 2 servers, 4 clients without a
+    /// cookie, 0x200 servers that want none, 0x400 all listeners, each with its backlog.
+    pub fast_open: i32,
     /// Its addresses.
     pub addresses: Vec<Cidr>,
     /// Routers to everywhere else.
@@ -360,6 +363,12 @@ impl Host {
         Ok(())
     }
 
+    /// Its settings, for sockets that are opened from now on. Addresses, gateways, MTU and secret are looked at once,
+    /// before the first socket is bound.
+    pub fn config_mut(&mut self) -> &mut HostConfig {
+        &mut self.config
+    }
+
     fn fcntl(&mut self, fd: Fd, command: i32, argument: i64) -> Attempt {
         use crate::abi::{F_GETFD, F_GETFL, F_SETFD, F_SETFL, FD_CLOEXEC, O_NONBLOCK};
         let closes_on_exec = self.files.closes_on_exec(fd);
@@ -381,13 +390,14 @@ impl Host {
     }
 
     fn bind(&mut self, fd: Fd, address: Address) -> Attempt {
-        let domain = match self.files.get(fd)? {
-            File::Stream(stream) => stream.domain,
-            File::Datagram(datagram) => datagram.domain,
+        let (domain, is_free) = match self.files.get(fd)? {
+            File::Stream(stream) => (stream.domain, stream.options.free_bind),
+            File::Datagram(datagram) => (datagram.domain, false),
             _ => return Err(Errno::ENOTSOCK.into()),
         };
         let local = address.for_domain(domain)?;
-        let is_ours = self.config.addresses.iter().any(|cidr| cidr.address() == local.ip());
+        let is_ours =
+            is_free || self.config.addresses.iter().any(|cidr| cidr.address() == local.ip());
         if !is_ours && !local.ip().is_unspecified() {
             if !self.config.adopts_addresses || self.has_network() {
                 return Err(Errno::EADDRNOTAVAIL.into());

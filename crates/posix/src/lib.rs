@@ -13,10 +13,11 @@
 //!   the kernel's own calls can share them.
 //! * `host.rs`: the shard, time and packets; `addresses.rs`: addresses as programs write them.
 //! * `descriptors.rs`: files; `stream.rs`, `datagram.rs`, `pipe.rs`, `epoll.rs`: their kinds.
-//! * `transfer.rs`: reading and writing; `zero_copy.rs`: being told of what was written; `options.rs`: socket options; `readiness.rs`: poll.
+//! * `transfer.rs`: reading and writing; `zero_copy.rs`: being told of what was written; `options.rs`: socket options, `fast_open.rs`: those of fast open, `buffers.rs`: sizes of buffers; `readiness.rs`: poll.
 
 pub mod abi;
 mod addresses;
+mod buffers;
 mod call;
 mod connecting;
 mod cork;
@@ -24,6 +25,7 @@ mod datagram;
 mod descriptors;
 mod epoll;
 mod errno;
+mod fast_open;
 mod host;
 mod options;
 mod pipe;
@@ -37,7 +39,7 @@ pub use addresses::Address;
 pub use call::{Call, EpollEvent, Fd, Output, PollEntry, Reply};
 pub use errno::Errno;
 pub use host::{Host, HostConfig, Task};
-pub use stack::{ListenOptions, SynCookieMode};
+pub use stack::{FastOpenKeys, FastOpenOptions, ListenOptions, SynCookieMode};
 
 #[cfg(test)]
 mod tests;

@@ -9,16 +9,14 @@ use crate::abi::*;
 use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
+use crate::fast_open::FastOpen;
 use crate::host::{Attempt, Host};
 use crate::stream::Phase;
-use core::num::NonZeroU8;
+use core::num::{NonZeroU8, NonZeroU64};
 use stack::{Ipv4Options, PacketMarks, TcpOption};
 use std::sync::Arc;
 use tcp::Algorithm;
 use time::Duration;
-
-/// Buffers of UDP sockets that do not ask for others (Linux: wmem_default, rmem_default).
-const DATAGRAM_BUFFER_DEFAULT: usize = 212_992;
 
 /// Longest TCP_LINGER2 (Linux: TCP_FIN_TIMEOUT_MAX).
 const LINGER2_MAX_S: i32 = 120;
@@ -43,8 +41,8 @@ pub(crate) struct Options {
     priority: i32,
     mark: i32,
     /// Twice what was asked for, as Linux tells it.
-    send_buffer: Option<usize>,
-    receive_buffer: Option<usize>,
+    pub(crate) send_buffer: Option<usize>,
+    pub(crate) receive_buffer: Option<usize>,
     pub(crate) receive_low_water: usize,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
@@ -66,8 +64,13 @@ pub(crate) struct Options {
     pub(crate) cork: bool,
     /// TCP_INQ: reading tells what is left.
     pub(crate) tells_unread: bool,
-    /// TCP_FASTOPEN_CONNECT: connect(2) waits for the first write.
-    pub(crate) fast_open_connect: bool,
+    pub(crate) fast_open: FastOpen,
+    /// IP_FREEBIND: bind(2) takes addresses that the host does not have.
+    pub(crate) free_bind: bool,
+    /// TCP_DEFER_ACCEPT, in seconds.
+    pub(crate) defer_accept_s: i32,
+    /// SO_MAX_PACING_RATE, in bytes per second.
+    pub(crate) pacing_rate_max: Option<NonZeroU64>,
     mss_max: Option<u16>,
     window_clamp: Option<usize>,
     /// TCP_LINGER2, in seconds; -1 where FIN-WAIT-2 is not entered.
@@ -81,7 +84,6 @@ pub(crate) struct Options {
     marks_ipv4: PacketMarks,
     pub(crate) dont_route: bool,
     pub(crate) ipv6_only: bool,
-    pub(crate) fast_open_max: i32,
 }
 
 impl Default for Options {
@@ -112,7 +114,10 @@ impl Default for Options {
             not_sent_low_water: None,
             cork: false,
             tells_unread: false,
-            fast_open_connect: false,
+            fast_open: FastOpen::default(),
+            free_bind: false,
+            defer_accept_s: 0,
+            pacing_rate_max: None,
             mss_max: None,
             window_clamp: None,
             linger2_s: 0,
@@ -122,7 +127,6 @@ impl Default for Options {
             marks_ipv4: PacketMarks::default(),
             dont_route: false,
             ipv6_only: false,
-            fast_open_max: 0,
         }
     }
 }
@@ -147,9 +151,8 @@ impl Options {
         if is_ipv4 && domain == Domain::Inet6 { self.marks_ipv4 } else { self.marks }
     }
 
-    /// TCP_FASTOPEN: connections that may begin with data at once.
-    pub(crate) fn fast_open_max(&self) -> usize {
-        self.fast_open_max.max(0) as usize
+    pub(crate) fn defer_accept(&self) -> Duration {
+        Duration::from_secs(self.defer_accept_s.max(0).unsigned_abs().into())
     }
 
     fn keepalive(&self) -> Option<tcp::Keepalive> {
@@ -183,6 +186,7 @@ impl Options {
             config.receive_buffer_bytes_initial = bytes;
         }
         config.mss_max = self.mss_max;
+        config.pacing_rate_max = self.pacing_rate_max.or(base.pacing_rate_max);
         config.fin_wait_2 = self.fin_wait_2(base);
         if self.syn_count > 0 {
             config.syn_retries = self.syn_count as u32;
@@ -206,7 +210,7 @@ impl Options {
 }
 
 impl Host {
-    fn options(&mut self, fd: Fd) -> Result<&mut Options, Errno> {
+    pub(crate) fn options(&mut self, fd: Fd) -> Result<&mut Options, Errno> {
         match self.files.get(fd)? {
             File::Stream(stream) => Ok(&mut stream.options),
             File::Datagram(datagram) => Ok(&mut datagram.options),
@@ -214,7 +218,7 @@ impl Host {
         }
     }
 
-    fn is_stream(&mut self, fd: Fd) -> bool {
+    pub(crate) fn is_stream(&mut self, fd: Fd) -> bool {
         matches!(self.files.get(fd), Ok(File::Stream(_)))
     }
 
@@ -253,6 +257,9 @@ impl Host {
                     }
                 }
             }
+            (SOL_SOCKET, SO_MAX_PACING_RATE) => {
+                self.options(fd)?.pacing_rate_max = pacing_rate(value)?;
+            }
             (SOL_SOCKET, _) => self.set_socket_option(fd, name, integer(value)?)?,
             (IPPROTO_TCP, _) if self.is_stream(fd) => self.set_tcp_option(fd, name, value)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
@@ -264,6 +271,9 @@ impl Host {
                 self.set_stream_mtu_discovery(fd, level, integer_or_byte(value)?)?;
             }
             (IPPROTO_IPV6, IPV6_V6ONLY) => self.set_one_family(fd, integer(value)?)?,
+            (IPPROTO_IP, IP_FREEBIND) | (IPPROTO_IPV6, IPV6_FREEBIND) if self.is_stream(fd) => {
+                self.options(fd)?.free_bind = integer_or_byte(value)? != 0;
+            }
             (IPPROTO_IP, IP_OPTIONS) => self.set_ip_options(fd, value)?,
             (IPPROTO_IP, IP_TOS | IP_TTL) | (IPPROTO_IPV6, IPV6_TCLASS | IPV6_UNICAST_HOPS) => {
                 self.set_marks(fd, level, name, value)?;
@@ -295,8 +305,12 @@ impl Host {
                 options.dont_route = on;
                 return self.set_dont_route(fd);
             }
-            SO_SNDBUF => options.send_buffer = Some((bytes * 2).max(SEND_BUFFER_MIN)),
-            SO_RCVBUF => options.receive_buffer = Some((bytes * 2).max(RECEIVE_BUFFER_MIN)),
+            SO_SNDBUF | SO_SNDBUFFORCE => {
+                options.send_buffer = Some((bytes * 2).max(SEND_BUFFER_MIN))
+            }
+            SO_RCVBUF | SO_RCVBUFFORCE => {
+                options.receive_buffer = Some((bytes * 2).max(RECEIVE_BUFFER_MIN));
+            }
             SO_RCVLOWAT => {
                 options.receive_low_water = bytes.max(1);
                 return self.notice_input(fd);
@@ -325,16 +339,10 @@ impl Host {
             self.options(fd)?.congestion = Some(algorithm_of(bytes)?);
             return Ok(());
         }
-        let value = integer(bytes)?;
-        let phase = self.files.stream(fd)?.phase;
-        let too_late = match name {
-            TCP_FASTOPEN => matches!(phase, Phase::Connecting(_) | Phase::Connected(_)),
-            TCP_FASTOPEN_CONNECT => phase != Phase::Idle,
-            _ => false,
-        };
-        if too_late {
-            return Err(Errno::EINVAL);
+        if is_of_fast_open(name) {
+            return self.set_fast_open(fd, name, bytes);
         }
+        let value = integer(bytes)?;
         let options = self.options(fd)?;
         let within = |range: core::ops::RangeInclusive<i32>| match range.contains(&value) {
             true => Ok(value),
@@ -354,7 +362,6 @@ impl Host {
             TCP_KEEPCNT => options.keepalive_count = within(1..=127)?,
             TCP_SYNCNT => options.syn_count = within(1..=127)?,
             TCP_USER_TIMEOUT => options.user_timeout_ms = within(0..=i32::MAX)?,
-            TCP_FASTOPEN => options.fast_open_max = within(0..=i32::MAX)?,
             TCP_NOTSENT_LOWAT => {
                 options.not_sent_low_water = Some(value.cast_unsigned()).filter(|bytes| *bytes > 0);
                 return self.notice_output(fd);
@@ -363,13 +370,13 @@ impl Host {
                 options.cork = value != 0;
                 return self.set_cork(fd);
             }
-            TCP_FASTOPEN_CONNECT => options.fast_open_connect = within(0..=1)? != 0,
             // Linux: TCP_MIN_MSS to MAX_TCP_WINDOW, and zero for none.
             TCP_MAXSEG if value == 0 => options.mss_max = None,
             TCP_MAXSEG => options.mss_max = Some(within(88..=32_767)? as u16),
             TCP_WINDOW_CLAMP => {
                 options.window_clamp = usize::try_from(value).ok().filter(|bytes| *bytes > 0);
             }
+            TCP_DEFER_ACCEPT => options.defer_accept_s = crate::stream::deferral_s(value),
             TCP_LINGER2 => options.linger2_s = value.clamp(-1, LINGER2_MAX_S),
             TCP_INQ => options.tells_unread = within(0..=1)? != 0,
             _ => return Err(Errno::ENOPROTOOPT),
@@ -512,11 +519,14 @@ impl Host {
         let stream = self.files.stream(fd)?;
         let options = stream.options.clone();
         if let Phase::Listening(id) = stream.phase {
-            let (config, fast_open_max) = (options.config(base), options.fast_open_max());
+            let config = options.config(base);
             let is_ipv4 = stream.bound.is_some_and(|bound| bound.is_ipv4());
             let marks = options.marks_over(is_ipv4, stream.domain);
+            let fast_open = self.served(&options);
             self.shard().set_marks(id, marks)?;
-            return Ok(self.shard().tcp_set_listener(id, config, fast_open_max)?);
+            self.shard().tcp_set_fast_open(id, fast_open)?;
+            self.shard().tcp_set_defer_accept(id, options.defer_accept())?;
+            return Ok(self.shard().tcp_set_listener(id, config)?);
         }
         let Some(id) = stream.connection() else { return Ok(()) };
         let mut settings =
@@ -526,6 +536,8 @@ impl Host {
         settings.extend(options.window_bytes().map(TcpOption::ReceiveBuffer));
         settings.push(TcpOption::UserTimeout(options.user_timeout(base)));
         settings.push(TcpOption::FinWait2(options.fin_wait_2(base)));
+        let rate = options.pacing_rate_max.or(base.pacing_rate_max);
+        settings.push(TcpOption::PacingRateMax(rate));
         settings.push(TcpOption::IpOptions(options.ip_options));
         settings.push(TcpOption::DontRoute(options.dont_route));
         let domain = stream.domain;
@@ -545,6 +557,13 @@ impl Host {
         let mut value = match (level, name) {
             (SOL_SOCKET, SO_ERROR) => self.error_value(fd)?.to_ne_bytes().to_vec(),
             (SOL_SOCKET, SO_MEMINFO) => self.memory_info(fd)?,
+            (SOL_SOCKET, SO_MAX_PACING_RATE) => {
+                let rate = self.options(fd)?.pacing_rate_max.map_or(u64::MAX, NonZeroU64::get);
+                match len {
+                    8.. => rate.to_ne_bytes().to_vec(),
+                    _ => u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes().to_vec(),
+                }
+            }
             (SOL_SOCKET, _) => self.socket_option(fd, name)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {
                 self.options(fd)?.mtu_discovery.to_ne_bytes().to_vec()
@@ -563,8 +582,14 @@ impl Host {
                 name.resize(CONGESTION_NAME_LEN, 0);
                 name
             }
+            (IPPROTO_TCP, _) if self.is_stream(fd) && is_of_fast_open(name) => {
+                self.fast_open_option(fd, name)?
+            }
             (IPPROTO_TCP, _) if self.is_stream(fd) => {
                 self.tcp_option(fd, name)?.to_ne_bytes().to_vec()
+            }
+            (IPPROTO_IP, IP_FREEBIND) | (IPPROTO_IPV6, IPV6_FREEBIND) if self.is_stream(fd) => {
+                i32::from(self.options(fd)?.free_bind).to_ne_bytes().to_vec()
             }
             (IPPROTO_IPV6, IPV6_V6ONLY) => {
                 i32::from(self.options(fd)?.ipv6_only).to_ne_bytes().to_vec()
@@ -576,40 +601,6 @@ impl Host {
         };
         value.truncate(len);
         Ok(Reply { value: 0, output: Output::Value(value) })
-    }
-
-    /// SO_MEMINFO: nine counts of 32 bits, of which a socket here has what waits to be read and to be
-    /// acknowledged, and the sizes of the buffers.
-    fn memory_info(&mut self, fd: Fd) -> Result<Vec<u8>, Errno> {
-        let status = match self.is_stream(fd) {
-            true => self.status(fd)?.map(|(_, status)| status),
-            false => None,
-        };
-        let of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let unread = status.as_ref().map_or(0, |status| of(status.readable_bytes));
-        let queued = status.as_ref().map_or(0, |status| of(status.unacknowledged_bytes));
-        let (sending, receiving) = self.buffer_sizes(fd)?;
-        let counts = [unread, of(receiving), queued, of(sending), 0, queued, 0, 0, 0];
-        Ok(counts.iter().flat_map(|count| count.to_ne_bytes()).collect())
-    }
-
-    /// Sizes of the buffers for sending and receiving as Linux tells of them: what was set, or else of a connection
-    /// what its queues hold now, or what they will begin with. Half of the buffer for receiving is for payload.
-    fn buffer_sizes(&mut self, fd: Fd) -> Result<(usize, usize), Errno> {
-        let now = self.now;
-        let is_stream = self.is_stream(fd);
-        let id = if is_stream { self.files.stream(fd)?.connection() } else { None };
-        let info = id.and_then(|id| self.shard().tcp_info(now, id).ok());
-        let base = &self.config.tcp;
-        let (sending, receiving) = match info {
-            Some(info) => (info.send_buffer_bytes, info.receive_buffer_bytes * 2),
-            None if is_stream => {
-                (base.send_buffer_bytes_initial, base.receive_buffer_bytes_initial * 2)
-            }
-            None => (DATAGRAM_BUFFER_DEFAULT, DATAGRAM_BUFFER_DEFAULT),
-        };
-        let options = self.options(fd)?;
-        Ok((options.send_buffer.unwrap_or(sending), options.receive_buffer.unwrap_or(receiving)))
     }
 
     /// What is believed of the path to the peer of a connected socket (ip(7), IP_MTU).
@@ -710,10 +701,9 @@ impl Host {
             TCP_SYNCNT => options.syn_count,
             TCP_USER_TIMEOUT => options.user_timeout_ms,
             TCP_CORK => options.cork.into(),
-            TCP_FASTOPEN => options.fast_open_max,
-            TCP_FASTOPEN_CONNECT => options.fast_open_connect.into(),
             TCP_WINDOW_CLAMP => options.window_clamp.unwrap_or(0) as i32,
             TCP_INQ => options.tells_unread.into(),
+            TCP_DEFER_ACCEPT => options.defer_accept_s,
             TCP_LINGER2 if options.linger2_s == 0 => self.config.tcp.fin_wait_2.as_secs() as i32,
             TCP_LINGER2 => options.linger2_s,
             TCP_NOTSENT_LOWAT => options.not_sent_low_water.unwrap_or(0).cast_signed(),
@@ -747,6 +737,10 @@ pub(crate) fn mtu_discovery(value: i32) -> Result<stack::MtuDiscovery, Errno> {
     })
 }
 
+fn is_of_fast_open(name: i32) -> bool {
+    matches!(name, TCP_FASTOPEN | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY | TCP_FASTOPEN_NO_COOKIE)
+}
+
 /// As ip(7) has it: a byte will do.
 fn integer_or_byte(value: &[u8]) -> Result<i32, Errno> {
     match value {
@@ -758,6 +752,17 @@ fn integer_or_byte(value: &[u8]) -> Result<i32, Errno> {
 fn integer(value: &[u8]) -> Result<i32, Errno> {
     let bytes = value.first_chunk().ok_or(Errno::EINVAL)?;
     Ok(i32::from_ne_bytes(*bytes))
+}
+
+/// A rate in 32 bits or in 64; all ones, or zero, is none.
+fn pacing_rate(value: &[u8]) -> Result<Option<NonZeroU64>, Errno> {
+    let short = integer(value)?.cast_unsigned();
+    let rate = match value.first_chunk() {
+        Some(long) => u64::from_ne_bytes(*long),
+        None if short == u32::MAX => u64::MAX,
+        None => short.into(),
+    };
+    Ok(NonZeroU64::new(rate).filter(|rate| rate.get() != u64::MAX))
 }
 
 /// The two numbers of a `struct linger` or a `struct timeval`.

@@ -127,6 +127,17 @@ fn meet(first: (SocketAddr, bool), second: (SocketAddr, bool)) -> bool {
     first.port() == second.port() && share && (any || first.ip() == second.ip())
 }
 
+/// What TCP_DEFER_ACCEPT becomes: Linux counts in timeouts of the SYN-ACK, each twice as long as the one before, two minutes
+/// at most.
+pub(crate) fn deferral_s(asked_s: i32) -> i32 {
+    let (mut sum_s, mut timeout_s) = (0, 1);
+    while sum_s < asked_s.min(30_000) {
+        sum_s += timeout_s;
+        timeout_s = (timeout_s * 2).min(120);
+    }
+    sum_s
+}
+
 /// Whether the handshake is over.
 pub(crate) fn is_open(state: State) -> bool {
     !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
@@ -198,14 +209,29 @@ impl Host {
             Domain::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let local = stream.bound.unwrap_or(SocketAddr::new(any, 0));
-        let (domain, options) = (stream.domain, stream.options.clone());
+        let domain = stream.domain;
+        let pending_default = self.fast_open_default(asked);
+        let stream = self.files.stream(fd)?;
+        if stream.options.fast_open.pending_max == 0 {
+            stream.options.fast_open.pending_max = pending_default;
+        }
+        let options = stream.options.clone();
         let config = Some(options.config(&self.config.tcp));
         let one_family = local.is_ipv4() || options.ipv6_only;
         let bind = BindOptions { shared: options.reuse_port, one_family };
         let marks = options.marks_over(local.is_ipv4(), domain);
-        let fast_open_max = options.fast_open_max();
+        let (fast_open, defer_accept) = (self.served(&options), options.defer_accept());
         let defaults = self.config.listen.clone();
-        let options = ListenOptions { config, backlog, bind, fast_open_max, marks, ..defaults };
+        let options = ListenOptions {
+            config,
+            backlog,
+            bind,
+            fast_open,
+            defer_accept,
+            free_bind: options.free_bind,
+            marks,
+            ..defaults
+        };
         let id = self.shard().tcp_listen_with(local, options)?;
         let local = self.shard().local_address(id)?;
         let stream = self.files.stream(fd)?;

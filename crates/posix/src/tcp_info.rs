@@ -3,7 +3,7 @@
 use crate::Errno;
 use crate::call::Fd;
 use crate::host::Host;
-use crate::stream::Phase;
+use crate::stream::{Phase, is_open};
 use core::time::Duration;
 use tcp::{RecoveryState, State, TcpInfo};
 
@@ -24,8 +24,16 @@ impl Host {
         let now = self.now();
         let Some((id, status)) = self.status(fd)? else { return Ok(lay_out_closed()) };
         let path_mtu = self.shard().path_mtu(status.remote.ip()).unwrap_or(0);
+        let rate_max = self.files.stream(fd)?.options.pacing_rate_max;
         match self.shard().tcp_info(now, id) {
-            Ok(info) => Ok(lay_out(&TcpInfo { state: status.state, ..info }, path_mtu as u32)),
+            Ok(mut info) => {
+                info.state = status.state;
+                let mut bytes = lay_out(&info, path_mtu as u32);
+                if let Some(rate) = rate_max {
+                    bytes[112..120].copy_from_slice(&rate.get().to_ne_bytes());
+                }
+                Ok(bytes)
+            }
             Err(_) => Ok(lay_out_closed()),
         }
     }
@@ -130,8 +138,12 @@ fn lay_out_words(info: &TcpInfo, bytes: &mut [u8]) {
         (152, info.data_segments_received as u32),
         // Linux counts what was sent again as well.
         (156, (info.data_segments_sent as u32).wrapping_add(info.segments_retransmitted)),
-        // In segments of today's size, like all that the connection counts in bytes.
-        (192, (info.delivered_bytes / u64::from(info.send_mss_bytes.max(1))) as u32),
+        // In segments of today's size, like all that the connection counts in bytes. The SYN is one.
+        (
+            192,
+            info.delivered_bytes.div_ceil(info.send_mss_bytes.max(1).into()) as u32
+                + u32::from(is_open(info.state)),
+        ),
         (216, info.duplicates_reported_by_peer),
         (220, info.reorderings_seen),
         (224, info.segments_out_of_order),

@@ -13,6 +13,7 @@ fn host(address: &str) -> Host {
     Host::new(HostConfig {
         tcp: tcp::Config::default(),
         listen: ListenOptions::default(),
+        fast_open: TFO_CLIENT_ENABLE | TFO_SERVER_ENABLE,
         addresses: vec![address.parse().expect("an address and a prefix")],
         gateways: Vec::new(),
         mtu_bytes: 1_500,
@@ -470,6 +471,34 @@ fn a_read_tells_what_is_left_where_it_was_asked_to() {
     pair.call(0, Call::Close { fd: client });
     assert_eq!(told(pair.call(1, read(2))), Some(1));
     assert_eq!(told(pair.call(1, read(1))), Some(1), "the end is left");
+}
+
+// socket(7) and sock_setsockopt(): a rate in 32 bits or in 64; who sets sizes of buffers by force has them, too.
+#[test]
+fn rates_and_sizes_are_told_as_they_were_set() {
+    let mut pair = Pair::new();
+    let fd = pair.socket(0, SOCK_STREAM);
+    let mut set = |name, value: Vec<u8>, len| {
+        pair.call(0, Call::SetOption { fd, level: SOL_SOCKET, name, value });
+        let told = pair.call(0, Call::GetOption { fd, level: SOL_SOCKET, name, len });
+        match told.output {
+            Output::Value(value) => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    let none = vec![0xff; 4];
+    assert_eq!(set(SO_MAX_PACING_RATE, vec![0xff; 4], 4), none);
+    assert_eq!(set(SO_MAX_PACING_RATE, 5_u32.to_ne_bytes().to_vec(), 4), 5_u32.to_ne_bytes());
+    assert_eq!(set(SO_MAX_PACING_RATE, 5_u32.to_ne_bytes().to_vec(), 8), 5_u64.to_ne_bytes());
+    let long = 1_u64 << 40;
+    assert_eq!(set(SO_MAX_PACING_RATE, long.to_ne_bytes().to_vec(), 8), long.to_ne_bytes());
+    assert_eq!(set(SO_MAX_PACING_RATE, long.to_ne_bytes().to_vec(), 4), none);
+    let size = 100_000_u32.to_ne_bytes().to_vec();
+    for (name, told) in [(SO_SNDBUFFORCE, SO_SNDBUF), (SO_RCVBUFFORCE, SO_RCVBUF)] {
+        pair.call(0, Call::SetOption { fd, level: SOL_SOCKET, name, value: size.clone() });
+        let told = pair.call(0, Call::GetOption { fd, level: SOL_SOCKET, name: told, len: 4 });
+        assert_eq!(told.output, Output::Value(200_000_u32.to_ne_bytes().to_vec()));
+    }
 }
 
 // As connect(2) answers, of which a send with MSG_FASTOPEN is one.

@@ -83,7 +83,14 @@ impl Host {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EINVAL.into());
         }
-        let Some(id) = self.files.stream(fd)?.connection() else {
+        let stream = self.files.stream(fd)?;
+        let Some(id) = stream.connection() else {
+            if stream.deferred.is_some() {
+                // The connection is to come, by a write.
+                let (waits_not, timeout) =
+                    (stream.waits_not(flags), stream.options.receive_timeout);
+                return Err(self.wait(task, waits_not, timeout));
+            }
             // An open that was given up is told of once.
             return Err(self.take_error(fd)?.unwrap_or(Errno::ENOTCONN).into());
         };
@@ -206,10 +213,11 @@ impl Host {
         flags: i32,
         to: Option<Address>,
     ) -> Attempt {
+        let opens_fast = self.opens_fast();
         let stream = self.files.stream(fd)?;
         let phase = stream.phase;
         let opens = flags & MSG_FASTOPEN != 0 && !task.begun;
-        if opens && to == Some(Address::Unspecified) {
+        if opens && (!opens_fast || to == Some(Address::Unspecified)) {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let to = to.filter(|_| opens).or(stream.deferred);
@@ -272,8 +280,11 @@ impl Host {
     /// may wait queues the rest as well, and so it goes with the ACK of the SYN-ACK.
     fn send_with_syn(&mut self, fd: Fd, bytes: &[u8], may_wait: bool) -> Result<usize, Errno> {
         let now = self.now;
-        let Some(id) = self.files.stream(fd)?.connection() else { return Ok(0) };
-        let room = self.shard().tcp_offer_fast_open(now, id)?;
+        let stream = self.files.stream(fd)?;
+        let (id, options) = (stream.connection(), stream.options.clone());
+        let Some(id) = id else { return Ok(0) };
+        let without_cookie = self.opens_without_cookie(&options);
+        let room = self.shard().tcp_offer_fast_open(now, id, without_cookie)?;
         let count = if may_wait { bytes.len() } else { room.min(bytes.len()) };
         match count {
             // Nothing to write is an open and no more.

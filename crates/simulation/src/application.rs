@@ -9,7 +9,7 @@ use crate::marks::Marks;
 use crate::random::Random;
 use crate::stream;
 use batch::Chunk;
-use stack::SocketError;
+use stack::{SocketError, TcpOption};
 use time::{Duration, Instant};
 
 /// How an application parts from its connection.
@@ -26,6 +26,17 @@ pub enum Ending {
     },
     /// It says all and then neither closes nor speaks, until everything ends.
     Stay,
+}
+
+/// How an application reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Into memory of its own.
+    Copied,
+    /// After a look at what is there.
+    Peeked,
+    /// Takes the blocks, without a copy.
+    Chunks,
 }
 
 /// What an application does.
@@ -49,6 +60,12 @@ pub struct Behaviour {
     pub deaf: Duration,
     /// How it parts.
     pub ending: Ending,
+    /// How it reads.
+    pub reading: Reading,
+    /// It holds back small segments while it writes (TCP_CORK).
+    pub corks: bool,
+    /// It changes options of the connection under way.
+    pub changes_options: bool,
 }
 
 impl Behaviour {
@@ -88,6 +105,15 @@ impl Behaviour {
                 2 => Ending::Stay,
                 _ => Ending::Orderly,
             },
+            reading: random.pick(&[
+                Reading::Copied,
+                Reading::Copied,
+                Reading::Copied,
+                Reading::Peeked,
+                Reading::Chunks,
+            ]),
+            corks: random.chance(0.1),
+            changes_options: random.chance(0.1),
         }
     }
 
@@ -171,6 +197,10 @@ pub struct Endpoint {
     pub has_lost_address: bool,
     /// Urgent marks, its own and the peer's.
     pub marks: Marks,
+    /// Reads of chunks, looks before reads, and options that were changed.
+    pub calls: [u64; 3],
+    /// When it began.
+    pub begun_at: Instant,
     read_at: Instant,
     write_at: Instant,
     /// The first bytes of the peer's stream, until there are enough of them.
@@ -206,6 +236,8 @@ impl Endpoint {
             wake_at: None,
             has_lost_address: false,
             marks: Marks::default(),
+            calls: [0; 3],
+            begun_at: now,
             read_at,
             write_at: now,
             head: Vec::new(),
@@ -224,7 +256,15 @@ impl Endpoint {
         let mut doings = Vec::new();
         self.wake_at = None;
         self.read(now, host, buffer, &mut doings);
+        if self.behaviour.changes_options && self.connected && self.ended.is_none() {
+            self.change_option(now, host);
+        }
+        self.set_cork(now, host, true);
         self.write(now, host, &mut doings);
+        // Who has nothing to add before something happens lets go of what is there.
+        if self.sent == self.behaviour.stream_len || self.wake_at.is_none() {
+            self.set_cork(now, host, false);
+        }
         self.part(now, host, &mut doings);
         doings
     }
@@ -243,7 +283,12 @@ impl Endpoint {
         loop {
             let limit = self.behaviour.read_max.min(buffer.len());
             let mark = self.look_for_mark(host, doings);
-            match host.shard(self.socket.home).tcp_read(now, self.socket.id, &mut buffer[..limit]) {
+            // Blocks are taken as they are, so who cares for a mark asks for what is before it.
+            let limit = match (self.behaviour.reading, mark) {
+                (Reading::Chunks, Some(before @ 1..)) => limit.min(before),
+                _ => limit,
+            };
+            match self.take(now, host, &mut buffer[..limit], doings) {
                 Ok(0) => {
                     self.at_end = true;
                     return doings.push(Doing::AtEnd);
@@ -262,6 +307,78 @@ impl Endpoint {
                 self.read_at = now + self.behaviour.read_pause;
                 return self.wake(self.read_at);
             }
+        }
+    }
+
+    /// Takes what can be read, as this application does.
+    fn take(
+        &mut self,
+        now: Instant,
+        host: &mut Host,
+        out: &mut [u8],
+        doings: &mut Vec<Doing>,
+    ) -> Result<usize, SocketError> {
+        let Socket { home, id } = self.socket;
+        let shard = host.shard(home);
+        match self.behaviour.reading {
+            Reading::Copied => shard.tcp_read(now, id, out),
+            Reading::Peeked => {
+                let mut seen = vec![0; out.len()];
+                let peeked = shard.tcp_peek(id, &mut seen);
+                let read = shard.tcp_read(now, id, out);
+                self.calls[1] += 1;
+                // A read ends where something urgent begins.
+                let is_same = match (peeked, read) {
+                    (Ok(peeked), Ok(read)) => read <= peeked && seen[..read] == out[..read],
+                    (peeked, read) => peeked == read,
+                };
+                if !is_same {
+                    doings.push(Doing::Absurd("what was seen is not what was read"));
+                }
+                read
+            }
+            Reading::Chunks => {
+                let (mut filled, limits) = (0, (out.len(), 8));
+                let read = shard.tcp_read_chunks(now, id, limits, |chunk| {
+                    let bytes = chunk.bytes();
+                    out[filled..filled + bytes.len()].copy_from_slice(bytes);
+                    filled += bytes.len();
+                });
+                self.calls[0] += 1;
+                if read.is_ok_and(|count| count != filled) {
+                    doings.push(Doing::Absurd("chunks are as long as they say"));
+                }
+                read
+            }
+        }
+    }
+
+    /// Changes an option of the connection; which one is drawn from what was said so far.
+    fn change_option(&mut self, now: Instant, host: &mut Host) {
+        let nodelay = host.plan.tcp.nodelay;
+        let mut random = Random::new(self.name ^ (self.sent << 20) ^ self.received);
+        let bytes = random.magnitude(2_048, 1 << 20) as usize;
+        let on = random.chance(0.5);
+        let option = match random.within(0, 5) {
+            0 => TcpOption::SendBuffer(bytes),
+            1 => TcpOption::ReceiveBuffer(bytes),
+            2 => TcpOption::QuickAcks(on),
+            3 => TcpOption::SinglePackets(on),
+            // The checker takes Nagle's algorithm for on where the host has it on.
+            4 => TcpOption::NoDelay(on && nodelay),
+            _ => TcpOption::FinWait2(Duration::from_secs(random.within(1, 60))),
+        };
+        // One that is over has no options.
+        if host.shard(self.socket.home).tcp_set_option(now, self.socket.id, option).is_ok() {
+            self.calls[2] += 1;
+        }
+    }
+
+    fn set_cork(&mut self, now: Instant, host: &mut Host, on: bool) {
+        if self.behaviour.corks && self.connected && self.ended.is_none() {
+            let option = TcpOption::Cork(on);
+            let set = host.shard(self.socket.home).tcp_set_option(now, self.socket.id, option);
+            self.calls[2] += u64::from(set.is_ok());
         }
     }
 

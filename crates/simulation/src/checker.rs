@@ -11,6 +11,9 @@
 //! Here are the rules of link and network; those of TCP are in `flow.rs`. Each finding names its
 //! rule by RFC and section.
 
+mod alone;
+mod early;
+mod echoes;
 mod ecn;
 mod fast_open;
 mod flow;
@@ -23,7 +26,7 @@ mod resets;
 mod tests;
 mod waits;
 
-use crate::packet::{self, Body, Ip, Segment, Transport, flag};
+use crate::packet::{self, Body, Ip, Packet, Segment, Transport, flag};
 use core::net::{IpAddr, SocketAddr};
 use fast_open::Cookies;
 use flow::Flow;
@@ -57,6 +60,8 @@ pub struct InFlight {
     pub ends: (SocketAddr, SocketAddr),
     /// Sent and not acknowledged.
     pub bytes: u64,
+    /// For how long nothing new had been sent or acknowledged.
+    pub quiet: Duration,
 }
 
 /// A rule that a segment broke, and the facts.
@@ -70,6 +75,9 @@ const FINDINGS_MAX: usize = 16;
 
 /// How long a SYN may wait in its host before it is sent.
 const MTU_GRACE: Duration = Duration::from_secs(5);
+
+/// All stations.
+const BROADCAST: [u8; 6] = [0xff; 6];
 
 /// A SYN that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +123,8 @@ struct Watched {
     mtus_before: Vec<(Instant, usize)>,
     facts: Facts,
     flows: BTreeMap<(SocketAddr, SocketAddr), Flow>,
-    /// Other SYN-ACKs than the last one, which a cookie may bring back.
+    /// Other SYN-ACKs than the last one: a cookie may bring them back, and a reset that waits for its neighbour
+    /// may be sent behind the next one.
     answers: BTreeMap<(SocketAddr, SocketAddr), Vec<Flow>>,
     syns: BTreeMap<(SocketAddr, SocketAddr), Vec<Syn>>,
     neighbours: Neighbours,
@@ -170,6 +179,11 @@ impl Checker {
         watched.mtu = mtu;
     }
 
+    /// The host has another device, and may be on another link.
+    pub fn on_device_replaced(&mut self, now: Instant, host: usize) {
+        self.hosts[host].neighbours.on_link_changed(now);
+    }
+
     /// The host may use this address from now on.
     pub fn add_address(&mut self, host: usize, address: IpAddr) {
         self.hosts[host].addresses.push(address);
@@ -219,8 +233,8 @@ impl Checker {
             self.report(Finding { at: now, host, rule, what, flow });
         }
         let ends = flow?;
-        let bytes = watched_flight(&self.hosts[host], ends)?;
-        Some(InFlight { ends, bytes })
+        let (bytes, quiet) = watched_flight(&self.hosts[host], ends)?;
+        Some(InFlight { ends, bytes, quiet })
     }
 
     /// This frame was handed to the host's shard.
@@ -228,7 +242,7 @@ impl Checker {
         let watched = &mut self.hosts[host];
         let Ok(packet) = packet::read(frame, watched.ethernet) else { return };
         // Nothing but the link's own checksum shows damage of its header; no station is a group.
-        if packet.stations.is_some_and(|(_, source)| source[0] & 1 != 0) {
+        if packet.stations.is_some_and(|(_, source)| source[0] & 1 != 0) || is_astray(&packet) {
             return;
         }
         // RFC 1122, 4.2.3.10: nor is a segment taken that came to a group of stations.
@@ -267,6 +281,26 @@ impl Checker {
     }
 }
 
+/// Whether the frame came to a group of stations that nobody of its packet's is in: the link's header is damaged.
+fn is_astray(packet: &Packet<'_>) -> bool {
+    let Some((station, _)) = packet.stations else { return false };
+    let group = match &packet.body {
+        Body::Ip(ip) => match ip.destination {
+            IpAddr::V6(group) if group.is_multicast() => {
+                let [.., a, b, c, d] = group.octets();
+                [0x33, 0x33, a, b, c, d]
+            }
+            IpAddr::V4(group) if group.is_multicast() => {
+                let [_, a, b, c] = group.octets();
+                [0x01, 0x00, 0x5e, a & 0x7f, b, c]
+            }
+            _ => BROADCAST,
+        },
+        Body::Arp(_) => BROADCAST,
+    };
+    station[0] & 1 != 0 && station != BROADCAST && station != group
+}
+
 /// To whom a packet was too long for the path, where an ICMP message says so. `rest` is what follows
 /// its first four bytes: the MTU and the packet.
 fn too_long_for(is_ipv6: bool, kind: u8, code: u8, rest: &[u8]) -> Option<IpAddr> {
@@ -277,13 +311,15 @@ fn too_long_for(is_ipv6: bool, kind: u8, code: u8, rest: &[u8]) -> Option<IpAddr
     }
 }
 
-/// The address that a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4).
+/// The address that a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4). No checksum
+/// covers the hop limit, without which it is none (7.1.1 and 7.1.2).
 fn solicited(ip: &Ip<'_>, kind: u8, rest: &[u8]) -> Option<IpAddr> {
-    let target = rest.get(4..20).filter(|_| ip.source.is_ipv6() && matches!(kind, 135 | 136))?;
+    let is_one = ip.source.is_ipv6() && matches!(kind, 135 | 136) && ip.hop_limit == 255;
+    let target = rest.get(4..20).filter(|_| is_one)?;
     <[u8; 16]>::try_from(target).ok().map(IpAddr::from)
 }
 
-fn watched_flight(watched: &Watched, ends: (SocketAddr, SocketAddr)) -> Option<u64> {
+fn watched_flight(watched: &Watched, ends: (SocketAddr, SocketAddr)) -> Option<(u64, Duration)> {
     watched.flows.get(&ends).and_then(Flow::new_flight)
 }
 
@@ -377,11 +413,12 @@ impl Watched {
         ecn: u8,
     ) -> Result<(), Broken> {
         let ends = (segment.source, segment.destination);
-        flow::judge_alone(segment, ecn)?;
+        alone::judge(segment, ecn)?;
         if segment.has(flag::RST) {
             let silent = self.neighbours.is_silent(segment.destination.ip());
             let flow = self.flows.get_mut(&ends);
-            let ends_it = flow.is_some_and(|it| it.on_reset_sent(now, segment));
+            let ends_it = flow.is_some_and(|it| it.on_reset_sent(now, segment))
+                || self.ends_former(now, segment);
             return if ends_it || silent { Ok(()) } else { self.provocations.judge(segment) };
         }
         if segment.has(flag::SYN) {
@@ -418,15 +455,24 @@ impl Watched {
             && self.syns.get(&ends).is_some_and(|syns| syns.iter().any(answers))
     }
 
+    /// Whether a reset ends a connection whose ends another has by now: it waited for its neighbour, or the SYN-ACK of
+    /// the other left in the same moment.
+    fn ends_former(&mut self, now: Instant, reset: &Segment<'_>) -> bool {
+        let ends = (reset.source, reset.destination);
+        let has_waited = self.neighbours.asked_at(reset.destination.ip()).is_some();
+        let is_at_once = self.flows.get(&ends).is_some_and(|flow| flow.began_at() == Some(now));
+        let answers = self.answers.get_mut(&ends);
+        (has_waited || is_at_once)
+            && answers.into_iter().flatten().any(|it| it.on_reset_sent(now, reset))
+    }
+
     /// A cookie came back: the segment may belong to a SYN-ACK that is not the last.
     fn bring_back(&mut self, segment: &Segment<'_>) {
         let ends = (segment.source, segment.destination);
         let Some(flow) = self.flows.get_mut(&ends) else { return };
-        let is_first = |answer: &Flow| segment.sequence == answer.iss().wrapping_add(1);
-        if (flow.is_unanswered() || flow.is_beyond(segment))
-            && !is_first(flow)
+        if !flow.has_place_for(segment)
             && let Some(answers) = self.answers.get_mut(&ends)
-            && let Some(answer) = answers.iter_mut().find(|answer| is_first(answer))
+            && let Some(answer) = answers.iter_mut().find(|answer| answer.has_place_for(segment))
         {
             core::mem::swap(flow, answer);
             flow.forget_debts();
@@ -439,7 +485,7 @@ impl Watched {
         let is_new = self.flows.get(&ends).is_none_or(|flow| flow.iss() != segment.sequence);
         if is_new {
             let before = self.flows.insert(ends, Flow::new(segment));
-            if let Some(before) = before.filter(|_| self.facts.cookies && segment.has(flag::ACK)) {
+            if let Some(before) = before.filter(|_| segment.has(flag::ACK)) {
                 let answers = self.answers.entry(ends).or_default();
                 if answers.len() == SYNS_MAX {
                     answers.remove(0);
@@ -464,7 +510,7 @@ impl Watched {
         let syns = self.syns.get(&ends).map_or(&[][..], Vec::as_slice);
         self.fast_open.on_answer_sent(now, segment, syns)?;
         match syns.iter().rev().find(answers) {
-            Some(syn) => flow.on_answer_sent(segment, syn, self.facts),
+            Some(syn) => flow.on_answer_sent(segment, syn, syns, self.facts),
             None => Err((
                 "RFC 9293, 3.10.7.2: a SYN-ACK acknowledges a SYN that arrived",
                 segment.to_string(),

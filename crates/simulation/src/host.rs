@@ -5,6 +5,8 @@
 //! host's pool and calls the shard after it has waited a little for more of them.
 
 mod cutter;
+mod lowered;
+mod merger;
 mod order;
 mod rings;
 mod schedule;
@@ -13,7 +15,7 @@ mod squeue;
 use crate::link::Link;
 use crate::random::Random;
 use crate::scenario::{HostPlan, Scenario};
-use batch::{BlockPool, Frame, Multidata, PacketView, ReceiveBatch, ReceivedChecksum};
+use batch::{BlockPool, Frame, Multidata, PacketView, ReceiveBatch, ReceivedChecksum, Segmented};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use cutter::Cutter;
 use device::{
@@ -72,6 +74,8 @@ pub struct Host {
     /// What the shards' initial sequence numbers are drawn from.
     pub isn: IsnGenerator,
     squeues: Vec<Squeue>,
+    /// Super-frames that the device handed up.
+    super_frames: u64,
     rings: Rings,
     cutter: Cutter,
     schedule: Schedule,
@@ -151,6 +155,7 @@ impl Host {
             owners: BTreeMap::new(),
             isn: made.isn,
             squeues: made.squeues,
+            super_frames: 0,
             rings,
             cutter: Cutter::default(),
             schedule,
@@ -200,17 +205,13 @@ impl Host {
         state.is_some_and(|state| state != AddressState::Tentative)
     }
 
-    /// All addresses that it can use.
+    /// All addresses that it can use, that of the link among them where it has IPv6 and stations.
     #[must_use]
     pub fn addresses(&self) -> Vec<IpAddr> {
-        let usable = [false, true].into_iter().filter(|ipv6| self.has_address(*ipv6));
-        let mut addresses: Vec<_> = usable.map(|ipv6| self.address(ipv6)).collect();
-        // Every interface with IPv6 has a link-local address where the stack makes one.
-        let [a, b, c, d, e, f] = self.station.map(u16::from);
-        let interface = [((a ^ 2) << 8) | b, (c << 8) | 0xff, 0xfe00 | d, (e << 8) | f];
-        let [i, j, k, l] = interface;
-        addresses.push(IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, i, j, k, l)));
-        addresses
+        let first = &self.squeues[0];
+        let all = first.shard.addresses(first.interface);
+        let usable = all.iter().filter(|status| status.state != AddressState::Tentative);
+        usable.map(|status| status.cidr.address()).collect()
     }
 
     /// All state is lost. Returns how many bytes of the pool were still held when the old shards were
@@ -244,6 +245,18 @@ impl Host {
         let capabilities = capabilities(&self.plan, medium, self.mtu, &mut self.random);
         for squeue in &mut self.squeues {
             squeue.shard.set_capabilities(squeue.interface, capabilities.clone());
+        }
+    }
+
+    /// Another device, which may do other things.
+    pub fn replace_device(&mut self, now: Instant) {
+        self.plan.offload = self.plan.mode == TransmitMode::Lso || !self.plan.offload;
+        let medium = medium(self.bare_ip, self.station);
+        let capabilities = capabilities(&self.plan, medium, self.mtu, &mut self.random);
+        for squeue in &mut self.squeues {
+            squeue.ring.clear();
+            let Squeue { shard, interface, .. } = squeue;
+            shard.on_device_replaced(now, *interface, capabilities.clone());
         }
     }
 
@@ -286,6 +299,12 @@ impl Host {
         self.squeues.iter().map(|squeue| squeue.shard.holdings())
     }
 
+    /// How many super-frames its device handed up.
+    #[must_use]
+    pub fn super_frames(&self) -> u64 {
+        self.super_frames
+    }
+
     /// What each shard has counted.
     pub fn counters(&self) -> impl Iterator<Item = StackCounters> + '_ {
         self.squeues.iter().map(|squeue| squeue.shard.counters())
@@ -313,12 +332,10 @@ impl Host {
 
     /// A frame reached the device; the squeue that must be called for it.
     pub fn on_frame(&mut self, frame: Vec<u8>) -> Option<usize> {
-        let is_for_us = self.bare_ip
-            || frame.first().is_some_and(|byte| byte & 1 == 1)
-            || frame.get(..6) == Some(&self.station[..]);
-        let ring = self.rings.ring_of(&frame, medium(self.bare_ip, self.station));
+        let medium = medium(self.bare_ip, self.station);
+        let ring = self.rings.ring_of(&frame, medium);
         let squeue = &mut self.squeues[ring];
-        if !is_for_us || squeue.ring.len() == RING_FRAMES_MAX {
+        if !is_for(&frame, medium) || squeue.ring.len() == RING_FRAMES_MAX {
             return None;
         }
         squeue.ring.push(frame);
@@ -343,9 +360,9 @@ impl Host {
         self.squeues[home].interrupt_pending = !self.squeues[home].ring.is_empty();
         self.place(&frames);
         let medium = medium(self.bare_ip, self.station);
-        let Self { squeues, receive, order, cutter, bare_ip, .. } = self;
+        let Self { squeues, receive, order, cutter, .. } = self;
         let Squeue { shard, desk, interface, .. } = &mut squeues[home];
-        let mut watch = watched(&mut watch, cutter, *bare_ip);
+        let mut watch = watched(&mut watch, cutter, medium);
         match desk {
             None => {
                 (0..receive.len()).for_each(|index| watch(receive.bytes(index)));
@@ -375,29 +392,39 @@ impl Host {
             true => ReceivedChecksum::Verified,
             false => ReceivedChecksum::Unverified,
         };
-        let mut rest = frames;
+        let merges = self.plan.merges && self.random.chance(0.7);
+        let merged: Vec<_> = match merges {
+            true => merger::merged(frames, self.bare_ip),
+            false => Vec::new(),
+        };
+        self.super_frames += merged.iter().filter(|it| it.segment_len.is_some()).count() as u64;
+        let plain = frames.iter().filter(|_| !merges).map(|bytes| (bytes.as_slice(), None));
+        let merged = merged.iter().map(|it| (it.bytes.as_slice(), it.segment_len));
+        let frames: Vec<_> = plain.chain(merged).collect();
+        let mut rest = frames.as_slice();
         while !rest.is_empty() {
             let many = self.random.pick(&[1, 4, 64, 64]).min(rest.len());
             let (part, behind) = rest.split_at(many);
             rest = behind;
-            let len = part.iter().map(Vec::len).sum::<usize>();
+            let len = part.iter().map(|(bytes, _)| bytes.len()).sum::<usize>();
             // Without memory the frames are lost, as in a card without descriptors.
             let Ok(mut block) = self.pool.allocate_receive(len) else { continue };
             let mut placed = Vec::with_capacity(many);
             let mut at = 0;
-            for frame in part {
+            for (frame, segment_len) in part {
                 if checksum == ReceivedChecksum::Verified
                     && crate::packet::read(frame, !self.bare_ip).is_err()
                 {
                     continue;
                 }
                 block.bytes_mut()[at..at + frame.len()].copy_from_slice(frame);
-                placed.push((at as u32, frame.len() as u32));
+                placed.push((at as u32, frame.len() as u32, *segment_len));
                 at += frame.len();
             }
             let block = self.receive.add_block(block.freeze());
-            for (offset, len) in placed {
-                let frame = Frame { block, offset, len, checksum, segmented: None };
+            for (offset, len, segment_len) in placed {
+                let segmented = segment_len.map(|segment_len| Segmented { segment_len });
+                let frame = Frame { block, offset, len, checksum, segmented };
                 let is_within = self.receive.push_frame(frame);
                 debug_assert!(is_within, "frames lie within their block");
             }
@@ -407,10 +434,10 @@ impl Host {
     /// A squeue takes what others handed to it.
     pub fn take_in(&mut self, now: Instant, home: usize, mut watch: impl FnMut(&[u8])) {
         let medium = medium(self.bare_ip, self.station);
-        let Self { squeues, receive, order, cutter, bare_ip, .. } = self;
+        let Self { squeues, receive, order, cutter, .. } = self;
         let Squeue { shard, desk, interface, .. } = &mut squeues[home];
         let Some(desk) = desk else { return };
-        let mut watch = watched(&mut watch, cutter, *bare_ip);
+        let mut watch = watched(&mut watch, cutter, medium);
         let taken = desk.take_in(receive, |arrived| match arrived {
             Arrived::Frames(_, frames) => {
                 for index in 0..frames.len() {
@@ -539,8 +566,14 @@ impl Host {
     /// cannot be divided, and whether one of these was not what it should be.
     fn lower(&self, wanted: usize) -> (Vec<Vec<u8>>, bool) {
         let plain: Vec<_> = self.transmit.packets().map(|packet| complete(&packet)).collect();
-        if self.plan.mode != TransmitMode::Lso {
-            return (plain.into_iter().take(wanted).collect(), false);
+        match self.plan.mode {
+            TransmitMode::Contiguous(form) => {
+                let lowered = lowered::cut(&self.transmit, wanted, form);
+                let is_right = lowered.as_ref().is_some_and(|it| plain.starts_with(it));
+                return (lowered.unwrap_or_default(), !is_right);
+            }
+            TransmitMode::Lso => {}
+            _ => return (plain.into_iter().take(wanted).collect(), false),
         }
         let mut frames: Vec<Vec<u8>> = Vec::new();
         for super_frame in lowering::super_frames(&self.transmit, 0, SEGMENTATION) {
@@ -572,12 +605,30 @@ impl Host {
 const SEGMENTATION: Segmentation =
     Segmentation { tcp_ipv4: true, tcp_ipv6: true, len_bytes_max: 65_535 };
 
-/// Lets `watch` see a frame, and the segment that is whole with it where it was cut on its way.
-fn watched(watch: &mut impl FnMut(&[u8]), cutter: &mut Cutter, bare_ip: bool) -> impl FnMut(&[u8]) {
+/// Lets `watch` see a frame, and the segment that is whole with it where it was cut on its way. What waited while
+/// the network card was exchanged is for nobody any more.
+fn watched(
+    watch: &mut impl FnMut(&[u8]),
+    cutter: &mut Cutter,
+    medium: Medium,
+) -> impl FnMut(&[u8]) {
     move |frame| {
+        if !is_for(frame, medium) {
+            return;
+        }
         watch(frame);
-        if let Some(whole) = cutter.on_arrived(frame, bare_ip) {
+        if let Some(whole) = cutter.on_arrived(frame, medium == Medium::Ip) {
             watch(&whole);
+        }
+    }
+}
+
+/// Whether a frame is for this station, or for a group.
+fn is_for(frame: &[u8], medium: Medium) -> bool {
+    match medium {
+        Medium::Ip => true,
+        Medium::Ethernet(station) => {
+            frame.first().is_some_and(|byte| byte & 1 == 1) || frame.get(..6) == Some(&station.0)
         }
     }
 }

@@ -25,6 +25,7 @@
 //! * a connection whose address is taken away fails with the error that says so, nothing is sent from
 //!   an address that is tentative or gone, and one that a neighbour has is not taken;
 //! * once the links are good everybody makes progress and every connection ends;
+//! * and then datagrams arrive, and their echoes;
 //! * frames of a connection reach its shard in the order in which they came, whichever squeue of the
 //!   host runs first or stands still, and what squeues hand to each other is taken or counted as dropped;
 //! * nothing is left at the end: no block, socket, timer;

@@ -242,6 +242,10 @@ pub fn read(frame: &[u8], ethernet: bool) -> Result<Packet<'_>, String> {
         }
         Some(NetSlice::Ipv6(ip)) => {
             let header = ip.header();
+            // Of zero the parser makes all that is there, which is so of jumbograms alone (RFC 2675); here a bit fell.
+            if header.payload_length() == 0 {
+                return Err("an IPv6 packet of no length".to_owned());
+            }
             let addresses =
                 (IpAddr::V6(header.source_addr()), IpAddr::V6(header.destination_addr()));
             let len = 40 + usize::from(header.payload_length());
@@ -440,5 +444,21 @@ impl fmt::Display for Segment<'_> {
             write!(out, " sack {start}:{end}")?;
         }
         write!(out, " len {}", self.payload.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_of_ipv6_that_lost_its_length_is_none() {
+        let builder =
+            etherparse::PacketBuilder::ipv6([1; 16], [2; 16], 64).tcp(1_000, 2_000, 1, 400);
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, b"abc").expect("a vector takes all");
+        assert!(read(&bytes, false).is_ok());
+        bytes[4..6].fill(0);
+        assert!(read(&bytes, false).is_err());
     }
 }

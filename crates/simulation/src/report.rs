@@ -48,6 +48,24 @@ counters::counters! {
         duplicates_found,
         /// Frames that went up in trains, each but the first of a train.
         train_frames,
+        /// Super-frames that devices handed up.
+        super_frames,
+        /// Devices that were replaced by others.
+        devices_replaced,
+        /// Packets that a narrow path swallowed.
+        swallowed,
+        /// Reads that took blocks without a copy.
+        reads_of_chunks,
+        /// Reads that looked first.
+        peeks,
+        /// Options that were changed under way.
+        options_changed,
+        /// Connections that ended by a user timeout.
+        user_timeouts,
+        /// Ends of connections whose sender was BBR.
+        senders_bbr,
+        /// Datagrams that were sent when all was calm, and had to arrive and come back.
+        datagrams_due,
         /// Segments that a middlebox sent on in fragments.
         segments_cut,
         /// Segments that the device brought to another squeue than that of their connection.

@@ -8,8 +8,7 @@ use crate::random::Random;
 use device::TransmitMode;
 use stack::{ClaimPolicy, SynCookieMode};
 use steering::{Layout, Policy, Spread};
-use tcp::Idle;
-use tcp::{Config, EcnMode, Keepalive, Pacing};
+use tcp::{Algorithm, Config, EcnMode, Idle, Keepalive, Pacing, PathProbing};
 use time::{Duration, Instant};
 
 /// When the hosts begin: early enough to have asked about their addresses when the first connection is
@@ -46,6 +45,8 @@ pub struct HostPlan {
     /// Segments that repeat the headers of the one before them go up as trains; which is to change nothing
     /// that can be seen.
     pub receive_trains: bool,
+    /// The device hands segments of a flow up as super-frames.
+    pub merges: bool,
     /// How often the device takes a part of a batch only.
     pub partly_taken: f64,
     /// Connections that may wait to be accepted.
@@ -61,6 +62,8 @@ pub struct HostPlan {
     /// Longest IP packet that the way from the switch to the host takes, where a router there
     /// reports longer ones (RFC 1191, RFC 8201).
     pub path_mtu: Option<usize>,
+    /// It drops them without a word: a black hole (RFC 4821, 1).
+    pub swallows: bool,
     /// That router is a middlebox that sends segments on in fragments, whatever they forbid; of other packets
     /// it reports that they are too long.
     pub cuts: bool,
@@ -90,6 +93,11 @@ pub enum Disturbance {
     },
     /// A host loses all its state and begins anew with the same addresses.
     Restart {
+        /// Which host.
+        host: usize,
+    },
+    /// A host's device is replaced by another one with the same address, which can do other things.
+    DeviceReplaced {
         /// Which host.
         host: usize,
     },
@@ -175,6 +183,11 @@ impl Scenario {
         for host in &mut hosts {
             host.squeues = draw_squeues(&mut spreading);
             draw_cuts(&mut spreading, host, mtu);
+        }
+        let mut more = Random::new(seed ^ 0x10ad_ed00);
+        let holes = more.chance(0.25);
+        for host in &mut hosts {
+            draw_more(&mut more, host, holes);
         }
         let datagrams = random.pick(&[0, 10, 60]);
         Self {
@@ -273,6 +286,7 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
         pool_bytes: if small { random.magnitude(512 << 10, 4 << 20) as usize } else { 64 << 20 },
         coalescing: Duration::from_micros(random.pick(&[0, 0, 20, 100, 1_000])),
         receive_trains: true,
+        merges: false,
         partly_taken: random.pick(&[0.0, 0.0, 0.05, 0.4]),
         backlog: random.pick(&[1, 4, 64, 1_024]),
         half_open_max: random.pick(&[1, 8, 1_024, 1_024, 1_024, 1_024]),
@@ -286,6 +300,7 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
         fast_open_max: 0,
         claims: random.pick(&[ClaimPolicy::Trust, ClaimPolicy::Optimistic, ClaimPolicy::Probe]),
         path_mtu: random.chance(0.2).then(|| random.within(1_280, mtu as u64) as usize),
+        swallows: false,
         cuts: false,
         up: draw_link(random, weather),
         down: if mtu == 9_000 { LinkPlan::clean() } else { draw_link(random, weather) },
@@ -323,6 +338,24 @@ fn draw_cuts(random: &mut Random, host: &mut HostPlan, mtu: usize) {
     host.cuts = random.chance(share);
     if host.cuts && host.path_mtu.is_none() {
         host.path_mtu = Some(random.within(1_280, mtu as u64) as usize);
+    }
+}
+
+/// What devices, paths and users of a host may do besides. `holes`: paths of this world swallow what is too
+/// long for them.
+fn draw_more(random: &mut Random, host: &mut HostPlan, holes: bool) {
+    host.merges = random.chance(0.3);
+    host.swallows = holes && !host.cuts && host.path_mtu.is_some();
+    host.tcp.user_timeout_option = random.chance(0.2);
+    // Longer than anybody is deaf.
+    if random.chance(0.1) {
+        host.tcp.user_timeout = Some(Duration::from_secs(random.within(30, 120)));
+    }
+    if host.tcp.congestion.algorithm == Algorithm::NewReno && random.chance(0.4) {
+        host.tcp.congestion.algorithm = Algorithm::Bbr;
+    }
+    if random.chance(0.15) {
+        host.tcp.path_probing = PathProbing::Always;
     }
 }
 
@@ -387,12 +420,8 @@ fn draw_settings(random: &mut Random) -> Config {
     config.stretch_acks = !config.receive_buffer_bytes_initial.is_multiple_of(4);
     config.congestion.initial_window_segments = random.pick(&[1, 2, 10, 10, 10, 64]);
     config.congestion.hystart = random.chance(0.7);
-    config.congestion.algorithm = random.pick(&[
-        tcp::Algorithm::Cubic,
-        tcp::Algorithm::Cubic,
-        tcp::Algorithm::NewReno,
-        tcp::Algorithm::NewReno,
-    ]);
+    config.congestion.algorithm =
+        random.pick(&[Algorithm::Cubic, Algorithm::Cubic, Algorithm::NewReno, Algorithm::NewReno]);
     config.congestion.idle = random.pick(&[Idle::Decay, Idle::Decay, Idle::Restart, Idle::Keep]);
     config.pacing = random.pick(&[Pacing::Auto, Pacing::Auto, Pacing::On, Pacing::Off]);
     config
@@ -426,6 +455,7 @@ fn draw_disturbances(
                 loss,
                 Disturbance::Restart { host },
                 Disturbance::CardChange { host },
+                Disturbance::DeviceReplaced { host },
                 Disturbance::MtuChange { mtu },
             ];
             (at, random.pick(&kinds))

@@ -98,6 +98,8 @@ pub struct World {
     /// Who reads the stream of an endpoint.
     readers: BTreeMap<usize, Vec<usize>>,
     datagrams: Vec<Datagram>,
+    /// From whom to whom, and whether over IPv6, those were rehearsed that must arrive.
+    rehearsed: BTreeSet<(usize, usize, bool)>,
     /// The endpoint that has a connection, by its ends.
     by_ends: BTreeMap<(SocketAddr, SocketAddr), usize>,
     /// Hosts and the addresses they lost at some time.
@@ -175,6 +177,7 @@ impl World {
             names: BTreeMap::new(),
             readers: BTreeMap::new(),
             datagrams: Vec::new(),
+            rehearsed: BTreeSet::new(),
             by_ends: BTreeMap::new(),
             lost_addresses: BTreeSet::new(),
             taken_claims: BTreeSet::new(),
@@ -266,6 +269,9 @@ impl World {
             Event::Disturb(disturbance) => self.disturb(disturbance),
             Event::Regain { host, ipv6, another } => self.regain_address(host, ipv6, another),
             Event::Look => self.look(),
+            Event::DatagramsRehearsed => self.rehearse_datagrams(),
+            Event::DatagramsDue => self.send_due_datagrams(),
+            Event::DatagramsOver => self.judge_datagrams(),
             Event::Calm => self.calm(),
             Event::GiveUp => self.give_up(),
             Event::Deadline(phase) => self.on_deadline(phase),
@@ -299,6 +305,10 @@ impl World {
                     continue;
                 }
                 if let Some(report) = self.too_long_for(host, &frame) {
+                    if self.hosts[host].plan.swallows {
+                        self.counters.swallowed += 1;
+                        continue;
+                    }
                     self.events.add(self.now, Event::AtHost { host: from, frame: report });
                     continue;
                 }
@@ -337,6 +347,12 @@ impl World {
                     self.serve_all(host);
                 }
             }
+            Disturbance::DeviceReplaced { host } => {
+                self.counters.devices_replaced += 1;
+                self.hosts[host].replace_device(self.now);
+                self.checker.on_device_replaced(self.now, host);
+                self.serve_all(host);
+            }
             Disturbance::MtuChange { mtu } => {
                 for host in 0..self.hosts.len() {
                     self.hosts[host].set_mtu(mtu);
@@ -370,6 +386,7 @@ impl World {
             self.counters.handed_on += counters.shard.segments_handed_on;
         }
         self.counters.handed_over += self.hosts[host].handed_over();
+        self.counters.super_frames += self.hosts[host].super_frames();
     }
 
     /// Something that must hold does not.

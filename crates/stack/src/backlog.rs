@@ -14,7 +14,9 @@
 use crate::endpoint::{canonical, is_in_scope};
 use crate::error::SocketError;
 use crate::event::Readiness;
+use crate::fast_open::FastOpenOptions;
 use crate::ingress::{Incoming, Unclaimed};
+use crate::inspection::SocketKind;
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::outbox::{Message, NextHop, Outgoing};
@@ -27,7 +29,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tcp::{HalfOpen, SYN_COOKIE_LIFETIME, State, SynCookies, Verdict};
 use time::{Duration, Instant};
-use wire::TcpHeader;
+use wire::{TcpFastOpen, TcpFlags, TcpHeader};
 
 /// When a listener answers SYNs with cookies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,9 +55,16 @@ pub struct ListenOptions {
     pub half_open_max: usize,
     /// What happens beyond that.
     pub syn_cookies: SynCookieMode,
-    /// Connections that may be given to the application with the data of their SYN before their
-    /// handshake is complete (RFC 7413, 5.1); 0, the default, gives no cookies.
-    pub fast_open_max: usize,
+    /// How it serves TCP Fast Open; by default not at all.
+    pub fast_open: FastOpenOptions,
+    /// How long, from its SYN on, a connection is kept back whose peer has sent nothing (TCP_DEFER_ACCEPT): the ACK that
+    /// completes its handshake is not taken, until data comes or the SYN-ACK, which goes again when the time is over,
+    /// brings another. For protocols in which the client speaks first: who accepts finds something to read. Zero, the
+    /// default: not at all. What SYN cookies open is not kept back.
+    pub defer_accept: Duration,
+    /// The address may be one that the host does not have yet (IP_FREEBIND): one that moves between hosts, of which only
+    /// one answers for it at a time. Connections come once it is there.
+    pub free_bind: bool,
     /// How it stands to other listeners.
     pub bind: BindOptions,
     /// What its SYN-ACKs and its connections say to routers.
@@ -75,7 +84,9 @@ impl Default for ListenOptions {
             backlog: 128,
             half_open_max: HALF_OPEN_MAX,
             syn_cookies: SynCookieMode::default(),
-            fast_open_max: 0,
+            fast_open: FastOpenOptions::default(),
+            defer_accept: Duration::ZERO,
+            free_bind: false,
             bind: BindOptions::default(),
             marks: PacketMarks::default(),
         }
@@ -93,7 +104,7 @@ pub(crate) struct Listener {
     /// Settings of the connections it opens.
     config: Arc<tcp::Config>,
     half_open: usize,
-    /// Connections of [`ListenOptions::fast_open_max`] whose handshake is not complete, and those
+    /// Connections of [`FastOpenOptions::pending_max`] whose handshake is not complete, and those
     /// whose handshake failed lately.
     fast_open: usize,
     /// When those that failed stop counting, in order.
@@ -118,6 +129,15 @@ impl Listener {
         self.cookie_sent_at.is_some_and(|sent_at| now - sent_at <= SYN_COOKIE_LIFETIME)
     }
 
+    /// What it is, for whoever looks.
+    pub(crate) fn kind(&self) -> SocketKind {
+        SocketKind::TcpListener {
+            half_open: self.half_open,
+            waiting: self.accept_queue.len(),
+            waiting_max: self.options.backlog,
+        }
+    }
+
     fn is_accept_queue_full(&self) -> bool {
         self.accept_queue.len() >= self.options.backlog
     }
@@ -128,7 +148,7 @@ impl Listener {
             self.fast_open_failures.pop_front();
             self.fast_open = self.fast_open.saturating_sub(1);
         }
-        self.fast_open < self.options.fast_open_max
+        self.fast_open < self.options.fast_open.pending_max
     }
 }
 
@@ -142,9 +162,26 @@ pub(crate) struct Waiting {
     config: Arc<tcp::Config>,
     /// When a segment that does not complete the handshake was answered last.
     answered_at: Option<Instant>,
+    /// Until then an ACK without data does not complete the handshake; `None` where any does.
+    deferred_until: Option<Instant>,
 }
 
 impl Waiting {
+    /// The interface that its SYN came by.
+    pub(crate) fn interface(&self) -> InterfaceId {
+        self.interface
+    }
+
+    /// Whether the peer is there, and has yet to say something.
+    fn is_deferred(&self, now: Instant) -> bool {
+        self.kept.is_acknowledged() && self.deferred_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether the time is over in which the peer, who is there, was to say something; said once.
+    fn ends_deferral(&mut self) -> bool {
+        self.kept.is_acknowledged() && self.deferred_until.take().is_some()
+    }
+
     /// Its listener, what is kept of it, and the settings of the connection.
     pub(crate) fn parts(&self) -> (SocketId, HalfOpen, Arc<tcp::Config>) {
         (self.listener, self.kept, Arc::clone(&self.config))
@@ -174,7 +211,9 @@ impl Shard {
         mut options: ListenOptions,
     ) -> Result<SocketId, SocketError> {
         let local = canonical(local);
-        self.check_local(local)?;
+        if !options.free_bind {
+            self.check_local(local)?;
+        }
         let local = self.with_port(Protocol::Tcp, local, options.bind)?;
         options.backlog = options.backlog.max(1);
         options.half_open_max = options.half_open_max.max(1);
@@ -196,10 +235,9 @@ impl Shard {
         self.sockets.ports.add(Protocol::Tcp, local, bind, index).map(|()| id)
     }
 
-    /// Changes the settings of the connections that a listener opens from now on, and how many of them may
-    /// begin with data ([`ListenOptions::fast_open_max`]). Those whose handshake is under way complete it
-    /// with the old ones; of SYN cookies that are out nobody knows what they offered, so they are believed
-    /// no more.
+    /// Changes the settings of the connections that a listener opens from now on. Those whose handshake is under
+    /// way complete it with the old ones; of SYN cookies that are out nobody knows what they offered, so they are
+    /// believed no more.
     ///
     /// # Errors
     /// There is no such listener.
@@ -207,13 +245,41 @@ impl Shard {
         &mut self,
         listener: SocketId,
         config: Arc<tcp::Config>,
-        fast_open_max: usize,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(listener)?;
         let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
         listener.config = config;
         listener.cookie_sent_at = None;
-        listener.options.fast_open_max = fast_open_max;
+        Ok(())
+    }
+
+    /// Changes how a listener serves fast open ([`ListenOptions::fast_open`]): with other keys for example.
+    ///
+    /// # Errors
+    /// There is no such listener.
+    pub fn tcp_set_fast_open(
+        &mut self,
+        listener: SocketId,
+        options: FastOpenOptions,
+    ) -> Result<(), SocketError> {
+        let index = self.sockets.index(listener)?;
+        let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
+        listener.options.fast_open = options;
+        Ok(())
+    }
+
+    /// Changes how long connections are kept back whose peer says nothing ([`ListenOptions::defer_accept`]).
+    ///
+    /// # Errors
+    /// There is no such listener.
+    pub fn tcp_set_defer_accept(
+        &mut self,
+        listener: SocketId,
+        defer_accept: Duration,
+    ) -> Result<(), SocketError> {
+        let index = self.sockets.index(listener)?;
+        let listener = self.sockets.listener(index).ok_or(SocketError::InvalidSocket)?;
+        listener.options.defer_accept = defer_accept;
         Ok(())
     }
 
@@ -287,8 +353,7 @@ impl Shard {
         listener: u32,
         segment: &Unclaimed,
     ) -> Result<(), DropReason> {
-        let Unclaimed { flow, header, isn_min, .. } = segment;
-        let id = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
+        let isn_min = segment.isn_min;
         let has_room = self.sockets.has_room();
         let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
         if listening.is_accept_queue_full() {
@@ -301,11 +366,12 @@ impl Shard {
         if !self.interfaces[incoming.origin.interface].outbox.has_room_for_answers() {
             return Err(DropReason::TransmitQueueFull);
         }
-        let fast_open_max = listening.options.fast_open_max;
         let may_open_fast = listening.may_open_fast(now);
-        if fast_open_max > 0 && self.shows_cookie(now, segment) {
+        let fast_open = listening.options.fast_open;
+        let opening = self.fast_opening(now, incoming, segment, fast_open);
+        if opening.is_fast {
             if may_open_fast {
-                return self.accept_fast(now, incoming, listener, segment);
+                return self.accept_fast(now, incoming, listener, segment, opening.cookie);
             }
             self.counters.fast_opens_limited += 1;
         }
@@ -326,8 +392,23 @@ impl Shard {
         if is_full {
             return Err(DropReason::BacklogFull);
         }
+        self.begin_handshake(now, incoming, listener, segment, opening.cookie)
+    }
+
+    /// Keeps what there is to keep of a SYN, and answers it.
+    fn begin_handshake(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: u32,
+        segment: &Unclaimed,
+        cookie: Option<TcpFastOpen>,
+    ) -> Result<(), DropReason> {
+        let Unclaimed { flow, header, isn_min, .. } = segment;
+        let id = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
+        let listening = self.sockets.listener(listener).ok_or(DropReason::NoConnection)?;
         listening.half_open += 1;
-        let gives_cookies = listening.options.fast_open_max > 0;
+        let defer_accept = listening.options.defer_accept;
         let config = Arc::clone(&listening.config);
         let mut parameters =
             self.parameters(now, incoming.origin.interface, flow, Arc::clone(&config));
@@ -340,25 +421,32 @@ impl Shard {
         let kept = HalfOpen::new(now, header, parameters.isn);
         let interface = incoming.origin.interface;
         let pause = config.rtt.rto_initial;
-        let waiting = Waiting { listener: id, interface, kept, config, answered_at: None };
+        let waiting = Waiting {
+            listener: id,
+            interface,
+            kept,
+            config,
+            answered_at: None,
+            deferred_until: Some(now + defer_accept).filter(|_| !defer_accept.is_zero()),
+        };
         self.half_open.insert(*flow, waiting, now + pause);
         let mut syn_ack = kept.syn_ack(now, parameters);
-        syn_ack.options.fast_open = self.cookie_for(now, segment).filter(|_| gives_cookies);
+        syn_ack.options.fast_open = cookie;
         self.send_syn_ack(incoming.origin.interface, flow, id, syn_ack);
         Ok(())
     }
 
-    /// A SYN with a valid cookie goes straight to the accept queue, with its data.
+    /// A SYN whose data is taken goes straight to the accept queue, with it.
     fn accept_fast(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
         listener: u32,
         segment: &Unclaimed,
+        cookie: Option<TcpFastOpen>,
     ) -> Result<(), DropReason> {
         let id = self.sockets.id(listener).ok_or(DropReason::NoConnection)?;
-        let config = self.listener_config(id).ok_or(DropReason::NoConnection)?;
-        let index = self.open_fast(now, incoming, segment, id, config)?;
+        let index = self.open_fast(now, incoming, segment, id, cookie)?;
         if let Some(listening) = self.sockets.listener(listener) {
             listening.fast_open += 1;
         }
@@ -414,7 +502,14 @@ impl Shard {
             shard.parameters(now, incoming.origin.interface, flow, Arc::clone(&config))
         };
         match kept.check(header, payload_len, window) {
-            Verdict::Open => self.complete(now, incoming, segment, listener, &kept, config),
+            Verdict::Open => {
+                let mut kept = kept;
+                kept.on_acknowledged(now, header, || parameters(self));
+                if self.defers(now, segment, payload_len, kept) {
+                    return Ok(());
+                }
+                self.complete(now, incoming, segment, listener, &kept, config)
+            }
             Verdict::SendAgain | Verdict::Acknowledge if !self.may_answer_again(now, flow) => {
                 Err(DropReason::OutOfWindow)
             }
@@ -455,6 +550,22 @@ impl Shard {
             }
             Verdict::Drop(reason) => Err(reason),
         }
+    }
+
+    /// Whether the ACK of a handshake, which brings no data, is to be followed by some first; notes what is `kept` of
+    /// it.
+    fn defers(
+        &mut self,
+        now: Instant,
+        segment: &Unclaimed,
+        payload_len: u32,
+        kept: HalfOpen,
+    ) -> bool {
+        let Some(waiting) = self.half_open.get_mut(&segment.flow) else { return false };
+        waiting.kept = kept;
+        // A FIN is all that there will be.
+        let is_bare = payload_len == 0 && !segment.header.flags.contains(TcpFlags::FIN);
+        is_bare && waiting.is_deferred(now)
     }
 
     /// Whether a half-open connection may answer what does not complete it, and notes that it does: whoever
@@ -501,7 +612,16 @@ impl Shard {
     /// enough.
     pub(crate) fn on_backlog_timeout(&mut self, now: Instant) {
         while let Some((flow, mut waiting)) = self.half_open.pop_due(now) {
-            waiting.kept.on_timeout();
+            if waiting.is_deferred(now) {
+                // Nothing was lost.
+                let until = waiting.deferred_until.unwrap_or(now);
+                self.half_open.insert(flow, waiting, until);
+                continue;
+            }
+            // Nor was it where the time is over: the SYN-ACK asks for one more ACK.
+            if !waiting.ends_deferral() {
+                waiting.kept.on_timeout();
+            }
             // Whoever asked may ask again when the address is back; until then nobody may answer.
             let interface = self.interfaces.get(waiting.interface);
             let is_ours =
@@ -577,7 +697,7 @@ impl Shard {
         }
     }
 
-    fn listener_config(&mut self, listener: SocketId) -> Option<Arc<tcp::Config>> {
+    pub(crate) fn listener_config(&mut self, listener: SocketId) -> Option<Arc<tcp::Config>> {
         let index = self.sockets.index(listener).ok()?;
         self.sockets.listener(index).map(|listening| Arc::clone(&listening.config))
     }

@@ -54,7 +54,7 @@ impl Shard {
         let (usual, next_hop) = self.route_by(remote.ip(), asked)?;
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,
-            _ => self.interfaces[usual].source_for(remote.ip())?,
+            _ => self.interfaces[usual].source_for(remote.ip(), next_hop)?,
         };
         if address.is_ipv4() != remote.is_ipv4() {
             return Err(SocketError::InvalidArgument);

@@ -133,6 +133,8 @@ impl Shard {
             IcmpErrorKind::NetUnreachable => {
                 connection.on_unreachable(ConnectionError::NetworkUnreachable, sequence)
             }
+            // A piece of one segment is missing at the peer's host, which is there; the next may come whole.
+            IcmpErrorKind::ReassemblyTimeExceeded => connection.is_outstanding(sequence),
             _ => connection.on_unreachable(ConnectionError::HostUnreachable, sequence),
         };
         self.settle(now, index);
@@ -145,7 +147,10 @@ impl Shard {
         now: Instant,
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
-        self.send_error(now, incoming, IcmpErrorKind::ProtocolUnreachable);
+        // RFC 8200, 4.7: what lies behind that nothing follows is ignored, and nobody's protocol.
+        if incoming.info.protocol != wire::protocol::NO_NEXT_HEADER {
+            self.send_error(now, incoming, IcmpErrorKind::ProtocolUnreachable);
+        }
         Err(DropReason::UnknownProtocol)
     }
 
@@ -232,17 +237,16 @@ impl Shard {
             (_, IpAddr::V6(_)) => wire::protocol::ICMPV6,
         };
         let interface = &self.interfaces[origin.interface];
+        let way_back = || self.next_hop_by(origin.interface, source);
         // RFC 4443, 2.2 b: what answers a packet to a group comes from an address of the node.
         let ours = match destination.is_multicast() {
-            true => interface.source_for(source),
+            true => interface.source_for(source, way_back()),
             false => Ok(destination),
         };
         let ours = ours.unwrap_or(destination);
         let network = interface.header(ours, source, protocol, PacketMarks::default());
-        let next_hop = match origin.station {
-            Some(station) => NextHop::Station(station),
-            None => NextHop::Neighbour(self.next_hop_by(origin.interface, source)),
-        };
+        let next_hop =
+            origin.station.map_or_else(|| NextHop::Neighbour(way_back()), NextHop::Station);
         Outgoing { network, next_hop, message }
     }
 

@@ -1,5 +1,6 @@
 //! What the shard counted.
 
+use crate::interface::Interface;
 use counters::{DropCounters, RefusalCounters};
 use link::NeighbourCounters;
 use tcp::{Connection, TcpCounters};
@@ -195,6 +196,27 @@ impl ConnectionCounters {
     /// The sums so far.
     pub(crate) fn sums(&self) -> TcpCounters {
         self.table.as_deref().copied().unwrap_or_default()
+    }
+}
+
+/// What is counted by interfaces.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InterfaceCounters {
+    pub(crate) routers: ip::router::RouterCounters,
+    pub(crate) dhcp: dhcp::DhcpCounters,
+    pub(crate) neighbours: NeighbourCounters,
+}
+
+impl InterfaceCounters {
+    /// Adds what one has counted so far.
+    pub(crate) fn add(&mut self, interface: &Interface) {
+        if let Some(part) = &interface.addressing.autoconfiguration {
+            self.routers.merge(&part.counters());
+        }
+        if let Some(part) = &interface.addressing.leasing {
+            self.dhcp.merge(&part.counters());
+        }
+        self.neighbours.merge(&interface.neighbours.counters());
     }
 }
 

@@ -233,7 +233,7 @@ impl Shard {
                         self.drops.add(DropReason::NeighbourQueueFull);
                     }
                 }
-                Destination::Unreachable => self.drops.add(DropReason::NeighbourUnreachable),
+                Destination::Unreachable => self.on_unreachable(id, &packet),
                 destination => {
                     if !self.build_small(now, (id, destination), packet, out, unscreened) {
                         break;

@@ -98,11 +98,13 @@ pub(crate) struct Kept<E> {
     queue: VecDeque<E>,
     /// Those that nobody asked for in time.
     pub(crate) forgotten: u64,
+    /// One was added since [`Kept::take_news`].
+    has_news: bool,
 }
 
 impl<E> Default for Kept<E> {
     fn default() -> Self {
-        Self { queue: VecDeque::new(), forgotten: 0 }
+        Self { queue: VecDeque::new(), forgotten: 0, has_news: false }
     }
 }
 
@@ -113,6 +115,12 @@ impl<E> Kept<E> {
             self.forgotten += 1;
         }
         self.queue.push_back(event);
+        self.has_news = true;
+    }
+
+    /// Whether one was added since this was asked last.
+    pub(crate) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
     }
 
     /// The oldest.

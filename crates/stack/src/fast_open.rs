@@ -1,11 +1,13 @@
 //! The cookies of TCP Fast Open (RFC 7413): those that peers gave us, and those that we give.
 //!
-//! Ours are a keyed hash of the peer's address, of our address and of the time in steps of six hours;
-//! that of the step before is good as well (4.1.2: keys are changed regularly). Theirs lie in a bounded
+//! Ours are made with the keys that a listener was given (`fast_open_keys.rs`). Where it was given none
+//! they are drawn from the shard's secret for steps of six hours, and the step before is the backup
+//! (4.1.2: keys are changed regularly). Theirs lie in a bounded
 //! table in which the oldest makes room (4.1.3). A path that swallowed a SYN with the option is spared
 //! it for an hour, so that a middlebox costs one timeout and not each connection one (7.1).
 
 use crate::error::SocketError;
+use crate::fast_open_keys::{FastOpenKeys, Opening};
 use crate::ingress::{Incoming, Unclaimed};
 use crate::shard::Shard;
 use crate::sockets::{Keys, SocketId};
@@ -25,7 +27,21 @@ const KNOWN_MAX: usize = 1_024;
 /// How long a path that failed is left alone.
 const PAUSE: Duration = Duration::from_secs(3_600);
 
-/// Our cookies change this often.
+/// How a listener serves TCP Fast Open (RFC 7413).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastOpenOptions {
+    /// Connections that may be given to the application with the data of their SYN before their
+    /// handshake is complete (5.1); 0, the default, gives no cookies.
+    pub pending_max: usize,
+    /// What cookies are made with, for servers that share an address, or are to be known again after a restart.
+    /// `None`: keys of the stack's own, which change every six hours.
+    pub keys: Option<FastOpenKeys>,
+    /// Data is taken from every SYN, whether it shows a cookie or not (7.3): where sources cannot be forged, or the
+    /// application bears it. Elsewhere it makes this host an amplifier for who forges them (5.2).
+    pub without_cookie: bool,
+}
+
+/// Our own keys change this often.
 const STEP_SECONDS: u64 = 6 * 3_600;
 
 /// What is known of a destination.
@@ -50,23 +66,32 @@ impl FastOpen {
         Self { keys, known: HashMap::with_hasher(keys), order: VecDeque::new() }
     }
 
-    /// What a SYN to `remote` should carry, and the MSS that its data must keep to.
-    fn option_for(&self, now: Instant, remote: IpAddr) -> Option<(TcpFastOpen, u16)> {
+    /// What a SYN to `remote` should carry, and the MSS that its data must keep to. `None`: nothing, and no data.
+    fn option_for(
+        &self,
+        now: Instant,
+        remote: IpAddr,
+        without_cookie: bool,
+    ) -> Option<(Option<TcpFastOpen>, u16)> {
         match self.known.get(&remote) {
             Some(known) if known.paused_until.is_some_and(|until| now < until) => None,
-            Some(Known { cookie: Some(cookie), mss, .. }) => Some((*cookie, *mss)),
-            _ => Some((TcpFastOpen::REQUEST, 0)),
+            // What the path takes bounds it, where nothing is known of the peer.
+            known if without_cookie => Some((None, known.map_or(u16::MAX, |known| known.mss))),
+            Some(Known { cookie: Some(cookie), mss, .. }) => Some((Some(*cookie), *mss)),
+            _ => Some((Some(TcpFastOpen::REQUEST), 0)),
         }
     }
 
     /// Says whether another destination was forgotten for it.
     fn learn(&mut self, now: Instant, remote: IpAddr, outcome: FastOpenOutcome) -> bool {
-        let FastOpenOutcome { cookie, mss, failed } = outcome;
-        if cookie.is_none() && !failed {
+        let FastOpenOutcome { cookie, carried, mss, failed } = outcome;
+        if cookie.is_none() && !failed && !carried {
             return false;
         }
         let mut has_evicted = false;
-        if !self.known.contains_key(&remote) {
+        // The one that was shown stays good.
+        let kept = self.known.get(&remote).map(|known| known.cookie.filter(|_| !failed));
+        if kept.is_none() {
             if self.known.len() >= KNOWN_MAX
                 && let Some(oldest) = self.order.pop_front()
             {
@@ -75,35 +100,32 @@ impl FastOpen {
             self.order.push_back(remote);
         }
         let paused_until = failed.then_some(now + PAUSE);
+        let cookie = cookie.or(kept.flatten());
         self.known.insert(remote, Known { cookie, mss, paused_until });
         has_evicted
     }
 
-    /// Our cookie for a peer.
-    fn cookie(&self, step: u64, local: IpAddr, remote: IpAddr) -> Option<TcpFastOpen> {
-        let hash = self.keys.hash_one(("fast open", step, local, remote));
-        TcpFastOpen::new(&hash.to_be_bytes())
-    }
-
-    fn is_valid(&self, now: Instant, local: IpAddr, remote: IpAddr, shown: TcpFastOpen) -> bool {
-        let step = step_at(now);
-        [step, step.wrapping_sub(1)]
-            .into_iter()
-            .any(|step| self.cookie(step, local, remote) == Some(shown))
+    /// Our own keys.
+    fn keys(&self, now: Instant) -> FastOpenKeys {
+        let step = now.as_nanos() / (STEP_SECONDS * 1_000_000_000);
+        let key = |step: u64| {
+            let halves = [1, 2].map(|half| self.keys.hash_one(("fast open", step, half)));
+            core::array::from_fn(|at| halves[at / 8].to_le_bytes()[at % 8])
+        };
+        FastOpenKeys { primary: key(step), backup: Some(key(step.wrapping_sub(1))) }
     }
 }
 
 impl Shard {
-    /// Whether a SYN to `remote` could carry data now.
+    /// Whether a SYN to `remote` could carry data now: with the cookie that the peer gave, or without one.
     #[must_use]
-    pub fn tcp_has_fast_open_cookie(&self, now: Instant, remote: IpAddr) -> bool {
-        self.fast_open
-            .option_for(now, remote)
-            .is_some_and(|(option, _)| option != TcpFastOpen::REQUEST)
+    pub fn tcp_may_open_fast(&self, now: Instant, remote: IpAddr, without_cookie: bool) -> bool {
+        let option = self.fast_open.option_for(now, remote, without_cookie);
+        option.is_some_and(|(option, _)| option != Some(TcpFastOpen::REQUEST))
     }
 
     /// As [`Shard::tcp_connect_with`], with data that may go with the SYN where the peer gave a cookie
-    /// before (RFC 7413), and else follows the handshake. The peer's application may see such data
+    /// before (RFC 7413), or is known to want none, and else follows the handshake. The peer's application may see such data
     /// twice where the network duplicates the SYN: send nothing that must not be done twice.
     ///
     /// # Errors
@@ -116,10 +138,11 @@ impl Shard {
         remote: SocketAddr,
         config: Option<Arc<tcp::Config>>,
         data: Chunk,
+        without_cookie: bool,
     ) -> Result<SocketId, SocketError> {
         let config = config.unwrap_or_else(|| Arc::clone(&self.config));
         let id = self.tcp_connect_with(now, local, remote, config)?;
-        self.tcp_offer_fast_open(now, id)?;
+        self.tcp_offer_fast_open(now, id, without_cookie)?;
         let appended = self.tcp_append(now, id, data);
         if appended.is_err() {
             self.close(now, id);
@@ -129,7 +152,8 @@ impl Shard {
 
     /// Lets a connection whose SYN was not sent yet ask for a cookie, or show the one its peer gave,
     /// and says how many of the bytes that are queued before the SYN goes out may go with it: 0
-    /// where there is no cookie.
+    /// where there is no cookie. `without_cookie` lets them go without, for a peer that is known to take them
+    /// ([`FastOpenOptions::without_cookie`]).
     ///
     /// # Errors
     /// There is no such connection.
@@ -137,10 +161,12 @@ impl Shard {
         &mut self,
         now: Instant,
         id: SocketId,
+        without_cookie: bool,
     ) -> Result<usize, SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)?;
-        let Some((option, mss)) = self.fast_open.option_for(now, socket.flow().remote.ip()) else {
+        let remote = socket.flow().remote.ip();
+        let Some((option, mss)) = self.fast_open.option_for(now, remote, without_cookie) else {
             return Ok(0);
         };
         socket.connection.offer_fast_open(option, mss);
@@ -156,31 +182,36 @@ impl Shard {
         }
     }
 
-    /// The cookie for a SYN that asks for one, or shows one that is not valid (any more).
-    pub(crate) fn cookie_for(&self, now: Instant, segment: &Unclaimed) -> Option<TcpFastOpen> {
-        let (local, remote) = (segment.flow.local.ip(), segment.flow.remote.ip());
-        segment.header.options.fast_open?;
-        self.fast_open.cookie(step_at(now), local, remote)
+    /// What a SYN comes to, for a listener with these options.
+    pub(crate) fn fast_opening(
+        &self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        segment: &Unclaimed,
+        options: FastOpenOptions,
+    ) -> Opening {
+        let usual = Opening { is_fast: false, cookie: None };
+        if options.pending_max == 0 {
+            return usual;
+        }
+        if options.without_cookie && segment.payload_len(incoming) > 0 {
+            return Opening { is_fast: true, cookie: None };
+        }
+        let Some(shown) = segment.header.options.fast_open else { return usual };
+        let keys = options.keys.unwrap_or_else(|| self.fast_open.keys(now));
+        keys.judge(segment.flow.local.ip(), segment.flow.remote.ip(), shown)
     }
 
-    /// Whether a SYN shows a valid cookie.
-    pub(crate) fn shows_cookie(&self, now: Instant, segment: &Unclaimed) -> bool {
-        let (local, remote) = (segment.flow.local.ip(), segment.flow.remote.ip());
-        let shown = segment.header.options.fast_open;
-        shown.is_some_and(|shown| {
-            !shown.cookie().is_empty() && self.fast_open.is_valid(now, local, remote, shown)
-        })
-    }
-
-    /// A SYN with a valid cookie: the connection exists from now on, with the data.
+    /// A SYN whose data is taken: the connection exists from now on, with it. The SYN-ACK brings `cookie`.
     pub(crate) fn open_fast(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
         segment: &Unclaimed,
         parent: SocketId,
-        config: Arc<tcp::Config>,
+        cookie: Option<TcpFastOpen>,
     ) -> Result<u32, DropReason> {
+        let config = self.listener_config(parent).ok_or(DropReason::NoConnection)?;
         let Unclaimed { flow, header, isn_min, .. } = segment;
         let interface = incoming.origin.interface;
         let next_hop = self.way_back(interface, flow.remote.ip())?;
@@ -190,17 +221,13 @@ impl Shard {
             self.on_successor(flow);
         }
         let data = segment.as_tcp_segment(incoming).payload;
-        let connection = Connection::accept_fast(parameters, now, header, data, &self.pool);
+        let connection = Connection::accept_fast(parameters, now, header, data, cookie, &self.pool);
         let index = self
             .open(connection, *flow, interface, next_hop, Some(parent))
             .map_err(|_| DropReason::SocketsFull)?;
         self.counters.fast_opens_accepted += 1;
         Ok(index)
     }
-}
-
-fn step_at(now: Instant) -> u64 {
-    now.as_nanos() / (STEP_SECONDS * 1_000_000_000)
 }
 
 #[cfg(test)]
@@ -214,12 +241,19 @@ mod tests {
         let address = |last: u32| IpAddr::from(last.to_be_bytes());
         let now = Instant::from_millis(1_000);
         let hour = Duration::from_secs(3_600);
-        let cookie = cookies.cookie(step_at(now), address(1), address(2)).expect("eight bytes");
-        assert!(cookies.is_valid(now, address(1), address(2), cookie));
-        assert!(cookies.is_valid(now + 6 * hour, address(1), address(2), cookie));
-        assert!(!cookies.is_valid(now + 12 * hour, address(1), address(2), cookie));
-        assert!(!cookies.is_valid(now, address(1), address(3), cookie));
-        let outcome = FastOpenOutcome { cookie: Some(cookie), mss: 1_000, failed: false };
+        let judge = |cookies: &FastOpen, now, last, shown| {
+            cookies.keys(now).judge(address(1), address(last), shown)
+        };
+        let given = judge(&cookies, now, 2, TcpFastOpen::REQUEST);
+        let cookie = given.cookie.filter(|_| !given.is_fast).expect("it is asked for");
+        let shown = |now, last| judge(&cookies, now, last, cookie);
+        assert_eq!(shown(now, 2), Opening { is_fast: true, cookie: None });
+        let later = shown(now + 6 * hour, 2);
+        assert!(later.is_fast && later.cookie.is_some_and(|other| other != cookie));
+        assert!(!shown(now + 12 * hour, 2).is_fast);
+        assert!(!shown(now, 3).is_fast);
+        let outcome =
+            FastOpenOutcome { cookie: Some(cookie), carried: false, mss: 1_000, failed: false };
         let mut evicted = 0;
         for last in 0..5_000 {
             evicted += usize::from(cookies.learn(now, address(last), outcome));
@@ -227,10 +261,18 @@ mod tests {
         }
         assert_eq!(evicted, 5_000 - KNOWN_MAX);
         assert_eq!((cookies.known.len(), cookies.order.len()), (KNOWN_MAX, KNOWN_MAX));
-        let option = |cookies: &FastOpen, now| cookies.option_for(now, address(4_999));
-        assert_eq!(option(&cookies, now), Some((cookie, 1_000)));
-        cookies.learn(now, address(4_999), FastOpenOutcome { cookie: None, mss: 0, failed: true });
+        let option = |cookies: &FastOpen, now| cookies.option_for(now, address(4_999), false);
+        assert_eq!(option(&cookies, now), Some((Some(cookie), 1_000)));
+        // Data went with it, and no other was given: it stays.
+        let outcome = FastOpenOutcome { cookie: None, carried: true, ..outcome };
+        cookies.learn(now, address(4_999), FastOpenOutcome { mss: 900, ..outcome });
+        assert_eq!(option(&cookies, now), Some((Some(cookie), 900)));
+        cookies.learn(
+            now,
+            address(4_999),
+            FastOpenOutcome { carried: false, failed: true, ..outcome },
+        );
         assert_eq!(option(&cookies, now), None);
-        assert_eq!(option(&cookies, now + hour), Some((TcpFastOpen::REQUEST, 0)));
+        assert_eq!(option(&cookies, now + hour), Some((Some(TcpFastOpen::REQUEST), 0)));
     }
 }

@@ -30,6 +30,17 @@ impl<T> FlowTable<T> {
         self.by_flow.len()
     }
 
+    /// How many slots there are, used or not.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What lies in the next `places_max` slots from `slot` on.
+    pub(crate) fn page(&self, slot: usize, places_max: usize) -> impl Iterator<Item = (Flow, &T)> {
+        let slots = self.slots.get(slot..).unwrap_or_default().iter().take(places_max);
+        slots.filter_map(|slot| slot.as_ref().map(|(key, value)| (key.flow(), value)))
+    }
+
     pub(crate) fn contains(&self, flow: &Flow) -> bool {
         self.by_flow.contains_key(&FlowKey::from(flow))
     }

@@ -105,6 +105,13 @@ pub(crate) struct Forwarder {
     pub(crate) pending: Readiness,
 }
 
+impl Forwarder {
+    /// What it is asked about, and how many connections are not decided on.
+    pub(crate) fn prefix_and_pending(&self) -> (Cidr, usize) {
+        (self.prefix, self.in_flight)
+    }
+}
+
 /// The forwarders of a shard and what waits for them.
 #[derive(Debug)]
 pub(crate) struct Forwarding {
@@ -302,6 +309,11 @@ impl Shard {
             return None;
         }
         longest(forwarders, destination)
+    }
+
+    /// The socket that a datagram from this address and no socket's port was sent by.
+    pub(crate) fn datagram_forwarder_at(&self, source: IpAddr) -> Option<u32> {
+        longest(&self.forwarding.datagram_forwarders, source).filter(|_| self.accepts(source))
     }
 
     /// The application has let go of a datagram forwarder.

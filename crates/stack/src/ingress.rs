@@ -109,6 +109,7 @@ impl Shard {
     /// only as far as payload in them waits to be read.
     pub fn on_receive(&mut self, now: Instant, id: InterfaceId, batch: &mut ReceiveBatch) {
         if batch.is_empty() || self.interfaces.get(id).is_none_or(|it| it.is_removed) {
+            self.drops.add_many(DropReason::InterfaceRemoved, batch.len() as u64);
             return batch.clear();
         }
         // Whoever reads has had time to: what is here is what nobody fetches.

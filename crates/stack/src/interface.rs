@@ -2,6 +2,7 @@
 
 use crate::addressing::{AddressState, Addressing};
 use crate::error::SocketError;
+use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::multicast::Groups;
 use crate::negotiation::Agreement;
@@ -34,6 +35,7 @@ const OUTBOX_PACKETS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Interface {
+    pub(crate) id: InterfaceId,
     pub(crate) capabilities: Capabilities,
     /// How batches leave, and why not otherwise.
     pub(crate) agreement: Agreement,
@@ -98,8 +100,9 @@ fn neighbour_config(seed: u64) -> NeighbourConfig {
 }
 
 impl Interface {
-    pub(crate) fn new(config: InterfaceConfig, identification: u16, seed: u64) -> Self {
+    pub(crate) fn new(config: InterfaceConfig, id: InterfaceId, seed: u64) -> Self {
         Self {
+            id,
             addressing: Addressing::new(&config.addresses, seed),
             capabilities: config.capabilities,
             agreement: Agreement::new(config.mode),
@@ -122,7 +125,7 @@ impl Interface {
             ready: Ready::default(),
             waiting: Vec::new(),
             blocked: Vec::new(),
-            identification,
+            identification: id.number() as u16,
         }
     }
 
@@ -206,9 +209,13 @@ impl Interface {
         }
     }
 
-    /// The address to send from to `destination` (RFC 6724, 5). An optimistic one is treated as
-    /// deprecated (RFC 4429, 3.1).
-    pub(crate) fn source_for(&self, destination: IpAddr) -> Result<IpAddr, SocketError> {
+    /// The address to send from to `destination` by way of `next_hop` (RFC 6724, 5). An optimistic one is
+    /// treated as deprecated (RFC 4429, 3.1).
+    pub(crate) fn source_for(
+        &self,
+        destination: IpAddr,
+        next_hop: IpAddr,
+    ) -> Result<IpAddr, SocketError> {
         if self.is_loopback && !destination.is_loopback() {
             // To ourselves from ourselves.
             return Ok(destination);
@@ -219,7 +226,8 @@ impl Interface {
                 record.is_none_or(|record| record.state() == AddressState::Preferred);
             SourceCandidate { cidr: *cidr, is_deprecated: !is_preferred }
         });
-        ip::select_source(candidates, destination).ok_or(SocketError::AddressNotAvailable)
+        let source = ip::select_source(candidates, destination, next_hop);
+        source.ok_or(SocketError::AddressNotAvailable)
     }
 
     /// Longest packet of a family in bytes: what the device takes, or what routers and

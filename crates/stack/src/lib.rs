@@ -3,7 +3,9 @@
 //! A [`Shard`] is a host's protocol state: interfaces and their neighbours, routes, sockets,
 //! timers. It reads no clock, starts no thread and makes no system call; who drives it gives it
 //! the time and the batches, and carries out what it says. The driver of production is the
-//! `multidata` crate, that of tests is a loop over virtual time.
+//! `multidata` crate, that of tests is a loop over virtual time, and `crates/linux/examples/own_loop.rs` is a small
+//! one over a TAP; what a driver owes a shard is told at [`Shard`]. This crate alone is what it needs: [`batch`],
+//! [`device`], [`tcp`] and [`time`] are what stands in its signatures.
 //!
 //! * `egress.rs` is the whole way out, `ingress.rs` the whole way in.
 //! * `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs` are the calls on sockets.
@@ -23,9 +25,10 @@
 //!   both keep small entries in a `flow_table.rs`, and so does `spent_cookies.rs`, which knows the SYN
 //!   cookies that have opened a connection.
 //! * `forwarding.rs` is connections and datagrams to addresses that are not ours, for relays.
-//! * `fast_open.rs` keeps the cookies of connections that begin with data.
+//! * `fast_open.rs` keeps the cookies of connections that begin with data, `fast_open_keys.rs` has the keys of ours.
 //! * `ports.rs` knows who is bound where.
 //! * `share.rs` is what several shards that are one host leave to each other.
+//! * `inspection.rs` shows what there is, to whoever looks inside.
 //! * `outbox.rs` holds the few packets that cannot be built afresh.
 
 mod addressing;
@@ -38,6 +41,7 @@ mod endpoint;
 mod error;
 mod event;
 mod fast_open;
+mod fast_open_keys;
 mod filter;
 mod flow_table;
 mod foreign_icmp;
@@ -45,6 +49,7 @@ mod forwarding;
 mod fragments;
 mod holdings;
 mod ingress;
+mod inspection;
 mod interface;
 mod interfaces;
 mod loopback;
@@ -74,6 +79,9 @@ mod udp_socket;
 mod unscreened;
 mod wheel;
 
+// What stands in this crate's signatures, so that who drives a shard needs no other.
+pub use {::batch, ::device, ::ip, ::tcp, ::time};
+
 pub use addressing::{
     ADDRESSES_MAX, AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig,
     ClaimPolicy,
@@ -83,12 +91,15 @@ pub use counters::{ShardCounters, StackCounters};
 pub use endpoint::canonical;
 pub use error::SocketError;
 pub use event::{Readiness, SocketEvent};
+pub use fast_open::FastOpenOptions;
+pub use fast_open_keys::FastOpenKeys;
 pub use filter::{FilterFlow, Handling, PacketFilter, Verdict};
 pub use forwarding::{ACCEPTED_PREFIXES_MAX, PendingId};
 pub use holdings::Holdings;
+pub use inspection::{ListPosition, NeighbourStatus, RouteStatus, SocketKind, SocketStatus};
 pub use interface::InterfaceConfig;
-pub use interfaces::InterfaceId;
-pub use link::NeighbourCounters;
+pub use interfaces::{INTERFACES_MAX, InterfaceId};
+pub use link::{NeighbourCounters, NeighbourState};
 pub use marks::PacketMarks;
 pub use multicast::MulticastOptions;
 pub use negotiation::{InterfaceEvent, MultidataProtocols, TransmitStatus};

@@ -59,7 +59,7 @@ pub(crate) fn interface() -> Interface {
         addresses: addresses.into_iter().flatten().collect(),
         gateways: Vec::new(),
     };
-    Interface { is_loopback: true, ..Interface::new(config, 0, 0) }
+    Interface { is_loopback: true, ..Interface::new(config, InterfaceId::LOOPBACK, 0) }
 }
 
 impl Shard {

@@ -177,6 +177,7 @@ impl MultidataProtocols {
 
 /// Something that happened to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InterfaceEvent {
     /// Its way out is another now.
     Negotiated(InterfaceId, Box<TransmitStatus>),
@@ -396,6 +397,12 @@ impl Shard {
     /// oldest is forgotten, and counted.
     pub fn poll_interface_event(&mut self) -> Option<InterfaceEvent> {
         self.interface_events.next()
+    }
+
+    /// Whether something happened to an interface or an address since this was asked last: for a driver that
+    /// wakes whoever asks for such events.
+    pub fn take_event_news(&mut self) -> bool {
+        self.interface_events.take_news() | self.address_events.take_news()
     }
 
     pub(crate) fn negotiate(&mut self, id: InterfaceId) {

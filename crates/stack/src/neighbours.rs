@@ -4,11 +4,13 @@
 //! our addresses to `addressing/`, and whatever there is to send goes to the outbox.
 
 use crate::addressing::{AddressState, Record};
+use crate::endpoint::scoped;
+use crate::error::SocketError;
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
 use ip::HeaderTemplate;
 use link::Request;
@@ -32,12 +34,7 @@ impl Shard {
         while let Some(resolved) = interface.neighbours.poll_resolved() {
             match resolved.outcome {
                 Ok(_) => interface.outbox.put_back(resolved.waiting.into_iter()),
-                Err(_) => {
-                    silent.push(resolved.next_hop);
-                    for _ in resolved.waiting {
-                        self.drops.add(DropReason::NeighbourUnreachable);
-                    }
-                }
+                Err(_) => silent.push((resolved.next_hop, resolved.waiting)),
             }
             let sockets = &mut self.sockets;
             let ready = &mut interface.ready;
@@ -50,12 +47,32 @@ impl Shard {
                 !is_over
             });
         }
-        for address in silent {
+        for (address, waiting) in silent {
+            waiting.iter().for_each(|packet| self.on_unreachable(id, packet));
             self.on_silent_neighbour(now, id, address);
         }
         while let Some(request) = self.interfaces[id].neighbours.poll_request(now) {
             self.ask_neighbour(id, request);
         }
+    }
+
+    /// The neighbour that a message was for does not answer. RFC 4861, 7.2.2: "the sender MUST return ICMP
+    /// destination unreachable indications with code 3 (Address Unreachable) for each packet queued awaiting address
+    /// resolution". The socket of a datagram is told as by an ICMP error (IPv4's as well, as Linux does it), without
+    /// one being made: what answers strangers, who may pretend to be any neighbour, is dropped and no more. Nor is it
+    /// told of one way of several, by another of which the datagram may have arrived.
+    pub(crate) fn on_unreachable(&mut self, id: InterfaceId, packet: &Outgoing) {
+        self.drops.add(DropReason::NeighbourUnreachable);
+        let Message::Datagram { source_port, destination_port, .. } = packet.message else {
+            return;
+        };
+        let (source, destination) = packet.network.addresses();
+        if !self.other_ways(id, source, destination).is_empty() {
+            return;
+        }
+        let local = SocketAddr::new(source, source_port);
+        let remote = scoped(SocketAddr::new(destination, destination_port), id);
+        self.on_udp_error(local, remote, SocketError::HostUnreachable);
     }
 
     /// Queues an ARP request or a neighbour solicitation, or has the first shard of the host ask.
@@ -65,7 +82,7 @@ impl Shard {
         }
         let interface = &self.interfaces[id];
         let Some(ours) = interface.hardware_address() else { return };
-        let Ok(source) = interface.source_for(request.target) else { return };
+        let Ok(source) = interface.source_for(request.target, request.target) else { return };
         match (request.target, source) {
             (IpAddr::V4(target), IpAddr::V4(source)) => {
                 let message = ArpRepr {

@@ -32,6 +32,7 @@ use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::foreign_icmp::is_one_of;
 use crate::ingress::Incoming;
+use crate::inspection::SocketKind;
 use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
@@ -119,6 +120,20 @@ impl RawSocket {
         SocketAddr::new(self.local, port)
     }
 
+    /// What it is, for whoever looks.
+    pub(crate) fn kind(&self) -> SocketKind {
+        match self.bound {
+            Bound::Protocol(protocol) => SocketKind::Raw(protocol),
+            Bound::Echo(_) => SocketKind::Echo,
+            Bound::Forwarded(prefix) => SocketKind::EchoForwarder(prefix),
+        }
+    }
+
+    /// Packets that wait to be read, and the bytes that they hold.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.queue.len(), self.held_bytes)
+    }
+
     /// For [`Shard::datagram_plan`]: whether it speaks IPv4, how long its headers behind that of IP are, and
     /// whether the stack makes checksums over what it sends.
     pub(crate) fn plan(&self) -> (bool, usize, bool) {
@@ -147,6 +162,11 @@ impl RawSocket {
     /// What waits, to be exchanged for chunks of the same bytes.
     pub(crate) fn payloads_mut(&mut self) -> impl Iterator<Item = &mut Chunk> {
         self.queue.iter_mut().map(|packet| &mut packet.payload)
+    }
+
+    /// Whether a packet waits.
+    pub(crate) fn has_received(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     fn pop(&mut self) -> Option<RawPacket> {
@@ -476,13 +496,16 @@ impl Shard {
     /// An ICMP error about a packet that is neither a segment nor a datagram. Says whether a socket may
     /// have sent that.
     pub(crate) fn on_raw_error(&mut self, now: Instant, error: &IcmpError) -> bool {
-        let (protocol, local) = (error.quoted.protocol, error.quoted.local.ip());
-        let has_taker = self.sockets.raws.takers(protocol, local).next().is_some();
+        let (its_protocol, local) = (error.quoted.protocol, error.quoted.local.ip());
+        let has_taker = self.sockets.raws.takers(its_protocol, local).next().is_some();
         let is_known =
             self.is_own_address(local) && (has_taker || self.echo_asker(error).is_some());
-        if let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind
-            && is_known
-        {
+        let IcmpErrorKind::PacketTooBig { mtu_bytes } = error.kind else { return is_known };
+        // Nobody fragments our echo replies on the way (RFC 8201, 4: a node MUST reduce its estimate); those of IPv4
+        // may be fragmented there.
+        let answers = error.quoted.is_echo_reply && its_protocol == protocol::ICMPV6;
+        let is_known = is_known || (answers && self.accepts(local));
+        if is_known {
             self.on_udp_too_big(now, error.quoted.remote.ip(), mtu_bytes);
         }
         is_known

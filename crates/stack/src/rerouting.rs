@@ -19,12 +19,13 @@ use crate::shard::Shard;
 use crate::sockets::Socket;
 use core::net::IpAddr;
 use counters::DropReason;
-use ip::{Cidr, Route};
+use ip::{Cidr, Route, RouteOrigin};
 use time::Instant;
 
 impl Shard {
     /// Adds a route to the network `destination` by interface `id`, by way of `gateway` or directly.
-    /// One to the same network by the same interface is replaced; of two by different interfaces the
+    /// One to the same network by the same interface is replaced, and what an address, a router or a DHCP server says
+    /// of that does not count while this one is there; of two by different interfaces the
     /// older is used. Connections that it concerns follow at once.
     ///
     /// # Errors
@@ -36,23 +37,32 @@ impl Shard {
         gateway: Option<IpAddr>,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        let interface = self.interfaces.with_device(id)?;
-        if gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4()) {
-            return Err(SocketError::InvalidArgument);
-        }
-        interface.addressing.on_fixed_route(destination.network());
-        self.routes.insert(Route {
-            destination,
-            gateway,
-            interface: id.number(),
-            mtu_bytes: None,
-            duplicates: false,
-        });
+        self.insert_route(destination, gateway, id)?;
         self.reroute_all(now);
         Ok(())
     }
 
-    /// Removes the route to the network `destination` by interface `id`. Connections that it concerns
+    /// As [`Shard::add_route`], but connections stay where they are: one of several routes, behind the last of which
+    /// [`Shard::reroute_all`] is called once, as it looks at every connection.
+    ///
+    /// # Errors
+    /// As [`Shard::add_route`].
+    pub fn insert_route(
+        &mut self,
+        destination: Cidr,
+        gateway: Option<IpAddr>,
+        id: InterfaceId,
+    ) -> Result<(), SocketError> {
+        self.interfaces.with_device(id)?;
+        if gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4()) {
+            return Err(SocketError::InvalidArgument);
+        }
+        self.routes.insert(Route::new(destination, gateway, id.number(), RouteOrigin::Program));
+        Ok(())
+    }
+
+    /// Removes the route to the network `destination` by interface `id`: one of [`Shard::add_route`], where there is one, and
+    /// then what routers or DHCP servers say of that network counts again. Connections that it concerns
     /// follow at once; those for which no route is left stay where they were.
     ///
     /// # Errors
@@ -63,12 +73,13 @@ impl Shard {
         destination: Cidr,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        self.routes.remove_on(destination, id.number()).ok_or(SocketError::NoRoute)?;
+        self.routes.remove_on(destination, id.number(), None).ok_or(SocketError::NoRoute)?;
         self.reroute_all(now);
         Ok(())
     }
 
-    /// Removes interface `id` with its addresses and routes; its id names nothing from now on.
+    /// Removes interface `id` with its addresses and routes; its id names nothing from now on, also when another one
+    /// has its place.
     /// Connections by it move to another interface where a route leads there and their own address is
     /// that one's, too; all others fail with [`SocketError::AddressRemoved`]. Datagrams and answers
     /// that waited for it are dropped, and counted.
@@ -77,6 +88,7 @@ impl Shard {
     /// [`SocketError::NoSuchInterface`].
     pub fn remove_interface(&mut self, now: Instant, id: InterfaceId) -> Result<(), SocketError> {
         let interface = self.interfaces.with_device(id)?;
+        self.past_interfaces.add(interface);
         let waiting = core::iter::from_fn(|| interface.outbox.pop()).count();
         let blocked = core::mem::take(&mut interface.blocked);
         let addresses = core::mem::take(&mut interface.addresses);
@@ -86,8 +98,7 @@ impl Shard {
             addresses: Vec::new(),
             gateways: Vec::new(),
         };
-        *interface =
-            Interface { is_removed: true, ..Interface::new(config, id.number() as u16, 0) };
+        *interface = Interface { is_removed: true, ..Interface::new(config, id, 0) };
         self.drops.add_many(DropReason::InterfaceRemoved, waiting as u64);
         self.counters.interfaces_removed += 1;
         self.routes.remove_interface(id.number());
@@ -115,8 +126,8 @@ impl Shard {
     }
 
     /// Has every connection look at its path again, at once: the interface that one waits for may
-    /// never have a turn again.
-    pub(crate) fn reroute_all(&mut self, now: Instant) {
+    /// never have a turn again. To be called when an interface was added that they may leave by.
+    pub fn reroute_all(&mut self, now: Instant) {
         // The lists are made anew: to look there for each that moves would cost as many steps again.
         for interface in self.interfaces.iter_mut() {
             interface.ready.clear();
@@ -161,20 +172,20 @@ impl Shard {
     /// that it stands in the right list.
     pub(crate) fn reroute(&mut self, index: u32) {
         let Some(socket) = self.sockets.tcp_ref(index) else { return };
-        let (old, flow) = (socket.path.interface, socket.flow());
-        let remote = flow.remote.ip();
-        let leads =
-            |route: &Route| route.interface == old.number() && route.destination.contains(remote);
-        let is_out = self.interfaces[old].is_out;
-        if socket.path.keeps_interface && !is_out && self.routes.routes().iter().any(leads) {
-            return;
-        }
-        // On another link this would be another host.
-        let stays = is_of_a_link(remote) && old != InterfaceId::LOOPBACK;
-        let Ok((id, next_hop)) = self.route_by(remote, stays.then_some(old)) else { return };
+        let (old, remote) = (socket.path.interface, socket.flow().remote.ip());
+        let keeps = socket.path.keeps_interface && !self.interfaces[old].is_out;
+        let kept = if keeps { self.route_of(old, remote) } else { None };
+        let found = match kept {
+            Some(route) => Ok((old, route.next_hop(remote))),
+            None => {
+                // On another link this would be another host.
+                let stays = is_of_a_link(remote) && old != InterfaceId::LOOPBACK;
+                self.route_by(remote, stays.then_some(old))
+            }
+        };
+        let Ok((id, next_hop)) = found else { return };
         let Some(socket) = self.sockets.tcp(index) else { return };
-        let is_same = socket.path.interface == id && socket.path.next_hop == next_hop;
-        if is_same || (id == old && socket.path.keeps_interface) {
+        if socket.path.interface == id && socket.path.next_hop == next_hop {
             return;
         }
         (socket.path.interface, socket.path.next_hop) = (id, next_hop);
@@ -259,5 +270,9 @@ mod tests {
             shard.remove_route(now, network, second).expect("there");
             assert_eq!(lens(&shard), [48, 0]);
         }
+        shard.insert_route(network, None, second).expect("there");
+        assert_eq!(lens(&shard), [48, 0], "there may be more to come");
+        shard.reroute_all(now);
+        assert_eq!(lens(&shard), [0, 48]);
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::addressing::{AddressEvent, check_fixed};
 use crate::backlog::Waiting;
-use crate::counters::{ConnectionCounters, ShardCounters, StackCounters};
+use crate::counters::{ConnectionCounters, InterfaceCounters, ShardCounters, StackCounters};
 use crate::egress::Planned;
 use crate::error::SocketError;
 use crate::event::{Events, Kept, Readiness, SocketEvent};
@@ -34,9 +34,8 @@ use core::net::{IpAddr, SocketAddr};
 use counters::{BatchSizes, DropCounters, DropReason, RefusalCounters};
 use ip::{
     Cidr, Identifications, PathMtuConfig, PathMtus, RateLimiter, Reassembly, ReassemblyConfig,
-    Route, RouteTable,
+    Route, RouteOrigin, RouteTable,
 };
-use link::NeighbourCounters;
 use std::sync::Arc;
 use tcp::IsnGenerator;
 use tcp::{SynCookies, TimeWait};
@@ -74,10 +73,35 @@ pub const TIME_WAIT_MAX: usize = 65_536;
 
 /// All protocol state of one squeue. Sans-IO: it is told the time and given batches.
 ///
-/// The order of calls: [`Shard::on_receive`] with what came in, [`Shard::on_timeout`] when
-/// [`Shard::poll_timeout`] is due, then [`Shard::poll_transmit`] and [`Shard::on_transmitted`] in
-/// turn until nothing is left to send, then [`Shard::poll_event`] until it is empty. Every call but
-/// `on_transmitted` may come at any time in between.
+/// # Driving it
+///
+/// The crate `multidata` does all this, with threads that wait. On a loop of one's own, without a thread or a lock, it is
+/// some 150 lines, those of `crates/linux/examples/own_loop.rs`. A turn, at one time `now`:
+///
+/// 1. [`Shard::relieve_pool`]; then each device queue's [`receive`](device::Queue::receive), and what it
+///    brought to [`Shard::on_receive`]. Where it failed, [`Shard::on_device_failed`], once.
+/// 2. [`Shard::on_timeout`] where [`Shard::poll_timeout`] is due.
+/// 3. For each device queue [`reclaim`](device::Queue::reclaim), then [`Shard::poll_transmit`] with what it has room
+///    for (a full one is offered one packet all the same), [`transmit`](device::Queue::transmit) and, before any other
+///    call, [`Shard::on_transmitted`], until nothing is left to send or the device says why it stopped:
+///    * `Full`: it is asked again when its waiter, or its file, says that it has room, or after
+///      [`retry_after`](device::Queue::retry_after), or a millisecond;
+///    * `Refused`: the packet is dropped and counted by `on_transmitted`; go on;
+///    * `Revoked`: what it can do now is told by [`Shard::set_capabilities`], the mode that this leaves
+///      ([`Shard::mode`]) is its [`set_mode`](device::Queue::set_mode), and what it can do in that is told again;
+///    * `Failed`: `on_transmitted` has told the shard. Another device may take its place
+///      ([`Shard::on_device_replaced`]); until then its connections stand still.
+///
+///    A queue that [is stalled](device::Queue::is_stalled) when nothing is left to send is called again soon.
+/// 4. What is [wrong](device::Queue::trouble) with a device and may pass is told by [`Shard::on_device_trouble`] when it
+///    begins and when it ends.
+/// 5. [`Shard::poll_event`] until it is empty, and what the application does about it.
+///
+/// Another turn follows at once where a queue said that it may have more frames, `relieve_pool` that it has more to
+/// copy, where [`Shard::is_loopback_pending`] or [`Shard::take_copies_queued`], where a turn stopped with something left to
+/// send, and where the application did something. Otherwise sleep until a device has frames, or room
+/// that it lacked, or until [`Shard::poll_timeout`]. A device that has frames and no memory to receive them into is
+/// asked again after a millisecond, not at once. Every call but `on_transmitted` may come at any time in between.
 pub struct Shard {
     pub(crate) config: Arc<tcp::Config>,
     pub(crate) pool: BlockPool,
@@ -115,6 +139,8 @@ pub struct Shard {
     pub(crate) identifications: Identifications<Keys>,
     pub(crate) path_mtus: PathMtus<Keys>,
     pub(crate) counters: ShardCounters,
+    /// What interfaces that were removed have counted.
+    pub(crate) past_interfaces: InterfaceCounters,
     pub(crate) drops: DropCounters,
     pub(crate) refusals: RefusalCounters,
     pub(crate) connection_counters: ConnectionCounters,
@@ -179,6 +205,7 @@ impl Shard {
             identifications: Identifications::new(Keys(word(8), word(16))),
             path_mtus: PathMtus::new(PathMtuConfig::default(), keys),
             counters: ShardCounters::default(),
+            past_interfaces: InterfaceCounters::default(),
             drops: DropCounters::default(),
             refusals: RefusalCounters::default(),
             connection_counters: ConnectionCounters::default(),
@@ -197,14 +224,15 @@ impl Shard {
         shard
     }
 
-    /// Adds an interface with its addresses and the routes that follow from them.
+    /// Adds an interface with its addresses and the routes that follow from them, in the place of one that was
+    /// removed, if any was. While there are connections, [`Shard::reroute_all`] has them look whether they leave by it.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where a gateway is on no network of the interface, and for an address as
-    /// [`Shard::add_address`].
+    /// [`SocketError::InvalidArgument`] where a gateway is on no network of the interface, or there are
+    /// [`INTERFACES_MAX`](crate::INTERFACES_MAX) interfaces, and for an address as [`Shard::add_address`].
     pub fn add_interface(&mut self, config: InterfaceConfig) -> Result<InterfaceId, SocketError> {
         check_fixed(&config.addresses)?;
-        let id = self.interfaces.next_id();
+        let id = self.interfaces.next_id()?;
         let everywhere = |gateway: &IpAddr| match gateway {
             IpAddr::V4(_) => Cidr::ANY_IPV4,
             IpAddr::V6(_) => Cidr::ANY_IPV6,
@@ -214,19 +242,16 @@ impl Shard {
                 return Err(SocketError::InvalidArgument);
             }
         }
-        let networks = config.addresses.iter().map(|cidr| (*cidr, None));
-        let gateways = config.gateways.iter().map(|gateway| (everywhere(gateway), Some(*gateway)));
-        for (destination, gateway) in networks.chain(gateways) {
-            self.routes.insert(Route {
-                destination,
-                gateway,
-                interface: id.number(),
-                mtu_bytes: None,
-                duplicates: false,
-            });
+        let number = id.number();
+        for cidr in &config.addresses {
+            self.routes.insert(Route::new(*cidr, None, number, RouteOrigin::Link));
+        }
+        for gateway in &config.gateways {
+            let (everywhere, origin) = (everywhere(gateway), RouteOrigin::Program);
+            self.routes.insert(Route::new(everywhere, Some(*gateway), number, origin));
         }
         let seed = self.seed.wrapping_add(u64::from(id.number()));
-        self.interfaces.push(Interface::new(config, id.number() as u16, seed));
+        self.interfaces.put(Interface::new(config, id, seed));
         self.negotiate(id);
         Ok(id)
     }
@@ -316,16 +341,9 @@ impl Shard {
     #[must_use]
     pub fn counters(&self) -> StackCounters {
         let tcp = self.connection_counters.sums();
-        let mut routers = ip::router::RouterCounters::default();
-        let parts = self.interfaces.iter().filter_map(|i| i.addressing.autoconfiguration.as_ref());
-        parts.for_each(|part| routers.merge(&part.counters()));
-        let mut dhcp = dhcp::DhcpCounters::default();
-        let parts = self.interfaces.iter().filter_map(|i| i.addressing.leasing.as_ref());
-        parts.for_each(|part| dhcp.merge(&part.counters()));
-        let mut neighbours = NeighbourCounters::default();
-        for interface in self.interfaces.iter() {
-            neighbours.merge(&interface.neighbours.counters());
-        }
+        let mut sum = self.past_interfaces;
+        self.interfaces.iter().for_each(|interface| sum.add(interface));
+        let InterfaceCounters { routers, dhcp, neighbours } = sum;
         let tcp_options = self.tcp_options;
         let shard = ShardCounters {
             path_mtus_evicted: self.path_mtus.evicted(),
@@ -460,7 +478,7 @@ impl Shard {
     }
 
     /// The route to `destination` by interface `id`.
-    fn route_of(&self, id: InterfaceId, destination: IpAddr) -> Option<&Route> {
+    pub(crate) fn route_of(&self, id: InterfaceId, destination: IpAddr) -> Option<&Route> {
         let leads = |route: &&Route| {
             route.interface == id.number() && route.destination.contains(destination)
         };

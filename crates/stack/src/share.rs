@@ -36,8 +36,8 @@ use std::sync::Arc;
 use time::Instant;
 use wire::{TcpHeader, UdpView, protocol};
 
-/// News that other shards have not taken, all of them together, beyond which routers are not listened to: more
-/// than an advertisement that says all there is to say makes for 63 others.
+/// News that other shards have not taken, all of them together, beyond which routers are not listened to. It is asked
+/// for once in a message, so that there may be as many more as the options of one make for 63 others.
 const NEWS_MAX: usize = 4_096;
 
 /// Which shard has what. The same for all shards of a host, and for as long as they live.
@@ -184,6 +184,11 @@ impl Sharing {
         self.share.is_some()
     }
 
+    /// The number of this shard.
+    pub(crate) fn index(&self) -> usize {
+        self.share.as_ref().map_or(0, |share| share.index)
+    }
+
     /// Whether this shard answers for all.
     pub(crate) fn is_first(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.index == 0)
@@ -279,8 +284,8 @@ impl Shard {
     /// [`SocketError::NoRoute`](crate::SocketError::NoRoute) where none leads there.
     pub fn source_for(&self, remote: SocketAddr) -> Result<IpAddr, crate::SocketError> {
         let (remote, asked) = self.take_scope(remote)?;
-        let (interface, _) = self.route_by(remote.ip(), asked)?;
-        self.interfaces[interface].source_for(remote.ip())
+        let (interface, next_hop) = self.route_by(remote.ip(), asked)?;
+        self.interfaces[interface].source_for(remote.ip(), next_hop)
     }
 
     /// The next thing for another shard, in the order in which they came up.

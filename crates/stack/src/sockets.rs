@@ -286,6 +286,12 @@ impl Sockets {
         })
     }
 
+    /// The sockets in the next `places_max` slots from `slot` on.
+    pub(crate) fn page(&self, slot: usize, places_max: usize) -> impl Iterator<Item = &Socket> {
+        let slots = self.slots.get(slot..).unwrap_or_default();
+        slots.iter().take(places_max).filter_map(|slot| slot.socket.as_ref())
+    }
+
     /// Every socket with its index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Socket)> {
         let slots = self.slots.iter().enumerate();

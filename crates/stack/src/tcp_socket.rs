@@ -12,6 +12,7 @@ use crate::shard::Shard;
 use crate::sockets::{Flow, Socket, SocketId, Sockets};
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU64;
 use counters::MultidataRefusal;
 use std::sync::Arc;
 use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
@@ -191,6 +192,9 @@ pub enum TcpOption {
     UserTimeout(Option<Duration>),
     /// How long FIN-WAIT-2 lasts once the socket is closed; zero: not at all, a reset instead (TCP_LINGER2).
     FinWait2(Duration),
+    /// The rate that is not exceeded, in bytes per second (SO_MAX_PACING_RATE): see
+    /// [`tcp::Config::pacing_rate_max`].
+    PacingRateMax(Option<NonZeroU64>),
     /// Send packet by packet whatever the path can do: the connection's own policy.
     SinglePackets(bool),
     /// Reach the peer only as a neighbour, never by a gateway (SO_DONTROUTE). It takes the connection
@@ -203,6 +207,7 @@ pub enum TcpOption {
 
 /// A connection as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TcpStatus {
     /// RFC 9293 state.
     pub state: State,
@@ -435,6 +440,7 @@ impl Shard {
             TcpOption::Cork(on) => connection.set_cork(on),
             TcpOption::UserTimeout(timeout) => connection.set_user_timeout(now, timeout),
             TcpOption::FinWait2(span) => connection.set_fin_wait_2(span),
+            TcpOption::PacingRateMax(rate) => connection.set_pacing_rate_max(now, rate),
             TcpOption::Congestion(algorithm) => connection.set_congestion(algorithm),
         }
         // No acknowledgment will tell of the room that a larger buffer has.
@@ -502,6 +508,8 @@ impl Shard {
             socket.connection.close(now);
             return self.settle(now, index);
         }
+        // Another socket may have its place next, which waits for no interface.
+        self.interfaces.iter_mut().for_each(|it| it.blocked.retain(|blocked| *blocked != index));
         match self.sockets.remove(index) {
             Some(Socket::Listener(listener)) => self.close_listener(now, index, *listener),
             Some(Socket::Forwarder(forwarder)) => self.close_forwarder(index, &forwarder),

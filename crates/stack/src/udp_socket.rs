@@ -123,6 +123,11 @@ impl UdpSocket {
         }
     }
 
+    /// The only peer, where there is one.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
     /// Whether datagrams of `source` are for the socket.
     pub(crate) fn hears(&self, source: SocketAddr) -> bool {
         self.peer.is_none_or(|peer| peer == source)
@@ -302,6 +307,32 @@ impl Shard {
         self.udp_socket(id)?.error.take().map_or(Ok(()), Err)
     }
 
+    /// What calls on a socket for datagrams, UDP or raw, would not have to wait for: something to read, an error to
+    /// report, and room to send. Which way the next one goes nobody knows, so there is room unless one that was sent
+    /// before found the queue of an interface full, and it has been since.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn datagram_readiness(&mut self, id: SocketId) -> Result<Readiness, SocketError> {
+        let index = self.sockets.index(id)?;
+        let (has_received, has_error) = match self.sockets.udp(index) {
+            Some(socket) => (socket.received.peek().is_some(), socket.error.is_some()),
+            None => {
+                let raw = self.sockets.raw(index).ok_or(SocketError::InvalidSocket)?;
+                (raw.has_received(), false)
+            }
+        };
+        let is_blocked = self.interfaces.iter().any(|it| it.blocked.contains(&index));
+        let mut readiness = Readiness::NONE;
+        if has_received || has_error {
+            readiness |= Readiness::READABLE;
+        }
+        if has_error || !is_blocked {
+            readiness |= Readiness::WRITABLE;
+        }
+        Ok(readiness)
+    }
+
     fn queue_datagram(
         &mut self,
         id: SocketId,
@@ -467,7 +498,7 @@ impl Shard {
             (false, false) => self.route_by(remote, asked)?,
         };
         let interface = &self.interfaces[interface_id];
-        let source = if has_source { local } else { interface.source_for(remote)? };
+        let source = if has_source { local } else { interface.source_for(remote, next_hop)? };
         if source.is_loopback() && !interface.is_loopback {
             return Err(SocketError::InvalidArgument);
         }
@@ -657,9 +688,9 @@ impl Shard {
         remote: SocketAddr,
         error: SocketError,
     ) -> bool {
-        let Some(index) = self.sockets.ports.find(Protocol::Udp, local, remote) else {
-            return false;
-        };
+        let found = self.sockets.ports.find(Protocol::Udp, local, remote);
+        let found = found.or_else(|| self.datagram_forwarder_at(local.ip()));
+        let Some(index) = found else { return false };
         let Some(socket) = self.sockets.udp(index) else { return false };
         // RFC 1122, 4.1.3.3: errors are passed up; only a connected socket can tell whose they are.
         let is_wanted =

@@ -7,7 +7,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use device::{Capabilities, DeviceError, Medium, TransmitMode};
 use harness::{Net, station};
 use stack::{
-    AddressEvent, AddressState, AddressingConfig, ClaimPolicy, InterfaceConfig, SocketError,
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig, ClaimPolicy,
+    InterfaceConfig, ListenOptions, SocketError,
 };
 use time::Duration;
 use wire::{
@@ -311,14 +312,14 @@ fn a_fixed_address_is_announced_at_start_and_when_the_station_changes() {
         });
         (v4, v6.collect::<Vec<_>>())
     };
-    assert_eq!(announced(&net), (2, vec![false]));
+    assert_eq!(announced(&net), (2, vec![false; 2]), "of IPv6 that of the link, too");
     net.wire.clear();
     // The kernel's side of a device may give it another address.
     let moved = HardwareAddress([2, 0, 0, 0, 9, 9]);
     let capabilities = Capabilities::plain(Medium::Ethernet(moved), 1_500);
     net.hosts[0].shard.set_capabilities(id, capabilities);
     net.run(Duration::from_secs(5));
-    assert_eq!(announced(&net), (2, vec![true]));
+    assert_eq!(announced(&net), (2, vec![true; 2]));
     assert_eq!(arps(&net, 0)[0].sender_hardware, moved);
 }
 
@@ -335,14 +336,15 @@ fn addresses_are_asked_about_and_told_of_again_when_the_link_may_be_another() {
     };
     let tells = |net: &Net| {
         let arps = arps(net, 0).into_iter().filter(|it| it.sender_protocol == it.target_protocol);
-        let is_told = |message| matches!(message, NdpRepr::NeighbourAdvertisement { .. });
-        (arps.count(), ndps(net, 0).into_iter().filter(|(.., it)| is_told(*it)).count())
+        let is_told = |message: &NdpRepr| matches!(message, NdpRepr::NeighbourAdvertisement { .. });
+        (arps.count(), ndps(net, 0).into_iter().filter(|(.., it)| is_told(it)).count())
     };
+    // Of IPv6 there is a link-local address, too.
     for (policy, states, asked, told) in [
         (ClaimPolicy::Trust, (Preferred, Preferred), (0, 0), (0, 0)),
-        (ClaimPolicy::Announce, (Preferred, Preferred), (0, 0), (2, 1)),
-        (ClaimPolicy::Optimistic, (Preferred, Optimistic), (0, 1), (2, 1)),
-        (ClaimPolicy::Probe, (Optimistic, Optimistic), (3, 1), (2, 1)),
+        (ClaimPolicy::Announce, (Preferred, Preferred), (0, 0), (2, 2)),
+        (ClaimPolicy::Optimistic, (Preferred, Optimistic), (0, 2), (2, 2)),
+        (ClaimPolicy::Probe, (Optimistic, Optimistic), (3, 2), (2, 2)),
     ] {
         let mut net = net(policy);
         let (now, id) = (net.now, net.hosts[0].interface);
@@ -504,7 +506,142 @@ fn addresses_that_no_host_has_and_more_than_there_may_be_are_refused() {
     let added = (0..200_u8).filter(|host| {
         shard.add_address(now, id, cidr(&format!("10.4.0.{}/24", host + 1))).is_ok()
     });
-    assert_eq!(added.count(), 62, "64 with the two it had");
+    assert_eq!(added.count(), 61, "64 with the three it had");
     let refused = shard.add_address(now, id, cidr("10.5.0.1/24"));
     assert_eq!(refused, Err(SocketError::TooManyAddresses));
+}
+
+/// The link-local address of a host, and how it stands.
+fn link_local(net: &Net, host: usize) -> Option<(IpAddr, AddressState)> {
+    let host = &net.hosts[host];
+    let all = host.shard.addresses(host.interface);
+    let found = all.iter().find(|status| status.origin == AddressOrigin::LinkLocal);
+    found.map(|status| (status.cidr.address(), status.state))
+}
+
+/// RFC 4291, 2.1: "All interfaces are required to have at least one Link-Local unicast address"; RFC 4861, 5.1: its
+/// prefix is on the link; RFC 3810, 5.2.13: reports of groups come from it.
+#[test]
+fn who_speaks_ipv6_has_a_link_local_address_and_neighbours_that_have_one() {
+    let mut net = net(ClaimPolicy::Optimistic);
+    let (ours, state) = link_local(&net, 0).expect("it is formed");
+    assert_eq!(state, AddressState::Preferred);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let socket = net.hosts[0].shard.udp_bind("[::]:9".parse().expect("any")).expect("free");
+    let group = "ff05::7".parse().expect("a group");
+    net.hosts[0].shard.udp_join(now, socket, group, Some(id), &[]).expect("a group");
+    net.run(Duration::from_secs(3));
+    let sources = net.wire.iter().filter(|(from, frame)| *from == 0 && frame[20] == 0);
+    let source = |frame: &[u8]| IpAddr::from(<[u8; 16]>::try_from(&frame[22..38]).expect("16"));
+    let sources: Vec<IpAddr> = sources.map(|(_, frame)| source(frame)).collect();
+    assert!(!sources.is_empty() && sources.iter().all(|it| *it == ours), "{sources:?}");
+    net.wire.clear();
+    let now = net.now;
+    let peer: SocketAddr = "[fe80::77]:80".parse().expect("an address");
+    net.hosts[0].shard.tcp_connect(now, None, peer).expect("it is on the link");
+    net.run(Duration::from_millis(10));
+    let asked = ndps(&net, 0).into_iter().find_map(|(source, _, message)| match message {
+        NdpRepr::NeighbourSolicitation { target, .. } => Some((IpAddr::from(source), target)),
+        _ => None,
+    });
+    assert_eq!(asked.map(|(source, target)| (source, target.into())), Some((ours, peer.ip())));
+    // Nor is one formed beside that of the program, or where nobody speaks IPv6.
+    for (own, is_formed) in [(Some("fe80::5/64"), false), (None, false), (Some("fd00::5/64"), true)]
+    {
+        let mut shard = harness::shard(0, tcp::Config::default(), &net.hosts[0].pool);
+        let medium = Medium::Ethernet(station(0));
+        let config = InterfaceConfig {
+            capabilities: Capabilities::plain(medium, 1_500),
+            mode: None,
+            addresses: vec![cidr("10.9.0.1/24")],
+            gateways: Vec::new(),
+        };
+        let id = shard.add_interface(config).expect("a sound configuration");
+        shard.start_addressing(now, id, AddressingConfig::default());
+        own.into_iter().for_each(|own| shard.add_address(now, id, cidr(own)).expect("a new one"));
+        let is_there = |status: &AddressStatus| status.origin == AddressOrigin::LinkLocal;
+        assert_eq!(shard.addresses(id).iter().any(is_there), is_formed, "{own:?}");
+    }
+}
+
+/// Another station says that it has this address.
+fn has(target: Ipv6Addr) -> Vec<u8> {
+    let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+    let message = NdpRepr::NeighbourAdvertisement {
+        router: false,
+        solicited: false,
+        replaces: true,
+        target,
+        target_link: Some(harness::craft::STRANGER),
+    };
+    harness::craft::ndp(target, all_nodes, 255, &message)
+}
+
+/// RFC 7217, 6: another identifier is tried after a duplicate, IDGEN_RETRIES (3) times.
+#[test]
+fn a_link_local_address_that_somebody_has_is_followed_by_another_three_times() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let probe = guarded(ClaimPolicy::Trust, ClaimPolicy::Probe);
+    net.hosts[0].shard.start_addressing(now, id, probe);
+    let mut tried = Vec::new();
+    while let Some((IpAddr::V6(target), state)) = link_local(&net, 0) {
+        assert_eq!(state, AddressState::Tentative);
+        assert!(!tried.contains(&target) && tried.len() < 10, "{tried:?}");
+        tried.push(target);
+        net.inject(0, [has(target)]);
+    }
+    assert_eq!(tried.len(), 4);
+    assert!(tried.iter().all(|address| address.is_unicast_link_local()));
+    net.run(Duration::from_secs(5));
+    assert_eq!(state(&net, 0, "fd00::1/64"), Some(AddressState::Preferred));
+    // On another link nobody need have them.
+    assert_eq!(link_local(&net, 0), None);
+    net.hosts[0].shard.on_link_changed(net.now, id);
+    net.run(Duration::from_secs(5));
+    assert_eq!(link_local(&net, 0), Some((tried[0].into(), AddressState::Preferred)));
+}
+
+/// On the new link the first identifier is tried again, and what was lost there is not.
+#[test]
+fn a_link_local_address_that_is_lost_on_another_link_is_followed_by_those_not_tried_there() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let probe = guarded(ClaimPolicy::Trust, ClaimPolicy::Probe);
+    net.hosts[0].shard.start_addressing(now, id, probe);
+    let current = |net: &Net| match link_local(net, 0) {
+        Some((IpAddr::V6(address), _)) => Some(address),
+        _ => None,
+    };
+    let first = current(&net).expect("it is formed");
+    net.inject(0, [has(first)]);
+    net.run(Duration::from_secs(5));
+    let second = current(&net).expect("another one");
+    assert_eq!(link_local(&net, 0), Some((second.into(), AddressState::Preferred)));
+    net.hosts[0].shard.on_link_changed(net.now, id);
+    let mut tried = Vec::new();
+    while let Some(target) = current(&net) {
+        assert!(!tried.contains(&target), "{target} after {tried:?}");
+        tried.push(target);
+        net.inject(0, [has(target)]);
+    }
+    assert_eq!(tried[..2], [second, first]);
+    assert_eq!(tried.len(), 4);
+}
+
+// IP_FREEBIND: an address that moves between hosts is listened on by all of them.
+#[test]
+fn a_listener_waits_for_its_address() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let local: SocketAddr = "10.0.0.77:80".parse().expect("an address");
+    let shard = &mut net.hosts[1].shard;
+    let refused = shard.tcp_listen_with(local, ListenOptions::default());
+    assert_eq!(refused, Err(SocketError::AddressNotAvailable));
+    let options = ListenOptions { free_bind: true, ..ListenOptions::default() };
+    let listener = shard.tcp_listen_with(local, options).expect("whoever has the address");
+    add(&mut net, 1, "10.0.0.77/24");
+    net.run(Duration::from_secs(1));
+    net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+    net.run(Duration::from_secs(1));
+    assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
 }

@@ -188,7 +188,7 @@ fn a_handshake_under_way_keeps_the_settings_of_its_syn_ack() {
         ..tcp::Config::default()
     };
     let shard = &mut net.hosts[1].shard;
-    shard.tcp_set_listener(listener, Arc::new(small), 0).expect("it listens");
+    shard.tcp_set_listener(listener, Arc::new(small)).expect("it listens");
     let flags = TcpFlags::ACK;
     let ack = TcpHeader { acknowledgment: answer.sequence + 1, flags, ..syn(4_000, 501) };
     net.inject(1, [packet([10, 0, 0, 9], &ack)]);

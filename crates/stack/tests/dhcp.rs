@@ -18,6 +18,11 @@ const LEASED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 
 /// Host 0 has an interface without addresses and asks for one.
 fn net() -> Net {
+    net_with(false, dhcp::ClientConfig::default())
+}
+
+/// The same, on a device whose hardware address somebody else has as well or not.
+fn net_with(shares_address: bool, client: dhcp::ClientConfig) -> Net {
     let mut net = Net::new(TransmitMode::Multidata, true);
     let now = net.now;
     // A host without any address.
@@ -30,13 +35,16 @@ fn net() -> Net {
     let shard = &mut net.hosts[0].shard;
     let id = shard
         .add_interface(InterfaceConfig {
-            capabilities: Capabilities::plain(Medium::Ethernet(station(0)), 1_500),
+            capabilities: Capabilities {
+                shares_address,
+                ..Capabilities::plain(Medium::Ethernet(station(0)), 1_500)
+            },
             mode: Some(TransmitMode::Multidata),
             addresses: Vec::new(),
             gateways: Vec::new(),
         })
         .expect("a sound configuration");
-    let dhcp = Some(dhcp::ClientConfig::default());
+    let dhcp = Some(client);
     let config = AddressingConfig { dhcp, ..AddressingConfig::default() };
     shard.start_addressing(now, id, config);
     net.hosts[0].interface = id;
@@ -139,11 +147,15 @@ fn claim_of_leased() -> Vec<u8> {
 
 /// A server's message to the leased address.
 fn from_server(bytes: &[u8]) -> Vec<u8> {
+    from_server_to(LEASED, bytes)
+}
+
+fn from_server_to(leased: Ipv4Addr, bytes: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; 8];
     wire::UdpRepr { source_port: 67, destination_port: 68, payload_len: bytes.len() }
         .emit(&mut datagram);
     datagram.extend(bytes);
-    let addresses = (SERVER.into(), LEASED.into());
+    let addresses = (SERVER.into(), leased.into());
     craft::packet(station(0), addresses, wire::protocol::UDP, 64, (&datagram, 6))
 }
 
@@ -364,4 +376,136 @@ fn a_lease_that_is_too_short_is_told_of() {
     assert_eq!(event, Some(AddressEvent::LeaseTooShort(id, SERVER, 5)));
     assert_eq!(net.hosts[0].shard.poll_address_event(), None, "once");
     assert_eq!(net.hosts[0].shard.counters().dhcp.dhcp_too_short, 2);
+}
+
+/// RFC 2131, 2: "the client identifier [...] MUST be unique" on its subnet; a kernel's client on the same interface says
+/// the hardware address.
+#[test]
+fn who_shares_a_hardware_address_leases_for_itself() {
+    let named = |identifier: &[u8]| dhcp::ClientConfig {
+        client_identifier: Some(identifier.to_vec()),
+        ..Default::default()
+    };
+    let distinct = dhcp::distinct_identifier(station(0));
+    let plain = [&[1][..], &station(0).0].concat();
+    for (shares_address, client, expected) in [
+        (false, dhcp::ClientConfig::default(), &plain),
+        (true, dhcp::ClientConfig::default(), &distinct),
+        (true, named(&[0, 7]), &vec![0, 7]),
+        // RFC 2132, 9.14: these say nothing.
+        (true, named(&[7]), &distinct),
+        (false, named(&[]), &plain),
+    ] {
+        let mut net = net_with(shares_address, client);
+        net.run(Duration::from_secs(1));
+        let (message, ..) = asked(&mut net).swap_remove(0);
+        let option = [&[61, expected.len() as u8], &expected[..]].concat();
+        assert!(message.windows(option.len()).any(|window| window == option), "{expected:?}");
+    }
+}
+
+/// What a server said counts again when the program takes its own word back.
+#[test]
+fn a_leased_route_stands_in_for_a_route_that_goes() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let (everywhere, shard) = (ip::Cidr::ANY_IPV4, &mut net.hosts[0].shard);
+    let gateway = Some(Ipv4Addr::new(10, 0, 0, 2).into());
+    shard.add_route(now, everywhere, gateway, id).expect("an interface");
+    shard.remove_route(now, everywhere, id).expect("it is there");
+    let far = "192.0.2.1:80".parse().expect("an address");
+    shard.tcp_connect(now, None, far).expect("the server's route");
+    shard.remove_route(now, everywhere, id).expect("that one, then");
+    assert_eq!(shard.tcp_connect(now, None, far), Err(SocketError::NoRoute));
+}
+
+/// A network may be made larger while addresses of it are leased.
+#[test]
+fn an_extended_lease_may_have_another_mask() {
+    let mut net = net();
+    run(&mut net, 2_000, 600);
+    let now = net.now;
+    let near: SocketAddr = "10.0.0.2:80".parse().expect("an address");
+    net.hosts[1].shard.tcp_listen(near, 4).expect("a free port");
+    let socket = net.hosts[0].shard.tcp_connect(now, None, near).expect("on the subnet");
+    net.run(Duration::from_secs(310));
+    let renewals = asked(&mut net);
+    let [(message, ..)] = &renewals[..] else { panic!("{renewals:?}") };
+    let mut answer = answer_to(message, 600, LEASED).expect("a REQUEST");
+    let mask = answer.windows(4).position(|it| it == [255, 255, 255, 0]).expect("a mask");
+    answer[mask + 2] = 254;
+    while net.hosts[0].shard.poll_address_event().is_some() {}
+    net.inject(0, [from_server(&answer)]);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let wide = ip::Cidr::new(LEASED.into(), 23).expect("a network");
+    let shard = &mut net.hosts[0].shard;
+    assert_eq!(shard.addresses(id).iter().map(|it| it.cidr).collect::<Vec<_>>(), [wide]);
+    assert_eq!(shard.poll_address_event(), None);
+    assert_eq!(shard.tcp_status(socket).expect("open").error, None);
+    let other: SocketAddr = "10.0.1.5:80".parse().expect("an address");
+    shard.tcp_connect(now, None, other).expect("on the subnet");
+    net.wire.clear();
+    net.run(Duration::from_millis(10));
+    let is_asked = |frame: &[u8]| frame[12..14] == [8, 6] && frame[38..42] == [10, 0, 1, 5];
+    assert!(net.wire.iter().any(|(from, frame)| *from == 0 && is_asked(frame)), "a neighbour");
+    let narrow = ip::Cidr::new(LEASED.into(), 24).expect("a network");
+    let gone = net.hosts[0].shard.remove_route(now, narrow, id);
+    assert_eq!(gone, Err(SocketError::NoRoute));
+}
+
+/// An answer to the REQUEST that asks for an extension, with other classless routes (RFC 3442).
+fn extend(net: &mut Net, routes: &[u8]) {
+    net.run(Duration::from_secs(310));
+    let renewals = asked(net);
+    let [(message, ..)] = &renewals[..] else { panic!("{renewals:?}") };
+    let answer = answer_to(message, 600, LEASED).expect("a REQUEST");
+    let at = answer.windows(2).position(|it| it == [121, 12]).expect("routes");
+    let option = [&[121, routes.len() as u8], routes].concat();
+    net.inject(0, [from_server(&[&answer[..at], &option, &answer[at + 14..]].concat())]);
+}
+
+/// Of two routers to one network the one that is left is used.
+#[test]
+fn a_router_that_a_server_takes_back_is_used_no_more() {
+    let routers = [[16, 10, 8, 10, 0, 0, 61], [16, 10, 8, 10, 0, 0, 62]];
+    for left in routers {
+        let mut net = net();
+        run(&mut net, 2_000, 600);
+        extend(&mut net, routers.as_flattened());
+        extend(&mut net, &left);
+        let far = "10.8.0.1:80".parse().expect("an address");
+        net.hosts[0].shard.tcp_connect(net.now, None, far).expect("a route");
+        net.wire.clear();
+        net.run(Duration::from_secs(1));
+        let is_asked = |frame: &[u8]| frame[12..14] == [8, 6] && frame[38..42] == left[3..];
+        assert!(net.wire.iter().any(|(from, frame)| *from == 0 && is_asked(frame)), "{left:?}");
+    }
+}
+
+/// With its mask the address stands for all hosts of a network: the server hears so, as when it first leased it.
+#[test]
+fn an_extension_that_leaves_no_hosts_address_is_declined() {
+    let leased = Ipv4Addr::new(10, 0, 0, 127);
+    let mut net = net();
+    for _ in 0..2_000 {
+        net.run(Duration::from_millis(1));
+        serve_address(&mut net, 600, leased);
+    }
+    assert_eq!(states(&net).iter().map(|it| it.0).collect::<Vec<_>>(), [leased]);
+    net.run(Duration::from_secs(310));
+    let renewals = asked(&mut net);
+    let [(message, ..)] = &renewals[..] else { panic!("{renewals:?}") };
+    let mut answer = answer_to(message, 600, leased).expect("a REQUEST");
+    let mask = answer.windows(4).position(|it| it == [255, 255, 255, 0]).expect("a mask");
+    answer[mask + 3] = 128;
+    while net.hosts[0].shard.poll_address_event().is_some() {}
+    net.inject(0, [from_server_to(leased, &answer)]);
+    assert_eq!(states(&net), []);
+    let shard = &mut net.hosts[0].shard;
+    let events: Vec<_> = core::iter::from_fn(|| shard.poll_address_event()).collect();
+    assert!(events.iter().any(|it| matches!(it, AddressEvent::Removed(..))), "{events:?}");
+    net.run(Duration::from_millis(10));
+    let kinds: Vec<u8> = asked(&mut net).iter().map(|(message, ..)| message[242]).collect();
+    assert_eq!(kinds, [4], "DECLINE");
 }

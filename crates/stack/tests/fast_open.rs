@@ -5,9 +5,10 @@ mod harness;
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use core::net::SocketAddr;
+use core::num::NonZeroU64;
 use device::TransmitMode;
 use harness::{Fate, Net, address};
-use stack::{ListenOptions, SocketError, SocketId};
+use stack::{FastOpenKeys, FastOpenOptions, SocketError, SocketId, TcpOption};
 use std::cell::Cell;
 use std::rc::Rc;
 use time::Duration;
@@ -18,13 +19,19 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn server(net: &mut Net, fast_open_max: usize) -> (SocketId, SocketAddr) {
     let local = SocketAddr::new(address(1, false), 80);
-    let options = ListenOptions { fast_open_max, ..ListenOptions::default() };
+    let options = harness::fast_open(fast_open_max);
     (net.hosts[1].shard.tcp_listen_with(local, options).expect("free"), local)
 }
 
 fn open(net: &mut Net, to: SocketAddr, data: &[u8]) -> Result<SocketId, SocketError> {
     let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(data)));
-    net.hosts[0].shard.tcp_connect_fast(net.now, None, to, None, chunk)
+    net.hosts[0].shard.tcp_connect_fast(net.now, None, to, None, chunk, false)
+}
+
+fn open_without_cookie(net: &mut Net, to: SocketAddr, data: &[u8]) -> SocketId {
+    let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(data)));
+    let shard = &mut net.hosts[0].shard;
+    shard.tcp_connect_fast(net.now, None, to, None, chunk, true).expect("a route")
 }
 
 /// Segments with SYN since `mark`: who sent it, the header, the length of its data.
@@ -122,7 +129,7 @@ fn urgent_data_does_not_go_with_the_syn() {
     let mark = net.wire.len();
     let (now, shard) = (net.now, &mut net.hosts[0].shard);
     let id = shard.tcp_connect(now, None, to).expect("a route");
-    assert!(shard.tcp_offer_fast_open(now, id).expect("new") > 0, "there is a cookie");
+    assert!(shard.tcp_offer_fast_open(now, id, false).expect("new") > 0, "there is a cookie");
     let chunk = Chunk::whole(Block::from(Bytes::from_static(b"urgent")));
     shard.tcp_append_urgent(now, id, chunk).expect("room");
     net.run(SECOND);
@@ -215,4 +222,178 @@ fn pending_requests_that_are_reset_go_on_counting_for_a_while() {
     open(&mut net, to, b"data").expect("a route");
     net.run(SECOND);
     assert_eq!(counts(&net), (3, 1));
+}
+
+/// The cookies of the SYN-ACKs since `mark`, and what SYNs brought of data.
+fn cookies(net: &Net, mark: usize) -> (Vec<Option<Vec<u8>>>, Vec<usize>) {
+    let syns = syns(net, mark);
+    let answers = syns.iter().filter(|(from, ..)| *from == 1);
+    let cookie = |(_, header, _): &(usize, TcpHeader, usize)| {
+        header.options.fast_open.map(|it| it.cookie().to_vec())
+    };
+    let data = syns.iter().filter(|(from, ..)| *from == 0).map(|(.., len)| *len);
+    (answers.map(cookie).collect(), data.collect())
+}
+
+// RFC 7413, 4.1.2: keys change, and what the one before made is good for a while.
+#[test]
+fn a_change_of_keys_turns_no_client_away() {
+    let (mut net, listener, to) = with_cookie(16);
+    let (old, new) = ([1; 16], [2; 16]);
+    let steps = [
+        // The cookie it has is of keys that the listener has no more: it is given another.
+        (FastOpenKeys { primary: old, backup: None }, true, false),
+        (FastOpenKeys { primary: old, backup: Some(new) }, false, true),
+        (FastOpenKeys { primary: new, backup: Some(old) }, true, true),
+        (FastOpenKeys { primary: new, backup: None }, false, true),
+    ];
+    for (keys, gives_another, is_fast) in steps {
+        let options = FastOpenOptions { pending_max: 16, keys: Some(keys), without_cookie: false };
+        net.hosts[1].shard.tcp_set_fast_open(listener, options).expect("it listens");
+        let mark = net.wire.len();
+        let accepted = net.hosts[1].shard.counters().shard.fast_opens_accepted;
+        open(&mut net, to, b"data").expect("a route");
+        net.run(10 * MS);
+        let (given, data) = cookies(&net, mark);
+        assert_eq!((given[0].is_some(), data), (gives_another, vec![4]), "{keys:?}");
+        let counters = net.hosts[1].shard.counters().shard;
+        assert_eq!(counters.fast_opens_accepted - accepted, u64::from(is_fast));
+        let id = net.hosts[1].shard.tcp_accept(listener).expect("open");
+        assert_eq!(read_all(&mut net, id), b"data");
+    }
+}
+
+// RFC 7413, 7.3: where sources cannot be forged a server may do without cookies.
+#[test]
+fn data_goes_without_a_cookie_where_both_ends_are_set_to_it() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, to) = server(&mut net, 2);
+    let options =
+        FastOpenOptions { pending_max: 2, without_cookie: true, ..FastOpenOptions::default() };
+    net.hosts[1].shard.tcp_set_fast_open(listener, options).expect("it listens");
+    net.fate = Box::new(|from, _| if from == 1 { Fate::Lose } else { Fate::Deliver });
+    for _ in 0..3 {
+        open_without_cookie(&mut net, to, b"at once");
+    }
+    net.run(10 * MS);
+    let accepted = net.hosts[1].shard.tcp_accept(listener).expect("before the handshake");
+    assert_eq!(read_all(&mut net, accepted), b"at once");
+    let (given, data) = cookies(&net, 0);
+    assert_eq!((given[0].as_ref(), data), (None, vec![7, 7, 7]));
+    let counters = net.hosts[1].shard.counters().shard;
+    assert_eq!((counters.fast_opens_accepted, counters.fast_opens_limited), (2, 1));
+    // The SYN-ACKs were lost: the SYNs go again alone, and nothing is delivered twice.
+    let mark = net.wire.len();
+    net.fate = Box::new(|_, _| Fate::Deliver);
+    net.run(5 * SECOND);
+    assert!(cookies(&net, mark).1.iter().all(|len| *len == 0));
+    assert_eq!(read_all(&mut net, accepted), b"");
+}
+
+#[test]
+fn a_server_that_wants_a_cookie_gets_what_went_without_one_behind_the_handshake() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, to) = server(&mut net, 2);
+    let long = harness::data(20_000);
+    open_without_cookie(&mut net, to, &long);
+    net.run(SECOND);
+    let (given, data) = cookies(&net, 0);
+    // Nothing was asked for, and the MSS is that of the own path.
+    assert_eq!((given[0].as_ref(), data), (None, vec![1_500 - 20 - 60]));
+    let accepted = net.hosts[1].shard.tcp_accept(listener).expect("open");
+    assert_eq!(read_all(&mut net, accepted), long);
+    assert_eq!(net.hosts[1].shard.counters().shard.fast_opens_accepted, 0);
+}
+
+/// A connection that came with "data" in its SYN, accepted before its handshake is complete: what host 0 sends but SYNs is
+/// lost.
+fn accepted_early(net: &mut Net, listener: SocketId, to: SocketAddr) -> (SocketId, SocketId) {
+    net.fate = Box::new(|from, frame| match from == 0 && frame[33] & 2 == 0 {
+        true => Fate::Lose,
+        false => Fate::Deliver,
+    });
+    let client = open(net, to, b"data").expect("a route");
+    net.run(10 * MS);
+    let accepted = net.hosts[1].shard.tcp_accept(listener).expect("before the handshake");
+    assert_eq!(read_all(net, accepted), b"data");
+    (client, accepted)
+}
+
+fn answer(net: &mut Net, id: SocketId, bytes: &[u8]) {
+    let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
+    net.hosts[1].shard.tcp_append(net.now, id, chunk).expect("room");
+}
+
+// RFC 7413, 4.2.2: the server MAY send data before the handshake is complete, within the initial window (RFC 6928).
+#[test]
+fn the_answer_does_not_wait_for_the_handshake() {
+    let (mut net, listener, to) = with_cookie(16);
+    let (client, accepted) = accepted_early(&mut net, listener, to);
+    let long = harness::data(40_000);
+    answer(&mut net, accepted, &long);
+    net.hosts[1].shard.close(net.now, accepted);
+    net.run(10 * MS);
+    let mut received = Vec::new();
+    net.read(0, client, &mut received).expect("open");
+    let mss = 1_500 - 40 - 12;
+    assert_eq!(received, long[..10 * mss]);
+    let status = net.hosts[0].shard.tcp_status(client).expect("open");
+    assert!(!status.at_end, "the end is for when the handshake is complete");
+    // The ACKs arrive: the rest follows.
+    net.fate = Box::new(|_, _| Fate::Deliver);
+    net.run(2 * SECOND);
+    net.read(0, client, &mut received).expect("open");
+    assert_eq!(received, long);
+    let status = net.hosts[0].shard.tcp_status(client).expect("open");
+    assert_eq!((status.at_end, status.state), (true, tcp::State::CloseWait));
+}
+
+// It is spread like any other data.
+#[test]
+fn a_limited_answer_goes_on_before_the_handshake() {
+    let (mut net, listener, to) = with_cookie(16);
+    let (client, accepted) = accepted_early(&mut net, listener, to);
+    let rate = TcpOption::PacingRateMax(NonZeroU64::new(50_000));
+    net.hosts[1].shard.tcp_set_option(net.now, accepted, rate).expect("open");
+    let long = harness::data(10_000);
+    answer(&mut net, accepted, &long);
+    net.run(500 * MS);
+    let mut received = Vec::new();
+    net.read(0, client, &mut received).expect("open");
+    assert_eq!(received, long, "within the timeout of the SYN-ACK");
+}
+
+// What follows a SYN-ACK that was lost meets a peer that waits for one: it goes again.
+#[test]
+fn an_answer_behind_a_lost_syn_ack_goes_again() {
+    let (mut net, listener, to) = with_cookie(16);
+    net.fate = Box::new(|from, _| if from == 1 { Fate::Lose } else { Fate::Deliver });
+    let client = open(&mut net, to, b"data").expect("a route");
+    net.run(10 * MS);
+    let accepted = net.hosts[1].shard.tcp_accept(listener).expect("before the handshake");
+    let long = harness::data(8_000);
+    answer(&mut net, accepted, &long);
+    net.run(10 * MS);
+    let mark = net.wire.len();
+    net.fate = Box::new(|_, _| Fate::Deliver);
+    net.run(1_500 * MS);
+    let mut received = Vec::new();
+    net.read(0, client, &mut received).expect("open");
+    assert_eq!(received, long, "within a timeout of the SYN-ACK");
+    let again = cookies(&net, mark);
+    assert!(!again.0.is_empty(), "the SYN-ACK went again");
+}
+
+// RFC 9293, 3.10.7.4: to an application that has accepted it, a reset connection was not refused.
+#[test]
+fn a_reset_before_the_handshake_is_complete_is_one_to_who_accepted() {
+    let (mut net, listener, to) = with_cookie(16);
+    let (client, accepted) = accepted_early(&mut net, listener, to);
+    answer(&mut net, accepted, b"answer");
+    net.run(10 * MS);
+    net.fate = Box::new(|_, _| Fate::Deliver);
+    net.hosts[0].shard.tcp_abort(net.now, client);
+    net.run(10 * MS);
+    let status = net.hosts[1].shard.tcp_status(accepted).expect("not closed");
+    assert_eq!(status.error, Some(SocketError::ConnectionReset));
 }

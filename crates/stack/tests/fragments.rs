@@ -145,6 +145,44 @@ fn the_sender_of_a_first_fragment_hears_that_time_ran_out() {
     assert_eq!(drops(&net, DropReason::FragmentTimeout), 2);
 }
 
+/// The first frame of host 0 with a segment, as a first fragment that nothing follows.
+fn first_segment_cut(net: &Net) -> Vec<u8> {
+    let is_segment = |frame: &&Vec<u8>| frame[14] >> 4 == 4 && frame[14 + 9] == protocol::TCP;
+    let ours = net.wire.iter().filter(|(from, _)| *from == 0).map(|(_, frame)| frame);
+    let mut bytes = ours.clone().find(is_segment).expect("it was sent").clone();
+    let header = &mut bytes[14..34];
+    header[6..8].copy_from_slice(&0x2000_u16.to_be_bytes());
+    header[10..12].fill(0);
+    let sum = !checksum::sum(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+// RFC 9293, 3.9.2.2, MUST-56: time exceeded is no reason to give up. Of a SYN with data (RFC 7413) a piece may be lost
+// where something cuts it, and the host that says so is there.
+#[test]
+fn an_open_outlives_the_loss_of_a_piece_of_its_syn() {
+    let mut net = net();
+    let to = SocketAddr::new(address(1, false), PORT);
+    net.hosts[1].shard.tcp_listen(to, 16).expect("a free port");
+    net.fate = Box::new(|_, frame| match frame.get(14 + 9) {
+        Some(&protocol::TCP) => harness::Fate::Lose,
+        _ => harness::Fate::Deliver,
+    });
+    let client = net.hosts[0].shard.tcp_connect(net.now, None, to).expect("a route");
+    net.run(Duration::from_millis(10));
+    let cut = first_segment_cut(&net);
+    net.inject(1, [cut]);
+    net.run(Duration::from_secs(31));
+    assert_eq!(icmp_of_host_1(&net), [(11, 1, 0)]);
+    let counters = net.hosts[0].shard.counters();
+    assert_eq!(counters.drops.count(DropReason::UnrelatedIcmp), 0, "it is of this SYN");
+    net.fate = Box::new(|_, _| harness::Fate::Deliver);
+    net.run(Duration::from_secs(60));
+    let status = net.hosts[0].shard.tcp_status(client).expect("it is not gone");
+    assert_eq!((status.state, status.error), (tcp::State::Established, None));
+}
+
 #[test]
 fn the_sender_of_an_ipv6_first_fragment_hears_it_after_a_minute() {
     let mut net = net();
@@ -384,4 +422,16 @@ fn icmp_errors_behind_extension_headers_are_not_answered() {
     net.inject(1, [frame(station(1), ether_type::IPV6, &packet)]);
     net.run(Duration::from_millis(10));
     assert_eq!(icmp_of_host_1(&net), [(4, 2, 42)]);
+}
+
+// RFC 8200, 4.7: nothing follows, and what does is ignored.
+#[test]
+fn a_packet_in_which_nothing_follows_is_dropped_in_silence() {
+    let mut net = net();
+    for (next_header, answers) in [(protocol::NO_NEXT_HEADER, 0), (253, 1)] {
+        net.inject(1, [frame(station(1), ether_type::IPV6, &ipv6(next_header, &[7; 16]))]);
+        net.run(Duration::from_millis(10));
+        assert_eq!(icmp_of_host_1(&net).len(), answers, "{next_header}");
+    }
+    assert_eq!(drops(&net, DropReason::UnknownProtocol), 2);
 }

@@ -105,6 +105,22 @@ fn a_socket_that_waits_for_room_behind_others_is_told_of_it() {
 }
 
 #[test]
+fn a_socket_waits_for_no_room_that_another_one_in_its_place_found_missing() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let any = SocketAddr::new(address(0, false), 0);
+    let to: SocketAddr = parse("10.0.0.2:9");
+    let shard = &mut net.hosts[0].shard;
+    let gone = shard.udp_bind(any).expect("a free port");
+    while shard.udp_send(gone, Some(to), chunk(b"x")).is_ok() {}
+    let readiness = shard.datagram_readiness(gone).expect("open");
+    assert!(!readiness.intersects(Readiness::WRITABLE));
+    shard.close(net.now, gone);
+    let next = shard.udp_bind(any).expect("a free port");
+    let readiness = shard.datagram_readiness(next).expect("open");
+    assert!(readiness.intersects(Readiness::WRITABLE), "it has sent nothing");
+}
+
+#[test]
 fn a_socket_for_all_addresses_answers_in_both_families() {
     let mut net = Net::new(TransmitMode::Multidata, true);
     let server = net.hosts[1].shard.udp_bind(parse("0.0.0.0:53")).expect("a free port");

@@ -280,3 +280,39 @@ fn a_neighbour_that_is_gone_holds_nobody_back() {
         "the first way was found to be gone"
     );
 }
+
+/// A datagram may have arrived by the other way; where there is none any more its sender is told.
+#[test]
+fn a_datagram_is_undeliverable_only_where_no_way_is_left() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let first = net.hosts[0].interface;
+    let second =
+        multi_routed(&mut net, Capabilities::plain(Medium::Ethernet(harness::station(0)), 1_500));
+    // What leaves by the first interface never arrives, not even questions for the neighbour.
+    net.hosts[0].interface = second;
+    net.hosts[0].more.clear();
+    let to = SocketAddr::new(address(1, false), 7);
+    let receiver = net.hosts[1].shard.udp_bind(to).expect("a free port");
+    let sender = SocketAddr::new(address(0, false), 5);
+    let sender = net.hosts[0].shard.udp_bind(sender).expect("a free port");
+    net.hosts[0].shard.udp_connect(sender, to).expect("a route");
+    let mut batch = batch::Multidata::default();
+    let mut send = |net: &mut Net| {
+        let datagram = Chunk::whole(Block::from(Bytes::from(data(10))));
+        net.hosts[0].shard.udp_send(sender, None, datagram).expect("room");
+        for _ in 0..50 {
+            let shard = &mut net.hosts[0].shard;
+            let taken = shard.poll_transmit(net.now, first, Room::UNBOUNDED, &mut batch);
+            shard.on_transmitted(net.now, first, &Transmitted { taken, stopped: None });
+            net.run(SECOND / 10);
+        }
+        net.hosts[0].shard.udp_check(sender)
+    };
+    assert_eq!(send(&mut net), Ok(()));
+    let silent = net.hosts[0].shard.counters().drops.count(DropReason::NeighbourUnreachable);
+    assert_eq!(silent, 1, "the first way was found to be gone");
+    assert!(net.hosts[1].shard.udp_receive(receiver).is_ok(), "by the second");
+    let now = net.now;
+    net.hosts[0].shard.set_route_duplicating(now, network(), second, false).expect("a route");
+    assert_eq!(send(&mut net), Err(SocketError::HostUnreachable));
+}

@@ -4,7 +4,7 @@ mod harness;
 
 use batch::{Block, Chunk};
 use bytes::Bytes;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
 use device::TransmitMode;
 use harness::{Net, address, data, station};
@@ -20,7 +20,7 @@ fn net() -> Net {
     Net::new(TransmitMode::Multidata, true)
 }
 
-/// The frame of an ICMP error from a router, to host 0, that a packet was longer than `mtu`.
+/// The frame of an ICMP error from a router, to host 0 as the sender of the packet, that this was longer than `mtu`.
 fn too_big(offending: &[u8], mtu: u32) -> Vec<u8> {
     let quoted = &offending[..offending.len().min(500)];
     let is_ipv4 = offending[0] >> 4 == 4;
@@ -42,7 +42,7 @@ fn too_big(offending: &[u8], mtu: u32) -> Vec<u8> {
             hop_limit: 64,
             protocol: protocol::ICMP,
             source: [10, 0, 0, 254].into(),
-            destination: [10, 0, 0, 1].into(),
+            destination: <[u8; 4]>::try_from(&quoted[12..16]).expect("four").into(),
             payload_len: message.len(),
         };
         repr.emit(&mut packet);
@@ -56,7 +56,7 @@ fn too_big(offending: &[u8], mtu: u32) -> Vec<u8> {
             next_header: protocol::ICMPV6,
             hop_limit: 64,
             source: "fd00::fe".parse().expect("an address"),
-            destination: "fd00::1".parse().expect("an address"),
+            destination: <[u8; 16]>::try_from(&quoted[8..24]).expect("sixteen").into(),
         };
         repr.emit(&mut packet);
         let mut sum = checksum::Accumulator::default();
@@ -444,4 +444,90 @@ fn a_datagram_is_measured_by_the_interface_it_leaves_by() {
         let to = SocketAddr::new(address(1, false), 4_000);
         assert_eq!(shard.udp_send(socket, Some(to), chunk), expected);
     }
+}
+
+/// RFC 1191, 3 and RFC 8201, 4: who sent the datagram, a forwarder in the name of another, MUST send shorter ones.
+#[test]
+fn a_relay_learns_the_path_of_what_it_sends_for_others() {
+    for (foreign, prefix) in
+        [("8.8.8.8:53", ip::Cidr::ANY_IPV4), ("[2606:2800:21f::1]:53", ip::Cidr::ANY_IPV6)]
+    {
+        let mut net = net();
+        let (foreign, id) = (foreign.parse().expect("an address"), net.hosts[0].interface);
+        let guest = SocketAddr::new(address(1, prefix == ip::Cidr::ANY_IPV6), 9);
+        let shard = &mut net.hosts[0].shard;
+        shard.set_accepted(id, &[prefix]).expect("an interface");
+        let forwarder = shard.udp_forward(prefix).expect("it is accepted");
+        let send = |net: &mut Net| {
+            let bytes = Chunk::whole(Block::from(Bytes::from(data(1_400))));
+            let shard = &mut net.hosts[0].shard;
+            shard.udp_send_forwarded(forwarder, foreign, guest, bytes).expect("room");
+            net.run(Duration::from_millis(10));
+            sent(net, protocol::UDP)
+        };
+        let whole = send(&mut net);
+        assert_eq!(whole.len(), 1);
+        let report = too_big(&whole[0], 1_300);
+        net.inject(0, [report.clone()]);
+        assert_eq!(unrelated(&net), 0);
+        let shorter = send(&mut net);
+        assert_eq!((shorter.len(), longest(&shorter) <= 1_300), (2, true));
+        // Nobody forwards for this one any more.
+        net.hosts[0].shard.close(net.now, forwarder);
+        net.inject(0, [report]);
+        assert_eq!(unrelated(&net), 1);
+    }
+}
+
+/// RFC 8201, 4: a node MUST reduce its estimate, also of the path of what answers; nobody else fragments it.
+#[test]
+fn echo_replies_follow_the_mtu_of_their_path() {
+    let mut net = net();
+    let (ours, theirs) = (address(0, true), address(1, true));
+    let client = net.hosts[1].shard.raw_bind_echo(theirs, 0).expect("free");
+    let ping = |net: &mut Net| {
+        let message = [&[Icmpv6Repr::ECHO_REQUEST, 0, 0, 0, 0, 0, 0, 5], &*data(1_452)].concat();
+        let bytes = Chunk::whole(Block::from(Bytes::from(message)));
+        net.hosts[1].shard.raw_send(client, ours, bytes).expect("a route");
+        net.run(Duration::from_millis(10));
+        let of_echo = |packet: &Vec<u8>| packet[40] == 129 || packet[6] == protocol::FRAGMENT;
+        let sent = sent(net, protocol::ICMPV6);
+        sent.into_iter().filter(of_echo).collect::<Vec<_>>()
+    };
+    let whole = ping(&mut net);
+    assert_eq!((whole.len(), longest(&whole)), (1, 1_500));
+    let mut foreign = whole[0].clone();
+    foreign[8..24].copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    let mut report = too_big(&foreign, 1_280);
+    // It comes to us, and what it is about did not come from here.
+    let IpAddr::V6(to) = ours else { panic!("of IPv6") };
+    readdress(&mut report, to);
+    net.inject(0, [report]);
+    assert_eq!(unrelated(&net), 1);
+    // Nor does anything else that the stack itself says in ICMP become that long.
+    let mut advertisement = whole[0].clone();
+    advertisement[40] = 136;
+    net.inject(0, [too_big(&advertisement, 1_280)]);
+    assert_eq!(unrelated(&net), 2);
+    net.inject(0, [too_big(&whole[0], 1_280)]);
+    assert_eq!(unrelated(&net), 2);
+    let shorter = ping(&mut net);
+    assert_eq!((shorter.len(), longest(&shorter) <= 1_280), (2, true));
+    assert!(net.hosts[1].shard.raw_receive(client).is_ok(), "the first");
+    let reply = net.hosts[1].shard.raw_receive(client).expect("put together");
+    assert_eq!(reply.payload.bytes()[8..], data(1_452));
+}
+
+/// Changes where an ICMPv6 message in a frame goes, and its checksum with it.
+fn readdress(frame: &mut [u8], to: Ipv6Addr) {
+    let packet = &mut frame[EthernetRepr::LEN..];
+    packet[24..40].copy_from_slice(&to.octets());
+    packet[42..44].fill(0);
+    let mut sum = checksum::Accumulator::default();
+    sum.add(&packet[8..40]);
+    sum.add_u16(protocol::ICMPV6.into());
+    sum.add_u16((packet.len() - 40) as u16);
+    sum.add(&packet[40..]);
+    let sum = sum.finish().to_be_bytes();
+    packet[42..44].copy_from_slice(&sum);
 }

@@ -489,3 +489,20 @@ fn the_first_of_several_shards_has_the_raw_sockets_and_hears_all() {
     second.on_receive(now, second_id, &mut receive_batch([frame]));
     assert_eq!(carry(&mut second, &mut first), 0);
 }
+
+/// RFC 4443, 4.2: "An Echo Reply SHOULD be sent in response to an Echo Request message sent to an IPv6 multicast [...]
+/// address", from a unicast one.
+#[test]
+fn hosts_of_a_link_are_found_by_an_echo_request_to_all_of_them() {
+    let mut net = net();
+    let (ours, theirs) = (address(0, true), address(1, true));
+    let socket = net.hosts[0].shard.raw_bind_echo(ours, 0).expect("free");
+    let message = [128, 0, 0, 0, 0, 0, 0, 5, 1, 2, 3];
+    let all = "ff02::1".parse().expect("a group");
+    net.hosts[0].shard.raw_send(socket, all, chunk(&message)).expect("room");
+    net.run(SECOND);
+    let reply = net.hosts[0].shard.raw_receive(socket).expect("answered");
+    assert_eq!((reply.source, &reply.payload.bytes()[8..]), (theirs, &message[8..]));
+    let nothing = net.hosts[0].shard.raw_receive(socket).map(drop);
+    assert_eq!(nothing, Err(SocketError::WouldBlock));
+}

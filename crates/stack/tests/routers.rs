@@ -13,7 +13,7 @@ use stack::{
     AddressEvent, AddressOrigin, AddressState, AddressingConfig, ClaimPolicy, SocketError,
 };
 use time::Duration;
-use wire::ndp::{NameServers, PrefixInformation, Prefixes, RouterAdvertisement, RouterPreference};
+use wire::ndp::{NameServers, PrefixInformation, RouterAdvertisement, RouterPreference};
 use wire::{EthernetRepr, HardwareAddress, Ipv6View, NdpEnvelope, NdpRepr};
 
 const KEY: IdentifierKey = IdentifierKey([9; 16]);
@@ -40,18 +40,15 @@ fn router(host: u16) -> Ipv6Addr {
 
 /// An advertisement with a prefix that is on the link and forms addresses.
 fn advertisement(valid_s: u32, preferred_s: u32) -> RouterAdvertisement {
-    let mut prefixes = Prefixes::default();
-    assert!(prefixes.push(PrefixInformation {
+    let prefixes = vec![PrefixInformation {
         prefix: PREFIX,
         prefix_len_bits: 64,
         on_link: true,
         autonomous: true,
         valid_s,
         preferred_s,
-    }));
-    let mut name_servers = NameServers::default();
-    name_servers.lifetime_s = 1_000;
-    assert!(name_servers.push(router(0x53)));
+    }];
+    let name_servers = vec![NameServers { lifetime_s: 1_000, addresses: vec![router(0x53)] }];
     RouterAdvertisement {
         hop_limit: 33,
         managed: false,
@@ -123,16 +120,15 @@ fn way(net: &mut Net, to: &str) -> Option<[u8; 6]> {
 }
 
 fn on_link(prefix: Ipv6Addr, prefix_len_bits: u8, valid_s: u32) -> RouterAdvertisement {
-    let mut prefixes = Prefixes::default();
     let (on_link, autonomous, preferred_s) = (true, false, 0);
-    assert!(prefixes.push(PrefixInformation {
+    let prefixes = vec![PrefixInformation {
         prefix,
         prefix_len_bits,
         on_link,
         autonomous,
         valid_s,
         preferred_s,
-    }));
+    }];
     RouterAdvertisement { prefixes, ..advertisement(0, 0) }
 }
 
@@ -236,7 +232,7 @@ fn a_formed_address_is_deprecated_then_goes_with_its_connections() {
     assert_eq!(local.ip(), harness::address(0, true), "the fixed address, though of another label");
     net.run(Duration::from_secs(43));
     // Its station is told anew, so that the router is not found silent first.
-    let prefixes = Prefixes::default();
+    let prefixes = Vec::new();
     hear(&mut net, router(1), RouterAdvertisement { prefixes, ..advertisement(0, 0) });
     let (now, own) = (net.now, SocketAddr::new(formed(PREFIX), 0));
     let socket = net.hosts[0].shard.tcp_connect(now, Some(own), far).expect("still valid");
@@ -474,4 +470,47 @@ fn routers_are_asked_for_when_the_device_is_replaced() {
     net.hosts[0].shard.on_device_replaced(now, id, capabilities);
     net.run(Duration::from_secs(2));
     assert_eq!(solicitations(&net).len(), 1);
+}
+
+/// What a router says counts again when the program takes its own word back, and a path that was limited stays so
+/// when another router takes over.
+#[test]
+fn a_learned_router_stands_in_for_a_route_that_goes() {
+    const FAR: &str = "2001:db8:99::1";
+    let mut net = net();
+    hear(&mut net, router(1), advertisement(7_200, 3_600));
+    net.run(Duration::from_secs(5));
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let everywhere = ip::Cidr::ANY_IPV6;
+    net.hosts[0].shard.set_route_mtu(everywhere, Some(1_290)).expect("it was learned");
+    let mtu = |net: &Net| net.hosts[0].shard.path_mtu(FAR.parse().expect("an address"));
+    assert_eq!((way(&mut net, FAR), mtu(&net)), (Some(STRANGER.0), Ok(1_290)));
+    let gateway = Some(harness::address(1, true));
+    net.hosts[0].shard.add_route(now, everywhere, gateway, id).expect("an interface");
+    assert_eq!((way(&mut net, FAR), mtu(&net)), (Some(station(1).0), Ok(1_300)));
+    // What routers say meanwhile is heard.
+    let other = HardwareAddress([2, 0, 0, 0, 0, 77]);
+    let preference = RouterPreference::High;
+    let better =
+        RouterAdvertisement { preference, source_link: Some(other), ..advertisement(7_200, 3_600) };
+    hear(&mut net, router(2), better);
+    assert_eq!(way(&mut net, FAR), Some(station(1).0));
+    let now = net.now;
+    net.hosts[0].shard.remove_route(now, everywhere, id).expect("it is there");
+    assert_eq!((way(&mut net, FAR), mtu(&net)), (Some(other.0), Ok(1_290)));
+}
+
+/// An address that the program fixed is its own, though routers told of its prefix.
+#[test]
+fn a_fixed_address_outlives_the_prefix_it_could_be_formed_from() {
+    let mut net = net();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let cidr = ip::Cidr::new(formed(PREFIX), 64).expect("a network");
+    net.hosts[0].shard.add_address(now, id, cidr).expect("a new one");
+    hear(&mut net, router(1), advertisement(100, 50));
+    net.run(Duration::from_secs(60));
+    let fixed = Some((AddressOrigin::Fixed, AddressState::Preferred));
+    assert_eq!(state(&net, formed(PREFIX)), fixed);
+    net.run(Duration::from_secs(60));
+    assert_eq!(state(&net, formed(PREFIX)), fixed);
 }

@@ -15,7 +15,7 @@ use stack::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 use time::{Duration, Instant};
-use wire::ndp::{NameServers, PrefixInformation, Prefixes, RouterAdvertisement, RouterPreference};
+use wire::ndp::{NameServers, PrefixInformation, RouterAdvertisement, RouterPreference};
 use wire::{EthernetRepr, HardwareAddress, Ipv4View, NdpRepr, UdpView};
 
 const COUNT: usize = 3;
@@ -229,18 +229,15 @@ fn routed(policy: ClaimPolicy) -> Host {
 }
 
 fn advertised(router_lifetime_s: u16, preferred_s: u32, hop_limit: u8) -> Vec<u8> {
-    let mut prefixes = Prefixes::default();
-    assert!(prefixes.push(PrefixInformation {
+    let prefixes = vec![PrefixInformation {
         prefix: PREFIX,
         prefix_len_bits: 64,
         on_link: true,
         autonomous: true,
         valid_s: 3_600,
         preferred_s,
-    }));
-    let mut name_servers = NameServers::default();
-    name_servers.lifetime_s = 1_000;
-    assert!(name_servers.push(ROUTER));
+    }];
+    let name_servers = vec![NameServers { lifetime_s: 1_000, addresses: vec![ROUTER] }];
     let message = RouterAdvertisement {
         hop_limit,
         managed: false,

@@ -4,7 +4,7 @@
 //! then looks whether the squeue is free: if so it goes in, if not it leaves them to whoever is inside. Who
 //! goes in may process them, or see to it that somebody comes: the runtime wakes the thread that waits
 //! there, because one that brings frames has its own squeue to run (processing them in line cost more CPU
-//! time and throughput where it was tried; TESTING.md, "Two cores"). The danger is the moment between the
+//! time and throughput where it was tried; MEASUREMENTS.md, "Two cores"). The danger is the moment between the
 //! last look that the thread inside takes at its rings and its leaving: what is put in then, neither of the two
 //! would process.
 //!

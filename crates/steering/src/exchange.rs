@@ -44,14 +44,25 @@ pub struct Exchange<S> {
     spread: Spread,
     rings: SoftRingConfig,
     secret: Option<[u64; 2]>,
+    /// Of the interfaces that there are from the start.
+    interfaces: Vec<Arc<SoftRings>>,
     inboxes: Vec<Inbox<S>>,
+}
+
+/// The soft rings of an interface, one for each home: every desk has them, and so finds those of the others
+/// without asking for what they share.
+#[derive(Debug)]
+pub struct SoftRings(Vec<SoftRing>);
+
+impl SoftRings {
+    fn new(homes: u16, rings: SoftRingConfig) -> Arc<Self> {
+        Arc::new(Self((0..homes).map(|_| SoftRing::new(rings)).collect()))
+    }
 }
 
 /// What waits for one home.
 #[derive(Debug)]
 struct Inbox<S> {
-    /// One for each interface.
-    rings: Vec<SoftRing>,
     strays: Mutex<Strays<S>>,
     strays_len: AtomicUsize,
     /// Where it is announced that something was put in.
@@ -71,7 +82,6 @@ impl<S> Exchange<S> {
     #[must_use]
     pub fn new(spread: Spread, interfaces: usize, rings: SoftRingConfig) -> Self {
         let inbox = |_| Inbox {
-            rings: (0..interfaces).map(|_| SoftRing::new(rings)).collect(),
             strays: Mutex::new(Strays {
                 queue: VecDeque::new(),
                 shares: StrayShares::new(),
@@ -80,7 +90,16 @@ impl<S> Exchange<S> {
             strays_len: AtomicUsize::new(0),
             door: Door::default(),
         };
-        Self { spread, rings, secret: None, inboxes: (0..spread.homes()).map(inbox).collect() }
+        let interfaces = (0..interfaces).map(|_| SoftRings::new(spread.homes(), rings)).collect();
+        let inboxes = (0..spread.homes()).map(inbox).collect();
+        Self { spread, rings, secret: None, interfaces, inboxes }
+    }
+
+    /// Soft rings for one more interface, to be given to every desk ([`Desk::add_interface`]) before frames of it
+    /// come.
+    #[must_use]
+    pub fn more_soft_rings(&self) -> Arc<SoftRings> {
+        SoftRings::new(self.spread.homes(), self.rings)
     }
 
     /// Soft rings tell flows apart by a keyed hash ([`SoftRingSet::with_secret`]).
@@ -116,11 +135,6 @@ impl<S> Exchange<S> {
 }
 
 impl<S> Inbox<S> {
-    fn depth(&self) -> usize {
-        let frames: usize = self.rings.iter().map(SoftRing::depth).sum();
-        frames + self.strays_len.load(Ordering::Acquire)
-    }
-
     fn push_stray(&self, stray: S, weight: StrayWeight) {
         let mut strays = self.strays();
         if let Err(reason) = strays.shares.admit(weight) {
@@ -169,6 +183,8 @@ pub struct TakenIn {
 pub struct Desk<S> {
     home: Home,
     exchange: Arc<Exchange<S>>,
+    /// Of each interface.
+    rings: Vec<Arc<SoftRings>>,
     /// One for each interface.
     sets: Vec<SoftRingSet>,
     /// For each interface the home's own soft rings, where there is no fan-out.
@@ -188,26 +204,58 @@ impl<S> Desk<S> {
     pub fn new(exchange: &Arc<Exchange<S>>, home: Home) -> Self {
         let inbox = exchange.inbox(home);
         assert!(inbox.is_some(), "the exchange has {} homes", exchange.inboxes.len());
-        let interfaces = inbox.map_or(0, |inbox| inbox.rings.len());
-        // A home that receives does so from the ring of its own number.
-        let sets = (0..interfaces).map(|_| {
-            let set = SoftRingSet::new(exchange.spread, home.0);
-            match exchange.secret {
-                Some(secret) => set.with_secret(secret),
-                None => set,
-            }
-        });
-        let layout = exchange.spread.layout();
-        let own = if layout.fan_out() { 0 } else { layout.soft_rings() };
-        let own_rings = |_| (0..own).map(|_| SoftRing::new(exchange.rings)).collect();
-        Self {
+        let mut desk = Self {
             home,
             exchange: Arc::clone(exchange),
-            sets: sets.collect(),
-            own_rings: (0..interfaces).map(own_rings).collect(),
+            rings: Vec::new(),
+            sets: Vec::new(),
+            own_rings: Vec::new(),
             concerned: 0,
             handed_over: 0,
             taken_over: 0,
+        };
+        exchange.interfaces.iter().for_each(|rings| desk.add_interface(rings));
+        desk
+    }
+
+    /// There is one more interface, with these soft rings, which every desk must have been given before the first of
+    /// them is told frames of it.
+    pub fn add_interface(&mut self, rings: &Arc<SoftRings>) {
+        let exchange = &self.exchange;
+        // A home that receives does so from the ring of its own number.
+        let set = SoftRingSet::new(exchange.spread, self.home.0);
+        self.sets.push(match exchange.secret {
+            Some(secret) => set.with_secret(secret),
+            None => set,
+        });
+        let layout = exchange.spread.layout();
+        let own = if layout.fan_out() { 0 } else { layout.soft_rings() };
+        self.own_rings.push((0..own).map(|_| SoftRing::new(exchange.rings)).collect());
+        self.rings.push(Arc::clone(rings));
+    }
+
+    /// How many interfaces it knows.
+    #[must_use]
+    pub fn interfaces(&self) -> usize {
+        self.rings.len()
+    }
+
+    /// As [`Desk::take_in`], of all frames of one interface: of which no more come, because it was removed.
+    pub fn take_frames(
+        &mut self,
+        interface: usize,
+        batch: &mut ReceiveBatch,
+        mut process: impl FnMut(&mut ReceiveBatch),
+    ) {
+        let Some(ring) = self.rings.get(interface).and_then(|it| it.0.get(self.home.index()))
+        else {
+            return;
+        };
+        batch.clear();
+        while ring.drain(FRAMES_MAX, batch).frames > 0 {
+            self.taken_over += batch.len() as u64;
+            process(batch);
+            batch.clear();
         }
     }
 
@@ -232,7 +280,8 @@ impl<S> Desk<S> {
     /// Frames and strays that wait for this home.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.inbox().depth()
+        let frames: usize = self.inbox_rings().map(SoftRing::depth).sum();
+        frames + self.inbox().strays_len.load(Ordering::Acquire)
     }
 
     /// The home's lock is about to be released, with whoever is needed called: what was announced up to
@@ -272,7 +321,7 @@ impl<S> Desk<S> {
                 process(lane.batch_mut());
                 continue;
             }
-            let ring = self.exchange.inbox(home).and_then(|it| it.rings.get(interface));
+            let ring = self.rings.get(interface).and_then(|it| it.0.get(home.index()));
             let Some(ring) = ring else { continue };
             self.handed_over += lane.len() as u64;
             lane.push_to(ring);
@@ -296,7 +345,7 @@ impl<S> Desk<S> {
         let exchange = Arc::clone(&self.exchange);
         let Some(inbox) = exchange.inbox(self.home) else { return TakenIn::default() };
         let mut taken = TakenIn::default();
-        for (interface, ring) in inbox.rings.iter().enumerate() {
+        for (interface, ring) in self.inbox_rings().enumerate() {
             if ring.is_empty() {
                 continue;
             }
@@ -367,9 +416,15 @@ impl<S> Desk<S> {
         &self.exchange.inboxes[self.home.index()]
     }
 
+    /// The soft rings that others hand over by, one for each interface.
+    fn inbox_rings(&self) -> impl Iterator<Item = &SoftRing> {
+        let home = self.home.index();
+        self.rings.iter().filter_map(move |rings| rings.0.get(home))
+    }
+
     /// The soft rings that frames come to this home by.
     fn rings(&self) -> impl Iterator<Item = &SoftRing> {
-        self.inbox().rings.iter().chain(self.own_rings.iter().flatten())
+        self.inbox_rings().chain(self.own_rings.iter().flatten())
     }
 }
 

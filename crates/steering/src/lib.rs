@@ -77,7 +77,7 @@ pub use discipline::{
     Budget, Discipline, Mode, Polling, PollingMarks, ThreadToken, UnknownPolling,
 };
 pub use door::Door;
-pub use exchange::{Arrived, Desk, Exchange, TakenIn};
+pub use exchange::{Arrived, Desk, Exchange, SoftRings, TakenIn};
 pub use layout::{BadLayout, Layout};
 pub use socket_program::Instruction;
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};

@@ -6,6 +6,7 @@ use crate::ecn::EcnMode;
 use crate::pacing::Pacing;
 use crate::path_mtu::PathProbing;
 use crate::rtt::RttConfig;
+use core::num::NonZeroU64;
 use std::sync::Arc;
 use time::Duration;
 use wire::SeqNumber;
@@ -79,6 +80,9 @@ pub struct Config {
     pub congestion: CongestionConfig,
     /// Whether data is spread over the round trip.
     pub pacing: Pacing,
+    /// The rate that is not exceeded, in bytes per second: data is spread then whatever `pacing` says
+    /// (SO_MAX_PACING_RATE). What is sent again counts and does not wait.
+    pub pacing_rate_max: Option<NonZeroU64>,
     /// When the connection finds out itself what its path takes (RFC 4821).
     pub path_probing: PathProbing,
     /// Explicit congestion notification (RFC 3168): accepted where the peer asks.
@@ -153,6 +157,7 @@ impl Default for Config {
             window_scaling: true,
             congestion: CongestionConfig::default(),
             pacing: Pacing::default(),
+            pacing_rate_max: None,
             path_probing: PathProbing::default(),
             ecn: EcnMode::default(),
             stretch_acks: true,

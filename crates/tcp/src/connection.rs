@@ -505,11 +505,12 @@ impl Connection {
         self.tell_of_window();
     }
 
-    /// Room was made by reading.
-    fn tell_of_window(&mut self) {
+    /// Room was made, by reading or by a larger buffer.
+    pub(crate) fn tell_of_window(&mut self) {
         // RFC 9293, 3.8.6.2.2: the peer hears of a re-opened window when it is worth a segment. An ACK
-        // that is owed now says what the window is when it goes.
+        // that is owed now, or due, says what the window is when it goes.
         if self.acks.owed() != Owed::Now
+            && self.acks.due_count() == 0
             && self.state.receives_data()
             && self.receive.wants_update(self.negotiated.payload_max_receive())
         {
@@ -666,6 +667,7 @@ impl Connection {
         self.window_tuning.turn_off();
         let (least, largest) = (self.receive_buffer_least(), self.receive_buffer_largest());
         self.receive.set_capacity(bytes.clamp(least, largest));
+        self.tell_of_window();
     }
 
     /// The smallest buffer that works with the handshake's window scale: windows are rounded down to its units,
@@ -698,14 +700,15 @@ impl Connection {
     /// SND.UNA: the oldest sequence number that is not acknowledged.
     #[must_use]
     pub fn first_unacknowledged(&self) -> SeqNumber {
-        self.send.una
+        // There SND.UNA stands behind the SYN, which nobody has acknowledged (`fast_open.rs`).
+        if self.is_opening_fast() { self.send.iss } else { self.send.una }
     }
 
     /// Whether `sequence` was sent and is not acknowledged: what an ICMP error must quote to be
     /// believed (RFC 5927, 4.1).
     #[must_use]
     pub fn is_outstanding(&self, sequence: SeqNumber) -> bool {
-        self.send.una.is_at_or_before(sequence) && sequence.is_before(self.send.max)
+        self.first_unacknowledged().is_at_or_before(sequence) && sequence.is_before(self.send.max)
     }
 
     /// ICMP says that the peer cannot be reached. `sequence` is that of the segment it quotes: one

@@ -45,7 +45,7 @@ counters::counters! {
         retransmission_timeouts,
         /// Times fast recovery was entered.
         fast_recoveries,
-        /// Times the reordering timer found a loss (RFC 8985, 6.3).
+        /// Times the reordering timer found a loss (RFC 8985, 6.2).
         reordering_timeouts,
         /// Tail loss probes sent (RFC 8985, 7.3).
         tail_loss_probes,

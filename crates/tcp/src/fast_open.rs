@@ -7,11 +7,17 @@
 //!   ... another connection ...
 //!   SYN, cookie, data                       ->   the connection is made, the data can be read
 //!                                           <-   SYN-ACK that acknowledges the data, or only the SYN
+//!                                           <-   the answer
 //! ```
 //!
 //! To the sequence numbers, data in a SYN is like the byte of a zero-window probe: sent beyond
 //! SND.NXT, for the peer to take or not. What the SYN-ACK does not acknowledge is new data; so nothing
 //! is lost by a server that ignores it, and a SYN that must be sent again goes without it.
+//!
+//! The server answers without waiting: what its application writes goes behind the SYN-ACK, as much as the initial
+//! window allows, and the answer is there after one round trip. The SYN-ACK is the handshake's own, so SND.UNA stands
+//! behind the SYN from then on and what is in flight is data; a FIN waits for the handshake's end. When the SYN-ACK goes
+//! again nobody has believed what followed it: it is lost, and goes again once the handshake is complete.
 //!
 //! Where cookies come from and are kept is the stack's: it knows addresses and connections that were.
 
@@ -27,11 +33,11 @@ use wire::{SeqNumber, TCP_HEADER_LEN_MAX, TCP_HEADER_LEN_MIN, TcpFastOpen, TcpHe
 /// The part of a connection that tries it.
 #[derive(Debug, Default)]
 pub(crate) struct FastOpen {
-    /// What our SYN carries.
+    /// What our SYN carries, or the SYN-ACK by which we accept.
     option: Option<TcpFastOpen>,
     /// The MSS the peer announced last, where data may go with the SYN; 0 where not.
     mss: u16,
-    /// A SYN with the option was lost.
+    /// A SYN with the option or with data was lost.
     failed: bool,
     /// What the SYN-ACK brought.
     learned: Option<TcpFastOpen>,
@@ -44,34 +50,39 @@ pub(crate) struct FastOpen {
 pub struct FastOpenOutcome {
     /// A new cookie.
     pub cookie: Option<TcpFastOpen>,
+    /// Data could go with the SYN.
+    pub carried: bool,
     /// The peer's MSS, to be told with the cookie next time.
     pub mss: u16,
-    /// The SYN with the option was not answered, one without was: something on the path drops it.
+    /// The SYN with the option or with data was not answered, one without was: something on the path drops it.
     pub failed: bool,
 }
 
 impl Connection {
     /// The SYN will ask for a cookie, or show one, and then also carry queued data as far as `mss`,
-    /// which the peer announced last, and the path allow. For a connection whose SYN was not sent.
-    pub fn offer_fast_open(&mut self, option: TcpFastOpen, mss: u16) {
-        let mss = if option.cookie().is_empty() { 0 } else { mss };
-        self.fast_open =
-            Some(Box::new(FastOpen { option: Some(option), mss, ..FastOpen::default() }));
+    /// which the peer announced last, and the path allow. `None`: it carries data without a cookie, for a peer that
+    /// is known to want none. For a connection whose SYN was not sent.
+    pub fn offer_fast_open(&mut self, option: Option<TcpFastOpen>, mss: u16) {
+        let asks = option.is_some_and(|option| option.cookie().is_empty());
+        let mss = if asks { 0 } else { mss };
+        self.fast_open = Some(Box::new(FastOpen { option, mss, ..FastOpen::default() }));
     }
 
     /// Passive open by a SYN with a valid cookie: as [`Connection::accept`], and its data can be read
-    /// before the handshake is complete.
+    /// before the handshake is complete. The SYN-ACK brings `cookie`, where the one shown will be good no longer.
     #[must_use]
     pub fn accept_fast(
         parameters: Parameters,
         now: Instant,
         syn: &TcpHeader,
         data: Option<Chunk>,
+        cookie: Option<TcpFastOpen>,
         pool: &BlockPool,
     ) -> Self {
         let mut connection = Self::accept(parameters, now, syn);
+        let irs = Some(syn.sequence);
         connection.fast_open =
-            Some(Box::new(FastOpen { irs: Some(syn.sequence), ..FastOpen::default() }));
+            Some(Box::new(FastOpen { option: cookie, irs, ..FastOpen::default() }));
         let room = connection.receive.window() as usize;
         if let Some(mut data) = data.filter(|data| !data.is_empty()) {
             data.truncate(room);
@@ -93,19 +104,21 @@ impl Connection {
     /// What was learned, once the connection is established; given out once.
     pub fn take_fast_open_outcome(&mut self) -> Option<FastOpenOutcome> {
         let part = self.fast_open.take_if(|part| part.irs.is_none())?;
-        let mss = self.negotiated.mss_peer();
-        Some(FastOpenOutcome { cookie: part.learned, mss, failed: part.failed })
+        let (mss, carried) = (self.negotiated.mss_peer(), part.mss > 0);
+        Some(FastOpenOutcome { cookie: part.learned, carried, mss, failed: part.failed })
     }
 
-    /// What our SYN carries.
-    pub(crate) fn fast_open_option(&self) -> Option<TcpFastOpen> {
-        self.fast_open.as_ref()?.option
+    /// What our SYN carries, or our SYN-ACK: that of a connection we opened may cross the peer's SYN, and carries
+    /// nothing.
+    pub(crate) fn fast_open_option(&self, is_reply: bool) -> Option<TcpFastOpen> {
+        let part = self.fast_open.as_deref()?;
+        part.option.filter(|_| part.irs.is_some() == is_reply)
     }
 
     /// How many bytes go with the SYN.
     pub(crate) fn syn_data_len(&self) -> u32 {
         let Some(part) = self.fast_open.as_deref().filter(|part| part.mss > 0) else { return 0 };
-        if self.state != State::SynSent || part.option.is_none() {
+        if self.state != State::SynSent {
             return 0;
         }
         // A SYN has no urgent pointer, and one for what it carried would come too late to be believed.
@@ -133,7 +146,8 @@ impl Connection {
 
     /// RFC 7413, 4.2.1: a SYN that was lost goes again without data and option, which may be why.
     pub(crate) fn on_fast_open_timeout(&mut self) {
-        if let Some(part) = self.fast_open.as_mut().filter(|part| part.option.is_some()) {
+        let offers = |part: &&mut Box<FastOpen>| part.option.is_some() || part.mss > 0;
+        if let Some(part) = self.fast_open.as_mut().filter(offers) {
             (part.option, part.mss, part.failed) = (None, 0, true);
         }
     }
@@ -141,9 +155,14 @@ impl Connection {
     /// The SYN-ACK is here: what of the data it takes, and whether it brings a cookie.
     pub(crate) fn on_fast_open_reply(&mut self, header: &TcpHeader) {
         let Some(part) = &mut self.fast_open else { return };
-        part.learned = header.options.fast_open.filter(|option| !option.cookie().is_empty());
-        part.failed &= part.option.is_none();
+        // What nobody asked for is not believed.
+        let has_asked = part.option.is_some() || part.failed;
+        let given = header.options.fast_open.filter(|option| !option.cookie().is_empty());
+        part.learned = given.filter(|_| has_asked);
+        // The answer to the first SYN after all, where it says anything of what only that had.
+        part.failed &= part.learned.is_none();
         if header.acknowledgment.is_after(self.send.una) {
+            part.failed = false;
             self.send.on_ack(header.acknowledgment);
             let taken = self.send_queue.acknowledge(self.send.una) as u64;
             self.counters.bytes_sent += taken;
@@ -154,6 +173,19 @@ impl Connection {
             self.totals.data_segments_sent += u64::from(taken > 0);
             self.totals.syn_data = taken > 0 && self.send.una == self.send.nxt;
         }
+    }
+
+    /// Whether this is the server's end, before the handshake is complete.
+    pub(crate) fn is_opening_fast(&self) -> bool {
+        self.state == State::SynReceived
+            && self.fast_open.as_deref().is_some_and(|part| part.irs.is_some())
+    }
+
+    /// Whether data may follow the SYN-ACK at once (RFC 7413, 4.2.2): not once that was lost, or some of the data, which
+    /// comes first.
+    pub(crate) fn answers_early(&self) -> bool {
+        let is_whole = self.unanswered.syns == 0 && self.recovery.lost_bytes() == 0;
+        self.is_opening_fast() && !self.owing.syn && is_whole
     }
 
     /// One past IRS, whatever came with the SYN.

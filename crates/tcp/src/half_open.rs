@@ -41,6 +41,18 @@ pub struct HalfOpen {
     pub(crate) timeouts: u16,
     /// It was sent again because the SYN came again.
     pub(crate) is_repeated: bool,
+    /// What was known when it was acknowledged first, which need not complete the handshake.
+    pub(crate) acknowledged: Option<Acknowledged>,
+}
+
+/// The first ACK of a SYN-ACK. What comes after it tells how long the peer, or who accepts, took, and nothing of the
+/// path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledged {
+    /// The round trip that it measured, in microseconds; zero where it measured none.
+    round_trip_us: u32,
+    /// [`HalfOpen::timeouts`] before it.
+    timeouts: u16,
 }
 
 /// What a segment for a [`HalfOpen`] asks for (RFC 9293, 3.10.7.4 in SYN-RECEIVED after a passive
@@ -79,6 +91,7 @@ impl HalfOpen {
             sent_at: Some(now),
             timeouts: 0,
             is_repeated: false,
+            acknowledged: None,
         }
     }
 
@@ -129,12 +142,72 @@ impl HalfOpen {
     /// SHOULD NOT use it, for its sender will not.
     pub fn on_syn_again(&mut self, syn: &TcpHeader) {
         self.ecn = self.ecn.without(TcpFlags(!syn.flags.0));
+        // RFC 7323, 4.3: TS.Recent follows, or the client would take all its waiting for the path's round trip.
+        let later = syn.options.timestamps.filter(|it| {
+            self.timestamp.is_some_and(|before| SeqNumber(it.value).is_after(SeqNumber(before)))
+        });
+        self.timestamp = later.map(|it| it.value).or(self.timestamp);
+    }
+
+    /// A segment acknowledges the SYN-ACK. It is the first of them that tells of the path, also where the handshake is
+    /// completed by one that comes much later.
+    pub fn on_acknowledged(
+        &mut self,
+        now: Instant,
+        header: &TcpHeader,
+        parameters: impl FnOnce() -> Parameters,
+    ) {
+        if self.acknowledged.is_some() {
+            return;
+        }
+        let round_trip = match self.sent_at.filter(|_| !self.is_ambiguous()) {
+            Some(sent_at) => Some(now - sent_at),
+            None => {
+                let ours = self.accept(now, parameters()).negotiated.timestamps;
+                let echo = header.options.timestamps.map(|timestamps| timestamps.echo);
+                ours.zip(echo).and_then(|(ours, echo)| ours.round_trip(now, echo))
+            }
+        };
+        let us = round_trip.map_or(0, |it| it.as_micros().max(1));
+        self.acknowledged = Some(Acknowledged {
+            round_trip_us: u32::try_from(us).unwrap_or(u32::MAX),
+            timeouts: self.timeouts,
+        });
+    }
+
+    /// Whether the peer has acknowledged the SYN-ACK.
+    #[must_use]
+    pub fn is_acknowledged(&self) -> bool {
+        self.acknowledged.is_some()
+    }
+
+    /// Karn: of several SYN-ACKs it could not be told which was answered.
+    fn is_ambiguous(&self) -> bool {
+        self.is_repeated || self.timeouts > 0
+    }
+
+    /// When a SYN-ACK was sent that is acknowledged `now`; zero where that cannot be told. After the ACK that came
+    /// first, it is as long ago as that measured.
+    fn measured_from(&self, now: Instant) -> Instant {
+        match self.acknowledged {
+            Some(Acknowledged { round_trip_us: 0, .. }) => Instant::ZERO,
+            Some(Acknowledged { round_trip_us, .. }) => {
+                Instant::ZERO + (now - Instant::from_micros(round_trip_us.into()))
+            }
+            None => self.sent_at.filter(|_| !self.is_ambiguous()).unwrap_or_default(),
+        }
     }
 
     /// How often the SYN-ACK was sent again because nothing came.
     #[must_use]
     pub fn timeouts(&self) -> u32 {
         self.timeouts.into()
+    }
+
+    /// It returns to LISTEN, and the peer's next SYN begins anew. To a peer that has acknowledged the SYN-ACK, and only
+    /// has no data yet, the connection is open: its SYN is challenged (RFC 5961, 4.2).
+    fn on_syn_in_window(&self) -> Verdict {
+        if self.acknowledged.is_some() { Verdict::Acknowledge } else { Verdict::Forget }
     }
 
     /// What a segment with `payload_len` bytes asks for; `window` is what the SYN-ACK announced.
@@ -146,9 +219,10 @@ impl HalfOpen {
             if header.sequence == self.irs {
                 return Verdict::SendAgain;
             }
-            // Within the window it returns to LISTEN, and the peer's next SYN begins anew.
-            let in_window = header.sequence.in_window(self.irs + 1, window);
-            return if in_window { Verdict::Forget } else { Verdict::Acknowledge };
+            return match header.sequence.in_window(self.irs + 1, window) {
+                true => self.on_syn_in_window(),
+                false => Verdict::Acknowledge,
+            };
         }
         // First: the sequence number. A zero window is never announced here.
         let next = self.irs + 1;
@@ -166,7 +240,7 @@ impl HalfOpen {
             return if exact { Verdict::Forget } else { Verdict::Acknowledge };
         }
         if has(TcpFlags::SYN) {
-            return Verdict::Forget;
+            return self.on_syn_in_window();
         }
         // Fifth: ACK.
         if !has(TcpFlags::ACK) {
@@ -202,16 +276,14 @@ impl HalfOpen {
     pub fn open(&self, now: Instant, parameters: Parameters) -> Connection {
         let sent_at = self.sent_at.unwrap_or(now);
         let mut connection = self.accept(sent_at, parameters);
-        for _ in 0..self.timeouts {
-            connection.on_syn_timeout();
+        for _ in 0..self.acknowledged.map_or(self.timeouts, |it| it.timeouts) {
+            connection.on_syn_timeout(now);
         }
         connection.owing.syn = false;
         connection.send.on_sent(self.iss + 1);
         connection.acks.on_sent();
         connection.last_ack_sent = connection.receive.next();
-        // Karn: of several SYN-ACKs it could not be told which was answered.
-        let is_repeated = self.is_repeated || self.timeouts > 0;
-        connection.syn_sent_at = self.sent_at.filter(|_| !is_repeated).unwrap_or_default();
+        connection.syn_sent_at = self.measured_from(now);
         let rto = connection.rtt.rto();
         connection.timers.set(Timer::Retransmission, now + rto);
         connection
@@ -242,6 +314,16 @@ mod tests {
     use crate::State;
     use crate::tests::harness::{ACK, FIN, IRS, ISS, RST, SYN, parameters, plain_config};
     use crate::{Config, Segment};
+
+    fn segment<'a>(header: &'a TcpHeader, payload: Option<&[u8]>) -> Segment<'a> {
+        Segment {
+            header,
+            payload: payload.map(crate::tests::harness::chunk),
+            sparse: false,
+            segments: 1,
+            congestion_experienced: false,
+        }
+    }
 
     fn half_open() -> HalfOpen {
         let syn = TcpHeader {
@@ -305,13 +387,7 @@ mod tests {
             window: 100,
             ..TcpHeader::default()
         };
-        let segment = Segment {
-            header: &ack,
-            payload: None,
-            sparse: false,
-            segments: 1,
-            congestion_experienced: false,
-        };
+        let segment = segment(&ack, None);
         let pool = batch::BlockPool::new(batch::PoolConfig::default());
         assert_eq!(connection.on_segment(now, segment, &pool), Ok(()));
         assert_eq!(connection.state(), State::Established);
@@ -336,6 +412,56 @@ mod tests {
         assert!(!half_open.open(now, parameters(plain_config())).info(now).ecn, "of several any");
     }
 
+    // RFC 5961, 4: whoever guesses sequence numbers cannot end what is open to its client.
+    #[test]
+    fn a_syn_is_challenged_where_the_handshake_only_waits_for_data() {
+        let mut half_open = half_open();
+        let ack = TcpHeader { acknowledgment: ISS + 1, flags: ACK, ..TcpHeader::default() };
+        let syn = |flags| TcpHeader {
+            sequence: IRS + 500,
+            acknowledgment: ISS + 1,
+            flags,
+            ..TcpHeader::default()
+        };
+        assert_eq!(half_open.check(&syn(SYN), 0, 20_000), Verdict::Forget);
+        half_open.on_acknowledged(Instant::from_millis(51), &ack, || parameters(plain_config()));
+        for flags in [SYN, SYN | ACK] {
+            assert_eq!(half_open.check(&syn(flags), 0, 20_000), Verdict::Acknowledge);
+        }
+    }
+
+    // RFC 7323, 4.1: the echo is of the SYN-ACK, however long its ACK has been lost and the client silent.
+    #[test]
+    fn data_behind_a_cookie_measures_no_round_trip() {
+        let config = Config { timestamps: true, ..plain_config() };
+        let smoothed = |payload: Option<&[u8]>| {
+            let half_open = HalfOpen { sent_at: None, timestamp: Some(7), ..half_open() };
+            let sent_at = Instant::from_millis(1_000);
+            let syn_ack = half_open.syn_ack(sent_at, parameters(config.clone()));
+            let ours = syn_ack.options.timestamps.expect("the SYN had one").value;
+            let now = sent_at + time::Duration::from_secs(38);
+            let mut connection = half_open.open(now, parameters(config.clone()));
+            let options = TcpOptions {
+                timestamps: Some(TcpTimestamps { value: 8, echo: ours }),
+                ..TcpOptions::default()
+            };
+            let header = TcpHeader {
+                sequence: IRS + 1,
+                acknowledgment: ISS + 1,
+                flags: ACK,
+                options,
+                ..TcpHeader::default()
+            };
+            let segment = segment(&header, payload);
+            let pool = batch::BlockPool::new(batch::PoolConfig::default());
+            assert_eq!(connection.on_segment(now, segment, &pool), Ok(()));
+            assert_eq!(connection.state(), State::Established);
+            connection.smoothed_rtt()
+        };
+        assert_eq!(smoothed(Some(b"at last")), None);
+        assert_eq!(smoothed(None), Some(time::Duration::from_secs(38)));
+    }
+
     // RFC 6298, 3 (Karn): of two SYN-ACKs it cannot be told which was answered, but by a timestamp.
     #[test]
     fn a_syn_ack_that_was_repeated_measures_no_round_trip() {
@@ -349,16 +475,77 @@ mod tests {
             flags: ACK,
             ..TcpHeader::default()
         };
-        let segment = Segment {
-            header: &ack,
-            payload: None,
-            sparse: false,
-            segments: 1,
-            congestion_experienced: false,
-        };
+        let segment = segment(&ack, None);
         let pool = batch::BlockPool::new(batch::PoolConfig::default());
         assert_eq!(connection.on_segment(now, segment, &pool), Ok(()));
         assert_eq!(connection.smoothed_rtt(), None);
+    }
+
+    /// The connection once the client, whose ACK came after 50 ms, has said something after 5 s.
+    fn opened_late(mut half_open: HalfOpen, echo: Option<u32>) -> Connection {
+        let config = Config { timestamps: true, ..plain_config() };
+        let timestamps = |value| echo.map(|echo| TcpTimestamps { value, echo });
+        let options = |value| TcpOptions { timestamps: timestamps(value), ..TcpOptions::default() };
+        let ack = TcpHeader {
+            sequence: IRS + 1,
+            acknowledgment: ISS + 1,
+            flags: ACK,
+            window: 100,
+            options: options(8),
+            ..TcpHeader::default()
+        };
+        let first = Instant::from_millis(1_051);
+        half_open.on_acknowledged(first, &ack, || parameters(config.clone()));
+        // Neither what comes later nor that the SYN-ACK is sent again tells anything.
+        let now = Instant::from_millis(6_001);
+        half_open.on_timeout();
+        half_open.on_acknowledged(now, &ack, || parameters(config.clone()));
+        let mut connection = half_open.open(now, parameters(config));
+        let header = TcpHeader { options: options(9), ..ack };
+        let segment = segment(&header, None);
+        let pool = batch::BlockPool::new(batch::PoolConfig::default());
+        assert_eq!(connection.on_segment(now, segment, &pool), Ok(()));
+        connection
+    }
+
+    // RFC 6298, 2: the first ACK is of the path, all later ones are of who had nothing to say.
+    #[test]
+    fn the_first_acknowledgment_measures_the_round_trip() {
+        let sent_at = Instant::from_millis(1_001);
+        let rtt = Some(time::Duration::from_millis(50));
+        let once = HalfOpen { sent_at: Some(sent_at), ..half_open() };
+        let connection = opened_late(once, None);
+        let window = connection.info(Instant::from_millis(6_001)).congestion_window_bytes;
+        assert_eq!(connection.smoothed_rtt(), rtt);
+        assert!(window > 1_800, "no segment was lost: {window}");
+        // Karn: of two SYN-ACKs a timestamp alone tells which was answered.
+        let twice = HalfOpen { is_repeated: true, timestamp: Some(7), ..once };
+        let config = Config { timestamps: true, ..plain_config() };
+        let syn_ack = twice.syn_ack(sent_at, parameters(config));
+        let ours = syn_ack.options.timestamps.expect("both have them").value;
+        assert_eq!(opened_late(twice, Some(ours)).smoothed_rtt(), rtt);
+        let untold = HalfOpen { timestamp: None, ..twice };
+        assert_eq!(opened_late(untold, None).smoothed_rtt(), None);
+    }
+
+    // RFC 7323, 4.3: a SYN that comes again is at Last.ACK.sent, and TS.Recent becomes that of the latest.
+    #[test]
+    fn the_timestamp_of_the_latest_syn_is_echoed() {
+        let config = Config { timestamps: true, ..plain_config() };
+        let mut half_open = HalfOpen { timestamp: Some(u32::MAX), ..half_open() };
+        let echoed = |half_open: &HalfOpen| {
+            let syn_ack = half_open.syn_ack(Instant::from_millis(5), parameters(config.clone()));
+            syn_ack.options.timestamps.expect("both have them").echo
+        };
+        for (value, expected) in [(7, 7), (3, 7)] {
+            let timestamps = Some(TcpTimestamps { value, echo: 0 });
+            let options = TcpOptions { timestamps, ..TcpOptions::default() };
+            half_open.on_repeated(&TcpHeader { flags: SYN, options, ..TcpHeader::default() });
+            assert_eq!(echoed(&half_open), expected);
+        }
+        let mut without = self::half_open();
+        without.on_repeated(&half_open.syn());
+        assert_eq!(without.timestamp, None, "the first SYN says what is agreed on");
     }
 
     // RFC 5482, 3: a passive open takes the peer's timeout, too.

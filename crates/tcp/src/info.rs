@@ -53,6 +53,7 @@ pub struct SegmentCounts {
 
 /// A connection at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TcpInfo {
     /// RFC 9293 state.
     pub state: State,

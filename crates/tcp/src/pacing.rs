@@ -12,6 +12,10 @@
 //! so that a short answer is not stretched over half a round trip. Retransmissions run the clock on
 //! but do not wait for it: what may be sent again at once is bounded by recovery.
 //!
+//! A rate that the application sets as the highest is another matter than one that follows from the window. Where it is
+//! the lower of the two it holds from the first byte on, nothing of a flight is free, and there is a wait for as long as
+//! it takes; where not, a flight begins with no more than the highest rate makes up for.
+//!
 //! Pacing costs a timer per millisecond and buys nothing on paths so short that the ACKs of one
 //! batch are back before the next is written. So by default it begins with a least round trip of
 //! 1 ms: on shorter ones the batch limit and the device's own back-pressure bound the burst, as they
@@ -20,6 +24,7 @@
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::timers::Timer;
+use core::num::NonZeroU64;
 use time::{Duration, Instant};
 
 /// Shortest least round trip that [`Pacing::Auto`] paces.
@@ -33,6 +38,9 @@ const CREDIT: Duration = Duration::from_millis(2);
 
 /// The longest wait for a release, whatever the rate was.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The same under a rate that was set: an hour for a long segment at 20 bytes per second.
+const WAIT_MAX_LIMITED: Duration = Duration::from_secs(3_600);
 
 /// Segments that a flight may begin with (RFC 6928).
 const FREE_SEGMENTS: u32 = 10;
@@ -61,15 +69,31 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Nothing is in flight: the next flight may begin with a burst.
-    fn on_flight_start(&mut self, mss: u32) {
-        self.free_bytes = mss.saturating_mul(FREE_SEGMENTS);
+    /// Nothing is in flight: the next flight may begin with a burst of so many bytes.
+    fn on_flight_start(&mut self, free_bytes: u32) {
+        self.free_bytes = free_bytes;
     }
 
-    /// Bytes that may be sent now; `idle`: nothing is in flight.
-    fn budget(&self, now: Instant, rate: u64, mss: u32, idle: bool) -> u64 {
-        let free =
-            u64::from(if idle { mss.saturating_mul(FREE_SEGMENTS) } else { self.free_bytes });
+    /// The highest rate changes, and what is left of the time of what was sent with it: who changes it often has not
+    /// more for that.
+    fn on_rate_max(&mut self, now: Instant, before: Option<NonZeroU64>, rate: Option<NonZeroU64>) {
+        let left_ns = self.released_at.as_nanos().saturating_sub(now.as_nanos());
+        let left_ns = match (before, rate) {
+            (Some(before), Some(rate)) => {
+                let scaled =
+                    u128::from(left_ns) * u128::from(before.get()) / u128::from(rate.get());
+                u64::try_from(scaled).unwrap_or(u64::MAX).min(nanos(WAIT_MAX_LIMITED))
+            }
+            (_, None) => 0,
+            (None, Some(_)) => left_ns,
+        };
+        self.released_at = now + Duration::from_nanos(left_ns);
+        self.free_bytes = 0;
+    }
+
+    /// Bytes that may be sent now; `idle_bytes`: what a flight may begin with, where nothing is in flight.
+    fn budget(&self, now: Instant, rate: u64, mss: u32, idle_bytes: Option<u32>) -> u64 {
+        let free = u64::from(idle_bytes.unwrap_or(self.free_bytes));
         if now < self.released_at {
             return free;
         }
@@ -77,13 +101,13 @@ impl Pacer {
         free + quantum + bytes_in(rate, (now - self.released_at).min(CREDIT))
     }
 
-    fn on_sent(&mut self, now: Instant, bytes: u32, rate: u64) {
+    fn on_sent(&mut self, now: Instant, bytes: u32, rate: u64, wait_max: Duration) {
         let free = self.free_bytes.min(bytes);
         self.free_bytes -= free;
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(nanos(CREDIT)));
         let paced = u64::from(bytes - free);
         let time = Duration::from_nanos(paced.saturating_mul(NS_PER_S) / rate.max(1));
-        let latest = now + WAIT_MAX;
+        let latest = now + wait_max;
         self.released_at = (self.released_at.max(earliest) + time).min(latest);
     }
 }
@@ -100,6 +124,39 @@ impl Connection {
     /// The rate at which data is spread now, in bytes per second; `None` where it is not.
     #[must_use]
     pub fn pacing_rate(&self) -> Option<u64> {
+        let (rate, max) = (self.own_pacing_rate(), self.config.pacing_rate_max);
+        rate.into_iter().chain(max.map(NonZeroU64::get)).min()
+    }
+
+    /// Limits the rate from now on: see [`Config::pacing_rate_max`](crate::Config::pacing_rate_max).
+    pub fn set_pacing_rate_max(&mut self, now: Instant, rate: Option<NonZeroU64>) {
+        let before = self.config.pacing_rate_max;
+        if before == rate {
+            return;
+        }
+        self.config_mut().pacing_rate_max = rate;
+        self.pacer.on_rate_max(now, before, rate);
+        self.timers.stop(Timer::Pacing);
+        self.arm_pacing(now);
+    }
+
+    /// Whether the rate is the one that was set.
+    fn is_limited(&self) -> bool {
+        let is_lower = |max: NonZeroU64| self.own_pacing_rate().is_none_or(|own| max.get() <= own);
+        self.config.pacing_rate_max.is_some_and(is_lower)
+    }
+
+    /// What a flight may begin with at once.
+    fn free_bytes(&self) -> u32 {
+        let free = self.negotiated.payload_max().saturating_mul(FREE_SEGMENTS);
+        match self.config.pacing_rate_max {
+            None => free,
+            Some(_) if self.is_limited() => 0,
+            Some(max) => u32::try_from(bytes_in(max.get(), CREDIT)).unwrap_or(free).min(free),
+        }
+    }
+
+    fn own_pacing_rate(&self) -> Option<u64> {
         if let Some(rate) = self.congestion.pacing_rate() {
             return Some(rate);
         }
@@ -122,8 +179,8 @@ impl Connection {
     pub(crate) fn pacing_budget(&self, now: Instant) -> u64 {
         match self.pacing_rate() {
             Some(rate) => {
-                let idle = self.send.flight() == 0;
-                self.pacer.budget(now, rate, self.negotiated.payload_max(), idle)
+                let idle_bytes = (self.send.flight() == 0).then(|| self.free_bytes());
+                self.pacer.budget(now, rate, self.negotiated.payload_max(), idle_bytes)
             }
             None => u64::MAX,
         }
@@ -133,15 +190,16 @@ impl Connection {
     pub(crate) fn on_paced(&mut self, now: Instant, bytes: u32, flight_before: u32) {
         let Some(rate) = self.pacing_rate() else { return };
         if flight_before == 0 {
-            self.pacer.on_flight_start(self.negotiated.payload_max());
+            self.pacer.on_flight_start(self.free_bytes());
         }
-        self.pacer.on_sent(now, bytes, rate);
+        let wait_max = if self.is_limited() { WAIT_MAX_LIMITED } else { WAIT_MAX };
+        self.pacer.on_sent(now, bytes, rate, wait_max);
     }
 
     /// Runs the timer where new data waits for its release.
     pub(crate) fn arm_pacing(&mut self, now: Instant) {
         let waits = now < self.pacer.released_at
-            && self.state.sends_data()
+            && (self.state.sends_data() || self.answers_early())
             && self.send_queue.len_from(self.send.nxt) > 0
             && self.pacing_budget(now) == 0;
         if waits && !self.timers.is_set(Timer::Pacing) {
@@ -163,9 +221,9 @@ mod tests {
         let mut now = Instant::from_millis(10);
         let (end, mut sent) = (now + duration, 0);
         while now < end {
-            let mut budget = pacer.budget(now, rate, MSS, false);
+            let mut budget = pacer.budget(now, rate, MSS, None);
             while budget > 0 {
-                pacer.on_sent(now, MSS, rate);
+                pacer.on_sent(now, MSS, rate, WAIT_MAX);
                 sent += u64::from(MSS);
                 budget = budget.saturating_sub(MSS.into());
             }
@@ -191,12 +249,12 @@ mod tests {
     fn at_most_a_millisecond_and_the_credit_of_a_late_timer_go_at_once() {
         let now = Instant::from_millis(1_000);
         let mut pacer = Pacer { released_at: now, free_bytes: 0 };
-        assert_eq!(pacer.budget(now, 12_500_000, MSS, false), 12_500);
-        assert_eq!(pacer.budget(now, 100_000, MSS, false), 2_000);
+        assert_eq!(pacer.budget(now, 12_500_000, MSS, None), 12_500);
+        assert_eq!(pacer.budget(now, 100_000, MSS, None), 2_000);
         let late = now + Duration::from_secs(5);
-        assert_eq!(pacer.budget(late, 12_500_000, MSS, false), 12_500 + 25_000);
-        pacer.on_sent(now, 12_500, 12_500_000);
-        assert_eq!(pacer.budget(now, 12_500_000, MSS, false), 0);
+        assert_eq!(pacer.budget(late, 12_500_000, MSS, None), 12_500 + 25_000);
+        pacer.on_sent(now, 12_500, 12_500_000, WAIT_MAX);
+        assert_eq!(pacer.budget(now, 12_500_000, MSS, None), 0);
         assert_eq!(pacer.released_at, now + Duration::from_millis(1));
     }
 
@@ -205,20 +263,41 @@ mod tests {
     fn a_flight_begins_with_the_initial_window() {
         let now = Instant::from_millis(1_000);
         let mut pacer = Pacer { released_at: now + Duration::from_millis(3), free_bytes: 0 };
-        assert_eq!(pacer.budget(now, 100_000, MSS, false), 0);
-        assert_eq!(pacer.budget(now, 100_000, MSS, true), 10_000);
-        pacer.on_flight_start(MSS);
-        pacer.on_sent(now, 10_000, 100_000);
-        assert_eq!(pacer.budget(now, 100_000, MSS, false), 0);
+        assert_eq!(pacer.budget(now, 100_000, MSS, None), 0);
+        assert_eq!(pacer.budget(now, 100_000, MSS, Some(10 * MSS)), 10_000);
+        pacer.on_flight_start(10 * MSS);
+        pacer.on_sent(now, 10_000, 100_000, WAIT_MAX);
+        assert_eq!(pacer.budget(now, 100_000, MSS, None), 0);
+    }
+
+    #[test]
+    fn a_highest_rate_that_is_never_reached_costs_nothing() {
+        use crate::tests::harness::*;
+        let at_once = |max: Option<u64>| {
+            let pacing_rate_max = max.and_then(NonZeroU64::new);
+            let config = crate::Config { pacing: Pacing::On, pacing_rate_max, ..plain_config() };
+            let mut harness = Harness::connect(config);
+            harness.expect_one();
+            harness.now += Duration::from_millis(100);
+            harness.options.mss = Some(1_000);
+            harness.receive(SYN | ACK, 0, 1, b"");
+            harness.options.mss = None;
+            harness.expect_one();
+            harness.write(&stream(0..10_000));
+            harness.take().len()
+        };
+        assert_eq!(at_once(None), 10);
+        assert_eq!(at_once(Some(1_250_000_000)), 10);
+        assert!(at_once(Some(50_000)) <= 3);
     }
 
     #[test]
     fn no_rate_makes_a_connection_wait_for_ever() {
         let now = Instant::from_millis(1_000);
         let mut pacer = Pacer::default();
-        pacer.on_sent(now, u32::MAX, 1);
+        pacer.on_sent(now, u32::MAX, 1, WAIT_MAX);
         assert!(pacer.released_at <= now + WAIT_MAX);
-        pacer.on_sent(now, u32::MAX, 0);
+        pacer.on_sent(now, u32::MAX, 0, WAIT_MAX);
         assert!(pacer.released_at <= now + WAIT_MAX);
     }
 }

@@ -255,15 +255,20 @@ impl Connection {
         let before = self.negotiated.payload_max();
         self.apply_path_mss();
         let after = self.negotiated.payload_max();
-        if after < before && self.state.sends_data() && self.send.flight() > after {
+        let is_opening = self.is_opening_fast();
+        let may_send = self.state.sends_data() || is_opening;
+        if after < before && may_send && self.send.flight() > after {
             if self.recovery.state() == RecoveryState::Fast {
                 // All of it is sent again, which ends this recovery for the window as well.
                 self.congestion.on_recovery_exit(now);
             }
             self.path_mtu.forget_probe();
             self.recovery.on_path_change(now, &self.send);
-            self.timers.stop(Timer::Retransmission);
-            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+            // While it opens the timer is the SYN-ACK's, and what is lost waits for the handshake.
+            if !is_opening {
+                self.timers.stop(Timer::Retransmission);
+                self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+            }
         }
     }
 

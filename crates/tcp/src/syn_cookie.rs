@@ -147,6 +147,7 @@ impl SynCookies {
             sent_at: None,
             timeouts: 0,
             is_repeated: false,
+            acknowledged: None,
         };
         if let Some(TcpTimestamps { value, echo }) = header.options.timestamps {
             kept.timestamp = Some(value);

@@ -53,7 +53,7 @@ impl Connection {
     /// RFC 6298, 5.4 to 5.6.
     fn on_retransmission_timeout(&mut self, now: Instant) {
         if matches!(self.state, State::SynSent | State::SynReceived) {
-            return self.on_syn_timeout();
+            return self.on_syn_timeout(now);
         }
         if self.send.flight() == 0 || !self.state.sends_data() {
             return;
@@ -66,7 +66,9 @@ impl Connection {
         }
         self.check_black_hole();
         let again = self.recovery.state() == RecoveryState::Loss && self.unanswered.timeouts > 1;
-        if !again {
+        if again {
+            self.congestion.on_timeout_again();
+        } else {
             // In fast recovery, too: RFC 5681, 4.3 takes the loss of a retransmission for a second
             // indication, for which ssthresh MUST be lowered again. (Linux lowers it once.)
             let flight = self.send.flight();
@@ -80,7 +82,7 @@ impl Connection {
         self.timers.stop(Timer::Loss);
     }
 
-    /// What came out of order has had its time (RFC 8985, 6.3), or the flight has been silent for
+    /// What came out of order has had its time (RFC 8985, 6.2, step 5), or the flight has been silent for
     /// so long that its tail may be lost (RFC 8985, 7.3).
     fn on_loss_timeout(&mut self, now: Instant) {
         if self.send.flight() == 0 || !self.state.sends_data() {
@@ -113,7 +115,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn on_syn_timeout(&mut self) {
+    pub(crate) fn on_syn_timeout(&mut self, now: Instant) {
         self.counters.retransmission_timeouts += 1;
         self.unanswered.syns += 1;
         let retries = match self.owing.active {
@@ -129,6 +131,10 @@ impl Connection {
         self.ecn.on_syn_timeout();
         self.syn_sent_at = Instant::ZERO;
         self.owing.syn = true;
+        if self.is_opening_fast() && self.send.flight() > 0 {
+            let again = self.unanswered.syns > 1;
+            self.recovery.on_timeout(now, &self.send, again, self.round_trips());
+        }
     }
 
     /// RFC 9293, 3.8.6.1: a closed window is probed for as long as the peer answers, MUST-37; but

@@ -11,7 +11,7 @@ pub(crate) enum Timer {
     /// The oldest unacknowledged byte, or the SYN, is to be sent again (RFC 6298).
     Retransmission,
     /// What came out of order has had its time, or a probe is to find out about the tail of the
-    /// flight (RFC 8985, 6.3 and 7.2).
+    /// flight (RFC 8985, 6.2 and 7.2).
     Loss,
     /// The peer's window is to be probed, or a small segment sent after all (RFC 9293, 3.8.6).
     Persist,

@@ -57,6 +57,8 @@ pub(crate) const IDLE: Duration = Duration::from_secs(120);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    // Each connection and each flow has one.
+    linux::descriptors::raise();
     let name = std::env::args().nth(1).unwrap_or_else(|| String::from("tun0"));
     let config = TapConfig { name: Some(name), kind: TapKind::Tun, ..TapConfig::default() };
     let mut tun = TapDevice::open(&config)?;

@@ -85,6 +85,39 @@ impl RawSocket {
         self.recv(out).await.map(|packet| (packet.len, packet.source))
     }
 
+    /// Waits until a receive would not wait. Another task may have the packet before this one tries.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.readable.wait(|context| self.socket.poll_readable(context)).await
+    }
+
+    /// Waits until a send would not wait: not at all, unless one found the queue of an interface full, and it has been
+    /// since.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.writable.wait(|context| self.socket.poll_writable(context)).await
+    }
+
+    /// As [`RawSocket::send_to`], without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` where the queue of the interface is full; as [`RawSocket::send_to`].
+    pub fn try_send_to(&self, bytes: &[u8], address: impl Into<IpAddr>) -> io::Result<usize> {
+        self.socket.send_to(bytes, address)
+    }
+
+    /// As [`RawSocket::recv`], without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` where there is no packet; as [`RawSocket::recv`].
+    pub fn try_recv(&self, out: &mut [u8]) -> io::Result<ReceivedPacket> {
+        self.socket.recv(out)
+    }
+
     /// The socket itself, for settings. It does not block, and should not be made to.
     #[must_use]
     pub fn socket(&self) -> &multidata::RawSocket {

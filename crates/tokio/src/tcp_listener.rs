@@ -2,7 +2,7 @@
 
 use crate::TcpStream;
 use crate::direction::Direction;
-use multidata::{ListenOptions, Stack};
+use multidata::{FastOpenOptions, ListenOptions, Stack};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -39,6 +39,14 @@ impl TcpListener {
         options: &ListenOptions,
     ) -> io::Result<Self> {
         multidata::TcpListener::bind_with(stack, address.into(), options).and_then(Self::try_from)
+    }
+
+    /// Changes how TCP Fast Open is served ([`ListenOptions::fast_open`]) from now on: with other keys, for example.
+    ///
+    /// # Errors
+    /// None but that of a listener that is gone.
+    pub fn set_fast_open(&self, options: FastOpenOptions) -> io::Result<()> {
+        self.socket.set_fast_open(options)
     }
 
     /// Waits for the next connection. No connection is lost where the future is dropped.

@@ -143,6 +143,73 @@ impl UdpSocket {
         self.peek_from(out).await.map(|(len, _)| len)
     }
 
+    /// Waits until a receive would not wait. Another task may have the datagram before this one tries.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.readable.wait(|context| self.socket.poll_readable(context)).await
+    }
+
+    /// Waits until a send would not wait: not at all, unless one found the queue of an interface full, and it has been
+    /// since. Each connection of a protocol over this socket may wait for itself (`UdpPoller` in quinn), where
+    /// [`UdpSocket::poll_send_ready`] is one task's.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.writable.wait(|context| self.socket.poll_writable(context)).await
+    }
+
+    /// As [`UdpSocket::readable`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::readable`].
+    pub fn poll_recv_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.readable.poll(context, |context| self.socket.poll_readable(context))
+    }
+
+    /// As [`UdpSocket::writable`], by the task that called last.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::writable`].
+    pub fn poll_send_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writable.poll(context, |context| self.socket.poll_writable(context))
+    }
+
+    /// As [`UdpSocket::send_to`], without waiting. Many datagrams, or one from another address, are sent so by
+    /// [`UdpSocket::socket`].
+    ///
+    /// # Errors
+    /// `WouldBlock` where the queue of the interface is full; as [`UdpSocket::send_to`].
+    pub fn try_send_to(&self, bytes: &[u8], address: impl Into<SocketAddr>) -> io::Result<usize> {
+        self.socket.send_to(bytes, address.into())
+    }
+
+    /// As [`UdpSocket::send`], without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` where the queue of the interface is full; as [`UdpSocket::send`].
+    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.send(bytes)
+    }
+
+    /// As [`UdpSocket::recv_from`], without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` where there is no datagram; as [`UdpSocket::recv_from`].
+    pub fn try_recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.socket.recv_from(out)
+    }
+
+    /// As [`UdpSocket::recv`], without waiting.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_recv_from`].
+    pub fn try_recv(&self, out: &mut [u8]) -> io::Result<usize> {
+        self.socket.recv(out)
+    }
+
     /// As [`UdpSocket::send_to`], by the task that called last.
     ///
     /// # Errors

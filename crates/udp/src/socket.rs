@@ -153,6 +153,12 @@ impl Socket {
         self.queue.len()
     }
 
+    /// The bytes that those hold, with what holding them costs.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     /// Whether no datagram waits to be read.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -17,7 +17,7 @@ use core::net::Ipv6Addr;
 
 mod option;
 
-pub use option::{NameServers, NdpOption, NdpOptions, PrefixInformation, Prefixes};
+pub use option::{NameServers, NdpOption, NdpOptions, PrefixInformation};
 use option::{SOURCE_LINK, TARGET_LINK, emit_link};
 
 /// ICMPv6 type of a router solicitation.
@@ -54,7 +54,7 @@ pub struct NdpEnvelope {
 }
 
 /// A message as a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NdpRepr {
     /// A host asks for routers (RFC 4861, 4.1).
     RouterSolicitation {
@@ -95,7 +95,7 @@ pub enum NdpRepr {
 }
 
 /// What a router tells of itself and the link (RFC 4861, 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterAdvertisement {
     /// Hop limit for outgoing packets; 0: unspecified.
     pub hop_limit: u8,
@@ -115,10 +115,10 @@ pub struct RouterAdvertisement {
     pub source_link: Option<HardwareAddress>,
     /// The link's MTU in bytes.
     pub mtu_bytes: Option<u32>,
-    /// The link's prefixes.
-    pub prefixes: Prefixes,
-    /// Recursive DNS servers (RFC 8106, 5.1); none where the count is 0.
-    pub name_servers: NameServers,
+    /// The link's prefixes, as many as there are options of them.
+    pub prefixes: Vec<PrefixInformation>,
+    /// Recursive DNS servers, those of each option (RFC 8106, 5.1).
+    pub name_servers: Vec<NameServers>,
 }
 
 /// How a router wants to be ranked among default routers (RFC 4191, 2.1), the best last.
@@ -208,8 +208,8 @@ impl NdpRepr {
             retransmit_ms: u32::from_be_bytes([t0, t1, t2, t3]),
             source_link: None,
             mtu_bytes: None,
-            prefixes: Prefixes::default(),
-            name_servers: NameServers::default(),
+            prefixes: Vec::new(),
+            name_servers: Vec::new(),
         };
         for option in NdpOptions::new(options) {
             match option? {
@@ -219,15 +219,9 @@ impl NdpRepr {
                 NdpOption::Mtu(mtu_bytes) => {
                     advertisement.mtu_bytes.get_or_insert(mtu_bytes);
                 }
-                // Prefixes beyond the bound are left out: a router sends few of them.
-                NdpOption::Prefix(prefix) => {
-                    let _ = advertisement.prefixes.push(prefix);
-                }
-                NdpOption::NameServers(servers) => {
-                    if advertisement.name_servers.is_empty() {
-                        advertisement.name_servers = servers;
-                    }
-                }
+                // 6.3.4: "for each" of them. The message's length bounds both.
+                NdpOption::Prefix(prefix) => advertisement.prefixes.push(prefix),
+                NdpOption::NameServers(servers) => advertisement.name_servers.push(servers),
                 NdpOption::TargetLink(_) | NdpOption::Other { .. } => {}
             }
         }
@@ -309,8 +303,9 @@ impl NdpRepr {
             Self::RouterSolicitation { source_link } => 8 + of_link(source_link),
             Self::RouterAdvertisement(advertisement) => {
                 let mtu_len = if advertisement.mtu_bytes.is_some() { option::MTU_LEN } else { 0 };
-                let prefixes_len = advertisement.prefixes.iter().count() * option::PREFIX_LEN;
-                let servers_len = advertisement.name_servers.emitted_len();
+                let prefixes_len = advertisement.prefixes.len() * option::PREFIX_LEN;
+                let servers = advertisement.name_servers.iter();
+                let servers_len: usize = servers.map(NameServers::emitted_len).sum();
                 16 + of_link(&advertisement.source_link) + mtu_len + prefixes_len + servers_len
             }
             Self::NeighbourSolicitation { source_link, .. } => 24 + of_link(source_link),
@@ -369,10 +364,12 @@ impl RouterAdvertisement {
         if let Some(mtu_bytes) = self.mtu_bytes {
             at += option::emit_mtu(&mut out[at..], mtu_bytes);
         }
-        for prefix in self.prefixes.iter() {
+        for prefix in &self.prefixes {
             at += prefix.emit(&mut out[at..]);
         }
-        self.name_servers.emit(&mut out[at..]);
+        for servers in &self.name_servers {
+            at += servers.emit(&mut out[at..]);
+        }
     }
 }
 

@@ -16,5 +16,7 @@ pub const ROUTING: u8 = 43;
 pub const FRAGMENT: u8 = 44;
 /// ICMP for IPv6 (RFC 4443).
 pub const ICMPV6: u8 = 58;
+/// Nothing follows (RFC 8200, 4.7).
+pub const NO_NEXT_HEADER: u8 = 59;
 /// IPv6 destination options (RFC 8200, 4.6).
 pub const DESTINATION_OPTIONS: u8 = 60;

@@ -1,6 +1,6 @@
 //! The TCP header (RFC 9293, 3.1) and its options: MSS (RFC 9293, 3.7.1), window scale and
 //! timestamps (RFC 7323), SACK permitted and SACK (RFC 2018), user timeout (RFC 5482), fast open
-//! (RFC 7413).
+//! (RFC 7413, and as Linux had it before 4.1, under RFC 6994).
 //!
 //! ```text
 //!   0       2       4               8              12      13      14      16      18      20
@@ -38,6 +38,10 @@ const OPTION_SACK: u8 = 5;
 const OPTION_TIMESTAMPS: u8 = 8;
 const OPTION_USER_TIMEOUT: u8 = 28;
 const OPTION_FAST_OPEN: u8 = 34;
+const OPTION_EXPERIMENT: u8 = 254;
+
+/// What an experimental option of fast open begins with (RFC 6994).
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 /// The control bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -168,11 +172,12 @@ impl SackBlocks {
 pub struct TcpFastOpen {
     bytes: [u8; 16],
     len: u8,
+    is_experimental: bool,
 }
 
 impl TcpFastOpen {
     /// Asks for a cookie.
-    pub const REQUEST: Self = Self { bytes: [0; 16], len: 0 };
+    pub const REQUEST: Self = Self { bytes: [0; 16], len: 0, is_experimental: false };
 
     /// A cookie, or the request where `bytes` is empty. `None` for a length that none may have.
     #[must_use]
@@ -181,7 +186,7 @@ impl TcpFastOpen {
         if !valid {
             return None;
         }
-        let mut option = Self { bytes: [0; 16], len: bytes.len() as u8 };
+        let mut option = Self { len: bytes.len() as u8, ..Self::REQUEST };
         option.bytes[..bytes.len()].copy_from_slice(bytes);
         Some(option)
     }
@@ -192,9 +197,25 @@ impl TcpFastOpen {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// The same cookie as the option of `other`'s kind: the one assigned, or the experimental one, in which it came
+    /// from hosts of before RFC 7413. Who asks by one does not know the other.
+    #[must_use]
+    pub const fn in_the_form_of(self, other: Self) -> Self {
+        Self { is_experimental: other.is_experimental, ..self }
+    }
+
+    /// What stands before the cookie.
+    fn head(&self) -> ([u8; 4], usize) {
+        let [first, second] = FAST_OPEN_EXPERIMENT;
+        match self.is_experimental {
+            true => ([OPTION_EXPERIMENT, 4 + self.len, first, second], 4),
+            false => ([OPTION_FAST_OPEN, 2 + self.len, 0, 0], 2),
+        }
+    }
+
     /// Length of the option with its padding.
     fn padded_len(&self) -> usize {
-        (2 + usize::from(self.len)).next_multiple_of(4)
+        (self.head().1 + usize::from(self.len)).next_multiple_of(4)
     }
 }
 
@@ -402,10 +423,11 @@ impl TcpOptions {
             writer.put(&[OPTION_USER_TIMEOUT, 4, high, low]);
         }
         if let Some(option) = self.fast_open_fitting(writer.at) {
-            let len = 2 + option.len;
-            writer.put(&[OPTION_FAST_OPEN, len]);
+            let (head, head_len) = option.head();
+            writer.put(&head[..head_len]);
             writer.put(option.cookie());
-            writer.put(&[OPTION_NOP, OPTION_NOP][..option.padded_len() - usize::from(len)]);
+            let len = head_len + option.cookie().len();
+            writer.put(&[OPTION_NOP, OPTION_NOP][..option.padded_len() - len]);
         }
         let count = self.sack_count(self.len_before_sack());
         if count > 0 {
@@ -463,6 +485,9 @@ impl TcpOptions {
             OPTION_SACK => !self.sack.is_empty(),
             OPTION_USER_TIMEOUT => self.user_timeout.is_some(),
             OPTION_FAST_OPEN => self.fast_open.is_some(),
+            OPTION_EXPERIMENT if body.starts_with(&FAST_OPEN_EXPERIMENT) => {
+                self.fast_open.is_some()
+            }
             _ => {
                 odd.tcp_options_unknown += 1;
                 return;
@@ -480,8 +505,11 @@ impl TcpOptions {
             (OPTION_USER_TIMEOUT, [high, low]) => {
                 self.user_timeout = Some(TcpUserTimeout(u16::from_be_bytes([*high, *low])));
             }
-            (OPTION_FAST_OPEN, body) => {
-                self.fast_open = TcpFastOpen::new(body);
+            (OPTION_FAST_OPEN | OPTION_EXPERIMENT, body) => {
+                let is_experimental = kind == OPTION_EXPERIMENT;
+                let cookie = if is_experimental { &body[2..] } else { body };
+                let option = TcpFastOpen::new(cookie);
+                self.fast_open = option.map(|it| TcpFastOpen { is_experimental, ..it });
                 odd.tcp_options_bad_length += u64::from(self.fast_open.is_none());
             }
             (OPTION_SACK, body) if body.len() % 8 == 0 && !body.is_empty() => {
@@ -541,9 +569,9 @@ mod tests {
             any::<Option<(u32, u32)>>(),
             prop::collection::vec(any::<(u32, u32)>(), 0..=4),
             any::<Option<u16>>(),
-            prop::option::of((0_usize..=6).prop_flat_map(|half| {
+            prop::option::of((0_usize..=6, any::<bool>()).prop_flat_map(|(half, experimental)| {
                 let len = if half == 0 { 0 } else { 2 * half + 2 };
-                prop::collection::vec(any::<u8>(), len)
+                (prop::collection::vec(any::<u8>(), len), Just(experimental))
             })),
         );
         (fixed, options).prop_map(|(fixed, options)| {
@@ -562,7 +590,9 @@ mod tests {
                     timestamps: options.3.map(|(value, echo)| TcpTimestamps { value, echo }),
                     sack: SackBlocks::NONE,
                     user_timeout: options.5.map(TcpUserTimeout),
-                    fast_open: options.6.and_then(|bytes| TcpFastOpen::new(&bytes)),
+                    fast_open: options.6.and_then(|(bytes, is_experimental)| {
+                        Some(TcpFastOpen { is_experimental, ..TcpFastOpen::new(&bytes)? })
+                    }),
                 },
             };
             header.options.fast_open =
@@ -617,6 +647,31 @@ mod tests {
         bytes[12] = 0x70;
         assert_eq!(TcpHeader::parse(&bytes), Err(Malformed::Truncated));
         assert_eq!(TcpHeader::parse(&bytes[..19]), Err(Malformed::Truncated));
+    }
+
+    // RFC 6994, 3: an experiment is told by its identifier, and others under the same kind are ignored.
+    #[test]
+    fn fast_open_is_read_and_written_in_the_form_of_the_experiment() {
+        let parse = |options: [u8; 12]| {
+            let mut bytes = vec![0; 20];
+            bytes[12] = 0x80;
+            bytes.extend_from_slice(&options);
+            TcpHeader::parse(&bytes).expect("well formed").0.options
+        };
+        let bytes = [254, 12, 0xf9, 0x89, 1, 2, 3, 4, 5, 6, 7, 8];
+        let options = parse(bytes);
+        let shown = options.fast_open.expect("a cookie");
+        assert_eq!(shown.cookie(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        let mut out = [0; 12];
+        options.emit(&mut out);
+        assert_eq!((options.len_bytes(), out), (12, bytes));
+        let given = TcpFastOpen::new(&[9; 8]).expect("eight bytes");
+        assert_eq!(given.in_the_form_of(shown).padded_len(), 12);
+        assert_eq!(given.padded_len(), 12);
+        let request = parse([254, 4, 0xf9, 0x89, 0, 0, 0, 0, 0, 0, 0, 0]).fast_open;
+        assert_eq!(request, Some(TcpFastOpen::REQUEST.in_the_form_of(shown)));
+        assert_eq!(parse([254, 12, 0xf9, 0x8a, 1, 2, 3, 4, 5, 6, 7, 8]).fast_open, None);
+        assert_eq!(parse([254, 3, 0xf9, 0, 0, 0, 0, 0, 0, 0, 0, 0]).fast_open, None);
     }
 
     // RFC 9293, 3.1: MUST-6, unknown options are ignored.

@@ -145,9 +145,9 @@ pub(super) const PLANTED: &[Planted] = &[
     },
     Planted {
         name: "fast-open-cookie-not-checked",
-        file: "crates/stack/src/fast_open.rs",
-        original: ".any(|step| self.cookie(step, local, remote) == Some(shown))",
-        mistake: ".any(|step| self.cookie(step, local, remote).is_some())",
+        file: "crates/stack/src/fast_open_keys.rs",
+        original: "cookie(key, local, remote) == shown.cookie()",
+        mistake: "cookie(key, local, remote).len() == shown.cookie().len()",
         finder: Finder::Simulator,
     },
     Planted {

@@ -22,6 +22,7 @@ const ROOT_FILES: &[&str] = &[
     "Cargo.toml",
     "LICENSE-APACHE",
     "LICENSE-MIT",
+    "MEASUREMENTS.md",
     "README.md",
     "TESTING.md",
     "clippy.toml",

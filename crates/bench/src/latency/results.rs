@@ -1,6 +1,7 @@
 //! What a comparison measured: one JSON object, and a table with a row for each case.
 
 use super::{Bulk, Case, Near};
+use crate::host;
 use crate::receive::coalescing_name;
 use crate::results::Host;
 use crate::statistics::{median, ratio};
@@ -79,7 +80,10 @@ struct Row<'a> {
 }
 
 impl Results {
-    pub(super) fn new(host: Host, len_bytes: usize) -> Self {
+    /// Those of a comparison that begins: of requests of this length, with these arguments of the command.
+    #[must_use]
+    pub fn begin(len_bytes: usize, arguments: &[String]) -> Self {
+        let host = host::describe(arguments);
         Self { schema: SCHEMA.to_owned(), host, len_bytes, runs: Vec::new() }
     }
 
@@ -115,9 +119,9 @@ impl Results {
             "coalescing",
             "",
             "median\nus",
-            "/ kernel",
+            "/ kernel,\nrelayed",
             "p99\nus",
-            "/ kernel",
+            "/ kernel,\nrelayed",
             "transactions\n/s",
             "bulk\nGbit/s",
         ];
@@ -142,28 +146,31 @@ impl Results {
         table.to_string()
     }
 
-    /// Whether this stack is slower than the kernel's socket, and adaptive coalescing than one by one, a
-    /// sentence for each load.
+    /// Whether this stack is slower than the kernel's socket, which is behind a relay, where it is not and where it is,
+    /// too; and adaptive coalescing than one by one, a sentence for each load.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
         let rows = self.rows();
         let mut sentences = Vec::new();
         for kernel in rows.iter().filter(|row| row.first.near == Near::KernelRelayed.name()) {
             let load = &kernel.first.load;
-            let of = |coalescing: &str| {
+            let of = |near: Near, coalescing: &str| {
                 rows.iter().find(|row| {
-                    row.first.near == Near::Ours.name()
+                    row.first.near == near.name()
                         && row.first.coalescing == coalescing
                         && row.first.load == *load
                 })
             };
-            let Some(adaptive) = of("adaptive") else { continue };
-            if let Some(share) = ratio(adaptive.median_us, kernel.median_us) {
+            let Some(adaptive) = of(Near::Ours, "adaptive") else { continue };
+            let against_kernel = |row: &Row<'_>| ratio(row.median_us, kernel.median_us);
+            let relayed = of(Near::OursRelayed, "adaptive").and_then(against_kernel);
+            if let (Some(share), Some(relayed)) = (against_kernel(adaptive), relayed) {
                 sentences.push(format!(
-                    "{load}: the median of this stack is {share:.2} times that of a kernel socket."
+                    "{load}: the median of this stack is {share:.2} times that of a kernel socket behind the \
+                     relay, and behind the same relay {relayed:.2} times."
                 ));
             }
-            let one = of("1").and_then(|one| ratio(adaptive.median_us, one.median_us));
+            let one = of(Near::Ours, "1").and_then(|one| ratio(adaptive.median_us, one.median_us));
             if let Some(share) = one {
                 sentences.push(format!(
                     "{load}: adaptive coalescing has {share:.2} times the median of one by one."
@@ -185,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_row_is_compared_with_the_kernels_of_its_load() {
-        let mut results = Results::new(crate::host::describe(&[]), 1);
+        let mut results = Results::begin(1, &[]);
         let cases = cases(&[Load::Idle, Load::Receive]);
         assert_eq!(cases.len(), 8);
         for (case, median_ns) in
@@ -197,9 +204,11 @@ mod tests {
         assert_eq!(
             results.findings(),
             [
-                "idle: the median of this stack is 0.25 times that of a kernel socket.",
+                "idle: the median of this stack is 0.25 times that of a kernel socket behind the relay, and \
+                 behind the same relay 0.75 times.",
                 "idle: adaptive coalescing has 0.50 times the median of one by one.",
-                "beside receiving: the median of this stack is 0.75 times that of a kernel socket.",
+                "beside receiving: the median of this stack is 0.75 times that of a kernel socket behind the \
+                 relay, and behind the same relay 0.88 times.",
                 "beside receiving: adaptive coalescing has 1.20 times the median of one by one.",
             ]
         );

@@ -56,6 +56,14 @@ impl Cell {
     }
 }
 
+impl Cell {
+    /// What is on the way at most where the queue is empty: rate times round-trip time, in bytes.
+    #[must_use]
+    pub fn product_bytes(&self) -> u64 {
+        (self.rate_bits_per_s as f64 / 8.0 * self.round_trip.as_secs_f64()) as u64
+    }
+}
+
 impl fmt::Display for Cell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} % lost, {} ms", self.loss_percent, self.round_trip.as_millis())?;

@@ -7,10 +7,10 @@
 use crate::verify::{Flow, Pattern};
 use crate::{Attempt, Failure};
 use linux::{Sandbox, TapConfig, TapDevice, TapQueue};
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver as Channel, channel, sync_channel};
+use std::sync::mpsc::{Receiver as Channel, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How long the first byte may take: a SYN that is lost a few times is no failure.
@@ -49,6 +49,20 @@ pub struct Receiver {
     /// Where it listens.
     pub listening: SocketAddr,
     reading: Channel<Result<Reading, Failure>>,
+    done: Ended,
+}
+
+/// By whom the run ends: the receiver, once it has read, or before that a sender that cannot connect.
+#[derive(Clone, Debug)]
+pub struct Ended(Sender<Result<Reading, Failure>>);
+
+impl Ended {
+    /// The sender's socket, or nothing where there is none: then the receiver is not waited for.
+    pub fn unless_connected<S>(self, connected: io::Result<S>) -> Option<S> {
+        let connected = connected.attempt(|| "the sender cannot connect");
+        // Somebody waits, or knows already.
+        connected.map_err(|failure| drop(self.0.send(Err(failure)))).ok()
+    }
 }
 
 impl Receiver {
@@ -59,6 +73,8 @@ impl Receiver {
     pub fn start(sandbox: &Arc<Sandbox>, order: Order) -> Result<(Self, TapQueue), Failure> {
         let (ready_sender, ready) = sync_channel(1);
         let (done, reading) = channel();
+        let done = Ended(done);
+        let receiver = done.clone();
         let sandbox = sandbox.clone();
         std::thread::spawn(move || {
             let (device, listener) = match open(&sandbox, order) {
@@ -72,19 +88,27 @@ impl Receiver {
                     return;
                 }
             };
-            let _ = done.send(receive(&listener, order));
+            let _ = receiver.0.send(receive(&listener, order));
             // The device lives until here.
             drop(device);
         });
         let (listening, queue) = ready.recv().attempt(|| "the receiver did not start")??;
-        Ok((Self { listening, reading }, queue))
+        Ok((Self { listening, reading, done }, queue))
+    }
+
+    /// For the sender, which says so where it cannot connect.
+    #[must_use]
+    pub fn ended(&self) -> Ended {
+        self.done.clone()
     }
 
     /// Waits for what it read.
     ///
     /// # Errors
-    /// A sentence: nothing came, or a byte that was not sent.
+    /// A sentence: nothing came, or a byte that was not sent; the sender could not connect.
     pub fn finish(self) -> Result<Reading, Failure> {
+        // Nobody but those two may keep it waiting.
+        drop(self.done);
         self.reading.recv().attempt(|| "the receiver ended without a word")?
     }
 }
@@ -169,7 +193,24 @@ fn read(
 }
 
 /// A socket with a timeout had nothing to say.
-pub(crate) fn is_timeout(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_cannot_connect_ends_the_run() {
+        let (done, reading) = channel();
+        let ended = Ended(done);
+        assert_eq!(ended.clone().unless_connected(Ok("a socket")), Some("a socket"));
+        let refused = io::Error::new(io::ErrorKind::Unsupported, "no such congestion control");
+        assert_eq!(ended.unless_connected::<()>(Err(refused)), None);
+        let failure = reading.recv().expect("it was said").expect_err("nothing was read");
+        assert_eq!(failure.to_string(), "the sender cannot connect: no such congestion control");
+        assert!(reading.recv().is_err(), "and nobody keeps the run waiting");
+    }
 }

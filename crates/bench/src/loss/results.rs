@@ -1,11 +1,13 @@
 //! What a comparison measured: one JSON object, and a table with a row for each path.
 
 use super::cell::Sender;
+use crate::host;
 use crate::results::Host;
 use crate::statistics::{median, ratio};
 use crate::table::{cells, headed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use tcp::Algorithm;
 
 /// The name of this layout.
 pub const SCHEMA: &str = "multidata-bench-loss/1";
@@ -55,6 +57,17 @@ pub struct LossRun {
 }
 
 impl Results {
+    /// Those of a comparison that begins: with this congestion control, and these arguments of the command.
+    #[must_use]
+    pub fn begin(congestion: Algorithm, arguments: &[String]) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            host: host::describe(arguments),
+            congestion: congestion.kernel_name().to_owned(),
+            runs: Vec::new(),
+        }
+    }
+
     /// The table: medians of both senders and their ratio, a row for each path.
     #[must_use]
     pub fn table(&self) -> String {
@@ -72,7 +85,7 @@ impl Results {
         table.to_string()
     }
 
-    /// The rows of the table, in the order in which the paths were first run.
+    /// The rows of the table, in the order in which the paths were first run: those of paths that both senders took.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let mut paths: Vec<&LossRun> = Vec::new();
@@ -81,17 +94,17 @@ impl Results {
                 paths.push(run);
             }
         }
-        paths.into_iter().map(|path| self.row(path)).collect()
+        paths.into_iter().filter_map(|path| self.row(path)).collect()
     }
 
-    fn row(&self, path: &LossRun) -> Row {
+    fn row(&self, path: &LossRun) -> Option<Row> {
         let goodput = |sender: Sender| {
             let runs = self.runs.iter().filter(|run| same_path(run, path));
             let of_sender = runs.filter(|run| run.sender == sender.name());
             let values: Vec<f64> = of_sender.map(|run| run.goodput_mbps).collect();
-            median(&values).unwrap_or(f64::NAN)
+            median(&values)
         };
-        let (ours_mbps, linux_mbps) = (goodput(Sender::Ours), goodput(Sender::Linux));
+        let (ours_mbps, linux_mbps) = (goodput(Sender::Ours)?, goodput(Sender::Linux)?);
         let mut name = format!("{}", path.loss_percent);
         if path.reorder_percent > 0.0 {
             name += &format!(" + {} reordered", path.reorder_percent);
@@ -99,13 +112,13 @@ impl Results {
         if path.corrupt_percent > 0.0 {
             name += &format!(" + {} corrupted", path.corrupt_percent);
         }
-        Row {
+        Some(Row {
             path: name,
             round_trip_ms: path.round_trip_ms,
             ours_mbps,
             linux_mbps,
             ratio: ratio(ours_mbps, linux_mbps),
-        }
+        })
     }
 }
 
@@ -162,11 +175,12 @@ mod tests {
             run(Sender::Linux, 0.0, 900.0),
             run(Sender::Ours, 0.0, 450.0),
         ];
-        let host = crate::host::describe(&[]);
-        let results =
-            Results { schema: SCHEMA.to_owned(), host, congestion: "cubic".to_owned(), runs };
+        let mut results = Results { runs, ..Results::begin(Algorithm::Cubic, &[]) };
         let rows = results.rows();
         assert_eq!(rows.len(), 2);
+        // Broken off before the kernel's turn.
+        results.runs.push(run(Sender::Ours, 5.0, 1.0));
+        assert_eq!(results.rows(), rows);
         assert_eq!((rows[0].ours_mbps, rows[0].linux_mbps), (30.0, 20.0));
         assert_eq!(rows[0].ratio, Some(1.5));
         assert_eq!(rows[1].ratio, Some(0.5));

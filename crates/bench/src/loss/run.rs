@@ -3,11 +3,12 @@
 use super::cell::{Cell, Sender};
 use super::delay_line::DelayLineConfig;
 use super::joint::Joint;
-use super::receiver::{Order, Receiver, is_timeout, open_tap};
-use super::results::{LossRun, Results, SCHEMA};
+use super::receiver::{Ended, Order, Receiver, is_timeout, open_tap};
+use super::results::{LossRun, Results};
+use crate::growing::Growing;
 use crate::progress::Progress;
 use crate::verify::{Flow, Pattern};
-use crate::{Attempt, Failure, host};
+use crate::{Attempt, Failure};
 use device::{FaultConfig, HardwareAddress, Medium, WireConfig, WireEnd, wire};
 use ip::Cidr;
 use linux::{Sandbox, kernel_socket};
@@ -23,9 +24,13 @@ const SENDER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 2));
 const RECEIVER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1));
 const PREFIX_LEN: u8 = 24;
 
-/// Both senders and the receiver may hold this much, several times the product of the largest rate
-/// and delay, so that no window is the limit.
+/// Both senders and the receiver may hold this much, several times what may be on the way ([`PRODUCT_MAX_BYTES`]), so
+/// that no window is the limit.
 const BUFFER_MAX_BYTES: usize = 64 << 20;
+
+/// The largest product of rate and round-trip time: of its buffer a receiver grants half as its window, and this stack's
+/// sender has half of a kernel's.
+pub const PRODUCT_MAX_BYTES: u64 = BUFFER_MAX_BYTES as u64 / 4;
 
 /// How long an open may take, and how long a write waits before it looks whether to go on.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,25 +52,19 @@ pub struct Comparison {
     pub rounds: usize,
 }
 
-/// Runs the comparison. In every round a cell's two runs follow each other, and the order of the
-/// two alternates.
+/// Runs the comparison, and adds what each run gave. In every round a cell's two runs follow each other, and the order of
+/// the two alternates.
 ///
 /// # Errors
-/// The first failure ends it.
+/// The first failure ends it; the results hold what was measured before it.
 pub fn compare(
     comparison: &Comparison,
     sandbox: Sandbox,
-    arguments: &[String],
-) -> Result<Results, Failure> {
+    results: &Growing<Results>,
+) -> Result<(), Failure> {
     let progress = Progress::steps(comparison.cells.len() * comparison.rounds * 2);
     let sandbox = Arc::new(sandbox);
     sandbox.set_tcp_buffers_max(BUFFER_MAX_BYTES).attempt(|| "cannot set up the sender")?;
-    let mut results = Results {
-        schema: SCHEMA.to_owned(),
-        host: host::describe(arguments),
-        congestion: comparison.algorithm.kernel_name().to_owned(),
-        runs: Vec::new(),
-    };
     for round in 0..comparison.rounds {
         for cell in &comparison.cells {
             let order = match round % 2 {
@@ -76,12 +75,12 @@ pub fn compare(
                 progress.say(&format!("round {}: {cell}: {}", round + 1, sender.name()));
                 let run = run(comparison, &sandbox, cell, sender, round as u64)
                     .attempt(|| format!("{cell}, {} as sender", sender.name()))?;
-                results.runs.push(run);
+                results.add(|all| all.runs.push(run));
                 progress.advance(1);
             }
         }
     }
-    Ok(results)
+    Ok(())
 }
 
 fn run(
@@ -109,7 +108,8 @@ fn run(
             let joint = Joint::start(joined, far, faults, lines);
             let stack = build(comparison.algorithm, near)?;
             let reading = std::thread::scope(|scope| {
-                scope.spawn(|| send_ours(&stack, to, seed, &stop));
+                let ended = receiver.ended();
+                scope.spawn(|| send_ours(&stack, to, seed, (&stop, ended)));
                 let reading = receiver.finish();
                 stop.store(true, Ordering::SeqCst);
                 reading
@@ -127,7 +127,8 @@ fn run(
             let joint = Joint::start(near, far, faults, lines);
             let name = comparison.algorithm.kernel_name();
             let reading = std::thread::scope(|scope| {
-                scope.spawn(|| send_linux(name, to, seed, &stop));
+                let ended = receiver.ended();
+                scope.spawn(|| send_linux(name, to, seed, (&stop, ended)));
                 let reading = receiver.finish();
                 stop.store(true, Ordering::SeqCst);
                 reading
@@ -188,18 +189,18 @@ fn build(algorithm: Algorithm, queue: device::WireQueue) -> Result<Stack, Failur
 }
 
 /// Writes until it is told to stop or nobody reads any more. What goes wrong before that shows at
-/// the receiver.
-fn send_ours(stack: &Stack, to: SocketAddr, seed: u64, stop: &AtomicBool) {
-    let Ok(mut socket) = multidata::TcpStream::connect_timeout(stack, &to, CONNECT_TIMEOUT) else {
-        return;
-    };
+/// the receiver; that it cannot connect ends the run.
+fn send_ours(stack: &Stack, to: SocketAddr, seed: u64, (stop, ended): (&AtomicBool, Ended)) {
+    let connected = multidata::TcpStream::connect_timeout(stack, &to, CONNECT_TIMEOUT);
+    let Some(mut socket) = ended.unless_connected(connected) else { return };
     let Ok(local) = socket.local_addr() else { return };
     let _ = socket.set_write_timeout(Some(WRITE_WAIT));
     send(&mut socket, Pattern::new(seed, local.port(), Flow::FromConnector), stop);
 }
 
-fn send_linux(congestion: &str, to: SocketAddr, seed: u64, stop: &AtomicBool) {
-    let Ok(mut socket) = kernel_socket::connect(&to, congestion, CONNECT_TIMEOUT) else { return };
+fn send_linux(congestion: &str, to: SocketAddr, seed: u64, (stop, ended): (&AtomicBool, Ended)) {
+    let connected = kernel_socket::connect(&to, congestion, CONNECT_TIMEOUT);
+    let Some(mut socket) = ended.unless_connected(connected) else { return };
     let Ok(local) = socket.local_addr() else { return };
     let _ = socket.set_write_timeout(Some(WRITE_WAIT));
     send(&mut socket, Pattern::new(seed, local.port(), Flow::FromConnector), stop);

@@ -21,7 +21,7 @@ use crate::socket::{Socket, retry_interrupted};
 use crate::workload::request_response::{self, Asked, AskingAll};
 use crate::workload::stream::{self, Totals};
 use crate::{Attempt, Failure};
-use linux::kernel_socket;
+use linux::{descriptors, kernel_socket};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -34,6 +34,9 @@ pub const VERB: &str = "kernel-end";
 
 /// Nothing moves for this long: the connection is stuck and the run fails.
 pub const STUCK: Duration = Duration::from_secs(30);
+
+/// What the child has open beside its connections: standard streams, a listener, what the scheduler of tasks waits by.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -199,9 +202,22 @@ impl Drop for KernelEnd {
     }
 }
 
+/// Why the kernel's end cannot have so many connections here, if it cannot: each is a descriptor.
+#[must_use]
+pub fn why_not(connections: usize) -> Option<Failure> {
+    let most = descriptors::most();
+    (connections > most.saturating_sub(OTHER_DESCRIPTORS)).then(|| {
+        Failure::new(format!(
+            "{connections} sockets of the kernel's are more than a process may have open here: raise its limit \
+             of {most} descriptors (ulimit -Hn)"
+        ))
+    })
+}
+
 /// The child's whole life: reads its task from standard input, does it, reports on standard output.
 #[must_use]
 pub fn serve() -> ExitCode {
+    descriptors::raise();
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
     let task = input

@@ -4,6 +4,7 @@ use super::bars::Bars;
 use crate::results::{Results, Run, Summary};
 use crate::scenario::Times;
 use crate::sizes::format_size;
+use crate::statistics::{median, ratio};
 use crate::times::Split;
 
 /// One figure: everything about one way of sending over one device.
@@ -73,7 +74,7 @@ pub(super) fn figures(results: &Results) -> Vec<Figure> {
     };
     let with_bars = |title: &String| {
         let rows = of(title);
-        Figure { bars: bars(results, &rows), ..figure(title, &rows) }
+        Figure { bars: bars(results, &rows), ..figure(title, results, &rows) }
     };
     titles.iter().map(with_bars).collect()
 }
@@ -113,7 +114,7 @@ fn bars(results: &Results, rows: &[&Summary]) -> Option<Bars> {
     })
 }
 
-fn figure(title: &str, rows: &[&Summary]) -> Figure {
+fn figure(title: &str, results: &Results, rows: &[&Summary]) -> Figure {
     let mut lengths: Vec<usize> = rows.iter().map(|row| row.first.write_len_bytes).collect();
     lengths.sort_unstable();
     lengths.dedup();
@@ -143,7 +144,7 @@ fn figure(title: &str, rows: &[&Summary]) -> Figure {
         marks: lengths.iter().map(|length| format_size(*length as u64)).collect(),
         panels: PANELS.into_iter().map(panel).collect(),
         bars: None,
-        rows: rows.iter().map(|row| table_row(row)).collect(),
+        rows: rows.iter().map(|row| table_row(results, row)).collect(),
     }
 }
 
@@ -155,11 +156,14 @@ fn scheme(run: &Run) -> String {
     }
 }
 
-fn table_row(row: &Summary) -> Row {
+fn table_row(results: &Results, row: &Summary) -> Row {
     let run = &row.first;
+    let runs: Vec<&Run> = results.runs.iter().filter(|it| it.scenario == run.scenario).collect();
     let each_byte = |name: &str| {
-        let count = run.counters.get(name).copied().unwrap_or(0) as f64;
-        crate::statistics::ratio(count, run.bytes as f64).unwrap_or(0.0)
+        let count = |run: &Run| run.counters.get(name).copied().unwrap_or(0) as f64;
+        let each: Vec<f64> =
+            runs.iter().filter_map(|run| ratio(count(run), run.bytes as f64)).collect();
+        median(&each).unwrap_or(0.0)
     };
     Row {
         words: [scheme(run), format_size(run.write_len_bytes as u64)],
@@ -173,7 +177,30 @@ fn table_row(row: &Summary) -> Row {
             row.mappings_per_packet.map_or_else(String::new, |count| format!("{count:.3}")),
             format!("{:.2}", each_byte("runtime.bytes_copied_in")),
             format!("{:.2}", each_byte("stack.checksummed_transmit_bytes")),
-            format!("{:.1}", each_byte("pool.allocations") * 1e6),
+            format!("{:.1}", each_byte("pool.allocations") * f64::from(1 << 20)),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::{results, run};
+    use device::TransmitMode;
+
+    #[test]
+    fn what_was_counted_is_shown_as_the_median_of_all_runs() {
+        let runs = [9_000, 1_000, 2_000].map(|allocations| {
+            let mut run = run(TransmitMode::Multidata, 8.0);
+            run.bytes = 1_000 << 20;
+            run.counters.insert("pool.allocations".to_owned(), allocations);
+            run.counters.insert("runtime.bytes_copied_in".to_owned(), allocations << 20);
+            run
+        });
+        let figures = figures(&results(runs.to_vec()));
+        let row = &figures[0].rows[0].figures;
+        let of = |name| COLUMNS.iter().position(|column| *column == name).expect("a column");
+        assert_eq!(row[of("bytes copied/byte")], "2.00");
+        assert_eq!(row[of("blocks/MB")], "2.0", "a MB is 2^20 bytes");
     }
 }

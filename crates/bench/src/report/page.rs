@@ -77,12 +77,12 @@ fn host(host: &Host) -> String {
     ))
 }
 
-/// Which colour is which scheme; the same in all panels.
+/// Which colour and line is which scheme; the same in all panels.
 fn legend(figure: &Figure) -> String {
     let series = figure.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
     let keys = series.iter().enumerate().map(|(index, (name, _))| {
-        let colour = plot::colour(index);
-        format!("<span style=\"color:{colour}\">&#9679;</span> {}", escape(name))
+        let (point, line) = plot::key(index);
+        format!("{point} {}{line}", escape(name))
     });
     keys.collect::<Vec<_>>().join(" &nbsp; ")
 }

@@ -17,6 +17,22 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
+/// How lines are told apart beyond that: whole ones with full points, and those in dashes of a length with hollow ones.
+const DASHES: [(Option<u32>, &str); 3] =
+    [(None, ""), (Some(10), " (dashes)"), (Some(3), " (dots)")];
+
+/// How the line of the series at `index` is broken, and the word for it.
+fn dashes(index: usize) -> (Option<u32>, &'static str) {
+    DASHES[index / COLOURS.len() % DASHES.len()]
+}
+
+/// What the series at `index` is known by in the legend, as HTML: its point, and behind it how its line is broken.
+pub(super) fn key(index: usize) -> (String, &'static str) {
+    let (dash, word) = dashes(index);
+    let point = if dash.is_some() { "&#9675;" } else { "&#9679;" };
+    (format!("<span style=\"color:{}\">{point}</span>", colour(index)), word)
+}
+
 /// The colour of the series at `index`, as CSS writes it.
 pub(super) fn colour(index: usize) -> String {
     let RGBColor(red, green, blue) = COLOURS[index % COLOURS.len()];
@@ -64,8 +80,19 @@ fn draw(
             .enumerate()
             .filter_map(|(at, value)| Some((at as f64, (*value)?)))
             .collect();
-        chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
-        chart.draw_series(points.iter().map(|point| Circle::new(*point, 4, colour.filled())))?;
+        let line = points.iter().copied();
+        let point = match dashes(index) {
+            (None, _) => {
+                chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+                colour.filled()
+            }
+            (Some(dash), _) => {
+                let style = colour.stroke_width(2);
+                chart.draw_series(DashedLineSeries::new(line, dash, dash, style))?;
+                colour.stroke_width(1)
+            }
+        };
+        chart.draw_series(points.iter().map(|at| Circle::new(*at, 4, point)))?;
     }
     area.present()
 }
@@ -76,5 +103,29 @@ fn mark_at(marks: &[String], at: f64) -> String {
     match (at - nearest).abs() < 0.01 && nearest >= 0.0 {
         true => marks.get(nearest as usize).cloned().unwrap_or_default(),
         false => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_series_than_colours_are_told_apart() {
+        let mut keys: Vec<_> = (0..COLOURS.len() * DASHES.len()).map(key).collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 18);
+        let marks = ["1", "2"].map(str::to_owned);
+        let drawn = |count: usize| {
+            let series = (0..count).map(|at| (at.to_string(), vec![Some(1.0), Some(2.0)]));
+            let panel = Panel { title: "Throughput", unit: "Gbit/s", series: series.collect() };
+            let text = svg(&panel, "connections", &marks).expect("drawn");
+            let is_hollow = |it: &&str| it.contains("<circle") && it.contains("fill=\"none\"");
+            (text.lines().filter(is_hollow).count(), text.matches("<polyline").count())
+        };
+        let ((hollow, whole), (hollow_too, broken)) = (drawn(6), drawn(7));
+        assert_eq!((hollow, hollow_too), (0, 2));
+        assert!(broken > whole + 2, "{broken} lines, and {whole} without the one in dashes");
     }
 }

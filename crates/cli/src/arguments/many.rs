@@ -8,10 +8,20 @@ use clap::Args;
 use device::TransmitMode;
 use std::time::Duration;
 
+/// The kernel keeps a pointer for each, and some two KiB for each that waits.
+const QUEUE_PACKETS_MAX: usize = 1 << 20;
+
 fn parse_connections(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=TASK_CONNECTIONS_MAX).contains(&count) => Ok(count),
         _ => Err(format!("give a number from 1 to {TASK_CONNECTIONS_MAX}")),
+    }
+}
+
+fn parse_queue(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(packets) if (1..=QUEUE_PACKETS_MAX).contains(&packets) => Ok(packets),
+        _ => Err(format!("give a number from 1 to {QUEUE_PACKETS_MAX}")),
     }
 }
 
@@ -54,6 +64,10 @@ pub(crate) struct ManyArguments {
     /// Longest IP packet of the device
     #[arg(long, value_name = "N", default_value = "1500", value_parser = parse_buffer_size)]
     mtu: usize,
+    /// Frames that the kernel keeps at most until this stack reads them from a TAP or TUN device (txqueuelen)
+    /// [default: 1000]
+    #[arg(long, value_name = "N", value_parser = parse_queue)]
+    queue: Option<usize>,
     /// Keep this stack on the first CPU and the kernel's end on the second
     #[arg(long)]
     pin: bool,
@@ -79,10 +93,14 @@ impl ManyArguments {
         let mode = if offload { TransmitMode::Lso } else { TransmitMode::Multidata };
         let common = Scenario {
             mtu_bytes: self.mtu,
+            queue_packets: self.queue,
             pin: self.pin,
             write_len_bytes: self.write_size,
             ..Scenario::stream(DeviceKind::Wire, Direction::Send, mode)
         };
+        if self.queue.is_some() && !axes.devices.iter().any(|device| device.is_tun()) {
+            return Err("--queue needs one of --device tap, tun and tap-pair".to_owned());
+        }
         let scenarios = axes.scenarios(self.seconds, &common);
         if scenarios.is_empty() {
             return Err(

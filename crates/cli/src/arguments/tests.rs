@@ -42,6 +42,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         offload: true,
         napi: true,
         io_uring: true,
+        queue_packets: None,
         direction: Direction::Both,
         mode: TransmitMode::Lso,
         connections: 3,
@@ -139,6 +140,7 @@ fn the_other_end_and_the_device_agree() {
         ("bench stream --mode train", "the modes are single, chain, contiguous"),
         ("bench stream --mode contiguous:44", "1 to 43"),
         ("bench stream --runs 0", "not in"),
+        ("bench many --device wire,packet --queue 5000", "--queue needs"),
         ("bench --bytes 4", "unexpected argument"),
         ("nothing", "unrecognized subcommand"),
     ] {

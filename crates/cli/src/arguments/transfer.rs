@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The device that packets travel over, and this stack's address there.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkArguments {
-    /// The interface, which must be up: a TAP with the kernel's address on it, or any other Ethernet
+    /// The interface, which must be up: a TAP or TUN with the kernel's address on it, or any other Ethernet
     /// interface, on which a packet socket is opened
     #[arg(long, value_name = "INTERFACE", required_unless_present = "tunnel")]
     pub(crate) device: Option<String>,

@@ -1,8 +1,9 @@
 //! Wrong arguments and places that cannot be had.
 
-use crate::harness::{command, run};
+use crate::harness::{command, run, run_interrupted};
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn wrong_arguments_exit_with_2_and_say_what_is_wrong() {
@@ -27,7 +28,9 @@ fn wrong_arguments_exit_with_2_and_say_what_is_wrong() {
         ("bench stream --mtu 12", "Usage: multidata bench stream"),
         ("bench many --connections 0", "from 1 to 19000"),
         ("bench many --connections 1000000", "from 1 to 19000"),
+        ("bench many --queue 0", "from 1 to 1048576"),
         ("bench loss --loss 100", "less than 100"),
+        ("bench loss --rtt 1,1000", "--rate 1000 and --rtt 1000 have 125 MB on the way"),
         ("send file 10.0.0.1 --device t0 --address 10.0.0.2/24", "10.0.0.1"),
         ("receive 10.0.0.2:7 file --device t0 --address 10.0.0.2/99", "10.0.0.2/99"),
         (
@@ -111,6 +114,51 @@ fn results_that_cannot_be_written_are_an_error_and_leave_nothing() {
     assert!(ran.sentence().ends_with("it is a directory"), "{ran:?}");
     let left = std::fs::read_dir(directory.path()).expect("a directory of ours").count();
     assert_eq!(left, 1, "something was left behind");
+}
+
+#[test]
+fn who_reads_a_pipe_gets_the_results() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let pipe = directory.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("it is everywhere");
+    assert!(made.success());
+    let (read, results) = std::sync::mpsc::channel();
+    let place = pipe.clone();
+    std::thread::spawn(move || read.send(std::fs::read_to_string(place)));
+    let short = "bench stream --device wire --mode multidata --bytes 4K --runs 1";
+    let ran = run(&format!("{short} --json {}", pipe.display()));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let results = results.recv().expect("the reader lives").expect("a pipe of text");
+    let results: serde_json::Value = serde_json::from_str(&results).expect("JSON");
+    assert_eq!(results["runs"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn an_interruption_shows_what_was_measured_until_then() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("results.json");
+    let names = || std::fs::read_dir(directory.path()).expect("a directory of ours").count();
+    let arguments = "bench stream --device wire --mode multidata --seconds 0.05 --runs 1000";
+    let arguments = format!("{arguments} --json {}", file.display());
+    // How long the first run takes nobody knows.
+    for seconds in [1, 2, 4, 8, 16, 32] {
+        let ran = run_interrupted(&arguments, Duration::from_secs(seconds));
+        if !ran.stdout.contains("wire send multidata") {
+            assert_ne!(ran.code, Some(0), "{ran:?}");
+            assert_eq!(names(), 0, "something was left behind");
+            continue;
+        }
+        assert_eq!(ran.code, Some(130), "{ran:?}");
+        assert!(ran.stdout.contains("Medians of up to 1000 alternating runs"), "{ran:?}");
+        assert!(ran.stderr.contains("not all was measured"), "{ran:?}");
+        let results = std::fs::read_to_string(&file).expect("it was written");
+        let results: serde_json::Value = serde_json::from_str(&results).expect("JSON");
+        let runs = results["runs"].as_array().expect("a list").len();
+        assert!((1..1_000).contains(&runs), "{runs} runs");
+        assert_eq!(names(), 1, "something was left behind");
+        return;
+    }
+    panic!("no run ended in half a minute");
 }
 
 #[test]

@@ -3,9 +3,11 @@
 #[path = "../../../linux/tests/network/withheld.rs"]
 mod withheld;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use withheld::cannot_run;
@@ -41,7 +43,32 @@ pub(crate) fn run(arguments: &str) -> Ran {
     finish(command(arguments))
 }
 
-fn finish(mut command: Command) -> Ran {
+/// Runs it from a shell, after this command of the shell's.
+pub(crate) fn run_after(before: &str, arguments: &str) -> Ran {
+    let mut shell = Command::new("sh");
+    let command = env!("CARGO_BIN_EXE_multidata");
+    shell.arg("-c").arg(format!("{before} && exec {command} {arguments}"));
+    finish(shell)
+}
+
+/// Runs it, and interrupts it after a while. It heeds that also where the tests do not: they may be started in the
+/// background of a script, which has its children ignore interruptions.
+pub(crate) fn run_interrupted(arguments: &str, after: Duration) -> Ran {
+    let mut heeding = Command::new("env");
+    heeding.args(["--default-signal=INT", env!("CARGO_BIN_EXE_multidata")]);
+    heeding.args(arguments.split_whitespace());
+    finish_after(heeding, |child| {
+        std::thread::sleep(after);
+        let pid = Pid::from_raw(child.id().try_into().expect("a process id"));
+        kill(pid, Signal::SIGINT).expect("a child of ours");
+    })
+}
+
+fn finish(command: Command) -> Ran {
+    finish_after(command, |_| ())
+}
+
+fn finish_after(mut command: Command, meanwhile: impl FnOnce(&Child)) -> Ran {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -52,6 +79,7 @@ fn finish(mut command: Command) -> Ran {
     let mut stderr = child.stderr.take().expect("piped");
     let output = std::thread::spawn(move || read_all(&mut stdout));
     let errors = std::thread::spawn(move || read_all(&mut stderr));
+    meanwhile(&child);
     let started = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child of ours") {

@@ -1,6 +1,6 @@
 //! Short runs of every kind: what they report, and that every byte arrived.
 
-use crate::harness::{has_network, has_tap, has_xdp, measure, run};
+use crate::harness::{has_network, has_tap, has_xdp, measure, run, run_after};
 use serde_json::Value;
 
 const FIELDS: [&str; 22] = [
@@ -121,6 +121,22 @@ fn over_a_tun_every_mode_and_direction_arrives() {
     moves("--device tun --direction receive --bytes 3M --ipv6", 2, 3 << 20);
     moves("--device tun --direction both --bytes 3M --offload on --mode lso,multidata", 2, 6 << 20);
     moves("--device tun --direction send --bytes 3M --napi on --mode multidata", 1, 3 << 20);
+}
+
+#[test]
+fn the_kernels_end_has_as_many_sockets_as_it_may() {
+    if !has_tap("the_kernels_end_has_as_many_sockets_as_it_may") {
+        return;
+    }
+    let many = "bench many --device tap --direction send --seconds 0.05 --runs 1 --connections";
+    let ran = run_after("ulimit -Sn 128", &format!("{many} 200"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = run_after("ulimit -n 128", &format!("{many} 20,200"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let left_out =
+        "left out: tap send 200 tasks multidata: 200 sockets of the kernel's are more than";
+    assert!(ran.stderr.contains(left_out), "{ran:?}");
+    assert!(ran.stdout.contains(" 20 ") && !ran.stdout.contains(" 200 "), "{ran:?}");
 }
 
 #[test]

@@ -138,6 +138,27 @@ pub(crate) fn interruption_resets_the_connection() {
     }
 }
 
+pub(crate) fn ignored_signals_stay_ignored() {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    let at = stack_at(0, 7_026);
+    // As nohup starts it, and a script that puts it into the background.
+    let arguments = format!("receive {at} {} {}", file.display(), link(0));
+    let running = Running::start_after("trap '' HUP INT", &arguments);
+    let mut stream = connect(at);
+    stream.write_all(b"a beginning").expect("the stack receives");
+    for signal in [Signal::SIGHUP, Signal::SIGINT] {
+        interrupt(&running, signal);
+    }
+    // Longer than the way out of who heeds them.
+    std::thread::sleep(Duration::from_millis(1_500));
+    stream.write_all(b" and an end").expect("the stack receives");
+    stream.shutdown(Shutdown::Write).expect("it is connected");
+    stream.read_to_end(&mut Vec::new()).expect("an orderly end");
+    assert_eq!(running.end(), (Some(0), String::new()));
+    assert_eq!(std::fs::read(&file).expect("the file is there"), b"a beginning and an end");
+}
+
 pub(crate) fn device_that_goes_is_told() {
     let interface = Interface::named(DEVICE).expect("the test's own device");
     let at = stack_at(0, 7_024);

@@ -2,7 +2,7 @@
 
 use crate::ground::{DEVICE, KERNEL, Running, STACK, connect, link, stack_at};
 use crate::network::cannot_run;
-use linux::{Interface, VethPair};
+use linux::{Interface, TapConfig, TapDevice, TapKind, VethPair};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
@@ -11,7 +11,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -175,6 +175,42 @@ pub(crate) fn over_a_packet_socket() {
     let (code, sentence) = Running::start(&format!("send {} {to} {link}", file.display())).end();
     assert_eq!(code, Some(1));
     assert!(sentence.contains("ip link set cable-near up"), "{sentence}");
+}
+
+pub(crate) fn over_a_tun() {
+    let (name, kind) = (Some("tun7".to_owned()), TapKind::Tun);
+    let device = TapDevice::open(&TapConfig { name, kind, offload: false, ..TapConfig::default() });
+    let device = device.expect("root of the namespace");
+    let interface = device.interface().expect("it was made");
+    let kernel = "10.11.0.1".parse().expect("an address");
+    device.set_persistent(true).expect("it is ours");
+    interface.add_address(kernel, 24).expect("root of the namespace");
+    interface.set_up().expect("root of the namespace");
+    drop(device);
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    let content = contents(1_000_001);
+    std::fs::write(&file, &content).expect("room for it");
+    let listener = TcpListener::bind((kernel, 0)).expect("the kernel's address");
+    let to = listener.local_addr().expect("it is bound");
+    let link = "--device tun7 --address 10.11.0.2/24";
+    let mut running = Running::start(&format!("send {} {to} {link}", file.display()));
+    listener.set_nonblocking(true).expect("a socket of ours");
+    let (mut stream, _) = loop {
+        match listener.accept() {
+            Ok(accepted) => break accepted,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+        }
+        assert!(running.is_alive(), "{:?}", running.end());
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    stream.set_nonblocking(false).expect("a socket of ours");
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).expect("the stack ends its stream");
+    drop(stream);
+    assert_eq!(running.end(), (Some(0), String::new()));
+    assert!(received == content);
+    interface.delete().expect("root of the namespace");
 }
 
 pub(crate) fn empty_travels_too() {

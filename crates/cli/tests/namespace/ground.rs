@@ -45,15 +45,31 @@ pub(crate) fn stack_at(version: usize, port: u16) -> SocketAddr {
 /// The command at work. Dropped, it ends.
 pub(crate) struct Running(pub(crate) Child);
 
+const COMMAND: &str = env!("CARGO_BIN_EXE_multidata");
+
 impl Running {
+    /// It heeds all signals, also where the tests do not: they may be started in the background of a script, which
+    /// has its children ignore interruptions.
     pub(crate) fn start(arguments: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_multidata"));
-        command
-            .args(arguments.split_whitespace())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let heeding = ["--default-signal=HUP,INT,TERM", COMMAND];
+        Self::spawn(Command::new("env").args(heeding).args(arguments.split_whitespace()))
+    }
+
+    /// As a shell starts it after `before`.
+    pub(crate) fn start_after(before: &str, arguments: &str) -> Self {
+        Self::spawn(
+            Command::new("sh").arg("-c").arg(format!("{before}; exec {COMMAND} {arguments}")),
+        )
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.spawn().expect("the command was built"))
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.0.try_wait().expect("a child of ours").is_none()
     }
 
     /// Waits for its end: the exit code and the one sentence on standard error.

@@ -123,6 +123,8 @@ pub struct Quoted {
     pub remote: SocketAddr,
     /// The segment's sequence number, for TCP only.
     pub sequence: Option<SeqNumber>,
+    /// It is an echo reply.
+    pub is_echo_reply: bool,
 }
 
 /// Reads an ICMP message: `info` is that of its packet, `message` what lies behind the headers.
@@ -260,10 +262,16 @@ fn quoted(body: &[u8]) -> Result<Quoted, DropReason> {
     {
         ports = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     }
+    let is_echo_reply = match info.protocol {
+        protocol::ICMP => info.transport(body).first() == Some(&Icmpv4Repr::ECHO_REPLY),
+        protocol::ICMPV6 => info.transport(body).first() == Some(&Icmpv6Repr::ECHO_REPLY),
+        _ => false,
+    };
     Ok(Quoted {
         protocol: info.protocol,
         local: SocketAddr::new(info.source, ports.0),
         remote: SocketAddr::new(info.destination, ports.1),
         sequence,
+        is_echo_reply,
     })
 }

@@ -49,10 +49,13 @@ pub fn may_answer_with_error(
 }
 
 /// Whether an echo request may be answered: not one to many hosts, which would make all of them
-/// answer one forged source (RFC 1122, 3.2.2.6 allows the silence).
+/// answer one forged source (RFC 1122, 3.2.2.6 allows the silence). RFC 4443, 4.2 says that those to an IPv6
+/// group SHOULD be answered, and so hosts of a link are found (`ff02::1`): those of the link are, to which nobody
+/// beyond it can send.
 #[must_use]
 pub fn may_answer_echo(info: &PacketInfo, arrival: Arrival) -> bool {
-    is_one_host(info.source) && !is_for_many(info.destination, arrival)
+    let is_of_link = matches!(info.destination, IpAddr::V6(it) if it.octets()[..2] == [0xff, 2]);
+    is_one_host(info.source) && (is_of_link || !is_for_many(info.destination, arrival))
 }
 
 fn is_for_many(destination: IpAddr, arrival: Arrival) -> bool {

@@ -154,6 +154,7 @@ proptest! {
             local: SocketAddr::new(ours, 0x1234),
             remote: SocketAddr::new(theirs, 80),
             sequence: tcp.then_some(SeqNumber(0xdead_beef)),
+            is_echo_reply: false,
         };
         prop_assert_eq!(received(&packet), Ok(IcmpIncoming::Error(IcmpError { kind, quoted })));
     }
@@ -420,6 +421,12 @@ fn errors_are_withheld_where_they_could_do_harm() {
     for destination in ["224.0.0.251", "255.255.255.255"] {
         assert!(!may(info("10.0.0.2", destination, protocol::UDP), &[], plain));
         assert!(!may_answer_echo(&info("10.0.0.2", destination, protocol::ICMP), plain));
+    }
+    // RFC 4443, 4.2: groups of the link, to which nobody beyond it can send.
+    let of_group = Arrival { link_multicast: true, ..plain };
+    for (destination, expected) in [("ff02::1", true), ("ff05::1", false), ("fd00::1", false)] {
+        let info = info("fe80::2", destination, protocol::ICMPV6);
+        assert_eq!(may_answer_echo(&info, of_group), expected, "{destination}");
     }
     for source in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"] {
         assert!(!may(info(source, "10.0.0.1", protocol::UDP), &[], plain), "{source}");

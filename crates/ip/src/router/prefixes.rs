@@ -1,7 +1,7 @@
 //! Networks on the link and addresses formed from them, with their lifetimes.
 
 use super::identifier::{IdentifierKey, stable_address};
-use super::{LINK_LOCAL_PREFIX, LinkChange, RouterCounters};
+use super::{LinkChange, RouterCounters};
 use core::net::Ipv6Addr;
 use std::collections::VecDeque;
 use time::{Duration, Instant};
@@ -58,11 +58,6 @@ pub(super) struct Prefixes {
 impl Prefixes {
     pub(super) fn new(key: IdentifierKey, station: HardwareAddress, entries_max: usize) -> Self {
         Self { key, station, entries_max, networks: Vec::new(), formed: Vec::new() }
-    }
-
-    /// The link-local address: valid for ever, formed without a router (RFC 4862, 5.3).
-    pub(super) fn form_link_local(&mut self, changes: &mut VecDeque<LinkChange>) {
-        self.form(LINK_LOCAL_PREFIX, NEVER, NEVER, changes);
     }
 
     fn form(
@@ -152,8 +147,7 @@ impl Prefixes {
             if told.valid_s == 0 {
                 return;
             }
-            // The link-local address is not counted.
-            if self.formed.len() > self.entries_max {
+            if self.formed.len() >= self.entries_max {
                 counters.router_entries_refused += 1;
                 return;
             }

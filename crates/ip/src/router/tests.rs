@@ -1,5 +1,5 @@
 use super::*;
-use wire::ndp::{NameServers, PrefixInformation, Prefixes};
+use wire::ndp::{NameServers, PrefixInformation};
 
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const OTHER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
@@ -14,14 +14,12 @@ struct Bed {
 }
 
 impl Bed {
-    /// Discovery that has formed its link-local address and sent nothing.
+    /// Discovery that has sent nothing.
     fn new() -> Self {
         let mut jitter = Jitter::new(4);
         let now = Instant::from_millis(1_000);
         let config = RouterConfig::new(KEY);
-        let mut discovery = RouterDiscovery::new(now, config, STATION, &mut jitter);
-        let local = stable_address(LINK_LOCAL_PREFIX, STATION, 0, &KEY);
-        assert_eq!(discovery.poll_change(), Some(LinkChange::Form(local)));
+        let discovery = RouterDiscovery::new(now, config, STATION, &mut jitter);
         Self { discovery, jitter, now }
     }
 
@@ -59,8 +57,8 @@ fn silent() -> RouterAdvertisement {
         retransmit_ms: 0,
         source_link: None,
         mtu_bytes: None,
-        prefixes: Prefixes::default(),
-        name_servers: NameServers::default(),
+        prefixes: Vec::new(),
+        name_servers: Vec::new(),
     }
 }
 
@@ -78,7 +76,7 @@ fn prefix(of: Ipv6Addr, len: u8, valid_s: u32, preferred_s: u32) -> RouterAdvert
         valid_s,
         preferred_s,
     };
-    assert!(message.prefixes.push(told));
+    message.prefixes.push(told);
     message
 }
 
@@ -92,7 +90,7 @@ fn on_link(of: Ipv6Addr, len: u8, valid_s: u32) -> RouterAdvertisement {
         valid_s,
         preferred_s: 0,
     };
-    assert!(message.prefixes.push(told));
+    message.prefixes.push(told);
     message
 }
 
@@ -164,7 +162,7 @@ fn prefixes_that_form_no_address_are_ignored() {
     let mut bed = Bed::new();
     bed.hear(ROUTER, silent());
     let mut not_autonomous = prefix(PREFIX, 64, 100, 100);
-    not_autonomous.prefixes = Prefixes::default();
+    not_autonomous.prefixes = Vec::new();
     for message in [
         on_link(LINK_LOCAL_PREFIX, 64, 100),
         prefix(LINK_LOCAL_PREFIX, 64, 100, 100),
@@ -277,20 +275,47 @@ fn parameters_of_the_link_are_passed_on() {
     assert!(matches!(fast[..], [LinkChange::Times { retransmit, .. }] if retransmit == least));
 }
 
+/// An advertisement with an option for each lifetime.
+fn servers(all: &[(&[Ipv6Addr], u32)]) -> RouterAdvertisement {
+    let options = all.iter().map(|(addresses, lifetime_s)| NameServers {
+        lifetime_s: *lifetime_s,
+        addresses: addresses.to_vec(),
+    });
+    RouterAdvertisement { name_servers: options.collect(), ..silent() }
+}
+
+/// RFC 8106, 6.2: a server that is told of for longer takes the place of the one that would expire first; a withdrawn one
+/// and its successor are two options.
+#[test]
+fn a_new_name_server_takes_the_place_of_the_one_that_ends_first() {
+    let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(|last| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last));
+    let mut bed = Bed::new();
+    bed.hear(ROUTER, silent());
+    let all = [a, b, c, d];
+    let told = bed.hear(ROUTER, servers(&[(&all, 100)]));
+    assert_eq!(told, [LinkChange::NameServers(vec![a, b, c])]);
+    assert_eq!(bed.discovery.counters().router_entries_refused, 1);
+    bed.pass(10);
+    assert_eq!(
+        bed.hear(ROUTER, servers(&[(&all, 100)])),
+        [],
+        "a router that has more than are kept"
+    );
+    bed.pass(10);
+    let told = bed.hear(ROUTER, servers(&[(&[b, c], 100), (&[d], 50), (&[e], 200)]));
+    assert_eq!(told, [LinkChange::NameServers(vec![b, c, e])], "the first ended before");
+    let told = bed.hear(ROUTER, servers(&[(&[b], 0), (&[d], 100)]));
+    assert_eq!(told, [LinkChange::NameServers(vec![c, e, d])]);
+}
+
 /// RFC 8106, 5.3.1: at least three servers, each until its lifetime ends; zero ends it.
 #[test]
 fn name_servers_are_told_until_their_lifetime_ends() {
     let mut bed = Bed::new();
     bed.hear(ROUTER, silent());
-    let servers = |all: &[Ipv6Addr], lifetime_s| {
-        let mut message = silent();
-        message.name_servers.lifetime_s = lifetime_s;
-        assert!(all.iter().all(|server| message.name_servers.push(*server)));
-        message
-    };
-    let told = bed.hear(ROUTER, servers(&[ROUTER, OTHER], 100));
+    let told = bed.hear(ROUTER, servers(&[(&[ROUTER, OTHER], 100)]));
     assert_eq!(told, [LinkChange::NameServers(vec![ROUTER, OTHER])]);
-    let told = bed.hear(ROUTER, servers(&[ROUTER], 0));
+    let told = bed.hear(ROUTER, servers(&[(&[ROUTER], 0)]));
     assert_eq!(told, [LinkChange::NameServers(vec![OTHER])]);
     assert_eq!(bed.pass(100), [LinkChange::NameServers(vec![])]);
 }

@@ -94,6 +94,11 @@ impl<W> Table<W> {
         self.entries.get_mut(slot as usize)?.as_mut()
     }
 
+    /// Every entry.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<W>> {
+        self.entries.iter().flatten()
+    }
+
     /// Slots of the entries of one family.
     pub(super) fn slots(&self, is_ipv4: bool) -> Vec<u32> {
         let of_family = self.by_address.iter().filter(|(address, _)| address.is_ipv4() == is_ipv4);

@@ -51,6 +51,8 @@ pub struct PacketQueue {
     waiter: Arc<FileWaiter>,
     link: Link,
     capabilities: Capabilities,
+    /// The MTU when it was opened, and the longest one that is followed.
+    mtu_bytes_max: usize,
     mode: TransmitMode,
     receiver: Receiver,
     /// Where frames come in instead, where blocks of them were asked for.
@@ -59,7 +61,7 @@ pub struct PacketQueue {
     staged: Vec<Staged>,
     /// Their fronts: virtio-net header and headers, or all of the frame.
     fronts: Vec<u8>,
-    /// The interface has a shorter MTU, which was not told yet: the next batch must be built afresh.
+    /// The interface has another MTU, which was not told yet: the next batch must be built afresh.
     is_revoked: bool,
     /// When the kernel was last asked for changes, apart from waiting.
     asked: Option<Instant>,
@@ -99,6 +101,7 @@ impl PacketQueue {
             socket,
             waiter,
             link,
+            mtu_bytes_max: capabilities.mtu_bytes,
             capabilities,
             mode: TransmitMode::Multidata,
             receiver,
@@ -239,7 +242,7 @@ impl PacketQueue {
                 self.counters.transmit_full += 1;
                 Stop::Full
             }
-            Errno::MSGSIZE if self.has_shorter_mtu() => Stop::Revoked,
+            Errno::MSGSIZE if self.has_other_mtu() => Stop::Revoked,
             Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::MSGSIZE
                 if is_merged || is_partial =>
             {
@@ -252,16 +255,13 @@ impl PacketQueue {
         }
     }
 
-    /// Whether the interface's MTU has become shorter; then capabilities say so.
-    fn has_shorter_mtu(&mut self) -> bool {
-        match self.link.mtu_bytes() {
-            Some(mtu_bytes) if mtu_bytes < self.capabilities.mtu_bytes => {
-                self.capabilities.mtu_bytes = mtu_bytes;
-                self.counters.capabilities_revoked += 1;
-                true
-            }
-            _ => false,
-        }
+    /// Whether the interface's MTU is another now, as far as that is followed; then capabilities say so.
+    fn has_other_mtu(&mut self) -> bool {
+        let was_bytes = self.capabilities.mtu_bytes;
+        let mtu_bytes = self.link.mtu_bytes().map_or(was_bytes, |it| it.min(self.mtu_bytes_max));
+        self.capabilities.mtu_bytes = mtu_bytes;
+        self.counters.capabilities_revoked += u64::from(mtu_bytes < was_bytes);
+        mtu_bytes != was_bytes
     }
 
     /// Takes an error that may mean that the interface is lost, and says whether it does.
@@ -285,7 +285,7 @@ impl PacketQueue {
         }
         self.waiter.set_lost(false);
         self.counters.links_restored += 1;
-        self.is_revoked |= self.has_shorter_mtu();
+        self.is_revoked |= self.has_other_mtu();
         true
     }
 
@@ -341,7 +341,7 @@ impl Queue for PacketQueue {
         }
         // Of a frame that is too long a call tells, of a super-frame whose segments are none does.
         if self.waiter.has_changed(&mut self.asked) {
-            self.is_revoked |= self.has_shorter_mtu();
+            self.is_revoked |= self.has_other_mtu();
         }
         if core::mem::take(&mut self.is_revoked) {
             return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
@@ -374,7 +374,7 @@ impl Queue for PacketQueue {
         // A lost interface may have left frames behind, so it is asked all the same.
         let _ = self.is_usable();
         if self.waiter.take_changed() {
-            self.is_revoked |= self.has_shorter_mtu();
+            self.is_revoked |= self.has_other_mtu();
         }
         let (socket, counters) = (&self.socket, &mut self.counters);
         let (mut received, failed) = match &mut self.blocks {

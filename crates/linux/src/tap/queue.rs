@@ -433,7 +433,10 @@ impl TapQueue {
             return;
         }
         let was_bytes = self.capabilities.mtu_bytes;
-        let mtu_bytes = self.link.mtu_bytes().map_or(was_bytes, |it| it.min(self.mtu_bytes_max));
+        let now_bytes = self.link.mtu_bytes().unwrap_or(was_bytes);
+        // What we send is no longer than it ever was; the kernel's packets are.
+        self.receiver.make_room(now_bytes);
+        let mtu_bytes = now_bytes.min(self.mtu_bytes_max);
         self.capabilities.mtu_bytes = mtu_bytes;
         self.is_revoked |= mtu_bytes != was_bytes;
         self.counters.capabilities_revoked += u64::from(mtu_bytes < was_bytes);

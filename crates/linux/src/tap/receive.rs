@@ -72,23 +72,32 @@ struct Allowance {
 impl Receiver {
     pub(super) fn new(vnet: bool, capabilities: &Capabilities) -> Self {
         let super_frames = capabilities.receive_super_frames;
-        let ip_len = if super_frames { IP_LEN_MAX } else { capabilities.mtu_bytes };
+        let packet_len = if super_frames { IP_LEN_MAX } else { capabilities.mtu_bytes };
         let link_len = match capabilities.medium {
             Medium::Ethernet(_) => ETHERNET_LEN,
             Medium::Ip => 0,
         };
-        let frame_room = (VNET_HEADER_LEN + LINK_LEN_MAX + ip_len).next_multiple_of(64);
         let mut receiver = Self {
             vnet,
             super_frames,
-            frame_room,
+            frame_room: 0,
             block_len: 0,
             spare: None,
             pending: Pending::new(link_len),
             is_starved: false,
         };
-        receiver.adapt(0, 0);
+        receiver.make_room(packet_len);
         receiver
+    }
+
+    /// Frames with packets of this length come in from now on. read(2) cuts off what it has no room for, and
+    /// does not say so.
+    pub(super) fn make_room(&mut self, packet_len: usize) {
+        let room = (VNET_HEADER_LEN + LINK_LEN_MAX + packet_len).next_multiple_of(64);
+        if room > self.frame_room {
+            self.frame_room = room;
+            self.adapt(0, 0);
+        }
     }
 
     /// Adds at most `frames_max` frames to `batch`. The error number says that the device failed;

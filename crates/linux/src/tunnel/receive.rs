@@ -250,3 +250,22 @@ fn reject(reason: DropReason, counters: &mut DeviceCounters) {
         _ => counters.drop_tunnel_forged += 1,
     }
 }
+
+/// The packets of one message, for fuzzers: see [`crate::fuzzed`].
+#[cfg(feature = "fuzzed")]
+pub(crate) fn opened(
+    message: &[u8],
+    segment_len: usize,
+    transform: &mut dyn Transform,
+) -> Vec<Vec<u8>> {
+    let pool = BlockPool::new(batch::PoolConfig::default());
+    let mut block = pool.allocate_receive(message.len()).expect("an empty pool has room");
+    block.bytes_mut()[..message.len()].copy_from_slice(message);
+    let arrival = Arrival { len: message.len(), segment_len, is_truncated: false, source: None };
+    let (mut frames, mut counters) = (Vec::new(), DeviceCounters::default());
+    let checksum = ReceivedChecksum::Unverified;
+    open(&arrival, &mut block, checksum, transform, &mut frames, &mut counters);
+    let bytes = block.bytes();
+    let packet = |frame: &Frame| bytes[frame.offset as usize..][..frame.len as usize].to_vec();
+    frames.iter().map(packet).collect()
+}

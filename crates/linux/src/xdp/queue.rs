@@ -46,6 +46,8 @@ pub struct XdpQueue {
     /// Held, not used: the program is detached with the last queue.
     _program: Arc<Program>,
     capabilities: Capabilities,
+    /// The MTU when it was opened, and the longest one that is followed.
+    mtu_bytes_max: usize,
     mode: TransmitMode,
     /// Headers and payload have chunks of their own.
     scatters: bool,
@@ -58,7 +60,7 @@ pub struct XdpQueue {
     failed: Option<Errno>,
     /// Why the interface is of no use for now.
     trouble: Option<DeviceError>,
-    /// The MTU has become shorter, which was not told yet.
+    /// The MTU is another one, which was not told yet.
     is_revoked: bool,
     /// When the kernel was last asked for changes, apart from waiting.
     asked: Option<Instant>,
@@ -85,6 +87,7 @@ impl XdpQueue {
             waiter: Arc::new(waiter),
             interface,
             _program: program,
+            mtu_bytes_max: capabilities.mtu_bytes,
             capabilities,
             mode: TransmitMode::Multidata,
             scatters,
@@ -202,12 +205,12 @@ impl XdpQueue {
 
     /// Looks at the interface again, and says what is wrong with it where it will not come back.
     fn look_at_interface(&mut self) -> Option<Errno> {
-        let mtu_bytes = self.interface.mtu_bytes().unwrap_or(usize::MAX);
-        if mtu_bytes < self.capabilities.mtu_bytes {
-            self.capabilities.mtu_bytes = mtu_bytes;
-            self.counters.capabilities_revoked += 1;
-            self.is_revoked = true;
-        }
+        let was_bytes = self.capabilities.mtu_bytes;
+        let mtu_bytes =
+            self.interface.mtu_bytes().map_or(was_bytes, |it| it.min(self.mtu_bytes_max));
+        self.capabilities.mtu_bytes = mtu_bytes;
+        self.counters.capabilities_revoked += u64::from(mtu_bytes < was_bytes);
+        self.is_revoked |= mtu_bytes != was_bytes;
         let is_up = match self.interface.is_up() {
             Ok(is_up) if self.interface.exists() => is_up,
             _ => return Some(Errno::NODEV),

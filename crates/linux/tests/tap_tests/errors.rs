@@ -1,7 +1,7 @@
 //! What an interface that cannot be had, is full, down or deleted answers.
 
 use super::filter::forbid_io_uring;
-use super::packets::{Station, UDP};
+use super::packets::{Arrived, Station, UDP, addresses};
 use crate::Ground;
 use batch::{Attributes, Block, BlockPool, Checksum, Multidata, PoolConfig, ReceiveBatch};
 use bytes::Bytes;
@@ -332,4 +332,28 @@ pub(crate) fn a_shorter_mtu() {
     let taken = Transmitted { taken: 1, stopped: None };
     assert_eq!(until_told(9_000, 1_500), taken);
     assert_eq!(station.queue.counters().capabilities_revoked, 1);
+}
+
+/// read(2) cuts off what it has no room for, without a word: an MTU that was raised needs more.
+pub(crate) fn a_longer_mtu() {
+    let mut station = Station::on(TapDevice::open(&TapConfig::default()).expect("the driver"));
+    let interface = station.device().interface().expect("it is there");
+    let (theirs, ours) = addresses(false);
+    let (sender, port) = (std::net::UdpSocket::bind((theirs, 0)).expect("its address"), 9);
+    let block = Block::from(Bytes::from(vec![0; 100]));
+    let mut batch = Multidata::default();
+    station.push(&mut batch, UDP, false, &[0; 8], (&block, 0..100), 0);
+    for mtu_bytes in [9_000, 1_500, 9_000] {
+        interface.set_mtu_bytes(mtu_bytes).expect("we are root here");
+        // Some turns, so that it is noticed.
+        for _ in 0..1_000 {
+            station.queue.transmit(&batch);
+        }
+        sender.send_to(&vec![7; mtu_bytes - 28], (ours, port)).expect("there is room");
+        let is_it = |arrived: &Arrived| {
+            arrived.protocol == UDP && arrived.transport.get(2..4) == Some(&[0, port as u8])
+        };
+        let len = station.wait_for(|arrived| is_it(&arrived).then_some(arrived.transport.len()));
+        assert_eq!(len, mtu_bytes - 20);
+    }
 }

@@ -8,6 +8,23 @@ use std::io;
 use std::net::IpAddr;
 
 impl RawSocket {
+    /// Ready when a receive would not wait; otherwise the task is woken when that may have changed.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_datagrams(Interest::Readable, context)
+    }
+
+    /// Ready unless a send found the queue of an interface full, and it has been since; otherwise the task is woken when
+    /// there is room.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_datagrams(Interest::Writable, context)
+    }
+
     /// Copies a packet out; what does not fit is lost. Otherwise the task is woken when there may be one.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! What is left to deliver of connections that the application has closed.
 
-use super::squeue::{Core, Port};
+use super::port::Port;
+use super::squeue::Core;
 use device::DeviceError;
 use stack::SocketId;
 use tcp::State;

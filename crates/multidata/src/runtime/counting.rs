@@ -1,7 +1,6 @@
 //! What a squeue counted: its shard, its devices, its threads and what frames passed on their way to it.
 
 use super::squeue::Squeue;
-use super::waiter_slot::WaiterSlot;
 use crate::counters::{Counters, SteeringCounters};
 use std::sync::atomic::Ordering;
 
@@ -14,13 +13,15 @@ impl Squeue {
                 runtime: core.counters,
                 squeue: *core.discipline.batch_sizes(),
                 trains: core.shard.train_sizes(),
+                device: core.past_devices,
+                receive: core.past_batches,
                 ..Counters::default()
             };
             for port in &core.ports {
                 sum.device.merge(&port.queue.counters());
                 sum.receive.merge(&port.intake.sizes());
             }
-            let waiters_panicked: u64 = self.waiters.iter().map(WaiterSlot::panics).sum();
+            let waiters_panicked = self.waiters.panics();
             let wakers_panicked = self.wakers_panicked.load(Ordering::Relaxed);
             sum.runtime.wakers_panicked = wakers_panicked + waiters_panicked;
             sum.runtime.workers_restarted = self.workers_restarted.load(Ordering::Relaxed);

@@ -7,7 +7,8 @@
 //! a lock, so it tries: where somebody is inside, that one looks again after it has left (a
 //! [`Door`](steering::Door)). So nothing is left lying, and nobody holds two squeues.
 
-use super::squeue::{Port, Squeue};
+use super::port::Port;
+use super::squeue::Squeue;
 use core::net::SocketAddr;
 use stack::{Homes, Shard, Share, Stray};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -13,26 +13,26 @@
 //!   [`Core::woken`], to be woken when the lock is released.
 
 use super::closing;
+use super::event_watch::EventWatch;
 use super::hand_over::{self, Desk, HandOver};
-use super::intake::Intake;
 use super::outside::Entered;
+use super::port::Port;
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
-use super::turn::MEMORY_RETRY;
-use super::waiter_slot::{Replaced, WaiterSlot};
+use super::turn::{MEMORY_RETRY, Panic};
+use super::waiter_slot::Replaced;
+use super::waiters::Waiters;
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters};
 use ::counters::DropReason;
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{
-    Capabilities, DeviceError, Medium, Queue, Room, Stop, TransmitMode, Transmitted, Waiter,
-};
+use device::{DeviceCounters, DeviceError, Queue, Room, Stop, TransmitMode, Transmitted};
 use stack::{InterfaceId, Shard, SocketError, SocketId};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{Coalescing, Discipline, Mode, Polling, ThreadToken, Watch};
+use steering::{BatchSizes, Discipline, Mode, Polling, SoftRings, ThreadToken, Watch};
 use time::{Duration, Instant};
 
 /// A turn may have taken longer than its budget because the system ran others meanwhile, or nobody: so long are calls
@@ -46,14 +46,6 @@ const ROUNDS_MAX: usize = 64;
 /// Batches handed to one device queue in one round.
 const BATCHES_MAX: usize = 16;
 
-/// How long after a device said `Full` it is asked again, where it does not say when
-/// ([`Queue::retry_after`]): for devices whose waiters report frames to receive only; at 10 Gbit/s a queue
-/// of 1,000 full frames drains in about this time.
-const FULL_RETRY: Duration = Duration::from_millis(1);
-
-/// The same where it also said what is wrong, as an interface that is down.
-const TROUBLE_RETRY: Duration = Duration::from_millis(10);
-
 /// A call that was answered polls the devices only when they were not polled for so long, nor for as long as the
 /// last turn took: where more comes than the budget of a turn can take in, reading takes turns with it. With a
 /// turn after each datagram read, a flood left 900 a second of 43,000.
@@ -64,40 +56,10 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// throughput: the window stood still meanwhile.
 const POLL_BYTES: usize = 16 << 10;
 
-/// One device queue and the interface that stands on it.
-pub(crate) struct Port {
-    pub(crate) id: InterfaceId,
-    pub(crate) queue: Box<dyn Queue>,
-    /// What its frames pass before they come to the shard.
-    pub(crate) intake: Intake,
-    /// Whether frames come by this queue, and not by another squeue's alone.
-    pub(crate) receives: bool,
-    /// What lies around its packets.
-    pub(crate) medium: Medium,
-    pub(crate) mode: TransmitMode,
-    /// The longest frame, link header included.
-    pub(crate) frame_len_max: usize,
-    pub(crate) failed: Option<DeviceError>,
-    /// What was told of the device.
-    told: Told,
-}
-
-/// What users were told of a device.
-#[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    /// It failed.
-    failed: bool,
-    /// Something is wrong with it that may pass.
-    trouble: bool,
-}
-
-/// Room for any link header.
-pub(crate) const LINK_HEADER_LEN_MAX: usize = 32;
-
-/// A device may say anything of its packets.
-fn frame_len_max(mtu_bytes: usize) -> usize {
-    mtu_bytes.saturating_add(LINK_HEADER_LEN_MAX)
-}
+/// What a turn left to the devices because its caller had enough is due after so long, for a worker that sleeps on the
+/// device. One that stands aside comes when its park ends, and is called no earlier: up to 20 ms later, and 5 ms more
+/// where a call was just made.
+const LEFT_MAX: Duration = Duration::from_millis(5);
 
 /// What the lock protects.
 pub(crate) struct Core {
@@ -119,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) waiting: Waiting,
     /// Who is to be woken when the lock is released.
     pub(crate) woken: Vec<Sleeper>,
+    /// Who waits for something to happen to an interface or an address, of all squeues.
+    pub(crate) event_watch: Arc<EventWatch>,
     /// Who waits for the device, and who for whom.
     pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
@@ -129,6 +93,11 @@ pub(crate) struct Core {
     pub(crate) failed: Option<DeviceError>,
     /// How many have.
     failures: usize,
+    /// The stack was ended ([`Core::end`]), and has had no other device since.
+    pub(crate) ended: Option<DeviceError>,
+    /// What devices have done that were replaced, or removed and had their place taken.
+    pub(super) past_devices: DeviceCounters,
+    pub(super) past_batches: BatchSizes,
     /// How often the pool had run low when the others were told last.
     pressures: u64,
     /// The other squeues are to look again when the lock is released: a device failed, or the pool that all
@@ -168,11 +137,15 @@ impl Core {
             arrived: 0,
             waiting: Waiting::default(),
             woken: Vec::new(),
+            event_watch: Arc::default(),
             watch: Watch::default(),
             application_ran: Instant::ZERO,
             is_unfinished: false,
             failed: None,
             failures: 0,
+            ended: None,
+            past_devices: DeviceCounters::default(),
+            past_batches: BatchSizes::default(),
             pressures: 0,
             concerns_all: false,
             stopping: None,
@@ -205,6 +178,13 @@ impl Core {
     /// A turn that is done in one round reads no clock. What the budget leaves is owed: it is pressing for
     /// whoever comes next, or is called when the lock is released.
     pub(crate) fn run(&mut self, now: Instant) {
+        self.run_for(now, None);
+    }
+
+    /// As [`Core::run`], for who came for so many bytes of a connection: while nobody else waits, the turn ends
+    /// when they are there. What waits in a device is out of no cache yet, and is fetched by the next call that
+    /// finds nothing; taken in now, it would be cold when it is copied out.
+    pub(super) fn run_for(&mut self, now: Instant, wanted: Option<(SocketId, usize)>) {
         self.counters.squeue_runs += 1;
         self.unpolled_bytes = 0;
         (self.has_answered, self.retry, self.is_unfinished) = (false, None, true);
@@ -213,8 +193,8 @@ impl Core {
         for _ in 0..ROUNDS_MAX {
             let before = (self.arrived, self.shard.drop_count(DropReason::SocketQueueFull));
             let received_more = self.receive_round(now);
-            let has_more = self.send_round(now) | received_more;
-            if !has_more {
+            let sends_more = self.send_round(now);
+            if !(received_more || sends_more) {
                 self.is_unfinished = false;
                 break;
             }
@@ -226,10 +206,26 @@ impl Core {
             if is_in_vain || !budget.spend(at, frames) {
                 break;
             }
+            if !sends_more && self.has_enough(wanted) {
+                self.is_unfinished = false;
+                self.retry = Instant::earliest(self.retry, Some(at + LEFT_MAX));
+                break;
+            }
         }
         self.poll_at = at + at.since(now).clamp(POLL_INTERVAL, REST_MAX);
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         self.take_events(now);
+    }
+
+    /// Whether so many bytes of a connection can be read, and nobody else waits for what the devices have.
+    fn has_enough(&mut self, wanted: Option<(SocketId, usize)>) -> bool {
+        let Some((socket, wanted_bytes)) = wanted else { return false };
+        let is_lone = self.desk.is_none()
+            && !self.watch.is_led()
+            && self.watch.followers().len() == 0
+            && !self.waiting.has_tasks();
+        let has_enough = |status: stack::TcpStatus| status.readable_bytes >= wanted_bytes;
+        is_lone && self.shard.tcp_status(socket).is_ok_and(has_enough)
     }
 
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
@@ -344,6 +340,9 @@ impl Core {
         let left_bytes = || self.pool.left_to_send_bytes();
         self.waiting.on_memory(now, left_bytes, now + MEMORY_RETRY, &mut self.woken);
         self.look_at_devices(now);
+        if self.shard.take_event_news() {
+            self.event_watch.on_events(&mut self.woken);
+        }
         let pressures = self.shard.pool_pressures();
         self.concerns_all |= pressures != self.pressures;
         self.pressures = pressures;
@@ -386,12 +385,15 @@ impl Core {
 
     /// Nothing is sent or received from now on, and every call fails, those that wait included.
     pub(crate) fn end(&mut self) {
+        let message = "the stack was ended by Stack::abort";
+        let ended = DeviceError::new(ErrorKind::NetworkDown, message);
         for port in &mut self.ports {
-            let message = "the stack was ended by Stack::abort";
-            port.failed.get_or_insert_with(|| DeviceError::new(ErrorKind::NetworkDown, message));
+            port.failed.get_or_insert_with(|| ended.clone());
             // It is no event of the interface.
             port.told.failed = true;
         }
+        self.ended = Some(ended);
+        self.event_watch.on_events(&mut self.woken);
     }
 
     /// Wakes everybody who waits for a socket: a call of this side changed what they wait for.
@@ -485,98 +487,6 @@ fn send(shard: &mut Shard, port: &mut Port, batch: &mut Multidata, now: Instant)
     sending
 }
 
-impl Port {
-    pub(crate) fn new(id: InterfaceId, place: Place, coalescing: Coalescing) -> Self {
-        let Place { queue, receives } = place;
-        let Capabilities { medium, mtu_bytes, .. } = queue.capabilities();
-        Self {
-            id,
-            queue,
-            intake: Intake::new(coalescing),
-            receives,
-            medium,
-            mode: TransmitMode::default(),
-            frame_len_max: frame_len_max(mtu_bytes),
-            failed: None,
-            told: Told::default(),
-        }
-    }
-
-    /// Puts another device in the place of this one, whose failure is forgotten, and hands the old one out:
-    /// it is the application's code, which is let go of under no lock. The mode is one that the device was
-    /// brought to.
-    pub(super) fn replace(
-        &mut self,
-        shard: &mut Shard,
-        now: Instant,
-        place: Place,
-        mode: TransmitMode,
-    ) -> Box<dyn Queue> {
-        let capabilities = place.queue.capabilities();
-        let old = core::mem::replace(&mut self.queue, place.queue);
-        (self.medium, self.mode) = (capabilities.medium, mode);
-        (self.failed, self.told) = (None, Told::default());
-        self.intake.restart();
-        shard.on_device_replaced(now, self.id, capabilities);
-        self.follow_mode(shard);
-        old
-    }
-
-    /// Nothing is sent or received by it any more, by the user's own wish. Hands its device out, as
-    /// [`Port::replace`] does.
-    pub(super) fn remove(&mut self, left: RemovedQueue) -> Box<dyn Queue> {
-        let message = "the interface was removed; add another to a new stack";
-        self.failed.get_or_insert_with(|| DeviceError::new(ErrorKind::NetworkDown, message));
-        self.told.failed = true;
-        self.intake.restart();
-        core::mem::replace(&mut self.queue, Box::new(left))
-    }
-
-    /// Tells users what the device has met, once.
-    fn tell(&mut self, shard: &mut Shard, now: Instant) {
-        if let Some(error) = &self.failed {
-            if !core::mem::replace(&mut self.told.failed, true) {
-                shard.on_device_failed(now, self.id, error);
-            }
-            return;
-        }
-        let trouble = self.queue.trouble();
-        if trouble.is_some() != core::mem::replace(&mut self.told.trouble, trouble.is_some()) {
-            shard.on_device_trouble(now, self.id, trouble.as_ref());
-        }
-    }
-
-    /// When a device that said `Full` is asked again at the latest.
-    fn retry(&self, now: Instant) -> Instant {
-        now + match self.queue.retry_after() {
-            Some(after) => after,
-            None if self.queue.trouble().is_some() => TROUBLE_RETRY,
-            None => FULL_RETRY,
-        }
-    }
-
-    /// The device took a capability back: what is left decides how batches are built from now on.
-    fn on_revoked(&mut self, shard: &mut Shard) {
-        shard.set_capabilities(self.id, self.queue.capabilities());
-        self.follow_mode(shard);
-    }
-
-    /// Brings the device queue to the mode that the shard has negotiated, and the shard what the
-    /// queue can do in it.
-    pub(crate) fn follow_mode(&mut self, shard: &mut Shard) {
-        let mode = shard.mode(self.id).unwrap_or(self.mode);
-        if mode != self.mode {
-            self.mode = mode;
-            if let Err(error) = self.queue.set_mode(mode) {
-                self.failed = Some(error);
-            }
-        }
-        let capabilities = self.queue.capabilities();
-        self.frame_len_max = frame_len_max(capabilities.mtu_bytes);
-        shard.set_capabilities(self.id, capabilities);
-    }
-}
-
 thread_local! {
     /// Every thread's has an address of its own.
     static TOKEN: u8 = const { 0 };
@@ -593,10 +503,8 @@ pub(crate) struct Squeue {
     /// Threads that wait for the lock.
     wanting: AtomicUsize,
     pub(super) clock: Clock,
-    /// Waiters of the devices, in the order of the interfaces. The leader waits on the first.
-    pub(super) waiters: Vec<WaiterSlot>,
-    /// Of each interface, whether its frames come here, and not to another squeue alone.
-    pub(crate) receives: Vec<bool>,
+    /// Those of the devices. The leader waits on the first interface's.
+    pub(super) waiters: Waiters,
     /// Where the worker sleeps while application threads do its work.
     pub(super) worker_parker: Arc<Parker>,
     /// Set with [`Core::stopping`], for threads that do not hold the lock.
@@ -632,8 +540,7 @@ impl Squeue {
     ) -> Self {
         core.set_clock(move || clock.now());
         Self {
-            waiters: core.ports.iter().map(|port| WaiterSlot::new(port.queue.waiter())).collect(),
-            receives: core.ports.iter().map(|port| port.receives).collect(),
+            waiters: Waiters::new(core.ports.iter().map(|port| port.queue.waiter())),
             others,
             core: Mutex::new(core),
             wanting: AtomicUsize::new(0),
@@ -693,38 +600,112 @@ impl Squeue {
         Alarm { squeue: self, was_panicking: std::thread::panicking() }
     }
 
-    /// Puts another device in the place of that of interface `index`, which must exist, and runs it. Threads
+    /// Puts another device in the place of that of interface `id`, and runs it. Threads
     /// that sleep on the old one have left when [`Replaced::empty`] returns. Where the interface was removed
     /// meanwhile, the device is handed back.
     pub(crate) fn replace(
         &self,
-        index: usize,
+        id: InterfaceId,
         place: Place,
         mode: TransmitMode,
+        panic: &mut Option<Panic>,
     ) -> Result<Replaced, Place> {
         let waiter = place.queue.waiter();
-        self.once(|core, now| {
-            let Core { shard, ports, failures, .. } = core;
-            if !shard.has_interface(ports[index].id) {
-                return Err(place);
-            }
+        self.once_of_all(panic, |core, now| {
+            let Core { shard, ports, failures, past_devices, ended, .. } = core;
+            // Another interface may have its index by now.
+            let index = ports.iter().position(|port| port.id == id);
+            let Some(index) = index.filter(|_| shard.has_interface(id)) else { return Err(place) };
             // Counted afresh by the turn that follows.
-            *failures = usize::MAX;
+            (*failures, *ended) = (usize::MAX, None);
             let old = ports[index].replace(shard, now, place, mode);
+            past_devices.merge(&old.counters());
             // Under the lock: who decides to sleep finds the new one.
-            Ok(self.waiters[index].replace(waiter, old))
+            Ok(self.waiters.replace(index, waiter, old))
         })
     }
 
-    /// Removes interface `index`, and what it stood on, which is handed out as by [`Squeue::replace`].
-    pub(crate) fn remove(&self, index: usize) -> Result<Replaced, SocketError> {
-        self.once(|core, now| {
-            let port = core.ports.get_mut(index).ok_or(SocketError::NoSuchInterface)?;
-            core.shard.remove_interface(now, port.id)?;
+    /// Removes interface `id`, and what it stood on, which is handed out as by [`Squeue::replace`].
+    pub(crate) fn remove(
+        &self,
+        id: InterfaceId,
+        panic: &mut Option<Panic>,
+    ) -> Result<Replaced, SocketError> {
+        self.once_of_all(panic, |core, now| {
+            let index = core.ports.iter().position(|port| port.id == id);
+            let index = index.ok_or(SocketError::NoSuchInterface)?;
+            let port = &mut core.ports[index];
+            core.shard.remove_interface(now, id)?;
             let left = RemovedQueue::of(&*port.queue);
             let waiter = left.waiter();
             let old = port.remove(left);
-            Ok(self.waiters[index].replace(waiter, old))
+            Ok(self.waiters.remove(index, waiter, old))
+        })
+    }
+
+    /// Adds the interface that `add` makes in the shard, in the place of one that was removed or behind all others;
+    /// says what was in its place.
+    ///
+    /// # Errors
+    /// What `add` says.
+    pub(crate) fn add(
+        &self,
+        add: impl FnOnce(&mut Shard, Instant) -> io::Result<Port>,
+        panic: &mut Option<Panic>,
+    ) -> io::Result<Option<Replaced>> {
+        self.once_of_all(panic, |core, now| {
+            let port = add(&mut core.shard, now)?;
+            let index = port.id.index().unwrap_or_default();
+            let waiter = port.queue.waiter();
+            if let (Some(desk), Some(old)) = (&mut core.desk, core.ports.get(index)) {
+                // They are of the one that was removed, and not of this.
+                let shard = &mut core.shard;
+                desk.take_frames(index, &mut core.receive, |frames| {
+                    shard.on_receive(now, old.id, frames);
+                });
+            }
+            // Somebody works again.
+            core.failed = core.failed.take().filter(|_| port.failed.is_some());
+            core.ended = None;
+            let replaced = match core.ports.get_mut(index) {
+                Some(place) => {
+                    let old = core::mem::replace(place, port);
+                    core.failures -= usize::from(old.failed.is_some());
+                    core.past_devices.merge(&old.queue.counters());
+                    core.past_batches.merge(&old.intake.sizes());
+                    self.waiters.put(index, waiter, Some(old.queue))
+                }
+                None => {
+                    core.ports.push(port);
+                    self.waiters.put(index, waiter, None)
+                }
+            };
+            core.shard.reroute_all(now);
+            Ok(replaced)
+        })
+    }
+
+    /// Soft rings for one more interface, where something lies between the devices and the shards: also where this is
+    /// the only squeue and has soft rings of its own.
+    pub(crate) fn more_soft_rings(&self) -> Option<Arc<SoftRings>> {
+        self.look(|core| core.desk.as_ref().map(|desk| desk.exchange().more_soft_rings()))
+    }
+
+    /// Interface `index` is about to be added everywhere, with these soft rings. It may have been before, in vain.
+    pub(crate) fn learn_of_interface(&self, index: usize, rings: &Arc<SoftRings>) {
+        self.look(|core| {
+            if let Some(desk) = core.desk.as_mut().filter(|it| it.interfaces() <= index) {
+                desk.add_interface(rings);
+            }
+        });
+    }
+
+    /// The number that the next interface will have, and how many there are, with those that were removed.
+    pub(crate) fn next_index(&self) -> (usize, usize) {
+        self.look(|core| {
+            let is_free = |port: &Port| !core.shard.has_interface(port.id);
+            let count = core.ports.len();
+            (core.ports.iter().position(is_free).unwrap_or(count), count)
         })
     }
 
@@ -740,8 +721,6 @@ impl Squeue {
     /// Has all threads of this squeue look again.
     pub(super) fn wake_threads(&self) {
         self.worker_parker.notify();
-        for waiter in &self.waiters {
-            waiter.wake();
-        }
+        self.waiters.wake();
     }
 }

@@ -77,9 +77,14 @@ impl Squeues {
 
     /// Does something in each squeue, one after the other.
     pub(crate) fn each(&self, mut act: impl FnMut(&Squeue)) {
+        self.alone(|all| all.iter().for_each(|squeue| act(squeue)));
+    }
+
+    /// Does something while nobody else changes anything in all of them.
+    pub(crate) fn alone<T>(&self, act: impl FnOnce(&[Arc<Squeue>]) -> T) -> T {
         let _within = self.all[0].within();
         let _turn = super::locked(&self.changing);
-        self.all.iter().for_each(|squeue| act(squeue));
+        act(&self.all)
     }
 
     /// The squeue for a connection from `local`, as far as that is given, to `remote`.

@@ -2,8 +2,9 @@
 
 use super::Clock;
 use super::hand_over::HandOver;
+use super::port::Port;
 use super::shared_queue::Place;
-use super::squeue::{Core, Port, Squeue};
+use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use super::turn::{After, Call};
 use super::waiting::Interest;
@@ -132,6 +133,7 @@ fn call(socket: SocketId, timeout_ms: Option<u64>) -> Call {
         socket: Some(socket),
         interest: Interest::Readable,
         after: After::Send,
+        takes_bytes: 0,
         blocks: true,
         timeout: timeout_ms.map(Duration::from_millis),
         expired: ErrorKind::TimedOut,
@@ -291,6 +293,64 @@ fn a_thread_that_cannot_be_kept_on_its_cpu_is_told_of() {
     let threads = Threads::start(&good).expect("it runs there");
     good.stop(Duration::ZERO);
     threads.join();
+}
+
+/// A core without threads at one end of a wire, fetching two frames at a time.
+fn core_on(queue: device::WireQueue, address: &str, seed: u8) -> Core {
+    let pool = BlockPool::new(PoolConfig::default());
+    let mut shard = Shard::new(ShardConfig {
+        tcp: tcp::Config::default(),
+        pool: pool.clone(),
+        secret: [seed; 32],
+        sockets_max: 16,
+    });
+    let config = InterfaceConfig {
+        capabilities: queue.capabilities(),
+        mode: Some(TransmitMode::Multidata),
+        addresses: vec![address.parse().expect("an address")],
+        gateways: vec![],
+    };
+    let id = shard.add_interface(config).expect("no gateway");
+    let place = Place { queue: Box::new(queue), receives: true };
+    let coalescing = Coalescing { count: 2, hold_off: time::Duration::ZERO, adaptive: false };
+    Core::new(shard, vec![Port::new(id, place, coalescing)], pool, None)
+}
+
+#[test]
+fn a_turn_for_a_lone_reader_ends_when_there_is_what_he_can_take() {
+    let end = device::WireEnd::plain(Medium::Ip);
+    let (near, far) = device::wire(device::WireConfig::new(end, end));
+    let (mut reader, mut writer) =
+        (core_on(near, "10.1.0.1/24", 1), core_on(far, "10.1.0.2/24", 2));
+    let now = time::Instant::from_millis(1_000);
+    let address = ([10, 1, 0, 1], 80).into();
+    let listener = reader.shard.tcp_listen(address, 1).expect("a free port");
+    let to = writer.shard.tcp_connect(now, None, address).expect("a route");
+    for _ in 0..3 {
+        writer.run(now);
+        reader.run(now);
+    }
+    let from = reader.shard.tcp_accept(listener).expect("it is open");
+    let readable = |reader: &mut Core| reader.shard.tcp_status(from).expect("open").readable_bytes;
+    let write = |writer: &mut Core| {
+        let bytes = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from(vec![7; 14_000])));
+        writer.shard.tcp_append(now, to, bytes).expect("room");
+        writer.run(now);
+    };
+    write(&mut writer);
+    reader.run_for(now, Some((from, 4_000)));
+    let first = readable(&mut reader);
+    assert!((4_000..9_000).contains(&first), "{first}");
+    assert!(!reader.is_unfinished, "nobody is called for the rest");
+    let deadline = reader.deadline().expect("somebody comes for it");
+    assert!(deadline <= now + time::Duration::from_millis(5));
+    reader.run(now);
+    assert_eq!(readable(&mut reader), 14_000);
+    // Where a task waits, too, what is there may be for it.
+    reader.waiting.add_task(listener, Interest::Readable, Waker::noop());
+    write(&mut writer);
+    reader.run_for(now, Some((from, 16_000)));
+    assert_eq!(readable(&mut reader), 28_000);
 }
 
 /// The squeues of a stack that has a CPU for each, and more CPUs besides.

@@ -24,12 +24,16 @@ use super::waiting::{Interest, Parker, Sleeper};
 use crate::error::{device_error, socket_error};
 use device::Waiter;
 use stack::{SocketError, SocketId};
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use steering::{Calls, Left, Parked, Role};
 use time::{Duration, Instant};
+
+/// No call has a turn fetch more than so much for it: a part of a second-level cache, from which it is copied out.
+const ENOUGH_BYTES_MAX: usize = 128 << 10;
 
 /// Waits of calls that no event ends (flushing) look again after so long.
 const RECHECK: Duration = Duration::from_millis(5);
@@ -45,6 +49,9 @@ const OWED_FRAMES_CALL: usize = 128;
 
 /// Others ran if giving way took so long.
 const TURN_MIN: Duration = Duration::from_micros(3);
+
+/// What a device panicked with.
+pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// What follows a call that could be answered at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +69,22 @@ pub(crate) struct Call {
     pub(crate) socket: Option<SocketId>,
     pub(crate) interest: Interest,
     pub(crate) after: After,
+    /// How many bytes that a connection received it can take; 0 where that is not what it is for.
+    pub(crate) takes_bytes: usize,
     /// Whether to wait at all.
     pub(crate) blocks: bool,
     /// How long to wait at most.
     pub(crate) timeout: Option<Duration>,
     /// What an expired timeout is called.
     pub(crate) expired: io::ErrorKind,
+}
+
+impl Call {
+    /// Of which connection how many bytes are enough for a turn.
+    fn wanted(&self) -> Option<(SocketId, usize)> {
+        let socket = self.socket.filter(|_| self.takes_bytes > 0)?;
+        Some((socket, self.takes_bytes.min(ENOUGH_BYTES_MAX)))
+    }
 }
 
 impl Squeue {
@@ -123,7 +140,7 @@ impl Squeue {
             }
             let mut outcome = attempt(&mut core, now);
             if matches!(outcome, Err(SocketError::WouldBlock)) {
-                core.run(now);
+                core.run_for(now, call.wanted());
                 outcome = attempt(&mut core, now);
             }
             let Err(SocketError::WouldBlock) = outcome else {
@@ -154,6 +171,23 @@ impl Squeue {
         self.once_then(Core::run, act)
     }
 
+    /// As [`Squeue::once`], for what is to be done in all squeues: where a device panics in the turn that follows,
+    /// which is behind it, the panic is kept until the others have done it, too.
+    pub(super) fn once_of_all<T>(
+        &self,
+        panic: &mut Option<Panic>,
+        act: impl FnOnce(&mut Core, Instant) -> T,
+    ) -> T {
+        self.once_then(
+            |core, now| {
+                let ran = catch_unwind(AssertUnwindSafe(|| core.run(now)));
+                core.counters.panics_inside += u64::from(ran.is_err());
+                *panic = panic.take().or(ran.err());
+            },
+            act,
+        )
+    }
+
     /// As [`Squeue::once`], for what needs nothing that devices brought: what it makes the shard owe is sent.
     pub(crate) fn once_sending<T>(&self, act: impl FnOnce(&mut Core, Instant) -> T) -> T {
         self.once_then(Core::run_outgoing, act)
@@ -161,7 +195,7 @@ impl Squeue {
 
     fn once_then<T>(
         &self,
-        run: fn(&mut Core, Instant),
+        run: impl FnOnce(&mut Core, Instant),
         act: impl FnOnce(&mut Core, Instant) -> T,
     ) -> T {
         let _alarm = self.alarm();

@@ -10,7 +10,7 @@
 
 use device::{Queue, Waiter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,6 +20,10 @@ pub(crate) struct WaiterSlot {
     /// The slot was woken, or has another waiter.
     changed: Condvar,
     panics: AtomicU64,
+    /// The interface was removed: nobody is to sleep on it.
+    is_closed: AtomicBool,
+    /// It has a watcher.
+    is_watched: AtomicBool,
 }
 
 struct State {
@@ -64,6 +68,11 @@ pub(crate) struct Replaced {
 }
 
 impl Replaced {
+    /// One that nobody ever came to.
+    pub(super) fn nobody(waiter: Arc<dyn Waiter>, queue: Box<dyn Queue>) -> Self {
+        Self { entry: Entry::new(waiter), queue }
+    }
+
     /// Has everybody leave it, and returns the queue when they have.
     pub(crate) fn empty(self) -> Box<dyn Queue> {
         while self.entry.inside.load(Ordering::Acquire) > 0 {
@@ -78,7 +87,29 @@ impl WaiterSlot {
     pub(crate) fn new(waiter: Arc<dyn Waiter>) -> Self {
         let current = Entry::new(waiter);
         let state = State { current, sleepers: 0, woken: 0, is_pending: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), panics: AtomicU64::new(0) }
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            panics: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
+        }
+    }
+
+    /// The interface is removed: who watches it leaves for good. Before its waiter is replaced, which
+    /// wakes them.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Whether its interface was removed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Somebody is to watch it; says whether nobody did.
+    pub(super) fn take_watch(&self) -> bool {
+        !self.is_watched.swap(true, Ordering::Relaxed)
     }
 
     /// How often a device's waiter panicked when it was woken.

@@ -15,6 +15,7 @@ use super::hand_over::Desk;
 use super::outside::Entered;
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
+use super::waiter_slot::WaiterSlot;
 use crate::affinity;
 use device::Waiter as _;
 use std::io;
@@ -56,35 +57,52 @@ impl Threads {
         let mut threads = Self { handles: Vec::new() };
         for (number, squeue) in squeues.iter().enumerate() {
             let cpu = squeues.cpu(number);
-            for index in 0..squeue.waiters.len() {
-                if index > 0 && !squeue.receives[index] {
-                    continue;
-                }
-                match threads.add(squeue, number, index, cpu) {
-                    Ok(()) => {}
-                    Err(error) => {
-                        squeues.stop(Duration::ZERO);
-                        threads.join();
-                        return Err(error);
-                    }
+            let receives: Vec<bool> =
+                squeue.look(|core| core.ports.iter().map(|port| port.receives).collect());
+            for (index, receives) in receives.into_iter().enumerate() {
+                let added = match index {
+                    0 => threads.add(squeue, number, None, cpu),
+                    _ if receives => threads.watch(squeue, number, index, cpu),
+                    _ => Ok(()),
+                };
+                if let Err(error) = added {
+                    squeues.stop(Duration::ZERO);
+                    threads.join();
+                    return Err(error);
                 }
             }
         }
         Ok(threads)
     }
 
-    /// The thread of squeue `number` for interface `index`.
-    fn add(
+    /// Has interface `index` of squeue `number` watched, unless it is or was removed meanwhile. Threads that have ended are
+    /// forgotten.
+    pub(crate) fn watch(
         &mut self,
         squeue: &Arc<Squeue>,
         number: usize,
         index: usize,
         cpu: Option<usize>,
     ) -> io::Result<()> {
+        self.handles.retain(|handle| !handle.is_finished());
+        match squeue.waiters.further(index).filter(|slot| !slot.is_closed() && slot.take_watch()) {
+            Some(slot) => self.add(squeue, number, Some((index, slot)), cpu),
+            None => Ok(()),
+        }
+    }
+
+    /// The thread of squeue `number`, or that for a further interface.
+    fn add(
+        &mut self,
+        squeue: &Arc<Squeue>,
+        number: usize,
+        further: Option<(usize, Arc<WaiterSlot>)>,
+        cpu: Option<usize>,
+    ) -> io::Result<()> {
         let squeue = Arc::clone(squeue);
-        let name = match index {
-            0 => format!("squeue-{number}"),
-            _ => format!("squeue-{number}-interface-{index}"),
+        let name = match &further {
+            None => format!("squeue-{number}"),
+            Some((index, _)) => format!("squeue-{number}-interface-{index}"),
         };
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let live = move || {
@@ -94,9 +112,9 @@ impl Threads {
             if tell.send(pinned).is_err() || !is_pinned {
                 return;
             }
-            squeue.live(|| match index {
-                0 => squeue.work(),
-                _ => squeue.watch(index),
+            squeue.live(|| match &further {
+                None => squeue.work(),
+                Some((index, slot)) => squeue.watch(*index, slot),
             });
         };
         self.handles.push(Builder::new().name(name).spawn(live)?);
@@ -209,18 +227,18 @@ impl Squeue {
         if must { Some(self.lock()) } else { self.try_lock() }
     }
 
-    /// The life of the watcher of a further interface.
-    fn watch(&self, index: usize) {
-        while !self.is_stopping.load(Ordering::Acquire) {
-            self.waiters[index].wait(Some(WATCH_MAX));
-            let seen = self.waiters[index].seen();
+    /// The life of the watcher of a further interface, which ends with that.
+    fn watch(&self, index: usize, slot: &WaiterSlot) {
+        while !self.is_stopping.load(Ordering::Acquire) && !slot.is_closed() {
+            slot.wait(Some(WATCH_MAX));
+            let seen = slot.seen();
             let mut core = self.lock();
             core.run(self.clock.now());
-            let is_failed = core.ports[index].failed.is_some();
+            let is_failed = core.ports.get(index).is_some_and(|port| port.failed.is_some());
             self.release(core);
-            if is_failed {
+            if is_failed && !slot.is_closed() {
                 // Another device may come in its place.
-                self.waiters[index].wait_for_another(&seen, Some(WATCH_MAX));
+                slot.wait_for_another(&seen, Some(WATCH_MAX));
             }
         }
     }
@@ -238,7 +256,7 @@ impl Squeue {
                 return self.release(core);
             }
             // The watchers are gone: further interfaces are looked at every few milliseconds.
-            let look = if self.waiters.len() > 1 { until.min(now + GRACE) } else { until };
+            let look = if core.ports.len() > 1 { until.min(now + GRACE) } else { until };
             let wait = Instant::earliest(core.deadline(), Some(look));
             core.watch.set_worker(Worker::Waiting { until: wait });
             let is_unfinished = core.is_unfinished || core.owed_frames() > 0;

@@ -5,12 +5,14 @@ use super::{Runtime, Stack, invalid};
 use crate::affinity;
 use crate::copy_in::{CopyIn, CopyObserver};
 use crate::error::socket_error;
-use crate::runtime::Clock;
+use crate::runtime::event_watch::EventWatch;
 use crate::runtime::hand_over::HandOver;
+use crate::runtime::port::Port;
 use crate::runtime::shared_queue;
-use crate::runtime::squeue::{Core, Port, Squeue};
+use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::squeues::Squeues;
 use crate::runtime::worker::Threads;
+use crate::runtime::{Clock, locked};
 use batch::{BlockPool, PoolConfig};
 use core::net::IpAddr;
 use device::{Queue, TransmitMode};
@@ -18,12 +20,12 @@ use dhcp::ClientConfig;
 use ip::Cidr;
 use ip::router::{IdentifierKey, RouterConfig};
 use stack::{
-    ACCEPTED_PREFIXES_MAX, ADDRESSES_MAX, AddressingConfig, ClaimPolicy, Shard, ShardConfig,
-    TIME_WAIT_MAX,
+    ACCEPTED_PREFIXES_MAX, ADDRESSES_MAX, AddressingConfig, ClaimPolicy, INTERFACES_MAX, Shard,
+    ShardConfig, TIME_WAIT_MAX,
 };
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use steering::{Coalescing, Layout, Policy, Polling, Spread};
 use time::Instant;
 
@@ -80,6 +82,16 @@ const ORPHANS_MIN: usize = 16_384;
 impl StackConfig {
     fn orphans_max(&self) -> usize {
         self.orphans_max.unwrap_or_else(|| ORPHANS_MIN.max(self.sockets_max / 4))
+    }
+
+    /// A shard with these settings.
+    fn shard(&self, pool: BlockPool, secret: [u8; 32]) -> Shard {
+        let (tcp, sockets_max) = (self.tcp.clone(), self.sockets_max);
+        let mut shard = Shard::new(ShardConfig { tcp, pool, secret, sockets_max });
+        shard.set_time_wait_max(self.time_wait_max);
+        shard.set_orphans_max(self.orphans_max());
+        shard.set_receive_trains(self.receive_trains);
+        shard
     }
 }
 
@@ -429,7 +441,8 @@ impl StackBuilder {
     ) -> io::Result<(Stack, T)> {
         let spread = self.spread()?;
         let count = usize::from(spread.homes());
-        check_interfaces(&self.interfaces, count, self.layout)?;
+        let rings = self.layout.map(|layout| usize::from(layout.rings()));
+        check_interfaces(&self.interfaces, count, rings)?;
         let cpus = if self.is_pinned { affinity::allowed()? } else { vec![] };
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
@@ -441,32 +454,28 @@ impl StackBuilder {
         let hand_over = desks.clone().filter(|it| it.has_several());
         let mut shards: Vec<(Shard, Vec<Port>)> = Vec::with_capacity(count);
         for index in 0..count {
-            let mut shard = Shard::new(ShardConfig {
-                tcp: self.config.tcp.clone(),
-                pool: pool.clone(),
-                // The same for all: a SYN cookie or a fast open cookie of one is good in another.
-                secret,
-                sockets_max: self.config.sockets_max,
-            });
-            shard.set_time_wait_max(self.config.time_wait_max);
-            shard.set_orphans_max(self.config.orphans_max());
-            shard.set_receive_trains(self.config.receive_trains);
+            // The secret is the same for all: a SYN cookie or a fast open cookie of one is good in another.
+            let mut shard = self.config.shard(pool.clone(), secret);
             if let Some(hand_over) = &hand_over {
                 shard.set_share(hand_over.share(index));
             }
             shards.push((shard, Vec::with_capacity(self.interfaces.len())));
         }
-        for (queues, config) in self.interfaces {
+        for (mut queues, mut config) in self.interfaces {
+            ask_devices(&mut queues, &mut config)?;
             let places = shared_queue::distribute(queues, count);
             for (queue, ((shard, ports), place)) in shards.iter_mut().zip(places).enumerate() {
-                ports.push(add_port(shard, place, queue, config.clone())?);
+                // The clock starts at zero, when the stack does.
+                ports.push(add_port(shard, Instant::ZERO, place, queue, config.clone())?);
             }
         }
         let clock = Clock::start();
+        let event_watch = Arc::<EventWatch>::default();
         let squeues = shards.into_iter().enumerate().map(|(index, (shard, ports))| {
             let desk = desks.as_ref().map(|it| it.desk(index));
             let mut core = Core::new(shard, ports, pool.clone(), desk);
             core.hears = false;
+            core.event_watch = Arc::clone(&event_watch);
             if let Some(polling) = self.polling {
                 core.set_polling(polling);
             }
@@ -477,13 +486,19 @@ impl StackBuilder {
         let copy_observer = self.copy_observer;
         let events = InterfaceEvents::default();
         let threads = Mutex::default();
-        let runtime = Runtime { squeues, threads, pool, copy_in, copy_observer, events };
+        let runtime =
+            Runtime { squeues, threads, rings, pool, copy_in, copy_observer, events, event_watch };
         let stack = Stack { runtime: Arc::new(runtime) };
         let prepared = prepare(&stack);
         stack.runtime.squeues.iter().for_each(|squeue| squeue.look(|core| core.hears = true));
         let prepared = prepared?;
-        let threads = Threads::start(&stack.runtime.squeues)?;
-        *stack.runtime.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(threads);
+        // Who adds an interface meanwhile has it watched by these, or by one of its own; it may be one whom a look into
+        // the squeues wakes.
+        let within = stack.runtime.squeues.at(0).within();
+        let mut threads = locked(&stack.runtime.threads);
+        *threads = Some(Threads::start(&stack.runtime.squeues)?);
+        drop(threads);
+        drop(within);
         Ok((stack, prepared))
     }
 }
@@ -492,43 +507,56 @@ impl StackBuilder {
 fn check_interfaces(
     interfaces: &[(Vec<Box<dyn Queue>>, InterfaceConfig)],
     squeues: usize,
-    layout: Option<Layout>,
+    rings: Option<usize>,
 ) -> io::Result<()> {
     if interfaces.is_empty() {
         return Err(invalid(String::from(
             "a stack needs an interface: add one with StackBuilder::interface",
         )));
     }
-    for (index, (queues, config)) in interfaces.iter().enumerate() {
-        if queues.is_empty() || queues.len() > squeues {
-            return Err(invalid(format!(
-                "interface {index} has {} queues: it needs one at least, and one for each of the \
-                 {squeues} squeues at most (StackBuilder::squeues)",
-                queues.len()
-            )));
-        }
-        let rings = layout.map(|layout| usize::from(layout.rings()));
-        if let Some(rings) = rings.filter(|rings| *rings != queues.len()) {
-            return Err(invalid(format!(
-                "interface {index} has {} queues, and the layout says {rings} rings",
-                queues.len()
-            )));
-        }
-        if let Some((queue, _)) = config.queue_coalescing.range(queues.len()..).next() {
-            return Err(invalid(format!(
-                "coalescing of queue {queue} was set, and interface {index} has {}",
-                queues.len()
-            )));
-        }
-        check_addresses(index, config)?;
-        check_gateways(index, config)?;
-        let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
-        let has_ipv6 =
-            config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
-        check_mtu(index, has_ipv6, mtu_bytes.unwrap_or(0))?;
-        check_bounds(index, has_ipv6, mtu_bytes.unwrap_or(0), config)?;
+    let mut all = interfaces.iter().enumerate();
+    all.try_for_each(|(index, (queues, config))| {
+        check_interface(index, queues, config, squeues, rings)
+    })
+}
+
+/// The same of one, in a stack of so many squeues, where every device may have to have so many queues.
+pub(super) fn check_interface(
+    index: usize,
+    queues: &[Box<dyn Queue>],
+    config: &InterfaceConfig,
+    squeues: usize,
+    rings: Option<usize>,
+) -> io::Result<()> {
+    if index >= INTERFACES_MAX {
+        return Err(invalid(format!("a stack has {INTERFACES_MAX} interfaces at most")));
     }
-    Ok(())
+    if queues.is_empty() || queues.len() > squeues {
+        return Err(invalid(format!(
+            "interface {index} has {} queues: it needs one at least, and one for each of the \
+             {squeues} squeues at most (StackBuilder::squeues)",
+            queues.len()
+        )));
+    }
+    if let Some(rings) = rings.filter(|rings| *rings != queues.len()) {
+        return Err(invalid(format!(
+            "interface {index} has {} queues, and the layout says {rings} rings",
+            queues.len()
+        )));
+    }
+    if let Some((queue, _)) = config.queue_coalescing.range(queues.len()..).next() {
+        return Err(invalid(format!(
+            "coalescing of queue {queue} was set, and interface {index} has {}",
+            queues.len()
+        )));
+    }
+    check_addresses(index, config)?;
+    check_gateways(index, config)?;
+    let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
+    let has_ipv6 =
+        config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
+    check_mtu(index, has_ipv6, mtu_bytes.unwrap_or(0))?;
+    check_bounds(index, has_ipv6, mtu_bytes.unwrap_or(0), config)
 }
 
 /// The stack takes the same addresses as here; here they can be named.
@@ -558,6 +586,14 @@ fn check_addresses(index: usize, config: &InterfaceConfig) -> io::Result<()> {
 }
 
 fn check_gateways(index: usize, config: &InterfaceConfig) -> io::Result<()> {
+    let is_other = |(destination, gateway): &&(Cidr, Option<IpAddr>)| {
+        gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4())
+    };
+    if let Some((destination, Some(gateway))) = config.routes.iter().find(is_other) {
+        return Err(invalid(format!(
+            "interface {index} cannot reach {destination} by {gateway}, which is of the other IP version"
+        )));
+    }
     let is_near = |gateway: &IpAddr| config.addresses.iter().any(|it| it.contains(*gateway));
     match config.gateways.iter().find(|gateway| !is_near(gateway)) {
         None => Ok(()),
@@ -628,42 +664,55 @@ pub(super) fn check_mtu(index: usize, has_ipv6: bool, mtu_bytes: usize) -> io::R
     Ok(())
 }
 
-/// Adds an interface to a shard, which receives from the device's queue `queue` if from any.
-fn add_port(
+/// Brings the devices to the mode that the interface begins with, and has the system say what is random: all that can
+/// fail of itself, before any shard has the interface.
+pub(super) fn ask_devices(
+    queues: &mut [Box<dyn Queue>],
+    config: &mut InterfaceConfig,
+) -> io::Result<()> {
+    for queue in queues {
+        let mode = queue.capabilities().mode_for(config.mode);
+        queue.set_mode(mode).map_err(io::Error::from)?;
+    }
+    if let Some(key @ None) = &mut config.slaac {
+        let mut random = IdentifierKey([0; 16]);
+        getrandom::fill(&mut random.0).map_err(io::Error::other)?;
+        *key = Some(random);
+    }
+    Ok(())
+}
+
+/// Adds an interface whose devices were asked ([`ask_devices`]) to a shard, which receives from the device's queue `queue` if from any.
+pub(super) fn add_port(
     shard: &mut Shard,
+    now: Instant,
     place: shared_queue::Place,
     queue: usize,
     config: InterfaceConfig,
 ) -> io::Result<Port> {
-    let mut place = place;
     let capabilities = place.queue.capabilities();
     let mode = capabilities.mode_for(config.mode);
-    place.queue.set_mode(mode).map_err(io::Error::from)?;
     let wanted = config.mode;
     let (accepted, routes) = (config.accepted.clone(), config.routes.clone());
     let coalescing = config.queue_coalescing.get(&queue).copied().unwrap_or(config.coalescing);
     let InterfaceConfig { mss_max, mtu_bytes, transmit_queue, .. } = config;
     let InterfaceConfig { addresses, gateways, mut addressing, slaac, .. } = config;
-    if let Some(key) = slaac {
-        let mut random = IdentifierKey([0; 16]);
-        getrandom::fill(&mut random.0).map_err(io::Error::other)?;
-        addressing.routers = Some(RouterConfig::new(key.unwrap_or(random)));
-    }
+    addressing.routers = slaac.flatten().map(RouterConfig::new);
     let config = stack::InterfaceConfig { capabilities, mode: wanted, addresses, gateways };
     let id = shard.add_interface(config).map_err(socket_error)?;
     shard.set_mss_clamp(id, mss_max);
     if let Some(mtu_bytes) = mtu_bytes {
-        shard.set_mtu(Instant::ZERO, id, mtu_bytes);
+        shard.set_mtu(now, id, mtu_bytes);
     }
     if let Some(packets_max) = transmit_queue {
         shard.set_transmit_queue(id, packets_max);
     }
     shard.set_accepted(id, &accepted).map_err(socket_error)?;
     for (destination, gateway) in routes {
-        shard.add_route(Instant::ZERO, destination, gateway, id).map_err(socket_error)?;
+        // Connections that are there are rerouted once, when all is in place (`Squeue::add`).
+        shard.insert_route(destination, gateway, id).map_err(socket_error)?;
     }
-    // The clock starts at zero, when the stack does.
-    shard.start_addressing(Instant::ZERO, id, addressing);
+    shard.start_addressing(now, id, addressing);
     let mut port = Port::new(id, place, coalescing);
     port.mode = mode;
     // The device may be one that the stack only hands single packets.

@@ -3,9 +3,12 @@
 use super::builder::check_mtu;
 use super::{Stack, invalid};
 use crate::runtime::shared_queue;
+use crate::runtime::squeue::Squeue;
 use crate::runtime::waiter_slot::Replaced;
 use device::{Medium, Queue, TransmitMode};
 use std::io;
+use std::panic::resume_unwind;
+use std::sync::Arc;
 
 impl Stack {
     /// Puts another device below interface `index`, as where its own has failed; one that still works is
@@ -28,9 +31,14 @@ impl Stack {
     /// or does not keep connections on its queues where the layout relies on that; or the new device failed.
     pub fn replace_queues(&self, index: usize, mut queues: Vec<Box<dyn Queue>>) -> io::Result<()> {
         let squeues = &self.runtime.squeues;
-        let receives =
-            |it: &crate::runtime::squeue::Squeue| it.receives.get(index).copied() == Some(true);
-        let count = squeues.iter().filter(|squeue| receives(squeue)).count();
+        // The devices are asked under no lock, and meanwhile another interface may take the index.
+        let id = self.interface_id(index);
+        let receives = |squeue: &&Arc<Squeue>| {
+            squeue.look(|core| {
+                core.ports.get(index).is_some_and(|it| Some(it.id) == id && it.receives)
+            })
+        };
+        let count = squeues.iter().filter(receives).count();
         if count != queues.len() {
             let message = match count {
                 0 => format!("there is no interface {index}"),
@@ -43,12 +51,13 @@ impl Stack {
             return Err(invalid(message));
         }
         let status = self.squeue(0).look(|core| {
-            let port = core.ports.get(index)?;
+            let port = core.ports.get(index).filter(|port| Some(port.id) == id)?;
             let status = core.shard.transmit_status(port.id);
-            Some((status.filter(|_| core.shard.has_interface(port.id))?, core.has_ipv6(port)))
+            let status = status.filter(|_| core.shard.has_interface(port.id))?;
+            Some((port.id, status, core.has_ipv6(port)))
         });
         let removed = || invalid(format!("interface {index} was removed"));
-        let (status, has_ipv6) = status.ok_or_else(removed)?;
+        let (id, status, has_ipv6) = status.ok_or_else(removed)?;
         let mut mode = None;
         for queue in &queues {
             let capabilities = queue.capabilities();
@@ -67,14 +76,17 @@ impl Stack {
             queue.set_mode(mode).map_err(io::Error::from)?;
         }
         let mut places = shared_queue::distribute(queues, squeues.len()).into_iter();
-        let mut replaced = Vec::new();
+        let (mut replaced, mut panic) = (Vec::new(), None);
         squeues.each(|squeue| {
-            replaced.extend(places.next().map(|place| squeue.replace(index, place, mode)));
+            replaced.extend(places.next().map(|place| squeue.replace(id, place, mode, &mut panic)));
         });
         // Application code is let go of when no lock is held and all squeues go on without it.
         let (replaced, refused): (Vec<_>, Vec<_>) = replaced.into_iter().partition(Result::is_ok);
         let old: Vec<_> = replaced.into_iter().flatten().map(Replaced::empty).collect();
         drop(old);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
         if refused.is_empty() { Ok(()) } else { Err(removed()) }
     }
 }

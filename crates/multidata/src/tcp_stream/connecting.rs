@@ -53,6 +53,10 @@ pub struct ConnectOptions {
     /// application see them on two connections, so let them be a request that may be made twice. Where there are
     /// none nothing is asked of fast open.
     pub first: Bytes,
+    /// The first bytes go with the SYN though the peer gave no cookie: for peers that are known to take them so
+    /// ([`FastOpenOptions::without_cookie`](crate::FastOpenOptions::without_cookie)). Others acknowledge the SYN alone,
+    /// and the bytes go again behind the handshake.
+    pub first_without_cookie: bool,
     /// Options in the IPv4 header of every packet, see [`TcpStream::set_ip_options`].
     pub ip_options: Vec<u8>,
     /// Traffic class and hop limit, see [`TcpStream::set_tos`] and [`TcpStream::set_ttl`].
@@ -175,13 +179,14 @@ fn open(
     remote: SocketAddr,
     options: &ConnectOptions,
 ) -> Result<SocketId, SocketError> {
-    let ConnectOptions { local, config, first, .. } = options;
+    let ConnectOptions { local, config, first, first_without_cookie, .. } = options;
     match (first.len(), config) {
         (0, None) => core.shard.tcp_connect(now, *local, remote),
         (0, Some(config)) => core.shard.tcp_connect_with(now, *local, remote, Arc::clone(config)),
         (..=LENT_LEN_BYTES_MAX, config) => {
             let first = Chunk::whole(Block::from(lend(first.clone())));
-            core.shard.tcp_connect_fast(now, *local, remote, config.clone(), first)
+            let config = config.clone();
+            core.shard.tcp_connect_fast(now, *local, remote, config, first, *first_without_cookie)
         }
         _ => Err(SocketError::WouldBlock),
     }

@@ -12,6 +12,23 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 impl UdpSocket {
+    /// Ready when a receive would not wait; otherwise the task is woken when that may have changed.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_datagrams(Interest::Readable, context)
+    }
+
+    /// Ready unless a send found the queue of an interface full, and it has been since; otherwise the task is woken when
+    /// there is room.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_datagrams(Interest::Writable, context)
+    }
+
     /// Copies a datagram out, with its sender; what does not fit is lost. Otherwise the task is woken
     /// when there may be one.
     ///

@@ -3,6 +3,7 @@
 use super::{Backend, Returned};
 use crate::settings;
 use posix::{Call, Host, HostConfig, Task};
+use std::path::PathBuf;
 use time::{Duration, Instant};
 
 /// How long a call that is not marked as blocking may take, in virtual time.
@@ -11,6 +12,8 @@ const CALL_PATIENCE: Duration = Duration::from_secs(600);
 /// A host and the call under way on it.
 pub(crate) struct StackBackend {
     config: HostConfig,
+    /// Where the shell scripts lie that commands run.
+    directory: PathBuf,
     /// Made by the first thing that needs it: what comes before are settings.
     host: Option<Host>,
     start: Instant,
@@ -19,9 +22,9 @@ pub(crate) struct StackBackend {
 }
 
 impl StackBackend {
-    pub(crate) fn new(config: HostConfig) -> Self {
+    pub(crate) fn new(config: HostConfig, directory: PathBuf) -> Self {
         let start = Host::new(config.clone()).now();
-        Self { config, host: None, start, task: None, finished: None }
+        Self { config, directory, host: None, start, task: None, finished: None }
     }
 
     /// How many packets were taken as part of a train, behind its first.
@@ -115,9 +118,8 @@ impl Backend for StackBackend {
     }
 
     fn command(&mut self, command: &str) -> Result<(), String> {
-        if self.host.is_none() {
-            settings::apply(command, &mut self.config);
-        }
+        let config = self.host.as_mut().map_or(&mut self.config, Host::config_mut);
+        settings::apply_command(command, &self.directory, config);
         Ok(())
     }
 }

@@ -267,7 +267,11 @@ fn icmp(scanner: &mut Scanner<'_>) -> Parsed<Icmp> {
     });
     // The next event begins with a digit, a plus or a star, so a letter belongs here.
     if !is_keyword && scanner.peek().is_some_and(|c| c.is_ascii_alphabetic()) {
-        icmp.code = Some(scanner.raw_word());
+        let word = scanner.raw_word();
+        icmp.code = Some(match scanner.meaning(&word) {
+            Some(Meaning::Word(meaning)) => meaning.clone(),
+            _ => word,
+        });
         scanner.skip_space()?;
     }
     if scanner.accept_word("mtu") {

@@ -1,4 +1,4 @@
-//! `cargo xtask simulate` in the release profile: runs seeds, as many at a time as there are cores,
+//! `cargo xtask simulate` in the profile `checked`: runs seeds, as many at a time as there are cores,
 //! and shows what they brought.
 //!
 //! Every run has a seed of its own and shares nothing with the others. A seed that fails is run

@@ -24,6 +24,8 @@ pub(super) struct Ecn {
     may_echo: bool,
     /// A mark arrived with data that was new and in order, and no such news since.
     must_echo: bool,
+    /// The peer's FIN arrived, so what is missing before it was sent before, too.
+    has_ended: bool,
     /// The end of the data that said last that the window was reduced.
     told: u64,
     /// What was sent when an echo arrived behind that.
@@ -75,7 +77,7 @@ impl Ecn {
         }
         if ecn == CE {
             self.may_echo = true;
-            self.must_echo |= is_next && self.is_agreed();
+            self.must_echo |= is_next && self.is_agreed() && !self.has_ended;
         }
         match self.heard {
             _ if !segment.has(flag::ECE) => self.heard = None,
@@ -88,7 +90,7 @@ impl Ecn {
 
     /// The peer said all, and can tell nothing more with new data.
     pub(super) fn on_end(&mut self) {
-        self.must_echo = false;
+        (self.has_ended, self.must_echo) = (true, false);
     }
 
     /// A piece of some segment arrived with a mark, and nobody knows of which.

@@ -6,6 +6,8 @@
 
 mod flights;
 
+use super::early::Early;
+use super::echoes::Echoes;
 use super::ecn::{Ecn, Place};
 use super::nagle::Nagle;
 use super::ranges::Ranges;
@@ -44,17 +46,21 @@ pub(crate) struct Flow {
     bytes_from: u64,
     /// SND.UP as the segments say it: one past the last urgent position, or where nothing was urgent 0.
     urgent_end: u64,
-    /// The highest acknowledgment that arrived.
+    /// The highest acknowledgment that arrived, and of those in segments that are surely acceptable.
     acked: u64,
+    acked_surely: u64,
     /// The highest right edge of the peer's window that arrived.
     edge_arrived: u64,
+    /// The largest window that arrived.
+    window_max: u64,
     /// What arrived of the peer's stream.
     arrived: Ranges,
+    early: Early,
     /// The highest acknowledgment sent, and the highest right edge announced.
     ack_sent: u64,
     edge_sent: u64,
     value_sent: Option<u32>,
-    value_arrived: Option<u32>,
+    echoes: Echoes,
     /// Another SYN-ACK than the first, while none was answered: the first may have come to nobody.
     other_answer: Option<(u32, Options)>,
     /// It has said something other than SYNs and resets.
@@ -82,44 +88,11 @@ pub(crate) struct Flow {
     may_skip: bool,
     is_passive: bool,
     repeats: Option<Repeats>,
-    /// The last segment carried data that was never sent before.
-    sent_new: bool,
-}
-
-/// What needs no knowledge of the connection. `ecn` is the two bits of the network header.
-pub(crate) fn judge_alone(segment: &Segment<'_>, ecn: u8) -> Result<(), Broken> {
-    let options = &segment.options;
-    let text = || segment.to_string();
-    if segment.has(flag::SYN) && (segment.has(flag::FIN) || segment.has(flag::RST)) {
-        return Err(("RFC 9293, 3.5: a SYN is neither FIN nor RST", text()));
-    }
-    if !segment.has(flag::ACK) && !segment.has(flag::SYN) && !segment.has(flag::RST) {
-        return Err(("RFC 9293, 3.1: an established connection always sends ACK", text()));
-    }
-    if segment.has(flag::RST) && !segment.payload.is_empty() {
-        return Err(("RFC 9293, 3.5.2: resets of this stack carry nothing", text()));
-    }
-    let only_in_syn =
-        options.mss.is_some() || options.window_scale.is_some() || options.sack_permitted;
-    if only_in_syn && !segment.has(flag::SYN) {
-        return Err(("RFC 9293, 3.7.1, RFC 7323, 2.2, RFC 2018, 2: options of SYNs only", text()));
-    }
-    if options.window_scale.is_some_and(|shift| shift > 14) {
-        return Err(("RFC 7323, 2.3: a shift of 14 at most", text()));
-    }
-    if options.fast_open.is_some() && !segment.has(flag::SYN) {
-        return Err(("RFC 7413, 4.1.1: fast open is an option of SYNs only", text()));
-    }
-    if segment.has(flag::SYN) && options.sack.iter().any(Option::is_some) {
-        return Err(("RFC 2018, 3: no SACK blocks in a SYN", text()));
-    }
-    if ecn != 0 && (segment.has(flag::SYN) || segment.has(flag::RST)) {
-        return Err(("RFC 3168, 6.1.1: SYNs and resets are not ECN-capable", text()));
-    }
-    if ecn != 0 && segment.payload.is_empty() {
-        return Err(("RFC 3168, 6.1.4: segments without data are not ECN-capable", text()));
-    }
-    Ok(())
+    /// Where the last segment carried data that was never sent before: for how long nothing new had been sent or
+    /// acknowledged.
+    sent_new: Option<Duration>,
+    /// When something new was sent or acknowledged last.
+    moved_at: Instant,
 }
 
 impl Flow {
@@ -138,12 +111,15 @@ impl Flow {
             bytes_from: 1,
             urgent_end: 0,
             acked: 0,
+            acked_surely: 0,
             edge_arrived: 0,
+            window_max: 0,
             arrived: Ranges::default(),
+            early: Early::default(),
             ack_sent: 0,
             edge_sent: 0,
             value_sent: None,
-            value_arrived: None,
+            echoes: Echoes::default(),
             other_answer: None,
             has_spoken: false,
             reset_sent: false,
@@ -160,13 +136,9 @@ impl Flow {
             may_skip: false,
             is_passive: syn.has(flag::ACK),
             repeats: None,
-            sent_new: false,
+            sent_new: None,
+            moved_at: Instant::ZERO,
         }
-    }
-
-    /// What is in flight, where the last segment carried new data.
-    pub(crate) fn new_flight(&self) -> Option<u64> {
-        self.sent_new.then(|| self.end - self.acked)
     }
 
     /// Whether nothing of ours was acknowledged.
@@ -174,9 +146,9 @@ impl Flow {
         self.acked == 0
     }
 
-    /// Whether the segment is of no place in what was sent.
-    pub(crate) fn is_beyond(&self, segment: &Segment<'_>) -> bool {
-        self.position(segment.sequence) > self.end
+    /// Whether the segment goes on with what was sent behind the SYN, or sends some of it again.
+    pub(crate) fn has_place_for(&self, segment: &Segment<'_>) -> bool {
+        (1..=self.end).contains(&self.position(segment.sequence))
     }
 
     /// What is sent next is not sent by a timer.
@@ -218,14 +190,25 @@ impl Flow {
         patience: Patience,
         asked_at: Option<Instant>,
     ) -> bool {
-        let stage = match (self.irs, self.is_passive && self.acked == 0) {
+        let is_in_vain =
+            |now, waits: &Waits| waits.is_in_vain(now, patience, self.stage(), asked_at);
+        // What arrives behind its reset says nothing of why it was sent.
+        is_in_vain(now, &self.waits) || self.at_reset.is_some_and(|(at, it)| is_in_vain(at, &it))
+    }
+
+    /// Whether this end gave the connection up by a reset when it had waited long enough.
+    pub(crate) fn has_given_up(&self, patience: Patience, asked_at: Option<Instant>) -> bool {
+        let waited =
+            |(at, waits): (Instant, Waits)| waits.is_in_vain(at, patience, self.stage(), asked_at);
+        self.reset_sent && self.at_reset.is_some_and(waited)
+    }
+
+    fn stage(&self) -> Stage {
+        match (self.irs, self.is_passive && self.acked == 0) {
             (None, _) => Stage::Opening,
             (Some(_), true) => Stage::Answering,
             (Some(_), false) => Stage::Open,
-        };
-        let is_in_vain = |now, waits: &Waits| waits.is_in_vain(now, patience, stage, asked_at);
-        // What arrives behind its reset says nothing of why it was sent.
-        is_in_vain(now, &self.waits) || self.at_reset.is_some_and(|(at, it)| is_in_vain(at, &it))
+        }
     }
 
     /// Whether something came that should have been answered by now. The answer may wait for the neighbour,
@@ -257,6 +240,16 @@ impl Flow {
             "sent {end}, acknowledged {acked}, arrived {arrived}, of which {ack_sent}, {waits:?}, \
              owes an answer since {owes_since:?}"
         )
+    }
+
+    /// When its first SYN went out.
+    pub(crate) fn began_at(&self) -> Option<Instant> {
+        self.waits.syn_at()
+    }
+
+    /// When anything of the connection arrived last.
+    pub(crate) fn arrived_at(&self) -> Option<Instant> {
+        self.waits.arrived_at()
     }
 
     /// What is left of the window that this end announced last, where it expects this number next.
@@ -322,11 +315,12 @@ impl Flow {
         Ok(())
     }
 
-    /// A SYN-ACK goes out in answer to `syn`.
+    /// A SYN-ACK goes out in answer to `syn`, the last of `syns`.
     pub(crate) fn on_answer_sent(
         &mut self,
         segment: &Segment<'_>,
         syn: &Syn,
+        syns: &[Syn],
         facts: Facts,
     ) -> Result<(), Broken> {
         let (ours, theirs) = (&segment.options, &syn.options);
@@ -343,8 +337,12 @@ impl Flow {
         if self.irs != Some(syn.sequence) {
             self.on_peer_known(syn.sequence, syn.options);
             self.arrived.add(1, 1 + u64::from(syn.payload_len));
-            self.edge_arrived = self.edge_arrived.max(1 + u64::from(syn.window));
+            self.on_window(1, syn.window.into());
         }
+        // What waited for its neighbour was made for the first of several.
+        let same = syns.iter().filter(|it| it.sequence == syn.sequence);
+        let stamps = same.filter_map(|it| it.options.timestamps);
+        stamps.for_each(|(value, _)| self.echoes.on_arrived(value, None));
         self.ack_sent = self.ack_sent.max(self.peer_position(segment.acknowledgment));
         self.edge_sent = self.edge_sent.max(self.ack_sent + u64::from(segment.window));
         Ok(())
@@ -363,7 +361,9 @@ impl Flow {
         // What went with the SYN may not have been taken, or in part (RFC 7413, 4.2.2).
         // The byte of a window probe is not sent yet.
         let next = self.data_end.max(self.acked);
-        position == self.end || position == next || (position == 1 && self.syn_end > 1)
+        let is_behind_lost = self.may_skip && (self.end..u64::from(HALF)).contains(&position);
+        let is_next = position == self.end || position == next;
+        is_next || is_behind_lost || (position == 1 && self.syn_end > 1)
     }
 
     /// A connection that a cookie opens begins with the first thing it says. Resets before that refused
@@ -417,7 +417,7 @@ impl Flow {
             ));
         }
         self.judge_acknowledgment(segment)?;
-        self.judge_options(segment)?;
+        self.judge_options(segment, circumstances.host.drops)?;
         self.judge_sequence(segment)?;
         self.judge_urgent(segment)?;
         self.judge_flight(now, segment, circumstances)?;
@@ -456,7 +456,7 @@ impl Flow {
         Ok(())
     }
 
-    fn judge_options(&mut self, segment: &Segment<'_>) -> Result<(), Broken> {
+    fn judge_options(&mut self, segment: &Segment<'_>, drops: bool) -> Result<(), Broken> {
         let agreed = self.ours.timestamps.is_some() && self.theirs.timestamps.is_some();
         if agreed != segment.options.timestamps.is_some() {
             let rule = "RFC 7323, 3.2: timestamps in every segment once agreed on, else in none";
@@ -468,10 +468,7 @@ impl Flow {
                 return Err(("RFC 7323, 5.4: the timestamp clock does not go back", what));
             }
             self.value_sent = Some(value);
-            if self.value_arrived.is_none_or(|latest| latest.wrapping_sub(echo) >= HALF) {
-                let what = format!("{segment}: {:?} arrived", self.value_arrived);
-                return Err(("RFC 7323, 3.2: an echo is of a timestamp that arrived", what));
-            }
+            self.echoes.judge(segment, echo, (self.ack_sent, !drops))?;
         }
         self.judge_sack(segment)
     }
@@ -624,7 +621,11 @@ impl Flow {
         if segment.has(flag::FIN) {
             self.fin = Some(end - 1);
         }
-        self.sent_new = !segment.payload.is_empty() && end > self.end;
+        let is_new = !segment.payload.is_empty() && end > self.end;
+        self.sent_new = is_new.then(|| now.since(self.moved_at));
+        if is_new {
+            self.moved_at = now;
+        }
         self.end = self.end.max(end);
         Ok(())
     }
@@ -632,7 +633,9 @@ impl Flow {
     /// A segment of the peer arrived intact.
     pub(crate) fn on_arrived(&mut self, now: Instant, segment: &Segment<'_>, ecn: u8) {
         self.repeats = None;
-        self.waits.on_arrived(now);
+        if !self.is_of_the_past(segment) && !segment.has(flag::RST) {
+            self.waits.on_arrived(now);
+        }
         self.is_first_flight &= self.end <= 1;
         if segment.has(flag::RST) {
             let position = self.peer_position(segment.sequence);
@@ -651,52 +654,81 @@ impl Flow {
         let is_other = self.irs.is_some_and(|irs| irs != segment.sequence);
         if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_spoken && !self.is_passive {
             self.other_answer = Some((segment.sequence, segment.options));
-            self.edge_arrived = self.edge_arrived.max(1 + u64::from(segment.window));
+            self.on_window(1, segment.window.into());
         }
-        let Some(irs) = self.irs else { return };
         let is_syn = segment.has(flag::SYN);
+        let Some(irs) = self.irs else { return self.early.keep(segment) };
         if is_syn && segment.sequence != irs {
             return;
         }
-        if let Some((value, _)) = segment.options.timestamps
-            && self.value_arrived.is_none_or(|latest| value.wrapping_sub(latest) < HALF)
-        {
-            self.value_arrived = Some(value);
-        }
         let start = self.peer_position(segment.sequence);
         let before = self.arrived.contiguous();
-        // A keepalive probe asks for an ACK; of other old segments without data only so many a second get one.
-        if !segment.is_empty() || start + 1 == self.ack_sent {
+        // A keepalive probe asks for an ACK; of other old segments without data only so many a second get one. The
+        // peer's SYN asks for its SYN-ACK again, but not where its ACK comes with it; later it is challenged, which
+        // is limited (RFC 5961, 4 and 10).
+        let is_syn_again = is_syn && self.is_passive;
+        if (!segment.is_empty() || start + 1 == self.ack_sent) && !is_syn_again {
             self.owes_since.get_or_insert(now);
         }
         if start < u64::from(HALF) {
             self.arrived.add(start, start + u64::from(segment.len()));
         }
         if segment.has(flag::ACK) {
-            let ack = self.position(segment.acknowledgment);
-            if ack <= self.end {
-                let shift = if is_syn { 0 } else { self.shifts().1 };
-                let edge = ack + (u64::from(segment.window) << shift);
-                self.edge_arrived = self.edge_arrived.max(edge);
-                self.on_acknowledged(now, ack);
-            }
+            self.take_acknowledgment(now, segment, before);
+        }
+        // What came out of order may have been dropped for want of room, so only who has said that it expects
+        // this one surely takes it.
+        let data_end = start + segment.payload.len() as u64;
+        let is_next = start == before && start == self.ack_sent && !segment.payload.is_empty();
+        let is_next = is_next && !self.is_half_open() && data_end <= self.edge_sent && !is_syn;
+        let value = segment.options.timestamps.map(|(value, _)| value);
+        let is_next = is_next && !value.is_some_and(|value| self.echoes.may_be_too_old(value));
+        if let Some(value) = value {
+            self.echoes.on_arrived(value, Some(data_end).filter(|_| is_next));
         }
         if !is_syn {
-            // What came out of order may have been dropped for want of room, so only who has said that it expects
-            // this one surely takes it.
-            let is_next = start == before && start == self.ack_sent && !segment.payload.is_empty();
-            let is_next = is_next && !self.is_half_open();
-            let is_next = is_next && start + segment.payload.len() as u64 <= self.edge_sent;
             self.ecn.on_arrived(segment, ecn, is_next, (self.end, self.acked));
             if segment.has(flag::FIN) {
                 self.ecn.on_end();
-                self.peer_fin = Some(start + segment.payload.len() as u64);
+                self.peer_fin = Some(data_end);
             }
         }
     }
 
-    fn on_acknowledged(&mut self, now: Instant, ack: u64) {
+    /// What it says of our stream; the peer's had come up to `before`.
+    fn take_acknowledgment(&mut self, now: Instant, segment: &Segment<'_>, before: u64) {
+        let (start, is_syn) = (self.peer_position(segment.sequence), segment.has(flag::SYN));
+        let ack = self.position(segment.acknowledgment);
+        if ack > self.end {
+            return;
+        }
+        let shift = if is_syn { 0 } else { self.shifts().1 };
+        self.on_window(ack, u64::from(segment.window) << shift);
+        // RFC 9293, 3.10.7.4: of what lies before RCV.NXT, as a keepalive probe does, nothing is looked at.
+        let is_old = !is_syn && start < before && start + u64::from(segment.len()) <= before;
+        self.on_acknowledged(now, ack, !is_old);
+    }
+
+    /// Whether the segment brings only what was acknowledged and acknowledges nothing: it says nothing of the peer of
+    /// today, which may be long gone.
+    fn is_of_the_past(&self, segment: &Segment<'_>) -> bool {
+        let end = self.peer_position(segment.sequence) + u64::from(segment.len());
+        let is_new = self.position(segment.acknowledgment) > self.acked;
+        self.irs.is_some() && !segment.is_empty() && end <= self.ack_sent && !is_new
+    }
+
+    /// The peer takes so much behind this position.
+    fn on_window(&mut self, ack: u64, window: u64) {
+        self.edge_arrived = self.edge_arrived.max(ack + window);
+        self.window_max = self.window_max.max(window);
+    }
+
+    fn on_acknowledged(&mut self, now: Instant, ack: u64, surely: bool) {
         if ack > self.acked {
+            self.moved_at = now;
+        }
+        if surely && ack > self.acked_surely {
+            self.acked_surely = ack;
             self.waits.on_acknowledged(now, ack == self.end);
         }
         self.acked = self.acked.max(ack);
@@ -710,7 +742,14 @@ impl Flow {
         self.theirs = options;
         self.arrived = Ranges::default();
         self.arrived.add(0, 1);
-        self.value_arrived = options.timestamps.map(|(value, _)| value);
+        self.echoes.on_syn(options.timestamps.map(|(value, _)| value));
+        for (sequence, len, value) in self.early.take() {
+            let start = self.peer_position(sequence);
+            if start < u64::from(HALF) {
+                self.arrived.add(start, start + u64::from(len));
+                value.into_iter().for_each(|value| self.echoes.on_arrived(value, None));
+            }
+        }
     }
 
     /// Shifts of our window and of the peer's (RFC 7323, 2.2: both or none).

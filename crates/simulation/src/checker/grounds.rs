@@ -71,12 +71,15 @@ impl Checker {
     }
 
     /// Whether this end's host asked for its neighbour as often as it takes to give it up, and that has
-    /// answered the requests that came to it.
+    /// answered the requests that came to it. An application that looks seldom is told late of what has happened
+    /// since it began, at `begun_at`.
     #[must_use]
-    pub fn has_asked_in_vain(&self, now: Instant, line: Line) -> bool {
+    pub fn has_asked_in_vain(&self, now: Instant, line: Line, begun_at: Instant) -> bool {
         let (local, remote) = (line.ends.0.ip(), line.ends.1.ip());
         let peer = self.watched(line.turned());
-        let asked = self.watched(line).neighbours.has_asked_in_vain(now, remote);
+        let neighbours = &self.watched(line).neighbours;
+        let asked = neighbours.has_asked_in_vain(now, remote)
+            || neighbours.given_up_at(remote).is_some_and(|at| at >= begun_at);
         asked && (peer.facts.drops || !peer.neighbours.owes_answer(now, local))
     }
 
@@ -87,13 +90,16 @@ impl Checker {
     }
 
     /// What is left of the window that this end announced last, where it expects this number next, if its
-    /// announcements do not wait for a neighbour.
+    /// announcements do not wait for a neighbour, or were lost with it: nothing repeats an ACK.
     #[must_use]
     pub fn window_left(&self, now: Instant, line: Line, next: u32) -> Option<u64> {
         let watched = self.watched(line);
-        let asked_at = watched.neighbours.asked_at(line.ends.1.ip());
+        let neighbour = line.ends.1.ip();
+        let asked_at = watched.neighbours.asked_at(neighbour);
         let waits = asked_at.is_some_and(|at| now.since(at) < ANNOUNCEMENT_MAX);
-        self.flow(line).filter(|_| !waits && !watched.facts.drops).map(|it| it.window_left(next))
+        let lost_at = watched.neighbours.given_up_at(neighbour);
+        let flow = self.flow(line).filter(|_| !waits && !watched.facts.drops);
+        flow.filter(|it| lost_at <= it.arrived_at()).map(|it| it.window_left(next))
     }
 
     /// What the wire shows of both ends, for whoever asks what happened.
@@ -118,5 +124,15 @@ impl Checker {
             }
             _ => false,
         }
+    }
+
+    /// Whether the first end gave the connection up when it had waited long enough, and the second has not
+    /// heard so. A reset names the byte behind what was sent (RFC 9293, 3.10.5), of which the byte of a window
+    /// probe is no part: where the window has opened unheard, the second has taken that and expects the next.
+    #[must_use]
+    pub fn has_given_up_unheard(&self, line: Line, patience: Patience) -> bool {
+        let asked_at = self.watched(line).neighbours.asked_at(line.ends.1.ip());
+        let given_up = self.flow(line).is_some_and(|it| it.has_given_up(patience, asked_at));
+        given_up && self.is_unheard(line)
     }
 }

@@ -2,7 +2,8 @@
 //! unacknowledged, no other small one is sent.
 //!
 //! What is small depends on a path of which the wire does not show all, so only what is small on every
-//! path counts here.
+//! path counts here. Half of the largest window that the peer ever had is worth sending, too (RFC 9293,
+//! 3.8.6.2.1, MUST-38), so it is not small.
 
 use super::Broken;
 use crate::packet::Segment;
@@ -26,32 +27,34 @@ pub(super) struct Nagle {
 }
 
 impl Nagle {
-    /// New data goes out, up to `end`, which is not the edge of the window.
+    /// New data goes out, up to `end`, which is not the edge of the window. `full`: the peer's MSS, or its
+    /// largest window where that is less.
     pub(super) fn judge(
         &self,
         now: Instant,
         segment: &Segment<'_>,
         (end, acked): (u64, u64),
-        mss: u64,
+        full: u64,
     ) -> Result<(), Broken> {
         let may_probe = self.sent_at.is_none_or(|at| now.since(at) >= PROBE_MIN)
             || self.small_at.is_none_or(|at| now.since(at) >= SMALL_AGE_MAX);
-        if !is_small(segment.payload.len(), mss) || self.small_end <= acked || may_probe {
+        if !is_small(segment.payload.len(), full) || self.small_end <= acked || may_probe {
             return Ok(());
         }
         let what = format!("{segment}: up to {end}, {self:?}, {acked} is acknowledged");
         Err(("RFC 9293, 3.7.4 and A.3: one small segment at a time", what))
     }
 
-    /// Data went out, where it is new up to `new_to`.
-    pub(super) fn on_sent(&mut self, now: Instant, new_to: Option<u64>, len: usize, mss: u64) {
-        if let Some(end) = new_to.filter(|_| is_small(len, mss)) {
+    /// Data went out, where it is new up to `new_to`. A single byte may be the probe of a closed window, which is not yet
+    /// the sending of it.
+    pub(super) fn on_sent(&mut self, now: Instant, new_to: Option<u64>, len: usize, full: u64) {
+        if let Some(end) = new_to.filter(|_| len > 1 && is_small(len, full)) {
             (self.small_end, self.small_at) = (end, Some(now));
         }
         self.sent_at = Some(now);
     }
 }
 
-fn is_small(len: usize, mss: u64) -> bool {
-    (len as u64) < SMALL_MAX.min(mss / 2)
+fn is_small(len: usize, full: u64) -> bool {
+    (len as u64) < SMALL_MAX.min(full / 2)
 }

@@ -24,6 +24,8 @@ struct Asked {
     in_vain: u32,
     /// Two of them came one after the other: what goes there may be given up unsent.
     silent: bool,
+    /// When the last came of as many as it takes to give the neighbour up.
+    given_up_at: Option<Instant>,
 }
 
 /// The neighbours of a host.
@@ -34,18 +36,24 @@ pub(super) struct Neighbours {
     owed: BTreeMap<IpAddr, (IpAddr, Instant)>,
     /// Who was answered, and when last.
     answered: BTreeMap<IpAddr, Instant>,
+    /// Since when the host is on this link: who was asked before was asked elsewhere.
+    linked_at: Option<Instant>,
 }
 
 impl Neighbours {
     /// The host asks for the address.
     pub(super) fn judge_request(&mut self, now: Instant, target: IpAddr) -> Result<(), Broken> {
         let before = self.asked.get(&target).copied();
-        let gap = before.map(|before| now.since(before.last_at));
+        let is_here = |it: &Asked| self.linked_at.is_none_or(|at| it.last_at > at);
+        let gap = before.filter(is_here).map(|before| now.since(before.last_at));
+        let in_vain = before.map_or(0, |before| before.in_vain) + 1;
+        let given_up_at = before.and_then(|before| before.given_up_at);
         self.asked.insert(
             target,
             Asked {
                 last_at: now,
-                in_vain: before.map_or(0, |before| before.in_vain) + 1,
+                in_vain,
+                given_up_at: Some(now).filter(|_| in_vain >= REQUESTS).or(given_up_at),
                 silent: before.is_some_and(|before| before.silent)
                     || gap.is_some_and(|gap| gap < 2 * REQUEST_INTERVAL_MIN),
             },
@@ -77,6 +85,11 @@ impl Neighbours {
         }
     }
 
+    /// The host may be on another link.
+    pub(super) fn on_link_changed(&mut self, now: Instant) {
+        self.linked_at = Some(now);
+    }
+
     /// The neighbour is told of an address.
     pub(super) fn on_answered(&mut self, now: Instant, neighbour: IpAddr) {
         self.owed.remove(&neighbour);
@@ -95,6 +108,11 @@ impl Neighbours {
     /// When the neighbour was asked for last: what goes to it may have waited since, or been given up.
     pub(super) fn asked_at(&self, neighbour: IpAddr) -> Option<Instant> {
         self.asked.get(&neighbour).map(|asked| asked.last_at)
+    }
+
+    /// When the neighbour may have been given up last, and what went to it was lost.
+    pub(super) fn given_up_at(&self, neighbour: IpAddr) -> Option<Instant> {
+        self.asked.get(&neighbour).and_then(|asked| asked.given_up_at)
     }
 
     /// The neighbour was asked for as often as it takes to give it up, lately, and nothing was heard of it.

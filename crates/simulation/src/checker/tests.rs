@@ -8,10 +8,11 @@ mod segments;
 
 use super::{Checker, Facts};
 use crate::packet::{self, Body, Packet, Segment, Transport, flag};
-use crate::scenario::{START, Scenario};
+use crate::scenario::Scenario;
 use crate::trace::{Captured, Way};
 use crate::{Keep, World};
 use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement};
+use std::collections::BTreeSet;
 use time::{Duration, Instant};
 
 /// A run with Ethernet, timestamps, SACK, losses and IPv4 among others.
@@ -45,15 +46,17 @@ fn facts() -> Facts {
     Facts { cookies: true, ..Facts::default() }
 }
 
-fn checker(scenario: &Scenario) -> Checker {
+/// A checker that takes for a host's own the addresses from which it sent: one of them is drawn (RFC 7217).
+fn checker(Recorded { scenario, frames }: &Recorded) -> Checker {
     let mut checker = Checker::default();
-    let mut random = crate::random::Random::new(1);
     for number in 0..scenario.hosts.len() {
-        let host = crate::host::Host::new(START, number, scenario, &mut random);
-        // Those that it is to ask about it has when the first segment is sent.
-        let mut addresses = host.addresses();
-        addresses.extend([false, true].map(|ipv6| host.address(ipv6)));
-        checker.add_host(addresses, true, scenario.mtu, facts());
+        let sent = frames.iter().filter(|it| it.way == Way::Out && it.host == number);
+        let source = |frame: &Captured| match packet::read(&frame.bytes, true).ok()?.body {
+            Body::Arp(arp) => Some(arp.sender),
+            Body::Ip(ip) => Some(ip.source),
+        };
+        let addresses: BTreeSet<_> = sent.filter_map(source).collect();
+        checker.add_host(addresses.into_iter().collect(), true, scenario.mtu, facts());
     }
     checker
 }
@@ -63,7 +66,7 @@ fn verdict(
     recorded: &Recorded,
     mut change: impl FnMut(&Captured) -> Option<Vec<Captured>>,
 ) -> Option<&'static str> {
-    let mut checker = checker(&recorded.scenario);
+    let mut checker = checker(recorded);
     let mut changed = false;
     for frame in &recorded.frames {
         let instead = if changed || frame.way == Way::In { None } else { change(frame) };

@@ -51,6 +51,11 @@ impl Waits {
         self.syn_at.get_or_insert(now);
     }
 
+    /// When the first SYN went out.
+    pub(super) fn syn_at(&self) -> Option<Instant> {
+        self.syn_at
+    }
+
     /// A segment went out; `waits` says that it, or another before it, is to be acknowledged.
     pub(super) fn on_sent(&mut self, now: Instant, waits: bool, is_probe: bool) {
         if waits {
@@ -61,6 +66,11 @@ impl Waits {
 
     pub(super) fn on_arrived(&mut self, now: Instant) {
         (self.arrived_at, self.probes) = (Some(now), 0);
+    }
+
+    /// When anything arrived last that was not of the past.
+    pub(super) fn arrived_at(&self) -> Option<Instant> {
+        self.arrived_at
     }
 
     /// More was acknowledged than before; `all` of what was sent.
@@ -78,7 +88,8 @@ impl Waits {
         asked_at: Option<Instant>,
     ) -> bool {
         let lasted = |since: Option<Instant>, least: Duration| {
-            let least = patience.user_timeout.map_or(least, |limit| limit.min(least));
+            // The limit may run from when the peer's window closed, before the first probe of it.
+            let least = patience.user_timeout.map_or(least, |limit| (limit / 2).min(least));
             since.is_some_and(|since| now.since(since) >= least)
         };
         let probed = patience.keepalive.is_some_and(|(silence, probes)| {

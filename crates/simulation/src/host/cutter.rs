@@ -2,8 +2,10 @@
 //!
 //! Some tunnels and translators do, so a stack has to bear with it: a fragment behind the first has no
 //! ports, and a device cannot tell whose it is. Who watches the wire is told of the whole segment when its
-//! last missing piece has arrived.
+//! last missing piece has arrived. A piece that was damaged has not: the checksum of the whole shows it, or that of
+//! its own header.
 
+use etherparse::checksum::Sum16BitWords;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Segments in pieces that are remembered: more than the queues of a path hold.
@@ -18,10 +20,11 @@ pub(super) struct Cutter {
     order: VecDeque<u16>,
 }
 
-/// A segment, and where the pieces begin that have not arrived.
+/// A segment, the frames of its pieces by where they begin, and which have arrived.
 struct Cut {
     whole: Vec<u8>,
-    missing: BTreeSet<usize>,
+    pieces: BTreeMap<usize, Vec<u8>>,
+    arrived: BTreeSet<usize>,
 }
 
 /// A TCP segment in a packet of its own, as far as cutting it needs to know.
@@ -33,6 +36,7 @@ struct Parts {
     is_ipv6: bool,
 }
 
+const IPV6_HEADER_LEN: usize = 40;
 const FRAGMENT_HEADER_LEN: usize = 8;
 const TCP: u8 = 6;
 const IPV6_FRAGMENT: u8 = 44;
@@ -55,36 +59,64 @@ impl Cutter {
                 fragment(frame, &parts, self.identification, (at, more), piece)
             })
             .collect();
-        let missing = (0..fragments.len()).map(|index| index * step).collect();
+        let pieces = fragments.iter().enumerate().map(|(index, it)| (index * step, it.clone()));
+        let (pieces, arrived) = (pieces.collect(), BTreeSet::new());
         if self.order.len() == SEGMENTS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.cut.remove(&oldest);
         }
         self.order.push_back(self.identification);
-        self.cut.insert(self.identification, Cut { whole: frame.to_vec(), missing });
+        self.cut.insert(self.identification, Cut { whole: frame.to_vec(), pieces, arrived });
         Some(fragments)
     }
 
     /// A frame was handed up: the segment of which it was the last missing piece.
     pub(super) fn on_arrived(&mut self, frame: &[u8], bare_ip: bool) -> Option<Vec<u8>> {
-        let packet = frame.get(if bare_ip { 0 } else { 14 }..)?;
+        let link_len = if bare_ip { 0 } else { 14 };
+        let packet = frame.get(link_len..)?;
         let word = |at: usize| packet.get(at..at + 2).map(|it| u16::from_be_bytes([it[0], it[1]]));
         let (identification, at) = match packet.first()? >> 4 {
             4 if packet.get(9) == Some(&TCP) => (word(4)?, usize::from(word(6)? & 0x1fff) * 8),
-            6 if packet.get(6) == Some(&IPV6_FRAGMENT) && packet.get(40) == Some(&TCP) => {
+            6 if packet.get(6) == Some(&IPV6_FRAGMENT) => {
                 (word(46)?, usize::from(word(42)? & 0xfff8))
             }
             _ => return None,
         };
         let cut = self.cut.get_mut(&identification)?;
-        cut.missing.remove(&at);
-        if !cut.missing.is_empty() {
+        if cut.pieces.get(&at).is_some_and(|sent| is_as_sent(frame, sent, link_len)) {
+            cut.arrived.insert(at);
+        }
+        if cut.arrived.len() < cut.pieces.len() {
             return None;
         }
         // Pieces may come twice, and make a second whole.
-        self.cut.remove(&identification).map(|cut| cut.whole)
+        cut.arrived.clear();
+        Some(cut.whole.clone())
     }
+}
+
+/// Whether nothing is changed of a fragment but what its host does not look at, or a mark of congestion.
+fn is_as_sent(frame: &[u8], sent: &[u8], link_len: usize) -> bool {
+    let Some(got) = frame.get(..sent.len()) else { return false };
+    let is_ipv6 = sent[link_len] >> 4 == 6;
+    let (got_packet, packet) = (&got[link_len..], &sent[link_len..]);
+    // From whatever station it is.
+    let is_same_link = link_len == 0 || (got[..6] == sent[..6] && got[12..14] == sent[12..14]);
+    if !is_ipv6 {
+        let header_len = usize::from(packet[0] & 15) * 4;
+        let sum = Sum16BitWords::new().add_slice(&got_packet[..header_len]).ones_complement();
+        return is_same_link && sum == 0 && got_packet[header_len..] == packet[header_len..];
+    }
+    let fragment_header = &packet[IPV6_HEADER_LEN..][..FRAGMENT_HEADER_LEN];
+    let is_first = u16::from_be_bytes([fragment_header[2], fragment_header[3]]) & 0xfff8 == 0;
+    // RFC 8200, 4.5: what follows is said by the first fragment alone, and reserved bits are ignored. Version, traffic
+    // class, flow label and hop limit stand in the first bytes and the eighth.
+    let mut relevant = got_packet.to_vec();
+    let ignored = [0..4, 7..8, 40..if is_first { 40 } else { 41 }, 41..42];
+    ignored.into_iter().for_each(|range| relevant[range.clone()].copy_from_slice(&packet[range]));
+    relevant[43] = relevant[43] & 0xf9 | packet[43] & 6;
+    is_same_link && relevant == packet
 }
 
 fn parts_of(frame: &[u8], bare_ip: bool) -> Option<Parts> {
@@ -98,7 +130,7 @@ fn parts_of(frame: &[u8], bare_ip: bool) -> Option<Parts> {
             let len = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
             // RFC 1812, 5.2.2: what was damaged is not given a new checksum.
             let header = bytes.get(..header_len)?;
-            let sum = etherparse::checksum::Sum16BitWords::new().add_slice(header);
+            let sum = Sum16BitWords::new().add_slice(header);
             let is_sound = is_whole && sum.ones_complement() == 0;
             (header_len, len, (*bytes.get(9)?, is_sound))
         }
@@ -138,7 +170,7 @@ fn fragment(
         let offset = (at / 8) as u16 | u16::from(more) << 13;
         header[6..8].copy_from_slice(&offset.to_be_bytes());
         header[10..12].fill(0);
-        let sum = etherparse::checksum::Sum16BitWords::new().add_slice(header).ones_complement();
+        let sum = Sum16BitWords::new().add_slice(header).ones_complement();
         header[10..12].copy_from_slice(&sum.to_ne_bytes());
     }
     bytes.extend(piece);
@@ -150,17 +182,47 @@ mod tests {
     use super::*;
     use etherparse::PacketBuilder;
 
+    fn frame(is_ipv6: bool) -> Vec<u8> {
+        let builder = match is_ipv6 {
+            false => PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
+            true => PacketBuilder::ipv6([1; 16], [2; 16], 64),
+        };
+        let mut frame = Vec::new();
+        builder.tcp(80, 50_000, 1, 1).write(&mut frame, &[7; 1_400]).expect("a packet");
+        frame
+    }
+
+    /// What a bit that fell does to a piece: it is missing, unless nobody looks at the bit.
+    #[test]
+    fn a_piece_that_was_damaged_is_missing() {
+        // Version and length, hop limit, what follows, reserved, and data.
+        let cases: [(bool, &[usize], &[usize]); 2] = [
+            (false, &[], &[1, 3, 8, 9, 12, 30]),
+            (true, &[1, 2, 7, 40, 41], &[5, 6, 8, 42, 47, 48, 300]),
+        ];
+        for (is_ipv6, ignored, relevant) in cases {
+            let whole = frame(is_ipv6);
+            let arrives_with = |byte: usize| {
+                let mut cutter = Cutter::default();
+                let mut fragments = cutter.cut(&whole, true, 600).expect("it is too long");
+                fragments[1][byte] ^= 2;
+                let arrived = fragments.iter().map(|it| cutter.on_arrived(it, true));
+                arrived.flatten().next().is_some()
+            };
+            for byte in ignored {
+                assert!(arrives_with(*byte), "byte {byte} of IPv6 {is_ipv6}");
+            }
+            for byte in relevant {
+                assert!(!arrives_with(*byte), "byte {byte} of IPv6 {is_ipv6}");
+            }
+        }
+    }
+
     /// The stack's own parser puts together what the middlebox cut.
     #[test]
     fn fragments_are_those_of_the_segment_and_the_last_one_brings_it() {
         for is_ipv6 in [false, true] {
-            let payload = vec![7; 1_400];
-            let builder = match is_ipv6 {
-                false => PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
-                true => PacketBuilder::ipv6([1; 16], [2; 16], 64),
-            };
-            let mut frame = Vec::new();
-            builder.tcp(80, 50_000, 1, 1).write(&mut frame, &payload).expect("a packet");
+            let frame = frame(is_ipv6);
             let mut cutter = Cutter::default();
             let fragments = cutter.cut(&frame, true, 600).expect("it is too long");
             assert_eq!(fragments.len(), 3);
@@ -179,6 +241,8 @@ mod tests {
             assert_eq!(whole(&mut cutter, 0), None);
             assert_eq!(whole(&mut cutter, 0), None);
             assert_eq!(whole(&mut cutter, 1).as_deref(), Some(&frame[..]));
+            assert!(whole(&mut cutter, 1).or(whole(&mut cutter, 2)).is_none());
+            assert_eq!(whole(&mut cutter, 0).as_deref(), Some(&frame[..]), "all came twice");
             assert!(cutter.cut(&frame, true, 1_500).is_none(), "it fits");
         }
     }

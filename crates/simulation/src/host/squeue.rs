@@ -10,8 +10,8 @@ use batch::{BlockPool, PoolConfig};
 use core::net::{Ipv4Addr, SocketAddr};
 use device::Capabilities;
 use stack::{
-    AddressingConfig, ClaimPolicy, Homes, InterfaceConfig, InterfaceId, ListenOptions, Shard,
-    ShardConfig, Share, Stray,
+    AddressingConfig, ClaimPolicy, FastOpenOptions, Homes, InterfaceConfig, InterfaceId,
+    ListenOptions, Shard, ShardConfig, Share, Stray,
 };
 use std::sync::Arc;
 use steering::{Desk, Exchange, Home, SoftRingConfig, Spread};
@@ -104,7 +104,10 @@ impl Made {
                 backlog: plan.backlog,
                 half_open_max: plan.half_open_max,
                 syn_cookies: plan.syn_cookies,
-                fast_open_max: plan.fast_open_max,
+                fast_open: FastOpenOptions {
+                    pending_max: plan.fast_open_max,
+                    ..FastOpenOptions::default()
+                },
                 ..ListenOptions::default()
             };
             let listener = shard.tcp_listen_with(any, options);

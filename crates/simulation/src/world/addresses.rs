@@ -107,7 +107,7 @@ impl World {
                     }
                     self.counters.duplicates_found += 1;
                 }
-                AddressEvent::NameServers(..) | AddressEvent::LeaseTooShort(..) => {}
+                _ => {}
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What must hold at the end of each phase.
 
+use super::datagrams::{LAST_WORDS, REACHABLE};
 use super::{Event, Phase, QUIET, World};
 use crate::application::{Ending, Endpoint};
 use stack::Holdings;
@@ -78,11 +79,9 @@ impl World {
                 for listener in core::mem::take(&mut self.hosts[host].listeners) {
                     self.hosts[host].shard(listener.home).close(self.now, listener.id);
                 }
-                if let Some(socket) = self.hosts[host].datagrams.take() {
-                    self.hosts[host].shard(socket.home).close(self.now, socket.id);
-                }
                 self.serve_all(host);
             }
+            self.events.add(self.now + LAST_WORDS + REACHABLE, Event::DatagramsRehearsed);
             self.events.add(self.now + CLOSING_PATIENCE, Event::Deadline(Phase::Closing));
         }
         if self.phase == Phase::Closing

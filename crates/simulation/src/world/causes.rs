@@ -15,12 +15,21 @@ use super::World;
 use crate::checker::{Line, Patience};
 use crate::scenario::HostPlan;
 use stack::{SocketError, SynCookieMode};
+use time::Duration;
 
 /// The sentence that is broken.
 const RULE: &str = "an application is told of no error without a cause";
 
 /// Listeners that hold so many are never full.
 const CROWD: usize = 64;
+
+/// How long who is closed waits for what was sent to be acknowledged, at least.
+pub(super) const ORPHAN: Patience =
+    Patience { user_timeout: Some(Duration::from_secs(5)), keepalive: None };
+
+/// Of user timeouts that both ends agree on, none is shorter than the default (RFC 5482, 3.1; RFC 9293,
+/// 3.10.1).
+const AGREED_MIN: Duration = Duration::from_secs(300);
 
 impl World {
     /// The application of an endpoint was told of an error.
@@ -30,6 +39,9 @@ impl World {
         error: SocketError,
     ) -> Result<(), (&'static str, String)> {
         self.counters.ended_by_error += 1;
+        let user_timeout = self.hosts[self.endpoints[index].host].plan.tcp.user_timeout;
+        let is_by_user = error == SocketError::TimedOut && user_timeout.is_some();
+        self.counters.user_timeouts += u64::from(is_by_user);
         let cause = self.cause_of(index, error);
         self.set_disturbed(index);
         match cause {
@@ -51,6 +63,7 @@ impl World {
             // Its ends are another's by now, or it never reached the wire.
             return Ok(());
         }
+        let begun_at = self.endpoints[index].begun_at;
         let is_due = |is: bool, missing: &'static str| if is { Ok(()) } else { Err(missing) };
         match error {
             SocketError::AddressRemoved => Ok(()),
@@ -65,7 +78,7 @@ impl World {
                 is_due(self.has_waited_in_vain(line), "the peer was not silent, or not for so long")
             }
             SocketError::HostUnreachable => is_due(
-                self.checker.has_asked_in_vain(self.now, line),
+                self.checker.has_asked_in_vain(self.now, line, begun_at),
                 "the neighbour was not asked for three times in vain",
             ),
             // What shutting down a connection says that is over (shutdown(2)).
@@ -73,7 +86,7 @@ impl World {
                 let any = self.checker.has_heard_reset(line)
                     || self.lost_addresses.contains(&(line.hosts[0], line.ends.0.ip()))
                     || self.has_waited_in_vain(line)
-                    || self.checker.has_asked_in_vain(self.now, line);
+                    || self.checker.has_asked_in_vain(self.now, line, begun_at);
                 is_due(any, "nothing says that it is over")
             }
             _ => Err("no such error is expected"),
@@ -90,7 +103,7 @@ impl World {
     }
 
     /// Whether this end waited as long as its host's settings say.
-    fn has_waited_in_vain(&self, line: Line) -> bool {
+    pub(super) fn has_waited_in_vain(&self, line: Line) -> bool {
         let patience = patience_of(&self.hosts[line.hosts[0]].plan);
         self.checker.has_waited_in_vain(self.now, line, patience)
     }
@@ -119,18 +132,33 @@ impl World {
         // gives the handshake up, and one of the last may yet arrive.
         let given_up = pair.server.is_none()
             && self.hosts[pair.hosts[1]].counters().any(|it| it.shard.half_open_timeouts > 0);
+        let turned = line.turned();
+        let other = if is_client { pair.server } else { Some(pair.client) };
+        // Nobody waits for the outcome of what is closed, and timeouts count until more is acknowledged, even where
+        // one proves spurious and the next comes soon.
+        let is_orphan = other.is_some_and(|other| self.endpoints[other].ended.is_some());
+        let abandoned = is_orphan && self.checker.has_waited_in_vain(self.now, turned, ORPHAN);
         pair.disturbed
             || crowded
             || by_cookie
             || is_repeated
             || given_up
-            || self.has_waited_in_vain(line.turned())
+            || abandoned
+            || self.has_waited_in_vain(turned)
     }
 }
 
 /// How long the connections of a host wait.
 fn patience_of(plan: &HostPlan) -> Patience {
-    let keepalive = plan.tcp.keepalive;
-    let keepalive = keepalive.map(|it| (it.idle + it.interval * it.count, it.count));
-    Patience { user_timeout: plan.tcp.user_timeout, keepalive }
+    let tcp = &plan.tcp;
+    let user_timeout = tcp.user_timeout.or(tcp.user_timeout_option.then_some(AGREED_MIN));
+    let keepalive = tcp.keepalive.map(|it| {
+        let all = it.idle + it.interval * it.count;
+        match user_timeout {
+            // Where the user's limit is over, a single probe is enough.
+            Some(limit) => (all.min(limit.max(it.idle + it.interval)), 1),
+            None => (all, it.count),
+        }
+    });
+    Patience { user_timeout, keepalive }
 }

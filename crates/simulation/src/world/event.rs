@@ -34,6 +34,12 @@ pub(super) enum Event {
     Regain { host: usize, ipv6: bool, another: bool },
     /// Whoever waits is looked at.
     Look,
+    /// Datagrams go the ways of those that must arrive.
+    DatagramsRehearsed,
+    /// Datagrams are sent that must arrive.
+    DatagramsDue,
+    /// They must have.
+    DatagramsOver,
     /// The links turn good.
     Calm,
     /// Applications give up peers that may be gone.

@@ -18,10 +18,11 @@ impl World {
         }
         let endpoint = &mut self.endpoints[index];
         let host = &mut self.hosts[endpoint.host];
-        let shows_cookie = match host
-            .shard(endpoint.socket.home)
-            .tcp_offer_fast_open(self.now, endpoint.socket.id)
-        {
+        let shows_cookie = match host.shard(endpoint.socket.home).tcp_offer_fast_open(
+            self.now,
+            endpoint.socket.id,
+            false,
+        ) {
             Ok(room) => room > 0,
             Err(error) => return self.fail("a cookie can be shown", error.to_string()),
         };

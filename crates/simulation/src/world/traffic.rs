@@ -8,7 +8,7 @@ use crate::host::{PORTS, Socket};
 use crate::random::scatter;
 use core::net::SocketAddr;
 use stack::{Readiness, SocketError, SynCookieMode};
-use tcp::TcpInfo;
+use tcp::{Algorithm, TcpInfo};
 use time::Duration;
 
 /// The dynamic ports (RFC 6056, 3.2).
@@ -118,6 +118,8 @@ impl World {
         self.ends.push(ends);
         self.by_ends.insert(ends, index);
         self.names.insert(name, index);
+        let is_bbr = self.hosts[host].plan.tcp.congestion.algorithm == Algorithm::Bbr;
+        self.counters.senders_bbr += u64::from(is_bbr);
         self.hosts[host].owners.insert(socket, index);
         self.live += 1;
         index
@@ -251,6 +253,10 @@ impl World {
             self.live -= 1;
         }
         self.judge(index, doings);
+        let calls = core::mem::take(&mut self.endpoints[index].calls);
+        self.counters.reads_of_chunks += calls[0];
+        self.counters.peeks += calls[1];
+        self.counters.options_changed += calls[2];
         match self.endpoints[index].ended {
             Some(Ended::InOrder) => self.counters.ended_in_order += 1,
             Some(Ended::ByWill) => self.counters.ended_by_will += 1,
@@ -363,7 +369,7 @@ impl World {
     pub(super) fn judge_flights(&mut self, host: usize) {
         let last = self.flights.pop();
         self.flights.clear();
-        let Some(InFlight { ends, bytes }) = last else { return };
+        let Some(InFlight { ends, bytes, quiet }) = last else { return };
         let Some(index) = self.by_ends.get(&ends).copied() else { return };
         let endpoint = &self.endpoints[index];
         if endpoint.ended.is_some() || endpoint.host != host {
@@ -373,12 +379,14 @@ impl World {
         let Ok(info) = self.hosts[host].shard(home).tcp_info(self.now, id) else { return };
         // RFC 3168, 6.1.2: after a mark the window shrinks at once and the flight with ACKs.
         let shrinks = info.ecn && info.slow_start_threshold_bytes >= info.congestion_window_bytes;
+        // BBR's window is what it believes of the path, and shrinks without a loss.
+        let shrinks = shrinks || info.congestion == Algorithm::Bbr.name();
         if info.recovery != tcp::RecoveryState::Open || info.sacked_bytes > 0 || shrinks {
             return;
         }
-        // RFC 8985, 7.3: where nothing came for two round trips, what is sent is a tail loss probe, one
+        // RFC 8985, 7.3: where nothing was acknowledged for two round trips, what is sent is a tail loss probe, one
         // segment beyond whatever an undone reduction had left in flight.
-        if info.rtt.is_some_and(|rtt| info.since_received >= rtt * 2) {
+        if info.rtt.is_some_and(|rtt| quiet >= rtt * 2) {
             return;
         }
         // RFC 3042: two segments in answer to duplicates; RFC 8985, 7.3: a probe is one more.

@@ -5,7 +5,9 @@
 //! seen that nobody could have gone on. And from time to time it is seen that who has room for more has
 //! said so, and that over good links nobody rests.
 
+use super::causes::ORPHAN;
 use super::{Event, Phase, World};
+use crate::application::Ended;
 use crate::host::Socket;
 use tcp::State;
 use time::{Duration, Instant};
@@ -66,7 +68,11 @@ impl World {
         let Ok(status) = self.hosts[host].shard(home).tcp_status(id) else { return };
         let was_opened = !matches!(status.state, State::SynSent | State::SynReceived);
         let unheard = !endpoint.connected && (was_opened || status.error.is_some());
+        // Who enlarges a buffer of its own accord need not be told of the room.
+        let behaviour = &mut self.endpoints[index].behaviour;
+        let changes_options = core::mem::replace(&mut behaviour.changes_options, false);
         self.act(index);
+        self.endpoints[index].behaviour.changes_options = changes_options;
         let endpoint = &self.endpoints[index];
         let after = (endpoint.received, endpoint.sent, endpoint.at_end, endpoint.is_shut);
         if unheard || before != after || endpoint.ended.is_some() {
@@ -138,11 +144,33 @@ impl World {
         if self.now.since(since) <= REST_MAX {
             return;
         }
+        if self.is_given_up_by_peer(index) {
+            // Who never asks whether the peer is there waits for ever.
+            return self.set_disturbed(index);
+        }
         let what = format!("nothing was read or acknowledged since {since:?}");
         let (host, ends) = (endpoint.host, self.ends[index]);
         let rule =
             "over good links a connection goes on within three of the longest timers".to_owned();
         self.fail_with(rule, what, Some(host), Some(ends));
+    }
+
+    /// Who gives a connection up says so once, by a reset, which may be lost as all before it was, or wait in vain for
+    /// its neighbour, or name another byte than the next. Who is closed gives up without a limit of its own, too.
+    fn is_given_up_by_peer(&self, index: usize) -> bool {
+        let pair = &self.pairs[self.endpoints[index].pair];
+        let peer = if index == pair.client { pair.server } else { Some(pair.client) };
+        let Some(peer) = peer.map(|peer| &self.endpoints[peer]) else { return false };
+        let tcp = &self.hosts[peer.host].plan.tcp;
+        let is_limited =
+            tcp.keepalive.is_some() || tcp.user_timeout.is_some() || tcp.user_timeout_option;
+        let turned = self.line(index).turned();
+        match peer.ended {
+            Some(Ended::By(_)) => true,
+            Some(_) if is_limited && self.has_waited_in_vain(turned) => true,
+            Some(_) => self.checker.has_given_up_unheard(turned, ORPHAN),
+            None => false,
+        }
     }
 
     /// The application of a listener comes to accept later.

@@ -2,19 +2,17 @@
 //!
 //! [`ip::router::RouterDiscovery`] decides; here its decisions are carried out. A gateway that the
 //! program fixed stays the default whatever routers say, and so do its routes to networks that they call
-//! their own.
+//! their own ([`RouteOrigin`]).
 
 use super::news::LinkNews;
-use super::{AddressOrigin, has_address_on};
+use super::{AddressOrigin, Record};
 use crate::ingress::Incoming;
 use crate::interfaces::InterfaceId;
-use crate::outbox::Network;
 use crate::shard::Shard;
-use crate::sockets::Socket;
 use core::net::{IpAddr, Ipv6Addr};
 use counters::DropReason;
 use ip::router::{LinkChange, RouterConfig, RouterDiscovery};
-use ip::{Cidr, Route};
+use ip::{Cidr, Route, RouteOrigin};
 use time::Instant;
 use wire::NdpRepr;
 use wire::ndp::RouterAdvertisement;
@@ -160,19 +158,15 @@ impl Shard {
         while let Some(change) = self.discovery(id).and_then(RouterDiscovery::poll_change) {
             match change {
                 LinkChange::Form(address) => {
-                    let origin = match address.is_unicast_link_local() {
-                        true => AddressOrigin::LinkLocal,
-                        false => AddressOrigin::Router,
-                    };
                     // Where the program fixed this very address, or has as many as there may be,
                     // it is left as it is.
                     if let Some(cidr) = Cidr::new(address.into(), 64) {
-                        let _ = self.claim_address(now, id, cidr, origin);
+                        let _ = self.claim_address(now, id, cidr, AddressOrigin::Router);
                     }
                 }
                 LinkChange::Expire(address) => {
                     let record = self.interfaces[id].addressing.find(address.into());
-                    if let Some(cidr) = record.map(|record| record.cidr) {
+                    if let Some(cidr) = record.filter(is_formed).map(|record| record.cidr) {
                         self.drop_address(now, id, cidr);
                     }
                 }
@@ -197,7 +191,8 @@ impl Shard {
                 }
             }
             LinkChange::Prefer(address, is_preferred) => {
-                if let Some(record) = interface.addressing.find_mut(address.into()) {
+                let record = interface.addressing.find_mut(address.into());
+                if let Some(record) = record.filter(|record| is_formed(&&**record)) {
                     record.is_deprecated = !is_preferred;
                 }
             }
@@ -222,19 +217,12 @@ impl Shard {
         }
     }
 
-    /// Everybody on this network is a neighbour, unless the program has routed it otherwise.
+    /// Everybody on this network is a neighbour.
     fn learn_network(&mut self, id: InterfaceId, network: Cidr) {
         let network = network.network();
-        let has_route = self.route_on(id, network).is_some();
-        let interface = &mut self.interfaces[id];
-        // The route that an address brought is not the program's.
-        let is_ours = has_address_on(interface, network);
-        let learned = &mut interface.addressing.learned_networks;
-        if learned.contains(&network) || (has_route && !is_ours) {
-            return;
-        }
-        learned.push(network);
-        if !has_route {
+        let learned = &mut self.interfaces[id].addressing.learned_networks;
+        if !learned.contains(&network) {
+            learned.push(network);
             self.add_network_route(id, network);
         }
     }
@@ -250,55 +238,20 @@ impl Shard {
         }
     }
 
-    /// Routes everything else by `router`, unless the program fixed a default route.
+    /// Routes everything else by `router`.
     fn set_learned_router(&mut self, id: InterfaceId, router: Option<Ipv6Addr>) {
-        let in_force = self.route_on(id, Cidr::ANY_IPV6).map(|route| route.gateway);
-        let addressing = &mut self.interfaces[id].addressing;
-        let learned = addressing.learned_router.map(IpAddr::V6);
-        if in_force.is_some_and(|gateway| gateway.is_none() || gateway != learned) {
-            return;
-        }
-        addressing.learned_router = router;
-        match router {
+        let (destination, interface) = (Cidr::ANY_IPV6, id.number());
+        let origin = RouteOrigin::Learned;
+        match router.map(IpAddr::V6) {
             Some(router) => {
-                let gateway = Some(router.into());
-                let destination = Cidr::ANY_IPV6;
-                let route = Route {
-                    destination,
-                    gateway,
-                    interface: id.number(),
-                    mtu_bytes: None,
-                    duplicates: false,
-                };
-                self.routes.insert(route);
+                self.routes.insert(Route::new(destination, Some(router), interface, origin));
             }
-            None => drop(self.routes.remove_on(Cidr::ANY_IPV6, id.number())),
-        }
-        if let Some(old) = learned {
-            self.route_anew(id, old);
+            None => drop(self.routes.remove_on(destination, interface, Some(origin))),
         }
     }
+}
 
-    /// Connections that went by a next hop that is not the right one any more take another.
-    pub(super) fn route_anew(&mut self, id: InterfaceId, old: IpAddr) {
-        let goes_by_old = |socket: &Socket| match socket {
-            Socket::Tcp(socket) => socket.path.interface == id && socket.path.next_hop == old,
-            _ => false,
-        };
-        let users = self.sockets.iter().filter(|(_, socket)| goes_by_old(socket));
-        let users: Vec<u32> = users.map(|(index, _)| index).collect();
-        for index in users {
-            let Some(remote) = self.sockets.tcp(index).map(|socket| socket.flow().remote.ip())
-            else {
-                continue;
-            };
-            let Ok((interface, next_hop)) = self.route(remote) else { continue };
-            if let Some(socket) = self.sockets.tcp(index)
-                && interface == id
-                && matches!(socket.path.network, Network::Ip(_))
-            {
-                socket.path.next_hop = next_hop;
-            }
-        }
-    }
+/// Whether routers have a say in how long an address is used: the program may have fixed one that was formed before.
+fn is_formed(record: &&Record) -> bool {
+    record.origin == AddressOrigin::Router
 }

@@ -167,6 +167,7 @@ impl Shard {
                 self.drop_address(now, id, cidr);
                 return match origin {
                     AddressOrigin::Dhcp => self.on_lease_conflict(now, id),
+                    AddressOrigin::LinkLocal => self.on_link_local_duplicate(now, id, address),
                     _ => self.on_formed_duplicate(now, id, address),
                 };
             }

@@ -16,7 +16,7 @@ use batch::Chunk;
 use core::net::{IpAddr, Ipv4Addr};
 use counters::DropReason;
 use dhcp::{Action, Client, ClientConfig, Lease, Packet};
-use ip::{Cidr, Route};
+use ip::{Cidr, Route, RouteOrigin};
 use time::Instant;
 use wire::HardwareAddress;
 
@@ -40,9 +40,17 @@ impl Leasing {
 
 impl Shard {
     /// Begins to look for a DHCP server. Without stations there is nobody to ask.
-    pub(super) fn start_leasing(&mut self, now: Instant, id: InterfaceId, config: ClientConfig) {
+    pub(super) fn start_leasing(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        mut config: ClientConfig,
+    ) {
         let interface = &mut self.interfaces[id];
         let Some(station) = interface.hardware_address() else { return };
+        if interface.capabilities.shares_address && config.identifier().is_none() {
+            config.client_identifier = Some(dhcp::distinct_identifier(station));
+        }
         let client = Client::new(now, config, station, &mut interface.addressing.jitter);
         interface.addressing.leasing = Some(Box::new(Leasing { client, station: None }));
     }
@@ -125,6 +133,8 @@ impl Shard {
             match action {
                 Action::Send(packet) => self.send_dhcp(id, &packet),
                 Action::Check(lease) => self.check_lease(now, id, &lease),
+                // With the mask of an extension it may be one that no host can have, as with that of the first lease.
+                Action::Configure(lease) if !is_hosts(&lease) => self.on_lease_conflict(now, id),
                 Action::Configure(lease) => {
                     self.learn(id, LinkNews::Leased(Some(Box::new(lease))));
                 }
@@ -198,28 +208,13 @@ impl Shard {
             return self.set_leased_mtu(id, None);
         };
         self.set_leased_mtu(id, lease.mtu_bytes.map(usize::from));
-        let interface = &self.interfaces[id];
-        let has_gateway = |destination: Cidr| {
-            let mut routes = self.routes.routes().iter();
-            routes.any(|route| route.destination == destination && route.interface == id.number())
-        };
-        let known = &interface.addressing.leased_routes;
+        self.set_leased_mask(id, lease);
         let routes = lease.routes.iter().filter_map(|route| {
-            let destination = Cidr::new(route.network.into(), route.prefix_len)?;
-            let is_fixed = has_gateway(destination)
-                && !known.iter().any(|known| known.destination == destination);
+            let destination = Cidr::new(route.network.into(), route.prefix_len)?.network();
             let gateway = (!route.gateway.is_unspecified()).then_some(route.gateway.into());
-            let route = Route {
-                destination,
-                gateway,
-                interface: id.number(),
-                mtu_bytes: None,
-                duplicates: false,
-            };
-            (!is_fixed).then_some(route)
+            Some(Route::new(destination, gateway, id.number(), RouteOrigin::Learned))
         });
-        let routes = routes.collect();
-        self.set_leased_routes(id, routes);
+        self.set_leased_routes(id, routes.collect());
         let servers = lease.name_servers.iter().copied().map(IpAddr::V4).collect();
         self.set_name_servers(id, 0, servers);
     }
@@ -233,20 +228,45 @@ impl Shard {
         }
     }
 
-    fn set_leased_routes(&mut self, id: InterfaceId, routes: Vec<Route>) {
+    /// Servers may name a network twice. The table keeps one route to it, the last, so what is remembered does as well:
+    /// else an extension that takes back one of the two would not change the table.
+    fn set_leased_routes(&mut self, id: InterfaceId, named: Vec<Route>) {
+        let mut routes: Vec<Route> = Vec::with_capacity(named.len());
+        for route in named {
+            routes.retain(|other| other.destination != route.destination);
+            routes.push(route);
+        }
         let known = &mut self.interfaces[id].addressing.leased_routes;
-        if *known == routes {
-            return;
-        }
         let old = core::mem::replace(known, routes.clone());
-        for route in &old {
-            self.routes.remove_on(route.destination, id.number());
+        for gone in
+            old.iter().filter(|old| routes.iter().all(|it| it.destination != old.destination))
+        {
+            self.routes.remove_on(gone.destination, id.number(), Some(RouteOrigin::Learned));
         }
-        for route in routes {
+        for route in routes.into_iter().filter(|route| !old.contains(route)) {
             self.routes.insert(route);
         }
-        for gateway in old.into_iter().filter_map(|route| route.gateway) {
-            self.route_anew(id, gateway);
+    }
+
+    /// An extended lease may have another mask, where its network was made larger or divided. The address stays, and
+    /// with it the connections that use it.
+    fn set_leased_mask(&mut self, id: InterfaceId, lease: &Lease) {
+        let Some(cidr) = Cidr::new(lease.address.into(), lease.prefix_len) else { return };
+        let interface = &mut self.interfaces[id];
+        let record = interface.addressing.find_mut(cidr.address());
+        let Some(record) = record.filter(|it| it.origin == AddressOrigin::Dhcp) else { return };
+        let old = core::mem::replace(&mut record.cidr, cidr);
+        let Some(used) = interface.addresses.iter_mut().find(|it| **it == old) else { return };
+        *used = cidr;
+        if old != cidr {
+            self.add_network_route(id, cidr);
+            self.remove_network_route(id, old);
         }
     }
+}
+
+/// Whether a host of the network that the lease tells of can have its address.
+fn is_hosts(lease: &Lease) -> bool {
+    let cidr = Cidr::new(lease.address.into(), lease.prefix_len);
+    cidr.is_some_and(|cidr| cidr.is_hosts())
 }

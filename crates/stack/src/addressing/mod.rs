@@ -13,7 +13,7 @@
 //! received, sockets can be bound to it, its network has a route. A *tentative* one stands in the
 //! records here alone. `claims.rs` speaks for addresses on the link (probes, announcements,
 //! defence); `autoconfiguration.rs` turns what routers say into addresses and routes, `lease.rs` what a DHCP
-//! server says. Of several shards that are one host the first does all that, and `news.rs` is how the others
+//! server says; `link_local.rs` forms the address that every interface has. Of several shards that are one host the first does all that, and `news.rs` is how the others
 //! come by what it learns.
 //!
 //! What always holds: an interface has at most [`ADDRESSES_MAX`] addresses; every assigned address
@@ -23,6 +23,7 @@
 mod autoconfiguration;
 mod claims;
 mod lease;
+mod link_local;
 mod news;
 mod record;
 
@@ -33,11 +34,12 @@ use crate::multicast::Listener;
 use crate::shard::Shard;
 use crate::sockets::Socket;
 pub(crate) use autoconfiguration::Autoconfiguration;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 use ip::membership::Filter;
 use ip::router::RouterConfig;
-use ip::{Cidr, Route};
+use ip::{Cidr, Route, RouteOrigin};
 pub(crate) use lease::Leasing;
+use link_local::LinkLocal;
 pub(crate) use news::LinkNews;
 pub(crate) use record::Record;
 pub use record::{AddressOrigin, AddressState, AddressStatus};
@@ -73,8 +75,7 @@ pub struct AddressingConfig {
     pub ipv6: ClaimPolicy,
     /// Solicitations that ask whether an IPv6 address is taken (DupAddrDetectTransmits).
     pub duplicate_solicitations: u32,
-    /// Whether routers are asked for and believed (RFC 4861, 6.3; RFC 4862): `None` does neither,
-    /// and makes no link-local address.
+    /// Whether routers are asked for and believed (RFC 4861, 6.3; RFC 4862): `None` does neither.
     pub routers: Option<RouterConfig>,
     /// Whether an IPv4 address is leased from a DHCP server; `None` asks for none.
     pub dhcp: Option<dhcp::ClientConfig>,
@@ -98,6 +99,7 @@ impl Default for AddressingConfig {
 
 /// Something happened to an interface's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AddressEvent {
     /// The address can be used.
     Assigned(InterfaceId, Cidr),
@@ -121,11 +123,11 @@ pub(crate) struct Addressing {
     pub(crate) jitter: Jitter,
     pub(crate) autoconfiguration: Option<Box<Autoconfiguration>>,
     pub(crate) leasing: Option<Box<Leasing>>,
+    /// From [`Shard::start_addressing`] on.
+    link_local: Option<LinkLocal>,
     /// The routes that came with a lease.
     leased_routes: Vec<Route>,
-    /// The default route that routers gave.
-    learned_router: Option<Ipv6Addr>,
-    /// The networks that routers said are on the link, where the route there is ours to make.
+    /// The networks that routers said are on the link.
     learned_networks: Vec<Cidr>,
     /// DNS servers that a DHCP server, and those that routers told of.
     pub(crate) name_servers: [Vec<IpAddr>; 2],
@@ -146,19 +148,10 @@ impl Addressing {
             jitter: Jitter::new(seed),
             autoconfiguration: None,
             leasing: None,
+            link_local: None,
             leased_routes: Vec::new(),
-            learned_router: None,
             learned_networks: Vec::new(),
             name_servers: [Vec::new(), Vec::new()],
-        }
-    }
-
-    /// The program has routed this network itself: that is not to be undone.
-    pub(crate) fn on_fixed_route(&mut self, network: Cidr) {
-        self.leased_routes.retain(|route| route.destination != network);
-        self.learned_networks.retain(|known| *known != network);
-        if network == Cidr::ANY_IPV6 {
-            self.learned_router = None;
         }
     }
 
@@ -194,8 +187,8 @@ impl Shard {
         }
     }
 
-    /// Begins to guard the addresses of interface `id`, the ones it has included, as `config` says.
-    /// Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`]. Of several
+    /// Begins to guard the addresses of interface `id`, the ones it has included, as `config` says, and to
+    /// have a link-local one where it speaks IPv6 on a link with stations. Until then they are fixed and trusted. What is due happens in [`Shard::on_timeout`]. Of several
     /// shards that are one host the first one does all this, and tells the others.
     pub fn start_addressing(&mut self, now: Instant, id: InterfaceId, config: AddressingConfig) {
         if !self.sharing.is_first() {
@@ -203,8 +196,11 @@ impl Shard {
         }
         let Some(interface) = self.interfaces.get_mut(id) else { return };
         let (routers, dhcp) = (config.routers.clone(), config.dhcp.clone());
-        interface.addressing.config = config;
-        for record in interface.addressing.records.clone() {
+        let addressing = &mut interface.addressing;
+        let key = routers.as_ref().map(|routers| routers.key);
+        addressing.link_local = Some(LinkLocal::new(key, &mut addressing.jitter));
+        addressing.config = config;
+        for record in addressing.records.clone() {
             let cidr = record.cidr;
             self.withdraw(id, cidr);
             let records = &mut self.interfaces[id].addressing.records;
@@ -212,6 +208,7 @@ impl Shard {
             // It was had before, so a host can have it and there is room ([`Shard::add_interface`]).
             let _ = self.claim_address(now, id, cidr, record.origin);
         }
+        self.form_link_local(now, id);
         if let Some(routers) = routers {
             self.start_autoconfiguration(now, id, routers);
         }
@@ -234,7 +231,9 @@ impl Shard {
         id: InterfaceId,
         cidr: Cidr,
     ) -> Result<(), SocketError> {
-        self.claim_address(now, id, cidr, AddressOrigin::Fixed)
+        self.claim_address(now, id, cidr, AddressOrigin::Fixed)?;
+        self.form_link_local(now, id);
+        Ok(())
     }
 
     /// Takes an address from interface `id`; a leased one is given back to its server. Connections from it fail with
@@ -295,6 +294,7 @@ impl Shard {
             part.on_new_link(now);
         }
         self.verify_lease(now, id);
+        self.form_link_local_anew(now, id);
     }
 
     /// The next thing that happened to an address. Events that nobody reads are bounded: the
@@ -418,33 +418,19 @@ impl Shard {
 
     /// Everybody on this network is a neighbour.
     fn add_network_route(&mut self, id: InterfaceId, network: Cidr) {
-        let route = Route {
-            destination: network,
-            gateway: None,
-            interface: id.number(),
-            mtu_bytes: None,
-            duplicates: false,
-        };
-        self.routes.insert(route);
+        self.routes.insert(Route::new(network, None, id.number(), RouteOrigin::Link));
     }
 
     /// One reason is gone to take everybody on this network for a neighbour; an address on it is
-    /// another, and what a router said. A route by a gateway is the program's.
+    /// another, and what a router said.
     fn remove_network_route(&mut self, id: InterfaceId, network: Cidr) {
         let network = network.network();
         let interface = &self.interfaces[id];
         let has_reason = has_address_on(interface, network)
             || interface.addressing.learned_networks.contains(&network);
-        let by_gateway = self.route_on(id, network).is_some_and(|route| route.gateway.is_some());
-        if !has_reason && !by_gateway {
-            self.routes.remove_on(network, id.number());
+        if !has_reason {
+            self.routes.remove_on(network, id.number(), Some(RouteOrigin::Link));
         }
-    }
-
-    /// The route to this very network by interface `id`.
-    fn route_on(&self, id: InterfaceId, network: Cidr) -> Option<&Route> {
-        let is_it = |route: &&Route| route.destination == network && route.interface == id.number();
-        self.routes.routes().iter().find(is_it)
     }
 
     /// The address goes for good: its record, its use, and the connections that used it.

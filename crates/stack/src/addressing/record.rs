@@ -5,6 +5,7 @@ use link::Claim;
 
 /// Where an address comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AddressOrigin {
     /// The program gave it.
     Fixed,
@@ -32,6 +33,7 @@ pub enum AddressState {
 
 /// An address of an interface, as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AddressStatus {
     /// The address and the length of its network's prefix.
     pub cidr: Cidr,

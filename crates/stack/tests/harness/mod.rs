@@ -11,7 +11,10 @@ use core::net::{IpAddr, SocketAddr};
 use device::{
     Capabilities, HardwareAddress, Medium, Room, Stop, TransmitMode, Transmitted, lowering,
 };
-use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId};
+use stack::{
+    FastOpenOptions, InterfaceConfig, InterfaceId, ListenOptions, Shard, ShardConfig, SocketError,
+    SocketId,
+};
 use std::collections::VecDeque;
 use time::{Duration, Instant};
 
@@ -34,6 +37,12 @@ pub(crate) struct Turn {
     pub(crate) stop: Stop,
     /// What it can do from then on.
     pub(crate) then: Option<Capabilities>,
+}
+
+/// A listener of which so many connections may begin with data.
+pub(crate) fn fast_open(pending_max: usize) -> ListenOptions {
+    let fast_open = FastOpenOptions { pending_max, ..FastOpenOptions::default() };
+    ListenOptions { fast_open, ..ListenOptions::default() }
 }
 
 /// A shard with one interface and the frames on their way to it.
@@ -119,7 +128,7 @@ pub(crate) fn station(host: usize) -> HardwareAddress {
     HardwareAddress([2, 0, 0, 0, 0, host as u8 + 1])
 }
 
-fn shard(index: usize, tcp: tcp::Config, pool: &BlockPool) -> Shard {
+pub(crate) fn shard(index: usize, tcp: tcp::Config, pool: &BlockPool) -> Shard {
     let secret = [index as u8 + 7; 32];
     Shard::new(ShardConfig { tcp, pool: pool.clone(), secret, sockets_max: 1_000 })
 }

@@ -179,3 +179,28 @@ fn strays_that_hold_much_are_bounded_by_what_they_hold() {
         assert_eq!(second.drops().count(DropReason::StrayQueueFull), 2 * round);
     }
 }
+
+#[test]
+fn an_interface_that_comes_later_has_soft_rings_that_can_be_emptied() {
+    let exchange = exchange("R1S2F1", 1_024);
+    let [mut first, mut second] = [0, 1].map(|home| Desk::new(&exchange, crate::Home(home)));
+    let more = exchange.more_soft_rings();
+    first.add_interface(&more);
+    second.add_interface(&more);
+    assert_eq!((first.interfaces(), second.interfaces()), (2, 2));
+    let mut own = 0;
+    for interface in [0, 1, 1] {
+        first.spread(interface, Medium::Ip, &mut segments(0..40), |frames| own += frames.len());
+    }
+    let waiting = second.depth();
+    assert_eq!((own + waiting, waiting % 3), (3 * 320, 0));
+    // Of the interface that was removed, and of that alone, nothing is left.
+    let mut batch = ReceiveBatch::new();
+    let mut taken = 0;
+    second.take_frames(1, &mut batch, |frames| taken += frames.len());
+    assert_eq!((taken, second.depth()), (waiting / 3 * 2, waiting / 3));
+    second.take_frames(1, &mut batch, |frames| panic!("{} more", frames.len()));
+    second.take_frames(2, &mut batch, |frames| panic!("{} of none", frames.len()));
+    let mut seen = Vec::new();
+    assert_eq!(take_in(&mut second, &mut seen).frames, waiting / 3);
+}

@@ -229,6 +229,10 @@ impl Congestion for Cubic {
         self.window.collapse(Self::threshold_after_loss(in_flight), in_flight);
     }
 
+    fn on_timeout_again(&mut self) {
+        self.window.set(self.window.mss);
+    }
+
     fn on_recovery_exit(&mut self, now: Instant) {
         self.window.recovering = false;
         self.accounted_until = now;

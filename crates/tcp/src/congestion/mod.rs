@@ -103,6 +103,10 @@ pub(crate) trait Congestion {
     /// becomes the loss window of one segment.
     fn on_timeout(&mut self, now: Instant, in_flight: u32, mss: u32);
 
+    /// The timer went off again, and nothing was acknowledged between: the window is one segment, whatever
+    /// blocks of SACK have made of it since, or another controller began with.
+    fn on_timeout_again(&mut self);
+
     /// Everything sent before the loss was noticed is acknowledged.
     fn on_recovery_exit(&mut self, now: Instant);
 
@@ -315,6 +319,10 @@ impl Congestion for Controller {
 
     fn on_timeout(&mut self, now: Instant, in_flight: u32, mss: u32) {
         dispatch!(self, inner => inner.on_timeout(now, in_flight, mss));
+    }
+
+    fn on_timeout_again(&mut self) {
+        dispatch!(self, inner => inner.on_timeout_again());
     }
 
     fn on_recovery_exit(&mut self, now: Instant) {

@@ -78,6 +78,10 @@ impl Congestion for NewReno {
         self.window.collapse(in_flight / 2, in_flight);
     }
 
+    fn on_timeout_again(&mut self) {
+        self.window.set(self.window.mss);
+    }
+
     fn on_recovery_exit(&mut self, _now: Instant) {
         self.window.recovering = false;
     }

@@ -18,7 +18,8 @@ impl Connection {
         now: Instant,
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
-        if self.state == State::SynReceived {
+        let opens = self.state == State::SynReceived;
+        if opens {
             self.complete_passive_open(now, incoming)?;
         }
         let header = incoming.header;
@@ -46,7 +47,9 @@ impl Connection {
         let same_window = self.take_window(header);
         if advanced {
             self.on_new_ack(now, header, &mut facts);
-        } else if is_current && flight_before > 0 {
+        } else if is_current && flight_before > 0 && !opens {
+            // RFC 5681, 2: it equals the greatest acknowledgment received, and that of the SYN-ACK was the first,
+            // though an early answer is in flight (RFC 7413, 4.2.2).
             facts.duplicate = self.is_duplicate(incoming, &facts, same_window);
         }
         self.recover(now, header, &mut facts);

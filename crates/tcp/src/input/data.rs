@@ -20,6 +20,7 @@ impl Connection {
         incoming: &mut Incoming<'_>,
         pool: &BlockPool,
     ) -> Result<(), DropReason> {
+        self.note_old(incoming.old.take());
         if !self.state.receives_data() {
             // Behind the peer's FIN there is nothing.
             return match incoming.payload {
@@ -144,20 +145,20 @@ impl Connection {
             sack: said.sack,
             ecn: self.ecn.flags(),
         };
+        let mut count = if len == 0 { 1 } else { segments };
         if self.acks.owed() == Owed::Now
             && let Some(sack) = self.report_sack()
         {
             due.sack = sack;
             self.on_duplicate_reported();
-        }
-        if len == 0 {
-            return self.acks.on_each(due);
+            // What came twice may lie ahead of all segments of a super-frame but the last (RFC 2883, 4).
+            count = 1;
         }
         // Of a super-frame it is known how many segments it was, and they were as long as segments of
         // the peer are.
         let usual = self.negotiated.payload_max_receive();
-        let step = if len.div_ceil(usual) == segments { usual } else { len.div_ceil(segments) };
-        for index in 1..=segments {
+        let step = if len.div_ceil(usual) == count { usual } else { len.div_ceil(count) };
+        for index in 1..=count {
             due.number = start + len.min(index.saturating_mul(step));
             self.acks.on_each(due);
         }
@@ -196,14 +197,28 @@ impl Connection {
         }
     }
 
-    /// Takes note of payload from `start` on that lies before RCV.NXT.
-    pub(super) fn note_old(&mut self, start: SeqNumber, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        self.note_duplicate(start, start + bytes.len() as u32);
+    /// What of a payload from `start` on, all before RCV.NXT, arrived before.
+    pub(super) fn find_old(
+        &mut self,
+        start: SeqNumber,
+        bytes: &[u8],
+    ) -> Option<(SeqNumber, SeqNumber)> {
         if self.receive.differs_from_unread(start, bytes) {
             self.counters.overlap_conflicts += 1;
+        }
+        // RFC 2883, 4: a block "is only used to report a duplicate contiguous sequence of data received". What lies
+        // before all that this connection received is of another one with these ends, or of another SYN-ACK.
+        let behind = u64::from(self.receive.next().offset_from(start));
+        let received = self.totals.bytes_received + u64::from(self.receive.has_fin());
+        let first = start + behind.saturating_sub(received) as u32;
+        let end = start + bytes.len() as u32;
+        first.is_before(end).then_some((first, end))
+    }
+
+    /// Takes note of what arrived again.
+    pub(super) fn note_old(&mut self, old: Option<(SeqNumber, SeqNumber)>) {
+        if let Some((start, end)) = old {
+            self.note_duplicate(start, end);
         }
     }
 

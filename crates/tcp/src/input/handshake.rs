@@ -4,10 +4,11 @@ use super::Incoming;
 use crate::connection::Connection;
 use crate::event::ConnectionError;
 use crate::state::State;
+use crate::timers::Timer;
 use batch::BlockPool;
 use counters::DropReason;
-use time::Instant;
-use wire::TcpFlags;
+use time::{Duration, Instant};
+use wire::{TcpFlags, TcpHeader};
 
 impl Connection {
     /// A segment arrives in SYN-SENT.
@@ -75,15 +76,41 @@ impl Connection {
         self.send.on_ack(self.send.iss + 1);
         self.measured_until = self.send.una;
         if self.syn_sent_at == Instant::ZERO {
-            let _ = self.sample_timestamp(now, incoming.header);
+            let is_answer = match self.owing.active {
+                true => self.is_answer_to_last_syn(now, incoming.header),
+                // A client whose ACK was lost may have been silent until it had data: that measures no path. Where
+                // only a cookie tells of the SYN-ACK, nothing else ends the silence.
+                false => incoming.len() == 0,
+            };
+            if is_answer {
+                let _ = self.sample_timestamp(now, incoming.header);
+            }
         } else {
             self.rtt.on_sample(now - self.syn_sent_at);
         }
         self.recovery.probe.on_round_trip();
     }
 
+    /// Whether a SYN-ACK echoes the timestamp of the SYN that was sent last. That of an earlier one, which some
+    /// servers echo for as long as they wait, says for how long it was not answered, and nothing of the path.
+    fn is_answer_to_last_syn(&self, now: Instant, header: &TcpHeader) -> bool {
+        /// Of the timestamp clock.
+        const TICK: Duration = Duration::from_millis(1);
+        let left = self.timers.deadline(Timer::Retransmission).map(|at| at.since(now));
+        let age = self
+            .negotiated
+            .timestamps
+            .zip(header.options.timestamps)
+            .and_then(|(ours, theirs)| ours.round_trip(now, theirs.echo));
+        age.zip(left).is_some_and(|(age, left)| age <= self.rtt.rto().saturating_sub(left) + TICK)
+    }
+
     /// The peer's SYN again in SYN-RECEIVED.
-    pub(super) fn on_syn_again(&mut self, incoming: &mut Incoming<'_>) -> Result<(), DropReason> {
+    pub(super) fn on_syn_again(
+        &mut self,
+        now: Instant,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<(), DropReason> {
         if incoming.sequence + 1 != self.after_peer_syn() || incoming.flags.contains(TcpFlags::RST)
         {
             return Ok(());
@@ -92,6 +119,7 @@ impl Connection {
             // Our SYN-ACK was lost.
             self.owing.syn = true;
             self.ecn.on_syn_again(incoming.flags);
+            self.take_timestamp_of(now, incoming.header, incoming.sequence);
             return Err(DropReason::Duplicate);
         }
         // Simultaneous open: the peer's SYN-ACK acknowledges our SYN; its SYN was here before.
@@ -102,19 +130,20 @@ impl Connection {
     }
 
     /// An ACK arrives in SYN-RECEIVED: SND.UNA < SEG.ACK =< SND.NXT opens the connection, anything
-    /// else is answered with a reset.
+    /// else is answered with a reset. SND.UNA is ISS, as the RFC has it, also where data follows the SYN-ACK.
     pub(super) fn complete_passive_open(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
         let ack = incoming.header.acknowledgment;
-        if !(ack.is_after(self.send.una) && ack.is_at_or_before(self.send.nxt)) {
+        if !(ack.is_after(self.send.iss) && ack.is_at_or_before(self.send.nxt)) {
             self.owe_reset_for(incoming);
             return Err(DropReason::BadAck);
         }
         self.acknowledge_syn(now, incoming);
         self.enter_established(now);
+        self.restart_retransmission_timer(now);
         Ok(())
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Incoming<'a> {
     payload: Option<Chunk>,
     sparse: bool,
     segments: u32,
+    /// What of it came before, which was cut off: reported where nothing else is amiss.
+    old: Option<(SeqNumber, SeqNumber)>,
     /// Some of it was cut off.
     trimmed: bool,
     /// The network marked it.
@@ -94,6 +96,7 @@ impl Connection {
             payload: segment.payload.filter(|payload| !payload.is_empty()),
             sparse: segment.sparse,
             segments,
+            old: None,
             trimmed: false,
             marked: segment.congestion_experienced,
         };
@@ -133,6 +136,8 @@ impl Connection {
         if let Some(wanted) = wanted.filter(|_| !self.receive.is_pressed()) {
             self.receive.set_capacity(wanted);
             self.counters.receive_buffer_growths += 1;
+            // All may be read, and nothing be owed with which the peer would hear of it.
+            self.tell_of_window();
         }
     }
 
@@ -211,7 +216,7 @@ impl Connection {
     ) -> Result<(), DropReason> {
         let next = self.receive.next();
         if self.state == State::SynReceived && incoming.flags.contains(TcpFlags::SYN) {
-            self.on_syn_again(incoming)?;
+            self.on_syn_again(now, incoming)?;
         }
         let offset = incoming.sequence.distance(next);
         let len = incoming.len();
@@ -278,7 +283,7 @@ impl Connection {
     fn cut_front(&mut self, incoming: &mut Incoming<'_>, count: u32) {
         if let Some(payload) = &mut incoming.payload {
             let old = (count as usize).min(payload.len());
-            self.note_old(incoming.sequence, &payload.bytes()[..old]);
+            incoming.old = self.find_old(incoming.sequence, &payload.bytes()[..old]);
             payload.trim_front(count as usize);
             if payload.is_empty() {
                 incoming.payload = None;
@@ -316,7 +321,8 @@ impl Connection {
             if let Some(payload) = &incoming.payload
                 && !incoming.flags.contains(TcpFlags::SYN)
             {
-                self.note_old(incoming.sequence, payload.bytes());
+                let old = self.find_old(incoming.sequence, payload.bytes());
+                self.note_old(old);
             }
             self.acks.on_retransmission();
             return Err(DropReason::Duplicate);
@@ -324,7 +330,14 @@ impl Connection {
         // A keepalive, a probe, or a stray ACK: answered, within the limit that keeps two ends from
         // answering each other for ever.
         self.challenge(now);
-        Err(DropReason::OutOfWindow)
+        // RFC 9293, 3.10.7.4, MUST-66: with a closed window ACKs still count. If each end has taken the byte of the
+        // other's probe, which that does not count as sent, this is where their ACKs of it stand.
+        // (What is less than the window's scale says is a closed one to the peer.)
+        let is_closed = self.receive.window() >> self.negotiated.receive_shift == 0;
+        match is_closed && incoming.sequence + 1 == self.receive.next() {
+            true => Ok(()),
+            false => Err(DropReason::OutOfWindow),
+        }
     }
 
     fn refuse_beyond(&mut self, now: Instant, incoming: &Incoming<'_>) -> Result<(), DropReason> {
@@ -355,7 +368,8 @@ impl Connection {
         }
         self.counters.resets_received += 1;
         let error = match self.state {
-            State::SynReceived => Some(ConnectionError::Refused),
+            // Of a passive open the application knows only where data came with the SYN, and that it was accepted.
+            State::SynReceived if !self.is_opening_fast() => Some(ConnectionError::Refused),
             // All that was sent is here, but for the goodbye.
             State::Closing | State::LastAck if self.send_queue.len() == 0 => None,
             // What POSIX programs expect of a pipe that the reader has left.

@@ -292,7 +292,7 @@ impl Connection {
     }
 
     /// One timer for what may be lost: where something is out of order it waits for that
-    /// (RFC 8985, 6.3), otherwise for a silence (RFC 8985, 7.2).
+    /// (RFC 8985, 6.2, step 5), otherwise for a silence (RFC 8985, 7.2).
     pub(crate) fn arm_loss_timer(&mut self, now: Instant, reordering: Option<Instant>) {
         if let Some(deadline) = reordering {
             return self.timers.set(Timer::Loss, deadline);

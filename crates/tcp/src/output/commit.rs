@@ -64,6 +64,9 @@ impl Connection {
                 self.owing.syn = false;
                 let first = self.send.nxt == self.send.iss;
                 self.send.on_sent(self.send.iss + 1);
+                if self.is_opening_fast() {
+                    self.send.on_ack(self.send.iss + 1);
+                }
                 // Karn: of two it could not be told which was answered.
                 self.syn_sent_at = if first { now } else { Instant::ZERO };
                 self.counters.retransmitted_segments += u64::from(!first);

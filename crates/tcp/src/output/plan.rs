@@ -208,6 +208,11 @@ impl Connection {
                     let len = self.syn_data_len();
                     return Some(Planned { len, ..planned(Kind::Syn, self.send.iss) });
                 }
+                if self.answers_early() {
+                    // New data is what comes next.
+                    planner.stage = Stage::MtuProbe;
+                    return None;
+                }
                 if self.state == State::SynReceived && self.acks.owed() == Owed::Now {
                     return Some(planned(Kind::Ack, self.send.nxt));
                 }
@@ -282,11 +287,13 @@ impl Connection {
     /// sender's silly window avoidance (RFC 9293, 3.8.6.2.1).
     #[inline]
     fn next_new(&self, planner: &Planner) -> NewData {
-        if !self.state.sends_data() {
+        if !self.state.sends_data() && !self.answers_early() {
             return NewData::Nothing;
         }
         let unsent = self.send_queue.len_from(planner.nxt);
-        let fin = self.owing.fin && planner.nxt.is_at_or_before(self.send_queue.end_sequence());
+        let fin = self.owing.fin
+            && planner.nxt.is_at_or_before(self.send_queue.end_sequence())
+            && self.state != State::SynReceived;
         let segment = |len, fin| Planned::one(Kind::New, planner.nxt, len, fin);
         if unsent == 0 {
             return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };

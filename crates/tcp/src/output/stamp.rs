@@ -143,8 +143,7 @@ impl Connection {
             ..TcpHeader::default()
         };
         header.options.user_timeout = user_timeout::announced(&self.config);
-        // What a SYN-ACK carries is a cookie for the peer; ours may come here by a SYN that crossed it.
-        header.options.fast_open = self.fast_open_option().filter(|_| !is_reply);
+        header.options.fast_open = self.fast_open_option(is_reply);
         if is_reply {
             header.flags |= TcpFlags::ACK;
             header.acknowledgment = self.receive.next();

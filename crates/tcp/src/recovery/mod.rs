@@ -127,7 +127,7 @@ pub(crate) struct Losses {
     pub(crate) bytes: u32,
     /// Ranges that had been sent again and were lost again.
     pub(crate) again_count: u32,
-    /// The reordering timer (RFC 8985, 6.3).
+    /// The reordering timer (RFC 8985, 6.2, step 5).
     pub(crate) next_at: Option<Instant>,
 }
 
@@ -163,6 +163,8 @@ pub(crate) struct Recovery {
     /// The first lost segment goes out whatever the window says.
     force: bool,
     frto: Frto,
+    /// What was sent before the newest that was delivered has until [`Losses::next_at`] to be heard of.
+    awaits_order: bool,
     /// Of the recovery that is under way, or of the last one for as long as it may be taken back.
     episode: Option<Box<Episode>>,
     /// Sent again and not reported as duplicates: as much of that is believed.
@@ -184,6 +186,7 @@ impl Recovery {
             departed_bytes: 0,
             force: false,
             frto: Frto::Off,
+            awaits_order: false,
             episode: None,
             unreported_bytes: 0,
             sack: false,
@@ -408,13 +411,16 @@ impl Recovery {
         if !self.sack {
             return self.detect_by_counting(send, partial, mss);
         }
-        let is_quiet =
-            self.state == RecoveryState::Open && self.sacked_bytes() == 0 && !self.has_again();
+        let is_quiet = self.state == RecoveryState::Open
+            && self.sacked_bytes() == 0
+            && !self.has_again()
+            && !self.awaits_order;
         if is_quiet {
             return Losses::default();
         }
         let settled = self.state != RecoveryState::Open || self.is_threshold_reached(mss);
         let window = self.rack.reordering_window(settled, round_trips.min, round_trips.smoothed);
+        self.awaits_order = false;
         let Self { flight, rate, .. } = self;
         let Some(Flight { sent, newest }) = flight.as_deref_mut() else {
             return Losses::default();
@@ -422,6 +428,7 @@ impl Recovery {
         let judged = sent.judge(now, newest.sent, newest.rtt + window, &mut |part| {
             rate.on_lost(part.len(), &part.snapshot);
         });
+        self.awaits_order = judged.next_at.is_some();
         Losses {
             bytes: judged.lost_bytes,
             again_count: judged.lost_again_count,
@@ -566,6 +573,7 @@ impl Recovery {
         self.point = send.nxt;
         self.begin_episode(send, Prr::default());
         self.probe.clear();
+        self.awaits_order = false;
         self.force = true;
         self.departed_bytes = 0;
         self.duplicate_acks = 0;
@@ -649,7 +657,7 @@ impl Recovery {
     }
 
     /// How long until a tail loss probe, if one may be sent: nothing is known to be lost or out of
-    /// order (RFC 8985, 7.2).
+    /// order (RFC 8985, 7.2), nor waits for the reordering timer, which has the same clock and comes first (8).
     #[inline]
     pub(crate) fn probe_timeout(
         &self,
@@ -660,6 +668,7 @@ impl Recovery {
         let may = self.sack
             && self.state == RecoveryState::Open
             && self.sacked_bytes() == 0
+            && !self.awaits_order
             && send.flight() > 0
             && self.probe.may_probe();
         if !may {

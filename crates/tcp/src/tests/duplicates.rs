@@ -49,6 +49,44 @@ fn a_segment_that_came_before_is_reported_once() {
     assert_eq!(harness.connection.counters().duplicates_reported, 1);
 }
 
+// RFC 2883, 4: "only used to report a duplicate contiguous sequence of data received": what is of another connection
+// with these ends, or behind another of a server's SYN-ACKs, lies before anything that came on this one.
+#[test]
+fn what_lies_before_the_stream_was_never_received() {
+    let mut harness = established(false);
+    let before = |harness: &mut Harness, distance: u32, len: u32| {
+        let sequence = 1_u32.wrapping_sub(distance);
+        let _ = harness.try_receive(ACK, sequence, 1, &stream(0..len as usize));
+    };
+    for distance in [63, 1_500_000_000] {
+        before(&mut harness, distance, 63);
+        assert_eq!(acks(&mut harness), [(0, vec![])]);
+    }
+    send(&mut harness, 0..500).expect("new");
+    harness.take();
+    before(&mut harness, 100, 300);
+    assert_eq!(acks(&mut harness), [(500, vec![(0, 200)])], "the part that came");
+    harness.receive(ACK | FIN, 501, 1, b"");
+    harness.take();
+    before(&mut harness, 0, 500);
+    assert_eq!(acks(&mut harness), [(501, vec![(0, 500)])], "the FIN is no byte of it");
+    before(&mut harness, 63, 63);
+    assert_eq!(acks(&mut harness), [(501, vec![])]);
+}
+
+// RFC 9293, 3.10.7.4: a segment whose acknowledgment is not acceptable is dropped with all that it carries.
+#[test]
+fn of_a_segment_that_is_refused_nothing_is_reported() {
+    let mut harness = established(false);
+    send(&mut harness, 0..500).expect("new");
+    harness.take();
+    let refused = harness.try_receive(ACK, 1 + 300, 1_000, &stream(300..800));
+    assert_eq!(refused, Err(DropReason::BadAck));
+    assert_eq!(acks(&mut harness), [(500, vec![])], "it is challenged");
+    send(&mut harness, 300..800).expect("some of it is new");
+    assert_eq!(acks(&mut harness), [(800, vec![(300, 500)])]);
+}
+
 // RFC 2883, 4.1, example 2: with data waiting, its blocks follow.
 #[test]
 fn the_blocks_of_what_waits_follow_the_report() {

@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::{Config, Connection, ConnectionError, Events, State};
 use counters::DropReason;
 use time::Duration;
-use wire::{SeqNumber, TcpHeader, TcpOptions};
+use wire::{SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
 
 fn passive() -> Harness {
     let mut template = Harness::connect(plain_config());
@@ -43,6 +43,46 @@ fn passive_open_and_data_with_the_last_ack() {
     assert_eq!(harness.connection.state(), State::Established);
     assert_eq!(harness.connection.payload_max(), 700);
     assert_eq!(harness.read(10), b"hello");
+}
+
+// RFC 1191, 6.4: what was too long is sent again as soon as may be, and that is no sign of congestion.
+#[test]
+fn an_early_answer_that_was_too_long_goes_again_when_the_handshake_is_complete() {
+    let mut harness = passive();
+    let syn = harness.header(SYN, 0, 0);
+    let (now, parameters) = (harness.now, parameters(plain_config()));
+    harness.connection = Connection::accept_fast(parameters, now, &syn, None, None, &harness.pool);
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    harness.write(&stream(0..1_500));
+    let early = harness.take_ranges();
+    assert_eq!(early, [(1, 536), (537, 536), (1_073, 428)]);
+    let window = harness.connection.info(now).congestion_window_bytes;
+    harness.connection.set_path_mss(now, 400);
+    harness.expect_nothing();
+    assert_eq!(harness.connection.poll_timeout(), Some(now + Duration::from_secs(1)));
+    harness.receive(ACK, 1, 1, b"");
+    let again = harness.take_ranges();
+    assert_eq!(again, [(1, 400), (401, 400), (801, 400), (1_201, 300)]);
+    assert!(harness.connection.info(now).congestion_window_bytes >= window / 536 * 400);
+    harness.receive(ACK, 1, 1_501, b"");
+    assert_eq!(harness.connection.poll_timeout(), None);
+}
+
+// RFC 5681, 2: a duplicate equals "the greatest acknowledgment received on the given connection".
+#[test]
+fn the_ack_of_the_syn_ack_duplicates_none_though_an_answer_is_in_flight() {
+    let mut harness = passive();
+    let syn = harness.header(SYN, 0, 0);
+    let (now, parameters) = (harness.now, parameters(plain_config()));
+    harness.connection = Connection::accept_fast(parameters, now, &syn, None, None, &harness.pool);
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    harness.write(&stream(0..1_072));
+    assert_eq!(harness.take().len(), 2);
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+    assert_eq!(harness.connection.counters().duplicate_acks_received, 0);
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.connection.counters().duplicate_acks_received, 1);
 }
 
 #[test]
@@ -195,4 +235,27 @@ fn a_half_open_connection_times_out_however_often_its_syn_comes_again() {
         harness.flush();
     }
     assert_eq!(harness.connection.state(), State::Closed);
+}
+
+// RFC 7323, 4.3 lets a server follow with TS.Recent, and some do not: their SYN-ACK echoes the first SYN they had.
+#[test]
+fn the_echo_of_an_earlier_syn_measures_no_round_trip() {
+    let measured = |of_last: bool| {
+        let mut harness = Harness::connect(Config { timestamps: true, ..plain_config() });
+        let mut syns = vec![harness.expect_one()];
+        while syns.len() < 4 {
+            harness.pass_to_deadline();
+            syns.push(harness.expect_one());
+        }
+        harness.now += Duration::from_millis(50);
+        let echoed = if of_last { syns.last() } else { syns.first() };
+        let stamps = |sent: &Sent| sent.header.options.timestamps.expect("it has one");
+        let echo = stamps(echoed.expect("sent")).value;
+        harness.options.timestamps = Some(TcpTimestamps { value: 9, echo });
+        harness.receive(SYN | ACK, 0, 1, b"");
+        assert_eq!(harness.connection.state(), State::Established);
+        harness.connection.smoothed_rtt()
+    };
+    assert_eq!(measured(true), Some(Duration::from_millis(50)));
+    assert_eq!(measured(false), None);
 }

@@ -2,7 +2,7 @@
 //! (RFC 5681, 6582, 6675, 3042, 6298).
 
 use super::harness::*;
-use crate::{Config, State};
+use crate::{Algorithm, Config, CongestionConfig, State};
 use time::Duration;
 use wire::{SackBlocks, TcpOptions};
 
@@ -165,4 +165,46 @@ fn probes_of_our_closed_window_are_no_duplicate_acks() {
         harness.receive(ACK, 1 + window, 1, b"p");
     }
     assert_eq!(harness.connection.counters().duplicate_acks_received, 0);
+}
+
+// The same of one that is chosen between two timeouts, whose window is the initial one.
+#[test]
+fn another_controller_sends_one_segment_after_the_next_timeout() {
+    let mut harness = plain();
+    harness.pass_to_deadline();
+    harness.take();
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        harness.connection.set_congestion(algorithm);
+        harness.pass_to_deadline();
+        assert_eq!(harness.take_ranges().len(), 1, "{algorithm:?}");
+        assert!(harness.connection.congestion_window() <= 1_000);
+    }
+}
+
+// RFC 5681, 3.1: after a timeout "cwnd MUST be set to no more than the loss window [...], which equals 1 full-sized
+// segment". What is reported between two of them is a delivery to BBR, which lets its window grow.
+#[test]
+fn bbr_sends_one_segment_after_a_second_timeout() {
+    let mut harness = {
+        let congestion =
+            CongestionConfig { algorithm: Algorithm::Bbr, ..CongestionConfig::default() };
+        let config = Config { nodelay: true, sack: true, congestion, ..plain_config() };
+        let options =
+            TcpOptions { mss: Some(1_000), sack_permitted: true, ..TcpOptions::default() };
+        Harness::established_with(config, options)
+    };
+    harness.write(&stream(0..10_000));
+    harness.pass(Duration::from_millis(50));
+    assert_eq!(harness.take().len(), 10);
+    let timeouts = |harness: &Harness| harness.connection.counters().retransmission_timeouts;
+    while timeouts(&harness) < 1 {
+        harness.pass_to_deadline();
+    }
+    assert_eq!(harness.connection.congestion_window(), 1_000);
+    sack(&mut harness, 1, &[(1_001, 6_001)]);
+    assert!(harness.connection.congestion_window() > 1_000);
+    while timeouts(&harness) < 2 {
+        harness.pass_to_deadline();
+    }
+    assert_eq!(harness.connection.congestion_window(), 1_000);
 }

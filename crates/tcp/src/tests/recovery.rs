@@ -165,6 +165,35 @@ fn a_tail_lost_in_recovery_waits_for_no_timeout() {
     assert_eq!(harness.take_ranges(), [(7_001, 1_000)]);
 }
 
+// RFC 8985, 8: the reordering timer and the probe's are mutually exclusive. What was sent before something that
+// arrived has its own time also where a recovery was taken back, whatever is sent meanwhile.
+#[test]
+fn the_reordering_timer_sends_no_probe() {
+    for sends_more in [false, true] {
+        let mut harness = in_flight(path(sack_config()), 10);
+        harness.write(&stream(0..1_000));
+        sack(&mut harness, 1, &[(1_001, 2_001)]);
+        assert_eq!(harness.take_ranges(), [(10_001, 1_000)], "limited transmit");
+        let gap = Duration::from_millis(5);
+        harness.now += gap;
+        sack(&mut harness, 1, &[(1_001, 4_001)]);
+        assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+        harness.now += RTT;
+        // The original of that was only late, but of what left just before its copy nothing is heard.
+        sack(&mut harness, 10_001, &[(1, 1_001)]);
+        assert_eq!(harness.connection.counters().undone_by_duplicates, 1);
+        if sends_more {
+            harness.write(&stream(1_000..2_000));
+            assert_eq!(harness.take_ranges(), [(11_001, 1_000)]);
+        }
+        // Two quarters of a round trip, since duplicates were reported.
+        assert_eq!(harness.pass_to_deadline(), RTT / 2 - gap);
+        assert_eq!(harness.take_ranges(), [(10_001, 1_000)]);
+        let counters = harness.connection.counters();
+        assert_eq!((counters.reordering_timeouts, counters.tail_loss_probes), (1, 0));
+    }
+}
+
 // RFC 8985, 7.2 and 7.3: two round trips of silence, then the last segment again.
 #[test]
 fn a_lost_tail_is_probed_and_repaired_before_the_timeout() {

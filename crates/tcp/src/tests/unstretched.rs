@@ -88,6 +88,31 @@ fn a_super_frame_has_the_acks_of_its_segments() {
     assert_eq!(receive(7_004, 1_800, 3), [8_203], "segments shorter than they could be");
 }
 
+// RFC 2883, 4: a report of a duplicate is below the acknowledgment, or within what waits.
+#[test]
+fn a_super_frame_over_what_is_there_already_tells_of_that_behind_it() {
+    let config = Config { sack: true, ..letter(2) };
+    let options =
+        TcpOptions { mss: Some(MSS as u16), sack_permitted: true, ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    harness.receive(ACK, 1_001, 1, &stream(0..540));
+    assert_eq!(harness.expect_one().acknowledgment(), 1);
+    let header = harness.header(ACK, 1, 1);
+    let payload = Some(chunk(&stream(0..2_758)));
+    let (sparse, segments, congestion_experienced) = (false, 3, false);
+    let segment = Segment { header: &header, payload, sparse, segments, congestion_experienced };
+    harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
+    harness.connection.on_batch_end(harness.now);
+    let sent = harness.take();
+    assert!(!sent.is_empty());
+    for ack in sent {
+        let reported = ack.header.options.sack.as_slice();
+        let is_below =
+            |(_, end): &(_, wire::SeqNumber)| end.is_at_or_before(ack.header.acknowledgment);
+        assert!(reported.iter().all(is_below), "{ack:?}");
+    }
+}
+
 #[test]
 fn data_of_ours_goes_behind_them_and_what_the_device_refuses_goes_later() {
     let mut harness = Harness::established(letter(2));
@@ -134,6 +159,27 @@ fn each_echoes_the_timestamp_that_it_would_have_echoed_alone() {
     let expected = said(sent);
     assert_eq!(expected.len(), 3);
     assert_eq!(said(together.take()), expected);
+}
+
+// RFC 7323, 4.3: "the timestamp from the latest segment (which filled the hole) must be echoed".
+#[test]
+fn the_segment_that_fills_a_gap_is_echoed() {
+    let times = |value| TcpOptions {
+        timestamps: Some(TcpTimestamps { value, echo: 0 }),
+        ..TcpOptions::default()
+    };
+    let options = TcpOptions { mss: Some(MSS as u16), sack_permitted: true, ..times(100) };
+    let config = Config { timestamps: true, sack: true, ..letter(2) };
+    let mut harness = Harness::established_with(config, options);
+    let mut receive = |start, value| {
+        harness.options = times(value);
+        harness.receive(ACK, start, 1, &stream(0..900));
+        let echo = |it: Sent| it.header.options.timestamps.map(|it| it.echo);
+        harness.take().into_iter().map(|it| (it.acknowledgment(), echo(it))).collect::<Vec<_>>()
+    };
+    assert_eq!(receive(1, 101), [], "the next one is waited for");
+    assert_eq!(receive(1_801, 102), [(901, Some(101))]);
+    assert_eq!(receive(901, 103), [(2_701, Some(103))]);
 }
 
 /// What the peer is told where segments come alone, and where they come in one batch.

@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::{Config, Connection, State};
 use batch::{BlockPool, PoolConfig};
 use time::{Duration, Instant};
-use wire::TcpHeader;
+use wire::{TcpHeader, TcpOptions};
 
 fn config() -> Config {
     Config { nodelay: true, receive_buffer_bytes: 4_000, ..plain_config() }
@@ -234,7 +234,7 @@ fn room_that_was_made_before_the_handshake_was_complete_is_told_of_behind_it() {
     let pool = BlockPool::new(PoolConfig::default());
     let data = Some(chunk(&stream(0..4_000)));
     let now = Instant::from_millis(1);
-    let connection = Connection::accept_fast(parameters(config()), now, &syn, data, &pool);
+    let connection = Connection::accept_fast(parameters(config()), now, &syn, data, None, &pool);
     let mut harness = Harness::wrap(connection, now);
     let syn_ack = harness.expect_one();
     assert_eq!((syn_ack.acknowledgment(), syn_ack.header.window), (4_001, 0));
@@ -243,4 +243,39 @@ fn room_that_was_made_before_the_handshake_was_complete_is_told_of_behind_it() {
     harness.receive(ACK, 4_001, 1, b"");
     let told = harness.expect_one();
     assert_eq!((told.acknowledgment(), told.header.window), (4_001, 4_000));
+}
+
+// RFC 9293, 3.10.7.4, MUST-66: "If the RCV.WND is zero, no segments will be acceptable, but special allowance should be
+// made to accept valid ACKs".
+#[test]
+fn two_ends_whose_probes_were_taken_and_whose_windows_are_closed_hear_each_other() {
+    let config = Config {
+        nodelay: true,
+        window_scaling: true,
+        receive_buffer_bytes: 200_000,
+        ..plain_config()
+    };
+    let options = TcpOptions { mss: Some(1_000), window_scale: Some(4), ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    harness.window = 0;
+    // What the scale of our window cannot say is left of it.
+    let scale = 1 << harness.connection.negotiated.receive_shift;
+    assert!(scale > 1);
+    let ours = harness.connection.receive.window() - (scale - 1);
+    harness.receive(ACK, 1, 1, &stream(0..ours as usize));
+    assert!(harness.take().iter().all(|sent| sent.header.window == 0));
+    assert_eq!(harness.connection.receive.window(), scale - 1);
+    harness.write(b"more");
+    while harness.connection.counters().window_probes_sent == 0 {
+        harness.take();
+        harness.pass_to_deadline();
+        harness.flush();
+    }
+    assert_eq!(harness.take_ranges(), [(1, 1)], "a probe");
+    // The last of what we took was a probe to the peer: its SND.NXT is before it.
+    harness.try_receive(ACK, ours, 2, b"").expect("an ACK that counts");
+    assert_eq!(harness.connection.first_unacknowledged(), ISS + 2);
+    assert_eq!(harness.expect_one().sequence(), 2, "what stands before RCV.NXT is answered");
+    let refused = harness.try_receive(ACK, ours - 1, 2, b"");
+    assert_eq!(refused, Err(counters::DropReason::OutOfWindow));
 }

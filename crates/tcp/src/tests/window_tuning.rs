@@ -88,6 +88,58 @@ fn a_size_that_the_user_fixed_stays() {
     assert_eq!(harness.connection.receive_buffer(), 200_000);
 }
 
+/// A connection with little room, and the window that the next segment announces.
+fn narrow(initial_bytes: usize) -> Harness {
+    let config = Config {
+        receive_buffer_bytes: 20_000,
+        receive_buffer_bytes_initial: initial_bytes,
+        ..plain_config()
+    };
+    let mut harness = Harness::connect(config);
+    harness.expect_one();
+    harness.now += RTT;
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.expect_one();
+    harness
+}
+
+// RFC 9293, 3.8.6.2.2: nothing is owed, and no read follows, when the round trip is over in which much was
+// read.
+#[test]
+fn a_buffer_that_grows_when_all_is_read_and_acknowledged_is_told_of() {
+    let mut harness = narrow(2_000);
+    let mut next = 1;
+    for _ in 0..15 {
+        harness.receive(ACK, next, 1, &stream(0..900));
+        next += 900;
+        harness.read(900);
+        harness.flush();
+    }
+    harness.pass(Duration::from_secs(1));
+    harness.take();
+    assert_eq!(harness.connection.receive_buffer(), 2_000);
+    harness.receive(ACK, next, 1, b"");
+    assert_eq!(harness.connection.receive_buffer(), 20_000);
+    let told = harness.expect_one();
+    assert_eq!((told.acknowledgment(), told.header.window), (next, 20_000));
+}
+
+#[test]
+fn a_buffer_that_the_user_enlarges_is_told_of() {
+    let mut harness = narrow(20_000);
+    harness.connection.set_receive_buffer(2_000);
+    harness.receive(ACK, 1, 1, &stream(0..1_000));
+    harness.receive(ACK, 1_001, 1, &stream(0..900));
+    harness.read(1_900);
+    harness.pass(Duration::from_secs(1));
+    harness.take();
+    harness.connection.set_receive_buffer(60_000);
+    let told = harness.expect_one();
+    assert_eq!((told.acknowledgment(), told.header.window), (1_901, 60_000));
+    harness.connection.set_receive_buffer(65_000);
+    harness.expect_nothing();
+}
+
 // RFC 9293, 3.8.6.2.1: what was announced is not taken back, but no more is offered.
 #[test]
 fn where_blocks_are_scarce_the_window_stops_growing_and_keeps_its_edge() {

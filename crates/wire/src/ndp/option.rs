@@ -20,7 +20,7 @@ pub(super) const MTU_LEN: usize = 8;
 pub(super) const PREFIX_LEN: usize = 32;
 
 /// One option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NdpOption<'a> {
     /// The hardware address of the message's sender (4.6.1).
     SourceLink(HardwareAddress),
@@ -32,7 +32,9 @@ pub enum NdpOption<'a> {
     Mtu(u32),
     /// Recursive DNS servers (RFC 8106, 5.1).
     NameServers(NameServers),
-    /// An option that means nothing here; receivers MUST ignore it and go on (4.6).
+    /// An option that means nothing here; receivers MUST ignore it and go on (4.6). One that contradicts itself is
+    /// such a one, too, as long as where it ends is clear: what else the message says holds all the same (RFC 8106,
+    /// 5.3.1 calls such an option invalid, and 6.1.2 no message for what is in them).
     Other {
         /// Its type.
         kind: u8,
@@ -67,10 +69,15 @@ impl<'a> NdpOptions<'a> {
         match kind {
             SOURCE_LINK => parse_link(body).map(NdpOption::SourceLink),
             TARGET_LINK => parse_link(body).map(NdpOption::TargetLink),
-            PREFIX => PrefixInformation::parse(body).map(NdpOption::Prefix),
-            MTU => parse_mtu(body).map(NdpOption::Mtu),
-            NAME_SERVERS => NameServers::parse(body).map(NdpOption::NameServers),
-            _ => Ok(NdpOption::Other { kind, body }),
+            _ => {
+                let known = match kind {
+                    PREFIX => PrefixInformation::parse(body).map(NdpOption::Prefix),
+                    MTU => parse_mtu(body).map(NdpOption::Mtu),
+                    NAME_SERVERS => NameServers::parse(body).map(NdpOption::NameServers),
+                    _ => None,
+                };
+                Ok(known.unwrap_or(NdpOption::Other { kind, body }))
+            }
         }
     }
 }
@@ -94,9 +101,9 @@ fn parse_link(body: &[u8]) -> Result<HardwareAddress, Malformed> {
     <[u8; 6]>::try_from(body).map(HardwareAddress).map_err(|_| Malformed::BadOption)
 }
 
-fn parse_mtu(body: &[u8]) -> Result<u32, Malformed> {
-    let [_, _, a, b, c, d] = *body else { return Err(Malformed::BadOption) };
-    Ok(u32::from_be_bytes([a, b, c, d]))
+fn parse_mtu(body: &[u8]) -> Option<u32> {
+    let [_, _, a, b, c, d] = *body else { return None };
+    Some(u32::from_be_bytes([a, b, c, d]))
 }
 
 /// Writes a hardware address option where there is an address, and returns its length.
@@ -132,23 +139,14 @@ pub struct PrefixInformation {
 }
 
 impl PrefixInformation {
-    const ZERO: Self = Self {
-        prefix: Ipv6Addr::UNSPECIFIED,
-        prefix_len_bits: 0,
-        on_link: false,
-        autonomous: false,
-        valid_s: 0,
-        preferred_s: 0,
-    };
-
-    fn parse(body: &[u8]) -> Result<Self, Malformed> {
-        let body: &[u8; PREFIX_LEN - 2] = body.try_into().map_err(|_| Malformed::BadOption)?;
+    fn parse(body: &[u8]) -> Option<Self> {
+        let body: &[u8; PREFIX_LEN - 2] = body.try_into().ok()?;
         let [prefix_len_bits, flags, v0, v1, v2, v3, p0, p1, p2, p3, _, _, _, _, ..] = *body;
         if prefix_len_bits > 128 {
-            return Err(Malformed::BadOption);
+            return None;
         }
         let octets: [u8; 16] = core::array::from_fn(|index| body[14 + index]);
-        Ok(Self {
+        Some(Self {
             prefix: octets.into(),
             prefix_len_bits,
             on_link: flags & 0x80 != 0,
@@ -169,108 +167,40 @@ impl PrefixInformation {
     }
 }
 
-/// A few prefixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefixes {
-    prefixes: [PrefixInformation; Self::COUNT_MAX],
-    count: u8,
-}
-
-impl Prefixes {
-    /// How many prefixes are kept.
-    pub const COUNT_MAX: usize = 4;
-
-    /// Adds a prefix and says whether there was room for it.
-    #[must_use]
-    pub fn push(&mut self, prefix: PrefixInformation) -> bool {
-        let Some(slot) = self.prefixes.get_mut(usize::from(self.count)) else { return false };
-        *slot = prefix;
-        self.count += 1;
-        true
-    }
-
-    /// The prefixes, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &PrefixInformation> {
-        self.prefixes.iter().take(usize::from(self.count))
-    }
-}
-
-impl Default for Prefixes {
-    fn default() -> Self {
-        Self { prefixes: [PrefixInformation::ZERO; Self::COUNT_MAX], count: 0 }
-    }
-}
-
-/// A few recursive DNS servers with one lifetime (RFC 8106, 5.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Recursive DNS servers with one lifetime (RFC 8106, 5.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameServers {
     /// How long they may be used, in seconds; 0: no longer, all ones: for ever.
     pub lifetime_s: u32,
-    addresses: [Ipv6Addr; Self::COUNT_MAX],
-    count: u8,
+    /// Their addresses, at least one and at most 127.
+    pub addresses: Vec<Ipv6Addr>,
 }
 
 impl NameServers {
-    /// How many there is room for; RFC 8106, 5.3.1 recommends to keep three.
-    pub const COUNT_MAX: usize = 3;
-
-    /// Adds one and says whether there was room for it.
-    #[must_use]
-    pub fn push(&mut self, address: Ipv6Addr) -> bool {
-        let Some(slot) = self.addresses.get_mut(usize::from(self.count)) else { return false };
-        *slot = address;
-        self.count += 1;
-        true
-    }
-
-    /// Those that were added, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
-        self.addresses.iter().copied().take(usize::from(self.count))
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Length of the option in bytes; none is emitted where there is no server.
+    /// Length of the option in bytes.
     pub(super) fn emitted_len(&self) -> usize {
-        if self.is_empty() { 0 } else { UNIT_BYTES + 16 * usize::from(self.count) }
+        UNIT_BYTES + 16 * self.addresses.len()
     }
 
-    pub(super) fn emit(&self, out: &mut [u8]) {
-        if self.is_empty() {
-            return;
-        }
-        let units = 1 + 2 * self.count;
-        out[..4].copy_from_slice(&[NAME_SERVERS, units, 0, 0]);
+    pub(super) fn emit(&self, out: &mut [u8]) -> usize {
+        let units = 1 + 2 * self.addresses.len();
+        out[..4].copy_from_slice(&[NAME_SERVERS, units as u8, 0, 0]);
         out[4..8].copy_from_slice(&self.lifetime_s.to_be_bytes());
-        for (server, out) in self.iter().zip(out[8..].chunks_exact_mut(16)) {
+        for (server, out) in self.addresses.iter().zip(out[8..].chunks_exact_mut(16)) {
             out.copy_from_slice(&server.octets());
         }
+        self.emitted_len()
     }
 
-    /// RFC 8106, 5.3.1: an option whose length is not that of whole addresses is invalid; servers
-    /// beyond the bound are left out.
-    fn parse(body: &[u8]) -> Result<Self, Malformed> {
-        let (fixed, rest) = body.split_first_chunk::<6>().ok_or(Malformed::BadOption)?;
+    /// RFC 8106, 5.3.1: an option whose length is not that of whole addresses is invalid.
+    fn parse(body: &[u8]) -> Option<Self> {
+        let (fixed, rest) = body.split_first_chunk::<6>()?;
         let [_, _, l0, l1, l2, l3] = *fixed;
-        if rest.is_empty() || rest.len() % 16 != 0 {
-            return Err(Malformed::BadOption);
+        let (addresses, rest) = rest.as_chunks::<16>();
+        if addresses.is_empty() || !rest.is_empty() {
+            return None;
         }
-        let lifetime_s = u32::from_be_bytes([l0, l1, l2, l3]);
-        let mut servers = Self { lifetime_s, ..Self::default() };
-        for octets in rest.chunks_exact(16).take(Self::COUNT_MAX) {
-            let octets: [u8; 16] = core::array::from_fn(|index| octets[index]);
-            let _ = servers.push(octets.into());
-        }
-        Ok(servers)
-    }
-}
-
-impl Default for NameServers {
-    fn default() -> Self {
-        Self { lifetime_s: 0, addresses: [Ipv6Addr::UNSPECIFIED; Self::COUNT_MAX], count: 0 }
+        let addresses = addresses.iter().map(|octets| Ipv6Addr::from(*octets)).collect();
+        Some(Self { lifetime_s: u32::from_be_bytes([l0, l1, l2, l3]), addresses })
     }
 }

@@ -1,7 +1,8 @@
 //! Two squeues, one at each end of a wire, in virtual time: nothing takes any but what waits.
 
+use crate::runtime::port::Port;
 use crate::runtime::shared_queue::Place;
-use crate::runtime::squeue::{Core, Port};
+use crate::runtime::squeue::Core;
 use batch::{
     Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
 };

@@ -255,7 +255,8 @@ impl Runner<'_> {
         let flags = flags.map_or(Ok(0), int32)?;
         let flow = self.flows.iter().find(|flow| flow.fd == Some(live));
         let is_udp = flow.is_some_and(|flow| flow.is_udp);
-        let mut address = None;
+        let is_unspecified = matches!(to, Some(Expression::Word(word)) if flags & MSG_FASTOPEN != 0 && word == "AF_UNSPEC");
+        let mut address = is_unspecified.then_some(Address::Unspecified);
         if let Some(to) = to
             && (is_udp || flags & MSG_FASTOPEN != 0)
             && !matches!(to, Expression::Integer(0) | Expression::Word(_))

@@ -43,6 +43,11 @@ impl Repeats {
 }
 
 impl Flow {
+    /// What is in flight, where the last segment carried new data, and for how long nothing had moved before it.
+    pub(crate) fn new_flight(&self) -> Option<(u64, Duration)> {
+        self.sent_new.map(|quiet| (self.end - self.acked, quiet))
+    }
+
     /// How much may be sent at once, and how little.
     pub(super) fn judge_flight(
         &mut self,
@@ -65,6 +70,8 @@ impl Flow {
                 return Err(("RFC 6928, 2: the first flight is within the initial window", what));
             }
         }
+        // What is sent again because a timer ran out makes room for other things.
+        self.is_first_flight &= position >= self.end || position < self.syn_end;
         // The first repetition may be a tail loss probe (RFC 8985, 7.3).
         let timed_out = self.repeats.as_mut().filter(|it| it.gaps.iter().all(Option::is_some));
         if let Some(repeats) = timed_out.filter(|it| it.position != position) {
@@ -77,12 +84,13 @@ impl Flow {
         let is_new = position == self.end && position >= self.data_end;
         let is_alone =
             self.urgent_end <= self.acked && segment.flags & (flag::FIN | flag::URG) == 0;
+        let full = mss.min(self.window_max);
         if is_new && is_alone && circumstances.host.nagle && end != self.edge_arrived {
-            self.nagle.judge(now, segment, (end, self.acked), mss)?;
+            self.nagle.judge(now, segment, (end, self.acked), full)?;
         }
         // A probe of a closed window is not yet the sending of its byte.
         let new_to = Some(end).filter(|end| is_new && *end <= self.edge_arrived);
-        self.nagle.on_sent(now, new_to, segment.payload.len(), mss);
+        self.nagle.on_sent(now, new_to, segment.payload.len(), full);
         Ok(())
     }
 

@@ -33,6 +33,36 @@ fn a_reset_ends_a_connection_or_refuses_what_is_no_reset() {
     assert_eq!(wire.sends(&zero), Ok(()));
 }
 
+// RFC 7323, 4.3.
+#[test]
+fn an_echo_is_of_a_timestamp_that_arrived_and_not_of_one_before() {
+    let stamped = |host, flags, positions, payload, stamps| {
+        let mut segment = segment(host, flags, positions, payload);
+        segment.options.timestamps = Some(stamps);
+        segment
+    };
+    let data = |position, value| stamped(CLIENT, flag::ACK, (position, 1), b"ab", (value, 900));
+    let echoes = |acknowledged, echo| {
+        let mut wire = Wire::new();
+        wire.passes(&stamped(CLIENT, flag::SYN, (0, 0), b"", (u32::MAX - 5, 0)));
+        wire.passes(&stamped(SERVER, flag::SYN | flag::ACK, (0, 1), b"", (900, u32::MAX - 5)));
+        wire.passes(&stamped(CLIENT, flag::ACK, (1, 1), b"", (u32::MAX - 3, 900)));
+        wire.passes(&data(1, u32::MAX - 2));
+        let ack = |ack, echo| stamped(SERVER, flag::ACK, (1, ack), b"", (901, echo));
+        assert_eq!(wire.sends(&ack(3, u32::MAX - 3)), Ok(()), "a half-open one need not take it");
+        wire.gets(&data(3, 4));
+        // Not in order, and so perhaps not taken.
+        wire.gets(&data(7, 6));
+        wire.sends(&ack(acknowledged, echo))
+    };
+    assert_eq!(echoes(5, 4), Ok(()));
+    assert_eq!(echoes(5, 6), Ok(()));
+    assert_eq!(echoes(3, u32::MAX - 2), Ok(()), "it has seen nothing of the rest yet");
+    assert_rule(echoes(5, 5), "RFC 7323, 3.2: an echo");
+    assert_rule(echoes(3, u32::MAX - 5), "RFC 7323, 3.2: an echo");
+    assert_rule(echoes(5, u32::MAX - 2), "RFC 7323, 4.3: what is acknowledged");
+}
+
 /// A connection with ECN.
 fn connected_with_ecn() -> Wire {
     let mut wire = Wire::new();
@@ -64,6 +94,26 @@ fn marks_are_agreed_on_echoed_and_answered() {
     wire.gets(&data(flag::CWR, 5));
     assert_rule(wire.sends(&ack(flag::ECE, 7)), "RFC 3168, 6.1.3: an echo");
     assert_eq!(wire.sends(&ack(0, 7)), Ok(()));
+    // Who has sent a FIN says nothing more, and no CWR: what is marked before it was sent before.
+    let mut wire = connected_with_ecn();
+    wire.passes(&data(0, 1));
+    assert_eq!(wire.sends(&ack(0, 3)), Ok(()));
+    wire.gets(&segment(CLIENT, flag::ACK | flag::FIN, (5, 1), b"ab"));
+    wire.gets_marked(&data(0, 3), 3);
+    assert_eq!(wire.sends(&ack(0, 8)), Ok(()));
+    // What others overtook that are younger may be dropped for its timestamp (RFC 7323, 5.3).
+    let mut wire = connected_with_ecn();
+    wire.passes(&data(0, 1));
+    assert_eq!(wire.sends(&ack(0, 3)), Ok(()));
+    let stamped = |flags, position, value| {
+        let mut data = data(flags, position);
+        data.options.timestamps = Some((value, 0));
+        data
+    };
+    wire.gets_marked(&stamped(0, 3, 20), 3);
+    assert_eq!(wire.sends(&ack(flag::ECE, 5)), Ok(()));
+    wire.gets(&stamped(flag::CWR, 5, 19));
+    assert_eq!(wire.sends(&ack(flag::ECE, 7)), Ok(()));
     // The sender has a window's time to answer.
     let answer = |flags| {
         let mut wire = connected_with_ecn();
@@ -161,6 +211,32 @@ fn a_small_segment_waits_for_another() {
     assert_eq!(second(0, false, 300), Ok(()));
     assert_eq!(second(0, true, 2), Ok(()));
     assert_eq!(second(flag::FIN, false, 2), Ok(()), "nothing will be added to it");
+    let mut wire = Wire::connected();
+    wire.checker.hosts[CLIENT].facts.nagle = true;
+    for payload in [&b"a"[..], b"abc"] {
+        let sent = wire.sends(&segment(CLIENT, flag::ACK, (1, 1), payload));
+        assert_eq!(sent, Ok(()), "the first may be the probe of a closed window");
+    }
+}
+
+// RFC 9293, 3.8.6.2.1, MUST-38.
+#[test]
+fn half_of_the_largest_window_is_not_small() {
+    let second = |len: usize| {
+        let mut wire = Wire::new();
+        let mut syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+        syn.window = 200;
+        wire.passes(&syn);
+        wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+        let mut ack = segment(CLIENT, flag::ACK, (1, 1), b"");
+        ack.window = 150;
+        wire.passes(&ack);
+        wire.checker.hosts[SERVER].facts.nagle = true;
+        assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (1, 1), b"ab")), Ok(()));
+        wire.sends(&segment(SERVER, flag::ACK, (3, 1), &BYTES[..len]))
+    };
+    assert_eq!(second(100), Ok(()));
+    assert_rule(second(99), "RFC 9293, 3.7.4");
 }
 
 // RFC 9293, 3.8.3.
@@ -180,7 +256,8 @@ fn who_gives_up_has_waited_and_the_peer_has_answered() {
     assert!(!after(99, false, PATIENCE));
     assert!(after(100, false, PATIENCE));
     let short = Patience { user_timeout: Some(5 * SECOND), ..PATIENCE };
-    assert!(!after(4, false, short) && after(5, false, short));
+    // Half of it, because it may run from before the first probe of a closed window.
+    assert!(!after(2, false, short) && after(3, false, short));
     assert!(after(100, true, PATIENCE), "what comes before it is accepted may wait");
     let mut wire = Wire::connected();
     wire.passes(&data);
@@ -192,20 +269,53 @@ fn who_gives_up_has_waited_and_the_peer_has_answered() {
     assert!(!wire.checker.has_waited_in_vain(wire.now, LINE, PATIENCE), "a peer that is mute");
 }
 
+// RFC 9293, 3.10.5: a reset names SND.NXT; RFC 5961, 3.2: who expects another number does not obey.
+#[test]
+fn a_reset_behind_a_probe_that_was_taken_unheard_is_not_heard() {
+    let probe = segment(CLIENT, flag::ACK, (1, 1), b"a");
+    let given_up = |pause: u32, reset_at: u32, arrives: bool| {
+        let mut wire = Wire::connected();
+        assert_eq!(wire.sends(&probe), Ok(()));
+        wire.now += SECOND * pause;
+        wire.gets(&probe);
+        assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (1, 2), b"")), Ok(()), "lost");
+        let reset = segment(CLIENT, flag::RST | flag::ACK, (reset_at, 1), b"");
+        assert_eq!(wire.sends(&reset), Ok(()));
+        if arrives {
+            wire.gets(&reset);
+        }
+        wire.now += 300 * SECOND;
+        wire.checker.has_given_up_unheard(LINE, PATIENCE)
+    };
+    assert!(given_up(100, 1, true), "it expects the byte behind the probe's");
+    assert!(!given_up(100, 2, true), "it knows");
+    assert!(given_up(100, 2, false), "it was lost");
+    assert!(!given_up(99, 1, true), "there was no reason for it");
+    let mut wire = Wire::connected();
+    assert_eq!(wire.sends(&probe), Ok(()));
+    wire.now += 100 * SECOND;
+    assert!(!wire.checker.has_given_up_unheard(LINE, PATIENCE), "it says nothing");
+}
+
 // RFC 4861, 7.2.2.
 #[test]
 fn a_neighbour_is_given_up_that_was_asked_for_three_times_in_vain() {
     let mut wire = Wire::new();
+    let begun_at = wire.now;
     wire.asks(CLIENT, 2);
-    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE));
+    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE, wire.now));
     wire.asks(CLIENT, 1);
-    assert!(wire.checker.has_asked_in_vain(wire.now, LINE));
+    assert!(wire.checker.has_asked_in_vain(wire.now, LINE, wire.now));
     let ends = [CLIENT, SERVER].map(|host| end_of(host).ip());
     wire.checker.hosts[SERVER].neighbours.on_asked(wire.now, ends[CLIENT], ends[SERVER]);
     wire.now += SECOND;
-    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE), "it heard and said nothing");
+    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE, wire.now), "it heard and said nothing");
     wire.checker.hosts[SERVER].neighbours.on_answered(wire.now, ends[CLIENT]);
-    assert!(wire.checker.has_asked_in_vain(wire.now, LINE));
+    assert!(wire.checker.has_asked_in_vain(wire.now, LINE, wire.now));
     wire.checker.hosts[CLIENT].neighbours.on_heard_of(ends[SERVER], true);
-    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE));
+    assert!(!wire.checker.has_asked_in_vain(wire.now, LINE, wire.now));
+    assert!(
+        wire.checker.has_asked_in_vain(wire.now, LINE, begun_at),
+        "who looks late is told late"
+    );
 }

@@ -1,9 +1,9 @@
 //! Connections told segment by segment: what the checker excuses, and only with its evidence.
 
 use super::super::{Broken, Checker, Line, Patience};
-use crate::packet::{Options, Segment, flag};
+use crate::packet::{Ip, Options, Segment, Transport, flag};
 use crate::scenario::START;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use time::{Duration, Instant};
 
 pub(super) const CLIENT: usize = 0;
@@ -147,6 +147,58 @@ fn probes_are_in_vain_where_all_were_sent_and_their_answers_lost() {
 }
 
 #[test]
+fn a_segment_of_the_past_does_not_undo_a_silence_that_was_long_enough() {
+    let mut wire = Wire::connected();
+    let old = segment(SERVER, flag::ACK, (1, 1), b"a");
+    wire.passes(&old);
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 2), b""));
+    wire.asks(CLIENT, 3);
+    wire.now += 20 * SECOND;
+    assert!(wire.has_probed_in_vain());
+    wire.gets(&old);
+    assert!(wire.has_probed_in_vain());
+    wire.gets(&segment(SERVER, flag::ACK, (2, 1), b"b"));
+    assert!(!wire.has_probed_in_vain());
+}
+
+// RFC 5961, 3.2: a reset that does not stand at RCV.NXT ends nothing, and one out of the window is dropped in silence.
+#[test]
+fn a_reset_of_the_past_is_no_sign_of_life() {
+    let mut wire = Wire::connected();
+    wire.asks(CLIENT, 3);
+    wire.now += 20 * SECOND;
+    wire.gets(&segment(SERVER, flag::RST, (0, 0), b""));
+    assert!(wire.has_probed_in_vain());
+}
+
+#[test]
+fn a_reset_stands_behind_what_was_lost_with_the_neighbour() {
+    let reset = segment(CLIENT, flag::RST | flag::ACK, (2, 1), b"");
+    let resets = |asked| {
+        let mut wire = Wire::connected();
+        wire.asks(CLIENT, asked);
+        wire.checker.hosts[CLIENT].on_heard_of(end_of(SERVER).ip(), true);
+        wire.sends(&reset)
+    };
+    assert_rule(resets(0), "RFC 9293, 3.10.7.1: a reset");
+    assert_eq!(resets(3), Ok(()));
+}
+
+#[test]
+fn a_window_is_lost_with_the_neighbour_until_that_is_heard() {
+    let mut wire = Wire::connected();
+    let (next, later) = (ISS[SERVER] + 1, 200 * SECOND);
+    wire.asks(CLIENT, 2);
+    wire.now += later;
+    assert_eq!(wire.checker.window_left(wire.now, LINE, next), Some(1_000));
+    wire.asks(CLIENT, 1);
+    wire.now += later;
+    assert_eq!(wire.checker.window_left(wire.now, LINE, next), None);
+    wire.passes(&segment(SERVER, flag::ACK, (1, 1), b""));
+    assert_eq!(wire.checker.window_left(wire.now, LINE, next), Some(1_000));
+}
+
+#[test]
 fn a_gap_in_which_a_neighbour_was_asked_for_is_not_the_timers() {
     let syn = segment(CLIENT, flag::SYN, (0, 0), b"");
     let last_of = |asked: u32| {
@@ -176,6 +228,27 @@ fn who_asks_for_a_neighbour_may_refuse_before_its_syn_ack_is_seen() {
     assert_eq!(refuses(1, b""), Ok(()));
     assert!(refuses(1, b"data").is_err_and(|(rule, _)| is_broken(rule)));
     assert!(refuses(0, b"").is_err_and(|(rule, _)| is_broken(rule)));
+}
+
+#[test]
+fn a_reset_that_waits_for_a_neighbour_may_be_sent_behind_the_next_syn_ack() {
+    let resets = |asked: u32, position, later: Duration| {
+        let mut wire = Wire::connected();
+        wire.checker.hosts[SERVER].facts.cookies = false;
+        wire.asks(SERVER, asked);
+        let mut syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+        syn.sequence += 1_000;
+        wire.gets(&syn);
+        let mut answer = segment(SERVER, flag::SYN | flag::ACK, (0, 1_001), b"");
+        answer.sequence += 1_000;
+        assert_eq!(wire.sends(&answer), Ok(()));
+        wire.now += later;
+        wire.sends(&segment(SERVER, flag::RST | flag::ACK, (position, 1), b""))
+    };
+    assert_eq!(resets(1, 1, SECOND), Ok(()));
+    assert_rule(resets(1, 9, SECOND), "RFC 9293, 3.10.7.1: a reset");
+    assert_rule(resets(0, 1, SECOND), "RFC 9293, 3.10.7.1: a reset");
+    assert_eq!(resets(0, 1, Duration::ZERO), Ok(()), "both leave in one batch");
 }
 
 // RFC 4987, 3.6: what overtakes the segment with the cookie is refused, and the connection opens after
@@ -217,4 +290,97 @@ fn a_syn_may_be_as_old_as_the_search_for_its_neighbour() {
     assert_eq!(syn_after(SECOND), Ok(()));
     let late = syn_after(5 * SECOND);
     assert!(late.is_err_and(|(rule, _)| rule.starts_with("RFC 9293, 3.7.1, MUST-14")));
+}
+
+// A server of fast open sends data behind its SYN-ACK at once. What overtakes it in pieces may be whole only behind it.
+#[test]
+fn data_that_overtook_the_syn_ack_may_be_acknowledged() {
+    let data = segment(SERVER, flag::ACK, (1, 1), b"early");
+    let mut wire = Wire::new();
+    wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
+    wire.gets(&data);
+    wire.gets(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 6), b""));
+    // And no more than came.
+    assert_rule(wire.sends(&segment(CLIENT, flag::ACK, (1, 7), b"")), "RFC 9293, 3.4: only what");
+}
+
+// RFC 7413, 4.2.2: a server has taken the data of a SYN, which comes again with the ACK of its SYN-ACK.
+#[test]
+fn a_syn_that_comes_again_with_the_ack_needs_no_answer() {
+    let mut wire = Wire::new();
+    let syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+    wire.passes(&syn);
+    wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b"data"));
+    wire.passes(&segment(SERVER, flag::ACK, (1, 5), b""));
+    wire.gets(&syn);
+    wire.now += SECOND;
+    assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (1, 5), b"later")), Ok(()));
+    wire.gets(&segment(CLIENT, flag::ACK, (5, 6), b"more"));
+    wire.now += SECOND;
+    let late = wire.sends(&segment(SERVER, flag::ACK, (6, 9), b""));
+    assert_rule(late, "RFC 9293, 3.8.6.3: an ACK is delayed");
+}
+
+// A server whose backlog was full answers a SYN with a cookie, and the same SYN again by a connection that fast open
+// gives data at once (RFC 7413, 4.2.2). A peer that believes the cookie is refused, and that connection goes on.
+#[test]
+fn what_goes_on_behind_a_syn_ack_is_of_that_whichever_the_peer_believes() {
+    let behind = |mut it: Segment<'static>| {
+        it.sequence += 500_000;
+        it
+    };
+    let mut wire = Wire::new();
+    wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
+    wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+    for it in [(flag::SYN | flag::ACK, (0, 1), &b""[..]), (flag::ACK, (1, 1), b"early")] {
+        assert_eq!(wire.sends(&behind(segment(SERVER, it.0, it.1, it.2))), Ok(()));
+    }
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b"data"));
+    assert_eq!(wire.sends(&segment(SERVER, flag::RST, (1, 0), b"")), Ok(()));
+    assert_rule(
+        wire.sends(&behind(segment(SERVER, flag::ACK, (7, 1), b""))),
+        "RFC 9293, 3.4: sequence numbers",
+    );
+    assert_eq!(wire.sends(&behind(segment(SERVER, flag::ACK, (6, 1), b""))), Ok(()));
+}
+
+// RFC 9293, 3.10.7.4: first the sequence number is checked, and what lies before RCV.NXT is dropped, ACK and all.
+#[test]
+fn what_a_keepalive_probe_acknowledges_ends_no_wait() {
+    let patience = Patience { user_timeout: Some(20 * SECOND), keepalive: None };
+    let waited = |position| {
+        let mut wire = Wire::connected();
+        assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (1, 1), b"data")), Ok(()));
+        wire.gets(&segment(CLIENT, flag::ACK, (1, 1), b"data"));
+        wire.now += 30 * SECOND;
+        wire.passes(&segment(SERVER, flag::ACK, (position, 5), b""));
+        wire.now += SECOND;
+        wire.checker.has_waited_in_vain(wire.now, LINE, patience)
+    };
+    assert!(waited(0), "a probe");
+    assert!(!waited(1));
+}
+
+#[test]
+fn a_solicitation_whose_hop_limit_is_damaged_is_none() {
+    let mut rest = [0; 20];
+    rest[4] = 0xfd;
+    let asked = |hop_limit| {
+        let ip = Ip {
+            source: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            destination: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            len: 64,
+            trailer_len: 0,
+            hop_limit,
+            ecn: 0,
+            dont_fragment: true,
+            fragment: false,
+            transport: Transport::Other(58),
+        };
+        super::super::solicited(&ip, 135, &rest).is_some()
+    };
+    assert!(asked(255));
+    assert!(!asked(223));
 }

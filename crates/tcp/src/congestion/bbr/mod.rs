@@ -307,6 +307,11 @@ impl Congestion for Bbr {
         self.cwnd = self.mss.into();
     }
 
+    /// What blocks of SACK reported since the timeout before has let the window grow.
+    fn on_timeout_again(&mut self) {
+        self.cwnd = self.mss.into();
+    }
+
     fn on_recovery_exit(&mut self, _now: Instant) {
         self.in_recovery = false;
         self.restore_cwnd();
