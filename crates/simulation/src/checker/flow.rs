@@ -663,11 +663,14 @@ impl Flow {
         }
         let start = self.peer_position(segment.sequence);
         let before = self.arrived.contiguous();
-        // A keepalive probe asks for an ACK; of other old segments without data only so many a second get one. The
+        // A keepalive probe asks for an ACK; of other old segments without data only so many a second get one, and
+        // where the window is closed its ACKs may stand there, too, as a probe's byte does not count as sent. The
         // peer's SYN asks for its SYN-ACK again, but not where its ACK comes with it; later it is challenged, which
         // is limited (RFC 5961, 4 and 10).
         let is_syn_again = is_syn && self.is_passive;
-        if (!segment.is_empty() || start + 1 == self.ack_sent) && !is_syn_again {
+        let is_open = self.edge_sent >= self.ack_sent + (1 << self.shifts().0);
+        let is_keepalive = start + 1 == self.ack_sent && is_open;
+        if (!segment.is_empty() || is_keepalive) && !is_syn_again {
             self.owes_since.get_or_insert(now);
         }
         if start < u64::from(HALF) {
@@ -743,11 +746,15 @@ impl Flow {
         self.arrived = Ranges::default();
         self.arrived.add(0, 1);
         self.echoes.on_syn(options.timestamps.map(|(value, _)| value));
-        for (sequence, len, value) in self.early.take() {
-            let start = self.peer_position(sequence);
+        for said in self.early.take() {
+            let start = self.peer_position(said.sequence);
             if start < u64::from(HALF) {
-                self.arrived.add(start, start + u64::from(len));
-                value.into_iter().for_each(|value| self.echoes.on_arrived(value, None));
+                self.arrived.add(start, start + u64::from(said.len));
+                said.timestamp.into_iter().for_each(|it| self.echoes.on_arrived(it, None));
+            }
+            let ack = self.position(said.acknowledgment);
+            if ack <= self.end {
+                self.on_window(ack, u64::from(said.window) << self.shifts().1);
             }
         }
     }

@@ -305,6 +305,47 @@ fn data_that_overtook_the_syn_ack_may_be_acknowledged() {
     assert_rule(wire.sends(&segment(CLIENT, flag::ACK, (1, 7), b"")), "RFC 9293, 3.4: only what");
 }
 
+#[test]
+fn the_window_of_data_that_overtook_the_syn_ack_may_be_used() {
+    let with_window = |mut it: Segment<'static>, window| {
+        it.window = window;
+        it
+    };
+    let mut wire = Wire::new();
+    wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
+    wire.gets(&with_window(segment(SERVER, flag::ACK, (1, 1), b"early"), 4));
+    wire.gets(&with_window(segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""), 2));
+    let beyond = wire.sends(&segment(CLIENT, flag::ACK, (1, 6), b"12345"));
+    assert_rule(beyond, "RFC 9293, 3.8.6: nothing beyond");
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 6), b"1234"));
+}
+
+// RFC 9293, 3.8.6.1: who sent a probe of a closed window does not count its byte as sent, and its ACKs stand before it
+// though it was taken. RFC 5961, 10: of such only so many a second are answered.
+#[test]
+fn an_ack_before_the_byte_of_a_probe_is_no_keepalive_probe() {
+    let answered_after_a_second = |window| {
+        let mut wire = Wire::connected();
+        wire.passes(&segment(SERVER, flag::ACK, (1, 1), &[7; 300]));
+        let mut taken = segment(CLIENT, flag::ACK, (1, 301), b"");
+        taken.window = 700;
+        wire.passes(&taken);
+        wire.passes(&segment(SERVER, flag::ACK, (301, 1), &[7; 300]));
+        wire.passes(&segment(SERVER, flag::ACK, (601, 1), &[7; 300]));
+        wire.passes(&segment(SERVER, flag::ACK, (901, 1), &[7; 100]));
+        (taken.acknowledgment, taken.window) = (ISS[SERVER] + 1_001, 0);
+        wire.passes(&taken);
+        wire.passes(&segment(SERVER, flag::ACK, (1_001, 1), b"p"));
+        (taken.acknowledgment, taken.window) = (ISS[SERVER] + 1_002, window);
+        wire.passes(&taken);
+        wire.gets(&segment(SERVER, flag::ACK, (1_001, 1), b""));
+        wire.now += SECOND;
+        wire.sends(&taken)
+    };
+    assert_eq!(answered_after_a_second(0), Ok(()));
+    assert_rule(answered_after_a_second(1), "RFC 9293, 3.8.6.3: an ACK is delayed");
+}
+
 // RFC 7413, 4.2.2: a server has taken the data of a SYN, which comes again with the ACK of its SYN-ACK.
 #[test]
 fn a_syn_that_comes_again_with_the_ack_needs_no_answer() {
