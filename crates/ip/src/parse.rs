@@ -41,8 +41,9 @@ pub struct PacketInfo {
     pub total_len: usize,
     /// How many routers might still have forwarded the packet.
     pub hop_limit: u8,
-    /// The two ECN bits (RFC 3168, 5): 3 is "congestion experienced".
-    pub ecn: u8,
+    /// The traffic class, which IPv4 calls type of service: the differentiated services code point in the upper six
+    /// bits (RFC 2474, 3), ECN in the lower two.
+    pub traffic_class: u8,
     /// This is a later part of a datagram: there is no transport header in it. Only
     /// [`parse_quoted`] and [`parse_fixed`] yield it.
     pub fragment: bool,
@@ -53,6 +54,13 @@ pub struct PacketInfo {
 }
 
 impl PacketInfo {
+    /// The two ECN bits (RFC 3168, 5): 3 is "congestion experienced".
+    #[must_use]
+    #[inline]
+    pub const fn ecn(&self) -> u8 {
+        self.traffic_class & 3
+    }
+
     /// Transport header and payload of the packet this was read from.
     #[must_use]
     pub fn transport<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
@@ -200,7 +208,7 @@ pub(crate) fn info_ipv4(view: &Ipv4View<'_>) -> PacketInfo {
         header_len: view.header_len(),
         total_len: view.total_len(),
         hop_limit: view.hop_limit(),
-        ecn: view.dscp_ecn() & 3,
+        traffic_class: view.dscp_ecn(),
         fragment: false,
         has_options: !view.options().is_empty(),
         fragmented: false,
@@ -238,7 +246,7 @@ pub(crate) fn info_ipv6(view: &Ipv6View<'_>, upper: Upper) -> PacketInfo {
         header_len,
         total_len: header_len.max(Ipv6Repr::LEN + view.payload_len()),
         hop_limit: view.hop_limit(),
-        ecn: view.dscp_ecn() & 3,
+        traffic_class: view.dscp_ecn(),
         fragment: upper.fragment,
         has_options: upper.offset > 0,
         fragmented: upper.has_fragment_header,

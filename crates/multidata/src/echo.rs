@@ -51,7 +51,7 @@ impl<'a> EchoAnswer<'a> {
             header_len: 0,
             total_len: message.len(),
             hop_limit,
-            ecn: 0,
+            traffic_class: 0,
             fragment: false,
             has_options: false,
             fragmented: false,

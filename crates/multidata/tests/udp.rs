@@ -164,6 +164,8 @@ fn many_datagrams_are_received_by_one_call() {
     server.set_read_timeout(Some(PATIENCE)).expect("not zero");
     let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
     let source = client.local_addr().expect("bound");
+    client.set_tos(0b10).expect("open");
+    client.set_ttl(7).expect("open");
     let sent: Vec<Vec<u8>> = (0..100).map(|number| vec![number; usize::from(number) * 9]).collect();
     let datagrams: Vec<_> =
         sent.iter().map(|payload| Datagram { payload, to: Some(right(53)) }).collect();
@@ -182,6 +184,7 @@ fn many_datagrams_are_received_by_one_call() {
     while received.len() < 100 {
         let count = server.recv_many(30, |datagram| {
             assert_eq!((datagram.source, datagram.destination), (source, right(53)));
+            assert_eq!((datagram.traffic_class, datagram.hop_limit), (0b10, 7));
             received.push(datagram.payload.to_vec());
         });
         calls.push(count.expect("they were sent"));

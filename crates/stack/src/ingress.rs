@@ -390,7 +390,7 @@ fn as_tcp_segment<'a>(
         payload: if payload_len > 0 { incoming.payload(header_len) } else { None },
         sparse: incoming.batch.is_sparse(incoming.index),
         segments: segments_of(&incoming.frame, payload_len),
-        congestion_experienced: incoming.info.ecn == crate::ECN_CE,
+        congestion_experienced: incoming.info.ecn() == crate::ECN_CE,
     }
 }
 

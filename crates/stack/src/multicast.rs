@@ -20,7 +20,7 @@ use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::SocketId;
 use batch::Chunk;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use counters::DropReason;
 use ip::membership::{Filter, GroupMessage, Membership, Query, Report, Version};
 use std::collections::BTreeMap;
@@ -433,13 +433,13 @@ impl Shard {
     pub(crate) fn deliver_to_group(
         &mut self,
         id: InterfaceId,
-        local: SocketAddr,
-        source: SocketAddr,
-        payload: &Chunk,
+        mut datagram: udp::Datagram,
     ) -> Result<usize, DropReason> {
-        let (local, source) = (scoped(local, id), scoped(source, id));
-        let sockets = self.interfaces[id].groups.sockets(local.ip(), source.ip());
-        self.deliver_to_all(id, sockets, local, source, payload)
+        datagram.destination = scoped(datagram.destination, id);
+        datagram.source = scoped(datagram.source, id);
+        let (group, source) = (datagram.destination.ip(), datagram.source.ip());
+        let sockets = self.interfaces[id].groups.sockets(group, source);
+        self.deliver_to_all(id, sockets, &datagram)
     }
 
     /// Hands a datagram to those of `sockets` that are bound to where it went and hear its sender, and says how many
@@ -448,10 +448,9 @@ impl Shard {
         &mut self,
         id: InterfaceId,
         sockets: impl IntoIterator<Item = u32>,
-        local: SocketAddr,
-        source: SocketAddr,
-        payload: &Chunk,
+        datagram: &udp::Datagram,
     ) -> Result<usize, DropReason> {
+        let (local, source) = (datagram.destination, datagram.source);
         let (mut taken, mut refused) = (0, None);
         for index in sockets {
             let Some(socket) = self.sockets.udp(index) else { continue };
@@ -466,8 +465,7 @@ impl Shard {
                 continue;
             }
             let Some(socket) = self.sockets.udp(index) else { continue };
-            let (destination, payload) = (local, payload.clone());
-            if socket.received.push(udp::Datagram { source, destination, payload }) {
+            if socket.received.push(datagram.clone()) {
                 taken += 1;
                 self.notify(index, Readiness::READABLE);
             } else {

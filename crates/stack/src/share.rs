@@ -20,7 +20,7 @@ use crate::addressing::{AddressOrigin, LinkNews};
 use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
-use crate::shared_groups::{Looped, Wish};
+use crate::shared_groups::Wish;
 use crate::sockets::Flow;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum, Segmented, StrayShares, StrayWeight};
 use core::fmt;
@@ -96,7 +96,7 @@ enum What {
     /// What the sockets of a shard want of a group.
     Wish { interface: InterfaceId, wish: Wish },
     /// A datagram of our own to a group that this shard may have listeners of.
-    Looped { interface: InterfaceId, looped: Looped },
+    Looped { interface: InterfaceId, datagram: udp::Datagram },
 }
 
 impl What {
@@ -107,9 +107,9 @@ impl What {
                 key: key_of(whole.packet.bytes(), secret),
                 held_bytes: whole.packet.block().len(),
             },
-            Self::Looped { looped: Looped { local, source, payload }, .. } => StrayWeight::Packet {
-                key: key_of_flow(&Flow { local: *local, remote: *source }, secret),
-                held_bytes: payload.block().len(),
+            Self::Looped { datagram: it, .. } => StrayWeight::Packet {
+                key: key_of_flow(&Flow { local: it.destination, remote: it.source }, secret),
+                held_bytes: it.payload.block().len(),
             },
             Self::Question { .. } | Self::Answer { .. } => StrayWeight::Neighbour,
             Self::Address { .. }
@@ -342,8 +342,8 @@ impl Shard {
             What::News { news, .. } => self.follow_news(interface, news.clone()),
             What::RawCopy(whole) => drop(self.on_raw_copy(whole)),
             What::Wish { wish, .. } => self.on_wish(now, interface, wish),
-            What::Looped { looped: Looped { local, source, payload }, .. } => {
-                if let Err(reason) = self.deliver_to_group(interface, *local, *source, payload) {
+            What::Looped { datagram, .. } => {
+                if let Err(reason) = self.deliver_to_group(interface, datagram.clone()) {
                     self.drops.add(reason);
                 }
             }
@@ -357,8 +357,13 @@ impl Shard {
     }
 
     /// Hands a datagram of our own to the shard that may have listeners.
-    pub(crate) fn hand_on_looped(&mut self, home: usize, interface: InterfaceId, looped: Looped) {
-        self.add_stray(home, What::Looped { interface, looped });
+    pub(crate) fn hand_on_looped(
+        &mut self,
+        home: usize,
+        interface: InterfaceId,
+        datagram: udp::Datagram,
+    ) {
+        self.add_stray(home, What::Looped { interface, datagram });
     }
 
     /// Tells the other shards, where this is the first, whether raw sockets of its want ICMP now.

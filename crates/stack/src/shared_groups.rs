@@ -14,8 +14,7 @@
 use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
 use crate::shard::Shard;
-use batch::Chunk;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use counters::DropReason;
 use ip::membership::Filter;
 use time::Instant;
@@ -27,15 +26,6 @@ pub(crate) struct Wish {
     pub(crate) shard: usize,
     pub(crate) group: IpAddr,
     pub(crate) filter: Option<Filter>,
-}
-
-/// A datagram to a group, of a socket of this host.
-#[derive(Clone, Debug)]
-pub(crate) struct Looped {
-    /// The group and the port.
-    pub(crate) local: SocketAddr,
-    pub(crate) source: SocketAddr,
-    pub(crate) payload: Chunk,
 }
 
 impl Shard {
@@ -67,16 +57,14 @@ impl Shard {
     pub(crate) fn loop_to_group(
         &mut self,
         id: InterfaceId,
-        local: SocketAddr,
-        source: SocketAddr,
-        payload: Chunk,
+        datagram: udp::Datagram,
     ) -> Result<(), DropReason> {
-        match self.sharing.other_home_of_port(local.port()) {
+        match self.sharing.other_home_of_port(datagram.destination.port()) {
             Some(home) => {
-                self.hand_on_looped(home, id, Looped { local, source, payload });
+                self.hand_on_looped(home, id, datagram);
                 Ok(())
             }
-            None => self.deliver_to_group(id, local, source, &payload).map(drop),
+            None => self.deliver_to_group(id, datagram).map(drop),
         }
     }
 }

@@ -227,7 +227,7 @@ fn may_lead(incoming: &Incoming<'_>, header: &TcpHeader) -> bool {
         && incoming.end > incoming.transport + header_len
         && !incoming.info.has_options
         && !incoming.info.fragmented
-        && incoming.info.ecn != crate::ECN_CE
+        && incoming.info.ecn() != crate::ECN_CE
 }
 
 /// Length of the TCP header, which was read before.

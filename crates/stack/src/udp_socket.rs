@@ -383,9 +383,12 @@ impl Shard {
         if let Some(payload) = looped {
             let source = SocketAddr::new(source, local.port());
             // A listener that is full loses it, as one on another host would.
-            let delivered = self
-                .in_one_block(&payload)
-                .and_then(|payload| self.loop_to_group(interface_id, remote, source, payload));
+            let delivered = self.in_one_block(&payload).and_then(|payload| {
+                let (destination, traffic_class) = (remote, class);
+                let looped =
+                    udp::Datagram { source, destination, payload, traffic_class, hop_limit };
+                self.loop_to_group(interface_id, looped)
+            });
             if let Err(reason) = delivered {
                 self.drops.add(reason);
             }
@@ -646,8 +649,7 @@ impl Shard {
         let payload =
             self.keep(index, waiting, payload, incoming.batch.is_sparse(incoming.index))?;
         let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
-        let datagram = udp::Datagram { source, destination: local, payload };
-        if !socket.received.push_of(flow, datagram) {
+        if !socket.received.push_of(flow, received(incoming, local, source, payload)) {
             return Err(DropReason::SocketQueueFull);
         }
         self.notify(index, Readiness::READABLE);
@@ -675,7 +677,8 @@ impl Shard {
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
         let payload = self.compact(&payload)?;
-        match self.deliver_to_all(incoming.origin.interface, sockets, local, source, &payload)? {
+        let datagram = received(incoming, local, source, payload);
+        match self.deliver_to_all(incoming.origin.interface, sockets, &datagram)? {
             0 => Err(DropReason::PortUnreachable),
             _ => Ok(()),
         }
@@ -744,4 +747,15 @@ impl Shard {
         let index = self.sockets.index(id)?;
         self.sockets.udp(index).ok_or(SocketError::InvalidSocket)
     }
+}
+
+/// A datagram as it came in, between these ends.
+fn received(
+    incoming: &Incoming<'_>,
+    destination: SocketAddr,
+    source: SocketAddr,
+    payload: Chunk,
+) -> udp::Datagram {
+    let (traffic_class, hop_limit) = (incoming.info.traffic_class, incoming.info.hop_limit);
+    udp::Datagram { source, destination, payload, traffic_class, hop_limit }
 }

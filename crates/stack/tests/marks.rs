@@ -87,3 +87,34 @@ fn datagrams_are_marked_and_those_that_must_not_be_routed_are_refused() {
     let to = Some("192.0.2.1:7".parse().expect("an address"));
     assert_eq!(shard.udp_send(socket, to, chunk), Ok(()));
 }
+
+#[test]
+fn who_receives_a_datagram_learns_how_it_was_marked() {
+    for (ipv6, to) in [(false, "10.0.0.2:7"), (true, "[fd00::2]:7"), (false, "224.1.2.3:7")] {
+        let mut net = Net::new(TransmitMode::Multidata, false);
+        let to: SocketAddr = to.parse().expect("an address");
+        let any: &str = if ipv6 { "[::]:7" } else { "0.0.0.0:7" };
+        let (now, interface) = (net.now, net.hosts[1].interface);
+        let receivers = [0, 1].map(|host| {
+            let shard = &mut net.hosts[host].shard;
+            let socket = shard.udp_bind(any.parse().expect("an address")).expect("a free port");
+            if to.ip().is_multicast() {
+                shard.udp_join(now, socket, to.ip(), Some(interface), &[]).expect("room");
+            }
+            socket
+        });
+        net.run(Duration::from_millis(10));
+        let shard = &mut net.hosts[0].shard;
+        shard.set_marks(receivers[0], MARKS).expect("open");
+        let chunk = Chunk::whole(Block::from(Bytes::from_static(b"datagram")));
+        shard.udp_send(receivers[0], Some(to), chunk).expect("room");
+        net.run(Duration::from_millis(10));
+        // The hop limit of groups is another one; our own sockets of the group hear it, too.
+        let (hosts, hop_limit) = if to.ip().is_multicast() { (0..2, 1) } else { (1..2, 5) };
+        for host in hosts {
+            let heard = net.hosts[host].shard.udp_receive_datagram(receivers[host]);
+            let heard = heard.expect("it came");
+            assert_eq!((heard.traffic_class, heard.hop_limit), (0xba, hop_limit), "{to}");
+        }
+    }
+}

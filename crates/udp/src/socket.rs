@@ -19,10 +19,10 @@ pub struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// So many bytes, and at most as many datagrams as would fill them with 104 bytes each; at least one.
+    /// So many bytes, and at most as many datagrams as would fill them with their fixed cost alone; at least one.
     #[must_use]
     pub fn of_bytes(bytes: usize) -> Self {
-        Self { datagrams: (bytes / 104).max(1), bytes }
+        Self { datagrams: (bytes / DATAGRAM_COST_BYTES).max(1), bytes }
     }
 }
 
@@ -42,6 +42,11 @@ pub struct Datagram {
     pub destination: SocketAddr,
     /// Its payload; may be empty.
     pub payload: Chunk,
+    /// The traffic class it came with: the differentiated services code point in the upper six bits, ECN in the lower
+    /// two (RFC 3168, 5). Of a fragmented one, what its fragments say together.
+    pub traffic_class: u8,
+    /// How many routers might still have forwarded it.
+    pub hop_limit: u8,
 }
 
 /// What a UDP socket received and nobody has read yet.
@@ -176,7 +181,7 @@ mod tests {
         let source = source.parse().expect("an address and a port");
         let destination = SocketAddr::from(([10, 0, 0, 9], 53));
         let payload = Chunk::whole(Block::from(Bytes::from_static(payload)));
-        Datagram { source, destination, payload }
+        Datagram { source, destination, payload, traffic_class: 0, hop_limit: 64 }
     }
 
     fn anonymous(payload: &'static [u8]) -> Datagram {

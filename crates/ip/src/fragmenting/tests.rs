@@ -95,7 +95,7 @@ proptest! {
         prop_assume!(!ipv6 || len + 48 > mtu_bytes);
         let packets = packets(&template, datagram(&template, &payload), mtu_bytes, room, takes);
         let (info, whole) = together(&packets);
-        prop_assert_eq!((info.protocol, info.ecn), (transport, 2));
+        prop_assert_eq!((info.protocol, info.ecn()), (transport, 2));
         prop_assert_eq!(&whole[FRAGMENTED_HEADER_LEN..], &payload[..]);
         match transport {
             protocol::ICMP => prop_assert_eq!(checksum::sum(&whole), 0xffff),

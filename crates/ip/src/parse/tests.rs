@@ -86,7 +86,7 @@ fn reads_an_ipv4_packet_and_leaves_out_the_padding_of_the_link() {
         header_len: 20,
         total_len: 27,
         hop_limit: 61,
-        ecn: 3,
+        traffic_class: 0b1011_1011,
         fragment: false,
         has_options: false,
         fragmented: false,

@@ -134,7 +134,7 @@ impl Datagram {
         if self.pieces.len() >= PIECES_MAX {
             return Err(self.give_up(DropReason::FragmentLimit));
         }
-        self.ecn_seen |= 1 << fragment.info.ecn;
+        self.ecn_seen |= 1 << fragment.info.ecn();
         let contradicts = 1 << NOT_ECT | 1 << CE;
         if self.ecn_seen & contradicts == contradicts {
             // RFC 3168, 5.3: a mark must not be lost, and none may be made where the transport is

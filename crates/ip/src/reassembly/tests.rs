@@ -293,7 +293,7 @@ fn congestion_that_one_fragment_met_is_the_datagrams() {
                 .as_ref()
                 .ok()
                 .and_then(Option::as_ref)
-                .map(|packet| parse(packet).expect("sound").ecn);
+                .map(|packet| parse(packet).expect("sound").ecn());
             assert_eq!(ecn, expected);
             let dropped = ground.drops.count(DropReason::FragmentEcn);
             assert_eq!(dropped, if expected.is_none() { 2 } else { 0 });

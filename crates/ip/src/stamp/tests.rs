@@ -265,7 +265,7 @@ proptest! {
         batch.push_packet(8, attributes).expect("room").fill(1);
         assert_eq!(stamp(&mut batch, 0..1, &template, &mut identification, false), 1);
         let info = parse(&bytes_of(&batch, 0)).expect("its checksum is right");
-        prop_assert_eq!(info.ecn, (dscp_ecn | ecn) & 3);
+        prop_assert_eq!(info.ecn(), (dscp_ecn | ecn) & 3);
         let bytes = bytes_of(&batch, 0);
         let found = match template.source().is_ipv4() {
             true => bytes[1],
@@ -299,7 +299,7 @@ proptest! {
         let bytes = stamped(&changed);
         prop_assert_eq!(&bytes, &stamped(&fresh));
         let info = parse(&bytes).expect("what was stamped is sound");
-        prop_assert_eq!((info.hop_limit, info.ecn), (hop_limit, dscp_ecn & 3));
+        prop_assert_eq!((info.hop_limit, info.ecn()), (hop_limit, dscp_ecn & 3));
         if source.is_ipv6() {
             let view = Ipv6View::parse(&bytes).expect("parsed before");
             prop_assert_eq!((view.flow_label(), view.dscp_ecn()), (0, dscp_ecn));

@@ -21,6 +21,12 @@ pub struct ReceivedDatagram<'a> {
     pub source: SocketAddr,
     /// Where it was sent to.
     pub destination: SocketAddr,
+    /// The traffic class it came with: the differentiated services code point in the upper six bits, ECN in the lower
+    /// two (RFC 3168, 5), which protocols with congestion control of their own answer (RFC 9000, 13.4). Of a
+    /// fragmented one, what its fragments say together.
+    pub traffic_class: u8,
+    /// How many routers might still have forwarded it.
+    pub hop_limit: u8,
 }
 
 impl UdpSocket {
@@ -76,9 +82,14 @@ pub(crate) fn show_each(
     taken: &[stack::ReceivedDatagram],
     mut show: impl FnMut(ReceivedDatagram<'_>),
 ) -> usize {
-    for stack::ReceivedDatagram { payload, source, destination } in taken {
-        let (source, destination) = (*source, *destination);
-        show(ReceivedDatagram { payload: payload.bytes(), source, destination });
+    for it in taken {
+        show(ReceivedDatagram {
+            payload: it.payload.bytes(),
+            source: it.source,
+            destination: it.destination,
+            traffic_class: it.traffic_class,
+            hop_limit: it.hop_limit,
+        });
     }
     taken.len()
 }
