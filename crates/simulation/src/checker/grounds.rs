@@ -83,10 +83,13 @@ impl Checker {
         asked && (peer.facts.drops || !peer.neighbours.owes_answer(now, local))
     }
 
-    /// Whether this end refused a segment before it said anything, as behind a SYN cookie.
+    /// Whether this end refused a segment before it said anything, as behind a SYN cookie, whichever of its SYN-ACKs
+    /// the other end believed.
     #[must_use]
     pub fn has_refused(&self, line: Line) -> bool {
-        self.flow(line).is_none_or(Flow::has_refused)
+        let answers = self.watched(line).answers.get(&line.ends).into_iter().flatten();
+        let mut others = answers.filter(|it| it.numbers().1 == Some(line.iss));
+        self.flow(line).is_none_or(Flow::has_refused) || others.any(Flow::has_refused)
     }
 
     /// What is left of the window that this end announced last, where it expects this number next, if its

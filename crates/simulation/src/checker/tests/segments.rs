@@ -387,6 +387,25 @@ fn what_goes_on_behind_a_syn_ack_is_of_that_whichever_the_peer_believes() {
     assert_eq!(wire.sends(&behind(segment(SERVER, flag::ACK, (6, 1), b""))), Ok(()));
 }
 
+// The same with a fast open that was accepted at once: the cookie's ACK is refused, and so is the next SYN-ACK by the
+// client that is gone.
+#[test]
+fn what_was_refused_behind_one_syn_ack_was_refused_though_the_other_comes_again() {
+    let mut wire = Wire::new();
+    wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
+    wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+    let mut other = segment(SERVER, flag::SYN | flag::ACK, (0, 1), b"");
+    other.sequence += 500_000;
+    wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b""));
+    assert_eq!(wire.sends(&other), Ok(()));
+    wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b""));
+    assert!(!wire.checker.has_refused(LINE.turned()));
+    wire.passes(&segment(SERVER, flag::RST, (1, 0), b""));
+    wire.now += SECOND;
+    wire.passes(&other);
+    assert!(wire.checker.has_refused(LINE.turned()));
+}
+
 // RFC 9293, 3.10.7.4: first the sequence number is checked, and what lies before RCV.NXT is dropped, ACK and all.
 #[test]
 fn what_a_keepalive_probe_acknowledges_ends_no_wait() {
