@@ -415,7 +415,7 @@ impl Watched {
         let ends = (segment.source, segment.destination);
         alone::judge(segment, ecn)?;
         if segment.has(flag::RST) {
-            let silent = self.neighbours.is_silent(segment.destination.ip());
+            let silent = self.neighbours.may_have_lost(now, segment.destination.ip());
             let flow = self.flows.get_mut(&ends);
             let ends_it = flow.is_some_and(|it| it.on_reset_sent(now, segment))
                 || self.ends_former(now, segment);
@@ -426,7 +426,7 @@ impl Watched {
         }
         let circumstances = Circumstances {
             host: self.facts,
-            may_skip: self.neighbours.is_silent(segment.destination.ip()),
+            may_skip: self.neighbours.may_have_lost(now, segment.destination.ip()),
             asked_at: self.neighbours.asked_at(segment.destination.ip()),
         };
         if self.facts.cookies {

@@ -105,6 +105,13 @@ impl Neighbours {
         self.asked.get(&neighbour).is_some_and(|asked| asked.silent)
     }
 
+    /// Whether what went to the neighbour lately may have been given up unsent, though something was heard of it since:
+    /// who is given up stays so for a while, and whoever waits may learn of it late.
+    pub(super) fn may_have_lost(&self, now: Instant, neighbour: IpAddr) -> bool {
+        let is_late = |at| now.since(at) <= WAIT_MAX;
+        self.is_silent(neighbour) || self.given_up_at(neighbour).is_some_and(is_late)
+    }
+
     /// When the neighbour was asked for last: what goes to it may have waited since, or been given up.
     pub(super) fn asked_at(&self, neighbour: IpAddr) -> Option<Instant> {
         self.asked.get(&neighbour).map(|asked| asked.last_at)

@@ -184,6 +184,23 @@ fn a_reset_stands_behind_what_was_lost_with_the_neighbour() {
     assert_eq!(resets(3), Ok(()));
 }
 
+// Whatever was heard of it before the connection began.
+#[test]
+fn what_is_sent_to_a_neighbour_that_was_just_given_up_may_be_lost() {
+    let goes_on_after = |wait| {
+        let mut wire = Wire::new();
+        wire.asks(SERVER, 3);
+        wire.checker.hosts[SERVER].on_heard_of(end_of(CLIENT).ip(), false);
+        wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
+        wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b""));
+        wire.now += wait;
+        wire.sends(&segment(SERVER, flag::ACK, (9, 1), b""))
+    };
+    assert_eq!(goes_on_after(2 * SECOND), Ok(()));
+    assert_rule(goes_on_after(5 * SECOND), "RFC 9293, 3.4: sequence numbers");
+}
+
 #[test]
 fn a_window_is_lost_with_the_neighbour_until_that_is_heard() {
     let mut wire = Wire::connected();
