@@ -21,6 +21,7 @@ pub fn describe(arguments: &[String]) -> Host {
         profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
         arguments: arguments.to_vec(),
         devices: BTreeMap::new(),
+        complete: false,
     }
 }
 

@@ -183,6 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_said_to_be_one() {
+        let mut results = measured();
+        for complete in [false, true] {
+            results.host.complete = complete;
+            let page = render(&results, Subject::Transmit).expect("drawn");
+            assert_eq!(page.contains("Not all was measured"), !complete);
+        }
+    }
+
+    #[test]
     fn the_files_lie_in_the_directory() {
         let directory = tempfile::tempdir().expect("a place");
         let page =

@@ -48,6 +48,8 @@ pub struct Host {
     pub arguments: Vec<String>,
     /// What the device said is on, by scenario.
     pub devices: BTreeMap<String, String>,
+    /// All was measured that the job asked for. Where it failed or was interrupted, the runs are those until then.
+    pub complete: bool,
 }
 
 impl fmt::Display for Host {
@@ -141,6 +143,12 @@ impl Run {
             verified: false,
             counters: BTreeMap::new(),
         }
+    }
+}
+
+impl AsMut<Host> for Results {
+    fn as_mut(&mut self) -> &mut Host {
+        &mut self.host
     }
 }
 

@@ -7,7 +7,7 @@ use bench::growing::Growing;
 use bench::peer::kernel;
 use bench::place::Place;
 use bench::report::Subject;
-use bench::results::{Results, to_json};
+use bench::results::{Host, Results, to_json};
 use bench::scenario::PeerKind;
 use bench::whole_file::WholeFile;
 use bench::{
@@ -175,7 +175,7 @@ pub(crate) fn begin_place(file: &Path) -> Result<WholeFile, Failure> {
 }
 
 /// Measures, until that is done, fails or is interrupted: what there is then, and whether it is all.
-pub(crate) fn measured<R: Clone + Send + 'static>(
+pub(crate) fn measured<R: AsMut<Host> + Clone + Send + 'static>(
     results: R,
     measure: impl FnOnce(&Growing<R>) -> Result<(), Failure> + Send + 'static,
 ) -> (R, Result<(), Failure>) {
@@ -189,7 +189,9 @@ pub(crate) fn measured<R: Clone + Send + 'static>(
         }
         Err(failure) => Err(failure),
     };
-    (results.so_far(), outcome)
+    let mut results = results.so_far();
+    results.as_mut().complete = outcome.is_ok();
+    (results, outcome)
 }
 
 /// Tells what was measured, if anything was; `tell` hears of how many runs its medians are.

@@ -79,6 +79,12 @@ struct Row<'a> {
     bulk_gbps: f64,
 }
 
+impl AsMut<Host> for Results {
+    fn as_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+}
+
 impl Results {
     /// Those of a comparison that begins: of requests of this length, with these arguments of the command.
     #[must_use]

@@ -56,6 +56,12 @@ pub struct LossRun {
     pub counters: BTreeMap<String, u64>,
 }
 
+impl AsMut<Host> for Results {
+    fn as_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+}
+
 impl Results {
     /// Those of a comparison that begins: with this congestion control, and these arguments of the command.
     #[must_use]

@@ -71,8 +71,10 @@ pub(super) fn render(
 }
 
 fn host(host: &Host) -> String {
+    let part =
+        if host.complete { "" } else { ". Not all was measured: this is what was until then" };
     escape(&format!(
-        "{} ({}), {}, {} CPUs, {}; {} build",
+        "{} ({}), {}, {} CPUs, {}; {} build{part}",
         host.program, host.date, host.kernel, host.cpus, host.cpu, host.profile
     ))
 }

@@ -155,6 +155,7 @@ fn an_interruption_shows_what_was_measured_until_then() {
         let results: serde_json::Value = serde_json::from_str(&results).expect("JSON");
         let runs = results["runs"].as_array().expect("a list").len();
         assert!((1..1_000).contains(&runs), "{runs} runs");
+        assert_eq!(results["host"]["complete"], false);
         assert_eq!(names(), 1, "something was left behind");
         return;
     }

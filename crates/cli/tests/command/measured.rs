@@ -56,6 +56,7 @@ fn the_json_of_a_wire_run_has_every_field_of_the_schema() {
     for field in ["date", "kernel", "cpu", "cpus", "program", "profile", "arguments"] {
         assert!(!results["host"][field].is_null(), "{field}: {}", results["host"]);
     }
+    assert_eq!(results["host"]["complete"], true);
     assert_eq!(runs(&results).len(), 4);
     for run in runs(&results) {
         let mut fields: Vec<&str> =
