@@ -284,8 +284,9 @@ impl RouterDiscovery {
     }
 
     /// RFC 8106, 6.2. Where there are as many as are kept, "delete from the DNS Server List the entry with the
-    /// shortest Expiration-time": but none that is to last as long as the new one, or a router that tells of
-    /// more than are kept would have the list change with each advertisement.
+    /// shortest Expiration-time": but none that still has half the time of the new one. Who goes on telling of its
+    /// servers does so thrice in their lifetime (5.1), so routers that together have more than are kept would have
+    /// the list change with each advertisement.
     fn take_name_servers(&mut self, now: Instant, message: &RouterAdvertisement) {
         let mut is_changed = false;
         for servers in &message.name_servers {
@@ -298,7 +299,7 @@ impl RouterDiscovery {
                     let first = self.name_servers.iter().enumerate().min_by_key(|(_, it)| it.1);
                     let first = first.map(|(at, (_, until))| (at, *until));
                     match first.filter(|_| self.name_servers.len() >= NAME_SERVERS_MAX) {
-                        Some((at, others)) if others < until => {
+                        Some((at, others)) if others.since(now) < until.since(now) / 2 => {
                             self.name_servers.remove(at);
                         }
                         Some(_) => {

@@ -308,6 +308,27 @@ fn a_new_name_server_takes_the_place_of_the_one_that_ends_first() {
     assert_eq!(told, [LinkChange::NameServers(vec![c, e, d])]);
 }
 
+/// Two routers with more servers than are kept leave the list alone while both go on telling; where one falls silent,
+/// the other's come in.
+#[test]
+fn routers_with_many_name_servers_do_not_take_turns() {
+    let [a, b, c, d] = [1, 2, 3, 4].map(|last| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last));
+    let mut bed = Bed::new();
+    let told = bed.hear(ROUTER, servers(&[(&[a, b], 90)]));
+    assert!(told.contains(&LinkChange::NameServers(vec![a, b])));
+    let told = bed.hear(OTHER, servers(&[(&[c, d], 90)]));
+    assert!(told.contains(&LinkChange::NameServers(vec![a, b, c])));
+    for _ in 0..5 {
+        bed.pass(15);
+        assert_eq!(bed.hear(ROUTER, servers(&[(&[a, b], 90)])), []);
+        bed.pass(15);
+        assert_eq!(bed.hear(OTHER, servers(&[(&[c, d], 90)])), []);
+    }
+    bed.pass(40);
+    let told = bed.hear(OTHER, servers(&[(&[c, d], 90)]));
+    assert_eq!(told, [LinkChange::NameServers(vec![b, c, d])]);
+}
+
 /// RFC 8106, 5.3.1: at least three servers, each until its lifetime ends; zero ends it.
 #[test]
 fn name_servers_are_told_until_their_lifetime_ends() {
