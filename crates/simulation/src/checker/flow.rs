@@ -753,8 +753,10 @@ impl Flow {
                 said.timestamp.into_iter().for_each(|it| self.echoes.on_arrived(it, None));
             }
             let ack = self.position(said.acknowledgment);
+            // Perhaps nobody has seen it, so it is no measure of what is a small segment.
             if ack <= self.end {
-                self.on_window(ack, u64::from(said.window) << self.shifts().1);
+                let edge = ack + (u64::from(said.window) << self.shifts().1);
+                self.edge_arrived = self.edge_arrived.max(edge);
             }
         }
     }
