@@ -70,8 +70,7 @@ pub(crate) fn send_groups<T, E>(
 ) -> Result<usize, E> {
     let mut sent = 0;
     while let Some(rest) = items.get(sent..).filter(|rest| !rest.is_empty()) {
-        let hand_over_bytes = stack.tunables().hand_over_bytes(plan.plan().packet_len_bytes);
-        let group = &rest[..group_len(rest.iter().map(&payload_len), hand_over_bytes)];
+        let group = first_group(stack, plan, rest, &payload_len);
         let (count, outcome) = send_group(group);
         sent += count;
         match outcome {
@@ -81,6 +80,17 @@ pub(crate) fn send_groups<T, E>(
         }
     }
     Ok(sent)
+}
+
+/// Those of the first `items` that go as one group: at least one, where there is any.
+pub(crate) fn first_group<'a, T>(
+    stack: &Stack,
+    plan: &LastPlan,
+    items: &'a [T],
+    payload_len: impl Fn(&T) -> usize,
+) -> &'a [T] {
+    let hand_over_bytes = stack.tunables().hand_over_bytes(plan.plan().packet_len_bytes);
+    &items[..group_len(items.iter().map(payload_len), hand_over_bytes).min(items.len())]
 }
 
 /// How many packets of these lengths go as one group, which holds at most `hand_over_bytes`: at least one.

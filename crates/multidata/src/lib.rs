@@ -151,6 +151,7 @@ mod tcp_forwarder;
 mod tcp_listener;
 mod tcp_stream;
 mod udp_forwarder;
+mod udp_sender;
 mod udp_socket;
 
 // What stands in this crate's signatures, and in what those hold, so that it can be named by who depends on this crate
@@ -185,7 +186,7 @@ pub use crate::stack::{
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
 pub use crate::tcp_stream::{ConnectOptions, Connecting, TcpStream};
-pub use crate::udp_forwarder::UdpForwarder;
+pub use crate::udp_forwarder::{ForwardedDatagram, UdpForwarder};
 pub use crate::udp_socket::{Datagram, LentDatagram, ReceivedDatagram, UdpSocket};
 pub use ::device::{CaptureConfig, CaptureCounters};
 

@@ -1,18 +1,16 @@
 //! Datagrams to addresses and ports that are nobody's here, for a relay.
 
 use crate::Stack;
-use crate::copy_in::Layout;
 use crate::error::socket_error;
-use crate::groups::{LastPlan, copy_one};
+use crate::groups::LastPlan;
 use crate::runtime::squeue::Core;
-use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket_set::SocketSet;
+use crate::udp_sender::UdpSender;
 use crate::udp_socket::{ReceivedDatagram, receive_many, show_each};
-use batch::Chunks;
 use core::task::{Context, Poll, Waker};
 use ip::{Cidr, IcmpErrorKind};
-use stack::{SocketError, SocketId};
+use stack::{Envelope, SocketError, SocketId};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,10 +32,23 @@ pub struct UdpForwarder {
 
 #[derive(Debug)]
 struct Shared {
-    stack: Stack,
     sockets: SocketSet,
     prefix: Cidr,
     last_plan: LastPlan,
+}
+
+/// A datagram of a relay.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardedDatagram<'a> {
+    /// What it says, up to 65,507 bytes over IPv4 and 65,527 over IPv6.
+    pub payload: &'a [u8],
+    /// From where: any address of the forwarder's prefix and any port.
+    pub from: SocketAddr,
+    /// Where it goes.
+    pub to: SocketAddr,
+    /// The differentiated services code point in the upper six bits, ECN in the lower two: who relays what says of
+    /// congestion hands that on, too (RFC 3168, 9.1). `None` is zero.
+    pub traffic_class: Option<u8>,
 }
 
 impl UdpForwarder {
@@ -50,8 +61,8 @@ impl UdpForwarder {
         let first = sockets.first();
         let plan = first.squeue().look(|core| core.shard.datagram_plan(first.id));
         let last_plan = LastPlan::new(plan.map_err(socket_error)?);
-        let (stack, prefix) = (stack.clone(), prefix.network());
-        Ok(Self { shared: Arc::new(Shared { stack, sockets, prefix, last_plan }) })
+        let prefix = prefix.network();
+        Ok(Self { shared: Arc::new(Shared { sockets, prefix, last_plan }) })
     }
 
     /// Waits for a datagram and copies it out, with its sender and where it was sent to. What does not fit
@@ -121,11 +132,7 @@ impl UdpForwarder {
         from: SocketAddr,
         to: SocketAddr,
     ) -> io::Result<usize> {
-        let (copied, layout) = self.copy(bytes)?;
-        let socket = self.shared.sockets.first();
-        let call = socket.call(Interest::Writable, After::Send);
-        let ends = (from, to);
-        socket.squeue().operate(&call, |core, _| self.send(core, socket.id, ends, &copied, &layout))
+        self.sender().send(bytes, envelope(from, to, None))
     }
 
     /// As [`UdpForwarder::send_from_to`] for a task, which is woken when there is room.
@@ -139,10 +146,30 @@ impl UdpForwarder {
         from: SocketAddr,
         to: SocketAddr,
     ) -> Poll<io::Result<usize>> {
-        let (copied, layout) = self.copy(bytes)?;
-        let (socket, ends) = (self.shared.sockets.first(), (from, to));
-        let attempt = |core: &mut Core, _| self.send(core, socket.id, ends, &copied, &layout);
-        socket.poll(Interest::Writable, After::Send, context, attempt)
+        self.sender().poll_send(context, bytes, envelope(from, to, None))
+    }
+
+    /// Sends datagrams, also of different ends, in order, and returns how many: what came back to a relay together goes on
+    /// together. As [`UdpSocket::send_many`](crate::UdpSocket::send_many).
+    ///
+    /// # Errors
+    /// As [`UdpForwarder::send_from_to`], where the first datagram cannot be sent. Where a later one cannot, those
+    /// before it are sent and counted, and a call that begins with it says why.
+    pub fn send_many(&self, datagrams: &[ForwardedDatagram<'_>]) -> io::Result<usize> {
+        self.sender().send_many(datagrams, parts)
+    }
+
+    /// As [`UdpForwarder::send_many`] for a task: as many of the first as go together, of 64 KiB and for which there is
+    /// room, and how many that are. The task is woken when there is room for the first.
+    ///
+    /// # Errors
+    /// As [`UdpForwarder::send_many`].
+    pub fn poll_send_many(
+        &self,
+        context: &mut Context<'_>,
+        datagrams: &[ForwardedDatagram<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.sender().poll_send_many(context, datagrams, parts)
     }
 
     /// Answers a datagram from `sender` to `to` with an ICMP error, from where it was sent to: that nobody is at the port
@@ -232,24 +259,18 @@ impl UdpForwarder {
         }
     }
 
-    fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
-        copy_one(&self.shared.stack, &self.shared.last_plan, bytes).map_err(socket_error)
+    /// The first one sends for all.
+    fn sender(&self) -> UdpSender<'_> {
+        UdpSender { socket: self.shared.sockets.first(), last_plan: &self.shared.last_plan }
     }
+}
 
-    fn send(
-        &self,
-        core: &mut Core,
-        id: SocketId,
-        (from, to): (SocketAddr, SocketAddr),
-        copied: &Chunks,
-        layout: &Layout,
-    ) -> Result<usize, SocketError> {
-        core.shard.udp_send_forwarded(id, from, to, copied.clone())?;
-        self.shared.last_plan.set(core.shard.datagram_plan(id)?);
-        layout.count(&mut core.counters, copied.len());
-        core.unpolled_bytes += copied.len();
-        Ok(copied.len())
-    }
+fn parts<'a>(datagram: &'a ForwardedDatagram<'_>) -> (&'a [u8], Envelope) {
+    (datagram.payload, envelope(datagram.from, datagram.to, datagram.traffic_class))
+}
+
+fn envelope(from: SocketAddr, to: SocketAddr, traffic_class: Option<u8>) -> Envelope {
+    Envelope { from: Some(from), to: Some(to), traffic_class }
 }
 
 /// Takes the datagram that has waited longest.

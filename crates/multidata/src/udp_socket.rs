@@ -7,22 +7,21 @@ mod send_many;
 
 pub use recv_many::ReceivedDatagram;
 pub(crate) use recv_many::{receive_many, show_each};
+use send_many::envelope;
 pub use send_many::{Datagram, LentDatagram};
 
-use crate::copy_in::Layout;
+use crate::Stack;
 use crate::error::socket_error;
-use crate::groups::{LastPlan, copy_one};
-use crate::runtime::outside::lend;
+use crate::groups::LastPlan;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
 use crate::socket::{Socket, check_buffer, each_address, ip_options};
 use crate::udp_forwarder::{copied_out, peek, receive};
-use crate::{RuntimeCounters, Stack};
-use batch::{Block, Chunk, Chunks};
+use crate::udp_sender::UdpSender;
 use bytes::Bytes;
 use core::task::Waker;
-use stack::{BindOptions, InterfaceId, MtuDiscovery, MulticastOptions, SocketError};
+use stack::{BindOptions, Envelope, InterfaceId, MtuDiscovery, MulticastOptions, SocketError};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -180,7 +179,7 @@ impl UdpSocket {
     /// # Errors
     /// No route, too long, the interface's queue stayed full for the write timeout.
     pub fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], address: A) -> io::Result<usize> {
-        self.send_copied(bytes, None, Some(first_of(address)?))
+        self.sender().send(bytes, envelope(None, Some(first_of(address)?), None))
     }
 
     /// As [`UdpSocket::send_to`], from the address `from` and the socket's port (IP_PKTINFO, which `std::net`
@@ -197,7 +196,7 @@ impl UdpSocket {
         from: IpAddr,
         address: A,
     ) -> io::Result<usize> {
-        self.send_copied(bytes, Some(from), Some(first_of(address)?))
+        self.sender().send(bytes, envelope(Some(from), Some(first_of(address)?), None))
     }
 
     /// As [`UdpSocket::send_to`], from the caller's own memory, without a copy. It is held until the
@@ -206,7 +205,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::send_to`].
     pub fn send_bytes_to<A: ToSocketAddrs>(&self, bytes: Bytes, address: A) -> io::Result<usize> {
-        self.send_lent(bytes, Some(first_of(address)?))
+        self.sender().send_lent(bytes, envelope(None, Some(first_of(address)?), None))
     }
 
     /// As [`UdpSocket::send`], from the caller's own memory, without a copy.
@@ -214,7 +213,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`UdpSocket::send`].
     pub fn send_bytes(&self, bytes: Bytes) -> io::Result<usize> {
-        self.send_lent(bytes, None)
+        self.sender().send_lent(bytes, Envelope::default())
     }
 
     /// Sends one datagram to the peer and returns its length.
@@ -223,7 +222,7 @@ impl UdpSocket {
     /// As [`UdpSocket::send_to`], and where the socket has no peer. A connected socket also reports
     /// that the peer's host or port was found unreachable.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.send_copied(bytes, None, None)
+        self.sender().send(bytes, Envelope::default())
     }
 
     /// Waits for a datagram and copies it out, with its sender. What does not fit is lost.
@@ -402,60 +401,8 @@ impl UdpSocket {
         self.socket.register_waker(interest, waker);
     }
 
-    fn send_copied(
-        &self,
-        bytes: &[u8],
-        from: Option<IpAddr>,
-        to: Option<SocketAddr>,
-    ) -> io::Result<usize> {
-        let (copied, layout) = self.copy(bytes)?;
-        self.send_chunks(&copied, from, to, |counters| layout.count(counters, copied.len()))
-    }
-
-    fn send_lent(&self, bytes: Bytes, to: Option<SocketAddr>) -> io::Result<usize> {
-        if bytes.len() > usize::from(u16::MAX) {
-            return Err(socket_error(SocketError::MessageTooLong));
-        }
-        let lent = Chunks::from(Chunk::whole(Block::from(lend(bytes))));
-        self.send_chunks(&lent, None, to, |counters| counters.bytes_lent += lent.len() as u64)
-    }
-
-    fn send_chunks(
-        &self,
-        payload: &Chunks,
-        from: Option<IpAddr>,
-        to: Option<SocketAddr>,
-        count: impl Fn(&mut RuntimeCounters),
-    ) -> io::Result<usize> {
-        let call = self.socket.call(Interest::Writable, After::Send);
-        self.socket.squeue().operate(&call, |core, _| {
-            self.queue(core, from, to, payload)?;
-            count(&mut core.counters);
-            Ok(payload.len())
-        })
-    }
-
-    fn queue(
-        &self,
-        core: &mut Core,
-        from: Option<IpAddr>,
-        to: Option<SocketAddr>,
-        payload: &Chunks,
-    ) -> Result<(), SocketError> {
-        let id = self.socket.id;
-        match from {
-            Some(from) => core.shard.udp_send_from(id, from, to, payload.clone())?,
-            None => core.shard.udp_send(id, to, payload.clone())?,
-        }
-        core.unpolled_bytes += payload.len();
-        // For the next one: asking before would take the lock twice.
-        self.last_plan.set(core.shard.datagram_plan(id)?);
-        Ok(())
-    }
-
-    /// Copies a datagram into blocks.
-    fn copy(&self, bytes: &[u8]) -> io::Result<(Chunks, Layout)> {
-        copy_one(&self.socket.stack, &self.last_plan, bytes).map_err(socket_error)
+    fn sender(&self) -> UdpSender<'_> {
+        UdpSender { socket: &self.socket, last_plan: &self.last_plan }
     }
 }
 

@@ -218,8 +218,13 @@ fn datagrams_of_one_call_are_copied_by_every_policy_and_stay_apart() {
         let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
         let sent: Vec<Vec<u8>> = (0..).zip(LENS).map(|(seed, len)| of_pattern(seed, len)).collect();
         let to = Some(right(99));
-        let datagrams: Vec<_> = sent.iter().map(|payload| Datagram { payload, to }).collect();
-        let lent = |payload: &Vec<u8>| LentDatagram { payload: Bytes::from(payload.clone()), to };
+        let datagrams: Vec<_> =
+            sent.iter().map(|payload| Datagram { payload, to, ..Datagram::default() }).collect();
+        let lent = |payload: &Vec<u8>| LentDatagram {
+            payload: Bytes::from(payload.clone()),
+            to,
+            ..LentDatagram::default()
+        };
         let lent: Vec<_> = sent.iter().map(lent).collect();
         // A neighbour that is not found yet has not so many waiting for it.
         client.send_to(&[], right(99)).expect("a route");
@@ -282,7 +287,8 @@ fn an_observer_sees_each_copy_and_nothing_else() {
     socket.send_bytes_to(Bytes::from_static(b"lent"), right(99)).expect("a route");
     assert_eq!(calls.counts(), [1, 1]);
     socket.send_to(b"copied", right(99)).expect("a route");
-    let many = [Datagram { payload: b"copied together", to: Some(right(99)) }; 5];
+    let many =
+        [Datagram { payload: b"copied together", to: Some(right(99)), ..Datagram::default() }; 5];
     assert_eq!(socket.send_many(&many).expect("a route"), 5);
     assert_eq!(calls.counts(), [3, 3]);
     drop(server);

@@ -4,7 +4,8 @@ mod pair;
 
 use ip::Cidr;
 use multidata::{
-    InterfaceConfig, Stack, TcpForwarder, TcpListener, TcpStream, UdpForwarder, UdpSocket,
+    ForwardedDatagram, InterfaceConfig, ReceivedDatagram, Stack, TcpForwarder, TcpListener,
+    TcpStream, UdpForwarder, UdpSocket,
 };
 use pair::{LEFT, PATIENCE, RIGHT, interface, run};
 use std::io::{ErrorKind, Read, Write};
@@ -232,4 +233,50 @@ fn datagrams_to_any_port_come_with_where_they_were_sent_and_are_answered_from_th
         let again = UdpForwarder::bind(&stack, Cidr::ANY_IPV4).expect_err("there is one");
         assert_eq!(again.kind(), ErrorKind::AddrInUse);
     }
+}
+
+#[test]
+fn what_a_relay_answers_together_leaves_in_one_batch() {
+    let (guest, stack) = stacks(1);
+    let forwarder = UdpForwarder::bind(&stack, Cidr::ANY_IPV4).expect("it is accepted");
+    let client = UdpSocket::bind(&guest, "10.1.0.1:4000").expect("a free port");
+    client.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let to = client.local_addr().expect("bound");
+    let far = |number: u8| SocketAddr::from(([9, 9, 9, number], u16::from(number) + 1));
+    let answers: Vec<[u8; 1]> = (0..100).map(|number| [number]).collect();
+    let datagram = |payload| ForwardedDatagram { payload, from: far(0), to, traffic_class: None };
+    let mut datagrams: Vec<_> = answers.iter().map(|it| datagram(it)).collect();
+    for (number, it) in datagrams.iter_mut().enumerate() {
+        (it.from, it.traffic_class) = (far(number as u8), Some(0b01));
+    }
+    // Until the neighbour is known, one at a time.
+    assert_eq!(forwarder.send_many(&datagrams[..1]).expect("a route"), 1);
+    assert_eq!(client.recv_from(&mut [0; 9]).expect("it was sent"), (1, far(0)));
+    let before = stack.counters().device;
+    assert_eq!(forwarder.send_many(&datagrams[1..60]).expect("a route"), 59);
+    let polled = run(|context| forwarder.poll_send_many(context, &datagrams[60..]));
+    assert_eq!(polled.expect("a route"), 40);
+    let mut heard = 1;
+    while heard < 100 {
+        let hear = |it: ReceivedDatagram<'_>| {
+            assert_eq!((it.payload, it.source), (&answers[heard][..], far(heard as u8)));
+            assert_eq!(it.traffic_class, 0b01);
+            heard += 1;
+        };
+        client.recv_many(100, hear).expect("they were sent");
+    }
+    let after = stack.counters().device;
+    assert_eq!(after.transmit_packets - before.transmit_packets, 99);
+    let batches = after.transmit_batches - before.transmit_batches;
+    assert!(batches <= 10, "{batches} batches for two calls");
+    // What is not the forwarder's, and what no datagram can say, goes from nowhere; those before it go.
+    let of_another: SocketAddr = "[fd09::1]:9".parse().expect("an address");
+    datagrams[1].from = of_another;
+    assert_eq!(forwarder.send_many(&datagrams[..3]).expect("one is right"), 1);
+    let refused = forwarder.send_many(&datagrams[1..3]).expect_err("not of the prefix");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    let polled = run(|context| forwarder.poll_send_many(context, &datagrams[1..3]));
+    assert_eq!(polled.expect_err("neither").kind(), ErrorKind::InvalidInput);
+    let nothing = run(|context| forwarder.poll_send_many(context, &[]));
+    assert_eq!(nothing.expect("nothing to do"), 0);
 }

@@ -77,7 +77,11 @@ fn a_socket_may_be_closed_by_a_datagram_that_left() {
             let payload = owned(b"datagram", kept);
             let sent = match index % 2 {
                 0 => socket.send_bytes_to(payload, to),
-                _ => socket.send_many_bytes(&[LentDatagram { payload, to: Some(to) }]),
+                _ => socket.send_many_bytes(&[LentDatagram {
+                    payload,
+                    to: Some(to),
+                    ..LentDatagram::default()
+                }]),
             };
             sent.expect("a route");
         }

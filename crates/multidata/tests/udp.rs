@@ -2,8 +2,11 @@
 
 mod pair;
 
-use multidata::{BindOptions, Datagram, MtuDiscovery, Stack, UdpSocket};
-use pair::{PATIENCE, pair, right};
+use bytes::Bytes;
+use multidata::{
+    BindOptions, Datagram, LentDatagram, MtuDiscovery, ReceivedDatagram, Stack, UdpSocket,
+};
+use pair::{LEFT, PATIENCE, RIGHT, interface, pair, right};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -143,7 +146,11 @@ fn many_datagrams_go_in_one_call_to_several_peers() {
     // Of different lengths, more than one group, and more than the interface's queue holds.
     let payloads: Vec<Vec<u8>> = (0..600_usize).map(|i| vec![i as u8; i * 7 % 150]).collect();
     let datagrams: Vec<Datagram<'_>> = (payloads.iter().enumerate())
-        .map(|(i, payload)| Datagram { payload, to: Some(right(61 + i as u16 % 2)) })
+        .map(|(i, payload)| Datagram {
+            payload,
+            to: Some(right(61 + i as u16 % 2)),
+            ..Datagram::default()
+        })
         .collect();
     let before = left.counters().device;
     assert_eq!(client.send_many(&datagrams).expect("a route"), 600);
@@ -167,8 +174,10 @@ fn many_datagrams_are_received_by_one_call() {
     client.set_tos(0b10).expect("open");
     client.set_ttl(7).expect("open");
     let sent: Vec<Vec<u8>> = (0..100).map(|number| vec![number; usize::from(number) * 9]).collect();
-    let datagrams: Vec<_> =
-        sent.iter().map(|payload| Datagram { payload, to: Some(right(53)) }).collect();
+    let datagrams: Vec<_> = sent
+        .iter()
+        .map(|payload| Datagram { payload, to: Some(right(53)), ..Datagram::default() })
+        .collect();
     // What waits for the neighbour's answer may be less than that.
     client.send_to(b"first", right(53)).expect("a route");
     assert_eq!(server.recv(&mut [0; 9]).expect("it was sent"), 5);
@@ -197,19 +206,61 @@ fn many_datagrams_are_received_by_one_call() {
 }
 
 #[test]
+fn each_of_many_datagrams_may_come_from_another_address_and_be_marked() {
+    let (left, far) = device::wire(pair::ethernet());
+    let other: ip::Cidr = "10.1.0.7/24".parse().expect("a network");
+    let of_left = interface(LEFT).address(other);
+    let left = Stack::builder().interface(left, of_left).build().expect("a stack");
+    let right_stack = Stack::builder().interface(far, interface(RIGHT)).build().expect("one");
+    let server = UdpSocket::bind(&right_stack, right(53)).expect("a free port");
+    server.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let client = UdpSocket::bind(&left, "0.0.0.0:4000").expect("a free port");
+    client.set_tos(0x48).expect("open");
+    let to = Some(right(53));
+    let plain = Datagram { payload: b"plain", to, ..Datagram::default() };
+    let marked = Datagram { traffic_class: Some(0b10), ..plain };
+    let from = Some(other.address());
+    let lent =
+        LentDatagram { payload: Bytes::from_static(b"lent"), to, from, traffic_class: Some(0b11) };
+    assert_eq!(client.send_many(&[plain, Datagram { from, ..marked }]).expect("a route"), 2);
+    let polled = pair::run(|context| client.poll_send_many(context, &[marked, plain]));
+    assert_eq!(polled.expect("a route"), 2);
+    assert_eq!(client.send_many_bytes(&[lent]).expect("a route"), 1);
+    let mut heard = Vec::new();
+    while heard.len() < 5 {
+        let hear = |it: ReceivedDatagram<'_>| {
+            assert_eq!(it.source.port(), 4_000);
+            heard.push((it.source.ip().to_string(), it.traffic_class));
+        };
+        server.recv_many(5, hear).expect("they were sent");
+    }
+    let wanted = [
+        ("10.1.0.1", 0x48),
+        ("10.1.0.7", 0b10),
+        ("10.1.0.1", 0b10),
+        ("10.1.0.1", 0x48),
+        ("10.1.0.7", 0b11),
+    ];
+    assert_eq!(heard, wanted.map(|(from, class)| (from.to_owned(), class)));
+    let nobodys = Some("10.1.0.9".parse().expect("an address"));
+    let refused = client.send_many(&[Datagram { from: nobodys, ..plain }]).expect_err("nobody's");
+    assert_eq!(refused.kind(), ErrorKind::AddrNotAvailable);
+}
+
+#[test]
 fn of_many_datagrams_those_before_a_wrong_one_go() {
     let (left, right_stack) = pair();
     let server = UdpSocket::bind(&right_stack, right(63)).expect("a free port");
     let client = UdpSocket::bind(&left, "10.1.0.1:0").expect("a free port");
     let to = Some(right(63));
     let long = vec![0; 65_536];
-    let datagram = |payload| Datagram { payload, to };
+    let datagram = |payload| Datagram { payload, to, ..Datagram::default() };
     let all = [datagram(b"one"), datagram(b"two"), datagram(&long), datagram(b"three")];
     assert_eq!(client.send_many(&[]).expect("nothing to do"), 0);
     assert_eq!(client.send_many(&all).expect("two can be sent"), 2);
     let error = client.send_many(&all[2..]).expect_err("the first is too long");
     assert_eq!(error.to_string(), "the datagram is longer than the path takes");
-    let lost = [datagram(b"four"), Datagram { payload: b"nowhere", to: None }];
+    let lost = [datagram(b"four"), Datagram { payload: b"nowhere", ..Datagram::default() }];
     assert_eq!(client.send_many(&lost).expect("one has a destination"), 1);
     assert_eq!(client.send_many(&lost[1..]).expect_err("no peer").kind(), ErrorKind::InvalidInput);
     client.connect(right(63)).expect("a route");

@@ -8,7 +8,7 @@
 //! [`device`], [`tcp`] and [`time`] are what stands in its signatures.
 //!
 //! * `egress.rs` is the whole way out, `ingress.rs` the whole way in.
-//! * `tcp_socket.rs`, `udp_socket.rs` and `raw_socket.rs` are the calls on sockets.
+//! * `tcp_socket.rs`, `udp_socket.rs` (`envelope.rs`: what datagrams say of themselves) and `raw_socket.rs` are the calls on sockets.
 //! * `control.rs` is what hosts say to each other about the network itself (ICMP), `neighbours.rs`
 //!   what they say to find each other on a link (ARP, NDP).
 //! * `multicast.rs` knows who listens to which group, and tells routers.
@@ -38,6 +38,7 @@ mod control;
 mod counters;
 mod egress;
 mod endpoint;
+mod envelope;
 mod error;
 mod event;
 mod fast_open;
@@ -89,6 +90,7 @@ pub use addressing::{
 pub use backlog::{ListenOptions, SynCookieMode};
 pub use counters::{ShardCounters, StackCounters};
 pub use endpoint::canonical;
+pub use envelope::Envelope;
 pub use error::SocketError;
 pub use event::{Readiness, SocketEvent};
 pub use fast_open::FastOpenOptions;

@@ -1,6 +1,7 @@
 //! UDP as sockets.
 
 use crate::endpoint::{agreed, canonical, is_in_scope, is_of_a_link, scoped};
+use crate::envelope::Envelope;
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
@@ -234,63 +235,39 @@ impl Shard {
         to: Option<SocketAddr>,
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
-        self.udp_check(id)?;
-        self.queue_datagram(id, None, to, payload.into())
+        self.udp_send_with(id, Envelope { to, ..Envelope::default() }, payload)
     }
 
-    /// As [`Shard::udp_send`], from this address, which is one of ours or accepted: what answers from where
-    /// it was asked (IP_PKTINFO). An unspecified one is as if none were named.
+    /// As [`Shard::udp_send`], as the envelope says.
     ///
     /// # Errors
-    /// As [`Shard::udp_send`], and [`SocketError::AddressNotAvailable`] where no interface has or accepts the
-    /// address, [`SocketError::InvalidArgument`] where it is of the other family.
-    pub fn udp_send_from(
+    /// As [`Shard::udp_send`], and [`SocketError::AddressNotAvailable`] where no interface has or accepts the address
+    /// it is to come from, [`SocketError::InvalidArgument`] where that is of the other family or, of a forwarder, not of
+    /// its prefix.
+    pub fn udp_send_with(
         &mut self,
         id: SocketId,
-        from: IpAddr,
-        to: Option<SocketAddr>,
+        envelope: Envelope,
         payload: impl Into<Chunks>,
     ) -> Result<(), SocketError> {
         self.udp_check(id)?;
-        let from = Some(from.to_canonical()).filter(|from| !from.is_unspecified());
-        let port = self.udp_socket(id)?.local.port();
-        self.queue_datagram(id, from.map(|from| SocketAddr::new(from, port)), to, payload.into())
+        self.queue_datagram(id, envelope, payload.into())
     }
 
-    /// Queues a datagram of a forwarder ([`Shard::udp_forward`]) from any address of its prefix and any port.
-    ///
-    /// # Errors
-    /// As [`Shard::udp_send_from`]; [`SocketError::InvalidArgument`] where the socket is no forwarder, or
-    /// the address is not of its prefix.
-    pub fn udp_send_forwarded(
-        &mut self,
-        id: SocketId,
-        from: SocketAddr,
-        to: SocketAddr,
-        payload: impl Into<Chunks>,
-    ) -> Result<(), SocketError> {
-        let from = canonical(from);
-        let prefix = self.udp_prefix(id)?;
-        if !prefix.contains(from.ip()) || from.port() == 0 {
-            return Err(SocketError::InvalidArgument);
-        }
-        self.queue_datagram(id, Some(from), Some(to), payload.into())
-    }
-
-    /// Queues datagrams, each with where it goes (`None`: to the peer), in order, and says how many:
+    /// Queues datagrams, each as its envelope says, in order, and says how many:
     /// all of them, or those before the first that cannot be queued. What is queued together leaves
     /// in the same batches. An ICMP error that waits to be reported is left to
     /// [`Shard::udp_check`].
     ///
     /// # Errors
-    /// That of the first datagram, as [`Shard::udp_send`] has them.
+    /// That of the first datagram, as [`Shard::udp_send_with`] has them.
     pub fn udp_send_many(
         &mut self,
         id: SocketId,
-        datagrams: &[(Option<SocketAddr>, impl Into<Chunks> + Clone)],
+        datagrams: &[(Envelope, impl Into<Chunks> + Clone)],
     ) -> Result<usize, SocketError> {
-        for (count, (to, payload)) in datagrams.iter().enumerate() {
-            match self.queue_datagram(id, None, *to, payload.clone().into()) {
+        for (count, (envelope, payload)) in datagrams.iter().enumerate() {
+            match self.queue_datagram(id, *envelope, payload.clone().into()) {
                 Ok(()) => {}
                 Err(error) if count == 0 => return Err(error),
                 Err(_) => return Ok(count),
@@ -336,12 +313,12 @@ impl Shard {
     fn queue_datagram(
         &mut self,
         id: SocketId,
-        from: Option<SocketAddr>,
-        to: Option<SocketAddr>,
+        Envelope { from, to, traffic_class }: Envelope,
         payload: Chunks,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.udp_socket(id)?;
+        let from = socket.origin(from)?;
         let local = from.unwrap_or(socket.local);
         let (discovery, multicast, marks) = (socket.mtu_discovery, socket.multicast, socket.marks);
         let (ip_options, dont_route) = (socket.ip_options.clone(), socket.dont_route);
@@ -360,7 +337,7 @@ impl Shard {
         let Way { interface_id, next_hop, source, hop_limit } = self
             .way(local.ip(), remote.ip(), asked, multicast)?
             .asked(remote, marks, dont_route)?;
-        let (protocol, class) = (wire::protocol::UDP, marks.traffic_class);
+        let (protocol, class) = (wire::protocol::UDP, traffic_class.unwrap_or(marks.traffic_class));
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, class);
         template.set_options(ip_options);
         let len = UdpRepr::LEN + payload.len();

@@ -7,7 +7,7 @@ use device::{Capabilities, DeviceError, Medium, TransmitMode};
 use harness::craft::{self, STRANGER};
 use harness::{Net, station};
 use stack::{
-    AddressEvent, AddressOrigin, AddressState, AddressingConfig, InterfaceConfig, Shard,
+    AddressEvent, AddressOrigin, AddressState, AddressingConfig, Envelope, InterfaceConfig, Shard,
     ShardConfig, SocketError,
 };
 use time::Duration;
@@ -319,7 +319,9 @@ fn a_server_on_a_socket_leases_addresses() {
             let bytes = answer_to(message, 600, LEASED).expect("DISCOVER or REQUEST");
             let answer = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from(bytes)));
             let to = "255.255.255.255:68".parse().expect("everybody's");
-            shard.udp_send_from(server, SERVER.into(), Some(to), answer).expect("a way");
+            let from = Some(SocketAddr::new(SERVER.into(), 0));
+            let envelope = Envelope { from, to: Some(to), ..Envelope::default() };
+            shard.udp_send_with(server, envelope, answer).expect("a way");
         }
     }
     assert_eq!(kinds, [1, 3]);

@@ -5,7 +5,7 @@ mod harness;
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, bytes_of, receive_batch};
-use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId};
+use stack::{Envelope, InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId};
 use time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -70,9 +70,9 @@ fn a_datagram_to_a_mapped_address_speaks_ipv4() {
             let (_, from) = shard(&mut net, 1).udp_receive(server).expect("a datagram");
             assert_eq!(from, plain(0, local.port()));
         }
-        let from = mapped(1, 0).ip();
-        let answer =
-            shard(&mut net, 1).udp_send_from(server, from, Some(mapped(0, local.port())), bytes());
+        let (from, to) = (Some(mapped(1, 0)), Some(mapped(0, local.port())));
+        let envelope = Envelope { from, to, ..Envelope::default() };
+        let answer = shard(&mut net, 1).udp_send_with(server, envelope, bytes());
         assert_eq!(answer, Ok(()));
         net.run(10 * MS);
         assert_eq!(shard(&mut net, 0).udp_receive(client).map(|it| it.1), Ok(plain(1, 53)));

@@ -81,7 +81,7 @@ fn to(port: u16) -> SocketAddr {
 /// Datagrams of one byte each: these numbers, to these ports.
 fn send(net: &mut Net, sender: SocketId, numbers: impl Iterator<Item = (u16, u8)>) {
     let datagrams: Vec<_> =
-        numbers.map(|(port, number)| (Some(to(port)), chunk(&[number]))).collect();
+        numbers.map(|(port, number)| (to(port).into(), chunk(&[number]))).collect();
     let count = net.hosts[0].shard.udp_send_many(sender, &datagrams).expect("room");
     assert_eq!(count, datagrams.len());
 }
@@ -102,7 +102,7 @@ fn packets_of_one_flow_behind_each_other_are_one_call() {
     }
     send(&mut net, sender, (0..4).map(|i| (1, 10 + i)));
     // In fragments, each of which is looked at by itself.
-    let long = [(Some(to(2)), chunk(&data(4_000)))];
+    let long = [(to(2).into(), chunk(&data(4_000)))];
     net.hosts[0].shard.udp_send_many(sender, &long).expect("room");
     send(&mut net, sender, (0..2).map(|i| (2, 20 + i)));
     net.run(SECOND);

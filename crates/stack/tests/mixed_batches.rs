@@ -43,7 +43,7 @@ fn echo_replies_errors_resets_datagrams_and_segments_ride_together() {
         let socket = net.hosts[1].shard.udp_bind(SocketAddr::new(ours, 0)).expect("a free port");
         let chunk = Chunk::whole(Block::from(Bytes::from_static(b"datagram")));
         let datagrams: Vec<_> = (0..9_u16)
-            .map(|port| (Some(SocketAddr::new(theirs, 5_000 + port % 3)), chunk.clone()))
+            .map(|port| (SocketAddr::new(theirs, 5_000 + port % 3).into(), chunk.clone()))
             .collect();
         let queued = net.hosts[1].shard.udp_send_many(socket, &datagrams).expect("room");
         assert_eq!(queued, 9);

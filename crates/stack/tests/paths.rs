@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
 use device::TransmitMode;
 use harness::{Net, address, data, station};
-use stack::{MtuDiscovery, SocketError, SocketId};
+use stack::{Envelope, MtuDiscovery, SocketError, SocketId};
 use tcp::PathProbing;
 use time::Duration;
 use wire::{
@@ -461,7 +461,8 @@ fn a_relay_learns_the_path_of_what_it_sends_for_others() {
         let send = |net: &mut Net| {
             let bytes = Chunk::whole(Block::from(Bytes::from(data(1_400))));
             let shard = &mut net.hosts[0].shard;
-            shard.udp_send_forwarded(forwarder, foreign, guest, bytes).expect("room");
+            let envelope = Envelope { from: Some(foreign), ..guest.into() };
+            shard.udp_send_with(forwarder, envelope, bytes).expect("room");
             net.run(Duration::from_millis(10));
             sent(net, protocol::UDP)
         };

@@ -58,7 +58,7 @@ fn frames(ipv6: bool, blocks_max: usize, payloads: Vec<Chunks>) -> (Vec<Vec<u8>>
     let raw = host.shard.raw_bind(253, ours).expect("free");
     let echo = host.shard.raw_bind_echo(ours, 3).expect("free");
     let datagrams: Vec<_> =
-        payloads.iter().map(|it| (Some(SocketAddr::new(theirs, 9)), it.clone())).collect();
+        payloads.iter().map(|it| (SocketAddr::new(theirs, 9).into(), it.clone())).collect();
     let packets: Vec<_> = payloads.into_iter().map(|it| (theirs, it)).collect();
     assert_eq!(host.shard.udp_send_many(udp, &datagrams), Ok(datagrams.len()));
     assert_eq!(host.shard.raw_send_many(raw, &packets), Ok(packets.len()));

@@ -17,7 +17,7 @@
 use linux::{TapConfig, TapDevice, TapKind};
 use multidata::device::Queue;
 use multidata::ip::{Cidr, IcmpErrorKind};
-use multidata::{InterfaceConfig, ReceivedPacket, Stack};
+use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack};
 use multidata_tokio::{PendingConnection, RawSocket, TcpForwarder, UdpForwarder};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
@@ -212,16 +212,44 @@ async fn relay_answers(
     (from, to): (SocketAddr, SocketAddr),
     idle: Duration,
 ) {
-    let mut bytes = vec![0; BUFFER_BYTES];
+    let mut bytes = vec![0; 2 * BUFFER_BYTES];
     loop {
-        match timeout(idle, flow.outer.recv(&mut bytes)).await {
-            Ok(Ok(len)) => drop(forwarder.send_from_to(&bytes[..len], from, to).await),
-            Err(_) if flow.has_sent.swap(false, Ordering::Relaxed) => {}
+        let first_len = match timeout(idle, flow.outer.recv(&mut bytes)).await {
+            Ok(Ok(len)) => len,
+            Err(_) if flow.has_sent.swap(false, Ordering::Relaxed) => continue,
             Err(_) => return,
             // Which datagram it is about is not known any more, but that it was of this flow.
             Ok(Err(error)) => return refuse(&forwarder, &[], (to, from), &error),
+        };
+        let lens = with_those_behind(&flow.outer, first_len, &mut bytes);
+        let mut rest = bytes.as_slice();
+        let datagrams: Vec<_> = lens
+            .into_iter()
+            .map(|len| {
+                let (payload, behind) = rest.split_at(len);
+                rest = behind;
+                ForwardedDatagram { payload, from, to, traffic_class: None }
+            })
+            .collect();
+        let mut left = datagrams.as_slice();
+        while !left.is_empty() {
+            // One that cannot be sent is lost, as datagrams are.
+            left = &left[forwarder.send_many(left).await.unwrap_or(1)..];
         }
     }
+}
+
+/// Takes the datagrams that wait behind the first, one behind the other: what came together goes on together. How long
+/// each is, the first with them.
+fn with_those_behind(outer: &UdpSocket, first_len: usize, bytes: &mut [u8]) -> Vec<usize> {
+    let (mut lens, mut end) = (vec![first_len], first_len);
+    while bytes.len() - end >= BUFFER_BYTES
+        && let Ok(len) = outer.try_recv(&mut bytes[end..])
+    {
+        lens.push(len);
+        end += len;
+    }
+    lens
 }
 
 async fn relay_pings(pings: Arc<RawSocket>) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::direction::Direction;
 use multidata::ip::{Cidr, IcmpErrorKind};
-use multidata::{ReceivedDatagram, Stack};
+use multidata::{ForwardedDatagram, ReceivedDatagram, Stack};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
@@ -73,6 +73,16 @@ impl UdpForwarder {
     ) -> io::Result<usize> {
         let send = |it: &mut Context<'_>| self.socket.poll_send_from_to(it, bytes, from, to);
         self.writable.wait(send).await
+    }
+
+    /// Sends datagrams, as many of the first as go together, of 64 KiB and for which there is room, and returns how many;
+    /// waits until there is room for the first. See [`multidata::UdpForwarder::poll_send_many`]. Where the future is
+    /// dropped, none was sent.
+    ///
+    /// # Errors
+    /// As [`UdpForwarder::send_from_to`], of the first.
+    pub async fn send_many(&self, datagrams: &[ForwardedDatagram<'_>]) -> io::Result<usize> {
+        self.writable.wait(|context| self.socket.poll_send_many(context, datagrams)).await
     }
 
     /// As [`UdpForwarder::recv_from_to`], by the task that called last: the sender and where it was sent to.

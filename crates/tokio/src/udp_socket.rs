@@ -1,7 +1,7 @@
 //! A UDP socket.
 
 use crate::direction::Direction;
-use multidata::{BindOptions, ReceivedDatagram, Stack};
+use multidata::{BindOptions, Datagram, ReceivedDatagram, Stack};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll, ready};
@@ -81,6 +81,16 @@ impl UdpSocket {
         let to = address.into();
         let send = |it: &mut Context<'_>| self.socket.poll_send_from_to(it, bytes, from, to);
         self.writable.wait(send).await
+    }
+
+    /// Sends datagrams, also to different peers: as many of the first as go together, of 64 KiB and for which there is
+    /// room, and returns how many; waits until there is room for the first. See [`multidata::UdpSocket::send_many`].
+    /// Where the future is dropped, none was sent.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::send_from_to`], of the first.
+    pub async fn send_many(&self, datagrams: &[Datagram<'_>]) -> io::Result<usize> {
+        self.writable.wait(|context| self.socket.poll_send_many(context, datagrams)).await
     }
 
     /// Waits for a datagram and copies it out, with its sender; what does not fit is lost. Where the

@@ -2,7 +2,7 @@
 
 mod pair;
 
-use multidata::ReceivedDatagram;
+use multidata::{Datagram, ReceivedDatagram};
 use multidata_tokio::{RawSocket, UdpSocket};
 use pair::{pair, right, run};
 use std::io::ErrorKind;
@@ -53,6 +53,35 @@ fn each_datagram_reaches_one_of_the_tasks_that_wait() {
                 assert_eq!((len, buffer[0]), (2, round));
                 assert!(!core::mem::replace(&mut seen[usize::from(buffer[1])], true));
             }
+        }
+    });
+}
+
+#[test]
+fn many_datagrams_of_a_task_go_together() {
+    run(async {
+        let (left, right_stack) = pair();
+        let server = UdpSocket::bind(&right_stack, right(7)).expect("a free port");
+        let client = UdpSocket::bind(&left, ([10, 1, 0, 1], 0)).expect("a free port");
+        let payloads: Vec<Vec<u8>> = (0..300).map(|len| vec![len as u8; len]).collect();
+        let datagram = |payload| Datagram { payload, to: Some(right(7)), ..Datagram::default() };
+        let datagrams: Vec<_> = payloads.iter().map(|it| datagram(it)).collect();
+        // Until the neighbour is known, one at a time.
+        assert_eq!(client.send_many(&datagrams[..1]).await.expect("a route"), 1);
+        assert_eq!(server.recv(&mut [0; 9]).await.expect("it was sent"), 0);
+        let mut sent = 1;
+        let mut received = 1;
+        while received < 300 {
+            if sent < 300 {
+                let count = client.send_many(&datagrams[sent..]).await.expect("a route");
+                sent += count;
+                assert!(count > 20 || sent == 300, "{count} together, {sent} in all");
+            }
+            let keep = |it: ReceivedDatagram<'_>| {
+                assert_eq!(it.payload, payloads[received]);
+                received += 1;
+            };
+            server.recv_many(300, keep).await.expect("open");
         }
     });
 }

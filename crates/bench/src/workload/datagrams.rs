@@ -196,13 +196,16 @@ fn send_all(
     if plan.zero_copy {
         let payloads = (0..lent.len()).step_by(plan.len_bytes);
         let payloads = payloads.map(|at| lent.slice(at..at + plan.len_bytes));
-        let datagrams: Vec<_> = payloads.map(|payload| LentDatagram { payload, to }).collect();
+        let datagrams: Vec<_> = payloads
+            .map(|payload| LentDatagram { payload, to, ..LentDatagram::default() })
+            .collect();
         while done < datagrams.len() {
             done += socket.send_many_bytes(&datagrams[done..])?;
         }
     } else {
         let payloads = memory.chunks_exact(plan.len_bytes);
-        let datagrams: Vec<_> = payloads.map(|payload| Datagram { payload, to }).collect();
+        let datagrams: Vec<_> =
+            payloads.map(|payload| Datagram { payload, to, ..Datagram::default() }).collect();
         while done < datagrams.len() {
             done += socket.send_many(&datagrams[done..])?;
         }

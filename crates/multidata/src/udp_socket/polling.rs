@@ -2,7 +2,7 @@
 //!
 //! As for connections, each call tries and enters the waker under one lock.
 
-use super::UdpSocket;
+use super::{UdpSocket, envelope};
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::Interest;
@@ -87,7 +87,7 @@ impl UdpSocket {
         bytes: &[u8],
         address: Option<SocketAddr>,
     ) -> Poll<io::Result<usize>> {
-        self.poll_send_copied(context, bytes, None, address)
+        self.sender().poll_send(context, bytes, envelope(None, address, None))
     }
 
     /// As [`UdpSocket::poll_send_to`], from the address `from` and the socket's port, as
@@ -102,21 +102,6 @@ impl UdpSocket {
         from: IpAddr,
         address: SocketAddr,
     ) -> Poll<io::Result<usize>> {
-        self.poll_send_copied(context, bytes, Some(from), Some(address))
-    }
-
-    fn poll_send_copied(
-        &self,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-        from: Option<IpAddr>,
-        to: Option<SocketAddr>,
-    ) -> Poll<io::Result<usize>> {
-        let (copied, layout) = self.copy(bytes)?;
-        self.socket.poll(Interest::Writable, After::Send, context, |core, _| {
-            self.queue(core, from, to, &copied)?;
-            layout.count(&mut core.counters, copied.len());
-            Ok(copied.len())
-        })
+        self.sender().poll_send(context, bytes, envelope(Some(from), Some(address), None))
     }
 }
