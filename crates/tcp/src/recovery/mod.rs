@@ -156,6 +156,8 @@ pub(crate) struct Recovery {
     /// RecoveryPoint, or RFC 6582's recover: one past what had been sent when loss was noticed.
     point: SeqNumber,
     duplicate_acks: u32,
+    /// How far the last ACK that moved SND.UNA moved it.
+    advance_bytes: u32,
     /// Each segment takes several ways, so what arrives twice says nothing of what was sent again.
     pub(crate) path_duplicates: bool,
     /// Without SACK: bytes that duplicate ACKs say have left the network.
@@ -182,6 +184,7 @@ impl Recovery {
             state: RecoveryState::Open,
             point: iss,
             duplicate_acks: 0,
+            advance_bytes: 0,
             path_duplicates: false,
             departed_bytes: 0,
             force: false,
@@ -340,6 +343,7 @@ impl Recovery {
     #[inline]
     pub(crate) fn on_new_ack(&mut self, send: &SendSequence, acked: u32) -> u32 {
         self.duplicate_acks = 0;
+        self.advance_bytes = acked;
         self.probe.owed = false;
         self.rack.on_una(send.una);
         if self.episode.as_ref().is_some_and(|episode| episode.undo.is_past(send.una)) {
@@ -444,17 +448,20 @@ impl Recovery {
 
     fn detect_by_counting(&mut self, send: &SendSequence, partial: bool, mss: u32) -> Losses {
         // RFC 6582, 3.2 step 1: duplicates caused by our own retransmissions of an earlier episode
-        // do not begin another.
+        // do not begin another. (4.1: those jump over what had arrived.)
+        let is_next_hole =
+            send.una == self.point && self.advance_bytes <= 4 * mss && send.flight() > mss;
         let begins = self.state == RecoveryState::Open
             && self.duplicate_acks >= DUPLICATE_THRESHOLD
-            && send.una.is_after(self.point);
-        // RFC 6582, 3.2 step 3: a partial ACK. The next segment is lost too.
+            && (send.una.is_after(self.point) || is_next_hole);
+        // RFC 6582, 3.2 step 3: a partial ACK. The next segment is lost too; after a timeout, what F-RTO
+        // sent before the retransmissions that this answers.
         let goes_on =
-            self.state == RecoveryState::Fast && partial && send.una.is_before(self.point);
+            self.state != RecoveryState::Open && partial && send.una.is_before(self.point);
         if !begins && !goes_on {
             return Losses::default();
         }
-        self.force = goes_on || self.force;
+        self.force |= goes_on && self.state == RecoveryState::Fast;
         let Self { flight, rate, .. } = self;
         let mut losses = Losses::default();
         let Some(flight) = flight else { return losses };
@@ -598,6 +605,10 @@ impl Recovery {
             return true;
         }
         let is_over = send.una.is_at_or_after(self.point);
+        if self.frto == Frto::NewData && news && !is_over && !self.sack {
+            // Step 3.a has all sent again that is not acknowledged, the new data, too; nobody else would tell of it.
+            self.point = send.nxt;
+        }
         self.frto = match self.frto {
             // Step 2.b: new data first, to see whether the rest of the flight arrives.
             Frto::Waiting if advanced && !is_over && can_send_new => Frto::NewData,

@@ -100,9 +100,59 @@ fn a_timeout_sends_the_first_segment_then_follows_the_acks() {
     harness.receive(ACK, 1, 1_001, b"");
     assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
     // The peer had the rest.
-    harness.receive(ACK, 1, 10_001, b"");
+    harness.receive(ACK, 1, 12_001, b"");
     assert!(harness.take_ranges().iter().all(|(sequence, _)| *sequence >= 12_001));
     assert_eq!(harness.connection.counters().retransmitted_segments, 2);
+}
+
+// RFC 5682, 3.1, step 3.a: all goes again that is not acknowledged, what step 2.b sent with it. Without SACK nobody else
+// would tell of it but the timer, which is backed off.
+#[test]
+fn what_was_sent_behind_a_timeout_goes_again_where_it_does_not_come() {
+    let mut harness = plain();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.take_ranges(), [(10_001, 1_000), (11_001, 1_000)]);
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    // The peer had the rest of the flight, and no room for more.
+    harness.receive(ACK, 1, 10_001, b"");
+    assert_eq!(harness.take_ranges()[0], (10_001, 1_000));
+    harness.receive(ACK, 1, 11_001, b"");
+    assert_eq!(harness.take_ranges()[0], (11_001, 1_000));
+    harness.receive(ACK, 1, 12_001, b"");
+    assert!(harness.take_ranges().iter().all(|(sequence, _)| *sequence >= 12_001));
+    assert_eq!(harness.connection.counters().retransmission_timeouts, 1);
+    assert_eq!(harness.connection.counters().fast_recoveries, 0);
+}
+
+// RFC 6582, 4.1: where the ACK before the duplicates jumped, those answer what was sent again in vain; where it did not,
+// the next segment is lost.
+#[test]
+fn duplicates_of_where_recovery_ended_begin_another_behind_a_small_step() {
+    let begun = |last_step: u32| {
+        let mut harness = plain();
+        for sequence in [10_001, 11_001, 1] {
+            harness.receive(ACK, 1, 1, b"");
+            assert_eq!(harness.take_ranges(), [(sequence, 1_000)]);
+        }
+        if last_step < 12_000 {
+            harness.receive(ACK, 1, 12_001 - last_step, b"");
+            assert_eq!(harness.take_ranges()[0], (12_001 - last_step, 1_000));
+        }
+        harness.receive(ACK, 1, 12_001, b"");
+        assert!(harness.take_ranges().len() > 3);
+        let mut sent = Vec::new();
+        for _ in 0..3 {
+            harness.receive(ACK, 1, 12_001, b"");
+            sent.extend(harness.take_ranges());
+        }
+        sent.contains(&(12_001, 1_000))
+    };
+    assert!(begun(4_000));
+    assert!(!begun(5_000));
+    assert!(!begun(12_000));
 }
 
 // RFC 6298, 5.5; RFC 9293, 3.8.3.
