@@ -228,7 +228,10 @@ impl HalfOpen {
         let next = self.irs + 1;
         let first = header.sequence.in_window(next, window);
         let last = payload_len > 0 && (header.sequence + (payload_len - 1)).in_window(next, window);
-        if !first && !last {
+        // At the right edge stand the ACKs of a peer whose data has filled the window and been lost; see
+        // `Connection::check_sequence`.
+        let edge = header.sequence == next + window && flags == TcpFlags::ACK;
+        if !first && !last && !edge {
             return match has(TcpFlags::RST) {
                 true => Verdict::Drop(DropReason::OutOfWindow),
                 false => Verdict::Acknowledge,
@@ -360,6 +363,9 @@ mod tests {
             (ACK, 0, 1, 700, Verdict::Open),
             (FIN | ACK, 1, 1, 0, Verdict::Open),
             (ACK, 30_000, 1, 0, Verdict::Acknowledge),
+            (ACK, 20_001, 1, 0, Verdict::Open),
+            (ACK, 20_002, 1, 0, Verdict::Acknowledge),
+            (SYN | ACK, 20_001, 1, 0, Verdict::Acknowledge),
             (ACK, 1, 0, 0, reset(0)),
             (ACK, 1, 2, 0, reset(2)),
             (TcpFlags::NONE, 1, 1, 5, Verdict::Drop(DropReason::BadAck)),

@@ -286,8 +286,9 @@ impl Connection {
         if is_off || self.unanswered.timeouts < BLACK_HOLE_TIMEOUTS {
             return;
         }
-        // Where nothing longer is outstanding, its length is not what keeps it.
-        let is_long = self.send.flight() >= u32::from(self.path_mtu.default);
+        // Where nothing longer is outstanding, options with it, its length is not what keeps it.
+        let options = u32::from(self.negotiated.mss_path()) - self.negotiated.payload_max();
+        let is_long = self.send.flight() + options > u32::from(self.path_mtu.default);
         if is_long && self.path_mtu.on_black_hole() {
             self.counters.black_holes += 1;
             self.apply_path_mss();

@@ -4,7 +4,7 @@
 use super::harness::*;
 use crate::{Algorithm, Config, CongestionConfig, State};
 use time::Duration;
-use wire::{SackBlocks, TcpOptions};
+use wire::{SackBlocks, TcpOptions, TcpTimestamps};
 
 fn plain() -> Harness {
     let config = Config { nodelay: true, ..plain_config() };
@@ -103,6 +103,32 @@ fn a_timeout_sends_the_first_segment_then_follows_the_acks() {
     harness.receive(ACK, 1, 12_001, b"");
     assert!(harness.take_ranges().iter().all(|(sequence, _)| *sequence >= 12_001));
     assert_eq!(harness.connection.counters().retransmitted_segments, 2);
+}
+
+// RFC 4821, 7.7, and RFC 9293, 3.7.1: an MSS counts options. What the peer's window cut to just under the length that every
+// path takes is longer with them.
+#[test]
+fn a_segment_that_is_too_long_by_its_options_tells_of_a_black_hole() {
+    let timestamps = Some(TcpTimestamps { value: 8, echo: 0 });
+    let again = |window: u16| {
+        let config = Config { nodelay: true, timestamps: true, ..plain_config() };
+        let mut harness = Harness::connect(config);
+        harness.expect_one();
+        harness.window = window;
+        harness.options = TcpOptions { mss: Some(1_460), timestamps, ..TcpOptions::default() };
+        harness.receive(SYN | ACK, 0, 1, b"");
+        harness.expect_one();
+        harness.write(&stream(0..5_000));
+        assert_eq!(harness.take_ranges(), [(1, window.into())]);
+        let mut len = 0;
+        for _ in 0..6 {
+            harness.pass_to_deadline();
+            len = harness.take_ranges()[0].1;
+        }
+        (len, harness.connection.counters().black_holes)
+    };
+    assert_eq!(again(530), (524, 1));
+    assert_eq!(again(524), (524, 0));
 }
 
 // RFC 5682, 3.1, step 3.a: all goes again that is not acknowledged, what step 2.b sent with it. Without SACK nobody else
