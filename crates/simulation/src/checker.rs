@@ -417,7 +417,8 @@ impl Watched {
         if segment.has(flag::RST) {
             let silent = self.neighbours.may_have_lost(now, segment.destination.ip());
             let flow = self.flows.get_mut(&ends);
-            let ends_it = flow.is_some_and(|it| it.on_reset_sent(now, segment))
+            let asked_at = self.neighbours.asked_at(segment.destination.ip());
+            let ends_it = flow.is_some_and(|it| it.on_reset_sent(now, segment, asked_at))
                 || self.ends_former(now, segment);
             return if ends_it || silent { Ok(()) } else { self.provocations.judge(segment) };
         }
@@ -459,11 +460,12 @@ impl Watched {
     /// the other left in the same moment.
     fn ends_former(&mut self, now: Instant, reset: &Segment<'_>) -> bool {
         let ends = (reset.source, reset.destination);
-        let has_waited = self.neighbours.asked_at(reset.destination.ip()).is_some();
+        let asked_at = self.neighbours.asked_at(reset.destination.ip());
+        let has_waited = asked_at.is_some();
         let is_at_once = self.flows.get(&ends).is_some_and(|flow| flow.began_at() == Some(now));
         let answers = self.answers.get_mut(&ends);
         (has_waited || is_at_once)
-            && answers.into_iter().flatten().any(|it| it.on_reset_sent(now, reset))
+            && answers.into_iter().flatten().any(|it| it.on_reset_sent(now, reset, asked_at))
     }
 
     /// A cookie came back: the segment may belong to a SYN-ACK that is not the last.

@@ -5,6 +5,7 @@
 //! sequence numbers.
 
 mod flights;
+mod resetting;
 
 use super::early::Early;
 use super::echoes::Echoes;
@@ -64,10 +65,12 @@ pub(crate) struct Flow {
     /// Another SYN-ACK than the first, while none was answered: the first may have come to nobody.
     other_answer: Option<(u32, Options)>,
     /// It has said something other than SYNs and resets.
-    has_spoken: bool,
+    spoke_at: Option<Instant>,
     reset_sent: bool,
     /// When the first reset went out, and what was waited for then.
     at_reset: Option<(Instant, Waits)>,
+    /// What it waited for when the last segment arrived.
+    waits_before: Waits,
     /// One that is to be obeyed: it names the next byte (RFC 5961, 3.2).
     reset_heard: bool,
     /// A reset refused a segment before anything was said.
@@ -121,9 +124,10 @@ impl Flow {
             value_sent: None,
             echoes: Echoes::default(),
             other_answer: None,
-            has_spoken: false,
+            spoke_at: None,
             reset_sent: false,
             at_reset: None,
+            waits_before: Waits::default(),
             reset_heard: false,
             has_refused: false,
             waits: Waits::default(),
@@ -204,7 +208,7 @@ impl Flow {
     }
 
     fn stage(&self) -> Stage {
-        match (self.irs, self.is_passive && self.acked == 0) {
+        match (self.irs, self.is_passive && self.acked_surely == 0) {
             (None, _) => Stage::Opening,
             (Some(_), true) => Stage::Answering,
             (Some(_), false) => Stage::Open,
@@ -348,32 +352,6 @@ impl Flow {
         Ok(())
     }
 
-    /// A reset goes out. Says whether it stands where the next byte would, as one does that ends the
-    /// connection.
-    pub(crate) fn on_reset_sent(&mut self, now: Instant, reset: &Segment<'_>) -> bool {
-        self.at_reset.get_or_insert((now, self.waits));
-        // Before the peer has acknowledged our SYN a reset may refuse its segment and leave the
-        // connection as it is (RFC 9293, 3.10.7.4, SYN-RECEIVED).
-        self.reset_sent |= self.acked >= 1;
-        self.has_refused |= !self.has_spoken;
-        self.owes_since = None;
-        let position = self.position(reset.sequence);
-        // What went with the SYN may not have been taken, or in part (RFC 7413, 4.2.2).
-        // The byte of a window probe is not sent yet.
-        let next = self.data_end.max(self.acked);
-        let is_behind_lost = self.may_skip && (self.end..u64::from(HALF)).contains(&position);
-        let is_next = position == self.end || position == next;
-        is_next || is_behind_lost || (position == 1 && self.syn_end > 1)
-    }
-
-    /// A connection that a cookie opens begins with the first thing it says. Resets before that refused
-    /// segments that overtook the one with the cookie (RFC 4987, 3.6).
-    fn forget_refusals(&mut self) {
-        self.reset_sent = false;
-        self.at_reset = None;
-        self.reset_heard = false;
-    }
-
     /// A segment that is neither SYN nor RST goes out.
     /// Where the neighbour did not answer, segments may have been given up before the device saw
     /// them, as if they had been lost behind it: then `may_skip` says so.
@@ -392,7 +370,8 @@ impl Flow {
             self.bytes_from = position;
             self.end = position;
         }
-        let speaks_first = !core::mem::replace(&mut self.has_spoken, true);
+        let speaks_first = self.spoke_at.is_none();
+        self.spoke_at.get_or_insert(now);
         if speaks_first && self.is_passive {
             self.forget_refusals();
         }
@@ -634,6 +613,7 @@ impl Flow {
     pub(crate) fn on_arrived(&mut self, now: Instant, segment: &Segment<'_>, ecn: u8) {
         self.repeats = None;
         if !self.is_of_the_past(segment) && !segment.has(flag::RST) {
+            self.waits_before = self.waits;
             self.waits.on_arrived(now);
         }
         self.is_first_flight &= self.end <= 1;
@@ -652,7 +632,11 @@ impl Flow {
             self.ecn.on_peer_known(segment.flags, false);
         }
         let is_other = self.irs.is_some_and(|irs| irs != segment.sequence);
-        if segment.has(flag::SYN | flag::ACK) && is_other && !self.has_spoken && !self.is_passive {
+        if segment.has(flag::SYN | flag::ACK)
+            && is_other
+            && self.spoke_at.is_none()
+            && !self.is_passive
+        {
             self.other_answer = Some((segment.sequence, segment.options));
             self.on_window(1, segment.window.into());
         }

@@ -1,0 +1,51 @@
+//! Resets of a connection: which of them end it, and what they say of its end.
+
+use super::{Flow, HALF, NEIGHBOUR_WAIT_MAX};
+use crate::packet::Segment;
+use time::Instant;
+
+impl Flow {
+    /// A reset goes out. Says whether it stands where the next byte would, as one does that ends the
+    /// connection. Where the neighbour was asked for at `asked_at`, or the connection began in this moment, it may also
+    /// be one that refused a segment of before and comes late.
+    pub(crate) fn on_reset_sent(
+        &mut self,
+        now: Instant,
+        reset: &Segment<'_>,
+        asked_at: Option<Instant>,
+    ) -> bool {
+        let ends = self.stands_at_end(reset);
+        let may_wait = asked_at.is_some_and(|at| at + NEIGHBOUR_WAIT_MAX > now);
+        if !ends && self.spoke_at.is_some_and(|at| may_wait || at == now) {
+            return false;
+        }
+        // What it answers tells who is long gone of a peer that is not.
+        let is_answer = self.waits.arrived_at() == Some(now);
+        let waits = if is_answer { self.waits_before } else { self.waits };
+        self.at_reset.get_or_insert((now, waits));
+        // Before the peer has acknowledged our SYN a reset may refuse its segment and leave the
+        // connection as it is (RFC 9293, 3.10.7.4, SYN-RECEIVED).
+        self.reset_sent |= self.acked >= 1;
+        self.has_refused |= self.spoke_at.is_none();
+        self.owes_since = None;
+        ends
+    }
+
+    fn stands_at_end(&self, reset: &Segment<'_>) -> bool {
+        let position = self.position(reset.sequence);
+        // What went with the SYN may not have been taken, or in part (RFC 7413, 4.2.2).
+        // The byte of a window probe is not sent yet.
+        let next = self.data_end.max(self.acked);
+        let is_behind_lost = self.may_skip && (self.end..u64::from(HALF)).contains(&position);
+        let is_next = position == self.end || position == next;
+        is_next || is_behind_lost || (position == 1 && self.syn_end > 1)
+    }
+
+    /// A connection that a cookie opens begins with the first thing it says. Resets before that refused
+    /// segments that overtook the one with the cookie (RFC 4987, 3.6).
+    pub(super) fn forget_refusals(&mut self) {
+        self.reset_sent = false;
+        self.at_reset = None;
+        self.reset_heard = false;
+    }
+}
