@@ -647,14 +647,7 @@ impl Flow {
         }
         let start = self.peer_position(segment.sequence);
         let before = self.arrived.contiguous();
-        // A keepalive probe asks for an ACK; of other old segments without data only so many a second get one, and
-        // where the window is closed its ACKs may stand there, too, as a probe's byte does not count as sent. The
-        // peer's SYN asks for its SYN-ACK again, but not where its ACK comes with it; later it is challenged, which
-        // is limited (RFC 5961, 4 and 10).
-        let is_syn_again = is_syn && self.is_passive;
-        let is_open = self.edge_sent >= self.ack_sent + (1 << self.shifts().0);
-        let is_keepalive = start + 1 == self.ack_sent && is_open;
-        if (!segment.is_empty() || is_keepalive) && !is_syn_again {
+        if self.asks_for_answer(segment, start) {
             self.owes_since.get_or_insert(now);
         }
         if start < u64::from(HALF) {
@@ -680,6 +673,17 @@ impl Flow {
                 self.peer_fin = Some(data_end);
             }
         }
+    }
+
+    /// A keepalive probe asks for an ACK; of other old segments without data only so many a second get one, and where the
+    /// window is closed ACKs may stand there, too, as a probe's byte does not count as sent. The peer's SYN asks for its
+    /// SYN-ACK again, but not where its ACK comes with it; later it is challenged, which is limited (RFC 5961, 4 and
+    /// 10).
+    fn asks_for_answer(&self, segment: &Segment<'_>, start: u64) -> bool {
+        let is_syn_again = segment.has(flag::SYN) && self.is_passive;
+        let is_open = self.edge_sent >= self.ack_sent + (1 << self.shifts().0);
+        let is_keepalive = start + 1 == self.ack_sent && is_open;
+        (!segment.is_empty() || is_keepalive) && !is_syn_again
     }
 
     /// What it says of our stream; the peer's had come up to `before`.
