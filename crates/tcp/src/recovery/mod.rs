@@ -155,9 +155,9 @@ pub(crate) struct Recovery {
     state: RecoveryState,
     /// RecoveryPoint, or RFC 6582's recover: one past what had been sent when loss was noticed.
     point: SeqNumber,
-    duplicate_acks: u32,
-    /// How far the last ACK that moved SND.UNA moved it.
-    advance_bytes: u32,
+    duplicate_acks: u16,
+    /// How far the last ACK that moved SND.UNA moved it, or further than can be said here.
+    advance_bytes: u16,
     /// Each segment takes several ways, so what arrives twice says nothing of what was sent again.
     pub(crate) path_duplicates: bool,
     /// Without SACK: bytes that duplicate ACKs say have left the network.
@@ -343,7 +343,7 @@ impl Recovery {
     #[inline]
     pub(crate) fn on_new_ack(&mut self, send: &SendSequence, acked: u32) -> u32 {
         self.duplicate_acks = 0;
-        self.advance_bytes = acked;
+        self.advance_bytes = u16::try_from(acked).unwrap_or(u16::MAX);
         self.probe.owed = false;
         self.rack.on_una(send.una);
         if self.episode.as_ref().is_some_and(|episode| episode.undo.is_past(send.una)) {
@@ -366,7 +366,7 @@ impl Recovery {
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         let is_beyond_limited_transmit = self.state == RecoveryState::Open
-            && self.duplicate_acks >= DUPLICATE_THRESHOLD
+            && u32::from(self.duplicate_acks) >= DUPLICATE_THRESHOLD
             && !send.una.is_after(self.point);
         if self.sack || is_beyond_limited_transmit {
             return 0;
@@ -442,17 +442,18 @@ impl Recovery {
 
     /// RFC 6675's threshold: three duplicate ACKs, or more than two segments above.
     fn is_threshold_reached(&self, mss: u32) -> bool {
-        self.duplicate_acks >= DUPLICATE_THRESHOLD
+        u32::from(self.duplicate_acks) >= DUPLICATE_THRESHOLD
             || self.sacked_bytes() > (DUPLICATE_THRESHOLD - 1) * mss
     }
 
     fn detect_by_counting(&mut self, send: &SendSequence, partial: bool, mss: u32) -> Losses {
         // RFC 6582, 3.2 step 1: duplicates caused by our own retransmissions of an earlier episode
         // do not begin another. (4.1: those jump over what had arrived.)
-        let is_next_hole =
-            send.una == self.point && self.advance_bytes <= 4 * mss && send.flight() > mss;
+        let is_small_step =
+            self.advance_bytes < u16::MAX && u32::from(self.advance_bytes) <= 4 * mss;
+        let is_next_hole = send.una == self.point && is_small_step && send.flight() > mss;
         let begins = self.state == RecoveryState::Open
-            && self.duplicate_acks >= DUPLICATE_THRESHOLD
+            && u32::from(self.duplicate_acks) >= DUPLICATE_THRESHOLD
             && (send.una.is_after(self.point) || is_next_hole);
         // RFC 6582, 3.2 step 3: a partial ACK. The next segment is lost too; after a timeout, what F-RTO
         // sent before the retransmissions that this answers.
