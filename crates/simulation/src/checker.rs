@@ -358,6 +358,11 @@ impl Watched {
             self.neighbours.on_asked(now, ip.source, target);
         }
         let is_answer = kind == 136;
+        let is_ours = ip.destination.is_multicast() || self.addresses.contains(&ip.destination);
+        if is_answer && !is_ours {
+            // Who asked is not there any more.
+            return;
+        }
         self.on_heard_of(if is_answer { target } else { ip.source }, is_answer);
     }
 

@@ -661,9 +661,8 @@ impl Flow {
         let data_end = start + segment.payload.len() as u64;
         let is_next = start == before && start == self.ack_sent && !segment.payload.is_empty();
         let is_next = is_next && !self.is_half_open() && data_end <= self.edge_sent && !is_syn;
-        let value = segment.options.timestamps.map(|(value, _)| value);
-        let is_next = is_next && !value.is_some_and(|value| self.echoes.may_be_too_old(value));
-        if let Some(value) = value {
+        let is_next = is_next && !self.may_be_too_old(segment);
+        if let Some((value, _)) = segment.options.timestamps {
             self.echoes.on_arrived(value, Some(data_end).filter(|_| is_next));
         }
         if !is_syn {
@@ -682,7 +681,7 @@ impl Flow {
     fn asks_for_answer(&self, segment: &Segment<'_>, start: u64) -> bool {
         let is_syn_again = segment.has(flag::SYN) && self.is_passive;
         let is_open = self.edge_sent >= self.ack_sent + (1 << self.shifts().0);
-        let is_keepalive = start + 1 == self.ack_sent && is_open;
+        let is_keepalive = start + 1 == self.ack_sent && is_open && !self.may_be_too_old(segment);
         (!segment.is_empty() || is_keepalive) && !is_syn_again
     }
 
@@ -700,12 +699,18 @@ impl Flow {
         self.on_acknowledged(now, ack, !is_old);
     }
 
-    /// Whether the segment brings only what was acknowledged and acknowledges nothing: it says nothing of the peer of
-    /// today, which may be long gone.
+    /// Whether it may be dropped for its age (RFC 7323, 5.3); such segments are not all answered.
+    fn may_be_too_old(&self, segment: &Segment<'_>) -> bool {
+        segment.options.timestamps.is_some_and(|(value, _)| self.echoes.may_be_too_old(value))
+    }
+
+    /// Whether the segment may be dropped for its age, or brings only what was acknowledged and acknowledges nothing: it
+    /// says nothing of the peer of today, which may be long gone.
     fn is_of_the_past(&self, segment: &Segment<'_>) -> bool {
         let end = self.peer_position(segment.sequence) + u64::from(segment.len());
         let is_new = self.position(segment.acknowledgment) > self.acked;
-        self.irs.is_some() && !segment.is_empty() && end <= self.ack_sent && !is_new
+        let brings_nothing = !segment.is_empty() && end <= self.ack_sent && !is_new;
+        self.irs.is_some() && (brings_nothing || self.may_be_too_old(segment))
     }
 
     /// The peer takes so much behind this position.

@@ -465,6 +465,68 @@ fn what_a_keepalive_probe_acknowledges_ends_no_wait() {
     assert!(!waited(1));
 }
 
+fn stamped(mut it: Segment<'static>, value: u32, echo: u32) -> Segment<'static> {
+    it.options.timestamps = Some((value, echo));
+    it
+}
+
+// RFC 7323, 5.3: what is older than TS.Recent is dropped, and an answer to it is limited.
+#[test]
+fn what_may_be_too_old_is_no_sign_of_life_and_asks_for_nothing() {
+    let patience = Patience { user_timeout: None, keepalive: Some((20 * SECOND, 1)) };
+    let after = |value: u32| {
+        let mut wire = Wire::new();
+        wire.passes(&stamped(segment(CLIENT, flag::SYN, (0, 0), b""), 10, 0));
+        wire.passes(&stamped(segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""), 20, 10));
+        wire.passes(&stamped(segment(CLIENT, flag::ACK, (1, 1), b""), 11, 20));
+        wire.passes(&stamped(segment(SERVER, flag::ACK, (1, 1), b""), 25, 11));
+        wire.now += SECOND;
+        wire.gets(&stamped(segment(SERVER, flag::ACK, (0, 1), b""), value, 11));
+        wire.now += 19 * SECOND;
+        let answer = wire.sends(&stamped(segment(CLIENT, flag::ACK, (0, 1), b""), 30, 25));
+        (wire.checker.has_waited_in_vain(wire.now, LINE, patience), answer)
+    };
+    assert_eq!(after(24), (true, Ok(())));
+    let (in_vain, late) = after(26);
+    assert!(!in_vain);
+    assert_rule(late, "RFC 9293, 3.8.6.3: an ACK is delayed");
+}
+
+#[test]
+fn an_advertisement_to_an_address_that_is_gone_is_no_answer() {
+    let [ours, theirs] = [1, 2].map(|last| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last));
+    let asked_in_vain = |is_gone| {
+        let mut checker = Checker::default();
+        checker.add_host(vec![ours.into()], true, 1_500, super::facts());
+        let watched = &mut checker.hosts[CLIENT];
+        let ask = |watched: &mut super::super::Watched, second: u64| {
+            let now = START + Duration::from_secs(second);
+            assert_eq!(watched.judge_request(now, theirs.into()), Ok(()));
+        };
+        ask(watched, 1);
+        if is_gone {
+            watched.addresses.clear();
+        }
+        let ip = Ip {
+            source: theirs.into(),
+            destination: ours.into(),
+            len: 64,
+            trailer_len: 0,
+            hop_limit: 255,
+            ecn: 0,
+            dont_fragment: true,
+            fragment: false,
+            transport: Transport::Other(58),
+        };
+        watched.take_solicitation(START + SECOND, &ip, 136, theirs.into());
+        ask(watched, 2);
+        ask(watched, 3);
+        watched.neighbours.has_asked_in_vain(START + 4 * SECOND, theirs.into())
+    };
+    assert!(asked_in_vain(true));
+    assert!(!asked_in_vain(false));
+}
+
 #[test]
 fn a_solicitation_whose_hop_limit_is_damaged_is_none() {
     let mut rest = [0; 20];
