@@ -287,7 +287,9 @@ impl Connection {
             return;
         }
         // Where nothing longer is outstanding, options with it, its length is not what keeps it.
-        let options = u32::from(self.negotiated.mss_path()) - self.negotiated.payload_max();
+        let mss = u32::from(self.negotiated.mss_path());
+        // A peer may ask for less than the least that is sent.
+        let options = mss.saturating_sub(self.negotiated.payload_max());
         let is_long = self.send.flight() + options > u32::from(self.path_mtu.default);
         if is_long && self.path_mtu.on_black_hole() {
             self.counters.black_holes += 1;

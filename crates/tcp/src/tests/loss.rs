@@ -131,6 +131,20 @@ fn a_segment_that_is_too_long_by_its_options_tells_of_a_black_hole() {
     assert_eq!(again(524), (524, 0));
 }
 
+#[test]
+fn a_peer_that_takes_a_byte_at_a_time_is_sent_the_least_and_no_black_hole_is_found() {
+    let config = Config { nodelay: true, ..plain_config() };
+    let options = TcpOptions { mss: Some(1), ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    harness.write(&stream(0..300));
+    let len = harness.take_ranges()[0].1;
+    for _ in 0..6 {
+        harness.pass_to_deadline();
+        assert_eq!(harness.take_ranges()[0], (1, len));
+    }
+    assert_eq!(harness.connection.counters().black_holes, 0);
+}
+
 // RFC 5682, 3.1, step 3.a: all goes again that is not acknowledged, what step 2.b sent with it. Without SACK nobody else
 // would tell of it but the timer, which is backed off.
 #[test]
