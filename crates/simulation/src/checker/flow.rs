@@ -366,6 +366,7 @@ impl Flow {
         let may_skip = self.may_skip || circumstances.may_skip;
         if may_skip && position > self.end && position < u64::from(HALF) {
             self.may_skip = false;
+            self.waits.on_unseen();
             self.bytes.clear();
             self.bytes_from = position;
             self.end = position;
@@ -554,7 +555,10 @@ impl Flow {
     ) -> Result<(), Broken> {
         let position = self.position(segment.sequence);
         let end = position + segment.payload.len() as u64;
-        let new_to = Some(end).filter(|end| *end > self.data_end && !segment.payload.is_empty());
+        // 6.1.6: a probe of a closed window is neither ECN-capable nor says CWR, nor is it the sending of its byte.
+        let is_probe = segment.payload.len() == 1 && ecn == 0 && end > self.edge_arrived;
+        let is_new = !segment.payload.is_empty() && end > self.data_end && !is_probe;
+        let new_to = Some(end).filter(|_| is_new);
         let is_latest = self.ack_sent == self.arrived.contiguous() && !circumstances.host.drops;
         self.ecn.judge(segment, ecn, Place { new_to, is_latest })?;
         if ecn != 0 && position < self.data_end {

@@ -32,6 +32,8 @@ pub(super) struct Waits {
     syn_at: Option<Instant>,
     /// Since when something that was sent waits, of which nothing was acknowledged in the meantime.
     since: Option<Instant>,
+    /// When anything else went out last.
+    sent_at: Option<Instant>,
     /// When anything arrived last, and the keepalive probes that were sent since.
     arrived_at: Option<Instant>,
     probes: u32,
@@ -61,7 +63,13 @@ impl Waits {
         if waits {
             self.since.get_or_insert(now);
         }
+        self.sent_at = Some(now);
         self.probes += u32::from(is_probe);
+    }
+
+    /// What is behind the last segment was given up with its neighbour and never seen: it may wait since then.
+    pub(super) fn on_unseen(&mut self) {
+        self.since = self.since.or(self.sent_at).or(self.syn_at);
     }
 
     pub(super) fn on_arrived(&mut self, now: Instant) {

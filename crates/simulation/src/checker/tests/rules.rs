@@ -2,7 +2,7 @@
 
 use super::segments::{CLIENT, LINE, SECOND, SERVER, Wire, assert_rule, end_of, segment};
 use crate::checker::Patience;
-use crate::packet::flag;
+use crate::packet::{Segment, flag};
 use time::Duration;
 
 const BYTES: &[u8] = &[7; 300];
@@ -125,6 +125,34 @@ fn marks_are_agreed_on_echoed_and_answered() {
     };
     assert_rule(answer(0), "RFC 3168, 6.1.2: who heard");
     assert_eq!(answer(flag::CWR), Ok(()));
+}
+
+// RFC 3168, 6.1.6: neither ECT nor CWR is set on window probes.
+#[test]
+fn a_window_probe_does_not_say_that_the_window_was_reduced() {
+    let echo = |acknowledged, window| Segment {
+        window,
+        ..segment(SERVER, flag::ACK | flag::ECE, (1, acknowledged), b"")
+    };
+    let probe = |flags| segment(CLIENT, flag::ACK | flags, (1_002, 1), b"a");
+    let says = |flags| {
+        let mut wire = connected_with_ecn();
+        for position in [1, 301, 601] {
+            wire.passes(&segment(CLIENT, flag::ACK, (position, 1), BYTES));
+        }
+        wire.gets(&echo(901, 100));
+        wire.passes(&segment(CLIENT, flag::ACK | flag::CWR, (901, 1), &BYTES[..100]));
+        wire.gets(&echo(1_001, 0));
+        // One probe's byte is taken, the next is not.
+        assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (1_001, 1), b"a")), Ok(()));
+        wire.gets(&echo(1_002, 0));
+        assert_eq!(wire.sends(&probe(0)), Ok(()));
+        wire.gets(&echo(1_002, 0));
+        wire.now += SECOND;
+        wire.sends(&probe(flags))
+    };
+    assert_eq!(says(0), Ok(()));
+    assert_rule(says(flag::CWR), "RFC 3168, 6.1.2: CWR");
 }
 
 #[test]

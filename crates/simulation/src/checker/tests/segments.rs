@@ -233,6 +233,24 @@ fn a_gap_in_which_a_neighbour_was_asked_for_is_not_the_timers() {
     assert!(last_of(0).is_err_and(|(rule, _)| rule.starts_with("RFC 6298, 5.5")));
 }
 
+// RFC 4861, 7.2.2.
+#[test]
+fn what_waited_for_one_neighbour_leaves_together() {
+    let syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+    let second_after = |asked: u32| {
+        let mut wire = Wire::new();
+        assert_eq!(wire.sends(&syn), Ok(()));
+        wire.now += SECOND;
+        assert_eq!(wire.sends(&syn), Ok(()));
+        wire.asks(CLIENT, asked);
+        wire.now = START + 8 * SECOND;
+        assert_eq!(wire.sends(&syn), Ok(()));
+        wire.sends(&syn)
+    };
+    assert_eq!(second_after(3), Ok(()));
+    assert_rule(second_after(0), "RFC 6298, 5.5");
+}
+
 #[test]
 fn who_asks_for_a_neighbour_may_refuse_before_its_syn_ack_is_seen() {
     let refuses = |asked: u32, payload: &'static [u8]| {
@@ -463,6 +481,23 @@ fn what_a_keepalive_probe_acknowledges_ends_no_wait() {
     };
     assert!(waited(0), "a probe");
     assert!(!waited(1));
+}
+
+// What a neighbour does not answer for is given up before the wire sees it, and may be so from the last that was seen.
+#[test]
+fn what_was_lost_unseen_with_a_neighbour_may_have_waited_long() {
+    let patience = Patience { user_timeout: Some(20 * SECOND), keepalive: None };
+    let waited = |skipped: u32| {
+        let mut wire = Wire::connected();
+        wire.asks(CLIENT, 3);
+        wire.now += 17 * SECOND;
+        wire.gets(&segment(SERVER, flag::ACK, (0, 1), b""));
+        assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (1 + skipped, 1), b"")), Ok(()));
+        wire.now += SECOND;
+        wire.checker.has_waited_in_vain(wire.now, LINE, patience)
+    };
+    assert!(waited(4));
+    assert!(!waited(0), "nothing of it waits");
 }
 
 fn stamped(mut it: Segment<'static>, value: u32, echo: u32) -> Segment<'static> {
