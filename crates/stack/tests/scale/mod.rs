@@ -172,6 +172,7 @@ fn run_stream(
         arrived += received.len();
         received.clear();
         net.wire.clear();
+        net.batches.clear();
     }
     arrived
 }
