@@ -46,10 +46,13 @@ impl Checker {
         self.flow(line).is_some()
     }
 
-    /// Whether a reset arrived that this end has to obey.
+    /// Whether a reset arrived that this end has to obey. A SYN that comes twice may open a connection twice, as one
+    /// with data does (RFC 7413, 2.1): then it may have been for the one before.
     #[must_use]
     pub fn has_heard_reset(&self, line: Line) -> bool {
-        self.flow(line).is_some_and(Flow::has_heard_reset)
+        let answers = self.watched(line).answers.get(&line.ends).into_iter().flatten();
+        let before = answers.filter(|it| it.numbers().1 == Some(line.iss));
+        self.flow(line).into_iter().chain(before).any(Flow::has_heard_reset)
     }
 
     /// Whether this end waited for the other long enough to give up, and the other has answered all that

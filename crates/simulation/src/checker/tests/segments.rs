@@ -483,6 +483,27 @@ fn what_a_keepalive_probe_acknowledges_ends_no_wait() {
     assert!(!waited(1));
 }
 
+// RFC 7413, 2.1: data in a SYN that the network doubled may be taken twice, by two connections.
+#[test]
+fn a_reset_may_be_of_the_connection_that_a_syn_opened_before() {
+    let syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+    let heard = |reset: bool| {
+        let mut wire = Wire::new();
+        wire.passes(&syn);
+        wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+        if reset {
+            wire.gets(&segment(CLIENT, flag::RST, (1, 0), b""));
+        }
+        wire.gets(&syn);
+        let mut second = segment(SERVER, flag::SYN | flag::ACK, (0, 1), b"");
+        second.sequence += 5_000;
+        assert_eq!(wire.sends(&second), Ok(()));
+        wire.checker.has_heard_reset(LINE.turned())
+    };
+    assert!(heard(true));
+    assert!(!heard(false));
+}
+
 // What a neighbour does not answer for is given up before the wire sees it, and may be so from the last that was seen.
 #[test]
 fn what_was_lost_unseen_with_a_neighbour_may_have_waited_long() {
