@@ -82,8 +82,8 @@ impl Shard {
     }
 
     /// An error about a packet of ours. It may be forged, so it must name a socket of ours and, for
-    /// TCP, a sequence number that is in flight (RFC 5927, 4.1); and a connection that is open
-    /// survives it (5.2).
+    /// TCP, a sequence number that is in flight (RFC 4953, 4; RFC 5927, 4.1); and a connection that is open
+    /// survives it (RFC 5927, 5.2).
     fn on_icmp_error(
         &mut self,
         now: Instant,

@@ -105,7 +105,8 @@ counters::counters! {
         keepalive_probes_sent,
         /// Segments that arrived ahead of their turn and were kept.
         out_of_order_segments,
-        /// Segments of which something differed from what had arrived there before, and stayed.
+        /// Segments of which something differed from what had arrived there before, and stayed; as far as that was
+        /// not read yet, and of what is in order in the newest 64 chunks.
         overlap_conflicts,
         /// Segments ahead of their turn that were refused, in whole or in part, because too much
         /// waits.
