@@ -113,12 +113,31 @@ fn what_one_end_writes_the_other_reads() {
 fn a_closed_descriptor_is_bad_for_every_call_and_is_given_out_again() {
     let mut pair = Pair::new();
     let (_, server, client) = pair.connected();
+    let epoll = pair.call(0, Call::EpollCreate { size: 1 }).value as Fd;
+    let pipe = pair.call(0, Call::Pipe);
+    let Output::Pipe([from, to]) = pipe.output else { panic!("{pipe:?}") };
     pair.call(0, Call::Close { fd: client });
     let option = (SOL_SOCKET, SO_ERROR);
+    let control = |operation| Call::EpollControl {
+        epoll,
+        operation,
+        fd: client,
+        event: EpollEvent { events: POLLIN as u32, data: 0 },
+    };
+    let splice = |from, to| Call::Splice { from, to, offsets: false, len: 1, flags: 0 };
     let calls = [
         Call::Close { fd: client },
         send(client, b"x"),
         receive(client, 0),
+        Call::ReadNothing { fd: client },
+        Call::Bind { fd: client, address: address("10.0.0.1:1") },
+        Call::Accept { fd: client },
+        control(EPOLL_CTL_ADD),
+        control(EPOLL_CTL_MOD),
+        control(EPOLL_CTL_DEL),
+        Call::EpollWait { epoll: client, events_max: 1, timeout_ms: 0 },
+        splice(client, to),
+        splice(from, client),
         Call::Shutdown { fd: client, how: SHUT_WR },
         Call::Fcntl { fd: client, command: F_GETFL, argument: 0 },
         Call::Ioctl { fd: client, request: FIONREAD, argument: 0 },
@@ -135,6 +154,13 @@ fn a_closed_descriptor_is_bad_for_every_call_and_is_given_out_again() {
     for call in calls {
         assert_eq!(pair.refused(0, call.clone()), Errno::EBADF, "{call:?}");
     }
+    // poll(2) says so of each descriptor, and passes over negative ones.
+    let entry = |fd| PollEntry { fd, events: POLLIN, revents: 0 };
+    let entries = vec![entry(client), entry(-1)];
+    let polled = pair.call(0, Call::Poll { entries, timeout_ms: -1 });
+    assert_eq!(polled.value, 1);
+    let Output::Polled(entries) = polled.output else { panic!("{polled:?}") };
+    assert_eq!((entries[0].revents, entries[1].revents), (POLLNVAL, 0));
     assert_eq!(pair.socket(0, SOCK_DGRAM), client, "the lowest that is free");
     // A descriptor of another host is another descriptor.
     assert_eq!(pair.call(1, receive(server, 0)).value, 0);

@@ -74,6 +74,21 @@ fn the_time_that_the_peers_window_cost_is_told() {
     assert_eq!(info.busy, Duration::from_millis(100));
 }
 
+// RFC 6298, 2.2 and 2.3. The handshake took no time.
+#[test]
+fn how_round_trips_vary_is_told() {
+    let mut harness = Harness::established(plain_config());
+    let info = harness.connection.info(harness.now);
+    assert_eq!((info.rtt, info.rtt_variation), (Some(Duration::ZERO), Some(Duration::ZERO)));
+    harness.write(&stream(0..1_000));
+    harness.take();
+    harness.now += Duration::from_millis(80);
+    harness.receive(ACK, 1, 1_001, b"");
+    let info = harness.connection.info(harness.now);
+    let expected = (Duration::from_millis(10), Duration::from_millis(20));
+    assert_eq!((info.rtt, info.rtt_variation), (Some(expected.0), Some(expected.1)));
+}
+
 #[test]
 fn what_is_lost_and_sent_again_is_told() {
     let config = Config { sack: true, nodelay: true, ..plain_config() };

@@ -364,6 +364,26 @@ fn a_timestamp_from_before_the_retransmission_undoes_it() {
     assert!(harness.connection.info(harness.now).reordering_segments > 0);
 }
 
+// RFC 8985, 6.2, step 3: what is delivered behind later data was reordered, by as many segments.
+#[test]
+fn how_far_a_path_reorders_is_told_in_segments() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..7_000));
+    assert_eq!(harness.take().len(), 7);
+    let told = |harness: &Harness| {
+        let info = harness.connection.info(harness.now);
+        (info.reordering_segments, info.reorderings_seen)
+    };
+    harness.now += RTT;
+    sack(&mut harness, 1, &[(6_001, 7_001)]);
+    assert_eq!(told(&harness), (3, 0), "a hole is none yet");
+    sack(&mut harness, 1, &[(2_001, 3_001), (6_001, 7_001)]);
+    assert_eq!(told(&harness), (5, 1));
+    harness.receive(ACK, 1, 7_001, b"");
+    assert_eq!(told(&harness), (7, 2), "the first came last");
+    assert_eq!(harness.take_ranges(), [], "nothing is sent again");
+}
+
 // The same path, but the retransmission is what was answered.
 #[test]
 fn a_timestamp_of_the_retransmission_undoes_nothing() {
