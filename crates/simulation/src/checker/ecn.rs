@@ -20,6 +20,8 @@ pub(super) struct Ecn {
     /// What our SYN said last of ECE and CWR, and the peer's.
     ours: u8,
     theirs: Option<u8>,
+    /// Our SYN was perhaps repeated without asking (6.1.1.1), and the repetition still waits for its neighbour.
+    pub(super) may_be_given_up: bool,
     /// A mark arrived, and no news behind it that the peer's window was reduced.
     may_echo: bool,
     /// A mark arrived with data that was new and in order, and no such news since.
@@ -57,6 +59,11 @@ impl Ecn {
         }
     }
 
+    /// Whether marks must be echoed and answered.
+    fn is_surely_agreed(&self) -> bool {
+        self.is_agreed() && !self.may_be_given_up
+    }
+
     /// RFC 3168, 6.1.1: the SYN says both, the SYN-ACK ECE alone.
     fn is_agreed(&self) -> bool {
         matches!((self.ours, self.theirs), (ASKS, Some(flag::ECE)) | (flag::ECE, Some(ASKS)))
@@ -77,13 +84,13 @@ impl Ecn {
         }
         if ecn == CE {
             self.may_echo = true;
-            self.must_echo |= is_next && self.is_agreed() && !self.has_ended;
+            self.must_echo |= is_next && self.is_surely_agreed() && !self.has_ended;
         }
         match self.heard {
             _ if !segment.has(flag::ECE) => self.heard = None,
             // It was told that by what is on its way, or there is nothing that could be reduced.
             _ if acked <= self.told || sent == acked => {}
-            Some(at) => self.must_tell |= acked > at && self.is_agreed(),
+            Some(at) => self.must_tell |= acked > at && self.is_surely_agreed(),
             None => self.heard = Some(sent),
         }
     }

@@ -615,7 +615,7 @@ impl Flow {
 
     /// A segment of the peer arrived intact.
     pub(crate) fn on_arrived(&mut self, now: Instant, segment: &Segment<'_>, ecn: u8) {
-        self.repeats = None;
+        let may_have_repeated = self.repeats.take().is_some_and(|it| it.has_waited);
         if !self.is_of_the_past(segment) && !segment.has(flag::RST) {
             self.waits_before = self.waits;
             self.waits.on_arrived(now);
@@ -634,6 +634,7 @@ impl Flow {
         {
             self.on_peer_known(segment.sequence, segment.options);
             self.ecn.on_peer_known(segment.flags, false);
+            self.ecn.may_be_given_up = may_have_repeated;
         }
         let is_other = self.irs.is_some_and(|irs| irs != segment.sequence);
         if segment.has(flag::SYN | flag::ACK)

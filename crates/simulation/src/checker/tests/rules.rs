@@ -127,6 +127,22 @@ fn marks_are_agreed_on_echoed_and_answered() {
     assert_eq!(answer(flag::CWR), Ok(()));
 }
 
+// RFC 3168, 6.1.1.1: a SYN that is sent again may ask no more, and perhaps nobody sees it.
+#[test]
+fn a_syn_that_waits_for_its_neighbour_may_have_given_marks_up() {
+    let answer = |asked| {
+        let mut wire = Wire::new();
+        wire.passes(&segment(CLIENT, flag::SYN | flag::ECE | flag::CWR, (0, 0), b""));
+        wire.asks(CLIENT, asked);
+        wire.passes(&segment(SERVER, flag::SYN | flag::ACK | flag::ECE, (0, 1), b""));
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b""));
+        wire.gets_marked(&segment(SERVER, flag::ACK, (1, 1), b"ab"), 3);
+        wire.sends(&segment(CLIENT, flag::ACK, (1, 3), b""))
+    };
+    assert_eq!(answer(1), Ok(()));
+    assert_rule(answer(0), "RFC 3168, 6.1.3: a mark");
+}
+
 // RFC 3168, 6.1.6: neither ECT nor CWR is set on window probes.
 #[test]
 fn a_window_probe_does_not_say_that_the_window_was_reduced() {
