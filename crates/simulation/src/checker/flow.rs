@@ -57,6 +57,8 @@ pub(crate) struct Flow {
     /// What arrived of the peer's stream.
     arrived: Ranges,
     early: Early,
+    /// Behind the byte of a probe of our closed window, until the peer goes on from there.
+    probed_to: Option<u64>,
     /// The highest acknowledgment sent, and the highest right edge announced.
     ack_sent: u64,
     edge_sent: u64,
@@ -119,6 +121,7 @@ impl Flow {
             window_max: 0,
             arrived: Ranges::default(),
             early: Early::default(),
+            probed_to: None,
             ack_sent: 0,
             edge_sent: 0,
             value_sent: None,
@@ -652,6 +655,11 @@ impl Flow {
         }
         let start = self.peer_position(segment.sequence);
         let before = self.arrived.contiguous();
+        if segment.len() == 1 && start == before && start >= self.edge_sent {
+            self.probed_to = Some(start + 1);
+        } else if self.probed_to.is_some_and(|end| (end..u64::from(HALF)).contains(&start)) {
+            self.probed_to = None;
+        }
         if self.asks_for_answer(segment, start) {
             self.owes_since.get_or_insert(now);
         }
@@ -680,12 +688,13 @@ impl Flow {
     }
 
     /// A keepalive probe asks for an ACK; of other old segments without data only so many a second get one, and where the
-    /// window is closed ACKs may stand there, too, as a probe's byte does not count as sent. The peer's SYN asks for its
+    /// window is closed ACKs may stand there, too, as a probe's byte does not count as sent until its ACK has come. The peer's SYN asks for its
     /// SYN-ACK again, but not where its ACK comes with it; later it is challenged, which is limited (RFC 5961, 4 and
     /// 10).
     fn asks_for_answer(&self, segment: &Segment<'_>, start: u64) -> bool {
         let is_syn_again = segment.has(flag::SYN) && self.is_passive;
-        let is_open = self.edge_sent >= self.ack_sent + (1 << self.shifts().0);
+        let is_open =
+            self.edge_sent >= self.ack_sent + (1 << self.shifts().0) && self.probed_to.is_none();
         let is_keepalive = start + 1 == self.ack_sent && is_open && !self.may_be_too_old(segment);
         (!segment.is_empty() || is_keepalive) && !is_syn_again
     }
