@@ -57,8 +57,10 @@ pub(crate) struct Flow {
     /// What arrived of the peer's stream.
     arrived: Ranges,
     early: Early,
-    /// Behind the byte of a probe of our closed window, until the peer goes on from there.
+    /// Behind what may be the byte of a probe of our closed window, until the peer goes on from there.
     probed_to: Option<u64>,
+    /// Where our window was closed last.
+    closed_at: Option<u64>,
     /// The highest acknowledgment sent, and the highest right edge announced.
     ack_sent: u64,
     edge_sent: u64,
@@ -122,6 +124,7 @@ impl Flow {
             arrived: Ranges::default(),
             early: Early::default(),
             probed_to: None,
+            closed_at: None,
             ack_sent: 0,
             edge_sent: 0,
             value_sent: None,
@@ -436,6 +439,9 @@ impl Flow {
             return Err(("RFC 9293, 3.8.6: the window's right edge does not shrink", what));
         }
         self.edge_sent = self.edge_sent.max(edge);
+        if segment.window == 0 {
+            self.closed_at = Some(ack);
+        }
         Ok(())
     }
 
@@ -655,7 +661,8 @@ impl Flow {
         }
         let start = self.peer_position(segment.sequence);
         let before = self.arrived.contiguous();
-        if segment.len() == 1 && start == before && start >= self.edge_sent {
+        // The window may be open again, and the prober not have heard.
+        if segment.len() == 1 && start == before && self.closed_at == Some(start) {
             self.probed_to = Some(start + 1);
         } else if self.probed_to.is_some_and(|end| (end..u64::from(HALF)).contains(&start)) {
             self.probed_to = None;
