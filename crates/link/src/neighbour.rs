@@ -599,7 +599,13 @@ impl<W> NeighbourCache<W> {
     /// Whether packets wait for a neighbour, or to be handed back.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        self.waiting_packets > 0 || self.resolved.iter().any(|it| !it.waiting.is_empty())
+        self.waiting_count() > 0
+    }
+
+    /// How many do.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.waiting_packets + self.resolved.iter().map(|it| it.waiting.len()).sum::<usize>()
     }
 
     /// The next resolution that ended; call until there is none.

@@ -89,7 +89,8 @@ impl Shard {
     pub fn remove_interface(&mut self, now: Instant, id: InterfaceId) -> Result<(), SocketError> {
         let interface = self.interfaces.with_device(id)?;
         self.past_interfaces.add(interface);
-        let waiting = core::iter::from_fn(|| interface.outbox.pop()).count();
+        let waiting = core::iter::from_fn(|| interface.outbox.pop()).count()
+            + interface.neighbours.waiting_count();
         let blocked = core::mem::take(&mut interface.blocked);
         let addresses = core::mem::take(&mut interface.addresses);
         let config = InterfaceConfig {

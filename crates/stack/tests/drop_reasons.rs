@@ -407,6 +407,26 @@ fn what_waits_for_an_interface_that_is_removed_and_what_comes_by_it_later_is_dro
     assert_eq!(dropped(&mut net, 1, |net| net.run(120 * SECOND)), []);
 }
 
+#[test]
+fn what_waits_for_a_neighbour_of_an_interface_that_is_removed_is_dropped() {
+    let mut net = net();
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let socket = net.hosts[0].shard.udp_bind(SocketAddr::new(address(0, false), 9));
+    let socket = socket.expect("a free port");
+    let waiting = dropped(&mut net, 0, |net| {
+        for neighbour in [100, 100, 101] {
+            let to = SocketAddr::from(([10, 0, 0, neighbour], 9));
+            net.hosts[0].shard.udp_send(socket, Some(to), chunk(10)).expect("room");
+        }
+        while net.step() {}
+    });
+    assert_eq!(waiting, []);
+    let removed = dropped(&mut net, 0, |net| {
+        net.hosts[0].shard.remove_interface(now, id).expect("an interface");
+    });
+    assert_eq!(removed, [(DropReason::InterfaceRemoved, 3)]);
+}
+
 /// Everything is the second shard's.
 struct Second;
 
