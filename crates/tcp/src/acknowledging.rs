@@ -132,6 +132,9 @@ impl Acknowledging {
             self.owed = Owed::Nothing;
             self.quick = self.quick.saturating_sub(segments);
             self.quick_asked &= self.quick > 0;
+        } else if self.owed == Owed::Nothing {
+            // Others of its super-frame were settled before it.
+            self.owed = Owed::Later;
         }
     }
 

@@ -224,7 +224,8 @@ impl Connection {
             return;
         }
         self.config_mut().keepalive = keepalive;
-        let Some(keepalive) = keepalive.filter(|_| self.state.is_synchronized()) else {
+        let may_probe = self.state.is_synchronized() && self.state != State::TimeWait;
+        let Some(keepalive) = keepalive.filter(|_| may_probe) else {
             return self.timers.stop(Timer::Keepalive);
         };
         match before {

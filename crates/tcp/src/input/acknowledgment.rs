@@ -45,12 +45,14 @@ impl Connection {
         let mut facts = AckFacts { advanced, acked, flight_before, ..AckFacts::default() };
         self.take_deliveries(now, header, &mut facts);
         let same_window = self.take_window(header);
+        let is_plain = Self::is_plain(incoming, same_window);
+        facts.is_bare = is_plain && header.options.sack.is_empty();
         if advanced {
             self.on_new_ack(now, header, &mut facts);
         } else if is_current && flight_before > 0 && !opens {
             // RFC 5681, 2: it equals the greatest acknowledgment received, and that of the SYN-ACK was the first,
             // though an early answer is in flight (RFC 7413, 4.2.2).
-            facts.duplicate = self.is_duplicate(incoming, &facts, same_window);
+            facts.duplicate = self.is_duplicate(&facts, is_plain);
         }
         self.recover(now, header, &mut facts);
         if advanced {
@@ -121,18 +123,19 @@ impl Connection {
         facts.rtt_sample = self.sample_round_trip(now, header, facts);
     }
 
-    /// SND.UNA stayed, with data in flight: whether it is a duplicate ACK.
-    fn is_duplicate(&self, incoming: &Incoming<'_>, facts: &AckFacts, same_window: bool) -> bool {
-        // RFC 5681, 2: no data, no SYN or FIN, the window unchanged; RFC 6675, 2: with SACK, one
-        // that reports something new. What was cut to nothing, as the probe of a closed window is, had data.
-        if self.negotiated.sack {
-            facts.delivered.sacked_bytes > 0
-        } else {
-            incoming.payload.is_none()
-                && !incoming.trimmed
-                && !incoming.flags.intersects(TcpFlags::SYN | TcpFlags::FIN)
-                && same_window
-        }
+    /// SND.UNA stayed, with data in flight: whether it is a duplicate ACK (RFC 5681, 2; RFC 6675, 2: with SACK, one
+    /// that reports something new).
+    fn is_duplicate(&self, facts: &AckFacts, is_plain: bool) -> bool {
+        if self.negotiated.sack { facts.delivered.sacked_bytes > 0 } else { is_plain }
+    }
+
+    /// Whether a segment is no more than its ACK (RFC 5681, 2): no data, no SYN or FIN, the window unchanged. What was
+    /// cut to nothing, as the probe of a closed window is, had data.
+    fn is_plain(incoming: &Incoming<'_>, same_window: bool) -> bool {
+        incoming.payload.is_none()
+            && !incoming.trimmed
+            && !incoming.flags.intersects(TcpFlags::SYN | TcpFlags::FIN)
+            && same_window
     }
 
     /// RFC 6298, 5.2 and 5.3.

@@ -58,7 +58,7 @@ impl Connection {
         };
         let notes_each = self.acks.notes_each() && payload_len > 0 && outcome.is_ok();
         if notes_each && !fin && !self.receive.is_fin_next() {
-            self.note_each(next, incoming.segments);
+            self.note_each(next, payload_len, incoming.segments);
         }
         // What is here already says nothing against the FIN behind it.
         if fin && matches!(outcome, Ok(()) | Err(DropReason::Duplicate)) {
@@ -132,10 +132,10 @@ impl Connection {
         self.acks.on_data(now, segments, pushed, || rtt.rto());
     }
 
-    /// Data arrived that moved RCV.NXT on from `start`, or waits: notes the ACKs that its segments ask
-    /// for. The FIN is the last of the stream, so its ACK is as good behind the batch.
+    /// Data of `own_len` bytes arrived that moved RCV.NXT on from `start`, or waits: notes the ACKs that its segments
+    /// ask for. The FIN is the last of the stream, so its ACK is as good behind the batch.
     #[cold]
-    pub(super) fn note_each(&mut self, start: SeqNumber, segments: u32) {
+    pub(super) fn note_each(&mut self, start: SeqNumber, own_len: u32, segments: u32) {
         let len = self.receive.next().offset_from(start);
         // The clock does not change what is echoed.
         let said = self.segment_options(Instant::ZERO);
@@ -145,7 +145,8 @@ impl Connection {
             sack: said.sack,
             ecn: self.ecn.flags(),
         };
-        let mut count = if len == 0 { 1 } else { segments };
+        // Where it fills a gap, what waits behind is acknowledged with it and at once (RFC 5681, 4.2).
+        let mut count = if len == 0 || len > own_len { 1 } else { segments };
         if self.acks.owed() == Owed::Now
             && let Some(sack) = self.report_sack()
         {

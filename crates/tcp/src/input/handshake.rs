@@ -130,14 +130,15 @@ impl Connection {
     }
 
     /// An ACK arrives in SYN-RECEIVED: SND.UNA < SEG.ACK =< SND.NXT opens the connection, anything
-    /// else is answered with a reset. SND.UNA is ISS, as the RFC has it, also where data follows the SYN-ACK.
+    /// else is answered with a reset. SND.UNA is ISS, as the RFC has it, also where data follows the SYN-ACK, and all
+    /// that was sent counts, also data that went with a SYN which another crossed.
     pub(super) fn complete_passive_open(
         &mut self,
         now: Instant,
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
         let ack = incoming.header.acknowledgment;
-        if !(ack.is_after(self.send.iss) && ack.is_at_or_before(self.send.nxt)) {
+        if !(ack.is_after(self.send.iss) && ack.is_at_or_before(self.send.max)) {
             self.owe_reset_for(incoming);
             return Err(DropReason::BadAck);
         }

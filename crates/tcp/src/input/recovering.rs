@@ -28,6 +28,8 @@ pub(super) struct AckFacts {
     pub(super) flight_before: u32,
     /// It is a duplicate ACK (RFC 5681, 2; RFC 6675, 2).
     pub(super) duplicate: bool,
+    /// It says nothing but this: no data, no SYN or FIN, the window unchanged (RFC 5681, 2), and no SACK blocks.
+    pub(super) is_bare: bool,
     pub(super) report: Report,
     pub(super) delivered: Delivered,
     /// The round trip it measured.
@@ -148,7 +150,7 @@ impl Connection {
         let verdict = self.recovery.probe.on_ack(
             header.acknowledgment,
             facts.advanced,
-            !header.options.sack.is_empty(),
+            facts.is_bare,
             facts.report.duplicate,
         );
         if verdict == ProbeVerdict::Repaired {

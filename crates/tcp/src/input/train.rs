@@ -86,6 +86,6 @@ impl Connection {
     fn note_follower(&mut self, now: Instant, leader: &TcpHeader, start: SeqNumber, segments: u32) {
         // What is due is as good as sent, so the same timestamp may be the one to echo now.
         self.take_timestamp_of(now, leader, start);
-        self.note_each(start, segments);
+        self.note_each(start, self.receive.next().offset_from(start), segments);
     }
 }

@@ -68,13 +68,13 @@ impl TailProbe {
         self.owed = false;
     }
 
-    /// TLP_process_ack (RFC 8985, 7.4.2). `advanced`: SND.UNA moved; `reports`: the ACK carries SACK
-    /// blocks; `duplicate`: the range it reports twice.
+    /// TLP_process_ack (RFC 8985, 7.4.2). `advanced`: SND.UNA moved; `is_bare`: the segment says nothing
+    /// but its ACK, which only a segment that brings nothing is answered with; `duplicate`: the range it reports twice.
     pub(crate) fn on_ack(
         &mut self,
         ack: SeqNumber,
         advanced: bool,
-        reports: bool,
+        is_bare: bool,
         duplicate: Option<(SeqNumber, SeqNumber)>,
     ) -> ProbeVerdict {
         let Some(end) = self.outstanding else { return ProbeVerdict::Nothing };
@@ -88,7 +88,7 @@ impl TailProbe {
             ProbeVerdict::NothingLost
         } else if ack.is_after(end) {
             ProbeVerdict::Repaired
-        } else if !advanced && !reports {
+        } else if !advanced && is_bare {
             // The ACK of the original came before: this one is of the copy.
             ProbeVerdict::NothingLost
         } else {
@@ -121,22 +121,23 @@ mod tests {
     #[test]
     fn the_acknowledgment_tells_whether_the_probe_repaired_a_loss() {
         let end = SeqNumber(5_000);
-        assert_eq!(probed(false).on_ack(end, true, false, None), ProbeVerdict::NothingLost);
+        assert_eq!(probed(false).on_ack(end, true, true, None), ProbeVerdict::NothingLost);
         let mut again = probed(true);
-        assert_eq!(again.on_ack(SeqNumber(4_000), true, false, None), ProbeVerdict::Nothing);
+        assert_eq!(again.on_ack(SeqNumber(4_000), true, true, None), ProbeVerdict::Nothing);
         // TLP.end_seq itself: the original may have arrived; the ACK of the copy decides.
-        assert_eq!(again.on_ack(end, true, false, None), ProbeVerdict::Nothing);
-        assert_eq!(again.on_ack(end + 1, true, false, None), ProbeVerdict::Repaired);
+        assert_eq!(again.on_ack(end, true, true, None), ProbeVerdict::Nothing);
+        assert_eq!(again.on_ack(end + 1, true, true, None), ProbeVerdict::Repaired);
         let duplicate = Some((SeqNumber(4_000), end));
-        assert_eq!(probed(true).on_ack(end, false, true, duplicate), ProbeVerdict::NothingLost);
-        assert_eq!(probed(true).on_ack(end, false, false, None), ProbeVerdict::NothingLost);
+        assert_eq!(probed(true).on_ack(end, false, false, duplicate), ProbeVerdict::NothingLost);
+        assert_eq!(probed(true).on_ack(end, false, true, None), ProbeVerdict::NothingLost);
+        assert_eq!(probed(true).on_ack(end, false, false, None), ProbeVerdict::Nothing, "data");
     }
 
     // RFC 8985, 7.3: "the sender has obtained an RTT measurement since the last loss probe".
     #[test]
     fn the_next_probe_waits_for_a_round_trip() {
         let mut probe = probed(false);
-        probe.on_ack(SeqNumber(5_000), true, false, None);
+        probe.on_ack(SeqNumber(5_000), true, true, None);
         assert!(!probe.may_probe());
         probe.on_round_trip();
         assert!(probe.may_probe());

@@ -1,7 +1,7 @@
 //! Closing: every way from ESTABLISHED to CLOSED (RFC 9293, 3.6, 3.10.4, 3.10.7.4).
 
 use super::harness::*;
-use crate::{ConnectionError, Events, State};
+use crate::{ConnectionError, Events, Keepalive, State};
 use counters::DropReason;
 use time::Duration;
 
@@ -74,6 +74,20 @@ fn a_fin_that_acknowledges_ours_goes_straight_to_time_wait() {
     harness.take();
     harness.receive(FIN | ACK, 1, 2, b"");
     assert_eq!(state(&harness), State::TimeWait);
+}
+
+// RFC 9293, 3.3.2, MUST-13: 2 MSL, whatever timers other settings ask for.
+#[test]
+fn keepalive_does_not_shorten_time_wait() {
+    let mut harness = Harness::established(plain_config());
+    harness.connection.shutdown_write();
+    harness.take();
+    harness.receive(FIN | ACK, 1, 2, b"");
+    harness.take();
+    let due = harness.connection.poll_timeout();
+    let keepalive = Keepalive { idle: Duration::from_secs(5), ..Keepalive::default() };
+    harness.connection.set_keepalive(harness.now, Some(keepalive));
+    assert_eq!(harness.connection.poll_timeout(), due);
 }
 
 #[test]

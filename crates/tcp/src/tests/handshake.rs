@@ -126,6 +126,21 @@ fn simultaneous_open() {
     assert_eq!(harness.expect_one().header.flags, ACK);
 }
 
+// RFC 9293, 3.10.7.3: "If there are other controls or text in the segment, then queue them for processing after the
+// ESTABLISHED state has been reached". RFC 7413: a SYN has text here.
+#[test]
+fn text_of_a_syn_that_another_crosses_may_be_acknowledged() {
+    let mut harness = Harness::connect(plain_config());
+    harness.connection.offer_fast_open(None, MSS as u16);
+    harness.write(&stream(0..100));
+    assert_eq!(harness.expect_one().payload.len(), 100);
+    harness.receive(SYN, 0, 0, b"");
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    harness.receive(ACK, 1, 101, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+    harness.expect_nothing();
+}
+
 #[test]
 fn two_connections_that_open_at_each_other_both_become_established() {
     let mut ends = [Harness::connect(plain_config()), Harness::connect(plain_config())];

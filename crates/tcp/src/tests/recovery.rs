@@ -261,6 +261,25 @@ fn a_loss_repaired_by_a_probe_reduces_the_window() {
 // be acknowledged in between.
 #[test]
 fn a_loss_repaired_by_a_probe_is_not_forgotten_when_all_is_acknowledged() {
+    a_repaired_loss_is_found(|_| 1);
+}
+
+// Neither data nor a changed window is a duplicate ACK, by which the receiver says that it had both copies.
+#[test]
+fn an_answer_is_no_sign_that_a_probe_was_needless() {
+    a_repaired_loss_is_found(|harness| {
+        harness.receive(ACK, 1, 2_001, b"answer");
+        7
+    });
+    a_repaired_loss_is_found(|harness| {
+        harness.window += 1_000;
+        harness.receive(ACK, 1, 2_001, b"");
+        1
+    });
+}
+
+/// `meanwhile` says where the peer stands then.
+fn a_repaired_loss_is_found(meanwhile: impl FnOnce(&mut Harness) -> u32) {
     let mut harness = path(sack_config());
     harness.write(&stream(0..2_000));
     harness.take();
@@ -269,10 +288,11 @@ fn a_loss_repaired_by_a_probe_is_not_forgotten_when_all_is_acknowledged() {
     harness.now += RTT;
     harness.receive(ACK, 1, 2_001, b"");
     assert_eq!(harness.connection.counters().tail_loss_repairs, 0, "it may yet have been needless");
+    let sequence = meanwhile(&mut harness);
     harness.write(&stream(2_000..3_000));
     harness.take();
     harness.now += RTT;
-    harness.receive(ACK, 1, 3_001, b"");
+    harness.receive(ACK, sequence, 3_001, b"");
     assert_eq!(harness.connection.counters().tail_loss_repairs, 1);
 }
 

@@ -73,19 +73,43 @@ fn what_is_left_of_a_train_is_acknowledged_with_the_next_segment_or_by_the_timer
 #[test]
 fn a_super_frame_has_the_acks_of_its_segments() {
     let mut harness = Harness::established(letter(2));
-    let mut receive = |start, len, segments| {
-        let header = harness.header(ACK, start, 1);
-        let payload = Some(chunk(&stream(0..len)));
-        let (sparse, congestion_experienced) = (false, false);
-        let segment =
-            Segment { header: &header, payload, sparse, segments, congestion_experienced };
-        harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
-        harness.connection.on_batch_end(harness.now);
-        harness.take().iter().map(|sent| sent.acknowledgment() - 1).collect::<Vec<_>>()
-    };
-    assert_eq!(receive(1, 5_000, 5), [2_000, 4_000]);
-    assert_eq!(receive(5_001, 2_003, 3), [6_000, 7_003], "the last one is shorter");
-    assert_eq!(receive(7_004, 1_800, 3), [8_203], "segments shorter than they could be");
+    let mut receive = |start, len, segments| super_frame(&mut harness, start, len, segments);
+    assert_eq!(receive(1, 5_000, 5), [2_001, 4_001]);
+    assert_eq!(receive(5_001, 2_003, 3), [6_001, 7_004], "the last one is shorter");
+    assert_eq!(receive(7_004, 1_800, 3), [8_204], "segments shorter than they could be");
+}
+
+fn super_frame(harness: &mut Harness, start: u32, len: usize, segments: u32) -> Vec<u32> {
+    let header = harness.header(ACK, start, 1);
+    let payload = Some(chunk(&stream(0..len)));
+    let (sparse, congestion_experienced) = (false, false);
+    let segment = Segment { header: &header, payload, sparse, segments, congestion_experienced };
+    harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
+    harness.connection.on_batch_end(harness.now);
+    harness.take().iter().map(Sent::acknowledgment).collect()
+}
+
+// RFC 9293, 3.8.6.3, MUST-58: an ACK is delayed, and not for ever.
+#[test]
+fn the_last_of_a_super_frame_is_acknowledged_by_the_timer() {
+    let mut harness = Harness::established(letter(2));
+    assert_eq!(super_frame(&mut harness, 1, 5_000, 5), [2_001, 4_001]);
+    harness.pass_to_deadline();
+    assert_eq!(harness.expect_one().acknowledgment(), 5_001);
+}
+
+// RFC 5681, 4.2: at once, and all that waited, of which SACK blocks have told.
+#[test]
+fn a_super_frame_that_fills_a_gap_has_one_ack_of_all() {
+    let config = Config { sack: true, ..letter(2) };
+    let options =
+        TcpOptions { mss: Some(MSS as u16), sack_permitted: true, ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    for start in (2_001..12_000).step_by(1_000) {
+        harness.receive(ACK, start, 1, &stream(0..1_000));
+        harness.take();
+    }
+    assert_eq!(super_frame(&mut harness, 1, 2_000, 2), [12_001]);
 }
 
 // RFC 2883, 4: a report of a duplicate is below the acknowledgment, or within what waits.
