@@ -1,7 +1,7 @@
 //! What a connection says of itself.
 
 use super::harness::*;
-use crate::{Config, RecoveryState, State};
+use crate::{Config, Pacing, RecoveryState, State};
 use time::Duration;
 use wire::{TcpOptions, TcpTimestamps};
 
@@ -74,19 +74,64 @@ fn the_time_that_the_peers_window_cost_is_told() {
     assert_eq!(info.busy, Duration::from_millis(100));
 }
 
-// RFC 6298, 2.2 and 2.3. The handshake took no time.
+// RFC 6298, 2.2: "SRTT <- R, RTTVAR <- R/2"; 2.3: RTTVAR by a quarter towards |SRTT - R'|, then SRTT by an eighth.
 #[test]
 fn how_round_trips_vary_is_told() {
-    let mut harness = Harness::established(plain_config());
+    let mut harness = Harness::connect(plain_config());
     let info = harness.connection.info(harness.now);
-    assert_eq!((info.rtt, info.rtt_variation), (Some(Duration::ZERO), Some(Duration::ZERO)));
-    harness.write(&stream(0..1_000));
+    assert_eq!((info.rtt, info.rtt_variation), (None, None), "nothing is measured");
+    harness.expect_one();
+    harness.now += Duration::from_millis(100);
+    harness.receive(SYN | ACK, 0, 1, b"");
     harness.take();
-    harness.now += Duration::from_millis(80);
-    harness.receive(ACK, 1, 1_001, b"");
-    let info = harness.connection.info(harness.now);
-    let expected = (Duration::from_millis(10), Duration::from_millis(20));
-    assert_eq!((info.rtt, info.rtt_variation), (Some(expected.0), Some(expected.1)));
+    let told = |harness: &Harness| {
+        let info = harness.connection.info(harness.now);
+        [info.rtt, info.rtt_variation, info.rtt_min].map(|time| time.expect("measured").as_micros())
+    };
+    assert_eq!(told(&harness), [100_000, 50_000, 100_000]);
+    for (sent_before, rtt_ms, expected) in
+        [(0, 60, [95_000, 47_500, 60_000]), (1, 180, [105_625, 56_875, 60_000])]
+    {
+        harness.write(&stream(0..500));
+        harness.take();
+        harness.now += Duration::from_millis(rtt_ms);
+        harness.receive(ACK, 1, 500 * (sent_before + 1) + 1, b"");
+        assert_eq!(told(&harness), expected);
+    }
+    assert_eq!(harness.connection.info(harness.now).rto.as_micros(), 105_625 + 4 * 56_875);
+}
+
+// As Linux (tcp_rate_gen): what the application bounded says how fast the path is at least.
+#[test]
+fn a_rate_that_the_application_bounded_is_told_while_it_is_the_highest() {
+    let config = Config { nodelay: true, pacing: Pacing::Off, ..plain_config() };
+    let mut harness = Harness::established(config);
+    let told = |harness: &Harness| harness.connection.info(harness.now).delivery_rate;
+    assert_eq!(told(&harness), None);
+    let mut acknowledged = 1;
+    for (rtt_ms, expected) in [
+        // Nothing had run dry when the first was sent.
+        (40, (25_000, false)),
+        (20, (50_000, true)),
+        (80, (50_000, true)),
+    ] {
+        harness.write(&stream(0..1_000));
+        harness.take();
+        harness.now += Duration::from_millis(rtt_ms);
+        acknowledged += 1_000;
+        harness.receive(ACK, 1, acknowledged, b"");
+        assert_eq!(told(&harness), Some(expected), "after {rtt_ms} ms");
+    }
+    // More than the window: the flight that begins still knows that the application paused, the next is the path's.
+    harness.write(&stream(0..50_000));
+    for (rtt_ms, limited) in [(100, true), (500, false)] {
+        let flight_bytes = 1_000 * harness.take().len() as u32;
+        harness.now += Duration::from_millis(rtt_ms);
+        acknowledged += flight_bytes;
+        harness.receive(ACK, 1, acknowledged, b"");
+        let rate = u64::from(flight_bytes) * 1_000 / rtt_ms;
+        assert_eq!(told(&harness), Some((rate, limited)), "{flight_bytes} bytes in {rtt_ms} ms");
+    }
 }
 
 #[test]
