@@ -141,3 +141,4 @@ pub const EPOLLONESHOT: u32 = 1 << 30;
 pub const EPOLLET: u32 = 1 << 31;
 
 pub const SPLICE_F_NONBLOCK: u32 = 2;
+pub const SPLICE_F_ALL: u32 = 15;

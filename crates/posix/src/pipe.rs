@@ -1,7 +1,7 @@
 //! Pipes, and splicing between them and sockets.
 
 use crate::Errno;
-use crate::abi::SPLICE_F_NONBLOCK;
+use crate::abi::{O_RDONLY, O_WRONLY, SPLICE_F_ALL, SPLICE_F_NONBLOCK};
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
 use crate::epoll::News;
@@ -141,9 +141,7 @@ impl Host {
         if len == 0 {
             return Ok(Reply::value(0));
         }
-        if offsets {
-            return Err(Errno::ESPIPE.into());
-        }
+        self.check_splice(from, to, offsets, flags)?;
         let may_not_wait = flags & SPLICE_F_NONBLOCK != 0;
         let source = match self.files.get(from)? {
             File::PipeRead(pipe) => Some(pipe.clone()),
@@ -197,6 +195,20 @@ impl Host {
                 attempt
             }
             _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    /// What splice(2) asks before it looks at what the files are, in Linux's order.
+    fn check_splice(&mut self, from: Fd, to: Fd, offsets: bool, flags: u32) -> Result<(), Errno> {
+        if flags & !SPLICE_F_ALL != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let reads = self.files.get(from)?.access() != O_WRONLY;
+        let writes = self.files.get(to)?.access() != O_RDONLY;
+        match (offsets, reads && writes) {
+            (true, _) => Err(Errno::ESPIPE),
+            (false, true) => Ok(()),
+            (false, false) => Err(Errno::EBADF),
         }
     }
 }

@@ -267,6 +267,8 @@ impl Host {
     }
 
     pub(crate) fn shutdown(&mut self, fd: Fd, how: i32) -> Attempt {
+        // Whether there is such a socket comes first.
+        self.options(fd)?;
         if !(SHUT_RD..=SHUT_RDWR).contains(&how) {
             return Err(Errno::EINVAL.into());
         }
