@@ -34,6 +34,7 @@ mod abi;
 mod calls;
 mod files;
 mod memory;
+mod network;
 mod preload;
 mod session;
 

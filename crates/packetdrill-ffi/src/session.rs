@@ -5,7 +5,7 @@
 //! passes or a packet arrives, the thread that did it attempts the calls put aside, and wakes the
 //! thread of one that has returned.
 
-use crate::preload;
+use crate::{network, preload};
 use posix::{Call, Errno, Host, Reply, Task};
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -96,10 +96,14 @@ impl Session {
         let mut config = packetdrill::host_config();
         config.adopts_addresses = true;
         packetdrill::apply_linux_habits(&mut config);
+        let mut words = Vec::new();
         if let Some(script) = script_of_this_run() {
             // packetdrill runs commands where it was started.
             packetdrill::apply_script_settings(&script, Path::new("."), &mut config);
+            words.extend(network::options_of(&script));
         }
+        words.extend(std::env::args().skip(1));
+        network::apply_options(&words, &mut config);
         packetdrill::apply_settings(&settings.replace(',', " "), &mut config);
         let state =
             State { host: Host::new(config), fds: HashMap::new(), waiting: None, settling: None };

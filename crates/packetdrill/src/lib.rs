@@ -73,7 +73,8 @@ fn run_on(script: &Script, text: &str, in_batches: bool, judge: Judge) -> Result
 
 /// Another address of the same network. It stands for the gateway, which on a link without hardware
 /// addresses nobody looks for.
-fn beside(local: IpAddr) -> IpAddr {
+#[must_use]
+pub fn beside(local: IpAddr) -> IpAddr {
     match local {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() ^ 1).into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() ^ 1).into(),
@@ -148,11 +149,11 @@ pub fn apply_settings(text: &str, config: &mut HostConfig) {
     settings::apply(text, config);
 }
 
-/// Applies what a script sets before its first event: in comments, and in its first command with the shell scripts that
-/// it runs, as they are seen from `directory`. The script need not be one that [`parse`] takes.
+/// Applies what a script sets before its first event: in comments, and in its first commands with the shell scripts that
+/// they run, as they are seen from `directory`. The script need not be one that [`parse`] takes.
 pub fn apply_script_settings(text: &str, directory: &Path, config: &mut HostConfig) {
     settings::apply_comments(text, config);
-    if let Some(command) = settings::first_command(text) {
+    for command in settings::first_commands(text) {
         settings::apply_command(command, directory, config);
     }
 }

@@ -22,6 +22,12 @@ const NUMBERS: &[(&str, Apply)] = &[
     ("tcp_window_scaling", |config, value| config.window_scaling = value != 0),
     ("tcp_syn_retries", |config, value| config.syn_retries = value as u32),
     ("tcp_retries2", |config, value| config.retries = value as u32),
+    ("tcp_rto_max_ms", |config, value| {
+        config.rtt.rto_max = Duration::from_millis(value.clamp(1_000, 120_000) as u64);
+    }),
+    ("tcp_rto_min_us", |config, value| {
+        config.rtt.rto_min = Duration::from_micros(value.max(1) as u64);
+    }),
     ("tcp_synack_retries", |config, value| config.syn_ack_retries = value as u32),
     ("tcp_orphan_retries", |config, value| config.orphan_retries = value as u32),
     ("user_timeout_option", |config, value| config.user_timeout_option = value != 0),
@@ -60,7 +66,8 @@ const NUMBERS: &[(&str, Apply)] = &[
     ("tcp_ecn", |config, value| {
         config.ecn = match value {
             0 => EcnMode::Off,
-            1 => EcnMode::Request,
+            // 4 asks for ECN, and only answers with what is more accurate.
+            1 | 4 => EcnMode::Request,
             _ => EcnMode::Accept,
         };
     }),
@@ -84,16 +91,38 @@ pub(crate) fn apply(text: &str, config: &mut HostConfig) {
         let before = &rest[..equals];
         let name = &before[before.rfind(|c| !is_name(c)).map_or(0, |at| at + 1)..];
         let after = &rest[equals + 1..];
-        let value = match after.strip_prefix(['"', '\'']) {
-            Some(quoted) => quoted.split(['"', '\'']).next().unwrap_or(""),
-            None => after
-                .split(|c: char| c.is_whitespace() || matches!(c, ';' | '\\'))
-                .next()
-                .unwrap_or(""),
-        };
-        apply_one(name, value, config);
+        apply_one(name, value_at(&before[..before.len() - name.len()], after), config);
         rest = after;
     }
+}
+
+/// The value at the begin of `after`. The quote that ends it stands behind `=` or `before` the name.
+fn value_at<'a>(before: &str, after: &'a str) -> &'a str {
+    let is_quote = |c: char| matches!(c, '"' | '\'');
+    let word = before.rsplit(char::is_whitespace).next().unwrap_or("");
+    let end = match (after.strip_prefix(is_quote), word.find(is_quote)) {
+        (Some(quoted), _) => return quoted.split(is_quote).next().unwrap_or(""),
+        (None, Some(_)) => after.find(is_quote),
+        (None, None) => after.find(|c: char| c.is_whitespace() || matches!(c, ';' | '\\')),
+    };
+    &after[..end.unwrap_or(after.len())]
+}
+
+/// What is written to a sysctl's file (`echo 0 > /proc/sys/net/ipv4/tcp_sack`), as assignments.
+fn echoes(command: &str) -> String {
+    let mut found = String::new();
+    for line in command.split(['\n', ';', '&']) {
+        let Some((value, path)) =
+            line.trim().strip_prefix("echo ").and_then(|it| it.split_once('>'))
+        else {
+            continue;
+        };
+        let value = value.trim().trim_matches(|c| matches!(c, '"' | '\''));
+        if let Some((_, name)) = path.trim().rsplit_once('/') {
+            found.push_str(&format!("\n{name}=\"{value}\""));
+        }
+    }
+    found
 }
 
 /// The longest shell script that is read.
@@ -108,7 +137,9 @@ pub(crate) fn apply_command(command: &str, directory: &Path, config: &mut HostCo
             None => text.push_str(word),
         }
     }
-    apply(&with_products(&text), config);
+    let text = with_products(&text);
+    apply(&text, config);
+    apply(&echoes(&text), config);
 }
 
 /// A shell script, without its comments.
@@ -133,18 +164,35 @@ fn with_products(text: &str) -> String {
     whole
 }
 
-/// The command before a script's first event. Comments and options may stand before it.
-pub(crate) fn first_command(text: &str) -> Option<&str> {
+/// The commands before a script's first other event, with or without a time. Comments and options may stand before
+/// them.
+pub(crate) fn first_commands(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = behind_comments(rest);
+        let behind_time =
+            rest.trim_start_matches(|c: char| c.is_ascii_digit() || "+.*~".contains(c));
+        let inside = behind_time.trim_start().strip_prefix('`');
+        let Some((command, behind)) = inside.and_then(|it| it.split_once('`')) else {
+            return found;
+        };
+        found.push(command);
+        rest = behind;
+    }
+}
+
+/// What follows comments and options.
+fn behind_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
         let end = match rest {
             _ if rest.starts_with("/*") => "*/",
-            _ if rest.starts_with("//") || rest.starts_with("--") => "\n",
-            _ => break,
+            _ if rest.starts_with("//") || rest.starts_with("--") || rest.starts_with('#') => "\n",
+            _ => return rest,
         };
-        rest = rest.split_once(end)?.1.trim_start();
+        rest = rest.split_once(end).map_or("", |(_, behind)| behind).trim_start();
     }
-    rest.strip_prefix('`')?.split('`').next()
 }
 
 fn apply_one(name: &str, value: &str, config: &mut HostConfig) {
@@ -237,10 +285,31 @@ mod tests {
     }
 
     #[test]
-    fn the_first_command_is_found_in_what_nobody_else_reads() {
+    fn the_first_commands_are_found_in_what_nobody_else_reads() {
         let text = "// A `comment`\n/* and\nanother */\n--a=b --c\n\n`one\ntwo` 0 odd(...) `three`";
-        assert_eq!(first_command(text), Some("one\ntwo"));
-        assert_eq!(first_command("0 close(3) = 0\n`late`"), None);
-        assert_eq!(first_command("/* `open"), None);
+        assert_eq!(first_commands(text), ["one\ntwo"]);
+        assert_eq!(first_commands("0 close(3) = 0\n`late`"), [""; 0]);
+        assert_eq!(first_commands("/* `open"), [""; 0]);
+        assert_eq!(
+            first_commands("// \n 0 `a=1`\n+0 `b=2`\n+0 socket(...) = 3\n`late`"),
+            ["a=1", "b=2"]
+        );
+    }
+
+    #[test]
+    fn sizes_are_found_in_every_way_to_write_them() {
+        for command in [
+            "sysctl -w net.ipv4.tcp_rmem=\"4096 87380 6291456\" net.ipv4.tcp_sack=0",
+            "sysctl -w \"net.ipv4.tcp_rmem=4096 87380 6291456\" \"net.ipv4.tcp_sack=0\"",
+            "sysctl -qw 'net.ipv4.tcp_rmem=4096 87380 6291456'; sysctl net.ipv4.tcp_sack=0",
+            "echo 4096 87380 6291456 > /proc/sys/net/ipv4/tcp_rmem\necho 0 > /proc/sys/net/ipv4/tcp_sack",
+            "echo '4096 87380 6291456' >/proc/sys/net/ipv4/tcp_rmem && echo \"0\" > /proc/sys/net/ipv4/tcp_sack",
+        ] {
+            let mut config = crate::host_config();
+            apply_command(command, Path::new("."), &mut config);
+            let sizes = (config.tcp.receive_buffer_bytes, config.tcp.receive_buffer_bytes_initial);
+            assert_eq!(sizes, (6_291_456, 43_690), "{command}");
+            assert!(!config.tcp.sack, "{command}");
+        }
     }
 }
