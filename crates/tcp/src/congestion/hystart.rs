@@ -79,7 +79,9 @@ impl HyStart {
 
     /// An ACK in the first slow start (RFC 9406, 4.2).
     pub(super) fn on_ack(&mut self, acked: &Acked) -> Growth {
-        let round_over = self.round_end.is_none_or(|end| acked.una.is_at_or_after(end));
+        // "windowEnd [...] is initialized to SND.NXT", here with the first ACK: the first flight is a round.
+        let end = *self.round_end.get_or_insert(acked.nxt);
+        let round_over = acked.una.is_at_or_after(end);
         let exact = acked.rate.and_then(|rate| rate.rtt);
         if let Some(rtt) = exact.or(acked.rtt_sample) {
             self.on_sample(rtt);
@@ -179,6 +181,16 @@ mod tests {
             rounds.round(16, before_ms);
             assert_eq!(rounds.round(16, enough_ms), Growth::Divided(4), "{before_ms}");
         }
+    }
+
+    // RFC 9406, 4.2: "lastRoundMinRTT = infinity" in the first round, which ends where the first flight does.
+    #[test]
+    fn the_first_flight_is_compared_with_nothing() {
+        let mut rounds = Rounds { hystart: HyStart::new(), una: SeqNumber(0) };
+        rounds.round(1, 100);
+        assert_eq!(rounds.round(15, 113), Growth::Divided(1));
+        rounds.round(1, 113);
+        assert_eq!(rounds.round(16, 130), Growth::Divided(4));
     }
 
     // RFC 9406, 4.2: "For CSS rounds where at least N_RTT_SAMPLE RTT samples have been obtained";
