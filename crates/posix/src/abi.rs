@@ -73,6 +73,8 @@ pub const SO_DOMAIN: i32 = 39;
 pub const SO_SNDBUFFORCE: i32 = 32;
 pub const SO_RCVBUFFORCE: i32 = 33;
 pub const SO_MAX_PACING_RATE: i32 = 47;
+pub const SO_BUSY_POLL: i32 = 46;
+pub const SO_INCOMING_CPU: i32 = 49;
 pub const SO_MEMINFO: i32 = 55;
 pub const SO_ZEROCOPY: i32 = 60;
 
@@ -107,6 +109,7 @@ pub const TFO_SERVER_WO_SOCKOPT1: i32 = 0x400;
 
 /// The option and, in recvmsg(2), what it brings.
 pub const TCP_INQ: i32 = 36;
+pub const TCP_THIN_DUPACK: i32 = 17;
 
 pub const IP_TOS: i32 = 1;
 pub const IP_TTL: i32 = 2;
@@ -115,6 +118,7 @@ pub const IP_MTU_DISCOVER: i32 = 10;
 pub const IP_RECVERR: i32 = 11;
 pub const IP_MTU: i32 = 14;
 pub const IP_FREEBIND: i32 = 15;
+pub const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
 
 pub const IPV6_UNICAST_HOPS: i32 = 16;
 pub const IPV6_MTU_DISCOVER: i32 = 23;

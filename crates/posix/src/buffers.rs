@@ -1,11 +1,15 @@
 //! Sizes of buffers, and what is in them, as Linux tells of them.
 
 use crate::Errno;
+use crate::abi::{SO_RCVBUFFORCE, SO_SNDBUFFORCE};
 use crate::call::Fd;
 use crate::host::Host;
 
 /// Buffers of UDP sockets that do not ask for others (Linux: wmem_default, rmem_default).
 const DATAGRAM_BUFFER_DEFAULT: usize = 212_992;
+
+/// The largest that may be asked for (Linux: net.core.wmem_max, net.core.rmem_max). A negative size is a huge one.
+const BUFFER_MAX: u32 = 4 << 20;
 
 impl Host {
     /// SO_MEMINFO: nine counts of 32 bits, of which a socket here has what waits to be read and to be
@@ -40,5 +44,13 @@ impl Host {
         };
         let options = self.options(fd)?;
         Ok((options.send_buffer.unwrap_or(sending), options.receive_buffer.unwrap_or(receiving)))
+    }
+}
+
+/// The size that SO_SNDBUF, SO_RCVBUF or what forces them ask for.
+pub(crate) fn buffer_bytes(name: i32, value: i32) -> usize {
+    match name {
+        SO_SNDBUFFORCE | SO_RCVBUFFORCE => value.clamp(0, i32::MAX / 2) as usize,
+        _ => value.cast_unsigned().min(BUFFER_MAX) as usize,
     }
 }

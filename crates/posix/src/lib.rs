@@ -27,6 +27,7 @@ mod epoll;
 mod errno;
 mod fast_open;
 mod host;
+mod kept_options;
 mod options;
 mod pipe;
 mod readiness;

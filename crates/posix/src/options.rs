@@ -2,15 +2,18 @@
 //!
 //! An option the stack does not have is refused with `ENOPROTOOPT`, not accepted in silence. A few
 //! are kept without effect, because they concern what this host does not have (sharing of
-//! addresses that linger, priorities of queues, rules for marked packets): they are marked.
+//! addresses that linger, priorities of queues, rules for marked packets): they are marked, or stand in
+//! `kept_options.rs`.
 
 use crate::Errno;
 use crate::abi::*;
 use crate::addresses::Domain;
+use crate::buffers::buffer_bytes;
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
 use crate::fast_open::FastOpen;
 use crate::host::{Attempt, Host};
+use crate::kept_options::{KeptOptions, is_kept};
 use crate::stream::Phase;
 use core::num::{NonZeroU8, NonZeroU64};
 use stack::{Ipv4Options, PacketMarks, TcpOption};
@@ -40,6 +43,7 @@ pub(crate) struct Options {
     out_of_band_inline: bool,
     priority: i32,
     mark: i32,
+    kept: KeptOptions,
     /// Twice what was asked for, as Linux tells it.
     pub(crate) send_buffer: Option<usize>,
     pub(crate) receive_buffer: Option<usize>,
@@ -95,6 +99,7 @@ impl Default for Options {
             out_of_band_inline: false,
             priority: 0,
             mark: 0,
+            kept: KeptOptions::default(),
             send_buffer: None,
             receive_buffer: None,
             receive_low_water: 1,
@@ -260,6 +265,9 @@ impl Host {
             (SOL_SOCKET, SO_MAX_PACING_RATE) => {
                 self.options(fd)?.pacing_rate_max = pacing_rate(value)?;
             }
+            _ if is_kept(level, name) && (level != IPPROTO_TCP || self.is_stream(fd)) => {
+                self.options(fd)?.kept.set(level, name, integer(value)?)?;
+            }
             (SOL_SOCKET, _) => self.set_socket_option(fd, name, integer(value)?)?,
             (IPPROTO_TCP, _) if self.is_stream(fd) => self.set_tcp_option(fd, name, value)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
@@ -289,7 +297,6 @@ impl Host {
     fn set_socket_option(&mut self, fd: Fd, name: i32, value: i32) -> Result<(), Errno> {
         let options = self.options(fd)?;
         let on = value != 0;
-        let bytes = usize::try_from(value).unwrap_or(0);
         match name {
             SO_REUSEADDR => options.reuse_address = on,
             SO_REUSEPORT => options.reuse_port = on,
@@ -306,13 +313,15 @@ impl Host {
                 return self.set_dont_route(fd);
             }
             SO_SNDBUF | SO_SNDBUFFORCE => {
-                options.send_buffer = Some((bytes * 2).max(SEND_BUFFER_MIN))
+                options.send_buffer = Some((buffer_bytes(name, value) * 2).max(SEND_BUFFER_MIN));
             }
             SO_RCVBUF | SO_RCVBUFFORCE => {
-                options.receive_buffer = Some((bytes * 2).max(RECEIVE_BUFFER_MIN));
+                let bytes = buffer_bytes(name, value) * 2;
+                options.receive_buffer = Some(bytes.max(RECEIVE_BUFFER_MIN));
             }
             SO_RCVLOWAT => {
-                options.receive_low_water = bytes.max(1);
+                let bytes = if value < 0 { i32::MAX } else { value };
+                options.receive_low_water = (bytes as usize).max(1);
                 return self.notice_input(fd);
             }
             SO_TYPE | SO_ERROR | SO_ACCEPTCONN | SO_DOMAIN | SO_PROTOCOL | SO_SNDLOWAT => {
@@ -343,6 +352,7 @@ impl Host {
             return self.set_fast_open(fd, name, bytes);
         }
         let value = integer(bytes)?;
+        let is_idle = matches!(self.files.stream(fd)?.phase, Phase::Idle);
         let options = self.options(fd)?;
         let within = |range: core::ops::RangeInclusive<i32>| match range.contains(&value) {
             true => Ok(value),
@@ -373,8 +383,11 @@ impl Host {
             // Linux: TCP_MIN_MSS to MAX_TCP_WINDOW, and zero for none.
             TCP_MAXSEG if value == 0 => options.mss_max = None,
             TCP_MAXSEG => options.mss_max = Some(within(88..=32_767)? as u16),
+            TCP_WINDOW_CLAMP if value == 0 && !is_idle => return Err(Errno::EINVAL),
+            TCP_WINDOW_CLAMP if value == 0 => options.window_clamp = None,
             TCP_WINDOW_CLAMP => {
-                options.window_clamp = usize::try_from(value).ok().filter(|bytes| *bytes > 0);
+                let bytes = value.cast_unsigned() as usize;
+                options.window_clamp = Some(bytes.max(RECEIVE_BUFFER_MIN / 2));
             }
             TCP_DEFER_ACCEPT => options.defer_accept_s = crate::stream::deferral_s(value),
             TCP_LINGER2 => options.linger2_s = value.clamp(-1, LINGER2_MAX_S),
@@ -563,6 +576,9 @@ impl Host {
                     8.. => rate.to_ne_bytes().to_vec(),
                     _ => u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes().to_vec(),
                 }
+            }
+            _ if is_kept(level, name) && (level != IPPROTO_TCP || self.is_stream(fd)) => {
+                self.options(fd)?.kept.value(level, name).to_ne_bytes().to_vec()
             }
             (SOL_SOCKET, _) => self.socket_option(fd, name)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {

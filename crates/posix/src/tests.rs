@@ -339,6 +339,41 @@ fn an_epoll_forgets_a_closed_file_and_waits_no_longer_than_told() {
     assert_eq!(pair.refused(1, control(EPOLL_CTL_DEL)), Errno::EBADF);
 }
 
+// Linux: a size is unsigned and bounded before it is doubled, and a clamp is no less than what a buffer is.
+#[test]
+fn sizes_out_of_bounds_are_told_as_they_hold() {
+    let mut pair = Pair::new();
+    let fd = pair.socket(0, SOCK_STREAM);
+    let (_, _, connected) = pair.connected();
+    let set = |level, name, value: i32| Call::SetOption {
+        fd,
+        level,
+        name,
+        value: value.to_ne_bytes().to_vec(),
+    };
+    for (level, name, value, told) in [
+        (SOL_SOCKET, SO_RCVBUF, -1, 8 << 20),
+        (SOL_SOCKET, SO_SNDBUF, i32::MAX, 8 << 20),
+        (SOL_SOCKET, SO_RCVBUFFORCE, i32::MAX, i32::MAX - 1),
+        (SOL_SOCKET, SO_RCVLOWAT, -1, i32::MAX),
+        (IPPROTO_TCP, TCP_WINDOW_CLAMP, 100, 1_152),
+        (IPPROTO_TCP, TCP_WINDOW_CLAMP, 0, 0),
+    ] {
+        pair.call(0, set(level, name, value));
+        let name = if name == SO_RCVBUFFORCE { SO_RCVBUF } else { name };
+        let after = pair.call(0, Call::GetOption { fd, level, name, len: 4 }).output;
+        assert_eq!(after, Output::Value(told.to_ne_bytes().to_vec()), "{level} {name} {value}");
+    }
+    assert_eq!(pair.refused(0, set(IPPROTO_TCP, TCP_THIN_DUPACK, 2)), Errno::EINVAL);
+    let clamp = Call::SetOption {
+        fd: connected,
+        level: IPPROTO_TCP,
+        name: TCP_WINDOW_CLAMP,
+        value: vec![0; 4],
+    };
+    assert_eq!(pair.refused(0, clamp), Errno::EINVAL);
+}
+
 #[test]
 fn options_are_read_back_as_they_were_set() {
     let mut pair = Pair::new();
@@ -349,6 +384,10 @@ fn options_are_read_back_as_they_were_set() {
         (SOL_SOCKET, SO_REUSEADDR, 1),
         (SOL_SOCKET, SO_REUSEPORT, 1),
         (SOL_SOCKET, SO_PRIORITY, 5),
+        (SOL_SOCKET, SO_BUSY_POLL, 50),
+        (SOL_SOCKET, SO_INCOMING_CPU, 1),
+        (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1),
+        (IPPROTO_TCP, TCP_THIN_DUPACK, 1),
         (SOL_SOCKET, SO_RCVLOWAT, 300),
         (IPPROTO_TCP, TCP_NODELAY, 1),
         (IPPROTO_TCP, TCP_KEEPIDLE, 60),

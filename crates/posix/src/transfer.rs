@@ -413,6 +413,8 @@ impl Host {
             File::Stream(_) => {
                 let status = self.status(fd)?.map(|(_, status)| status);
                 Ok(status.map_or(0, |status| match status.state {
+                    // Linux: what goes with a SYN is not counted before it is answered.
+                    State::SynSent | State::SynReceived => 0,
                     // The FIN counts as well (Linux: `write_seq - snd_una`).
                     State::FinWait1 | State::Closing | State::LastAck => {
                         status.unacknowledged_bytes + 1
@@ -429,7 +431,9 @@ impl Host {
     pub(crate) fn unsent_bytes(&mut self, fd: Fd) -> Result<usize, Errno> {
         match self.files.get(fd)? {
             File::Stream(stream) if !matches!(stream.phase, Phase::Listening(_)) => {
-                Ok(self.status(fd)?.map_or(0, |(_, status)| status.unsent_bytes))
+                let status = self.status(fd)?.map(|(_, status)| status);
+                let is_open = |state| !matches!(state, State::SynSent | State::SynReceived);
+                Ok(status.filter(|it| is_open(it.state)).map_or(0, |it| it.unsent_bytes))
             }
             _ => Err(Errno::EINVAL),
         }

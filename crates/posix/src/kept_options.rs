@@ -1,0 +1,52 @@
+//! Options that concern what a host of one processor and one device does not have, or what Linux itself only keeps:
+//! they are kept without effect, and told again.
+
+use crate::Errno;
+use crate::abi::*;
+use core::ops::RangeInclusive;
+use std::collections::BTreeMap;
+
+/// Level, name, and the values that Linux takes.
+const KEPT: &[(i32, i32, RangeInclusive<i32>)] = &[
+    // How long a thread spins before it sleeps, and where packets are processed.
+    (SOL_SOCKET, SO_BUSY_POLL, 0..=i32::MAX),
+    (SOL_SOCKET, SO_INCOMING_CPU, i32::MIN..=i32::MAX),
+    // Ports are chosen when a socket connects.
+    (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 0..=1),
+    // Linux has forgotten what it meant.
+    (IPPROTO_TCP, TCP_THIN_DUPACK, 0..=1),
+];
+
+/// What was set of them; zero otherwise.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptOptions {
+    values: BTreeMap<(i32, i32), i32>,
+}
+
+/// Whether it is one of them.
+pub(crate) fn is_kept(level: i32, name: i32) -> bool {
+    range(level, name).is_some()
+}
+
+fn range(level: i32, name: i32) -> Option<&'static RangeInclusive<i32>> {
+    let mut all = KEPT.iter();
+    all.find(|kept| (kept.0, kept.1) == (level, name)).map(|(_, _, range)| range)
+}
+
+impl KeptOptions {
+    /// # Errors
+    /// `EINVAL`: the value is out of range.
+    pub(crate) fn set(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
+        match range(level, name) {
+            Some(range) if range.contains(&value) => {
+                self.values.insert((level, name), value);
+                Ok(())
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    pub(crate) fn value(&self, level: i32, name: i32) -> i32 {
+        self.values.get(&(level, name)).copied().unwrap_or(0)
+    }
+}
