@@ -93,6 +93,9 @@ impl Default for ListenOptions {
     }
 }
 
+/// Longest time between two SYN-ACKs (RFC 6298, 2.5: a maximum may be placed on the RTO, of 60 s at least).
+const SYN_ACK_PAUSE_MAX: Duration = Duration::from_secs(60);
+
 /// How long a pending fast open connection that failed goes on counting; Linux has the same.
 const FAST_OPEN_FAILURE_HOLD: Duration = Duration::from_secs(60);
 
@@ -636,11 +639,12 @@ impl Shard {
             }
             let config = Arc::clone(&waiting.config);
             let backoff = 1 << waiting.kept.timeouts().min(16);
-            let pause = config.rtt.rto_initial.saturating_mul(backoff);
+            let longest = config.rtt.rto_max.min(SYN_ACK_PAUSE_MAX);
+            let pause = config.rtt.rto_initial.saturating_mul(backoff).min(longest);
             let parameters = self.parameters(now, waiting.interface, &flow, config);
             let (interface, listener) = (waiting.interface, waiting.listener);
             let syn_ack = waiting.kept.syn_ack(now, parameters);
-            self.half_open.insert(flow, waiting, now + pause.min(Duration::from_secs(60)));
+            self.half_open.insert(flow, waiting, now + pause);
             self.counters.syn_acks_sent_again += 1;
             self.send_syn_ack(interface, &flow, listener, syn_ack);
         }
