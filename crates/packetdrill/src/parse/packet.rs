@@ -198,6 +198,10 @@ fn option(scanner: &mut Scanner<'_>) -> Parsed<TcpOption> {
         "FO" => TcpOption::FastOpen(hex(scanner)?),
         "FOEXP" => TcpOption::FastOpenExperimental(hex(scanner)?),
         "ECN" => acc_ecn(scanner)?,
+        "kind" => {
+            let kind = scanner.number("a kind")?;
+            TcpOption::Other { kind, data: hex(scanner)? }
+        }
         other => return Err(scanner.error(format!("{other:?} is no TCP option"))),
     })
 }
