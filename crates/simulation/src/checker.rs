@@ -510,6 +510,9 @@ impl Watched {
         if !segment.has(flag::ACK) {
             return self.fast_open.on_syn_sent(segment, is_new);
         }
+        if self.facts.drops && !is_new {
+            flow.on_answer_repeated();
+        }
         let answers = |syn: &&Syn| {
             let beyond = segment.acknowledgment.wrapping_sub(syn.sequence.wrapping_add(1));
             beyond <= syn.payload_len

@@ -325,6 +325,11 @@ impl Flow {
         Ok(())
     }
 
+    /// A SYN-ACK goes out again: what acknowledged it was not taken, perhaps for want of memory.
+    pub(crate) fn on_answer_repeated(&mut self) {
+        self.acked_surely = 0;
+    }
+
     /// A SYN-ACK goes out in answer to `syn`, the last of `syns`.
     pub(crate) fn on_answer_sent(
         &mut self,

@@ -487,6 +487,28 @@ fn what_a_keepalive_probe_acknowledges_ends_no_wait() {
     assert!(!waited(1));
 }
 
+#[test]
+fn who_has_no_memory_for_the_ack_of_its_answer_may_wait_for_it_in_vain() {
+    let patience = Patience::default();
+    let given_up = |drops: bool, again: bool| {
+        let mut wire = Wire::new();
+        wire.checker.hosts[SERVER].facts.drops = drops;
+        let answer = segment(SERVER, flag::SYN | flag::ACK, (0, 1), b"");
+        wire.passes(&segment(CLIENT, flag::SYN, (0, 0), b""));
+        wire.passes(&answer);
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b""));
+        if again {
+            wire.now += SECOND;
+            assert_eq!(wire.sends(&answer), Ok(()));
+        }
+        wire.now += 62 * SECOND;
+        wire.checker.has_waited_in_vain(wire.now, LINE.turned(), patience)
+    };
+    assert!(given_up(true, true));
+    assert!(!given_up(true, false), "it was taken");
+    assert!(!given_up(false, true), "it has memory");
+}
+
 // RFC 7413, 2.1: data in a SYN that the network doubled may be taken twice, by two connections.
 #[test]
 fn a_reset_may_be_of_the_connection_that_a_syn_opened_before() {
