@@ -82,8 +82,9 @@ impl Flow {
             }
         }
         let is_new = position == self.end && position >= self.data_end;
+        // What acknowledges the urgent data may have come with old data, of which nothing is looked at.
         let is_alone =
-            self.urgent_end <= self.acked && segment.flags & (flag::FIN | flag::URG) == 0;
+            self.urgent_end <= self.acked_surely && segment.flags & (flag::FIN | flag::URG) == 0;
         let full = mss.min(self.window_max);
         if is_new && is_alone && circumstances.host.nagle && end != self.edge_arrived {
             self.nagle.judge(now, segment, (end, self.acked), full)?;

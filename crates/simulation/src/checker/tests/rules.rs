@@ -263,6 +263,24 @@ fn a_small_segment_waits_for_another() {
     }
 }
 
+// RFC 9293, 3.10.7.4: of what lies before RCV.NXT nothing is looked at, so what it acknowledges may be urgent still.
+#[test]
+fn urgent_data_that_an_old_segment_acknowledges_waits_for_nothing() {
+    let behind = |position| {
+        let mut wire = Wire::connected();
+        wire.checker.hosts[CLIENT].facts.nagle = true;
+        wire.passes(&segment(SERVER, flag::ACK, (1, 1), b"ab"));
+        let mut urgent = segment(CLIENT, flag::ACK | flag::URG, (1, 3), b"ab");
+        urgent.urgent = 2;
+        assert_eq!(wire.sends(&urgent), Ok(()));
+        assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (3, 3), b"ab")), Ok(()));
+        wire.gets(&segment(SERVER, flag::ACK, (position, 3), b"ab"));
+        wire.sends(&segment(CLIENT, flag::ACK, (5, 3), b"ab"))
+    };
+    assert_eq!(behind(1), Ok(()));
+    assert_rule(behind(3), "RFC 9293, 3.7.4");
+}
+
 // RFC 9293, 3.8.6.2.1, MUST-38.
 #[test]
 fn half_of_the_largest_window_is_not_small() {
