@@ -700,9 +700,9 @@ impl Flow {
     }
 
     /// A keepalive probe asks for an ACK; of other old segments without data only so many a second get one, and where the
-    /// window is closed ACKs may stand there, too, as a probe's byte does not count as sent until its ACK has come. The peer's SYN asks for its
-    /// SYN-ACK again, but not where its ACK comes with it; later it is challenged, which is limited (RFC 5961, 4 and
-    /// 10).
+    /// window is closed ACKs may stand there, too, as a probe's byte does not count as sent until its ACK has come. The
+    /// peer's SYN asks for its SYN-ACK again, but not where its ACK comes with it; later it is challenged, which is
+    /// limited (RFC 5961, 4 and 10).
     fn asks_for_answer(&self, segment: &Segment<'_>, start: u64) -> bool {
         let is_syn_again = segment.has(flag::SYN) && self.is_passive;
         let is_open =
