@@ -235,6 +235,120 @@ fn a_handshake_goes_through_the_structure() {
     }
 }
 
+/// A connection on the listener's host, and what the peer's next segments begin and acknowledge.
+///
+/// # Safety
+/// The structure is one of [`load`]'s.
+unsafe fn connected(interface: &Interface) -> (i32, u32) {
+    let data = interface.userdata;
+    let local = address(8080);
+    let mut packet = [0_u8; 2_048];
+    let (mut len, mut time_us) = (packet.len(), 0);
+    // SAFETY: what C code would do, with pointers to what lives as long as the calls.
+    unsafe {
+        let listener = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        let local = (&raw const local).cast();
+        assert_eq!((interface.bind)(data, listener, local, ADDRESS_LEN), 0);
+        assert_eq!((interface.listen)(data, listener, 1), 0);
+        let syn = segment(0x02, 100, 0);
+        assert_eq!((interface.netdev_send)(data, syn.as_ptr().cast(), syn.len()), 0);
+        let buffer = packet.as_mut_ptr().cast();
+        assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
+        let first = u32::from_be_bytes([packet[24], packet[25], packet[26], packet[27]]) + 1;
+        let ack = segment(0x10, 101, first);
+        assert_eq!((interface.netdev_send)(data, ack.as_ptr().cast(), ack.len()), 0);
+        let null = core::ptr::null_mut();
+        let accepted = (interface.accept)(data, listener, null, null.cast());
+        assert!(accepted > listener);
+        (accepted, first)
+    }
+}
+
+// Every call that the handshake above does not make.
+#[test]
+fn the_other_calls_go_through_the_structure() {
+    let interface = load("tcp_timestamps=0,tcp_sack=0");
+    let data = interface.userdata;
+    let mut text = [0_u8; 64];
+    // SAFETY: as above.
+    unsafe {
+        let (fd, first) = connected(&interface);
+        let place = text.as_mut_ptr().cast::<c_void>();
+        let null = core::ptr::null_mut::<c_void>();
+
+        // Descriptors, and what they are ready for.
+        let flags = (interface.fcntl)(data, fd, libc::F_GETFL, 0);
+        assert_eq!(flags & (libc::O_ACCMODE | libc::O_NONBLOCK), libc::O_RDWR);
+        let nonblocking = i64::from(libc::O_NONBLOCK);
+        assert_eq!((interface.fcntl)(data, fd, libc::F_SETFL, nonblocking), 0);
+        assert_eq!((interface.read)(data, fd, place, 9), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN));
+        let epoll = (interface.epoll_create)(data, 1);
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 42 };
+        let add = libc::EPOLL_CTL_ADD;
+        assert_eq!((interface.epoll_ctl)(data, epoll, add, fd, &raw mut event), 0);
+        let mut told = libc::epoll_event { events: 0, u64: 0 };
+        assert_eq!((interface.epoll_wait)(data, epoll, &raw mut told, 1, 0), 0);
+        let packet = with_text(segment(0x18, 101, first), b"one two three!");
+        assert_eq!((interface.netdev_send)(data, packet.as_ptr().cast(), packet.len()), 0);
+        assert_eq!((interface.epoll_wait)(data, epoll, &raw mut told, 1, 0), 1);
+        assert_eq!(({ told.events }, { told.u64 }), (libc::EPOLLIN as u32, 42));
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN | libc::POLLOUT, revents: 0 };
+        assert_eq!((interface.poll)(data, &raw mut entry, 1, 0), 1);
+        assert_eq!(entry.revents, libc::POLLIN | libc::POLLOUT);
+
+        // Every way to read, of fourteen bytes.
+        let mut count = 0;
+        assert_eq!((interface.ioctl)(data, fd, libc::FIONREAD, &raw mut count), 0);
+        assert_eq!(count, 14);
+        assert_eq!((interface.recv)(data, fd, place, 3, libc::MSG_PEEK), 3);
+        let (mut from, mut from_len) = (address(0), ADDRESS_LEN);
+        let from = (&raw mut from).cast();
+        let got = (interface.recvfrom)(data, fd, place, 4, 0, from, &raw mut from_len);
+        assert_eq!((got, &text[..4]), (4, &b"one "[..]));
+        let place = text.as_mut_ptr();
+        let pieces = [(place, 2), (place.add(2), 2)]
+            .map(|(at, iov_len)| libc::iovec { iov_base: at.cast(), iov_len });
+        assert_eq!((interface.readv)(data, fd, pieces.as_ptr(), 2), 4);
+        assert_eq!(&text[..4], b"two ");
+        let mut pipe = [0; 2];
+        assert_eq!((interface.pipe)(data, pipe.as_mut_ptr()), 0);
+        let none = null.cast();
+        assert_eq!((interface.splice)(data, fd, none, pipe[1], none, 6, 0), 6);
+        assert_eq!((interface.read)(data, pipe[0], text.as_mut_ptr().cast(), 9), 6);
+        assert_eq!(&text[..6], b"three!");
+
+        // Every way to write.
+        let word = c"word".as_ptr().cast_mut().cast::<c_void>();
+        let nobody = core::ptr::null();
+        assert_eq!((interface.sendto)(data, fd, word, 4, 0, nobody, 0), 4);
+        let piece = libc::iovec { iov_base: word, iov_len: 4 };
+        let pieces = [piece, libc::iovec { iov_base: word, iov_len: 2 }];
+        assert_eq!((interface.writev)(data, fd, pieces.as_ptr(), 2), 6);
+        let mut message: libc::msghdr = core::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (pieces.as_ptr().cast_mut(), 2);
+        assert_eq!((interface.sendmsg)(data, fd, &raw const message, 0), 6);
+        const SIOCOUTQ: u64 = 0x5411;
+        assert_eq!((interface.ioctl)(data, fd, SIOCOUTQ, &raw mut count), 0);
+        assert_eq!(count, 16);
+
+        // The end.
+        let (mut kind, mut kind_len) = (0_i32, 4);
+        let value = (&raw mut kind).cast();
+        let (socket, so_type) = (libc::SOL_SOCKET, libc::SO_TYPE);
+        assert_eq!((interface.getsockopt)(data, fd, socket, so_type, value, &raw mut kind_len), 0);
+        assert_eq!((kind, kind_len), (libc::SOCK_STREAM, 4));
+        assert_eq!((interface.shutdown)(data, fd, libc::SHUT_WR), 0);
+        assert_eq!((interface.send)(data, fd, word, 4, libc::MSG_NOSIGNAL), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPIPE));
+        let remote = address(1);
+        let remote = (&raw const remote).cast();
+        assert_eq!((interface.connect)(data, fd, remote, ADDRESS_LEN), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EISCONN));
+        (interface.free)(data);
+    }
+}
+
 #[test]
 fn time_passes_where_packetdrill_lets_it() {
     let interface = load("");
