@@ -9,11 +9,13 @@ use packetdrill::beside;
 use posix::HostConfig;
 use std::net::IpAddr;
 
+/// What links take (RFC 791, 3.1: 68 bytes at least, and no packet is longer than its length can say).
+const MTU_BYTES: core::ops::RangeInclusive<usize> = 68..=65_535;
+
 /// Applies `--mtu`, `--local_ip` and `--remote_ip`, as the words say them last.
 pub(crate) fn apply_options(words: &[String], config: &mut HostConfig) {
-    if let Some(mtu_bytes) = option(words, "mtu").and_then(|text| text.parse().ok()) {
-        config.mtu_bytes = mtu_bytes;
-    }
+    let mtu_bytes = option(words, "mtu").and_then(|text| text.parse().ok());
+    config.mtu_bytes = mtu_bytes.filter(|it| MTU_BYTES.contains(it)).unwrap_or(config.mtu_bytes);
     let address = |name| option(words, name)?.split('/').next()?.parse::<IpAddr>().ok();
     if let Some(local) = address("local_ip") {
         let is_other = |it: &IpAddr| it.is_ipv4() != local.is_ipv4();
@@ -27,6 +29,9 @@ pub(crate) fn apply_options(words: &[String], config: &mut HostConfig) {
     if let Some(remote) = address("remote_ip") {
         config.addresses.retain(|cidr| cidr.address() != remote);
     }
+    // A gateway is on a network of the host's.
+    let networks = &config.addresses;
+    config.gateways.retain(|gateway| networks.iter().any(|cidr| cidr.contains(*gateway)));
 }
 
 /// The words of the lines of a script that are options.
@@ -70,6 +75,7 @@ mod tests {
         assert_eq!(config.mtu_bytes, 1_520);
         assert_eq!(addresses(&config), ["fd3d:fa7b:d17d::1", "10.1.0.1"]);
         assert_eq!(applied("--mtu=much --local_ip=here").mtu_bytes, 1_500);
+        assert_eq!(applied("--mtu=0").mtu_bytes, 1_500);
     }
 
     // The words by which the kernel's self-tests run their scripts over IPv6.
@@ -83,6 +89,8 @@ mod tests {
         assert_eq!(config.mtu_bytes, 1_520);
         assert_eq!(addresses(&config), ["192.168.0.1", "fd3d:a0b:17d6::1"]);
         assert_eq!(config.gateways.len(), 2);
-        assert_eq!(addresses(&applied("--remote_ip=fd3d:fa7b:d17d::1")), ["192.168.0.1"]);
+        let alone = applied("--remote_ip=fd3d:fa7b:d17d::1");
+        assert_eq!(addresses(&alone), ["192.168.0.1"]);
+        assert!(alone.gateways.iter().all(IpAddr::is_ipv4), "its gateway goes with a network");
     }
 }

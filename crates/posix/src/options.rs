@@ -295,6 +295,7 @@ impl Host {
     }
 
     fn set_socket_option(&mut self, fd: Fd, name: i32, value: i32) -> Result<(), Errno> {
+        let (is_stream, largest) = (self.is_stream(fd), self.config.tcp.receive_buffer_bytes);
         let options = self.options(fd)?;
         let on = value != 0;
         match name {
@@ -320,8 +321,13 @@ impl Host {
                 options.receive_buffer = Some(bytes.max(RECEIVE_BUFFER_MIN));
             }
             SO_RCVLOWAT => {
-                let bytes = if value < 0 { i32::MAX } else { value };
-                options.receive_low_water = (bytes as usize).max(1);
+                // Linux: of a stream half of its buffer at most, or nothing would ever be enough.
+                let asked = if value < 0 { i32::MAX } else { value };
+                let most = match is_stream {
+                    true => options.receive_buffer.unwrap_or(largest) / 2,
+                    false => usize::MAX,
+                };
+                options.receive_low_water = (asked as usize).min(most).max(1);
                 return self.notice_input(fd);
             }
             SO_TYPE | SO_ERROR | SO_ACCEPTCONN | SO_DOMAIN | SO_PROTOCOL | SO_SNDLOWAT => {

@@ -355,7 +355,8 @@ fn sizes_out_of_bounds_are_told_as_they_hold() {
         (SOL_SOCKET, SO_RCVBUF, -1, 8 << 20),
         (SOL_SOCKET, SO_SNDBUF, i32::MAX, 8 << 20),
         (SOL_SOCKET, SO_RCVBUFFORCE, i32::MAX, i32::MAX - 1),
-        (SOL_SOCKET, SO_RCVLOWAT, -1, i32::MAX),
+        (SOL_SOCKET, SO_RCVBUF, 1_000, 2_304),
+        (SOL_SOCKET, SO_RCVLOWAT, -1, 1_152),
         (IPPROTO_TCP, TCP_WINDOW_CLAMP, 100, 1_152),
         (IPPROTO_TCP, TCP_WINDOW_CLAMP, 0, 0),
     ] {

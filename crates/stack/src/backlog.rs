@@ -639,7 +639,7 @@ impl Shard {
             }
             let config = Arc::clone(&waiting.config);
             let backoff = 1 << waiting.kept.timeouts().min(16);
-            let longest = config.rtt.rto_max.min(SYN_ACK_PAUSE_MAX);
+            let longest = config.rtt.rto_max.max(config.rtt.rto_min).min(SYN_ACK_PAUSE_MAX);
             let pause = config.rtt.rto_initial.saturating_mul(backoff).min(longest);
             let parameters = self.parameters(now, waiting.interface, &flow, config);
             let (interface, listener) = (waiting.interface, waiting.listener);
