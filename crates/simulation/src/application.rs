@@ -117,6 +117,11 @@ impl Behaviour {
         }
     }
 
+    /// Whether it leaves the peer waiting for room.
+    pub fn reads_slowly(&self) -> bool {
+        !(self.read_pause.is_zero() && self.deaf.is_zero())
+    }
+
     /// From now on without pauses and to an orderly end.
     pub fn hurry(&mut self) {
         self.write_pause = Duration::ZERO;

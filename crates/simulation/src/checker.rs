@@ -139,6 +139,7 @@ pub struct Checker {
     hosts: Vec<Watched>,
     findings: Vec<Finding>,
     segments: u64,
+    windows_closed: u64,
 }
 
 impl Checker {
@@ -210,6 +211,12 @@ impl Checker {
         self.segments
     }
 
+    /// Of these, how many announced a window of nothing on an open connection.
+    #[must_use]
+    pub fn windows_closed(&self) -> u64 {
+        self.windows_closed
+    }
+
     /// A device took this frame from its host. Where it carries new data, whose and how much is in
     /// flight with it.
     pub fn on_sent(&mut self, now: Instant, host: usize, frame: &[u8]) -> Option<InFlight> {
@@ -222,6 +229,7 @@ impl Checker {
                 Body::Ip(ip) => watched.judge_ip(now, ip).and_then(|()| match &ip.transport {
                     Transport::Tcp(segment) => {
                         self.segments += 1;
+                        self.windows_closed += u64::from(segment.closes_window());
                         flow = Some((segment.source, segment.destination));
                         watched.judge_segment(now, segment, ip.ecn)
                     }

@@ -260,6 +260,12 @@ impl Host {
         }
     }
 
+    /// Bytes of the longest IP packet that the interface takes.
+    #[must_use]
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
     /// The interface and both links take packets of `mtu` bytes from now on.
     pub fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;

@@ -193,6 +193,12 @@ impl Segment<'_> {
         self.flags & flags == flags
     }
 
+    /// Whether it says that its sender has no room.
+    #[must_use]
+    pub fn closes_window(&self) -> bool {
+        self.window == 0 && self.has(flag::ACK) && self.flags & (flag::SYN | flag::RST) == 0
+    }
+
     /// SEG.LEN: payload, and one each for SYN and FIN.
     #[must_use]
     pub fn len(&self) -> u32 {

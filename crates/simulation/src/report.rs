@@ -32,6 +32,16 @@ counters::counters! {
         fast_opens_accepted,
         /// Bytes that came with them.
         fast_open_bytes,
+        /// Ends whose peer was gone with its host, and which found out by an error.
+        half_open_found,
+        /// Ends that began deaf, or that rest between reads.
+        slow_readers,
+        /// Segments of open connections that announced a window of nothing.
+        windows_closed,
+        /// Probes of windows that were closed.
+        window_probes,
+        /// Probes of peers that were silent.
+        keepalive_probes,
         /// Datagrams sent.
         datagrams,
         /// Datagrams that came to the other host or back, as they were sent.
@@ -52,6 +62,8 @@ counters::counters! {
         super_frames,
         /// Devices that were replaced by others.
         devices_replaced,
+        /// Times all links and interfaces came to take shorter packets, or longer ones.
+        mtu_changes,
         /// Packets that a narrow path swallowed.
         swallowed,
         /// Reads that took blocks without a copy.

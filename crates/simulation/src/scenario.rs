@@ -303,7 +303,7 @@ fn draw_host(random: &mut Random, weather: Weather, mtu: usize) -> HostPlan {
         swallows: false,
         cuts: false,
         up: draw_link(random, weather),
-        down: if mtu == 9_000 { LinkPlan::clean() } else { draw_link(random, weather) },
+        down: draw_link(random, weather),
     }
 }
 

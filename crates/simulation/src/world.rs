@@ -354,6 +354,7 @@ impl World {
                 self.serve_all(host);
             }
             Disturbance::MtuChange { mtu } => {
+                self.counters.mtu_changes += u64::from(self.hosts[0].mtu() != mtu);
                 for host in 0..self.hosts.len() {
                     self.hosts[host].set_mtu(mtu);
                     self.checker.set_mtu(self.now, host, mtu);
@@ -372,6 +373,7 @@ impl World {
         (0..self.hosts.len()).for_each(|host| self.count_of(host));
         let mut counters = self.counters;
         counters.segments_checked = self.checker.segments();
+        counters.windows_closed = self.checker.windows_closed();
         counters.frames = self.trace.frames();
         let span = self.now.since(START);
         Report { seed: self.scenario.seed, counters, links, span, hash: self.trace.hash() }
@@ -384,6 +386,8 @@ impl World {
             self.counters.fast_open_bytes += counters.tcp.fast_open_bytes_received;
             self.counters.train_frames += counters.shard.receive_train_frames;
             self.counters.handed_on += counters.shard.segments_handed_on;
+            self.counters.window_probes += counters.tcp.window_probes_sent;
+            self.counters.keepalive_probes += counters.tcp.keepalive_probes_sent;
         }
         self.counters.handed_over += self.hosts[host].handed_over();
         self.counters.super_frames += self.hosts[host].super_frames();

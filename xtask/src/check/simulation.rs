@@ -35,7 +35,7 @@ pub(super) fn run(course: &mut Course, results: &Path) -> Result<bool, Failure> 
 }
 
 /// What has to happen in the minute: faults, and uses of what the stack can do.
-const HAPPENINGS: [&str; 24] = [
+const HAPPENINGS: [&str; 30] = [
     "link_lost",
     "link_held",
     "link_doubled",
@@ -60,6 +60,12 @@ const HAPPENINGS: [&str; 24] = [
     "options_changed",
     "senders_bbr",
     "datagrams_due",
+    "mtu_changes",
+    "half_open_found",
+    "slow_readers",
+    "windows_closed",
+    "window_probes",
+    "keepalive_probes",
 ];
 
 /// Whether so much happened that the run says something.

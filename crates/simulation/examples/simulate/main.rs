@@ -16,6 +16,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// How often figures are written while seeds run.
+const WRITTEN_EVERY: Duration = Duration::from_secs(60);
+
 #[derive(Parser)]
 #[command(about = "Run seeded simulations of stacks over bad links")]
 struct CommandLine {
@@ -37,7 +40,7 @@ struct CommandLine {
     /// Run each seed twice and compare every bit
     #[arg(long)]
     twice: bool,
-    /// Write the figures to this file as JSON
+    /// Write the figures to this file as JSON, each minute and at the end
     #[arg(long)]
     json: Option<PathBuf>,
     /// Write all frames of the first seed to this file as pcapng
@@ -61,18 +64,25 @@ fn main() -> ExitCode {
     }
     // A panic is a finding like others; its message is part of it.
     let started = Instant::now();
-    let sum = run_all(&arguments);
+    let sum = run_all(&arguments, started);
     sum.print(started.elapsed());
-    if let Some(path) = &arguments.json
-        && let Err(error) = sum.write_json(path, started.elapsed())
-    {
-        eprintln!("simulate: {}: {error}", path.display());
+    if !is_written(&arguments, &sum, started) {
         return ExitCode::FAILURE;
     }
     if sum.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_all(arguments: &CommandLine) -> Sum {
+/// Writes the figures where they are wanted, and says whether that went well.
+fn is_written(arguments: &CommandLine, sum: &Sum, started: Instant) -> bool {
+    let Some(path) = &arguments.json else { return true };
+    let written = sum.write_json(path, started.elapsed());
+    if let Err(error) = &written {
+        eprintln!("simulate: {}: {error}", path.display());
+    }
+    written.is_ok()
+}
+
+fn run_all(arguments: &CommandLine, started: Instant) -> Sum {
     let jobs = arguments
         .jobs
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, core::num::NonZero::get));
@@ -80,7 +90,7 @@ fn run_all(arguments: &CommandLine) -> Sum {
         arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
-    let sum = Mutex::new(Sum::default());
+    let sum = Mutex::new((Sum::default(), started));
     let progress = output::progress(arguments.count, arguments.seconds);
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -93,7 +103,8 @@ fn run_all(arguments: &CommandLine) -> Sum {
                     }
                     let verdict = judge(arguments.seed.wrapping_add(index), arguments.twice);
                     progress.inc(1);
-                    let Ok(mut sum) = sum.lock() else { break };
+                    let Ok(mut guard) = sum.lock() else { break };
+                    let (sum, written_at) = &mut *guard;
                     if let Verdict::Failed(failure) = &verdict {
                         progress.suspend(|| println!("{failure}"));
                     }
@@ -101,12 +112,17 @@ fn run_all(arguments: &CommandLine) -> Sum {
                     if sum.failures.len() >= arguments.failures.max(1) {
                         stop.store(true, Ordering::Relaxed);
                     }
+                    // A process that is ended in the night has left its figures.
+                    if written_at.elapsed() >= WRITTEN_EVERY {
+                        *written_at = Instant::now();
+                        stop.fetch_or(!is_written(arguments, sum, started), Ordering::Relaxed);
+                    }
                 }
             });
         }
     });
     progress.finish_and_clear();
-    sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).0
 }
 
 /// Runs one seed; where it fails, again with its frames written down.

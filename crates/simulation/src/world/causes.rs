@@ -12,6 +12,7 @@
 //! connection, or another kind of error.
 
 use super::World;
+use crate::application::Ended;
 use crate::checker::{Line, Patience};
 use crate::scenario::HostPlan;
 use stack::{SocketError, SynCookieMode};
@@ -42,6 +43,7 @@ impl World {
         let user_timeout = self.hosts[self.endpoints[index].host].plan.tcp.user_timeout;
         let is_by_user = error == SocketError::TimedOut && user_timeout.is_some();
         self.counters.user_timeouts += u64::from(is_by_user);
+        self.counters.half_open_found += u64::from(self.is_half_open(index));
         let cause = self.cause_of(index, error);
         self.set_disturbed(index);
         match cause {
@@ -54,6 +56,15 @@ impl World {
                 Err((RULE, format!("{error}: {missing}: {wire}")))
             }
         }
+    }
+
+    /// Whether the peer was gone with its host (RFC 9293, 3.5.1).
+    fn is_half_open(&self, index: usize) -> bool {
+        let endpoint = &self.endpoints[index];
+        let pair = &self.pairs[endpoint.pair];
+        let peer = if pair.client == index { pair.server } else { Some(pair.client) };
+        endpoint.connected
+            && peer.is_some_and(|peer| self.endpoints[peer].ended == Some(Ended::WithHost))
     }
 
     /// What is missing of a cause.

@@ -114,6 +114,7 @@ impl World {
         if self.phase > Phase::Busy {
             endpoint.hurry(self.now);
         }
+        self.counters.slow_readers += u64::from(endpoint.behaviour.reads_slowly());
         self.endpoints.push(endpoint);
         self.ends.push(ends);
         self.by_ends.insert(ends, index);
