@@ -238,6 +238,9 @@ pub struct Scenario {
     pub device: DeviceKind,
     /// The device completes checksums and takes and gives super-frames.
     pub offload: bool,
+    /// The interface below a packet socket takes super-frames as they are; else the kernel splits them before
+    /// it (GSO), and packets no longer than the MTU cross the pair. Refused where there is no choice.
+    pub tso: bool,
     /// The kernel polls its end in a thread of its own and coalesces our frames.
     pub napi: bool,
     /// Frames reach a TAP or TUN device many by one call (io_uring); else each by its own. Without
@@ -334,6 +337,7 @@ impl Scenario {
             workload: Workload::Stream,
             device,
             offload: mode == TransmitMode::Lso,
+            tso: true,
             napi: false,
             io_uring: false,
             queue_packets: None,
@@ -429,6 +433,9 @@ impl Scenario {
         if self.offload {
             words.push("offload");
         }
+        if !self.tso {
+            words.push("gso");
+        }
         words.extend(self.outbound.word());
         match self.workload {
             Workload::Stream => words.push(self.direction.name()),
@@ -516,12 +523,17 @@ impl Scenario {
                     .to_owned(),
             );
         }
-        if self.device == DeviceKind::Packet && self.napi && self.offload {
+        if !self.tso && !(self.device == DeviceKind::Packet && self.offload) {
             return Err(
-                "--napi on with --device packet needs --offload off: a veth interface polls \
-                        only for frames that are not split below"
+                "--tso off is for --device packet --offload on: elsewhere the device decides \
+                        who splits super-frames"
                     .to_owned(),
             );
+        }
+        if self.device == DeviceKind::Packet && self.napi && self.offload && self.tso {
+            return Err("--napi on with --device packet needs --offload off or --tso off: a veth \
+                        interface polls only for frames that it does not split itself"
+                .to_owned());
         }
         if self.device == DeviceKind::Xdp && self.offload {
             return Err(
@@ -658,6 +670,11 @@ mod tests {
             (
                 Scenario { device: DeviceKind::Packet, napi: true, offload: true, ..sound.clone() },
                 "--offload off",
+            ),
+            (Scenario { tso: false, ..sound.clone() }, "--tso off"),
+            (
+                Scenario { device: DeviceKind::Packet, tso: false, ..sound.clone() },
+                "--tso off is for --device packet --offload on",
             ),
             (Scenario { device: DeviceKind::Xdp, offload: true, ..sound.clone() }, "--offload on"),
             (Scenario { device: DeviceKind::Tunnel, offload: true, ..sound.clone() }, "--offload"),

@@ -380,17 +380,17 @@ fn spread_of_sockets(scenario: &Scenario) -> Result<Spread, BadSpread> {
     }
 }
 
-/// Without offload neither end splits, merges or leaves checksums out; with NAPI the far end merges
-/// what it polls.
+/// Without offload neither end splits, merges or leaves checksums out, and without TSO neither splits; with
+/// NAPI the far end merges what it polls.
 fn configure(pair: &VethPair, scenario: &Scenario) -> Result<(), SystemError> {
     pair.set_mtu_bytes(scenario.mtu_bytes)?;
-    if !scenario.offload {
-        for end in [pair.near(), pair.far()] {
-            for feature in
-                [Feature::Segmentation, Feature::SoftwareSegmentation, Feature::TransmitChecksum]
-            {
-                end.set_feature(feature, false)?;
-            }
+    for end in [pair.near(), pair.far()] {
+        if !(scenario.offload && scenario.tso) {
+            end.set_feature(Feature::Segmentation, false)?;
+            end.set_feature(Feature::SoftwareSegmentation, false)?;
+        }
+        if !scenario.offload {
+            end.set_feature(Feature::TransmitChecksum, false)?;
         }
     }
     pair.far().set_feature(Feature::Coalescing, scenario.napi)?;

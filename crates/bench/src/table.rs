@@ -289,6 +289,7 @@ const NAMED: &[(&str, &str)] = &[
     ("one-a-call", "one datagram a call"),
     ("ipv6", "IPv6"),
     ("io-uring", "io_uring"),
+    ("gso", "split by the kernel"),
     ("outbound-off", "ip_multidata_outbound off"),
     ("outbound-off-at-interface", "ip_multidata_outbound off for the interface"),
     ("timed", "timed"),

@@ -138,6 +138,10 @@ pub(crate) struct PathArguments {
     /// Checksum offload and super-frames [default: on where the only mode is lso]
     #[arg(long, value_enum)]
     offload: Option<Switch>,
+    /// The interface below a packet socket takes super-frames as they are; off: the kernel splits them
+    /// before it, so that frames of the MTU cross
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    tso: Switch,
     /// Threaded NAPI: the kernel coalesces our frames
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     napi: Switch,
@@ -577,6 +581,7 @@ impl PathArguments {
             udp_offload: udp_offload == Switch::On,
             // Where offload was left open, it is on for the one mode that needs it.
             offload: offload || (self.offload.is_none() && mode == TransmitMode::Lso),
+            tso: self.tso == Switch::On,
             napi: self.napi == Switch::On,
             mtu_bytes: self.mtu,
             ipv6: self.ipv6,

@@ -40,6 +40,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         workload: Workload::Stream,
         device: DeviceKind::Tun,
         offload: true,
+        tso: true,
         napi: true,
         io_uring: true,
         queue_packets: None,
