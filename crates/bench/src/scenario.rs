@@ -424,18 +424,13 @@ impl Scenario {
             words.push(&blocks);
         }
         words.extend(waiting.as_deref());
-        if self.napi {
-            words.push("napi");
-        }
-        if self.io_uring {
-            words.push("io-uring");
-        }
-        if self.offload {
-            words.push("offload");
-        }
-        if !self.tso {
-            words.push("gso");
-        }
+        let switches = [
+            (self.napi, "napi"),
+            (self.io_uring, "io-uring"),
+            (self.offload, "offload"),
+            (!self.tso, "gso"),
+        ];
+        words.extend(switches.into_iter().filter_map(|(is_on, word)| is_on.then_some(word)));
         words.extend(self.outbound.word());
         match self.workload {
             Workload::Stream => words.push(self.direction.name()),

@@ -385,9 +385,10 @@ impl World {
         if info.recovery != tcp::RecoveryState::Open || info.sacked_bytes > 0 || shrinks {
             return;
         }
-        // RFC 8985, 7.3: where nothing was acknowledged for two round trips, what is sent is a tail loss probe, one
-        // segment beyond whatever an undone reduction had left in flight.
-        if info.rtt.is_some_and(|rtt| quiet >= rtt * 2) {
+        // RFC 8985, 7.2 and 7.3: where nothing was acknowledged for two round trips, or until the retransmission
+        // timer would go off, what is sent is a tail loss probe, one segment beyond whatever an undone reduction had
+        // left in flight.
+        if info.rtt.is_some_and(|rtt| quiet >= info.rto.min(rtt * 2)) {
             return;
         }
         // RFC 3042: two segments in answer to duplicates; RFC 8985, 7.3: a probe is one more.
