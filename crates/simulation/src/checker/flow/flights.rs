@@ -124,14 +124,11 @@ impl Flow {
         }
         let gap = now.since(repeats.last_at);
         let [older, old] = repeats.gaps;
-        // What the timer sent meanwhile waited for the same answer, and leaves with it.
-        if gap.is_zero() && older.is_some() && old.is_none() {
-            return Ok(());
-        }
         let backs_off =
             |older: Duration| gap >= older.mul_f64(1.5) || gap >= BACKOFF_ENDS || older < TIMER_MIN;
-        // RFC 4861, 7.2.2: what waits for an answer is sent when it comes, and the timer runs from then on, so
-        // the gap is longer than the timer's.
+        // RFC 4861, 7.2.2: what waits for an answer is sent when it comes, so the gap is longer than the timer's, and
+        // the one behind it may be shorter: a SYN-ACK's timer has gone on meanwhile, and repetitions that waited for
+        // the same answer leave together.
         let timed = Some(gap).filter(|_| !repeats.has_waited);
         let is_second = old.is_some() && timed.is_some() && !may_wait;
         *repeats = Repeats { gaps: [old, timed], ..Repeats::new(now, position, len) };
@@ -141,7 +138,7 @@ impl Flow {
             return Err(("RFC 6298, 2.4: the timer runs for the least RTO at least", what));
         }
         match older {
-            Some(older) if !backs_off(older) => Err((
+            Some(older) if old.is_some() && !backs_off(older) => Err((
                 "RFC 6298, 5.5 and RFC 9293, 3.8.6.1: repetitions back off",
                 format!("position {position} again after {gap:?}, before that {old:?}, {older:?}"),
             )),

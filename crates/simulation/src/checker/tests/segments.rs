@@ -235,9 +235,9 @@ fn a_gap_in_which_a_neighbour_was_asked_for_is_not_the_timers() {
 
 // RFC 4861, 7.2.2.
 #[test]
-fn what_waited_for_one_neighbour_leaves_together() {
+fn what_waited_for_one_neighbour_leaves_together_or_when_its_timer_says() {
     let syn = segment(CLIENT, flag::SYN, (0, 0), b"");
-    let second_after = |asked: u32| {
+    let second_after = |asked: u32, pause: Duration| {
         let mut wire = Wire::new();
         assert_eq!(wire.sends(&syn), Ok(()));
         wire.now += SECOND;
@@ -245,10 +245,13 @@ fn what_waited_for_one_neighbour_leaves_together() {
         wire.asks(CLIENT, asked);
         wire.now = START + 8 * SECOND;
         assert_eq!(wire.sends(&syn), Ok(()));
+        wire.now += pause;
         wire.sends(&syn)
     };
-    assert_eq!(second_after(3), Ok(()));
-    assert_rule(second_after(0), "RFC 6298, 5.5");
+    for pause in [Duration::ZERO, Duration::from_millis(820)] {
+        assert_eq!(second_after(3, pause), Ok(()));
+        assert_rule(second_after(0, pause), "RFC 6298, 5.5");
+    }
 }
 
 #[test]
