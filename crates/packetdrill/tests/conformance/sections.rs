@@ -1,5 +1,5 @@
-//! Which sections RFCs have, so that a script does not cite one that does not exist, nor a call of
-//! POSIX under the name of another. Who cites an RFC for the first time adds what he has looked up.
+//! Which sections RFCs and drafts have, so that a script does not cite one that does not exist, nor a call of
+//! POSIX under the name of another. Who cites one for the first time adds what he has looked up.
 
 /// The user's calls of RFC 9293, 3.9.1, by their last number.
 const CALLS: [&str; 7] = ["OPEN", "SEND", "RECEIVE", "CLOSE", "STATUS", "ABORT", "FLUSH"];
@@ -56,26 +56,32 @@ const SECTIONS: &[(u16, &str)] = &[
     (9937, "6.1 6.2"),
 ];
 
+/// The same of drafts that no RFC has come of yet: of the newest version when they were first cited.
+const DRAFTS: &[(&str, &str)] = &[(
+    "draft-ietf-ccwg-bbr",
+    "5.2.1 5.3.1 5.3.1.1 5.3.1.2 5.3.1.3 5.3.2 5.3.3 5.3.3.1 5.3.3.2 5.3.3.3 5.3.3.4 5.3.4 5.3.4.3 5.3.4.4 5.4.1 5.5.5 \
+     5.5.10 5.5.10.1 5.5.10.2 5.5.10.3 5.5.11 5.6.1 5.6.2 5.6.3 5.6.4 5.6.4.1 5.6.4.2 5.6.4.3 5.6.4.4 5.6.4.5 5.6.4.6 \
+     5.6.4.7",
+)];
+
 /// What is wrong with the references of the comment that a script opens with: it says `RFC <number>,
-/// <section>` at least once, with a section that there is.
+/// <section>`, or a draft's name in the place of the number, at least once, with a section that there is.
 pub(crate) fn wrong(text: &str) -> Option<String> {
     let comment = text.lines().map_while(|line| line.strip_prefix("//"));
     let comment = comment.map(str::trim).collect::<Vec<_>>().join(" ");
     let mut count = 0;
-    for reference in comment.split("RFC ").skip(1) {
-        let Some((number, rest)) = reference.split_once(", ") else { continue };
+    for (at, _) in comment.match_indices(", ") {
+        let Some((document, sections)) = document(&comment[..at]) else { continue };
         let is_of_one = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
-        let section = rest.split(|letter| !is_of_one(letter)).next().unwrap_or("");
+        let section = comment[at + 2..].split(|letter| !is_of_one(letter)).next().unwrap_or("");
         let section = section.trim_end_matches('.');
-        let Ok(number) = number.parse::<u16>() else { continue };
         if !section.contains(|letter: char| letter.is_ascii_digit()) {
             continue;
         }
         count += 1;
-        let known = SECTIONS.iter().find(|(rfc, _)| *rfc == number);
-        if !known.is_some_and(|(_, sections)| sections.split(' ').any(|known| known == section)) {
+        if !sections.split(' ').any(|known| known == section) {
             return Some(format!(
-                "tests/conformance/sections.rs knows no section {section} of RFC {number}"
+                "tests/conformance/sections.rs knows no section {section} of {document}"
             ));
         }
     }
@@ -92,4 +98,16 @@ pub(crate) fn wrong(text: &str) -> Option<String> {
         0 => Some("the opening comment names no \"RFC <number>, <section>\"".to_owned()),
         _ => None,
     }
+}
+
+/// The document that a text ends with, and the sections that are known of it: none of one that nobody has cited.
+fn document(text: &str) -> Option<(String, &'static str)> {
+    let (before, last) = text.rsplit_once(' ').unwrap_or(("", text));
+    if last.starts_with("draft-") {
+        let known = DRAFTS.iter().find(|(draft, _)| *draft == last);
+        return Some((last.to_owned(), known.map_or("", |(_, sections)| sections)));
+    }
+    let number = last.parse::<u16>().ok().filter(|_| before.ends_with("RFC"))?;
+    let known = SECTIONS.iter().find(|(rfc, _)| *rfc == number);
+    Some((format!("RFC {number}"), known.map_or("", |(_, sections)| sections)))
 }
