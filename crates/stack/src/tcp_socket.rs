@@ -441,7 +441,7 @@ impl Shard {
             TcpOption::UserTimeout(timeout) => connection.set_user_timeout(now, timeout),
             TcpOption::FinWait2(span) => connection.set_fin_wait_2(span),
             TcpOption::PacingRateMax(rate) => connection.set_pacing_rate_max(now, rate),
-            TcpOption::Congestion(algorithm) => connection.set_congestion(algorithm),
+            TcpOption::Congestion(algorithm) => connection.set_congestion(now, algorithm),
         }
         // No acknowledgment will tell of the room that a larger buffer has.
         let has_room = socket.connection.send_room() > room_bytes_before

@@ -274,6 +274,7 @@ impl Connection {
         self.owing.syn = false;
         self.unanswered.syns = 0;
         self.rtt.on_established();
+        self.tell_round_trip(now);
         self.timers.stop(Timer::Retransmission);
         self.timers.stop(Timer::User);
         self.events.insert(Events::CONNECTED | Events::WRITABLE);
@@ -604,11 +605,19 @@ impl Connection {
 
     /// Uses another congestion control from now on. It begins like that of a new connection, with
     /// the initial window: what one believed of the path is no measure for another.
-    pub fn set_congestion(&mut self, algorithm: Algorithm) {
+    pub fn set_congestion(&mut self, now: Instant, algorithm: Algorithm) {
         if self.config.congestion.algorithm != algorithm {
             self.config_mut().congestion.algorithm = algorithm;
             let mss = self.negotiated.payload_max();
             self.congestion = Controller::new(&self.config.congestion, mss);
+            self.tell_round_trip(now);
+        }
+    }
+
+    /// A controller that begins is told the round trip, where the handshake or data has measured one.
+    fn tell_round_trip(&mut self, now: Instant) {
+        if let Some(rtt) = self.rtt.smoothed() {
+            self.congestion.on_round_trip(now, rtt);
         }
     }
 

@@ -123,6 +123,10 @@ pub(crate) trait Congestion {
     /// The SYN or its ACK was lost: the initial window MUST be one segment (RFC 5681, 3.1).
     fn on_handshake_loss(&mut self, mss: u32);
 
+    /// The smoothed round trip, known before any data was sent under this controller: by the handshake, or by
+    /// what was sent under another.
+    fn on_round_trip(&mut self, _now: Instant, _rtt: Duration) {}
+
     /// The segment size changed, as path MTU discovery does. A smaller one leaves the number of
     /// segments in the window as it was (RFC 3390, 2), a larger one the number of bytes.
     fn on_mss_change(&mut self, mss: u32);
@@ -347,6 +351,10 @@ impl Congestion for Controller {
 
     fn on_handshake_loss(&mut self, mss: u32) {
         dispatch!(self, inner => inner.on_handshake_loss(mss));
+    }
+
+    fn on_round_trip(&mut self, now: Instant, rtt: Duration) {
+        dispatch!(self, inner => inner.on_round_trip(now, rtt));
     }
 
     fn on_mss_change(&mut self, mss: u32) {

@@ -264,7 +264,7 @@ fn another_controller_sends_one_segment_after_the_next_timeout() {
     harness.pass_to_deadline();
     harness.take();
     for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
-        harness.connection.set_congestion(algorithm);
+        harness.connection.set_congestion(harness.now, algorithm);
         harness.pass_to_deadline();
         assert_eq!(harness.take_ranges().len(), 1, "{algorithm:?}");
         assert!(harness.connection.congestion_window() <= 1_000);

@@ -336,6 +336,13 @@ impl Congestion for Bbr {
         self.cwnd = self.mss.into();
     }
 
+    /// OnInit (5.2.1) and InitPacingRate (5.6.2) take SRTT where there is one.
+    fn on_round_trip(&mut self, now: Instant, rtt: Duration) {
+        if self.min_rtt.is_none() && !rtt.is_zero() {
+            self.on_first_round_trip(now, rtt);
+        }
+    }
+
     fn on_mss_change(&mut self, mss: u32) {
         let mss = mss.max(1);
         if mss != self.mss {
