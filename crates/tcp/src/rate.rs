@@ -152,7 +152,7 @@ impl DeliveryRate {
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
             in_flight_bytes: in_flight_after,
-            is_app_limited: self.app_limited_until_bytes != 0,
+            is_app_limited: self.is_app_limited(),
         }
     }
 
@@ -205,6 +205,11 @@ impl DeliveryRate {
     /// tell nothing of the path.
     pub(crate) fn on_app_limited(&mut self, in_flight_bytes: u32) {
         self.app_limited_until_bytes = (self.delivered_bytes + u64::from(in_flight_bytes)).max(1);
+    }
+
+    /// Whether what is sent now would tell nothing of the path ([`DeliveryRate::on_app_limited`]).
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.app_limited_until_bytes != 0
     }
 
     /// What the ACK that was just taken in amounts to. `min_rtt`: the least round trip ever seen.

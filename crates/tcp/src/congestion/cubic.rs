@@ -195,7 +195,7 @@ impl Congestion for Cubic {
         self.accounted_until = acked.now;
     }
 
-    fn on_flight_start(&mut self, now: Instant) {
+    fn on_flight_start(&mut self, now: Instant, _app_limited: bool) {
         self.leave_out_time_until(now);
         self.accounted_until = now;
     }

@@ -87,8 +87,9 @@ pub(crate) trait Congestion {
     /// New data was acknowledged. Does nothing between `on_loss` and `on_recovery_exit`.
     fn on_ack(&mut self, acked: &Acked);
 
-    /// Data begins to flow while nothing was in flight. The idle time is not held for growth.
-    fn on_flight_start(&mut self, now: Instant);
+    /// Data begins to flow while nothing was in flight. The idle time is not held for growth. `app_limited`: it was
+    /// the application that had nothing to send, and not the peer's window that was full.
+    fn on_flight_start(&mut self, now: Instant, app_limited: bool);
 
     /// Fast retransmit begins (RFC 5681, 3.2; RFC 6675, 5): reduces the threshold and the window.
     /// `in_flight` is FlightSize, everything sent and not acknowledged.
@@ -313,8 +314,8 @@ impl Congestion for Controller {
         dispatch!(self, inner => inner.on_ack(acked));
     }
 
-    fn on_flight_start(&mut self, now: Instant) {
-        dispatch!(self, inner => inner.on_flight_start(now));
+    fn on_flight_start(&mut self, now: Instant, app_limited: bool) {
+        dispatch!(self, inner => inner.on_flight_start(now, app_limited));
     }
 
     fn on_loss(&mut self, now: Instant, in_flight: u32, mss: u32) {

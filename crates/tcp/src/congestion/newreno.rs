@@ -49,7 +49,7 @@ impl Congestion for NewReno {
         }
     }
 
-    fn on_flight_start(&mut self, _now: Instant) {}
+    fn on_flight_start(&mut self, _now: Instant, _app_limited: bool) {}
 
     fn on_loss(&mut self, _now: Instant, in_flight: u32, mss: u32) {
         if self.window.recovering {

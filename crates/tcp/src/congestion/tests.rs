@@ -483,7 +483,7 @@ fn cubic_does_not_count_the_time_its_window_was_not_used() {
         limited.ack(10 * MSS, 10 * MSS, true);
     }
     idle.now += Duration::from_secs(20);
-    idle.controller.on_flight_start(idle.now);
+    idle.controller.on_flight_start(idle.now, true);
     for path in [&mut busy, &mut limited, &mut idle] {
         for _ in 0..20 {
             path.round_trip(2);
@@ -559,7 +559,7 @@ proptest! {
                 7 => { controller.on_mark(now, a % 3_000_000, mss); loss_window = true; }
                 8 => controller.on_unused(b),
                 5 => { mss = 500 + b % 10_000; controller.on_mss_change(mss); }
-                6 => controller.on_flight_start(now),
+                6 => controller.on_flight_start(now, true),
                 _ => controller.on_ack(&Acked {
                     now,
                     acked_bytes: if b % 7 == 0 { a } else { a % 100_000 },

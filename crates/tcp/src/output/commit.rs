@@ -36,6 +36,7 @@ impl Connection {
         self.counters.segments_sent += taken as u64;
         self.totals.segments_sent += taken as u64;
         self.note_wait(now, self.plan.window_closed);
+        let app_limited = self.recovery.rate.is_app_limited();
         if self.send.nxt.is_after(nxt_before) {
             self.recovery.on_sent(now, nxt_before, &self.send);
             self.arm_probe_timer(now);
@@ -47,7 +48,7 @@ impl Connection {
             }
         }
         if flight_before == 0 && self.send.flight() > 0 {
-            self.congestion.on_flight_start(now);
+            self.congestion.on_flight_start(now, app_limited);
         }
         self.arm_persist(now);
         self.arm_pacing(now);

@@ -265,13 +265,15 @@ impl Congestion for Bbr {
         }
     }
 
-    /// HandleRestartFromIdle (5.4.1).
-    fn on_flight_start(&mut self, now: Instant) {
-        if self.delivered == 0 {
+    /// HandleRestartFromIdle (5.4.1). The draft leaves what was delivered before the silence in the sum, so that each
+    /// flight would pass for one that came on top of all before it; as in Linux the sum begins anew with the interval.
+    fn on_flight_start(&mut self, now: Instant, app_limited: bool) {
+        if self.delivered == 0 || !app_limited {
             return;
         }
         self.idle_restart = true;
         self.extra_acked_start = now;
+        self.extra_acked_delivered = 0;
         if self.is_probing_bandwidth_cycle() {
             self.set_pacing_rate_with_gain(1.0);
         } else if self.phase == Phase::ProbeRtt {

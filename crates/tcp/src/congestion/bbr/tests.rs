@@ -69,7 +69,7 @@ impl Path {
     fn send(&mut self) {
         let snapshot = self.rate.on_sent(self.now, self.in_flight, self.in_flight + MSS);
         if self.in_flight == 0 {
-            self.bbr.on_flight_start(self.now);
+            self.bbr.on_flight_start(self.now, false);
         }
         self.in_flight += MSS;
         let queue_bytes = volume(self.bytes_per_second, self.link_free_at - self.now);
