@@ -171,6 +171,8 @@ pub struct Tcp {
     pub window: Option<u16>,
     /// The urgent pointer.
     pub urgent: u16,
+    /// What it carries, where that is not what belongs to its place in the stream: only for packets that arrive.
+    pub data: Option<Vec<u8>>,
     /// Options; `None` (`<...>`) is not checked.
     pub options: Option<Vec<TcpOption>>,
 }

@@ -3,7 +3,8 @@
 use super::Parsed;
 use super::scanner::{Meaning, Scanner};
 use crate::script::{
-    ClassCheck, Direction, Flags, Icmp, IpInfo, Packet, Quoted, Tcp, TcpOption, Transport, Udp,
+    ClassCheck, Direction, Expression, Flags, Icmp, IpInfo, Packet, Quoted, Tcp, TcpOption,
+    Transport, Udp,
 };
 
 /// ECN code points (RFC 3168, 5).
@@ -41,6 +42,9 @@ pub(super) fn packet(scanner: &mut Scanner<'_>) -> Parsed<Packet> {
         }
         if direction == Direction::Inbound && tcp.options.is_none() {
             return Err(scanner.error("<...> is only for packets that are sent"));
+        }
+        if direction == Direction::Outbound && tcp.data.is_some() {
+            return Err(scanner.error("data is only for packets that are received"));
         }
         Transport::Tcp(tcp)
     };
@@ -103,6 +107,7 @@ fn tcp(scanner: &mut Scanner<'_>) -> Parsed<Tcp> {
         acknowledgment: 0,
         window: None,
         urgent: 0,
+        data: None,
         options: Some(Vec::new()),
     };
     scanner.skip_space()?;
@@ -126,8 +131,26 @@ fn tcp(scanner: &mut Scanner<'_>) -> Parsed<Tcp> {
         } else {
             tcp.options = Some(options(scanner)?);
         }
+        scanner.skip_space()?;
+    }
+    if scanner.accept_word("data") {
+        tcp.data = Some(data(scanner, len)?);
     }
     Ok(tcp)
+}
+
+/// `data "text"`, in the place of the bytes that belong there.
+fn data(scanner: &mut Scanner<'_>, len: u16) -> Parsed<Vec<u8>> {
+    scanner.skip_space()?;
+    let Expression::Text(bytes) = super::expression::expression(scanner)? else {
+        return Err(scanner.error("data is a text"));
+    };
+    match bytes.len() == usize::from(len) {
+        true => Ok(bytes),
+        false => {
+            Err(scanner.error(format!("{} bytes of data, and a length of {len}", bytes.len())))
+        }
+    }
 }
 
 fn flags(scanner: &mut Scanner<'_>) -> Parsed<Flags> {

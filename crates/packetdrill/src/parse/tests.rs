@@ -141,3 +141,21 @@ fn mistakes_are_told_with_their_line() {
         assert_eq!(error.line, line, "{text}: {}", error.message);
     }
 }
+
+#[test]
+fn a_segment_that_arrives_may_carry_a_text() {
+    let data = |line: &str| match packet(line).transport {
+        Transport::Tcp(tcp) => tcp.data,
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(data("< P. 1:4(3) ack 1 win 9 data \"a\\x00b\""), Some(b"a\0b".to_vec()));
+    assert_eq!(data("< P. 1:4(3) ack 1 win 9 <nop> data \"abc\""), Some(b"abc".to_vec()));
+    assert_eq!(data("< P. 1:4(3) ack 1 win 9"), None);
+    for wrong in [
+        "< P. 1:5(4) ack 1 win 9 data \"abc\"",
+        "< P. 1:4(3) ack 1 win 9 data 123",
+        "> P. 1:4(3) ack 1 data \"abc\"",
+    ] {
+        assert!(parse(&format!("0 {wrong}\n")).is_err(), "{wrong}");
+    }
+}

@@ -392,7 +392,9 @@ fn live_tcp(tcp: &Tcp) -> LiveTcp {
         window: tcp.window.unwrap_or(0),
         urgent: tcp.urgent,
         options: tcp.options.clone().unwrap_or_default(),
-        payload: peer_bytes(place(tcp.sequence, tcp.flags.has(Flags::SYN)), tcp.len.into()),
+        payload: tcp.data.clone().unwrap_or_else(|| {
+            peer_bytes(place(tcp.sequence, tcp.flags.has(Flags::SYN)), tcp.len.into())
+        }),
     }
 }
 

@@ -55,3 +55,22 @@ fn bytes_are_told_apart_by_their_place() {
     let why = compare("sent", 0, &peer_bytes(0, 100), &late).expect_err("a wrong byte");
     assert!(why.contains("place 70"), "{why}");
 }
+
+#[test]
+fn what_is_read_is_what_the_script_says_or_what_belongs_there() {
+    let segment = |data: &str, read: &str| {
+        format!(
+            "+.1 < P. 1:4(3) ack 1 win 32792 {data}\n +0 read(4, {read}, 100) = 3\n +.04 > . 1:1(0) ack 4"
+        )
+    };
+    assert_eq!(judged(&segment("", "...")), [true; 2]);
+    assert_eq!(judged(&segment("data \"abc\"", "\"abc\"")), [true; 2]);
+    for (data, read) in [
+        ("data \"abc\"", "..."),
+        ("", "\"abc\""),
+        ("data \"abc\"", "\"abd\""),
+        ("data \"abd\"", "\"abc\""),
+    ] {
+        assert_eq!(judged(&segment(data, read)), [false; 2], "{data} {read}");
+    }
+}
