@@ -2,7 +2,7 @@
 
 use crate::icmp;
 use crate::live::{Body, LivePacket, LiveTcp, encode_options};
-use crate::script::{ClassCheck, Flags, Icmp, Packet, Tcp, TcpOption, Transport};
+use crate::script::{ClassCheck, Flags, Icmp, IpInfo, Packet, Tcp, TcpOption, Transport};
 use core::fmt::Debug;
 
 /// What is compared with some slack.
@@ -23,21 +23,7 @@ fn field<T: PartialEq + Debug>(name: &str, expected: T, actual: T) -> Result<(),
 
 /// Compares a packet, already in the script's numbers, with what the script has.
 pub(crate) fn check(expected: &Packet, actual: &LivePacket, slack: Slack) -> Result<(), String> {
-    match expected.ip.class {
-        ClassCheck::Any => {}
-        ClassCheck::Ecn(bits) => field("the ECN bits", bits, actual.class & 3)?,
-        ClassCheck::Ect01 if matches!(actual.class & 3, 1 | 2) => {}
-        ClassCheck::Ect01 => {
-            return Err(format!("the ECN bits: expected ECT, {}", actual.class & 3));
-        }
-        ClassCheck::Byte(byte) => field("the TOS byte", byte, actual.class)?,
-    }
-    if let Some(ttl) = expected.ip.ttl {
-        field("the TTL", ttl, actual.ttl)?;
-    }
-    if expected.ip.flow_label.is_some_and(|label| label != 0) && actual.flow_label == 0 {
-        return Err("the packet has no flow label".to_owned());
-    }
+    check_ip(&expected.ip, actual.class, actual.ttl, actual.flow_label)?;
     match (&expected.transport, &actual.body) {
         (Transport::Tcp(expected), Body::Tcp(actual)) => check_tcp(expected, actual, slack),
         (Transport::Udp(expected), Body::Udp { payload, .. }) => {
@@ -47,6 +33,29 @@ pub(crate) fn check(expected: &Packet, actual: &LivePacket, slack: Slack) -> Res
             check_icmp(expected, actual.source.is_ipv4(), (*kind, *code, *rest))
         }
         _ => Err("a packet of another protocol".to_owned()),
+    }
+}
+
+/// Compares what the script says of an IP header.
+pub(crate) fn check_ip(
+    expected: &IpInfo,
+    class: u8,
+    ttl: u8,
+    flow_label: u32,
+) -> Result<(), String> {
+    match expected.class {
+        ClassCheck::Any => {}
+        ClassCheck::Ecn(bits) => field("the ECN bits", bits, class & 3)?,
+        ClassCheck::Ect01 if matches!(class & 3, 1 | 2) => {}
+        ClassCheck::Ect01 => return Err(format!("the ECN bits: expected ECT, {}", class & 3)),
+        ClassCheck::Byte(byte) => field("the TOS byte", byte, class)?,
+    }
+    if let Some(wanted) = expected.ttl {
+        field("the TTL", wanted, ttl)?;
+    }
+    match expected.flow_label.is_some_and(|label| label != 0) && flow_label == 0 {
+        true => Err("the packet has no flow label".to_owned()),
+        false => Ok(()),
     }
 }
 

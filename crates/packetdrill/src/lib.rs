@@ -5,8 +5,8 @@
 //! be sent, and when. [`parse`] reads it; [`run_on_stack`] plays it. What a run is made of:
 //!
 //! * `parse/`, `script.rs`: text to events; `config.rs`, `settings.rs`: options and sysctls;
-//! * `run/`: the interpreter; `flow.rs`: the script's numbers and the live ones; `live.rs`: packets
-//!   as bytes, with an encoder of its own; `check.rs`, `notation.rs`: comparing and showing them;
+//! * `run/`: the interpreter; `flow.rs`: the script's numbers and the live ones; `live.rs`, `fragment.rs`:
+//!   packets as bytes, with an encoder of its own; `check.rs`, `notation.rs`: comparing and showing them;
 //! * `evaluate.rs`, `assertion.rs`: expressions, and assertions over `tcp_info`;
 //! * `backend.rs`: what a script is run against.
 
@@ -17,6 +17,7 @@ mod config;
 mod errnos;
 mod evaluate;
 mod flow;
+mod fragment;
 mod icmp;
 mod live;
 mod notation;

@@ -64,16 +64,16 @@ pub(crate) struct LiveTcp {
     pub(crate) payload: Vec<u8>,
 }
 
-fn be16(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn be32(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// The Internet checksum's sum, not complemented (RFC 1071).
-fn sum(bytes: &[u8]) -> u32 {
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
     let pairs = bytes.chunks(2).map(|pair| match pair {
         [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
         [high] => u32::from(*high) << 8,
@@ -86,7 +86,7 @@ fn sum(bytes: &[u8]) -> u32 {
     sum as u32
 }
 
-fn fold(sum: u32) -> u16 {
+pub(crate) fn fold(sum: u32) -> u16 {
     let sum = (sum & 0xffff) + (sum >> 16);
     !(((sum & 0xffff) + (sum >> 16)) as u16)
 }

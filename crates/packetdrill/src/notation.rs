@@ -1,5 +1,6 @@
 //! Packets in packetdrill's notation, for people.
 
+use crate::fragment::LiveFragment;
 use crate::live::{Body, LivePacket, LiveTcp};
 use crate::script::{self, ClassCheck, Flags, TcpOption, Transport};
 use core::fmt::Write as _;
@@ -48,6 +49,9 @@ pub(crate) fn script(packet: &script::Packet) -> String {
         ClassCheck::Ect01 => "[ect01] ".to_owned(),
         ClassCheck::Byte(byte) => format!("[tos {byte:#x}] "),
     };
+    if let Some(part) = packet.ip.fragment {
+        out.push_str(&named(part.id, part.len.into(), part.offset.into(), part.more));
+    }
     match &packet.transport {
         Transport::Tcp(tcp) => {
             out.push_str(&flags(tcp.flags.bits, tcp.flags.is_ace));
@@ -78,6 +82,16 @@ pub(crate) fn script(packet: &script::Packet) -> String {
         }
     }
     out
+}
+
+/// A fragment as it was seen.
+pub(crate) fn fragment(found: &LiveFragment) -> String {
+    let part = named(found.identification, found.data.len(), found.offset, found.more);
+    format!("{part}protocol {}", found.protocol)
+}
+
+fn named(id: u32, len: usize, offset: usize, more: bool) -> String {
+    format!("[frag {id}:{len}@{offset}{}] ", if more { "+" } else { "" })
 }
 
 fn ecn(bits: u8) -> Option<&'static str> {

@@ -141,6 +141,22 @@ pub struct IpInfo {
     pub ttl: Option<u8>,
     /// IPv6 flow label.
     pub flow_label: Option<u32>,
+    /// `frag 7:1480@0+`: no more than this part of it.
+    pub fragment: Option<Fragment>,
+}
+
+/// A part of what follows the IP header, in tcpdump's notation: identification, length, offset, and a plus where
+/// others follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Which datagram it is of. On the way out the stack has numbers of its own, one for each.
+    pub id: u32,
+    /// Its bytes.
+    pub len: u16,
+    /// Where they begin in the whole.
+    pub offset: u16,
+    /// Others follow.
+    pub more: bool,
 }
 
 /// What follows the IP header.

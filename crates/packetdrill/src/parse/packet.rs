@@ -3,8 +3,8 @@
 use super::Parsed;
 use super::scanner::{Meaning, Scanner};
 use crate::script::{
-    ClassCheck, Direction, Expression, Flags, Icmp, IpInfo, Packet, Quoted, Tcp, TcpOption,
-    Transport, Udp,
+    ClassCheck, Direction, Expression, Flags, Fragment, Icmp, IpInfo, Packet, Quoted, Tcp,
+    TcpOption, Transport, Udp,
 };
 
 /// ECN code points (RFC 3168, 5).
@@ -48,6 +48,10 @@ pub(super) fn packet(scanner: &mut Scanner<'_>) -> Parsed<Packet> {
         }
         Transport::Tcp(tcp)
     };
+    let is_udp = matches!(transport, Transport::Udp(_));
+    if direction == Direction::Outbound && ip.fragment.is_some() && !is_udp {
+        return Err(scanner.error("only datagrams are sent in fragments"));
+    }
     Ok(Packet { direction, ip, transport })
 }
 
@@ -69,6 +73,7 @@ fn ip_info(scanner: &mut Scanner<'_>) -> Parsed<IpInfo> {
             "ect01" => info.class = ClassCheck::Ect01,
             "tos" => info.class = ClassCheck::Byte(scanner.number("tos")?),
             "ttl" => info.ttl = Some(scanner.number("ttl")?),
+            "frag" => info.fragment = Some(fragment(scanner)?),
             "flowlabel" => info.flow_label = Some(scanner.number("flowlabel")?),
             other => return Err(scanner.error(format!("{other:?} says nothing of an IP header"))),
         }
@@ -78,6 +83,19 @@ fn ip_info(scanner: &mut Scanner<'_>) -> Parsed<IpInfo> {
         }
         scanner.expect(",")?;
     }
+}
+
+/// `7:1480@0+`
+fn fragment(scanner: &mut Scanner<'_>) -> Parsed<Fragment> {
+    let id = scanner.number("the identification")?;
+    scanner.expect(":")?;
+    let len = scanner.number("the length")?;
+    scanner.expect("@")?;
+    let offset: u16 = scanner.number("the offset")?;
+    if !offset.is_multiple_of(8) {
+        return Err(scanner.error("the offset of a fragment is a multiple of 8"));
+    }
+    Ok(Fragment { id, len, offset, more: scanner.accept("+") })
 }
 
 /// `80 > 8080`, where it stands.

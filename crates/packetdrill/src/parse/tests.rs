@@ -2,7 +2,8 @@
 
 use super::parse;
 use crate::script::{
-    Action, ClassCheck, Direction, Expression, Flags, Packet, Quoted, TcpOption, Transport, When,
+    Action, ClassCheck, Direction, Expression, Flags, Fragment, Packet, Quoted, TcpOption,
+    Transport, When,
 };
 
 fn packet(line: &str) -> Packet {
@@ -156,6 +157,21 @@ fn a_segment_that_arrives_may_carry_a_text() {
         "< P. 1:4(3) ack 1 win 9 data 123",
         "> P. 1:4(3) ack 1 data \"abc\"",
     ] {
+        assert!(parse(&format!("0 {wrong}\n")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_part_of_a_packet_is_named_as_by_tcpdump() {
+    let part = |line: &str| packet(line).ip.fragment;
+    let wanted = |len, offset, more| Some(Fragment { id: 7, len, offset, more });
+    assert_eq!(part("< [frag 7:1480@0+] udp (3000)"), wanted(1_480, 0, true));
+    assert_eq!(part("> [ect0, frag 7:48@2960] udp (3000)"), wanted(48, 2_960, false));
+    assert_eq!(part("< [frag 7:8@8+] P. 1:101(100) ack 1 win 9"), wanted(8, 8, true));
+    assert_eq!(part("< udp (3000)"), None);
+    for wrong in
+        ["< [frag 7:8@4+] udp (30)", "< [frag 7:8] udp (30)", "> [frag 7:8@8] . 1:1(0) ack 1"]
+    {
         assert!(parse(&format!("0 {wrong}\n")).is_err(), "{wrong}");
     }
 }

@@ -62,6 +62,11 @@ impl Datagrams {
         self.list.push(bytes);
     }
 
+    /// The first datagram of so many bytes.
+    pub(super) fn of_len(&self, len: usize) -> Option<&[u8]> {
+        self.list.iter().map(Vec::as_slice).find(|datagram| datagram.len() == len)
+    }
+
     /// Finds the datagram that begins with these bytes, rather one that is no longer.
     fn find(&self, bytes: &[u8]) -> Option<usize> {
         let whole = self.list.iter().position(|datagram| datagram == bytes);

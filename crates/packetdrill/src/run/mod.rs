@@ -2,6 +2,7 @@
 
 mod calls;
 mod contents;
+mod fragments;
 mod packets;
 mod pending;
 #[cfg(test)]
@@ -25,6 +26,12 @@ pub struct Failure {
     pub message: String,
 }
 
+/// How long an expected packet is waited for beyond its time.
+const PATIENCE_US: u64 = 2_000_000;
+
+/// How long a packet that may come at any time is waited for.
+const PATIENCE_ANY_US: u64 = 600_000_000;
+
 /// When an event is due, in microseconds since the start; a range for some packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
@@ -34,6 +41,16 @@ pub(crate) struct Due {
     is_range: bool,
     /// What times of the event count from.
     base_us: u64,
+}
+
+impl Due {
+    /// Until when a packet is waited for.
+    fn limit_us(self) -> u64 {
+        match self.is_any {
+            true => self.first_us + PATIENCE_ANY_US,
+            false => self.last_us + PATIENCE_US,
+        }
+    }
 }
 
 pub(crate) struct Runner<'a> {
@@ -52,6 +69,7 @@ pub(crate) struct Runner<'a> {
     /// Datagrams that arrived and were not read, and those that were sent and not seen.
     arrived: contents::Datagrams,
     sent: contents::Datagrams,
+    in_parts: fragments::InParts,
     pipes: Vec<contents::Pipe>,
     writing: Option<contents::Writing>,
     /// Files that open() made, by the script's descriptor.
@@ -84,6 +102,7 @@ pub(crate) fn run(
         fds: HashMap::new(),
         arrived: contents::Datagrams::default(),
         sent: contents::Datagrams::default(),
+        in_parts: fragments::InParts::default(),
         pipes: Vec::new(),
         writing: None,
         files: HashMap::new(),
@@ -123,7 +142,10 @@ impl Runner<'_> {
         }
         match &event.action {
             Action::Packet(packet) if packet.direction == Direction::Outbound => {
-                self.outbound(packet, due)?;
+                match packet.ip.fragment {
+                    Some(part) => self.outbound_fragment(packet, part, due)?,
+                    None => self.outbound(packet, due)?,
+                }
             }
             Action::Packet(packet) => {
                 self.wait_for(due)?;

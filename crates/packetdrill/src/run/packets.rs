@@ -5,24 +5,19 @@ use super::{Due, Runner, is_tcp};
 use crate::check::{Slack, check};
 use crate::config::{IpVersion, Joins};
 use crate::flow::{Flow, Stage};
+use crate::fragment;
 use crate::icmp;
 use crate::live::{self, Body, LivePacket, LiveTcp, decode, encode, encode_ip, encode_options};
 use crate::notation;
 use crate::script::{ClassCheck, Direction, Flags, Icmp, Packet, Quoted, Tcp, Transport};
 use core::net::SocketAddr;
 
-/// How long an expected packet is waited for beyond its time.
-const PATIENCE_US: u64 = 2_000_000;
-
-/// How long a packet that may come at any time is waited for.
-const PATIENCE_ANY_US: u64 = 600_000_000;
-
 impl Runner<'_> {
     /// Makes a packet of the script, which arrives with the next [`Runner::deliver`].
     pub(super) fn inbound(&mut self, packet: &Packet) -> Result<(), String> {
         let index = self.flow_for(packet)?;
         let datagram = match &packet.transport {
-            Transport::Udp(udp) => self.arriving_datagram(udp.len.into()),
+            Transport::Udp(udp) => self.arriving_payload(packet.ip.fragment, udp.len.into()),
             _ => Vec::new(),
         };
         let flow = &mut self.flows[index];
@@ -66,7 +61,11 @@ impl Runner<'_> {
             is_whole: true,
             body,
         };
-        self.arriving.push(encode(&live));
+        let whole = encode(&live);
+        self.arriving.push(match &packet.ip.fragment {
+            Some(part) => fragment::cut(&whole, part),
+            None => whole,
+        });
         Ok(())
     }
 
@@ -79,10 +78,7 @@ impl Runner<'_> {
     /// Waits for the packet that the script expects, and compares it.
     pub(super) fn outbound(&mut self, packet: &Packet, due: Due) -> Result<(), String> {
         let index = self.flow_for(packet)?;
-        let limit_us = match due.is_any {
-            true => due.first_us + PATIENCE_ANY_US,
-            false => due.last_us + PATIENCE_US,
-        };
+        let limit_us = due.limit_us();
         let wanted_len = match &packet.transport {
             Transport::Tcp(tcp) => usize::from(tcp.len),
             _ => 0,
@@ -289,7 +285,7 @@ impl Runner<'_> {
     }
 
     /// The flow of a packet of the script; a first packet may make it.
-    fn flow_for(&mut self, packet: &Packet) -> Result<usize, String> {
+    pub(super) fn flow_for(&mut self, packet: &Packet) -> Result<usize, String> {
         let ports = match &packet.transport {
             Transport::Tcp(tcp) => tcp.ports,
             _ => None,

@@ -74,3 +74,34 @@ fn what_is_read_is_what_the_script_says_or_what_belongs_there() {
         assert_eq!(judged(&segment(data, read)), [false; 2], "{data} {read}");
     }
 }
+
+#[test]
+fn what_is_sent_in_fragments_is_compared_part_by_part() {
+    let holds = |second: &str| {
+        let text = format!(
+            "0 socket(..., SOCK_DGRAM, IPPROTO_UDP) = 3
+            +0 connect(3, ..., ...) = 0
+            +0 write(3, ..., 2000) = 2000
+            +0 > [frag 1:1480@0+] udp (2000)
+            +0 > [frag 1:528@1480] udp (2000)
+            +0 write(3, ..., 2000) = 2000
+            {second}"
+        );
+        let script = parse(&text).expect("a script");
+        run_on_stack(&script, &text, Judge::Exactly)
+    };
+    let right = "+0 > [frag 2:1480@0+] udp (2000)\n +0 > [frag 2:528@1480] udp (2000)";
+    assert_eq!(holds(right), Ok(()));
+    for (wrong, why) in [
+        (right.replace("frag 2", "frag 1"), "the identification: expected"),
+        (right.replacen("frag 2", "frag 3", 1), "that of another datagram"),
+        (right.replace("0+]", "0]"), "another part"),
+        (right.replace("1480@0", "1472@0"), "another part"),
+        (right.replace("(2000)", "(2008)"), "no such datagram"),
+        (right.replacen("+0", "+.1", 1), "timing"),
+        ("+0 > udp (2000)".to_owned(), "a fragment was sent"),
+    ] {
+        let failure = holds(&wrong).expect_err(&wrong);
+        assert!(failure.message.contains(why), "{wrong}: {}", failure.message);
+    }
+}
