@@ -59,6 +59,8 @@ counters::counters! {
         reordering_seen,
         /// Timeouts that F-RTO found spurious (RFC 5682).
         spurious_timeouts,
+        /// Recoveries taken back because what was taken for lost arrived before it was sent again.
+        undone_by_originals,
         /// Recoveries taken back because a timestamp proved them a mistake (RFC 3522).
         undone_by_timestamps,
         /// Recoveries taken back because all that was sent again arrived twice (RFC 3708).

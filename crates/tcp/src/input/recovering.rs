@@ -173,6 +173,7 @@ impl Connection {
             "recovery was a mistake"
         );
         match witness {
+            Witness::Originals => self.counters.undone_by_originals += 1,
             Witness::Timestamps => self.counters.undone_by_timestamps += 1,
             Witness::Duplicates => self.counters.undone_by_duplicates += 1,
             Witness::Frto => self.counters.spurious_timeouts += 1,

@@ -625,6 +625,9 @@ impl Recovery {
     /// the first segment, which was sent again, by a copy from before that; `echo`: of our timestamps.
     pub(crate) fn witness(&self, late: bool, echo: Option<u32>) -> Option<Witness> {
         let undo = &self.episode.as_ref()?.undo;
+        if self.state != RecoveryState::Open && undo.is_without_copies() && self.lost_bytes() == 0 {
+            return Some(Witness::Originals);
+        }
         if self.state != RecoveryState::Open && late && undo.is_before_first_again(echo) {
             return Some(Witness::Timestamps);
         }

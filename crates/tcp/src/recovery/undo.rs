@@ -1,7 +1,9 @@
 //! Whether a recovery was a mistake.
 //!
-//! Three witnesses, any of which suffices:
+//! Four witnesses, any of which suffices:
 //!
+//! - *Originals*: all that was taken for lost has arrived, and nothing was sent again. That is so where what was
+//!   overtaken comes in the batch that told of a loss, or while the reduced window has no room.
 //! - *Timestamps* (Eifel detection, RFC 3522): the ACK that moves SND.UNA in recovery echoes a
 //!   timestamp from before the first retransmission, so it answers the original.
 //! - *Duplicates* (RFC 3708): the receiver reported every byte that was sent again as arrived twice
@@ -33,6 +35,7 @@ pub(crate) struct Undo {
 /// Which witness spoke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Witness {
+    Originals,
     Timestamps,
     Duplicates,
     Frto,
@@ -64,6 +67,11 @@ impl Undo {
         if start.is_at_or_after(self.from) && end.is_at_or_before(self.to) {
             self.duplicate_bytes = self.duplicate_bytes.saturating_add(end.offset_from(start));
         }
+    }
+
+    /// Whether there are no copies, of this recovery or from before it.
+    pub(crate) fn is_without_copies(&self) -> bool {
+        !self.has_repaired && self.again_bytes == 0
     }
 
     /// Whether all that was sent again was reported as duplicate.

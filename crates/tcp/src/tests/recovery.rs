@@ -425,6 +425,43 @@ fn a_timestamp_of_the_retransmission_undoes_nothing() {
     assert_eq!(harness.connection.counters().undone_by_timestamps, 0);
 }
 
+// What was overtaken comes in the same batch as what tells of its loss, or while there is no room to send it again.
+#[test]
+fn what_arrives_before_it_is_sent_again_was_not_lost() {
+    for has_sack in [true, false] {
+        let mut harness = in_flight(path(Config { sack: has_sack, ..sack_config() }), 10);
+        let before = harness.connection.congestion_window();
+        for last in [2_001, 3_001, 4_001] {
+            if has_sack {
+                sack(&mut harness, 1, &[(1_001, last)]);
+            } else {
+                harness.receive(ACK, 1, 1, b"");
+            }
+        }
+        assert_eq!(harness.connection.counters().fast_recoveries, 1);
+        assert!(harness.connection.congestion_window() < before);
+        harness.options.sack = SackBlocks::NONE;
+        harness.receive(ACK, 1, 4_001, b"");
+        assert!(harness.connection.congestion_window() >= before, "with SACK: {has_sack}");
+        assert_eq!(harness.connection.counters().undone_by_originals, 1);
+        assert_eq!(harness.take_ranges(), [], "nothing is sent again");
+    }
+}
+
+// A probe that was on the way has repaired the loss: it is one.
+#[test]
+fn what_arrives_by_a_probe_from_before_was_lost() {
+    let mut harness = in_flight(path(sack_config()), 4);
+    harness.pass_to_deadline();
+    let probe = harness.take_ranges();
+    assert_eq!(probe, [(3_001, 1_000)]);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.connection.counters().fast_recoveries, 1);
+    harness.options.sack = SackBlocks::NONE;
+    harness.receive(ACK, 1, 4_001, b"");
+    assert_eq!(harness.connection.counters().undone_by_originals, 0);
+}
+
 // RFC 3708, with RFC 2883: all that was sent again arrived twice, though recovery is over.
 #[test]
 fn reports_of_duplicates_for_all_retransmissions_undo_them() {
