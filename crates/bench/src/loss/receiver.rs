@@ -127,11 +127,25 @@ fn open(sandbox: &Sandbox, order: Order) -> Result<(TapDevice, TapQueue, TcpList
 /// # Errors
 /// A sentence: the device cannot be had or set up.
 pub fn open_tap(address: IpAddr, prefix_len: u8) -> Result<(TapDevice, TapQueue), Failure> {
+    let (device, queue) = open_silent_tap()?;
+    let refused = || "cannot give a TAP device an address";
+    let interface = device.interface().attempt(refused)?;
+    interface.add_address(address, prefix_len).attempt(refused)?;
+    Ok((device, queue))
+}
+
+/// The same without an address: the kernel says nothing there and answers nothing, so that somebody else may be the
+/// host at its side.
+///
+/// # Errors
+/// As [`open_tap`].
+pub fn open_silent_tap() -> Result<(TapDevice, TapQueue), Failure> {
     let refused = || "cannot open a TAP device";
     let mut device =
         TapDevice::open(&TapConfig { offload: false, ..TapConfig::default() }).attempt(refused)?;
     let interface = device.interface().attempt(refused)?;
-    interface.add_address(address, prefix_len).attempt(refused)?;
+    // A kernel without IPv6 has nothing to be switched off.
+    let _ = interface.disable_ipv6();
     interface.set_up().attempt(refused)?;
     let queue = device.queue(0).attempt(refused)?;
     Ok((device, queue))

@@ -3,15 +3,15 @@
 use super::cell::{Cell, Sender};
 use super::delay_line::DelayLineConfig;
 use super::joint::Joint;
-use super::receiver::{Ended, Order, Receiver, is_timeout, open_tap};
+use super::receiver::{Ended, Order, Reading, Receiver, is_timeout, open_silent_tap, open_tap};
 use super::results::{LossRun, Results};
 use crate::growing::Growing;
 use crate::progress::Progress;
 use crate::verify::{Flow, Pattern};
 use crate::{Attempt, Failure};
-use device::{FaultConfig, HardwareAddress, Medium, WireConfig, WireEnd, wire};
+use device::FaultConfig;
 use ip::Cidr;
-use linux::{Sandbox, kernel_socket};
+use linux::{PacketConfig, PacketDevice, Sandbox, TapDevice, TapQueue, kernel_socket};
 use multidata::{InterfaceConfig, Stack};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -35,6 +35,10 @@ pub const PRODUCT_MAX_BYTES: u64 = BUFFER_MAX_BYTES as u64 / 4;
 /// How long an open may take, and how long a write waits before it looks whether to go on.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const WRITE_WAIT: Duration = Duration::from_millis(50);
+
+/// How many frames wait where the joint's thread is late: ten times the queue of the path, which is to be the one that
+/// overflows, and counts.
+const QUEUE_PACKETS: usize = 10_000;
 
 /// What is written in one call.
 const WRITE_LEN_BYTES: usize = 64 << 10;
@@ -100,42 +104,29 @@ fn run(
     let (receiver, far) = Receiver::start(sandbox, order)?;
     let faults = [0, 1].map(|direction| faults(cell, seed * 2 + direction));
     let lines = [line(cell); 2];
-    let stop = AtomicBool::new(false);
     let to = receiver.listening;
-    let (reading, carried, counters) = match sender {
+    let (device, near) = open_way_out(sender)?;
+    let joint = Joint::start(near, far, faults, lines);
+    let mut counters = crate::measure::Counters::new();
+    let reading = match sender {
         Sender::Ours => {
-            let (near, joined) = wire(wire_config());
-            let joint = Joint::start(joined, far, faults, lines);
-            let stack = build(comparison.algorithm, near)?;
-            let reading = std::thread::scope(|scope| {
-                let ended = receiver.ended();
-                scope.spawn(|| send_ours(&stack, to, seed, (&stop, ended)));
-                let reading = receiver.finish();
-                stop.store(true, Ordering::SeqCst);
-                reading
+            let stack = build(comparison.algorithm, device.name())?;
+            let reading = read_while(receiver, |stop, ended| {
+                send_ours(&stack, to, seed, (stop, ended));
             });
-            let mut counters = crate::measure::Counters::new();
             stack.counters().for_each(&mut |name, value| {
                 counters.insert(name.to_owned(), value);
             });
             // What is still queued is of no more use.
             let _ = stack.shutdown(Duration::ZERO);
-            (reading, joint.finish(), counters)
+            reading
         }
         Sender::Linux => {
-            let (_device, near) = open_tap(SENDER_ADDRESS, PREFIX_LEN)?;
-            let joint = Joint::start(near, far, faults, lines);
             let name = comparison.algorithm.kernel_name();
-            let reading = std::thread::scope(|scope| {
-                let ended = receiver.ended();
-                scope.spawn(|| send_linux(name, to, seed, (&stop, ended)));
-                let reading = receiver.finish();
-                stop.store(true, Ordering::SeqCst);
-                reading
-            });
-            (reading, joint.finish(), crate::measure::Counters::new())
+            read_while(receiver, |stop, ended| send_linux(name, to, seed, (stop, ended)))
         }
     };
+    let carried = joint.finish();
     let reading = reading?;
     Ok(LossRun {
         sender: sender.name().to_owned(),
@@ -171,12 +162,26 @@ fn line(cell: &Cell) -> DelayLineConfig {
     }
 }
 
-fn wire_config() -> WireConfig {
-    let end = |last| WireEnd::plain(Medium::Ethernet(HardwareAddress([0x02, 0, 0, 0, 1, last])));
-    WireConfig::new(end(2), end(3))
+/// The interface by which both senders leave. Its queue is the same for both, and neither hears of a frame that it drops:
+/// a TAP takes frames off their sender's account at once.
+fn open_way_out(sender: Sender) -> Result<(TapDevice, TapQueue), Failure> {
+    let (device, near) = match sender {
+        Sender::Ours => open_silent_tap()?,
+        Sender::Linux => open_tap(SENDER_ADDRESS, PREFIX_LEN)?,
+    };
+    let refused = || "cannot set up the sender's interface";
+    let interface = device.interface().attempt(refused)?;
+    interface.set_transmit_queue_packets(QUEUE_PACKETS).attempt(refused)?;
+    Ok((device, near))
 }
 
-fn build(algorithm: Algorithm, queue: device::WireQueue) -> Result<Stack, Failure> {
+/// This stack as one more host at the kernel's side of the interface, by a packet socket. Its frames leave it whole,
+/// checksums and all.
+fn build(algorithm: Algorithm, interface: &str) -> Result<Stack, Failure> {
+    let refused = || format!("cannot open a packet socket on {interface}");
+    let config = PacketConfig { offload: false, ..PacketConfig::new(interface) };
+    let mut socket = PacketDevice::open(&config).attempt(refused)?;
+    let queue = socket.queue(0).attempt(refused)?;
     let mut tcp = tcp::Config { send_buffer_bytes: BUFFER_MAX_BYTES / 2, ..tcp::Config::default() };
     tcp.congestion.algorithm = algorithm;
     let cidr = Cidr::new(SENDER_ADDRESS, PREFIX_LEN)
@@ -186,6 +191,20 @@ fn build(algorithm: Algorithm, queue: device::WireQueue) -> Result<Stack, Failur
         .interface(queue, InterfaceConfig::new(cidr))
         .build()
         .attempt(|| "cannot start the stack")
+}
+
+/// What the receiver reads while `send` sends, which is told when to stop.
+fn read_while(
+    receiver: Receiver,
+    send: impl FnOnce(&AtomicBool, Ended) + Send,
+) -> Result<Reading, Failure> {
+    let (stop, ended) = (AtomicBool::new(false), receiver.ended());
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&stop, ended));
+        let reading = receiver.finish();
+        stop.store(true, Ordering::SeqCst);
+        reading
+    })
 }
 
 /// Writes until it is told to stop or nobody reads any more. What goes wrong before that shows at
