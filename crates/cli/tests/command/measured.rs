@@ -224,6 +224,24 @@ fn a_cipher_is_measured_alone() {
 }
 
 #[test]
+fn both_senders_leave_by_an_interface_over_the_same_bad_path() {
+    if !has_tap("both_senders_leave_by_an_interface_over_the_same_bad_path") {
+        return;
+    }
+    let path = "--loss 1 --reorder 1 --corrupt 1 --rtt 1";
+    let results = measure(&format!("bench loss {path} --seconds 0.3 --runs 2"));
+    let senders: Vec<_> = runs(&results).iter().map(|run| run["sender"].as_str()).collect();
+    assert_eq!(senders, ["multidata", "linux", "linux", "multidata"].map(Some));
+    for run in runs(&results) {
+        assert!(run["bytes"].as_u64() > Some(0), "{run}");
+        assert!(run["frames_carried"].as_u64() > Some(0), "{run}");
+        // A wire within the process takes no system calls.
+        let calls = run["counters"]["device.transmit_syscalls"].as_u64();
+        assert_eq!(calls > Some(0), run["sender"] == "multidata", "{run}");
+    }
+}
+
+#[test]
 fn transactions_are_counted_and_timed() {
     let wire = measure("bench rr --device wire --seconds 0.1 --runs 1");
     let mut all = vec![wire];
