@@ -17,6 +17,7 @@
 pub mod calls;
 pub mod client;
 pub mod devices;
+mod first_come;
 pub mod input;
 pub mod parsers;
 mod peer;

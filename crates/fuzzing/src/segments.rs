@@ -3,12 +3,14 @@
 //! The input is a list of deeds of the peer: segments near what the connection expects (flags,
 //! sequence number, acknowledgment, window, options and length as the input says, the checksum
 //! right), raw packets, fragments, ICMP errors about the connection; and of the application and the
-//! clock. The payload of every segment is a function of its sequence number, so all that overlaps
-//! agrees and whatever the application reads must be that function, from the first byte on.
+//! clock. The payload of every segment is one of a few functions of its sequence number, so what overlaps
+//! agrees or contradicts as the input says; what the application reads, and what is counted, must be as
+//! [`first_come`](crate::first_come) says.
 //!
 //! Over Ethernet there are neighbours besides, who may be silent or lie, IPv6, marks of congestion, and
 //! super-frames.
 
+use crate::first_come::{Claim, Counted, Stream, VARIANTS};
 use crate::input::Input;
 use crate::peer::{Link, station, sum_of};
 use crate::station::Station;
@@ -19,6 +21,7 @@ use simulation::packet::{self, Body, Transport, flag};
 use simulation::random::scatter;
 use stack::{ListenOptions, SocketError, SocketId, SynCookieMode};
 use std::collections::BTreeMap;
+use tcp::State;
 use time::{Duration, Instant};
 
 /// Deeds in one input.
@@ -33,8 +36,9 @@ const PORT: u16 = 80;
 /// Our initial sequence number: the stream wraps early.
 const ISS: u32 = u32::MAX - 300;
 
-/// The byte of the peer's stream at this sequence number.
-fn content(port: u16, sequence: u32) -> u8 {
+/// The byte of the peer's stream at this sequence number, in the variant that is mostly sent; others differ
+/// from it by their number.
+pub(crate) fn content(port: u16, sequence: u32) -> u8 {
     scatter(u64::from(sequence.wrapping_sub(ISS)) ^ (u64::from(port) << 40)) as u8
 }
 
@@ -56,6 +60,17 @@ struct How {
     class: u8,
     /// It stands for segments of this length.
     segment_len: Option<u16>,
+    /// Which content of the stream it carries.
+    variant: u8,
+}
+
+/// A connection that was accepted.
+struct Open {
+    socket: SocketId,
+    port: u16,
+    /// What its application must read; `None` once that has let go of it, or where it was handed what nobody
+    /// can tell.
+    stream: Option<Stream>,
 }
 
 struct World<'a> {
@@ -69,9 +84,8 @@ struct World<'a> {
     known: BTreeMap<u16, Known>,
     /// Where streams may begin, by port: behind every SYN that was answered.
     starts: BTreeMap<u16, Vec<u32>>,
-    /// Accepted sockets with the peer's port, and the numbers that the next byte may have: a port
-    /// that asked for connections with several SYNs has as many, until what is read tells.
-    sockets: Vec<(SocketId, u16, Vec<u32>)>,
+    /// Accepted connections, the newest last.
+    sockets: Vec<Open>,
 }
 
 /// Runs one input over bare IPv4.
@@ -149,14 +163,16 @@ impl<'a> World<'a> {
     }
 
     fn deed(&mut self) {
-        let port = 1_000 + u16::from(self.input.byte() & 3);
+        let who = self.input.byte();
+        let (port, variant) = (1_000 + u16::from(who & 3), (who >> 2) % VARIANTS);
         let deeds = if self.link.is_ethernet { 16 } else { 12 };
         match self.input.byte() % deeds {
-            0..=4 => self.near_segment(port, false),
+            0..=4 => self.near_segment(port, variant, false),
             5 => {
                 let len = usize::from(self.input.word() % 1_600);
                 let packet = self.input.part(len).to_vec();
                 self.station.receive(self.now, [packet]);
+                self.give_up_on_the_unknown();
             }
             6 => self.open(port),
             7 => self.now += Duration::from_millis(u64::from(self.input.word())),
@@ -164,7 +180,7 @@ impl<'a> World<'a> {
             9 => self.write(),
             10 => self.report(port),
             11 => self.fragments(port),
-            12 => self.near_segment(port, true),
+            12 => self.near_segment(port, variant, true),
             13 => self.answers = !self.answers,
             14 => self.arp(),
             _ => self.icmpv6(),
@@ -172,7 +188,7 @@ impl<'a> World<'a> {
     }
 
     /// A segment near what the connection expects.
-    fn near_segment(&mut self, port: u16, is_super: bool) {
+    fn near_segment(&mut self, port: u16, variant: u8, is_super: bool) {
         let known = self.known.get(&port).copied().unwrap_or_default();
         let flags = self.input.byte();
         let sequence = known.acknowledged.wrapping_add_signed(self.input.offset().into());
@@ -194,7 +210,7 @@ impl<'a> World<'a> {
         let urgent = if flags & flag::URG != 0 { self.input.word() } else { 0 };
         let class = if self.link.is_ethernet { self.input.byte() } else { 0 };
         let segment_len = is_super.then(|| self.input.word().max(1));
-        let how = How { urgent, class, segment_len };
+        let how = How { urgent, class, segment_len, variant };
         self.segment(port, flags, sequence, acknowledgment, window, &options, len, how);
     }
 
@@ -222,13 +238,44 @@ impl<'a> World<'a> {
         segment.extend(how.urgent.to_be_bytes());
         segment.extend(options);
         let first = sequence.wrapping_add(u32::from(flags & flag::SYN != 0));
-        segment.extend((0..len as u32).map(|at| content(port, first.wrapping_add(at))));
+        let content = |at| content(port, first.wrapping_add(at)) ^ how.variant;
+        segment.extend((0..len as u32).map(content));
         let sum = self.link.checksum(6, &segment);
         segment[16..18].copy_from_slice(&sum.to_be_bytes());
         let frame = self.link.frame(6, 0x4000, how.class, &segment);
+        let before = self.station.shard.counters().tcp;
         match how.segment_len {
             Some(len) => self.station.receive_segmented(self.now, frame, len),
             None => self.station.receive(self.now, [frame]),
+        }
+        let after = self.station.shard.counters().tcp;
+        let counted = Counted {
+            duplicates: after.duplicate_segments - before.duplicate_segments,
+            conflicts: after.overlap_conflicts - before.overlap_conflicts,
+        };
+        self.accept();
+        let has_syn = flags & flag::SYN != 0;
+        self.judge(port, &Claim { first, len, variant: how.variant, has_syn }, counted);
+    }
+
+    /// The port's connection was handed this.
+    fn judge(&mut self, port: u16, claim: &Claim, counted: Counted) {
+        let Some(open) = self.sockets.iter_mut().rfind(|open| open.port == port) else { return };
+        if let Some(stream) = &mut open.stream
+            && let Ok(info) = self.station.shard.tcp_info(self.now, open.socket)
+        {
+            stream.on_segment(claim, &info, counted);
+        }
+    }
+
+    /// The input made packets on its own: should one of them be a segment of a connection, nobody knows what
+    /// it says.
+    fn give_up_on_the_unknown(&mut self) {
+        self.accept();
+        for open in &mut self.sockets {
+            let info = self.station.shard.tcp_info(self.now, open.socket);
+            open.stream =
+                open.stream.take().filter(|it| !info.is_ok_and(|info| it.is_behind(&info)));
         }
     }
 
@@ -280,6 +327,7 @@ impl<'a> World<'a> {
             })
             .collect();
         self.station.receive(self.now, packets);
+        self.give_up_on_the_unknown();
     }
 
     /// Takes what the shard sends; says whether questions of it were answered.
@@ -320,27 +368,33 @@ impl<'a> World<'a> {
         let rests = rounds.take_while(|has_answered| *has_answered).count() < ROUNDS_MAX;
         assert!(rests, "the shard asks for ever");
         while self.station.shard.poll_event().is_some() {}
+        self.accept();
+    }
+
+    /// Accepts what was opened. Each stream begins behind a SYN of its port that was answered.
+    fn accept(&mut self) {
         while let Ok(socket) = self.station.shard.tcp_accept(self.listener) {
-            let remote = self.station.shard.tcp_status(socket).expect("accepted").remote;
-            let starts = self.starts.get(&remote.port()).cloned().unwrap_or_default();
-            self.sockets.push((socket, remote.port(), starts));
+            let port = self.station.shard.tcp_status(socket).expect("accepted").remote.port();
+            let info = self.station.shard.tcp_info(self.now, socket).expect("accepted");
+            let next = info.receive_next.0.wrapping_sub(info.bytes_received as u32);
+            // Its FIN may be here, too.
+            let fins = u32::from(info.state != State::Established);
+            let begins_at = next.wrapping_sub(fins);
+            let is_known = self.starts.get(&port).is_some_and(|starts| starts.contains(&begins_at));
+            assert!(is_known, "no SYN from port {port} begins a stream at {begins_at}");
+            self.sockets.push(Open { socket, port, stream: Some(Stream::new(port, begins_at)) });
         }
     }
 
-    /// Reads of all sockets; what comes must be what the peer sends, in order.
+    /// Reads of all sockets; what comes must be what the peer sent first, in order.
     fn read(&mut self) {
         let limit = usize::from(self.input.byte()) * 40 + 1;
         let mut buffer = vec![0; limit];
-        for (socket, port, nexts) in &mut self.sockets {
-            let Ok(count) = self.station.shard.tcp_read(self.now, *socket, &mut buffer) else {
-                continue;
-            };
-            nexts.retain(|next| {
-                let bytes = buffer[..count].iter().zip(0_u32..);
-                bytes.into_iter().all(|(byte, at)| *byte == content(*port, next.wrapping_add(at)))
-            });
-            assert!(!nexts.is_empty(), "no SYN from port {port} begins a stream of these bytes");
-            nexts.iter_mut().for_each(|next| *next = next.wrapping_add(count as u32));
+        for open in &mut self.sockets {
+            let read = self.station.shard.tcp_read(self.now, open.socket, &mut buffer);
+            if let (Ok(count), Some(stream)) = (read, &mut open.stream) {
+                stream.on_read(&buffer[..count]);
+            }
         }
     }
 
@@ -349,10 +403,10 @@ impl<'a> World<'a> {
         let (choice, deed) = (self.input.byte(), self.input.byte());
         let len = usize::from(self.input.word());
         let count = self.sockets.len();
-        let Some((socket, ..)) = self.sockets.get(usize::from(choice) % count.max(1)) else {
+        let Some(open) = self.sockets.get_mut(usize::from(choice) % count.max(1)) else {
             return;
         };
-        let (socket, shard) = (*socket, &mut self.station.shard);
+        let (socket, shard) = (open.socket, &mut self.station.shard);
         match deed % 8 {
             0..=4 => {
                 let len = shard.tcp_send_room(socket).unwrap_or(0).min(len);
@@ -365,15 +419,21 @@ impl<'a> World<'a> {
             5 => {
                 let _ = shard.tcp_shutdown_write(self.now, socket);
             }
-            6 => shard.close(self.now, socket),
-            _ => shard.tcp_abort(self.now, socket),
+            6 => {
+                open.stream = None;
+                shard.close(self.now, socket);
+            }
+            _ => {
+                open.stream = None;
+                shard.tcp_abort(self.now, socket);
+            }
         }
     }
 
     /// The application goes; after an hour nothing may be left.
     fn finish(mut self) {
-        for (socket, ..) in core::mem::take(&mut self.sockets) {
-            self.station.shard.close(self.now, socket);
+        for open in core::mem::take(&mut self.sockets) {
+            self.station.shard.close(self.now, open.socket);
         }
         self.station.shard.close(self.now, self.listener);
         for _ in 0..240 {
@@ -400,10 +460,54 @@ mod tests {
             let how = How { segment_len: Some(1_000), ..How::default() };
             let (from, flags) = (ISS.wrapping_add(1), flag::ACK);
             world.segment(1_000, flags, from, known.sent, 60_000, &[], 5_000, how);
-            let socket = world.sockets.iter().find(|(_, port, _)| *port == 1_000).expect("open").0;
+            let open = world.sockets.iter().find(|open| open.port == 1_000);
+            let socket = open.expect("open").socket;
             let status = world.station.shard.tcp_status(socket).expect("open");
             assert_eq!(status.readable_bytes, 5_000, "{:?}", world.link);
             world.finish();
         }
+    }
+
+    /// Hands port 1,000 bytes of the stream.
+    fn send(world: &mut World<'_>, at: u32, len: usize, variant: u8) {
+        let from = ISS.wrapping_add(1 + at);
+        let known = world.known[&1_000];
+        let how = How { variant, ..How::default() };
+        world.segment(1_000, flag::ACK, from, known.sent, 60_000, &[], len, how);
+        world.settle();
+    }
+
+    fn conflicts(world: &World<'_>) -> u64 {
+        world.station.shard.counters().tcp.overlap_conflicts
+    }
+
+    #[test]
+    fn what_contradicts_is_counted_and_what_came_first_is_read() {
+        let mut world = World::begin(Input::new(&[]), Link::default());
+        send(&mut world, 500, 300, 1);
+        send(&mut world, 600, 400, 2);
+        assert_eq!(conflicts(&world), 1, "ahead of its turn");
+        send(&mut world, 0, 1_200, 3);
+        assert_eq!(conflicts(&world), 2, "in order, and over what waits");
+        send(&mut world, 100, 50, 3);
+        assert_eq!(conflicts(&world), 2, "the same again");
+        send(&mut world, 100, 50, 0);
+        assert_eq!(conflicts(&world), 3, "unread");
+        world.input = Input::new(&[255]);
+        world.read();
+        let open = world.sockets.iter().find(|open| open.port == 1_000).expect("open");
+        let status = world.station.shard.tcp_status(open.socket).expect("open");
+        assert_eq!(status.readable_bytes, 0);
+        world.finish();
+    }
+
+    #[test]
+    #[should_panic(expected = "is not the first")]
+    fn a_byte_of_a_later_segment_is_found() {
+        let mut world = World::begin(Input::new(&[]), Link::default());
+        send(&mut world, 0, 100, 1);
+        let open = world.sockets.iter_mut().find(|open| open.port == 1_000).expect("open");
+        let stream = open.stream.as_mut().expect("known");
+        stream.on_read(&[content(1_000, ISS.wrapping_add(1)) ^ 2]);
     }
 }
