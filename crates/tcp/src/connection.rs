@@ -520,10 +520,11 @@ impl Connection {
         }
     }
 
-    /// Copies received bytes to `out`, as many as there are, and leaves them where they are.
+    /// Copies received bytes to `out`, those that [`Connection::read`] would take, and leaves them where they are.
     #[must_use]
     pub fn peek(&self, out: &mut [u8]) -> usize {
-        self.receive.peek(out)
+        let len_max = self.read_len_max(out.len());
+        self.receive.peek(&mut out[..len_max])
     }
 
     /// Bytes received and not yet read.

@@ -57,6 +57,7 @@ fn urgent_data_stays_in_line_and_reads_stop_at_its_mark() {
     assert!(harness.connection.take_events().contains(Events::URGENT | Events::READABLE));
     harness.receive(ACK, 6, 1, b"after");
     assert_eq!(harness.connection.urgent_mark(), Some(4));
+    assert_eq!(harness.connection.peek(&mut [0; 100]), 4, "as much as is read");
     assert_eq!(harness.read(100), b"ab!!", "up to the last urgent byte");
     assert_eq!(harness.connection.urgent_mark(), Some(0));
     assert_eq!(harness.read(100), b"Uafter");
