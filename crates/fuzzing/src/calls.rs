@@ -1,16 +1,18 @@
-//! Two shards, sockets used in any order, packets lost, repeated, late and damaged.
+//! Two shards, sockets used in any order and with any settings, packets lost, repeated, late and damaged.
 //!
 //! What must hold: calls on sockets that are gone fail and harm nothing; a stream that is read is a
-//! prefix of what one socket of the other end has written; and when all is closed and an hour has gone, nothing is left.
+//! prefix of what one socket of the other end has written, and what is looked at first is what is read then; what
+//! was set is what is asked for again; and when all is closed and an hour has gone, nothing is left.
 
 use crate::input::Input;
 use crate::peer::Link;
+use crate::settings;
 use crate::station::{Station, address};
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use core::net::SocketAddr;
 use simulation::stream;
-use stack::{SocketId, TcpOption};
+use stack::{BindOptions, FastOpenOptions, ListenOptions, SocketError, SocketId, SynCookieMode};
 use std::collections::{BTreeMap, VecDeque};
 use time::{Duration, Instant};
 
@@ -67,18 +69,25 @@ pub fn run(bytes: &[u8]) {
 
 impl World<'_> {
     fn deed(&mut self) {
-        let number = usize::from(self.input.byte() & 1);
+        let first = self.input.byte();
+        let (number, manner) = (usize::from(first & 1), first >> 1);
         let at = SocketAddr::new(address(number as u8 + 1), 80 + u16::from(self.input.byte() & 1));
         let remote = SocketAddr::new(address(2 - number as u8), at.port());
         match self.input.byte() % 16 {
             0 => {
-                let socket = self.stations[number].shard.tcp_listen(at, 3);
+                let socket = self.stations[number].shard.tcp_listen_with(at, listening(manner));
                 self.keep(number, socket.ok());
             }
             1 | 2 => {
                 let local = (self.input.byte() < 64).then(|| SocketAddr::new(at.ip(), 4_000));
-                let socket = self.stations[number].shard.tcp_connect(self.now, local, remote);
-                self.keep(number, socket.ok());
+                match manner & 1 {
+                    0 => {
+                        let shard = &mut self.stations[number].shard;
+                        let socket = shard.tcp_connect(self.now, local, remote);
+                        self.keep(number, socket.ok());
+                    }
+                    _ => self.connect_fast(number, local, remote, manner),
+                }
             }
             3 => {
                 let (choice, shard) = (self.input.byte(), &mut self.stations[number].shard);
@@ -86,7 +95,10 @@ impl World<'_> {
                     0 => shard.raw_bind(choice, at.ip()),
                     1 => shard.raw_bind(wire::protocol::ICMP, at.ip()),
                     2 => shard.raw_bind_echo(at.ip(), u16::from(choice)),
-                    _ => shard.udp_bind(at),
+                    _ => {
+                        let (shared, one_family) = (manner & 1 != 0, manner & 2 != 0);
+                        shard.udp_bind_with(at, BindOptions { shared, one_family })
+                    }
                 };
                 self.keep(number, socket.ok());
             }
@@ -102,6 +114,28 @@ impl World<'_> {
         }
     }
 
+    /// Connects with data that may go with the SYN.
+    fn connect_fast(
+        &mut self,
+        number: usize,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        manner: u8,
+    ) {
+        let name = self.written.len() as u64 + 1;
+        let mut bytes = vec![0; usize::from(manner) * 20 + 1];
+        stream::fill(name, 0, &mut bytes);
+        let len = bytes.len() as u64;
+        let (chunk, without_cookie) =
+            (Chunk::whole(Block::from(Bytes::from(bytes))), manner & 2 != 0);
+        let shard = &mut self.stations[number].shard;
+        let socket = shard.tcp_connect_fast(self.now, local, remote, None, chunk, without_cookie);
+        if let Ok(socket) = socket {
+            self.written.insert((number, socket), (name, len));
+        }
+        self.keep(number, socket.ok());
+    }
+
     fn keep(&mut self, number: usize, socket: Option<SocketId>) {
         self.sockets.extend(socket.map(|socket| (number, socket)));
     }
@@ -109,7 +143,8 @@ impl World<'_> {
     /// A call on any socket there ever was.
     fn call(&mut self, remote: SocketAddr) {
         let (choice, deed) = (usize::from(self.input.byte()), self.input.byte());
-        let len = usize::from(self.input.word() % 5_000) + 1;
+        let value = self.input.word();
+        let len = usize::from(value % 5_000) + 1;
         let count = self.sockets.len();
         let Some((number, socket)) = self.sockets.get(choice % count.max(1)).copied() else {
             return;
@@ -117,7 +152,7 @@ impl World<'_> {
         let (now, shard) = (self.now, &mut self.stations[number].shard);
         match deed % 16 {
             0..=3 => self.write(number, socket, len, deed == 3),
-            4..=6 => self.read(number, socket, len),
+            4..=6 => self.read(number, socket, len, deed / 16),
             7 => {
                 let _ = shard.tcp_shutdown_write(now, socket);
             }
@@ -127,11 +162,9 @@ impl World<'_> {
                 let accepted = shard.tcp_accept(socket).ok();
                 self.keep(number, accepted);
             }
-            12 => {
-                let _ = shard.tcp_set_option(now, socket, TcpOption::NoDelay(len & 1 == 0));
-            }
-            13 => {
-                let _ = shard.tcp_set_option(now, socket, TcpOption::ReceiveBuffer(len * 9));
+            kind @ (12 | 13) => {
+                let setting = deed / 16 + 16 * (kind - 12);
+                settings::set(&mut self.stations[number], now, socket, remote, (setting, value));
             }
             14 => {
                 let chunk = Chunk::whole(Block::from(Bytes::from(vec![9; len])));
@@ -144,6 +177,8 @@ impl World<'_> {
                 let _ = shard.udp_receive(socket);
                 let _ = shard.raw_receive(socket);
                 let _ = shard.tcp_info(now, socket);
+                let _ = shard.tcp_acceptable(socket);
+                let _ = shard.udp_peek_datagram(socket);
                 let _ = shard.local_address(socket);
             }
         }
@@ -169,11 +204,10 @@ impl World<'_> {
         }
     }
 
-    fn read(&mut self, number: usize, socket: SocketId, len: usize) {
-        let mut buffer = vec![0; len];
+    fn read(&mut self, number: usize, socket: SocketId, len: usize, manner: u8) {
         let shard = &mut self.stations[number].shard;
-        let Ok(count) = shard.tcp_read(self.now, socket, &mut buffer) else { return };
-        let bytes = &buffer[..count];
+        let Ok(bytes) = take(shard, self.now, socket, len, manner) else { return };
+        let (bytes, count) = (&bytes[..], bytes.len());
         let read = self.read.entry((number, socket)).or_default();
         let before = read.count;
         read.count += count as u64;
@@ -231,6 +265,10 @@ impl World<'_> {
 
     /// Everything is closed and delivered; after an hour nothing may be left.
     fn finish(mut self) {
+        for (number, station) in self.stations.iter_mut().enumerate() {
+            let its = self.sockets.iter().filter(|(owner, _)| *owner == number);
+            settings::relax(station, self.now, its.map(|(_, socket)| *socket));
+        }
         for (number, socket) in core::mem::take(&mut self.sockets) {
             self.stations[number].shard.close(self.now, socket);
         }
@@ -248,4 +286,48 @@ impl World<'_> {
             assert_eq!(station.pool.counters().outstanding_bytes, 0);
         }
     }
+}
+
+/// How a socket listens.
+fn listening(manner: u8) -> ListenOptions {
+    let has = |bit: u8| manner & bit != 0;
+    ListenOptions {
+        backlog: 3,
+        half_open_max: if has(1) { 2 } else { 128 },
+        syn_cookies: if has(2) { SynCookieMode::Always } else { SynCookieMode::WhenFull },
+        fast_open: FastOpenOptions {
+            pending_max: if has(4) { 4 } else { 0 },
+            without_cookie: has(8),
+            ..FastOpenOptions::default()
+        },
+        defer_accept: if has(16) { Duration::from_secs(3) } else { Duration::ZERO },
+        free_bind: has(64),
+        bind: BindOptions { shared: has(32), one_family: has(64) },
+        ..ListenOptions::default()
+    }
+}
+
+/// Reads by one of the ways there are.
+fn take(
+    shard: &mut stack::Shard,
+    now: Instant,
+    socket: SocketId,
+    len: usize,
+    manner: u8,
+) -> Result<Vec<u8>, SocketError> {
+    if manner % 3 == 2 {
+        let mut bytes = Vec::new();
+        let limits = (len, usize::from(manner));
+        let count = shard.tcp_read_chunks(now, socket, limits, |it| bytes.extend(it.bytes()))?;
+        assert_eq!(bytes.len(), count, "what is handed out is counted");
+        return Ok(bytes);
+    }
+    let mut ahead = vec![0; if manner % 3 == 1 { len } else { 0 }];
+    let count = shard.tcp_peek(socket, &mut ahead).unwrap_or(0);
+    ahead.truncate(count);
+    let mut bytes = vec![0; len];
+    let count = shard.tcp_read(now, socket, &mut bytes)?;
+    bytes.truncate(count);
+    assert!(bytes.starts_with(&ahead), "what was looked at is read");
+    Ok(bytes)
 }

@@ -12,7 +12,7 @@
 //! * [`client`]: a DHCP client, and servers that say what they like.
 //! * [`segments`]: a shard with live connections and a peer who sends what it likes, over bare IPv4 and,
 //!   with super-frames, marks and neighbours, over Ethernet.
-//! * [`calls`]: two shards, sockets used in any order, frames lost, repeated and late.
+//! * [`calls`]: two shards, sockets used in any order with any settings, frames lost, repeated and late.
 
 pub mod calls;
 pub mod client;
@@ -23,6 +23,7 @@ pub mod parsers;
 mod peer;
 pub mod reassembly;
 pub mod segments;
+mod settings;
 mod station;
 pub mod steering;
 
