@@ -159,11 +159,40 @@ pub(super) const PLANTED: &[Planted] = &[
         finder: Finder::Simulator,
     },
     Planted {
+        name: "last-segment-wins-ahead-of-its-turn",
+        file: "crates/tcp/src/assembler.rs",
+        original: "        let stored_bytes = self.fill_gaps(Stored { start, piece });",
+        mistake: "        let end = start + piece.len() as u64;\n        let mut piece = piece;\n        let covers = |it: &&mut Stored<P>| start <= it.start && it.end() <= end;\n        if let Some(old) = self.pieces.iter_mut().find(covers) {\n            let mut new = piece.split_off(to_usize(old.start - start));\n            let _ = new.split_off(old.piece.len());\n            old.piece = new;\n            return Insert::Duplicate;\n        }\n        let stored_bytes = self.fill_gaps(Stored { start, piece });",
+        finder: Finder::Fuzzer("segments"),
+    },
+    Planted {
+        name: "last-segment-wins-when-its-turn-comes",
+        file: "crates/tcp/src/receive_queue.rs",
+        original: "first.map_or(usize::MAX, |offset| offset as usize);",
+        mistake: "first.map_or(usize::MAX, |_| usize::MAX);",
+        finder: Finder::Fuzzer("segments"),
+    },
+    Planted {
+        name: "conflict-of-segments-not-counted",
+        file: "crates/tcp/src/assembler.rs",
+        original: "overlap.is_conflicting |= piece.differs(",
+        mistake: "overlap.is_conflicting &= piece.differs(",
+        finder: Finder::Fuzzer("segments"),
+    },
+    Planted {
+        // It was there.
+        name: "peek-beyond-the-urgent-mark",
+        file: "crates/tcp/src/connection.rs",
+        original: "        let len_max = self.read_len_max(out.len());\n        self.receive.peek(",
+        mistake: "        let len_max = out.len();\n        self.receive.peek(",
+        finder: Finder::Fuzzer("calls"),
+    },
+    Planted {
         name: "overlapping-fragments-taken",
         file: "crates/ip/src/reassembly/datagram.rs",
         original: "if overlaps || contradicts { Place::Taken } else { Place::Free }",
         mistake: "if (overlaps && false) || contradicts { Place::Taken } else { Place::Free }",
-        finder: Finder::Unit("multidata-ip", "reassembly"),
+        finder: Finder::Fuzzer("reassembly"),
     },
     Planted {
         name: "steering-tells-not-everyone",
