@@ -57,9 +57,9 @@ pub(crate) enum Arrival {
     OutOfOrder,
     /// It waits already.
     Duplicate,
-    /// There was no room, or no block to copy it to.
+    /// Too many pieces wait ahead of their turn.
     Refused,
-    /// The pool is low: it was not kept, as if it had been lost.
+    /// The pool is low, or has no block to copy it to: it was not kept, as if it had been lost.
     NoMemory,
 }
 
@@ -242,7 +242,7 @@ impl ReceiveQueue {
         }
         let len = chunk.len();
         if !self.push(chunk, sparse, pool) {
-            return Arrival::Refused;
+            return Arrival::NoMemory;
         }
         self.next += len as u32;
         Arrival::InOrder
@@ -296,7 +296,7 @@ impl ReceiveQueue {
     /// was reported by SACK already.
     fn insert_before_gap(&mut self, chunk: Chunk, sparse: bool, pool: &BlockPool) -> Arrival {
         let mut rest = Some(chunk);
-        let mut arrival = Arrival::Refused;
+        let mut arrival = Arrival::NoMemory;
         while let Some(mut chunk) = rest.take() {
             let first = self.ahead.as_ref().and_then(|ahead| ahead.assembler.first_offset());
             let gap = first.map_or(usize::MAX, |offset| offset as usize);
@@ -404,7 +404,7 @@ impl ReceiveQueue {
                 self.copied_bytes += copied as u64;
                 ahead.insert(offset, chunk)
             }
-            None => Arrival::Refused,
+            None => Arrival::NoMemory,
         };
         if arrival != Arrival::OutOfOrder {
             // It was let go of again.

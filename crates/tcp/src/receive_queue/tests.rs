@@ -96,6 +96,19 @@ fn a_low_pool_keeps_only_what_comes_next_and_is_read() {
 }
 
 #[test]
+fn what_there_is_no_block_to_copy_to_is_refused_for_want_of_memory() {
+    let (mut queue, _) = queue(1_000);
+    // Nothing is kept back, so the pool is not low before it is exhausted.
+    let config = PoolConfig { limit_bytes: 0, receive_reserve_bytes: 0, ..PoolConfig::default() };
+    let pool = BlockPool::new(config);
+    assert!(!pool.is_low());
+    assert_eq!(queue.insert(0, chunk(b"ab"), false, &pool), Arrival::NoMemory);
+    assert_eq!(queue.insert(2, chunk(b"cd"), true, &pool), Arrival::NoMemory);
+    assert_eq!(queue.insert(2, chunk(b"cd"), false, &pool), Arrival::OutOfOrder);
+    assert_eq!(queue.insert(0, chunk(b"ab"), false, &pool), Arrival::NoMemory);
+}
+
+#[test]
 fn a_filled_gap_hands_out_what_waited() {
     let (mut queue, pool) = queue(1_000);
     assert_eq!(queue.insert(4, chunk(b"efgh"), false, &pool), Arrival::OutOfOrder);
