@@ -244,9 +244,10 @@ impl Shard {
         &self,
         origin: &Origin,
         info: &PacketInfo,
+        transport: &[u8],
     ) -> Result<(), DropReason> {
         let interface = &self.interfaces[origin.interface];
-        check_addresses(interface, origin, info)?;
+        check_addresses(interface, origin, info, transport)?;
         if interface.is_foreign(info.destination) && self.is_own_address(info.destination) {
             return Err(DropReason::NotOurAddress);
         }

@@ -32,7 +32,8 @@ impl Shard {
                 return Err(refused.reason);
             }
         };
-        self.check_addresses(&origin, &fragment.info)?;
+        // Of neighbour discovery nothing comes in fragments (RFC 6980, 5).
+        self.check_addresses(&origin, &fragment.info, &[])?;
         let end = network + fragment.info.total_len;
         let received = ReceivedFragment {
             packet: batch.chunk(index, network..end).ok_or(DropReason::Truncated)?,
@@ -96,7 +97,7 @@ impl Shard {
     ) {
         let bytes = batch.bytes(index).get(network..).unwrap_or(&[]);
         let Ok(info) = ip::parse_fixed(bytes) else { return };
-        if self.check_addresses(&origin, &info).is_err() {
+        if self.check_addresses(&origin, &info, &[]).is_err() {
             return;
         }
         if let Some(packet) = batch.chunk(index, network..network + info.total_len) {

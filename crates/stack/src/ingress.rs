@@ -212,7 +212,8 @@ impl Shard {
                 *source == info.source && *destination == info.destination
             });
         if !is_checked {
-            self.check_addresses(&origin, info)?;
+            let packet = batch.bytes(index).get(network..).unwrap_or(&[]);
+            self.check_addresses(&origin, info, info.transport(packet))?;
             self.checked_addresses = is_tcp.then_some((info.source, info.destination));
         }
         let incoming = Incoming::new(origin, info, batch, index, network)?;
@@ -409,12 +410,14 @@ pub(crate) fn is_syn_only(header: &TcpHeader) -> bool {
     header.flags.without(TcpFlags(!relevant.0)) == TcpFlags::SYN
 }
 
-/// Refuses packets that are not for this interface, or that claim to come from where no packet comes from.
+/// Refuses packets that are not for this interface, or that claim to come from where no packet comes from;
+/// `transport` is what there is of a packet behind its network header.
 #[inline]
 pub(crate) fn check_addresses(
     interface: &Interface,
     origin: &Origin,
     info: &PacketInfo,
+    transport: &[u8],
 ) -> Result<(), DropReason> {
     if interface.is_loopback {
         // Nobody but this shard sends here, and it asked its routes.
@@ -451,10 +454,11 @@ pub(crate) fn check_addresses(
                 || (source.is_unspecified() && info.protocol != protocol::ICMPV6)
         }
     };
-    // Who has an address that we are only asking about may say so.
-    let may_object =
-        || info.protocol == protocol::ICMPV6 && interface.addressing.is_unsettled(info.source);
-    if bad || (interface.is_ours(info.source) && !may_object()) {
+    // RFC 4862, 5.4.4: who has an address of ours as well says so from that very address. Nothing else that comes
+    // from there is listened to.
+    let is_claim = info.protocol == protocol::ICMPV6
+        && transport.first() == Some(&wire::ndp::NEIGHBOUR_ADVERTISEMENT);
+    if bad || (interface.is_ours(info.source) && !is_claim) {
         Err(DropReason::BadSource)
     } else {
         Ok(())

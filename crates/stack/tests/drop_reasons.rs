@@ -123,7 +123,7 @@ fn arp(operation: ArpOperation, sender_protocol: Ipv4Addr, target_protocol: Ipv4
 }
 
 /// RFC 5227, 2.4: an ARP message with our address as its sender's; RFC 4862, 5.4.4: an advertisement of our
-/// address, here from another one of who has it; 5.4.3: a solicitation by which somebody else makes sure of an address that we make sure of.
+/// address; 5.4.3: a solicitation by which somebody else makes sure of an address that we make sure of.
 #[test]
 fn a_claim_to_an_address_of_ours_is_a_dispute() {
     let mut net = net();
@@ -142,8 +142,14 @@ fn a_claim_to_an_address_of_ours_is_a_dispute() {
     };
     let theirs = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x99);
     let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-    let claim = craft::ndp(theirs, all_nodes, 255, &advertisement);
-    assert_eq!(refused(&mut net, [&claim]), [(DropReason::AddressDisputed, 1)]);
+    // Of who has it, by another address or by that one.
+    for source in [theirs, ours_6] {
+        let claim = craft::ndp(source, all_nodes, 255, &advertisement);
+        assert_eq!(refused(&mut net, [&claim]), [(DropReason::AddressDisputed, 1)], "{source}");
+    }
+    let question = NdpRepr::NeighbourSolicitation { target: theirs, source_link: None };
+    let question = craft::ndp(ours_6, all_nodes, 255, &question);
+    assert_eq!(refused(&mut net, [&question]), [(DropReason::BadSource, 1)]);
 
     let policy = ClaimPolicy::Probe;
     let config = AddressingConfig { ipv4: policy, ipv6: policy, ..AddressingConfig::default() };
