@@ -323,6 +323,10 @@ impl Connection {
         let touches = |record: &Record| start.is_before(record.end) && record.start.is_before(end);
         if self.recovery.lost().any(touches) && self.path_mtu.on_probe_lost() {
             self.counters.mtu_probes_lost += 1;
+            if self.excuses_losses() {
+                // Nor to a controller that judges by what is lost, whatever the state of recovery.
+                self.recovery.rate.forgive_losses();
+            }
         }
     }
 

@@ -269,3 +269,37 @@ fn a_mark_ends_startup_and_bounds_the_cycle() {
     path.run(SECOND / 10);
     assert_ne!(path.bbr.bandwidth_short, INFINITE);
 }
+
+// RFC 4821, 7.6: the loss of a probe alone "MUST NOT be treated as an indication of congestion".
+#[test]
+fn a_lost_probe_of_the_mtu_is_no_loss_to_the_model() {
+    use crate::congestion::Controller;
+    use crate::tests::harness::*;
+    use crate::{Algorithm, Config, Connection, PathProbing};
+    let congestion = CongestionConfig { algorithm: Algorithm::Bbr, ..CongestionConfig::default() };
+    let path_probing = PathProbing::Always;
+    let config = Config { sack: true, path_probing, congestion, ..plain_config() };
+    let mut parameters = parameters(config);
+    (parameters.mss_send_max, parameters.mss_receive) = (1_460, 1_460);
+    let now = Instant::from_millis(10_000);
+    let mut harness = Harness::wrap(Connection::connect(parameters, now), now);
+    harness.expect_one();
+    harness.now += Duration::from_millis(10);
+    harness.options.mss = Some(1_460);
+    harness.options.sack_permitted = true;
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.options = wire::TcpOptions::default();
+    harness.expect_one();
+    harness.write(&stream(0..1_024));
+    harness.expect_one();
+    harness.now += Duration::from_millis(10);
+    harness.receive(ACK, 1, 1_025, b"");
+    harness.write(&stream(1_024..6_580));
+    assert_eq!(harness.take_ranges()[..2], [(1_025, 1_460), (2_485, 1_024)]);
+    harness.now += Duration::from_millis(10);
+    harness.options.sack.push(ISS + 2_485, ISS + 5_557);
+    harness.receive(ACK, 1, 1_025, b"");
+    assert_eq!(harness.connection.counters().mtu_probes_lost, 1);
+    let Controller::Bbr(bbr) = &harness.connection.congestion else { panic!("BBR was asked for") };
+    assert!(!bbr.loss_in_round);
+}
