@@ -334,10 +334,27 @@ impl Connection {
 
     /// Fails with a reset to the peer.
     pub(crate) fn fail_with_reset(&mut self, error: Option<ConnectionError>) {
-        let reset =
-            OwedReset { sequence: self.send.nxt, acknowledgment: Some(self.receive.next()) };
+        let (sequence, acknowledgment) = (self.reset_sequence(), Some(self.receive.next()));
         self.enter_closed(error);
-        self.owing.reset = Some(reset);
+        self.owing.reset = Some(OwedReset { sequence, acknowledgment });
+    }
+
+    /// Where the peer takes a reset: at SND.NXT (RFC 9293, 3.10.5), and where its window has shrunk to less than was
+    /// sent, at the edge of that, as Linux does it. What its scale rounded off is no shrinking, and a FIN needs no window.
+    fn reset_sequence(&self) -> SeqNumber {
+        let edge = self.send.una.later_of(self.send.iss + 1) + self.send.window;
+        let rounding = (1 << self.negotiated.send_shift) - 1;
+        let sent = self.send.nxt.earlier_of(self.send_queue.end_sequence());
+        if sent.is_after(edge + rounding) { edge } else { self.send.nxt }
+    }
+
+    /// The reset behind the one just sent, if any: the peer may have taken the byte that probed its window and the ACK
+    /// of it be lost. Then its RCV.NXT is behind that, and it obeys no other (RFC 5961, 3.2).
+    pub(crate) fn reset_behind_probe(&self) -> Option<OwedReset> {
+        let OwedReset { sequence, acknowledgment } = self.owing.reset?;
+        let is_unanswered = self.unanswered.window_probes > 0 && acknowledgment.is_some();
+        let is_wanted = is_unanswered && sequence.is_before(self.send.max);
+        is_wanted.then_some(OwedReset { sequence: self.send.max, acknowledgment })
     }
 
     /// How long what was sent may wait for its acknowledgment, where there is such a limit.

@@ -57,7 +57,7 @@ impl Connection {
     fn on_segment_sent(&mut self, now: Instant, segment: &Planned) {
         match segment.kind {
             Kind::Reset => {
-                self.owing.reset = None;
+                self.owing.reset = self.reset_behind_probe();
                 self.counters.resets_sent += 1;
                 return;
             }

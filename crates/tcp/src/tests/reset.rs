@@ -97,3 +97,43 @@ fn the_error_comes_after_what_was_received() {
     let mut out = [0; 4];
     assert_eq!(harness.connection.read(&mut out), Err(ConnectionError::Reset));
 }
+
+// RFC 5961, 3.2: only a reset at the peer's RCV.NXT is obeyed, and whether that is behind the byte that probed its
+// window or before it is not known until it answers.
+#[test]
+fn an_abort_behind_an_unanswered_probe_is_heard_whether_the_peer_took_its_byte_or_not() {
+    for is_answered in [false, true] {
+        let mut harness = Harness::established(plain_config());
+        harness.write(b"a");
+        harness.expect_one();
+        harness.window = 0;
+        harness.receive(ACK, 1, 2, b"");
+        harness.write(b"bc");
+        harness.expect_nothing();
+        harness.pass_to_deadline();
+        assert_eq!(harness.take_ranges(), [(2, 1)], "a probe");
+        if is_answered {
+            harness.receive(ACK, 1, 2, b"");
+        }
+        harness.connection.abort();
+        let resets = harness.take();
+        assert!(resets.iter().all(|reset| reset.header.flags == RST | ACK));
+        let sequences: Vec<_> = resets.iter().map(|reset| reset.sequence()).collect();
+        assert_eq!(sequences, if is_answered { vec![2] } else { vec![2, 3] });
+        assert!(harness.connection.is_finished());
+    }
+}
+
+// RFC 9293, 3.8.6, MUST-34: a sender must be robust against a window that shrinks: beyond its edge no reset is taken.
+#[test]
+fn an_abort_is_within_a_window_that_has_shrunk() {
+    for window in [0, 500] {
+        let mut harness = Harness::established(plain_config());
+        harness.write(&stream(0..3_000));
+        assert_eq!(harness.take().len(), 3);
+        harness.window = window;
+        harness.receive(ACK, 1, 1, b"");
+        harness.connection.abort();
+        assert_eq!(harness.expect_one().sequence(), 1 + u32::from(window));
+    }
+}
