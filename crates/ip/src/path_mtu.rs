@@ -7,6 +7,11 @@
 //! how well a report was checked: TCP takes only what quoted a segment in flight (RFC 5927, 7), and
 //! datagrams, which have no numbers to compare, take both.
 //!
+//! Nobody is talked into packets that are all header, as who forges reports would like: less than
+//! 552 bytes is not believed of a path over IPv4, as by Linux. Where a report says less in truth,
+//! routers have to be let to fragment what is sent (RFC 1191, 2; [`PathMtus::needs_fragments`]), or nothing would
+//! arrive. IPv6, where they cannot, has no such paths.
+//!
 //! What always holds: there are at most [`PathMtuConfig::entries_max`] entries, and the one that
 //! would be forgotten first makes room, of those that were not checked before any that was: so nobody
 //! pushes out what TCP goes by (RFC 5927, 7).
@@ -31,6 +36,9 @@ impl Default for PathMtuConfig {
         Self { entries_max: 4_096, lifetime: Duration::from_secs(600) }
     }
 }
+
+/// The least that is believed of a path over IPv4.
+const LEAST_IPV4_BYTES: usize = 552;
 
 /// How well a report was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +147,20 @@ impl<S: BuildHasher> PathMtus<S> {
     /// reported; with [`Trust::Verified`] only where the report was checked.
     #[must_use]
     pub fn lookup(&self, destination: IpAddr, trust: Trust) -> Option<usize> {
+        let reported_bytes = self.reported(destination, trust)?;
+        Some(reported_bytes.max(if destination.is_ipv4() { LEAST_IPV4_BYTES } else { 0 }))
+    }
+
+    /// Whether less was reported than is believed, so that routers must be let to fragment packets to
+    /// `destination`, however short.
+    #[must_use]
+    pub fn needs_fragments(&self, destination: IpAddr, trust: Trust) -> bool {
+        let is_less = |bytes| bytes < LEAST_IPV4_BYTES;
+        destination.is_ipv4() && self.reported(destination, trust).is_some_and(is_less)
+    }
+
+    /// The least that was reported.
+    fn reported(&self, destination: IpAddr, trust: Trust) -> Option<usize> {
         if self.entries.is_empty() {
             return None;
         }
@@ -221,6 +243,23 @@ mod tests {
         assert!(mtus.on_report(NOW, address(1), 1_300, Trust::Verified));
         assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_300));
         assert_eq!(mtus.lookup(address(2), Trust::Unverified), None);
+    }
+
+    #[test]
+    fn less_than_is_believed_is_for_routers_to_fragment() {
+        let mut mtus = plain();
+        let ipv4 = IpAddr::from([192, 0, 2, 1]);
+        mtus.on_report(NOW, ipv4, 552, Trust::Verified);
+        assert!(!mtus.needs_fragments(ipv4, Trust::Verified));
+        let before = mtus.generation();
+        mtus.on_report(NOW, ipv4, 551, Trust::Unverified);
+        assert!(mtus.needs_fragments(ipv4, Trust::Unverified));
+        assert!(!mtus.needs_fragments(ipv4, Trust::Verified));
+        assert_eq!(mtus.generation(), before);
+        mtus.on_report(NOW, ipv4, 68, Trust::Verified);
+        assert!(mtus.needs_fragments(ipv4, Trust::Verified));
+        assert_ne!(mtus.generation(), before, "who kept the answer asks again");
+        assert_eq!(mtus.lookup(ipv4, Trust::Verified), Some(552));
     }
 
     // RFC 5927, 7: what quotes no sequence number must not slow TCP down.

@@ -23,6 +23,9 @@ fn field<T: PartialEq + Debug>(name: &str, expected: T, actual: T) -> Result<(),
 
 /// Compares a packet, already in the script's numbers, with what the script has.
 pub(crate) fn check(expected: &Packet, actual: &LivePacket, slack: Slack) -> Result<(), String> {
+    if expected.ip.may_fragment && actual.is_whole {
+        return Err("DF is set".to_owned());
+    }
     check_ip(&expected.ip, actual.class, actual.ttl, actual.flow_label)?;
     match (&expected.transport, &actual.body) {
         (Transport::Tcp(expected), Body::Tcp(actual)) => check_tcp(expected, actual, slack),

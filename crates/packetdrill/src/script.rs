@@ -143,6 +143,8 @@ pub struct IpInfo {
     pub flow_label: Option<u32>,
     /// `frag 7:1480@0+`: no more than this part of it.
     pub fragment: Option<Fragment>,
+    /// Routers may fragment it: DF is not set.
+    pub may_fragment: bool,
 }
 
 /// A part of what follows the IP header, in tcpdump's notation: identification, length, offset, and a plus where

@@ -54,6 +54,13 @@ impl Network {
         }
     }
 
+    /// Whether routers may fragment what is too long for them, where that can be said.
+    pub(crate) fn set_may_fragment(&mut self, may_fragment: bool) {
+        if let Self::Ip(template) = self {
+            template.set_dont_fragment(!may_fragment);
+        }
+    }
+
     /// Gives the header a traffic class and a hop limit, `usual` where none is asked for.
     pub(crate) fn set_marks(&mut self, marks: PacketMarks, usual: u8) {
         if let Self::Ip(template) = self {

@@ -105,7 +105,9 @@ impl Shard {
         let Some(socket) = self.sockets.tcp(index) else { return };
         let (id, remote) = (socket.path.interface, socket.flow().remote.ip());
         let mss = self.path_mss(id, remote);
+        let needs_fragments = self.path_mtus.needs_fragments(remote, Trust::Verified);
         if let Some(socket) = self.sockets.tcp(index) {
+            socket.path.network.set_may_fragment(needs_fragments);
             let connection = &mut socket.connection;
             self.connection_counters.lend(connection, |it| it.set_path_mss(now, mss));
         }

@@ -14,6 +14,7 @@ use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU64;
 use counters::MultidataRefusal;
+use ip::Trust;
 use std::sync::Arc;
 use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
 use time::{Duration, Instant};
@@ -607,7 +608,8 @@ impl Shard {
         let (local, remote) = (flow.local.ip(), flow.remote.ip());
         let marks = parent.map_or(PacketMarks::default(), |parent| self.listener_marks(parent));
         let sender = &self.interfaces[interface];
-        let network = sender.header(local, remote, wire::protocol::TCP, marks);
+        let mut network = sender.header(local, remote, wire::protocol::TCP, marks);
+        network.set_may_fragment(self.path_mtus.needs_fragments(remote, Trust::Verified));
         let socket = TcpSocket {
             confirmed: connection.first_unacknowledged(),
             connection,

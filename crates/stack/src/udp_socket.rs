@@ -26,8 +26,8 @@ use wire::{Ipv4Options, Ipv4Repr, Ipv6Repr, UdpRepr, UdpView};
 /// How a socket's datagrams treat the MTU of their path (Linux's `IP_MTU_DISCOVER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscovery {
-    /// What fits goes unfragmented and routers must not fragment it; what is longer than the path
-    /// takes is sent in fragments.
+    /// What fits goes unfragmented and routers must not fragment it, unless one reports that its link takes less than
+    /// is believed of any path; what is longer than the path takes is sent in fragments.
     #[default]
     Want,
     /// What is longer than the interface takes is sent in fragments, and routers may fragment
@@ -398,7 +398,14 @@ impl Shard {
         if counted > usize::from(u16::MAX) || (!fits && !discovery.allows_fragments()) {
             return Err(SocketError::MessageTooLong);
         }
-        template.set_dont_fragment(fits && discovery != MtuDiscovery::Dont);
+        let may_fragment = match discovery {
+            MtuDiscovery::Want => {
+                !fits || self.path_mtus.needs_fragments(remote, Trust::Unverified)
+            }
+            MtuDiscovery::Dont => true,
+            MtuDiscovery::Do | MtuDiscovery::Probe => false,
+        };
+        template.set_dont_fragment(!may_fragment);
         Ok(())
     }
 

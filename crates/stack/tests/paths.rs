@@ -155,6 +155,47 @@ fn nobody_is_talked_into_tiny_segments() {
     }
 }
 
+// RFC 1191, 2: a host "may elect to end the discovery process by ceasing to set the DF bit". What is sent is never
+// shorter than that; so where a router says that its link takes less, it is let to fragment.
+#[test]
+fn routers_may_fragment_what_is_as_short_as_segments_get() {
+    let is_refused = |frame: &[u8]| frame[14 + 6] & 0x40 != 0 && frame.len() > 14 + 296;
+    let mut net = net();
+    let (client, server) = net.connect(false);
+    let lost = write_into_nowhere(&mut net, client, 3_000);
+    net.fate = Box::new(move |_, frame| match is_refused(frame) {
+        true => harness::Fate::Lose,
+        false => harness::Fate::Deliver,
+    });
+    net.inject(0, [too_big(&lost[0], 296)]);
+    net.run(Duration::from_secs(1));
+    let mut received = Vec::new();
+    net.read(1, server, &mut received).expect("open");
+    assert!(received == data(3_000));
+
+    // So it is for who comes later, for datagrams too, and until the report is forgotten.
+    let (later, _) = net.connect_to(false, 81);
+    let to = SocketAddr::new(address(1, false), 81);
+    let socket = net.hosts[0].shard.udp_bind(SocketAddr::new(address(0, false), 0)).expect("free");
+    let send = |net: &mut Net| {
+        net.wire.clear();
+        net.write(0, later, &data(3_000));
+        let chunk = Chunk::whole(Block::from(Bytes::from(data(500))));
+        net.hosts[0].shard.udp_send(socket, Some(to), chunk).expect("room");
+        net.run(Duration::from_millis(100));
+        [protocol::TCP, protocol::UDP].map(|transport| {
+            let wire = net.wire.clone();
+            let packets = sent(net, transport);
+            net.wire = wire;
+            packets.iter().any(|packet| packet[6] & 0x40 != 0)
+        })
+    };
+    assert_eq!(send(&mut net), [false, false]);
+    net.fate = Box::new(|_, _| harness::Fate::Deliver);
+    net.run(Duration::from_secs(601));
+    assert_eq!(send(&mut net), [true, true]);
+}
+
 // RFC 8201, 5.2: what was learned is kept for the destination; 5.3: for ten minutes.
 #[test]
 fn all_connections_to_a_destination_learn_and_forget_together() {

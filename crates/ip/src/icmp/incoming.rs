@@ -6,10 +6,8 @@ use core::ops::Range;
 use counters::DropReason;
 use wire::{IcmpView, Icmpv4Repr, Icmpv6Repr, SeqNumber, ndp, protocol};
 
-/// Packets longer than this are not forced on a sender by an IPv4 path (RFC 791: 68 bytes). Nobody
-/// has such links any more, but an attacker who forges "fragmentation needed" would like us to
-/// send packets that are all header: Linux refuses to go below 552 bytes, and so does this stack.
-const PATH_MTU_MIN_IPV4_BYTES: usize = 552;
+/// Every IPv4 link takes this much (RFC 791, 3.2).
+const PATH_MTU_MIN_IPV4_BYTES: usize = 68;
 
 /// Every IPv6 link takes this much (RFC 8200, 5).
 const PATH_MTU_MIN_IPV6_BYTES: usize = 1280;

@@ -244,12 +244,13 @@ fn the_reported_mtu_is_guessed_where_it_is_missing_and_has_a_floor() {
         }
     };
     assert_eq!(mtu_for(1500, 1400), 1400);
-    assert_eq!(mtu_for(1500, 68), 552, "nobody is talked into packets that are all header");
+    assert_eq!(mtu_for(1500, 296), 296, "whether it is believed is another matter");
+    assert_eq!(mtu_for(1500, 67), 68, "RFC 791, 3.2: less there is not");
     // RFC 1191, 5: the next lower plateau.
     assert_eq!(mtu_for(1500, 0), 1492);
     assert_eq!(mtu_for(1492, 0), 1006);
     assert_eq!(mtu_for(9000, 0), 8166);
-    assert_eq!(mtu_for(300, 0), 552);
+    assert_eq!(mtu_for(552, 0), 68);
 }
 
 /// RFC 8201, 4: "If a node receives a Packet Too Big message reporting a next-hop MTU that is less

@@ -30,6 +30,9 @@ pub(super) fn packet(scanner: &mut Scanner<'_>) -> Parsed<Packet> {
     if ip.class == ClassCheck::Ect01 && direction == Direction::Inbound {
         return Err(scanner.error("[ect01] is only for packets that are sent"));
     }
+    if ip.may_fragment && direction == Direction::Inbound {
+        return Err(scanner.error("[nodf] is only for packets that are sent"));
+    }
     scanner.skip_space()?;
     let transport = if scanner.accept_word("udp") {
         Transport::Udp(udp(scanner)?)
@@ -74,6 +77,7 @@ fn ip_info(scanner: &mut Scanner<'_>) -> Parsed<IpInfo> {
             "tos" => info.class = ClassCheck::Byte(scanner.number("tos")?),
             "ttl" => info.ttl = Some(scanner.number("ttl")?),
             "frag" => info.fragment = Some(fragment(scanner)?),
+            "nodf" => info.may_fragment = true,
             "flowlabel" => info.flow_label = Some(scanner.number("flowlabel")?),
             other => return Err(scanner.error(format!("{other:?} says nothing of an IP header"))),
         }

@@ -69,8 +69,9 @@ fn structures_are_read_with_their_members() {
 #[test]
 fn a_segment_is_read_whole() {
     let packet =
-        packet("> [ect0] SEW. 10:20(10) ack 5 win 100 urg 3 <mss 1460,nop,nop,sack 1:2 3:4>");
+        packet("> [ect0,nodf] SEW. 10:20(10) ack 5 win 100 urg 3 <mss 1460,nop,nop,sack 1:2 3:4>");
     assert_eq!((packet.direction, packet.ip.class), (Direction::Outbound, ClassCheck::Ecn(2)));
+    assert!(packet.ip.may_fragment);
     let Transport::Tcp(tcp) = packet.transport else { panic!("TCP") };
     assert_eq!(tcp.flags.bits, Flags::SYN | Flags::ECE | Flags::CWR | Flags::ACK);
     assert_eq!((tcp.sequence, tcp.len, tcp.acknowledgment), (10, 10, 5));

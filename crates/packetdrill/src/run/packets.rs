@@ -144,7 +144,9 @@ impl Runner<'_> {
                 return Err(format!("the source: expected {local}, was {}", actual.source));
             }
             match &actual.body {
-                Body::Tcp(_) if !actual.is_whole && self.config.exactly => {
+                Body::Tcp(_)
+                    if self.config.exactly && !actual.is_whole && !packet.ip.may_fragment =>
+                {
                     return Err("DF is not set".to_owned());
                 }
                 Body::Tcp(tcp) => self.check_segment(index, tcp)?,
