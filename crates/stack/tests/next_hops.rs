@@ -8,7 +8,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use counters::DropReason;
 use device::TransmitMode;
-use harness::{Net, address};
+use harness::{Fate, Net, address};
 use ip::Cidr;
 use stack::{Readiness, SocketError, SocketId};
 use time::Duration;
@@ -156,4 +156,22 @@ fn who_sends_to_a_neighbour_that_does_not_answer_hears_of_it() {
         let shard = &mut net.hosts[0].shard;
         assert_eq!(shard.udp_check(connected), Err(SocketError::HostUnreachable));
     }
+}
+
+/// RFC 3168, 6.1.1.1: what is sent again asks for ECN no more, in case somebody drops SYNs that do. Of a SYN that waits
+/// for its neighbour nobody has dropped anything: it is not repeated meanwhile, and leaves as it was.
+#[test]
+fn a_syn_that_waits_for_its_neighbour_is_not_sent_again_for_that() {
+    let config = tcp::Config { ecn: tcp::EcnMode::Request, ..tcp::Config::default() };
+    let mut net = Net::with_config(TransmitMode::Multidata, true, config);
+    let listener = net.hosts[1].shard.tcp_listen(at("10.0.0.2:80"), 16).expect("a free port");
+    net.fate = Box::new(|_, _| Fate::Lose);
+    let client = net.hosts[0].shard.tcp_connect(net.now, None, at("10.0.0.2:80")).expect("a route");
+    net.run(3 * SECOND / 2);
+    assert_eq!((asked(&net).len(), net.wire.len()), (2, 2), "it asks, and sends nothing else");
+    net.fate = Box::new(|_, _| Fate::Deliver);
+    net.run(SECOND);
+    net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
+    let now = net.now;
+    assert!(net.hosts[0].shard.tcp_info(now, client).expect("open").ecn);
 }
