@@ -209,7 +209,7 @@ impl Congestion for Cubic {
         self.on_mss_change(mss);
         self.remember();
         self.move_plateau();
-        self.window.reduce(Self::threshold_after_loss(in_flight));
+        self.window.reduce(Self::threshold_after_loss(self.window.allowed(in_flight)));
     }
 
     fn on_mark(&mut self, _now: Instant, in_flight: u32, mss: u32) {
@@ -219,7 +219,8 @@ impl Congestion for Cubic {
         self.on_mss_change(mss);
         self.remember();
         self.move_plateau();
-        self.window.reduce_for_mark(Self::threshold_after_loss(in_flight));
+        let threshold = Self::threshold_after_loss(self.window.allowed(in_flight));
+        self.window.reduce_for_mark(threshold);
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight: u32, mss: u32) {

@@ -92,7 +92,8 @@ pub(crate) trait Congestion {
     fn on_flight_start(&mut self, now: Instant, app_limited: bool);
 
     /// Fast retransmit begins (RFC 5681, 3.2; RFC 6675, 5): reduces the threshold and the window.
-    /// `in_flight` is FlightSize, everything sent and not acknowledged.
+    /// `in_flight` is FlightSize, everything sent and not acknowledged; what of it lies beyond the window does not
+    /// count.
     fn on_loss(&mut self, now: Instant, in_flight: u32, mss: u32);
 
     /// The network marked a segment (RFC 3168, 6.1.2): as [`Congestion::on_loss`], with nothing to

@@ -60,7 +60,7 @@ impl Congestion for NewReno {
         self.on_mss_change(mss);
         self.remember();
         // RFC 5681, 3.1, equation 4: half of FlightSize, not of cwnd, which may not be in use.
-        self.window.reduce(in_flight / 2);
+        self.window.reduce(self.window.allowed(in_flight) / 2);
     }
 
     fn on_mark(&mut self, _now: Instant, in_flight: u32, mss: u32) {
@@ -69,7 +69,7 @@ impl Congestion for NewReno {
         }
         self.on_mss_change(mss);
         self.remember();
-        self.window.reduce_for_mark(in_flight / 2);
+        self.window.reduce_for_mark(self.window.allowed(in_flight) / 2);
     }
 
     fn on_timeout(&mut self, _now: Instant, in_flight: u32, mss: u32) {

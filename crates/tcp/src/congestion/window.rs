@@ -102,6 +102,12 @@ impl Window {
         }
     }
 
+    /// Of FlightSize what the window allowed. What limited transmit sent beyond it, for segments that are known to have
+    /// left, "MUST NOT be included" where ssthresh is computed (RFC 5681, 3.2, step 2).
+    pub(super) fn allowed(&self, in_flight: u32) -> u32 {
+        in_flight.min(self.bytes)
+    }
+
     /// Enters recovery with this threshold, which is also the window, unless the window is smaller.
     pub(super) fn reduce(&mut self, threshold: u32) {
         self.slow_start_threshold = threshold.max(self.two_segments());

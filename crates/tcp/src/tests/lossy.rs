@@ -166,23 +166,39 @@ fn reno_rate(loss_permille: u64, rtt: Duration) -> u64 {
     (1_448.0 / rtt.as_secs_f64() * (1.5 / loss).sqrt()) as u64
 }
 
-// RFC 8985, 3.2: with lost retransmissions and lost tails found by RACK-TLP, no path is ruled by the
-// retransmission timer; and no mistake is taken back that was none, or the rate would be too good.
-#[test]
-fn five_per_cent_of_loss_is_not_ruled_by_timeouts() {
+/// The rate over paths that lose so many per mille, in tenths of Reno's: at least and at most; and which part of the
+/// time timeouts may take at most.
+fn check(loss_permille: u64, tenths: core::ops::RangeInclusive<u64>, waiting_divisor: u32) {
     for rtt_ms in [2, 20, 100] {
         let rtt = Duration::from_millis(rtt_ms);
         let (mut bytes, mut timeouts, runs) = (0, 0, 6);
         for seed in 0..runs {
-            let (rate, counters) = Path::new(seed, 50, rtt).run(Duration::from_secs(20));
+            let path = Path::new(seed, loss_permille, rtt);
+            let (rate, counters) = path.run(Duration::from_secs(20));
             bytes += rate;
             timeouts += counters.retransmission_timeouts;
         }
-        let (rate, expected) = (bytes / runs, reno_rate(50, rtt));
+        let (rate, expected) = (bytes / runs, reno_rate(loss_permille, rtt));
         println!("{rtt_ms} ms: {rate} B/s of {expected}, {timeouts} timeouts");
-        assert!(rate * 10 >= expected * 6, "{rtt_ms} ms: {rate} B/s of {expected}");
-        assert!(rate * 10 <= expected * 15, "{rtt_ms} ms: {rate} B/s of {expected}");
+        let bounds = expected * tenths.start()..=expected * tenths.end();
+        assert!(bounds.contains(&(rate * 10)), "{rtt_ms} ms: {rate} B/s of {expected}");
         let waited = (rtt + Duration::from_millis(200)) * timeouts as u32;
-        assert!(waited < Duration::from_secs(20 * runs) / 10, "{rtt_ms} ms: {waited:?} waited");
+        let waited_max = Duration::from_secs(20 * runs) / waiting_divisor;
+        assert!(waited < waited_max, "{rtt_ms} ms: {waited:?} waited");
     }
+}
+
+// RFC 8985, 3.2: with lost retransmissions and lost tails found by RACK-TLP, no path is ruled by the
+// retransmission timer; and no mistake is taken back that was none, or the rate would be too good.
+// (A window of four segments that loses its retransmission, too, has often nothing left that could tell.)
+#[test]
+fn five_per_cent_of_loss_is_not_ruled_by_timeouts() {
+    check(50, 5..=10, 6);
+}
+
+// RFC 9438, 4.3: in the Reno-friendly region CUBIC is as fast as Reno is. It was up to a fifth faster when limited
+// transmit counted for what a loss reduces (RFC 5681, 3.2, step 2).
+#[test]
+fn two_per_cent_of_loss_leave_what_they_leave_to_reno() {
+    check(20, 9..=11, 100);
 }
