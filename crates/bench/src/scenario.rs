@@ -518,7 +518,8 @@ impl Scenario {
                     .to_owned(),
             );
         }
-        if !self.tso && !(self.device == DeviceKind::Packet && self.offload) {
+        let has_choice = self.device == DeviceKind::Packet && self.offload;
+        if !(self.tso || has_choice) {
             return Err(
                 "--tso off is for --device packet --offload on: elsewhere the device decides \
                         who splits super-frames"
