@@ -339,10 +339,16 @@ impl Connection {
         self.owing.reset = Some(OwedReset { sequence, acknowledgment });
     }
 
+    /// The number, or where that is our SYN's the one behind it. An open connection has left its initial number behind,
+    /// which lies ahead again half of the sequence space later.
+    pub(crate) fn behind_syn(&self, number: SeqNumber) -> SeqNumber {
+        if self.state.is_synchronized() { number } else { number.later_of(self.send.iss + 1) }
+    }
+
     /// Where the peer takes a reset: at SND.NXT (RFC 9293, 3.10.5), and where its window has shrunk to less than was
     /// sent, at the edge of that, as Linux does it. What its scale rounded off is no shrinking, and a FIN needs no window.
     fn reset_sequence(&self) -> SeqNumber {
-        let edge = self.send.una.later_of(self.send.iss + 1) + self.send.window;
+        let edge = self.behind_syn(self.send.una) + self.send.window;
         let rounding = (1 << self.negotiated.send_shift) - 1;
         let sent = self.send.nxt.earlier_of(self.send_queue.end_sequence());
         if sent.is_after(edge + rounding) { edge } else { self.send.nxt }

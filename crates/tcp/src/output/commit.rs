@@ -17,7 +17,7 @@ impl Connection {
         let taken = cut(&mut segments, &mut self.counters.segments_forgotten, taken);
         let flight_before = self.send.flight();
         // The SYN is not among what is recorded.
-        let nxt_before = self.send.nxt.later_of(self.send.iss + 1);
+        let nxt_before = self.behind_syn(self.send.nxt);
         for segment in &segments {
             self.on_segment_sent(now, segment);
         }

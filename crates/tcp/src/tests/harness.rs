@@ -48,7 +48,7 @@ pub(crate) fn parse_all(batch: &Multidata) -> Vec<Sent> {
         .map(|packet| {
             let (header, len) = TcpHeader::parse(packet.header()).expect("well formed");
             assert_eq!(len, packet.header().len());
-            let payload = packet.payload().flatten().copied().collect();
+            let payload = packet.payload().collect::<Vec<_>>().concat();
             let (run, ecn) = (packet.attributes().run, packet.attributes().ecn);
             Sent { header, payload, run, ecn }
         })

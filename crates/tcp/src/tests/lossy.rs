@@ -2,7 +2,8 @@
 //! what the time is spent on.
 
 use super::harness::chunk;
-use crate::{Config, Connection, Parameters, Segment, State, TcpCounters};
+use crate::congestion::{Algorithm, CongestionConfig};
+use crate::{Config, Connection, EcnMode, Parameters, Segment, State, TcpCounters};
 use batch::{Block, BlockPool, Chunk, Multidata, PoolConfig};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -43,14 +44,14 @@ struct Path {
     received: u64,
 }
 
-fn parameters(port: u16, config: Config) -> Parameters {
+fn parameters(port: u16, mss: u16, config: Config) -> Parameters {
     Parameters {
         local_port: port,
         remote_port: 1 - port,
         isn: SeqNumber(u32::MAX - 100_000),
         timestamp_offset: 0,
-        mss_receive: 1_460,
-        mss_send_max: 1_460,
+        mss_receive: mss,
+        mss_send_max: mss,
         mss_default: 536,
         on_same_subnet: false,
         config: config.into(),
@@ -59,18 +60,19 @@ fn parameters(port: u16, config: Config) -> Parameters {
 
 impl Path {
     fn new(seed: u64, loss_permille: u64, rtt: Duration) -> Self {
-        let config = Config {
-            send_buffer_bytes: 16 << 20,
-            receive_buffer_bytes: 16 << 20,
-            ..Config::default()
-        };
+        Self::with(Config::default(), seed, loss_permille, rtt, 1_460)
+    }
+
+    fn with(config: Config, seed: u64, loss_permille: u64, rtt: Duration, mss: u16) -> Self {
+        let config =
+            Config { send_buffer_bytes: 16 << 20, receive_buffer_bytes: 16 << 20, ..config };
         let now = Instant::from_millis(1_000);
-        let mut client = Connection::connect(parameters(0, config.clone()), now);
+        let mut client = Connection::connect(parameters(0, mss, config.clone()), now);
         let mut out = Multidata::default();
         client.poll_transmit(now, &mut out);
         client.on_transmitted(now, 1);
         let syn = super::harness::parse_all(&out).remove(0).header;
-        let server = Connection::accept(parameters(1, config), now, &syn);
+        let server = Connection::accept(parameters(1, mss, config), now, &syn);
         Self {
             now: now + rtt / 2,
             random: Random(seed),
@@ -201,4 +203,40 @@ fn five_per_cent_of_loss_is_not_ruled_by_timeouts() {
 #[test]
 fn two_per_cent_of_loss_leave_what_they_leave_to_reno() {
     check(20, 9..=11, 100);
+}
+
+// Numbers that were current half of the sequence space ago lie ahead again. A connection that took its initial number
+// for one of them kept no account of what it sent from two gigabytes on, and did not repair what was lost of it.
+#[test]
+fn losses_are_repaired_beyond_half_of_the_sequence_space() {
+    let usual = Config::default;
+    let with = |algorithm| {
+        let congestion = CongestionConfig { algorithm, ..usual().congestion };
+        Config { congestion, ..usual() }
+    };
+    let configs = [
+        usual(),
+        with(Algorithm::Bbr),
+        Config { sack: false, ..with(Algorithm::NewReno) },
+        Config { timestamps: false, ecn: EcnMode::Request, ..usual() },
+    ];
+    for (index, config) in configs.into_iter().enumerate() {
+        let mut path = Path::with(config, 1, 0, Duration::from_millis(2), 65_000);
+        let (mut moved_at, mut received) = (path.now, 0);
+        while path.received < 9 << 29 {
+            // For an eighth of the way something is lost; before the second and the fourth time nothing was for long.
+            path.loss_permille =
+                u64::from(matches!(path.received >> 26, 0..4 | 33..37 | 48..52 | 65..69)) * 5;
+            path.step();
+            if path.received > received {
+                (moved_at, received) = (path.now, path.received);
+            }
+            let silence = path.now - moved_at;
+            let info = || path.ends[0].info(path.now);
+            assert!(silence < Duration::from_secs(3), "{index}: {received} bytes, {:?}", info());
+        }
+        let counters = path.ends[0].counters();
+        assert!(counters.fast_recoveries >= 8, "{index}: {counters:?}");
+        assert!(counters.retransmission_timeouts < 20, "{index}: {counters:?}");
+    }
 }
