@@ -81,7 +81,10 @@ impl HyStart {
     pub(super) fn on_ack(&mut self, acked: &Acked) -> Growth {
         // "windowEnd [...] is initialized to SND.NXT", here with the first ACK: the first flight is a round.
         let end = *self.round_end.get_or_insert(acked.nxt);
-        let round_over = acked.una.is_at_or_after(end);
+        // While the window was not used nobody looked, and an end that was passed long ago may lie ahead again: one that is
+        // still to come is outstanding.
+        let ahead = end.offset_from(acked.una);
+        let round_over = ahead == 0 || ahead > acked.nxt.offset_from(acked.una);
         let exact = acked.rate.and_then(|rate| rate.rtt);
         if let Some(rtt) = exact.or(acked.rtt_sample) {
             self.on_sample(rtt);
@@ -209,6 +212,19 @@ mod tests {
         rounds.round(16, 40);
         assert_eq!(rounds.round(16, 60), Growth::Divided(4));
         assert_eq!(rounds.round(16, 40), Growth::Divided(1));
+    }
+
+    // While the window is not used there is nothing to watch for, however much is sent: the end of the last round may lie
+    // half of the sequence space behind, and so ahead again.
+    #[test]
+    fn rounds_go_on_after_gigabytes_that_the_window_did_not_hold_back() {
+        for unwatched in [1 << 30, 5 << 29, 7 << 29, u32::MAX - WINDOW] {
+            let mut rounds = Rounds::new();
+            rounds.round(16, 40);
+            rounds.una += unwatched;
+            rounds.round(16, 40);
+            assert_eq!(rounds.round(16, 60), Growth::Divided(4), "{unwatched}");
+        }
     }
 
     // RFC 9406, 4.2: "If CSS_ROUNDS rounds are complete, enter congestion avoidance".
