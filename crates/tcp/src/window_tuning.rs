@@ -147,7 +147,8 @@ impl WindowTuning {
     /// The receiver's estimate of the round-trip time, once there is one.
     pub(crate) fn rtt(&self, own_rtt: Option<Duration>) -> Option<Duration> {
         let own_us = own_rtt.map_or(UNKNOWN, to_us);
-        let echoed_us = if self.rtt_us == UNKNOWN { self.echo_us } else { self.rtt_us };
+        // The last round may have had no echo but that of the data that ended a silence. It must not last as long as that.
+        let echoed_us = self.rtt_us.min(self.echo_us);
         let us = match echoed_us {
             // Finer than the clock: the other sources may know better.
             UNKNOWN => own_us.min(self.turn_us),
@@ -331,6 +332,18 @@ mod tests {
         tuning.on_batch_end(&observed(400, None), 0);
         assert_eq!(tuning.rtt(own), own);
         assert_eq!(tuning.rtt(None), Some(Duration::from_millis(1)));
+    }
+
+    // The peer had nothing to send for an hour, and so echoes what was sent to it an hour ago.
+    #[test]
+    fn a_silence_is_no_round_trip() {
+        let mut tuning = WindowTuning::new(Instant::ZERO, 1_000_000);
+        for (at, echo) in [(100, 20), (3_600_100, 3_600_000), (3_600_120, 20)] {
+            tuning.on_batch_end(&observed(at, Some(echo)), 0);
+        }
+        assert_eq!(tuning.rtt(None), Some(Duration::from_millis(20)));
+        tuning.on_read(20_000);
+        assert_eq!(tuning.on_batch_end(&observed(3_600_140, None), 100_000), Some(168_000));
     }
 
     #[test]
