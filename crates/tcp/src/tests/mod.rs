@@ -4,6 +4,7 @@ mod bottleneck;
 mod close;
 mod duplicates;
 mod ecn;
+mod far;
 mod few_blocks;
 mod handshake;
 pub(crate) mod harness;
