@@ -141,8 +141,8 @@ fn lay_out_words(info: &TcpInfo, bytes: &mut [u8]) {
         // In segments of today's size, like all that the connection counts in bytes. The SYN is one.
         (
             192,
-            info.delivered_bytes.div_ceil(info.send_mss_bytes.max(1).into()) as u32
-                + u32::from(is_open(info.state)),
+            (info.delivered_bytes.div_ceil(info.send_mss_bytes.max(1).into()) as u32)
+                .wrapping_add(u32::from(is_open(info.state))),
         ),
         (216, info.duplicates_reported_by_peer),
         (220, info.reorderings_seen),
@@ -176,5 +176,31 @@ fn number_of(state: State) -> u8 {
         State::LastAck => 9,
         State::Listen => 10,
         State::Closing => 11,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tcp::{Connection, Parameters};
+    use time::Instant;
+
+    #[test]
+    fn what_was_delivered_wraps_as_on_linux() {
+        let parameters = Parameters {
+            local_port: 1,
+            remote_port: 2,
+            isn: Default::default(),
+            timestamp_offset: 0,
+            mss_receive: 1_460,
+            mss_send_max: 1_460,
+            mss_default: 536,
+            on_same_subnet: false,
+            config: tcp::Config::default().into(),
+        };
+        let mut info = Connection::connect(parameters, Instant::ZERO).info(Instant::ZERO);
+        info.state = State::Established;
+        info.delivered_bytes = u64::from(info.send_mss_bytes) * u64::from(u32::MAX);
+        assert_eq!(lay_out(&info, 1_500)[192..196], [0; 4]);
     }
 }
