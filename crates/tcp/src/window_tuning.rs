@@ -176,7 +176,9 @@ impl WindowTuning {
             self.rtt_us = core::mem::replace(&mut self.echo_us, UNKNOWN);
         }
         let read = u64::from(core::mem::take(&mut self.read_bytes));
-        let before = u64::from(self.read_bytes_max.max(FIRST_ROUND_SEGMENTS * mss));
+        // Of long segments the window of a first round takes in two or three, and half of it is much.
+        let unremarkable = (FIRST_ROUND_SEGMENTS * mss).min(capacity_bytes as u32 / 2);
+        let before = u64::from(self.read_bytes_max.max(unremarkable).max(1));
         if read <= before {
             return None;
         }
@@ -250,6 +252,17 @@ mod tests {
         assert_eq!(tuning.on_batch_end(&observed(61, None), 168_000), None, "no more than before");
         tuning.on_read(600_000);
         assert_eq!(tuning.on_batch_end(&observed(81, None), 168_000), Some(1_000_000));
+    }
+
+    /// Interfaces with an MTU of 64 KiB, as containers without root have them.
+    #[test]
+    fn a_window_that_takes_in_two_segments_grows() {
+        let mut tuning = WindowTuning::new(Instant::ZERO, 6 << 20);
+        let long = |now_ms| Observed { mss: 65_468, ..observed(now_ms, None) };
+        tuning.on_batch_end(&Observed { mss: 65_468, ..observed(1, Some(20)) }, 128 << 10);
+        tuning.on_read(2 * 65_468);
+        let grown = tuning.on_batch_end(&long(21), 128 << 10).expect("it limits");
+        assert!(grown > 1 << 20, "{grown}");
     }
 
     #[test]
