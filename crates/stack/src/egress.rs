@@ -96,12 +96,13 @@ impl Shard {
         out.set_block_bytes_max(interface.capabilities.block_bytes_max);
         self.poll_neighbours(now, id);
         self.emit_outbox(now, id, out);
-        for _ in 0..self.interfaces[id].ready.len() {
-            if out.room_packets() == 0 || out.room_bytes() == 0 {
-                break;
-            }
+        let mut turns = self.interfaces[id].ready.len();
+        while turns > 0 && out.room_packets() > 0 && out.room_bytes() > 0 {
             let Some(index) = self.interfaces[id].ready.next() else { break };
             self.emit_connection(now, id, index, out);
+            // Whoever lost what it had may have more, as a second reset, and no timer. Nothing in the batch
+            // would say that there is nothing to send.
+            turns = turns - 1 + core::mem::take(&mut self.lost_here);
         }
         // What was just looked up and not found is asked for at once.
         self.poll_neighbours(now, id);
@@ -403,6 +404,7 @@ impl Shard {
         socket.connection.on_transmitted(now, built);
         let sequence = socket.connection.first_unacknowledged();
         socket.connection.on_unreachable(ConnectionError::HostUnreachable, sequence);
+        self.lost_here += 1;
         self.settle(now, index);
     }
 
@@ -439,6 +441,7 @@ impl Shard {
             let dropped = screened.dropped;
             self.connection_counters.lend(connection, |it| it.on_transmitted(now, dropped));
             socket.allowance_bytes = 0;
+            self.lost_here += 1;
             self.settle(now, index);
         }
         screened.passed > 0

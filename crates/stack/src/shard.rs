@@ -158,6 +158,8 @@ pub struct Shard {
     pub(crate) planned: Vec<Planned>,
     /// Of them, what leaves by other ways as well.
     pub(crate) copies: Copies,
+    /// Connections whose segments were lost before they were in it, for want of a neighbour or by a filter.
+    pub(crate) lost_here: usize,
     /// Connections that the receive batch has touched so far.
     pub(crate) touched: Vec<u32>,
     /// Who holds the devices' blocks, for when they run low.
@@ -217,6 +219,7 @@ impl Shard {
             train_sizes: BatchSizes::default(),
             planned: Vec::new(),
             copies: Copies::default(),
+            lost_here: 0,
             touched: Vec::new(),
             pressure: Pressure::default(),
         };

@@ -3,12 +3,16 @@
 
 mod harness;
 
-use batch::{Block, Chunk, Multidata};
+use batch::{Block, Chunk, Multidata, ReceiveBatch};
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode, Transmitted};
 use harness::{Fate, Net, address, bytes_of, receive_batch, station};
-use stack::{InterfaceConfig, InterfaceId, Readiness, Shard, ShardConfig, SocketError};
+use stack::{
+    FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter, Readiness, Shard,
+    ShardConfig, SocketError, Verdict,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 use time::{Duration, Instant};
@@ -58,6 +62,53 @@ fn sent(shard: &mut Shard, now: Instant, id: InterfaceId) -> Vec<Vec<u8>> {
         frames.extend(batch.packets().map(|packet| bytes_of(&packet)));
         shard.on_transmitted(now, id, &Transmitted { taken: built, stopped: None });
     }
+}
+
+/// What loses all that is sent.
+struct Swallows;
+
+impl PacketFilter for Swallows {
+    fn handling(&self, _: &FilterFlow) -> Handling {
+        Handling::Batches
+    }
+
+    fn transmit(
+        &mut self,
+        _: Instant,
+        _: InterfaceId,
+        _: &Multidata,
+        _: Range<usize>,
+        verdicts: &mut [Verdict],
+    ) {
+        verdicts.fill(Verdict::Drop);
+    }
+
+    fn receive(&mut self, _: Instant, _: InterfaceId, _: &ReceiveBatch, _: &mut [Verdict]) {}
+}
+
+/// Behind a window probe that nobody has answered there are two resets. Where the first one is lost in the
+/// stack, nothing is in the batch, and nobody would come back for the second.
+#[test]
+fn both_resets_behind_a_window_probe_leave_also_where_they_are_lost_at_once() {
+    let full = 2 * 1_448;
+    let config = tcp::Config {
+        receive_buffer_bytes_initial: full,
+        receive_buffer_bytes: full,
+        ..tcp::Config::default()
+    };
+    let mut net = Net::with_config(TransmitMode::Multidata, true, config);
+    let (client, _server) = net.connect(false);
+    net.write(0, client, &[7; 9_000]);
+    net.run(SECOND / 10);
+    net.fate = Box::new(|_, _| Fate::Lose);
+    net.run(SECOND * 3);
+    drop(net.hosts[0].shard.set_filter(Some(Box::new(Swallows))));
+    let before = net.hosts[0].shard.counters().tcp.resets_sent;
+    net.hosts[0].shard.tcp_abort(net.now, client);
+    net.hosts[0].shard.close(net.now, client);
+    while net.step() {}
+    assert_eq!(net.hosts[0].shard.counters().tcp.resets_sent - before, 2);
+    assert_eq!(net.hosts[0].shard.holdings().sockets, 0);
 }
 
 /// RFC 9293, 3.10.7.1: a segment for a connection that is over is answered with a reset, also while
