@@ -2,11 +2,11 @@
 //!
 //! Some tunnels and translators do, so a stack has to bear with it: a fragment behind the first has no
 //! ports, and a device cannot tell whose it is. Who watches the wire is told of the whole segment when its
-//! last missing piece has arrived. A piece that was damaged has not: the checksum of the whole shows it, or that of
-//! its own header.
+//! last missing piece has arrived. A piece whose header was damaged has not. One whose data was damaged takes its place
+//! all the same: the checksum of the whole shows it, and a sound copy that comes meanwhile contradicts it (RFC 5722).
 
 use etherparse::checksum::Sum16BitWords;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Segments in pieces that are remembered: more than the queues of a path hold.
 const SEGMENTS_MAX: usize = 16_384;
@@ -20,11 +20,13 @@ pub(super) struct Cutter {
     order: VecDeque<u16>,
 }
 
-/// A segment, the frames of its pieces by where they begin, and which have arrived.
+/// A segment, the frames of its pieces by where they begin, and which have arrived: sound or not.
 struct Cut {
     whole: Vec<u8>,
     pieces: BTreeMap<usize, Vec<u8>>,
-    arrived: BTreeSet<usize>,
+    arrived: BTreeMap<usize, bool>,
+    /// Two that arrived contradict each other: all that comes of it is dropped.
+    is_broken: bool,
 }
 
 /// A TCP segment in a packet of its own, as far as cutting it needs to know.
@@ -60,14 +62,15 @@ impl Cutter {
             })
             .collect();
         let pieces = fragments.iter().enumerate().map(|(index, it)| (index * step, it.clone()));
-        let (pieces, arrived) = (pieces.collect(), BTreeSet::new());
+        let (pieces, arrived) = (pieces.collect(), BTreeMap::new());
         if self.order.len() == SEGMENTS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.cut.remove(&oldest);
         }
         self.order.push_back(self.identification);
-        self.cut.insert(self.identification, Cut { whole: frame.to_vec(), pieces, arrived });
+        let cut = Cut { whole: frame.to_vec(), pieces, arrived, is_broken: false };
+        self.cut.insert(self.identification, cut);
         Some(fragments)
     }
 
@@ -84,21 +87,26 @@ impl Cutter {
             _ => return None,
         };
         let cut = self.cut.get_mut(&identification)?;
-        if cut.pieces.get(&at).is_some_and(|sent| is_as_sent(frame, sent, link_len)) {
-            cut.arrived.insert(at);
+        let is_sound = is_data_sound(frame, cut.pieces.get(&at)?, link_len)?;
+        match cut.arrived.get(&at) {
+            // A copy is dropped alone.
+            Some(true) if is_sound => return None,
+            Some(_) => cut.is_broken = true,
+            None => drop(cut.arrived.insert(at, is_sound)),
         }
-        if cut.arrived.len() < cut.pieces.len() {
+        if cut.is_broken || cut.arrived.len() < cut.pieces.len() {
             return None;
         }
         // Pieces may come twice, and make a second whole.
-        cut.arrived.clear();
-        Some(cut.whole.clone())
+        let are_sound = core::mem::take(&mut cut.arrived).into_values().all(|is_sound| is_sound);
+        are_sound.then(|| cut.whole.clone())
     }
 }
 
-/// Whether nothing is changed of a fragment but what its host does not look at, or a mark of congestion.
-fn is_as_sent(frame: &[u8], sent: &[u8], link_len: usize) -> bool {
-    let Some(got) = frame.get(..sent.len()) else { return false };
+/// Whether the data of a fragment is as it was sent; `None` where of its headers more is changed than what its host does
+/// not look at, or a mark of congestion.
+fn is_data_sound(frame: &[u8], sent: &[u8], link_len: usize) -> Option<bool> {
+    let got = frame.get(..sent.len())?;
     let is_ipv6 = sent[link_len] >> 4 == 6;
     let (got_packet, packet) = (&got[link_len..], &sent[link_len..]);
     // From whatever station it is.
@@ -106,7 +114,10 @@ fn is_as_sent(frame: &[u8], sent: &[u8], link_len: usize) -> bool {
     if !is_ipv6 {
         let header_len = usize::from(packet[0] & 15) * 4;
         let sum = Sum16BitWords::new().add_slice(&got_packet[..header_len]).ones_complement();
-        return is_same_link && sum == 0 && got_packet[header_len..] == packet[header_len..];
+        // Another host's fragments may have the same identification.
+        let is_its_own = got_packet[4..8] == packet[4..8] && got_packet[12..20] == packet[12..20];
+        let is_same = got_packet[header_len..] == packet[header_len..];
+        return (is_same_link && is_its_own && sum == 0).then_some(is_same);
     }
     let fragment_header = &packet[IPV6_HEADER_LEN..][..FRAGMENT_HEADER_LEN];
     let is_first = u16::from_be_bytes([fragment_header[2], fragment_header[3]]) & 0xfff8 == 0;
@@ -116,7 +127,8 @@ fn is_as_sent(frame: &[u8], sent: &[u8], link_len: usize) -> bool {
     let ignored = [0..4, 7..8, 40..if is_first { 40 } else { 41 }, 41..42];
     ignored.into_iter().for_each(|range| relevant[range.clone()].copy_from_slice(&packet[range]));
     relevant[43] = relevant[43] & 0xf9 | packet[43] & 6;
-    is_same_link && relevant == packet
+    let data = IPV6_HEADER_LEN + FRAGMENT_HEADER_LEN;
+    (is_same_link && relevant[..data] == packet[..data]).then(|| relevant[data..] == packet[data..])
 }
 
 fn parts_of(frame: &[u8], bare_ip: bool) -> Option<Parts> {
@@ -216,6 +228,27 @@ mod tests {
                 assert!(!arrives_with(*byte), "byte {byte} of IPv6 {is_ipv6}");
             }
         }
+    }
+
+    /// The first of two copies takes the place, and a second that differs breaks the whole.
+    #[test]
+    fn a_sound_copy_does_not_replace_a_damaged_piece() {
+        let whole = frame(true);
+        let mut cutter = Cutter::default();
+        let fragments = cutter.cut(&whole, true, 600).expect("it is too long");
+        let mut damaged = fragments[0].clone();
+        *damaged.last_mut().expect("data") ^= 2;
+        let mut arrives = |frame: &[u8]| cutter.on_arrived(frame, true).is_some();
+        let [first, second, third] = [0, 1, 2].map(|index| &fragments[index]);
+        assert!(![&damaged, second, third].map(|frame| arrives(frame)).contains(&true));
+        assert_eq!(
+            [first, second, third].map(|frame| arrives(frame)),
+            [false, false, true],
+            "anew"
+        );
+        assert!(
+            ![&damaged, first, second, third, first].map(|frame| arrives(frame)).contains(&true)
+        );
     }
 
     /// The stack's own parser puts together what the middlebox cut.
