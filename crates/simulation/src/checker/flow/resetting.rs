@@ -34,10 +34,10 @@ impl Flow {
     fn stands_at_end(&self, reset: &Segment<'_>) -> bool {
         let position = self.position(reset.sequence);
         // What went with the SYN may not have been taken, or in part (RFC 7413, 4.2.2).
-        // The byte of a window probe is not sent yet.
-        let next = self.data_end.max(self.acked);
+        // The byte of a window probe is not sent yet, nor by an ACK that nobody looked at.
+        let nexts = [self.acked, self.acked_surely].map(|acked| self.data_end.max(acked));
         let is_behind_lost = self.may_skip && (self.end..u64::from(HALF)).contains(&position);
-        let is_next = position == self.end || position == next;
+        let is_next = position == self.end || nexts.contains(&position);
         is_next || is_behind_lost || (position == 1 && self.syn_end > 1)
     }
 

@@ -359,6 +359,22 @@ fn a_reset_behind_a_probe_that_was_taken_unheard_is_not_heard() {
     assert!(!wire.checker.has_given_up_unheard(LINE, PATIENCE), "it says nothing");
 }
 
+// RFC 9293, 3.10.7.4: of the ACK in a keepalive probe nothing is looked at.
+#[test]
+fn a_reset_stands_before_a_probe_whose_byte_only_a_keepalive_probe_acknowledged() {
+    let reset_at = |sequence: u32, keepalive: bool| {
+        let mut wire = Wire::connected();
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b"a"));
+        assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (1, 2), b"")), Ok(()), "lost");
+        if keepalive {
+            wire.passes(&segment(SERVER, flag::ACK, (0, 2), b""));
+        }
+        wire.sends(&segment(CLIENT, flag::RST | flag::ACK, (sequence, 1), b""))
+    };
+    assert_eq!([1, 2].map(|sequence| reset_at(sequence, true)), [Ok(()), Ok(())]);
+    assert_eq!(reset_at(1, false), Ok(()));
+}
+
 // RFC 4861, 7.2.2.
 #[test]
 fn a_neighbour_is_given_up_that_was_asked_for_three_times_in_vain() {
