@@ -54,8 +54,8 @@ pub(super) const PLANTED: &[Planted] = &[
     Planted {
         name: "acknowledgment-of-what-was-not-sent",
         file: "crates/tcp/src/input/acknowledgment.rs",
-        original: "if too_old || ack.is_after(self.send.max) {",
-        mistake: "if too_old {",
+        original: "!too_old && !ack.is_after(self.send.max)",
+        mistake: "!too_old",
         finder: Finder::Fuzzer("segments"),
     },
     Planted {

@@ -5,6 +5,7 @@
 //! sequence numbers.
 
 mod flights;
+mod past;
 mod resetting;
 
 use super::early::Early;
@@ -723,20 +724,6 @@ impl Flow {
         // RFC 9293, 3.10.7.4: of what lies before RCV.NXT, as a keepalive probe does, nothing is looked at.
         let is_old = !is_syn && start < before && start + u64::from(segment.len()) <= before;
         self.on_acknowledged(now, ack, !is_old);
-    }
-
-    /// Whether it may be dropped for its age (RFC 7323, 5.3); such segments are not all answered.
-    fn may_be_too_old(&self, segment: &Segment<'_>) -> bool {
-        segment.options.timestamps.is_some_and(|(value, _)| self.echoes.may_be_too_old(value))
-    }
-
-    /// Whether the segment may be dropped for its age, or brings only what was acknowledged and acknowledges nothing: it
-    /// says nothing of the peer of today, which may be long gone.
-    fn is_of_the_past(&self, segment: &Segment<'_>) -> bool {
-        let end = self.peer_position(segment.sequence) + u64::from(segment.len());
-        let is_new = self.position(segment.acknowledgment) > self.acked;
-        let brings_nothing = !segment.is_empty() && end <= self.ack_sent && !is_new;
-        self.irs.is_some() && (brings_nothing || self.may_be_too_old(segment))
     }
 
     /// The peer takes so much behind this position.

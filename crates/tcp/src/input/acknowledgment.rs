@@ -25,6 +25,7 @@ impl Connection {
         let header = incoming.header;
         let ack = header.acknowledgment;
         self.check_ack(now, ack)?;
+        self.note_life(now);
         // An answer of any kind: the peer lives, and a closed window is its right (RFC 9293,
         // 3.8.6.1, MUST-37).
         self.unanswered.window_probes = 0;
@@ -90,17 +91,33 @@ impl Connection {
         }
     }
 
-    /// RFC 5961, 5.2: acceptable is SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT; everything else
-    /// is answered with a challenge ACK.
+    /// What is not acceptable is answered with a challenge ACK (RFC 5961, 5.2).
     #[inline]
     fn check_ack(&mut self, now: Instant, ack: SeqNumber) -> Result<(), DropReason> {
-        let behind = self.send.una.distance(ack);
-        let too_old = behind > 0 && behind.unsigned_abs() > self.send.window_max;
-        if too_old || ack.is_after(self.send.max) {
+        if !self.is_acceptable(ack) {
             self.challenge(now);
             return Err(DropReason::BadAck);
         }
         Ok(())
+    }
+
+    /// RFC 5961, 5.2: acceptable is SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
+    #[inline]
+    pub(super) fn is_acceptable(&self, ack: SeqNumber) -> bool {
+        let behind = self.send.una.distance(ack);
+        let too_old = behind > 0 && behind.unsigned_abs() > self.send.window_max;
+        !too_old && !ack.is_after(self.send.max)
+    }
+
+    /// RFC 9293, 3.8.4, MUST-26: probes are sent "only when no sent data is outstanding, and no data or acknowledgment
+    /// packets have been received for the connection within an interval". What comes puts them off, one that is owed in
+    /// this instant too, and they are counted anew. Only where the ACK is acceptable: with guesses of one sequence
+    /// number nobody is to keep a connection whose peer is gone.
+    #[inline]
+    pub(super) fn note_life(&mut self, now: Instant) {
+        self.last_received_at = now;
+        self.unanswered.keepalive_probes = 0;
+        self.owing.keepalive_probe = false;
     }
 
     /// SND.UNA moved.

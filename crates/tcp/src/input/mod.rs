@@ -158,8 +158,6 @@ impl Connection {
         if !incoming.flags.contains(TcpFlags::ACK) {
             return Err(DropReason::BadAck);
         }
-        self.last_received_at = now;
-        self.unanswered.keepalive_probes = 0;
         self.on_acknowledgment(now, incoming)?;
         self.take_timestamp(now, incoming);
         if self.state == State::Closed {
@@ -312,8 +310,13 @@ impl Connection {
             // timeout as a round trip and raise it with every lost ACK.
             self.take_timestamp(now, incoming);
         }
-        // RFC 9293, MUST-26: whatever comes from the peer puts off the probe that asks whether it is there.
-        self.last_received_at = now;
+        // A duplicate shows, too, that the peer is there, and so does a probe with which it asks for us. Nothing else
+        // of what its ACK says is looked at.
+        if incoming.flags.contains(TcpFlags::ACK)
+            && self.is_acceptable(incoming.header.acknowledgment)
+        {
+            self.note_life(now);
+        }
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
             self.counters.duplicate_segments += 1;

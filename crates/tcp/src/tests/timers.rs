@@ -2,6 +2,7 @@
 
 use super::harness::*;
 use crate::{Config, ConnectionError, Keepalive, State};
+use counters::DropReason;
 use time::Duration;
 
 fn keepalive() -> Config {
@@ -37,6 +38,59 @@ fn unanswered_probes_end_the_connection() {
     assert_eq!(harness.connection.state(), State::Closed);
     assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut));
     assert_eq!(harness.expect_one().header.flags, RST | ACK);
+}
+
+/// Probed after two seconds, and then every five, up to three times.
+fn eager_keepalive() -> Config {
+    let [idle, interval] = [2, 5].map(Duration::from_secs);
+    Config { keepalive: Some(Keepalive { idle, interval, count: 3 }), ..plain_config() }
+}
+
+// RFC 9293, 3.8.4, MUST-26. An answer, a repetition because our ACK was lost, and the peer's own probe.
+#[test]
+fn whatever_the_peer_sends_has_probes_counted_anew() {
+    let signs: [(u32, &[u8]); 3] = [(13, b""), (1, b"sign of life"), (12, b"")];
+    for (sequence, payload) in signs {
+        let mut harness = Harness::established(eager_keepalive());
+        harness.receive(ACK, 1, 1, b"sign of life");
+        harness.pass(Duration::from_secs(13));
+        assert_eq!(harness.connection.counters().keepalive_probes_sent, 3);
+        let _ = harness.try_receive(ACK, sequence, 1, payload);
+        harness.pass(Duration::from_secs(18));
+        assert_eq!(harness.connection.state(), State::Established, "{sequence}");
+        harness.pass(Duration::from_secs(2));
+        assert_eq!(harness.connection.error(), Some(ConnectionError::TimedOut), "{sequence}");
+        assert_eq!(harness.connection.counters().keepalive_probes_sent, 6, "{sequence}");
+    }
+}
+
+// RFC 5961, 5: it takes more than a sequence number of the past or one in the window, which are soon guessed.
+#[test]
+fn what_is_not_of_the_peer_puts_off_no_probe() {
+    for sequence in [0, 1, 2, 1_u32.wrapping_sub(1 << 30)] {
+        for (flags, ack) in [(ACK, 2), (ACK, 1_u32.wrapping_sub(60_001)), (SYN, 1)] {
+            let mut harness = Harness::established(eager_keepalive());
+            harness.pass(Duration::from_secs(16));
+            let _ = harness.try_receive(flags, sequence, ack, b"");
+            harness.pass(Duration::from_secs(1));
+            let error = harness.connection.error();
+            assert_eq!(error, Some(ConnectionError::TimedOut), "{flags:?} {sequence} {ack}");
+        }
+    }
+}
+
+// RFC 9293, 3.10.7.4: what is not acceptable, as a probe, is answered with <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>. A peer
+// that looks at nothing in an old segment would not find an answer in a probe of our own.
+#[test]
+fn probes_that_cross_are_answered_and_not_sent() {
+    let mut harness = Harness::established(eager_keepalive());
+    harness.pass(Duration::from_millis(1_999));
+    harness.now += Duration::from_millis(1);
+    harness.connection.on_timeout(harness.now);
+    assert_eq!(harness.try_receive(ACK, 0, 1, b""), Err(DropReason::OutOfWindow));
+    let answer = harness.expect_one();
+    assert_eq!((answer.sequence(), answer.acknowledgment()), (1, 1));
+    assert_eq!(harness.connection.counters().keepalive_probes_sent, 0);
 }
 
 // RFC 9293, 3.8.3.

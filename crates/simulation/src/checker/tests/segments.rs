@@ -577,6 +577,24 @@ fn what_may_be_too_old_is_no_sign_of_life_and_asks_for_nothing() {
     assert_rule(late, "RFC 9293, 3.8.6.3: an ACK is delayed");
 }
 
+// RFC 5961, 5.2: what has another ACK is dropped, and may be anybody's.
+#[test]
+fn what_has_no_acceptable_ack_is_no_sign_of_life() {
+    let patience = Patience { user_timeout: None, keepalive: Some((20 * SECOND, 1)) };
+    let after = |flags: u8, ack: u32| {
+        let mut wire = Wire::connected();
+        wire.passes(&segment(CLIENT, flag::ACK, (0, 1), b""));
+        wire.now += SECOND;
+        wire.gets(&segment(SERVER, flags, (1, ack), b""));
+        wire.passes(&segment(CLIENT, flag::ACK, (0, 1), b""));
+        wire.now += 19 * SECOND;
+        wire.checker.has_waited_in_vain(wire.now, LINE, patience)
+    };
+    assert!(!after(flag::ACK, 1));
+    assert!(after(flag::ACK, 2), "nobody has sent that");
+    assert!(after(flag::SYN, 0));
+}
+
 #[test]
 fn an_advertisement_to_an_address_that_is_gone_is_no_answer() {
     let [ours, theirs] = [1, 2].map(|last| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last));
