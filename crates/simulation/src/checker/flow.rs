@@ -157,9 +157,15 @@ impl Flow {
         self.acked == 0
     }
 
-    /// Whether the segment goes on with what was sent behind the SYN, or sends some of it again.
+    /// Whether the segment goes on with what was sent behind the SYN, sends some of it again, or is a keepalive probe,
+    /// which stands where the SYN did if nothing was.
     pub(crate) fn has_place_for(&self, segment: &Segment<'_>) -> bool {
-        (1..=self.end).contains(&self.position(segment.sequence))
+        (1..=self.end).contains(&self.position(segment.sequence)) || self.is_probe(segment)
+    }
+
+    /// RFC 9293, 3.8.4: a keepalive probe stands one before what the peer expects.
+    fn is_probe(&self, segment: &Segment<'_>) -> bool {
+        segment.is_empty() && self.position(segment.sequence) + 1 == self.acked
     }
 
     /// What is sent next is not sent by a timer.
@@ -414,9 +420,7 @@ impl Flow {
         self.judge_urgent(segment)?;
         self.judge_flight(now, segment, circumstances)?;
         self.judge_data(now, segment, circumstances)?;
-        // RFC 9293, 3.8.4: a keepalive probe stands one before what the peer expects.
-        let is_probe = segment.is_empty() && position + 1 == self.acked;
-        self.waits.on_sent(now, self.end > self.acked, is_probe);
+        self.waits.on_sent(now, self.end > self.acked, self.is_probe(segment));
         self.judge_ecn(segment, ecn, circumstances)
     }
 

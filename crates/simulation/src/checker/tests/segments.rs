@@ -454,6 +454,32 @@ fn what_goes_on_behind_a_syn_ack_is_of_that_whichever_the_peer_believes() {
     assert_eq!(wire.sends(&behind(segment(SERVER, flag::ACK, (6, 1), b""))), Ok(()));
 }
 
+// A stream may be faster than the clock of initial sequence numbers, so the next connection may begin within it.
+#[test]
+fn a_probe_before_the_first_byte_is_no_segment_of_the_connection_before() {
+    let again = |host: usize, flags: u8, (position, ack): (u32, u32)| {
+        let mut it = segment(host, flags, (position, ack), b"");
+        let from_before = [900, 3];
+        it.sequence += from_before[host];
+        it.acknowledgment += from_before[1 - host];
+        it
+    };
+    let sends_at = |position: u32| {
+        let mut wire = Wire::connected();
+        wire.passes(&segment(SERVER, flag::ACK, (1, 1), b"before"));
+        wire.passes(&segment(SERVER, flag::RST, (7, 0), b""));
+        wire.passes(&again(CLIENT, flag::SYN, (0, 0)));
+        wire.passes(&again(SERVER, flag::SYN | flag::ACK, (0, 1)));
+        wire.passes(&again(CLIENT, flag::ACK, (1, 1)));
+        let first = again(SERVER, flag::ACK, (1, 1));
+        wire.sends(&Segment { sequence: (first.sequence - 1).wrapping_add(position), ..first })
+    };
+    assert_eq!(sends_at(0), Ok(()));
+    assert_eq!(sends_at(1), Ok(()));
+    assert_rule(sends_at(1_u32.wrapping_neg()), "RFC 9293, 3.10.7.1: nothing but resets");
+    assert_rule(sends_at(2), "RFC 9293, 3.10.7.1: nothing but resets");
+}
+
 // The same with a fast open that was accepted at once: the cookie's ACK is refused, and so is the next SYN-ACK by the
 // client that is gone.
 #[test]
