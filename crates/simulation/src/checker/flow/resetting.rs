@@ -24,8 +24,9 @@ impl Flow {
         let waits = if is_answer { self.waits_before } else { self.waits };
         self.at_reset.get_or_insert((now, waits));
         // Before the peer has acknowledged our SYN a reset may refuse its segment and leave the
-        // connection as it is (RFC 9293, 3.10.7.4, SYN-RECEIVED).
-        self.reset_sent |= self.acked >= 1;
+        // connection as it is (RFC 9293, 3.10.7.4, SYN-RECEIVED); or, where it stands elsewhere and nothing was
+        // said yet, the answer to a SYN before that came with the one to this.
+        self.reset_sent |= self.acked >= 1 && (ends || self.spoke_at.is_some());
         self.has_refused |= self.spoke_at.is_none();
         self.owes_since = None;
         ends

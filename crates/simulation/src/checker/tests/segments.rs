@@ -289,6 +289,32 @@ fn a_reset_that_waits_for_a_neighbour_may_be_sent_behind_the_next_syn_ack() {
     assert_eq!(resets(0, 1, Duration::ZERO), Ok(()), "both leave in one batch");
 }
 
+// RFC 9293, 3.10.7.3: SYN-ACKs of two SYNs of the same ends come in one batch, and the first of them is refused.
+#[test]
+fn the_refusal_of_a_syn_ack_before_does_not_end_the_connection_that_the_next_opens() {
+    let mut wire = Wire::new();
+    let [again, answers_again] = [5_000, 9_000];
+    let mut syn = segment(CLIENT, flag::SYN, (0, 0), b"");
+    assert_eq!(wire.sends(&syn), Ok(()));
+    syn.sequence += again;
+    assert_eq!(wire.sends(&syn), Ok(()));
+    let answer = segment(SERVER, flag::SYN | flag::ACK, (0, 1), b"");
+    wire.gets(&answer);
+    wire.gets(&Segment {
+        sequence: answer.sequence + answers_again,
+        acknowledgment: answer.acknowledgment + again,
+        ..answer
+    });
+    assert_eq!(wire.sends(&segment(CLIENT, flag::RST, (1, 0), b"")), Ok(()));
+    let first = segment(CLIENT, flag::ACK, (1, 1), b"");
+    let first = Segment {
+        sequence: first.sequence + again,
+        acknowledgment: first.acknowledgment + answers_again,
+        ..first
+    };
+    assert_eq!(wire.sends(&first), Ok(()));
+}
+
 // RFC 4987, 3.6: what overtakes the segment with the cookie is refused, and the connection opens after
 // that; but no cookie opens a connection where one has been.
 #[test]
