@@ -55,6 +55,8 @@ pub(crate) struct Flow {
     edge_arrived: u64,
     /// The largest window that arrived.
     window_max: u64,
+    /// Behind the peer's SYN, of which who sends cookies remembers no window.
+    window_max_later: u64,
     /// What arrived of the peer's stream.
     arrived: Ranges,
     early: Early,
@@ -122,6 +124,7 @@ impl Flow {
             acked_surely: 0,
             edge_arrived: 0,
             window_max: 0,
+            window_max_later: 0,
             arrived: Ranges::default(),
             early: Early::default(),
             probed_to: None,
@@ -724,7 +727,9 @@ impl Flow {
             return;
         }
         let shift = if is_syn { 0 } else { self.shifts().1 };
-        self.on_window(ack, u64::from(segment.window) << shift);
+        let window = u64::from(segment.window) << shift;
+        self.on_window(ack, window);
+        self.window_max_later = self.window_max_later.max(if is_syn { 0 } else { window });
         // RFC 9293, 3.10.7.4: of what lies before RCV.NXT, as a keepalive probe does, nothing is looked at.
         let is_old = !is_syn && start < before && start + u64::from(segment.len()) <= before;
         self.on_acknowledged(now, ack, !is_old);

@@ -85,8 +85,11 @@ impl Flow {
         // What acknowledges the urgent data may have come with old data, of which nothing is looked at.
         let is_alone =
             self.urgent_end <= self.acked_surely && segment.flags & (flag::FIN | flag::URG) == 0;
-        let full = mss.min(self.window_max);
-        if is_new && is_alone && circumstances.host.nagle && end != self.edge_arrived {
+        let host = circumstances.host;
+        let forgets = host.cookies && self.is_passive;
+        let window_max = if forgets { self.window_max_later } else { self.window_max };
+        let full = mss.min(window_max);
+        if is_new && is_alone && host.nagle && end != self.edge_arrived {
             self.nagle.judge(now, segment, (end, self.acked), full)?;
         }
         // A probe of a closed window is not yet the sending of its byte.

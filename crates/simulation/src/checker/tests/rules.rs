@@ -284,8 +284,9 @@ fn urgent_data_that_an_old_segment_acknowledges_waits_for_nothing() {
 // RFC 9293, 3.8.6.2.1, MUST-38.
 #[test]
 fn half_of_the_largest_window_is_not_small() {
-    let second = |len: usize| {
+    let second = |len: usize, cookies: bool| {
         let mut wire = Wire::new();
+        wire.checker.hosts[SERVER].facts.cookies = cookies;
         let mut syn = segment(CLIENT, flag::SYN, (0, 0), b"");
         syn.window = 200;
         wire.passes(&syn);
@@ -297,8 +298,10 @@ fn half_of_the_largest_window_is_not_small() {
         assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (1, 1), b"ab")), Ok(()));
         wire.sends(&segment(SERVER, flag::ACK, (3, 1), &BYTES[..len]))
     };
-    assert_eq!(second(100), Ok(()));
-    assert_rule(second(99), "RFC 9293, 3.7.4");
+    assert_eq!(second(100, false), Ok(()));
+    assert_rule(second(99, false), "RFC 9293, 3.7.4");
+    assert_eq!(second(75, true), Ok(()), "it remembers no window of the SYN");
+    assert_rule(second(74, true), "RFC 9293, 3.7.4");
 }
 
 // RFC 9293, 3.8.3.
