@@ -747,11 +747,15 @@ impl Connection {
     /// ICMP says that the peer cannot be reached. `sequence` is that of the segment it quotes: one
     /// that is not outstanding proves nothing (RFC 5927). Ends an open that is under way; for a
     /// synchronised connection it is a soft error that retransmission outlives (RFC 9293, 3.9.2.2).
-    /// Says whether the report was plausible.
+    /// So it is for one whose SYN brought a cookie, as on Linux: the application has it, and would serve
+    /// the peer, whose SYN comes again, a second time. Says whether the report was plausible.
     pub fn on_unreachable(&mut self, error: ConnectionError, sequence: SeqNumber) -> bool {
         let plausible = self.is_outstanding(sequence);
-        if plausible && matches!(self.state, State::SynSent | State::SynReceived) {
-            self.enter_closed(Some(error));
+        match self.state {
+            _ if !plausible => {}
+            State::SynReceived if self.is_opening_fast() => self.on_fast_open_unreachable(),
+            State::SynSent | State::SynReceived => self.enter_closed(Some(error)),
+            _ => {}
         }
         plausible
     }

@@ -43,6 +43,8 @@ pub(crate) struct FastOpen {
     learned: Option<TcpFastOpen>,
     /// IRS of a connection whose SYN brought data.
     irs: Option<SeqNumber>,
+    /// The SYN-ACK, or what followed it, did not come through, as was reported.
+    is_unheard: bool,
 }
 
 /// What a connection learned of its peer's fast open.
@@ -185,7 +187,16 @@ impl Connection {
     /// comes first.
     pub(crate) fn answers_early(&self) -> bool {
         let is_whole = self.unanswered.syns == 0 && self.recovery.lost_bytes() == 0;
-        self.is_opening_fast() && !self.owing.syn && is_whole
+        let is_unheard = self.fast_open.as_deref().is_some_and(|part| part.is_unheard);
+        self.is_opening_fast() && !self.owing.syn && is_whole && !is_unheard
+    }
+
+    /// The peer of the server's end cannot be reached for now. Who has not heard the SYN-ACK believes nothing that follows
+    /// it, so the rest waits for the handshake's end.
+    pub(crate) fn on_fast_open_unreachable(&mut self) {
+        if let Some(part) = &mut self.fast_open {
+            part.is_unheard = true;
+        }
     }
 
     /// One past IRS, whatever came with the SYN.

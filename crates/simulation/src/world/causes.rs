@@ -4,7 +4,7 @@
 //!   connection reset    a reset arrived; and the other end broke off, failed itself, was gone with its host,
 //!                       had waited in vain, or never came to be
 //!   timed out           this end waited as long as it has to, and the other answered all that came to it
-//!   host unreachable    so did its requests for the neighbour
+//!   host unreachable    it opened the connection, and so did its requests for the neighbour
 //!   address removed     it was
 //! ```
 //!
@@ -74,7 +74,6 @@ impl World {
             // Its ends are another's by now, or it never reached the wire.
             return Ok(());
         }
-        let begun_at = self.endpoints[index].begun_at;
         let is_due = |is: bool, missing: &'static str| if is { Ok(()) } else { Err(missing) };
         match error {
             SocketError::AddressRemoved => Ok(()),
@@ -89,15 +88,15 @@ impl World {
                 is_due(self.has_waited_in_vain(line), "the peer was not silent, or not for so long")
             }
             SocketError::HostUnreachable => is_due(
-                self.checker.has_asked_in_vain(self.now, line, begun_at),
-                "the neighbour was not asked for three times in vain",
+                self.has_found_nobody(index, line),
+                "it was accepted, or the neighbour was not asked for three times in vain",
             ),
             // What shutting down a connection says that is over (shutdown(2)).
             SocketError::NotConnected => {
                 let any = self.checker.has_heard_reset(line)
                     || self.lost_addresses.contains(&(line.hosts[0], line.ends.0.ip()))
                     || self.has_waited_in_vain(line)
-                    || self.checker.has_asked_in_vain(self.now, line, begun_at);
+                    || self.has_found_nobody(index, line);
                 is_due(any, "nothing says that it is over")
             }
             _ => Err("no such error is expected"),
@@ -111,6 +110,14 @@ impl World {
         let [client, server] = pair.hosts;
         let peer = if host == client { server } else { client };
         Line { hosts: [host, peer], ends: self.ends[index], iss: pair.iss }
+    }
+
+    /// Whether this end may have been given up for its neighbour: while it connects (RFC 9293, 3.9.2.2). One that was
+    /// accepted is told nothing of that, also where fast open let it be so before the handshake was complete.
+    fn has_found_nobody(&self, index: usize, line: Line) -> bool {
+        let endpoint = &self.endpoints[index];
+        let is_client = self.pairs[endpoint.pair].client == index;
+        is_client && self.checker.has_asked_in_vain(self.now, line, endpoint.begun_at)
     }
 
     /// Whether this end waited as long as its host's settings say.

@@ -208,6 +208,30 @@ fn an_unreachable_host_ends_an_open_but_only_for_our_own_syn() {
     assert_eq!(harness.connection.error(), Some(error));
 }
 
+// RFC 9293, 3.9.2.2, MUST-56: TCP MUST NOT abort the connection for what may pass.
+#[test]
+fn an_unreachable_host_does_not_end_a_fast_open_that_the_application_has() {
+    let error = ConnectionError::HostUnreachable;
+    let mut harness = passive();
+    harness.expect_one();
+    assert!(harness.connection.on_unreachable(error, ISS));
+    assert_eq!(harness.connection.state(), State::Closed, "nobody has it yet");
+    let mut harness = passive();
+    let syn = harness.header(SYN, 0, 0);
+    let (now, parameters) = (harness.now, parameters(plain_config()));
+    harness.connection = Connection::accept_fast(parameters, now, &syn, None, None, &harness.pool);
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    assert!(harness.connection.on_unreachable(error, ISS));
+    assert_eq!(harness.connection.error(), None);
+    harness.write(&stream(0..500));
+    harness.expect_nothing();
+    assert_eq!(harness.pass_to_deadline(), Duration::from_secs(1));
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    harness.receive(ACK, 1, 1, b"");
+    assert_eq!(harness.connection.state(), State::Established);
+    assert_eq!(harness.take_ranges(), [(1, 500)]);
+}
+
 // RFC 6191; RFC 9293, 3.10.7.4.
 #[test]
 fn time_wait_may_be_replaced_by_a_later_syn_only() {
