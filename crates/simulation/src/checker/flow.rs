@@ -644,10 +644,7 @@ impl Flow {
         }
         self.is_first_flight &= self.end <= 1;
         if segment.has(flag::RST) {
-            let position = self.peer_position(segment.sequence);
-            let next = self.ack_sent..=self.arrived.contiguous();
-            self.reset_heard |= self.irs.is_none() || next.contains(&position);
-            return;
+            return self.on_reset_arrived(now, segment);
         }
         if segment.has(flag::SYN | flag::ACK)
             && self.irs.is_none()

@@ -1,6 +1,6 @@
 //! Resets of a connection: which of them end it, and what they say of its end.
 
-use super::{Flow, HALF, NEIGHBOUR_WAIT_MAX};
+use super::{ACK_DELAY_MAX, Flow, HALF, NEIGHBOUR_WAIT_MAX};
 use crate::packet::Segment;
 use time::Instant;
 
@@ -30,6 +30,16 @@ impl Flow {
         self.has_refused |= self.spoke_at.is_none();
         self.owes_since = None;
         ends
+    }
+
+    /// A reset of the peer arrived. One that names the next byte ends the connection (RFC 5961, 3.2), and with it what may
+    /// still have been delayed: the ACK of the last that came. What was due by then stays owed.
+    pub(super) fn on_reset_arrived(&mut self, now: Instant, reset: &Segment<'_>) {
+        let (position, next) = (self.peer_position(reset.sequence), self.arrived.contiguous());
+        self.reset_heard |= self.irs.is_none() || (self.ack_sent..=next).contains(&position);
+        if self.irs.is_some() && position == next {
+            self.owes_since = self.owes_since.filter(|since| now.since(*since) > ACK_DELAY_MAX);
+        }
     }
 
     fn stands_at_end(&self, reset: &Segment<'_>) -> bool {

@@ -334,6 +334,28 @@ fn who_gives_up_has_waited_and_the_peer_has_answered() {
     assert!(!wire.checker.has_waited_in_vain(wire.now, LINE, PATIENCE), "a peer that is mute");
 }
 
+// RFC 9293, 3.8.6.3: an ACK may be delayed, and the connection be over before it is due.
+#[test]
+fn who_is_reset_before_its_answer_was_due_owes_none() {
+    let probe = segment(CLIENT, flag::ACK, (3, 1), b"c");
+    let answered = |pause: Duration, reset_at: u32| {
+        let mut wire = Wire::connected();
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), b"ab"));
+        wire.passes(&segment(SERVER, flag::ACK, (1, 3), b""));
+        assert_eq!(wire.sends(&probe), Ok(()));
+        wire.now += 100 * SECOND;
+        wire.gets(&probe);
+        wire.now += pause;
+        let reset = segment(CLIENT, flag::RST | flag::ACK, (reset_at, 1), b"");
+        wire.passes(&reset);
+        wire.now += SECOND;
+        wire.checker.has_waited_in_vain(wire.now, LINE, PATIENCE)
+    };
+    assert!(answered(60 * MILLISECOND, 4));
+    assert!(!answered(60 * MILLISECOND, 3), "it expects the byte behind the probe's");
+    assert!(!answered(SECOND, 4), "it was mute");
+}
+
 // RFC 9293, 3.10.5: a reset names SND.NXT; RFC 5961, 3.2: who expects another number does not obey.
 #[test]
 fn a_reset_behind_a_probe_that_was_taken_unheard_is_not_heard() {
