@@ -753,7 +753,7 @@ impl Connection {
         let plausible = self.is_outstanding(sequence);
         match self.state {
             _ if !plausible => {}
-            State::SynReceived if self.is_opening_fast() => self.on_fast_open_unreachable(),
+            State::SynReceived if self.is_opening_fast() => self.on_fast_open_unreachable(error),
             State::SynSent | State::SynReceived => self.enter_closed(Some(error)),
             _ => {}
         }

@@ -123,7 +123,9 @@ impl Connection {
             false => self.config.syn_ack_retries,
         };
         if self.unanswered.syns > retries {
-            return self.enter_closed(Some(ConnectionError::TimedOut));
+            // RFC 5461, 2.2: what was heard of an error that may pass is told when it has not.
+            let error = self.fast_open_unreachable().unwrap_or(ConnectionError::TimedOut);
+            return self.enter_closed(Some(error));
         }
         self.rtt.on_syn_timeout();
         self.on_fast_open_timeout();

@@ -88,8 +88,8 @@ impl World {
                 is_due(self.has_waited_in_vain(line), "the peer was not silent, or not for so long")
             }
             SocketError::HostUnreachable => is_due(
-                self.has_found_nobody(index, line),
-                "it was accepted, or the neighbour was not asked for three times in vain",
+                self.has_found_nobody(index, line) || self.has_waited_in_vain(line),
+                "it was accepted and has not waited in vain, or the neighbour was not asked for three times in vain",
             ),
             // What shutting down a connection says that is over (shutdown(2)).
             SocketError::NotConnected => {
@@ -113,7 +113,8 @@ impl World {
     }
 
     /// Whether this end may have been given up for its neighbour: while it connects (RFC 9293, 3.9.2.2). One that was
-    /// accepted is told nothing of that, also where fast open let it be so before the handshake was complete.
+    /// accepted is told of that when it has waited in vain, also where fast open let it be so before the handshake was
+    /// complete.
     fn has_found_nobody(&self, index: usize, line: Line) -> bool {
         let endpoint = &self.endpoints[index];
         let is_client = self.pairs[endpoint.pair].client == index;

@@ -50,8 +50,9 @@ fn passive_open_and_data_with_the_last_ack() {
 fn an_early_answer_that_was_too_long_goes_again_when_the_handshake_is_complete() {
     let mut harness = passive();
     let syn = harness.header(SYN, 0, 0);
-    let (now, parameters) = (harness.now, parameters(plain_config()));
-    harness.connection = Connection::accept_fast(parameters, now, &syn, None, None, &harness.pool);
+    let now = harness.now;
+    harness.connection =
+        Connection::accept_fast(parameters(plain_config()), now, &syn, None, None, &harness.pool);
     assert_eq!(harness.expect_one().header.flags, SYN | ACK);
     harness.write(&stream(0..1_500));
     let early = harness.take_ranges();
@@ -73,8 +74,9 @@ fn an_early_answer_that_was_too_long_goes_again_when_the_handshake_is_complete()
 fn the_ack_of_the_syn_ack_duplicates_none_though_an_answer_is_in_flight() {
     let mut harness = passive();
     let syn = harness.header(SYN, 0, 0);
-    let (now, parameters) = (harness.now, parameters(plain_config()));
-    harness.connection = Connection::accept_fast(parameters, now, &syn, None, None, &harness.pool);
+    let now = harness.now;
+    harness.connection =
+        Connection::accept_fast(parameters(plain_config()), now, &syn, None, None, &harness.pool);
     assert_eq!(harness.expect_one().header.flags, SYN | ACK);
     harness.write(&stream(0..1_072));
     assert_eq!(harness.take().len(), 2);
@@ -218,8 +220,9 @@ fn an_unreachable_host_does_not_end_a_fast_open_that_the_application_has() {
     assert_eq!(harness.connection.state(), State::Closed, "nobody has it yet");
     let mut harness = passive();
     let syn = harness.header(SYN, 0, 0);
-    let (now, parameters) = (harness.now, parameters(plain_config()));
-    harness.connection = Connection::accept_fast(parameters, now, &syn, None, None, &harness.pool);
+    let now = harness.now;
+    harness.connection =
+        Connection::accept_fast(parameters(plain_config()), now, &syn, None, None, &harness.pool);
     assert_eq!(harness.expect_one().header.flags, SYN | ACK);
     assert!(harness.connection.on_unreachable(error, ISS));
     assert_eq!(harness.connection.error(), None);
@@ -230,6 +233,12 @@ fn an_unreachable_host_does_not_end_a_fast_open_that_the_application_has() {
     harness.receive(ACK, 1, 1, b"");
     assert_eq!(harness.connection.state(), State::Established);
     assert_eq!(harness.take_ranges(), [(1, 500)]);
+    harness.connection =
+        Connection::accept_fast(parameters(plain_config()), now, &syn, None, None, &harness.pool);
+    assert_eq!(harness.expect_one().header.flags, SYN | ACK);
+    assert!(harness.connection.on_unreachable(error, ISS));
+    harness.pass(Duration::from_secs(1_000));
+    assert_eq!(harness.connection.error(), Some(error), "as Linux has it, not that it timed out");
 }
 
 // RFC 6191; RFC 9293, 3.10.7.4.
