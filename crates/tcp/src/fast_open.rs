@@ -23,8 +23,7 @@
 
 use crate::config::Parameters;
 use crate::connection::Connection;
-use crate::event::ConnectionError;
-use crate::event::Events;
+use crate::event::{ConnectionError, Events};
 use crate::receive_queue::Arrival;
 use crate::state::State;
 use batch::{BlockPool, Chunk};

@@ -4,7 +4,7 @@
 //!   connection reset    a reset arrived; and the other end broke off, failed itself, was gone with its host,
 //!                       had waited in vain, or never came to be
 //!   timed out           this end waited as long as it has to, and the other answered all that came to it
-//!   host unreachable    it opened the connection, and so did its requests for the neighbour
+//!   host unreachable    it opened the connection, and asked for the neighbour in vain; or it timed out, as above
 //!   address removed     it was
 //! ```
 //!
