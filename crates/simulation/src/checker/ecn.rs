@@ -34,6 +34,9 @@ pub(super) struct Ecn {
     heard: Option<u64>,
     /// Another arrived when all that was acknowledged, so it is high time to say so.
     must_tell: bool,
+    /// Our stream was acknowledged up to here when the peer said last that its window is closed. What a shift cannot say
+    /// it may have closed behind an edge that it had told of before (RFC 7323, 2.4).
+    shut_at: Option<u64>,
 }
 
 /// What a segment that goes out is among the others of its connection.
@@ -86,6 +89,9 @@ impl Ecn {
             self.may_echo = true;
             self.must_echo |= is_next && self.is_surely_agreed() && !self.has_ended;
         }
+        if segment.window == 0 {
+            self.shut_at = Some(acked);
+        }
         match self.heard {
             _ if !segment.has(flag::ECE) => self.heard = None,
             // It was told that by what is on its way, or there is nothing that could be reduced.
@@ -93,6 +99,11 @@ impl Ecn {
             Some(at) => self.must_tell |= acked > at && self.is_surely_agreed(),
             None => self.heard = Some(sent),
         }
+    }
+
+    /// Whether the peer said that it takes nothing from here, so that a byte may be a probe (RFC 9293, 3.8.6.1).
+    pub(super) fn is_shut_at(&self, position: u64) -> bool {
+        self.shut_at == Some(position)
     }
 
     /// The peer said all, and can tell nothing more with new data.

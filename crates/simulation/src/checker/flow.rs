@@ -23,6 +23,8 @@ use time::{Duration, Instant};
 /// Differences from here on are backwards.
 const HALF: u32 = 1 << 31;
 
+/// RFC 5961, 7 and 10: challenge ACKs are counted by the second.
+const CHALLENGES_COUNTED_FOR: Duration = Duration::from_secs(1);
 /// RFC 9293, 3.8.6.3: an ACK is delayed by less than half a second; and a squeue may be kept from running.
 const ACK_DELAY_MAX: Duration = Duration::from_millis(600);
 
@@ -86,6 +88,8 @@ pub(crate) struct Flow {
     /// Since when a segment that is to be answered waits for it: one with data, or from below what had
     /// arrived, as a keepalive probe is.
     owes_since: Option<Instant>,
+    /// When something left last that says what had arrived.
+    told_at: Option<Instant>,
     ecn: Ecn,
     nagle: Nagle,
     /// One past what went with the first SYN.
@@ -142,6 +146,7 @@ impl Flow {
             has_refused: false,
             waits: Waits::default(),
             owes_since: None,
+            told_at: None,
             ecn: Ecn::default(),
             nagle: Nagle::default(),
             syn_end: 1 + syn.payload.len() as u64,
@@ -411,6 +416,7 @@ impl Flow {
         }
         let is_late = self.owes_answer(now, circumstances.asked_at) && !circumstances.host.drops;
         self.owes_since = None;
+        self.told_at = Some(now);
         if is_late {
             return Err((
                 "RFC 9293, 3.8.6.3: an ACK is delayed by less than half a second",
@@ -578,7 +584,8 @@ impl Flow {
         let position = self.position(segment.sequence);
         let end = position + segment.payload.len() as u64;
         // 6.1.6: a probe of a closed window is neither ECN-capable nor says CWR, nor is it the sending of its byte.
-        let is_probe = segment.payload.len() == 1 && ecn == 0 && end > self.edge_arrived;
+        let is_shut = end > self.edge_arrived || self.ecn.is_shut_at(position);
+        let is_probe = segment.payload.len() == 1 && ecn == 0 && is_shut;
         let is_new = !segment.payload.is_empty() && end > self.data_end && !is_probe;
         let new_to = Some(end).filter(|_| is_new);
         let is_latest = self.ack_sent == self.arrived.contiguous() && !circumstances.host.drops;
@@ -677,7 +684,7 @@ impl Flow {
         } else if self.probed_to.is_some_and(|end| (end..u64::from(HALF)).contains(&start)) {
             self.probed_to = None;
         }
-        if self.asks_for_answer(segment, start) {
+        if self.asks_for_answer(now, segment, start) {
             self.owes_since.get_or_insert(now);
         }
         if start < u64::from(HALF) {
@@ -704,15 +711,17 @@ impl Flow {
         }
     }
 
-    /// A keepalive probe asks for an ACK; of other old segments without data only so many a second get one, and where the
-    /// window is closed ACKs may stand there, too, as a probe's byte does not count as sent until its ACK has come. The
-    /// peer's SYN asks for its SYN-ACK again, but not where its ACK comes with it; later it is challenged, which is
-    /// limited (RFC 5961, 4 and 10).
-    fn asks_for_answer(&self, segment: &Segment<'_>, start: u64) -> bool {
+    /// A keepalive probe asks for an ACK, but an ACK that was overtaken stands there, too, and only so many a second get
+    /// one (RFC 5961, 7 and 10); so do ACKs where the window is closed, as a probe's byte does not count as sent until its
+    /// ACK has come. The peer's SYN asks for its SYN-ACK again, but not where its ACK comes with it; later it is
+    /// challenged, which is limited.
+    fn asks_for_answer(&self, now: Instant, segment: &Segment<'_>, start: u64) -> bool {
         let is_syn_again = segment.has(flag::SYN) && self.is_passive;
         let is_open =
             self.edge_sent >= self.ack_sent + (1 << self.shifts().0) && self.probed_to.is_none();
-        let is_keepalive = start + 1 == self.ack_sent && is_open && !self.may_be_too_old(segment);
+        let is_limited = self.told_at.is_some_and(|at| now.since(at) < CHALLENGES_COUNTED_FOR);
+        let is_keepalive = start + 1 == self.ack_sent && is_open && !is_limited;
+        let is_keepalive = is_keepalive && !self.may_be_too_old(segment);
         (!segment.is_empty() || is_keepalive) && !is_syn_again
     }
 

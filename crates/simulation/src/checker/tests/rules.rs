@@ -171,6 +171,24 @@ fn a_window_probe_does_not_say_that_the_window_was_reduced() {
     assert_rule(says(flag::CWR), "RFC 3168, 6.1.2: CWR");
 }
 
+// RFC 7323, 2.4, and RFC 3168, 6.1.6: a window may close behind an edge that the peer had told of.
+#[test]
+fn a_probe_behind_an_edge_that_went_back_is_a_probe() {
+    let answer = |window, acknowledged| {
+        let mut wire = connected_with_ecn();
+        let echo = |acknowledged| segment(SERVER, flag::ACK | flag::ECE, (1, acknowledged), b"");
+        for (position, acknowledged) in [(1, 1), (3, 1), (5, 4)] {
+            assert_eq!(wire.sends(&segment(CLIENT, flag::ACK, (position, 1), b"ab")), Ok(()));
+            wire.gets(&echo(acknowledged));
+        }
+        wire.gets(&Segment { window, ..echo(acknowledged) });
+        wire.sends(&segment(CLIENT, flag::ACK, (7, 1), b"a"))
+    };
+    assert_eq!(answer(0, 7), Ok(()));
+    assert_rule(answer(100, 7), "RFC 3168, 6.1.2: who heard");
+    assert_rule(answer(0, 5), "RFC 3168, 6.1.2: who heard");
+}
+
 #[test]
 fn a_fallback_of_the_client_is_one_of_the_server() {
     let mut wire = Wire::new();

@@ -430,6 +430,7 @@ fn an_ack_before_the_byte_of_a_probe_is_no_keepalive_probe() {
         if goes_on {
             wire.gets(&segment(SERVER, flag::ACK, (1_002, 1), b""));
         }
+        wire.now += SECOND;
         wire.gets(&segment(SERVER, flag::ACK, (1_001, 1), b""));
         wire.now += SECOND;
         wire.sends(&taken)
@@ -437,6 +438,23 @@ fn an_ack_before_the_byte_of_a_probe_is_no_keepalive_probe() {
     assert_eq!(answered_after_a_second(0, true), Ok(()));
     assert_eq!(answered_after_a_second(1, false), Ok(()), "it may not have heard of the window");
     assert_rule(answered_after_a_second(1, true), "RFC 9293, 3.8.6.3: an ACK is delayed");
+}
+
+// RFC 5961, 10: ACKs that the peer's FIN overtook stand where its keepalive probes do, and are answered so many a second.
+#[test]
+fn an_ack_that_a_fin_overtook_may_get_no_answer_of_its_own() {
+    let late_by = |after| {
+        let mut wire = Wire::connected();
+        wire.passes(&segment(SERVER, flag::ACK | flag::FIN, (1, 1), b""));
+        let answer = segment(CLIENT, flag::ACK, (1, 2), b"");
+        wire.passes(&answer);
+        wire.now += after;
+        wire.gets(&segment(SERVER, flag::ACK, (1, 1), b""));
+        wire.now += SECOND;
+        wire.sends(&answer)
+    };
+    assert_eq!(late_by(SECOND / 2), Ok(()));
+    assert_rule(late_by(SECOND), "RFC 9293, 3.8.6.3: an ACK is delayed");
 }
 
 // RFC 7413, 4.2.2: a server has taken the data of a SYN, which comes again with the ACK of its SYN-ACK.
