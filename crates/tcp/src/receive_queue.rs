@@ -79,6 +79,8 @@ pub(crate) struct ReceiveQueue {
     is_syn_window: bool,
     /// The pool was low when payload arrived last.
     is_pressed: bool,
+    /// RCV.NXT when a closed window was announced last; before that a number that is gone.
+    closed_at: SeqNumber,
     /// What waits behind a gap, while anything does.
     ahead: Option<Box<Ahead>>,
     ahead_bounds: AssemblerConfig,
@@ -109,6 +111,7 @@ impl ReceiveQueue {
             has_fin: false,
             is_syn_window: true,
             is_pressed: false,
+            closed_at: SeqNumber(0),
             ahead: None,
             ahead_bounds: assembler,
             capacity_bytes,
@@ -121,6 +124,7 @@ impl ReceiveQueue {
     /// to a number not known then.
     pub(crate) fn on_syn(&mut self, irs: SeqNumber) {
         self.next = irs + 1;
+        self.closed_at = irs - 1;
         self.edge = self.next + self.capacity_bytes.min(65_535) as u32;
     }
 
@@ -137,6 +141,12 @@ impl ReceiveQueue {
     /// RCV.WND: how far beyond RCV.NXT the announced window reaches.
     pub(crate) fn window(&self) -> u32 {
         self.edge.offset_from(self.next)
+    }
+
+    /// Whether the last byte may have been a probe of a closed window, which the peer does not count as sent (RFC 9293,
+    /// 3.8.6.1), whatever was announced since: that may have been lost. A window may also have closed again behind it.
+    pub(crate) fn ends_with_probe(&self) -> bool {
+        [self.closed_at, self.closed_at + 1].contains(&self.next)
     }
 
     /// One past the last number of the announced window.
@@ -189,8 +199,11 @@ impl ReceiveQueue {
         if free >= announced.saturating_add(step) { free } else { announced }
     }
 
-    /// A segment announced this window and was taken.
-    pub(crate) fn on_announced(&mut self, window: u32) {
+    /// A segment announced this window, shifted by so many bits, and was taken.
+    pub(crate) fn on_announced(&mut self, window: u32, shift: u8) {
+        if window >> shift == 0 {
+            self.closed_at = self.next;
+        }
         self.is_syn_window = false;
         self.edge = self.edge.later_of(self.next + window);
     }

@@ -335,9 +335,11 @@ impl Connection {
         self.challenge(now);
         // RFC 9293, 3.10.7.4, MUST-66: with a closed window ACKs still count. If each end has taken the byte of the
         // other's probe, which that does not count as sent, this is where their ACKs of it stand.
-        // (What is less than the window's scale says is a closed one to the peer.)
+        // (What is less than the window's scale says is a closed one to the peer.) That it has opened since is told by
+        // ACKs that stand there, too: if neither counted them, the two would answer each other for ever.
         let is_closed = self.receive.window() >> self.negotiated.receive_shift == 0;
-        match is_closed && incoming.sequence + 1 == self.receive.next() {
+        let may_count = is_closed || self.receive.ends_with_probe();
+        match may_count && incoming.sequence + 1 == self.receive.next() {
             true => Ok(()),
             false => Err(DropReason::OutOfWindow),
         }

@@ -191,7 +191,7 @@ impl Connection {
         let shift = self.negotiated.receive_shift;
         let announced = (self.due_window(due.number) >> shift).min(u16::MAX.into()) << shift;
         let behind = self.receive.next().offset_from(due.number);
-        self.receive.on_announced(announced.saturating_sub(behind));
+        self.receive.on_announced(announced.saturating_sub(behind), shift);
         match self.acks.owed() {
             Owed::Nothing => self.timers.stop(Timer::DelayedAck),
             // The time of a segment behind it begins with that.
@@ -216,7 +216,7 @@ impl Connection {
             self.timers.stop(Timer::DelayedAck);
         }
         self.last_ack_sent = self.plan.acknowledgment;
-        self.receive.on_announced(self.plan.window);
+        self.receive.on_announced(self.plan.window, self.negotiated.receive_shift);
     }
 }
 

@@ -169,7 +169,7 @@ fn the_window_never_moves_back_and_opens_in_steps() {
     queue.read(&mut out);
     queue.read(&mut out[..1]);
     assert!(queue.wants_update(1_000));
-    queue.on_announced(2_100);
+    queue.on_announced(2_100, 0);
     assert_eq!(queue.window(), 2_100);
     queue.set_capacity(10);
     assert_eq!(queue.window_to_announce(1_000), 2_100);

@@ -249,6 +249,35 @@ fn room_that_was_made_before_the_handshake_was_complete_is_told_of_behind_it() {
 // made to accept valid ACKs".
 #[test]
 fn two_ends_whose_probes_were_taken_and_whose_windows_are_closed_hear_each_other() {
+    let (mut harness, taken) = both_have_probed();
+    // The last of what we took was a probe to the peer: its SND.NXT is before it.
+    harness.try_receive(ACK, taken, 2, b"").expect("an ACK that counts");
+    assert_eq!(harness.connection.first_unacknowledged(), ISS + 2);
+    assert_eq!(harness.expect_one().sequence(), 2, "what stands before RCV.NXT is answered");
+    let refused = harness.try_receive(ACK, taken - 1, 2, b"");
+    assert_eq!(refused, Err(counters::DropReason::OutOfWindow));
+}
+
+// What the peer says of its window stands there, too, and our own may be open before it hears of that.
+#[test]
+fn two_ends_whose_probes_were_taken_and_whose_windows_opened_do_not_answer_each_other_for_ever() {
+    let (mut harness, taken) = both_have_probed();
+    harness.read(taken as usize);
+    assert!(harness.take().iter().any(|sent| sent.header.window > 0), "our window is open");
+    harness.window = 1_000;
+    harness.try_receive(ACK, taken, 2, b"").expect("an ACK that counts");
+    assert_eq!(harness.connection.first_unacknowledged(), ISS + 2);
+    let sent = harness.take();
+    assert_eq!(sent.iter().map(|it| it.payload.len()).sum::<usize>(), 3, "all that waited");
+    // Once the peer goes on from there, what stands before is a keepalive probe, whose ACK says nothing.
+    harness.receive(ACK, taken + 1, 5, b"on");
+    let refused = harness.try_receive(ACK, taken + 2, 5, b"");
+    assert_eq!(refused, Err(counters::DropReason::OutOfWindow));
+}
+
+/// A connection that has sent the first byte of `more` as a probe, and has taken so many bytes, of which the last is a
+/// probe of a window that the peer holds for closed.
+fn both_have_probed() -> (Harness, u32) {
     let config = Config {
         nodelay: true,
         window_scaling: true,
@@ -263,8 +292,10 @@ fn two_ends_whose_probes_were_taken_and_whose_windows_are_closed_hear_each_other
     assert!(scale > 1);
     let ours = harness.connection.receive.window() - (scale - 1);
     harness.receive(ACK, 1, 1, &stream(0..ours as usize));
-    assert!(harness.take().iter().all(|sent| sent.header.window == 0));
+    harness.pass_to_deadline();
+    assert_eq!(harness.take().last().map(|sent| sent.header.window), Some(0));
     assert_eq!(harness.connection.receive.window(), scale - 1);
+    harness.receive(ACK, 1 + ours, 1, b"p");
     harness.write(b"more");
     while harness.connection.counters().window_probes_sent == 0 {
         harness.take();
@@ -272,10 +303,5 @@ fn two_ends_whose_probes_were_taken_and_whose_windows_are_closed_hear_each_other
         harness.flush();
     }
     assert_eq!(harness.take_ranges(), [(1, 1)], "a probe");
-    // The last of what we took was a probe to the peer: its SND.NXT is before it.
-    harness.try_receive(ACK, ours, 2, b"").expect("an ACK that counts");
-    assert_eq!(harness.connection.first_unacknowledged(), ISS + 2);
-    assert_eq!(harness.expect_one().sequence(), 2, "what stands before RCV.NXT is answered");
-    let refused = harness.try_receive(ACK, ours - 1, 2, b"");
-    assert_eq!(refused, Err(counters::DropReason::OutOfWindow));
+    (harness, ours + 1)
 }
