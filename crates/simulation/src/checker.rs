@@ -87,6 +87,8 @@ pub(crate) struct Syn {
     pub(crate) options: packet::Options,
     pub(crate) window: u16,
     pub(crate) payload_len: u32,
+    /// When the first of the same came.
+    pub(crate) since: Instant,
 }
 
 /// What the checker is told of a host beforehand.
@@ -548,10 +550,13 @@ impl Watched {
         self.fast_open.on_arrived(segment);
         if segment.has(flag::SYN) && !segment.has(flag::ACK) {
             let syns = self.syns.entry(ends).or_default();
+            let first = syns.iter().find(|it| it.sequence == segment.sequence);
+            let since = first.map_or(now, |it| it.since);
             if syns.len() == SYNS_MAX {
                 syns.remove(0);
             }
             syns.push(Syn {
+                since,
                 sequence: segment.sequence,
                 flags: segment.flags,
                 options: segment.options,

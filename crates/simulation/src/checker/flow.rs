@@ -4,8 +4,10 @@
 //! Streams of a simulation are far shorter than 2 GiB, so a position is the plain difference of two
 //! sequence numbers.
 
+mod answering;
 mod flights;
 mod past;
+mod peer_window;
 mod resetting;
 
 use super::early::Early;
@@ -17,6 +19,7 @@ use super::waits::{Patience, Stage, Waits};
 use super::{Broken, Circumstances, Facts, Syn};
 use crate::packet::{Options, Segment, flag};
 use flights::Repeats;
+use peer_window::PeerWindow;
 use std::collections::VecDeque;
 use time::{Duration, Instant};
 
@@ -53,12 +56,7 @@ pub(crate) struct Flow {
     /// The highest acknowledgment that arrived, and of those in segments that are surely acceptable.
     acked: u64,
     acked_surely: u64,
-    /// The highest right edge of the peer's window that arrived.
-    edge_arrived: u64,
-    /// The largest window that arrived.
-    window_max: u64,
-    /// Behind the peer's SYN, of which who sends cookies remembers no window.
-    window_max_later: u64,
+    peer_window: PeerWindow,
     /// What arrived of the peer's stream.
     arrived: Ranges,
     early: Early,
@@ -126,9 +124,7 @@ impl Flow {
             urgent_end: 0,
             acked: 0,
             acked_surely: 0,
-            edge_arrived: 0,
-            window_max: 0,
-            window_max_later: 0,
+            peer_window: PeerWindow::default(),
             arrived: Ranges::default(),
             early: Early::default(),
             probed_to: None,
@@ -188,11 +184,6 @@ impl Flow {
         }
     }
 
-    /// What came is answered, or was so by another SYN-ACK than the one that is believed.
-    pub(crate) fn forget_debts(&mut self) {
-        self.owes_since = None;
-    }
-
     /// Whether this is the other end of the same connection.
     pub(crate) fn is_other_end_of(&self, other: &Self) -> bool {
         self.is_joined_to(other.numbers())
@@ -234,22 +225,6 @@ impl Flow {
             (Some(_), true) => Stage::Answering,
             (Some(_), false) => Stage::Open,
         }
-    }
-
-    /// Whether something came that should have been answered by now. The answer may wait for the neighbour,
-    /// or have been given up with it, which was asked for at `asked_at` last.
-    pub(crate) fn owes_answer(&self, now: Instant, asked_at: Option<Instant>) -> bool {
-        let is_held = |since| asked_at.is_some_and(|at| at + NEIGHBOUR_WAIT_MAX > since);
-        // And in TIME-WAIT answers are few.
-        let has_heard_all = self.peer_fin.is_some_and(|fin| self.arrived.contiguous() > fin);
-        let is_over = has_heard_all && self.fin.is_some_and(|fin| self.acked > fin);
-        let is_due = |since| now.since(since) > ACK_DELAY_MAX && !is_held(since);
-        !self.is_half_open() && !is_over && self.owes_since.is_some_and(is_due)
-    }
-
-    /// Whether what comes may be dropped until the application has accepted the connection.
-    fn is_half_open(&self) -> bool {
-        self.is_passive && self.ack_sent <= 1 && self.end <= 1
     }
 
     /// Whether a reset refused a segment before this end said anything, as behind a SYN cookie.
@@ -366,14 +341,15 @@ impl Flow {
         self.ecn.on_peer_known(syn.flags, facts.cookies || facts.drops);
         if self.irs != Some(syn.sequence) {
             self.on_peer_known(syn.sequence, syn.options);
-            self.arrived.add(1, 1 + u64::from(syn.payload_len));
-            self.on_window(1, syn.window.into());
+            self.peer_window.on_told(1, syn.window.into(), true);
         }
         // What waited for its neighbour was made for the first of several.
         let same = syns.iter().filter(|it| it.sequence == syn.sequence);
         let stamps = same.filter_map(|it| it.options.timestamps);
         stamps.for_each(|(value, _)| self.echoes.on_arrived(value, None));
         self.ack_sent = self.ack_sent.max(self.peer_position(segment.acknowledgment));
+        // What came with the SYN and is not acknowledged was not taken (RFC 7413, 4.2.2).
+        self.arrived.add(1, self.ack_sent);
         self.edge_sent = self.edge_sent.max(self.ack_sent + u64::from(segment.window));
         Ok(())
     }
@@ -535,8 +511,8 @@ impl Flow {
         }
         // RFC 9293, 3.8.6.1: a probe of a closed window is one byte. A FIN needs no room in a buffer.
         let (data_end, is_probe) = (position + segment.payload.len() as u64, segment.len() == 1);
-        if !segment.payload.is_empty() && data_end > self.edge_arrived + u64::from(is_probe) {
-            let what = text(&format!("ends at {end}, the window at {}", self.edge_arrived));
+        if !segment.payload.is_empty() && data_end > self.peer_window.edge + u64::from(is_probe) {
+            let what = text(&format!("ends at {end}, the window at {}", self.peer_window.edge));
             return Err(("RFC 9293, 3.8.6: nothing beyond the offered window", what));
         }
         let mss = usize::from(self.mss());
@@ -584,7 +560,7 @@ impl Flow {
         let position = self.position(segment.sequence);
         let end = position + segment.payload.len() as u64;
         // 6.1.6: a probe of a closed window is neither ECN-capable nor says CWR, nor is it the sending of its byte.
-        let is_shut = end > self.edge_arrived || self.ecn.is_shut_at(position);
+        let is_shut = end > self.peer_window.edge || self.ecn.is_shut_at(position);
         let is_probe = segment.payload.len() == 1 && ecn == 0 && is_shut;
         let is_new = !segment.payload.is_empty() && end > self.data_end && !is_probe;
         let new_to = Some(end).filter(|_| is_new);
@@ -669,7 +645,7 @@ impl Flow {
             && !self.is_passive
         {
             self.other_answer = Some((segment.sequence, segment.options));
-            self.on_window(1, segment.window.into());
+            self.peer_window.on_told(1, segment.window.into(), true);
         }
         let is_syn = segment.has(flag::SYN);
         let Some(irs) = self.irs else { return self.early.keep(segment) };
@@ -687,7 +663,8 @@ impl Flow {
         if self.asks_for_answer(now, segment, start) {
             self.owes_since.get_or_insert(now);
         }
-        if start < u64::from(HALF) {
+        // Nor is anything that comes with the same SYN again.
+        if start < u64::from(HALF) && !(is_syn && self.is_passive) {
             self.arrived.add(start, start + u64::from(segment.len()));
         }
         if segment.has(flag::ACK) {
@@ -711,20 +688,6 @@ impl Flow {
         }
     }
 
-    /// A keepalive probe asks for an ACK, but an ACK that was overtaken stands there, too, and only so many a second get
-    /// one (RFC 5961, 7 and 10); so do ACKs where the window is closed, as a probe's byte does not count as sent until its
-    /// ACK has come. The peer's SYN asks for its SYN-ACK again, but not where its ACK comes with it; later it is
-    /// challenged, which is limited.
-    fn asks_for_answer(&self, now: Instant, segment: &Segment<'_>, start: u64) -> bool {
-        let is_syn_again = segment.has(flag::SYN) && self.is_passive;
-        let is_open =
-            self.edge_sent >= self.ack_sent + (1 << self.shifts().0) && self.probed_to.is_none();
-        let is_limited = self.told_at.is_some_and(|at| now.since(at) < CHALLENGES_COUNTED_FOR);
-        let is_keepalive = start + 1 == self.ack_sent && is_open && !is_limited;
-        let is_keepalive = is_keepalive && !self.may_be_too_old(segment);
-        (!segment.is_empty() || is_keepalive) && !is_syn_again
-    }
-
     /// What it says of our stream; the peer's had come up to `before`.
     fn take_acknowledgment(&mut self, now: Instant, segment: &Segment<'_>, before: u64) {
         let (start, is_syn) = (self.peer_position(segment.sequence), segment.has(flag::SYN));
@@ -734,17 +697,10 @@ impl Flow {
         }
         let shift = if is_syn { 0 } else { self.shifts().1 };
         let window = u64::from(segment.window) << shift;
-        self.on_window(ack, window);
-        self.window_max_later = self.window_max_later.max(if is_syn { 0 } else { window });
+        self.peer_window.on_told(ack, window, is_syn);
         // RFC 9293, 3.10.7.4: of what lies before RCV.NXT, as a keepalive probe does, nothing is looked at.
         let is_old = !is_syn && start < before && start + u64::from(segment.len()) <= before;
         self.on_acknowledged(now, ack, !is_old);
-    }
-
-    /// The peer takes so much behind this position.
-    fn on_window(&mut self, ack: u64, window: u64) {
-        self.edge_arrived = self.edge_arrived.max(ack + window);
-        self.window_max = self.window_max.max(window);
     }
 
     fn on_acknowledged(&mut self, now: Instant, ack: u64, surely: bool) {
@@ -777,7 +733,7 @@ impl Flow {
             // Perhaps nobody has seen it, so it is no measure of what is a small segment.
             if ack <= self.end {
                 let edge = ack + (u64::from(said.window) << self.shifts().1);
-                self.edge_arrived = self.edge_arrived.max(edge);
+                self.peer_window.edge = self.peer_window.edge.max(edge);
             }
         }
     }

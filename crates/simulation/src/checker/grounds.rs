@@ -1,6 +1,7 @@
 //! What the wire shows of the reasons for an error: that who gives up has waited, that who is asked has
 //! answered, that a reset arrived.
 
+use super::waits::R2_SYN_ACK_MIN;
 use super::{Checker, Flow, Patience, Watched};
 use core::net::SocketAddr;
 use time::{Duration, Instant};
@@ -62,7 +63,19 @@ impl Checker {
         let asked_at = self.watched(line).neighbours.asked_at(line.ends.1.ip());
         let waited =
             self.flow(line).is_some_and(|it| it.has_waited_in_vain(now, patience, asked_at));
-        waited && !self.owes_answer(now, line.turned())
+        (waited || self.has_answered_unseen(now, line)) && !self.owes_answer(now, line.turned())
+    }
+
+    /// Whether this end may have sent its SYN-ACK in vain for as long as it has to, of which the first were given up with
+    /// a neighbour and nobody has seen them, or none.
+    fn has_answered_unseen(&self, now: Instant, line: Line) -> bool {
+        let watched = self.watched(line);
+        let syns = watched.syns.get(&line.ends).into_iter().flatten();
+        let since = syns.filter(|it| it.sequence == line.iss).map(|it| it.since).next();
+        let asked_at = watched.neighbours.asked_at(line.ends.1.ip());
+        let is_unanswered = self.flow(line).is_none_or(Flow::is_unanswered);
+        is_unanswered
+            && since.is_some_and(|at| now.since(at) >= R2_SYN_ACK_MIN && asked_at >= Some(at))
     }
 
     /// Whether something came to this end that it should have answered by now.

@@ -12,7 +12,7 @@ const R2_SYN_MIN: Duration = Duration::from_secs(170);
 const RTO_MAX: Duration = Duration::from_secs(125);
 
 /// Of a SYN-ACK nothing is laid down; five repetitions from one second on take this long.
-const R2_SYN_ACK_MIN: Duration = Duration::from_secs(60);
+pub(super) const R2_SYN_ACK_MIN: Duration = Duration::from_secs(60);
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

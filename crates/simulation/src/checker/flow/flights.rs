@@ -87,13 +87,13 @@ impl Flow {
             self.urgent_end <= self.acked_surely && segment.flags & (flag::FIN | flag::URG) == 0;
         let host = circumstances.host;
         let forgets = host.cookies && self.is_passive;
-        let window_max = if forgets { self.window_max_later } else { self.window_max };
+        let window_max = if forgets { self.peer_window.max_later } else { self.peer_window.max };
         let full = mss.min(window_max);
-        if is_new && is_alone && host.nagle && end != self.edge_arrived {
+        if is_new && is_alone && host.nagle && end != self.peer_window.edge {
             self.nagle.judge(now, segment, (end, self.acked), full)?;
         }
         // A probe of a closed window is not yet the sending of its byte.
-        let new_to = Some(end).filter(|end| is_new && *end <= self.edge_arrived);
+        let new_to = Some(end).filter(|end| is_new && *end <= self.peer_window.edge);
         self.nagle.on_sent(now, new_to, segment.payload.len(), full);
         Ok(())
     }

@@ -22,6 +22,6 @@ impl Flow {
     /// RFC 5961, 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
     fn has_acceptable_ack(&self, segment: &Segment<'_>) -> bool {
         let ack = self.position(segment.acknowledgment);
-        segment.has(flag::ACK) && ack <= self.end && ack + self.window_max >= self.acked
+        segment.has(flag::ACK) && ack <= self.end && ack + self.peer_window.max >= self.acked
     }
 }

@@ -49,7 +49,9 @@ impl Flow {
         let nexts = [self.acked, self.acked_surely].map(|acked| self.data_end.max(acked));
         let is_behind_lost = self.may_skip && (self.end..u64::from(HALF)).contains(&position);
         let is_next = position == self.end || nexts.contains(&position);
-        is_next || is_behind_lost || (position == 1 && self.syn_end > 1)
+        // Where the window has shrunk to less than was sent, the peer takes a reset at its edge, and none behind that.
+        let is_edge = position < self.end && self.peer_window.may_end_at(position);
+        is_next || is_behind_lost || is_edge || (position == 1 && self.syn_end > 1)
     }
 
     /// A connection that a cookie opens begins with the first thing it says. Resets before that refused

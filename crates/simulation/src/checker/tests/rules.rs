@@ -418,6 +418,25 @@ fn a_reset_stands_before_a_probe_whose_byte_only_a_keepalive_probe_acknowledged(
     assert_eq!(reset_at(1, false), Ok(()));
 }
 
+// RFC 9293, 3.10.7.4: of two windows behind the same acknowledgment the later that comes counts; one may have overtaken
+// the other. What stands behind the window the peer does not look at.
+#[test]
+fn a_reset_stands_at_the_edge_of_a_window_that_went_back() {
+    let rule = "RFC 9293, 3.10.7.1: a reset";
+    let reset_at = |sequence: u32, window: u16| {
+        let mut wire = Wire::connected();
+        wire.passes(&segment(CLIENT, flag::ACK, (1, 1), BYTES));
+        let mut overtaken = segment(SERVER, flag::ACK, (1, 1), b"");
+        overtaken.window = window;
+        wire.gets(&overtaken);
+        wire.sends(&segment(CLIENT, flag::RST | flag::ACK, (sequence, 1), b""))
+    };
+    assert_eq!(reset_at(101, 100), Ok(()));
+    assert_eq!(reset_at(301, 100), Ok(()));
+    assert_rule(reset_at(101, 99), rule);
+    assert_rule(reset_at(401, 400), rule);
+}
+
 // RFC 4861, 7.2.2.
 #[test]
 fn a_neighbour_is_given_up_that_was_asked_for_three_times_in_vain() {

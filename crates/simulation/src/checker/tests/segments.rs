@@ -620,6 +620,50 @@ fn what_was_lost_unseen_with_a_neighbour_may_have_waited_long() {
     assert!(!waited(0), "nothing of it waits");
 }
 
+// RFC 7413, 4.2.2: the ACK of a SYN-ACK that took nothing of what came with the SYN stands before that.
+#[test]
+fn data_of_a_syn_that_was_not_taken_did_not_arrive() {
+    let patience = Patience { user_timeout: None, keepalive: Some((20 * SECOND, 1)) };
+    let mut wire = Wire::new();
+    wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b"early"));
+    assert_eq!(wire.sends(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b"")), Ok(()));
+    wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b"early"));
+    let in_vain = |wire: &mut Wire| {
+        wire.now += 20 * SECOND;
+        assert_eq!(wire.sends(&segment(SERVER, flag::ACK, (0, 6), b"")), Ok(()), "a probe");
+        wire.checker.has_waited_in_vain(wire.now, LINE.turned(), patience)
+    };
+    wire.gets(&segment(CLIENT, flag::ACK, (1, 1), b"early"));
+    assert!(in_vain(&mut wire), "it is open");
+    let mut wire = Wire::new();
+    wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b"early"));
+    assert_eq!(wire.sends(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b"")), Ok(()));
+    assert_rule(wire.sends(&segment(SERVER, flag::ACK, (1, 6), b"")), "RFC 9293, 3.4: only what");
+}
+
+// RFC 9293, 3.9.2.2, MUST-56, and RFC 7413, 4.2.2: who was accepted with the SYN waits, and the neighbour of its SYN-ACKs
+// may answer late or never.
+#[test]
+fn a_syn_ack_that_nobody_saw_may_have_waited_since_its_syn() {
+    let in_vain = |asks: bool, seconds: u32, seen: bool| {
+        let mut wire = Wire::new();
+        wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b""));
+        if asks {
+            wire.asks(SERVER, 1);
+        }
+        wire.now += (seconds - u32::from(asks)) * SECOND;
+        if seen {
+            wire.passes(&segment(SERVER, flag::SYN | flag::ACK, (0, 1), b""));
+        }
+        wire.gets(&segment(CLIENT, flag::SYN, (0, 0), b""));
+        wire.checker.has_waited_in_vain(wire.now, LINE.turned(), Patience::default())
+    };
+    assert!(in_vain(true, 60, false));
+    assert!(in_vain(true, 60, true));
+    assert!(!in_vain(true, 59, false), "not long enough");
+    assert!(!in_vain(false, 60, false), "no neighbour was looked for");
+}
+
 fn stamped(mut it: Segment<'static>, value: u32, echo: u32) -> Segment<'static> {
     it.options.timestamps = Some((value, echo));
     it
