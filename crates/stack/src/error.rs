@@ -69,7 +69,7 @@ impl fmt::Display for SocketError {
                 "no route leads to the destination: give the interface a gateway or a route"
             }
             Self::DeviceFailed => "the device of the interface on the way has failed",
-            Self::HostUnreachable => "the host is unreachable: its neighbour does not answer",
+            Self::HostUnreachable => "the host is unreachable: its neighbour does not answer, or a router says so",
             Self::ConnectionRefused => "the peer refused the connection",
             Self::ConnectionReset => "the peer reset the connection",
             Self::ConnectionAborted => "the connection was aborted on this side",

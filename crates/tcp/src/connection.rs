@@ -137,6 +137,8 @@ pub struct Connection {
     pub(crate) timers: Timers,
     pub(crate) owing: Owing,
     pub(crate) unanswered: Unanswered,
+    /// What the network said of the peer since that answered last.
+    pub(crate) unreachable: Option<ConnectionError>,
     pub(crate) plan: Plan,
     pub(crate) events: Events,
     pub(crate) error: Option<ConnectionError>,
@@ -213,6 +215,7 @@ impl Connection {
             timers: Timers::default(),
             owing: Owing { syn: true, ..Owing::default() },
             unanswered: Unanswered::default(),
+            unreachable: None,
             plan: Plan::default(),
             events: Events::NONE,
             error: None,
@@ -746,18 +749,24 @@ impl Connection {
 
     /// ICMP says that the peer cannot be reached. `sequence` is that of the segment it quotes: one
     /// that is not outstanding proves nothing (RFC 5927). Ends an open that is under way; for a
-    /// synchronised connection it is a soft error that retransmission outlives (RFC 9293, 3.9.2.2).
+    /// synchronised connection it is a soft error that retransmission outlives (RFC 9293, 3.9.2.2), and
+    /// that is told in the stead of a timeout where the peer is not heard of again.
     /// So it is for one whose SYN brought a cookie, as on Linux: the application has it, and would serve
     /// the peer, whose SYN comes again, a second time. Says whether the report was plausible.
     pub fn on_unreachable(&mut self, error: ConnectionError, sequence: SeqNumber) -> bool {
         let plausible = self.is_outstanding(sequence);
-        match self.state {
+        let is_opening = matches!(self.state, State::SynSent | State::SynReceived);
+        match is_opening && !self.is_opening_fast() {
             _ if !plausible => {}
-            State::SynReceived if self.is_opening_fast() => self.on_fast_open_unreachable(error),
-            State::SynSent | State::SynReceived => self.enter_closed(Some(error)),
-            _ => {}
+            true => self.enter_closed(Some(error)),
+            false => self.unreachable = Some(error),
         }
         plausible
+    }
+
+    /// Why a connection ends whose peer has not answered in time (RFC 5461, 2.2).
+    pub(crate) fn timeout_error(&self) -> ConnectionError {
+        self.unreachable.unwrap_or(ConnectionError::TimedOut)
     }
 
     /// Whether a SYN that arrives in TIME-WAIT may begin a new connection between the same ports

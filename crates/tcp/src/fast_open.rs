@@ -23,7 +23,7 @@
 
 use crate::config::Parameters;
 use crate::connection::Connection;
-use crate::event::{ConnectionError, Events};
+use crate::event::Events;
 use crate::receive_queue::Arrival;
 use crate::state::State;
 use batch::{BlockPool, Chunk};
@@ -43,8 +43,6 @@ pub(crate) struct FastOpen {
     learned: Option<TcpFastOpen>,
     /// IRS of a connection whose SYN brought data.
     irs: Option<SeqNumber>,
-    /// The SYN-ACK, or what followed it, did not come through, as was reported.
-    unreachable: Option<ConnectionError>,
 }
 
 /// What a connection learned of its peer's fast open.
@@ -184,24 +182,12 @@ impl Connection {
     }
 
     /// Whether data may follow the SYN-ACK at once (RFC 7413, 4.2.2): not once that was lost, or some of the data, which
-    /// comes first.
+    /// comes first. Nor where the peer cannot be reached for now: who has not heard the SYN-ACK believes nothing that
+    /// follows it, so the rest waits for the handshake's end.
     pub(crate) fn answers_early(&self) -> bool {
         let is_whole = self.unanswered.syns == 0 && self.recovery.lost_bytes() == 0;
-        let is_unheard = self.fast_open_unreachable().is_some();
+        let is_unheard = self.unreachable.is_some();
         self.is_opening_fast() && !self.owing.syn && is_whole && !is_unheard
-    }
-
-    /// The peer of the server's end cannot be reached for now. Who has not heard the SYN-ACK believes nothing that follows
-    /// it, so the rest waits for the handshake's end. The error is told where that never comes.
-    pub(crate) fn on_fast_open_unreachable(&mut self, error: ConnectionError) {
-        if let Some(part) = &mut self.fast_open {
-            part.unreachable = Some(error);
-        }
-    }
-
-    /// Why the peer could not be reached while the server's end waited for it.
-    pub(crate) fn fast_open_unreachable(&self) -> Option<ConnectionError> {
-        self.fast_open.as_deref()?.unreachable
     }
 
     /// One past IRS, whatever came with the SYN.

@@ -3,7 +3,6 @@
 use crate::chronograph::Waits;
 use crate::congestion::Congestion as _;
 use crate::connection::Connection;
-use crate::event::ConnectionError;
 use crate::recovery::RecoveryState;
 use crate::state::State;
 use crate::timers::Timer;
@@ -43,9 +42,9 @@ impl Connection {
                 // Before the peer's SYN there is nothing that a reset could acknowledge, and RFC 9293,
                 // 3.10.8 asks for none.
                 Timer::User if self.state == State::SynSent => {
-                    self.enter_closed(Some(ConnectionError::TimedOut));
+                    self.enter_closed(Some(self.timeout_error()));
                 }
-                Timer::User => self.fail_with_reset(Some(ConnectionError::TimedOut)),
+                Timer::User => self.fail_with_reset(Some(self.timeout_error())),
             }
         }
     }
@@ -62,7 +61,7 @@ impl Connection {
         self.unanswered.timeouts += 1;
         if self.unanswered.timeouts > self.retries() {
             // RFC 9293, 3.8.3: R2 is reached.
-            return self.fail_with_reset(Some(ConnectionError::TimedOut));
+            return self.fail_with_reset(Some(self.timeout_error()));
         }
         self.check_black_hole();
         let again = self.recovery.state() == RecoveryState::Loss && self.unanswered.timeouts > 1;
@@ -123,9 +122,7 @@ impl Connection {
             false => self.config.syn_ack_retries,
         };
         if self.unanswered.syns > retries {
-            // RFC 5461, 2.2: what was heard of an error that may pass is told when it has not.
-            let error = self.fast_open_unreachable().unwrap_or(ConnectionError::TimedOut);
-            return self.enter_closed(Some(error));
+            return self.enter_closed(Some(self.timeout_error()));
         }
         self.rtt.on_syn_timeout();
         self.on_fast_open_timeout();
@@ -145,7 +142,7 @@ impl Connection {
         let unanswered = self.unanswered.window_probes > self.retries();
         let orphaned = self.owing.orphaned && self.unanswered.persist_backoff > self.retries();
         if unanswered || orphaned {
-            return self.fail_with_reset(Some(ConnectionError::TimedOut));
+            return self.fail_with_reset(Some(self.timeout_error()));
         }
         self.owing.window_probe = true;
     }
@@ -168,7 +165,7 @@ impl Connection {
         let is_too_long = self.unanswered.keepalive_probes > 0
             && self.user_timeout().is_some_and(|user_timeout| silence >= user_timeout);
         if is_too_long || self.unanswered.keepalive_probes >= keepalive.count {
-            return self.fail_with_reset(Some(ConnectionError::TimedOut));
+            return self.fail_with_reset(Some(self.timeout_error()));
         }
         self.unanswered.keepalive_probes += 1;
         self.owing.keepalive_probe = true;

@@ -29,6 +29,7 @@ impl Connection {
         // An answer of any kind: the peer lives, and a closed window is its right (RFC 9293,
         // 3.8.6.1, MUST-37).
         self.unanswered.window_probes = 0;
+        self.unreachable = None;
         if self.send.window == 0 {
             self.forgive_timeouts();
         }

@@ -241,6 +241,28 @@ fn an_unreachable_host_does_not_end_a_fast_open_that_the_application_has() {
     assert_eq!(harness.connection.error(), Some(error), "as Linux has it, not that it timed out");
 }
 
+// RFC 5461, 2.2: "if the connection is eventually timed out, the last received error is passed to the application";
+// RFC 9293, 3.9.2.2: the information SHOULD be made available to it.
+#[test]
+fn an_open_connection_that_times_out_tells_why_the_peer_could_not_be_reached() {
+    let (error, silence) = (ConnectionError::HostUnreachable, Duration::from_secs(10_000));
+    let after = |answered: bool, sequence: u32| {
+        let mut harness = Harness::established(plain_config());
+        harness.write(&stream(0..500));
+        assert_eq!(harness.take_ranges(), [(1, 500)]);
+        let is_believed = harness.connection.on_unreachable(error, ISS + sequence);
+        assert_eq!(harness.connection.state(), State::Established);
+        if answered {
+            harness.receive(ACK, 1, 1, b"");
+        }
+        harness.pass(silence);
+        (is_believed, harness.connection.error())
+    };
+    assert_eq!(after(false, 1), (true, Some(error)));
+    assert_eq!(after(true, 1), (true, Some(ConnectionError::TimedOut)), "it was heard since");
+    assert_eq!(after(false, 501), (false, Some(ConnectionError::TimedOut)), "nothing of ours");
+}
+
 // RFC 6191; RFC 9293, 3.10.7.4.
 #[test]
 fn time_wait_may_be_replaced_by_a_later_syn_only() {
