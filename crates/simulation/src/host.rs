@@ -190,19 +190,21 @@ impl Host {
         self.cidr(ipv6)
     }
 
-    /// What an address can be used for, where the first shard, which speaks for all, knows it.
+    /// What an address can be used for, where a squeue knows it. The first speaks for all; the others hear of it when
+    /// they run next.
     #[must_use]
-    pub fn address_state(&self, address: IpAddr) -> Option<AddressState> {
-        let first = &self.squeues[0];
-        let all = first.shard.addresses(first.interface);
+    pub fn address_state(&self, squeue: usize, address: IpAddr) -> Option<AddressState> {
+        let Squeue { shard, interface, .. } = &self.squeues[squeue];
+        let all = shard.addresses(*interface);
         all.iter().find(|status| status.cidr.address() == address).map(|status| status.state)
     }
 
-    /// Whether it can use its address of a family.
+    /// Whether each of its squeues can use its address of a family.
     #[must_use]
     pub fn has_address(&self, ipv6: bool) -> bool {
-        let state = self.address_state(self.address(ipv6));
-        state.is_some_and(|state| state != AddressState::Tentative)
+        let address = self.address(ipv6);
+        let mut states = (0..self.squeues.len()).map(|squeue| self.address_state(squeue, address));
+        states.all(|it| it.is_some_and(|state| state != AddressState::Tentative))
     }
 
     /// All addresses that it can use, that of the link among them where it has IPv6 and stations.

@@ -129,7 +129,8 @@ impl World {
             };
             let neighbour = (host + 1) % self.hosts.len();
             let cidr = self.hosts[neighbour].cidr(ipv6);
-            if self.hosts[neighbour].address_state(cidr.address()) != Some(AddressState::Preferred)
+            if self.hosts[neighbour].address_state(0, cidr.address())
+                != Some(AddressState::Preferred)
             {
                 continue;
             }
@@ -144,7 +145,7 @@ impl World {
     /// Who was given an address that its neighbour has does not have it.
     pub(super) fn audit_addresses(&mut self) {
         for (host, address) in self.taken_claims.clone() {
-            if let Some(state) = self.hosts[host].address_state(address) {
+            if let Some(state) = self.hosts[host].address_state(0, address) {
                 let property =
                     "RFC 5227, 2.1.1 and RFC 4862, 5.4.5: an address in use is not taken";
                 self.fail(property, format!("host {host} has {address}, {state:?}"));
