@@ -12,6 +12,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+/// Of what is longer a TAP says, and a TUN, that it is not permitted: its ring is one allocation of the kernel's, 4 MiB at
+/// most, of pointers.
+const TAP_QUEUE_PACKETS_MAX: usize = (4 << 20) / 8;
+
 const IFF_UP: i16 = 0x1;
 const IFF_RUNNING: i16 = 0x40;
 
@@ -214,14 +218,19 @@ impl Interface {
             .map_err(|errno| self.refused("be asked for its queue length", errno))
     }
 
-    /// Sets how many packets wait at most on their way out of the kernel.
+    /// Sets how many packets wait at most on their way out of the kernel. A TAP or TUN takes 524,288.
     ///
     /// # Errors
     /// Where the system refuses.
     pub fn set_transmit_queue_packets(&self, packets: usize) -> Result<(), SystemError> {
         let len = u32::try_from(packets).unwrap_or(u32::MAX);
-        netlink::set_queue_len(self.index, len)
-            .map_err(|errno| self.refused(format_args!("be given a queue of {packets}"), errno))
+        let most = match packets > TAP_QUEUE_PACKETS_MAX {
+            true => ", of which a TAP or TUN takes 524,288 at most",
+            false => "",
+        };
+        netlink::set_queue_len(self.index, len).map_err(|errno| {
+            self.refused(format_args!("be given a queue of {packets} packets{most}"), errno)
+        })
     }
 
     /// Gives it an address and, by the prefix, a network. On an interface that is up the address

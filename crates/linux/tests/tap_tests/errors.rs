@@ -281,6 +281,10 @@ pub(crate) fn settings_reach_the_kernel() {
     assert_eq!(tun.capabilities().medium, Medium::Ip);
     let interface = tun.interface().expect("it is there");
     assert_eq!(interface.transmit_queue_packets(), Ok(1_000));
+    interface.set_transmit_queue_packets(524_288).expect("the most that the driver takes");
+    let error = interface.set_transmit_queue_packets(524_289).expect_err("one more");
+    assert!(error.message.contains("524,288 at most"), "{error}");
+    assert_eq!(interface.transmit_queue_packets(), Ok(524_288));
 
     let error = TapDevice::open(&TapConfig { mtu_bytes: Some(1 << 20), ..named("wide1") })
         .expect("an MTU that is refused is no reason to fail");
