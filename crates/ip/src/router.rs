@@ -362,6 +362,10 @@ impl RouterDiscovery {
     pub fn on_silent(&mut self, now: Instant, address: Ipv6Addr) {
         if let Some(router) = self.routers.iter_mut().find(|router| router.address == address) {
             router.is_silent = true;
+            // RFC 4861, 6.3.6: where none is known to be reachable they take turns.
+            if self.routers.iter().all(|router| router.is_silent) {
+                self.routers.iter_mut().for_each(|it| it.is_silent = it.address == address);
+            }
             self.choose(now);
         }
     }

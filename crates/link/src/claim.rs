@@ -196,12 +196,10 @@ impl Claim {
             return Dispute::Lost;
         }
         let interval = self.config.defend_interval;
-        let is_repeated = self.disputed_at.is_some_and(|last| now.since(last) < interval);
+        let before = self.disputed_at.replace(now);
+        let is_repeated = before.is_some_and(|last| now.since(last) < interval);
         match (is_repeated, keeps) {
-            (false, _) => {
-                self.disputed_at = Some(now);
-                Dispute::Defend
-            }
+            (false, _) => Dispute::Defend,
             (true, true) => Dispute::Silence,
             (true, false) => Dispute::Lost,
         }
@@ -276,7 +274,8 @@ mod tests {
             let mut claim = Claim::held();
             assert_eq!(claim.on_dispute(at(100), keeps), Dispute::Defend);
             assert_eq!(claim.on_dispute(at(109), keeps), repeated);
-            assert_eq!(claim.on_dispute(at(110), keeps), Dispute::Defend, "ten seconds later");
+            assert_eq!(claim.on_dispute(at(118), keeps), repeated);
+            assert_eq!(claim.on_dispute(at(128), keeps), Dispute::Defend, "ten seconds later");
         }
     }
 

@@ -344,6 +344,12 @@ impl<W> NeighbourCache<W> {
     /// otherwise the neighbour is being asked, or was a moment ago, and the other cache hears its answer.
     pub fn on_asked_for(&mut self, now: Instant, target: IpAddr, is_known: bool) -> Option<Known> {
         let entry = self.table.find(target);
+        if let Some((slot, Entry { state: State::Unreachable { .. }, .. })) = &entry {
+            // The other cache counts on a request for each of its questions, and the last of this one was an interval ago.
+            let slot = *slot;
+            self.start_resolution(slot);
+            return None;
+        }
         let Some((slot, entry)) = entry.filter(|(_, entry)| entry.known_link().is_some()) else {
             self.lookup(now, target);
             return None;
@@ -640,8 +646,13 @@ impl<W> NeighbourCache<W> {
                     self.table.set_state(slot, State::Unreachable { until }, None);
                     self.end_resolution(address, Err(Unreachable), waiting);
                 }
-                // 7.3.3: the entry SHOULD be deleted; the next packet starts afresh and asks all.
-                State::Probe { .. } => self.forget(slot),
+                // 7.3.3: the entry SHOULD be deleted, which signals the need for next-hop determination: another
+                // router may be better. The next packet starts afresh and asks all.
+                State::Probe { .. } => {
+                    let address = entry.address;
+                    self.forget(slot);
+                    self.end_resolution(address, Err(Unreachable), VecDeque::new());
+                }
                 State::Reachable { .. } | State::Stale | State::Unreachable { .. } => {}
             }
         }

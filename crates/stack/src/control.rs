@@ -147,8 +147,10 @@ impl Shard {
         now: Instant,
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
-        // RFC 8200, 4.7: what lies behind that nothing follows is ignored, and nobody's protocol.
-        if incoming.info.protocol != wire::protocol::NO_NEXT_HEADER {
+        // RFC 8200, 4.7: what lies behind that nothing follows is ignored, and nobody's protocol. Of what is for others
+        // a relay takes what it can carry, and nobody asked it for the rest.
+        let is_nothing = incoming.info.protocol == wire::protocol::NO_NEXT_HEADER;
+        if !is_nothing && !self.is_foreign(incoming) {
             self.send_error(now, incoming, IcmpErrorKind::ProtocolUnreachable);
         }
         Err(DropReason::UnknownProtocol)

@@ -94,7 +94,8 @@ impl Shard {
         }
         out.set_limits(interface.limits(room));
         out.set_block_bytes_max(interface.capabilities.block_bytes_max);
-        self.poll_neighbours(now, id);
+        let may_ask = self.may_ask(id);
+        self.poll_neighbours(now, id, may_ask);
         self.emit_outbox(now, id, out);
         let mut turns = self.interfaces[id].ready.len();
         while turns > 0 && out.room_packets() > 0 && out.room_bytes() > 0 {
@@ -105,7 +106,7 @@ impl Shard {
             turns = turns - 1 + core::mem::take(&mut self.lost_here);
         }
         // What was just looked up and not found is asked for at once.
-        self.poll_neighbours(now, id);
+        self.poll_neighbours(now, id, may_ask);
         self.emit_outbox(now, id, out);
         self.counters.checksummed_transmit_bytes += out.summed_bytes();
         if out.is_empty() {
@@ -338,13 +339,13 @@ impl Shard {
         out.set_limits(turn(limits, payload_before, allowance, refusal.is_some()));
         let built = socket.connection.poll_transmit(now, out);
         out.set_limits(limits);
-        if destination == Destination::Unreachable && !is_passed_on {
-            return self.lose(now, index, first, built, out);
-        }
         if built == 0 {
             // It has nothing to send, or what it has did not fit: then it has its turn again.
             socket.allowance_bytes = 0;
             return self.settle(now, index);
+        }
+        if destination == Destination::Unreachable && !is_passed_on {
+            return self.lose(now, index, first, built, out);
         }
         let payload_bytes = out.payload_bytes() - payload_before;
         let network = &socket.path.network;
@@ -399,7 +400,7 @@ impl Shard {
     #[cold]
     fn lose(&mut self, now: Instant, index: u32, first: usize, built: usize, out: &mut Multidata) {
         out.truncate(first);
-        self.drops.add(DropReason::NeighbourUnreachable);
+        self.drops.add_many(DropReason::NeighbourUnreachable, built as u64);
         let Some(socket) = self.sockets.tcp(index) else { return };
         socket.connection.on_transmitted(now, built);
         let sequence = socket.connection.first_unacknowledged();

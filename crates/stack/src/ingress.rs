@@ -220,8 +220,9 @@ impl Shard {
         match incoming.info.protocol {
             protocol::TCP => self.on_tcp(now, &incoming),
             protocol::UDP => self.on_udp(now, &incoming),
-            protocol::ICMP | protocol::ICMPV6 => self.on_icmp(now, &incoming),
-            protocol::IGMP => {
+            protocol::ICMP if info.source.is_ipv4() => self.on_icmp(now, &incoming),
+            protocol::ICMPV6 if info.source.is_ipv6() => self.on_icmp(now, &incoming),
+            protocol::IGMP if info.source.is_ipv4() => {
                 self.deliver_raw(&incoming);
                 self.on_group_message(now, &incoming)
             }

@@ -200,6 +200,7 @@ impl Interface {
             IpAddr::V4(group) if group.is_multicast() => {
                 group == Ipv4Addr::new(224, 0, 0, 1) || self.groups.is_joined(address)
             }
+            IpAddr::V6(group) if stays_in_host(group) => false,
             IpAddr::V6(group) if group.is_multicast() => {
                 group == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
                     || self.is_solicited_node(group)
@@ -280,4 +281,10 @@ impl Interface {
             Lookup::Unreachable => Destination::Unreachable,
         }
     }
+}
+
+/// Whether nothing to this group crosses a link: its scope is the interface, or the reserved one below that (RFC 4291,
+/// 2.7, and its erratum 3480).
+pub(crate) fn stays_in_host(group: Ipv6Addr) -> bool {
+    group.is_multicast() && group.octets()[1] & 0xf < 2
 }

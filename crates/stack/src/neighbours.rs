@@ -20,15 +20,22 @@ use wire::{ArpOperation, ArpRepr, ArpView, HardwareAddress, NdpEnvelope, NdpRepr
 impl Shard {
     /// Turns what the neighbour cache wants to ask into packets, and passes on what it learned.
     #[inline]
-    pub(crate) fn poll_neighbours(&mut self, now: Instant, id: InterfaceId) {
+    pub(crate) fn poll_neighbours(&mut self, now: Instant, id: InterfaceId, may_ask: bool) {
         if !self.interfaces[id].neighbours.is_quiet() {
-            self.serve_neighbours(now, id);
+            self.serve_neighbours(now, id, may_ask);
         }
+    }
+
+    /// RFC 1122, 2.3.2.1: what a device that stands still has not taken is not asked again, nor counted as asked.
+    #[inline]
+    pub(crate) fn may_ask(&self, id: InterfaceId) -> bool {
+        let interface = &self.interfaces[id];
+        interface.neighbours.is_quiet() || !interface.outbox.has_question()
     }
 
     // Seldom called: inlined, its registers would be saved in every turn.
     #[inline(never)]
-    fn serve_neighbours(&mut self, now: Instant, id: InterfaceId) {
+    fn serve_neighbours(&mut self, now: Instant, id: InterfaceId, may_ask: bool) {
         let interface = &mut self.interfaces[id];
         let mut silent = Vec::new();
         while let Some(resolved) = interface.neighbours.poll_resolved() {
@@ -51,7 +58,7 @@ impl Shard {
             waiting.iter().for_each(|packet| self.on_unreachable(id, packet));
             self.on_silent_neighbour(now, id, address);
         }
-        while let Some(request) = self.interfaces[id].neighbours.poll_request(now) {
+        while may_ask && let Some(request) = self.interfaces[id].neighbours.poll_request(now) {
             self.ask_neighbour(id, request);
         }
     }

@@ -251,6 +251,10 @@ pub(crate) struct Outgoing {
 /// Segments of no connection that may wait for the device.
 const ANSWERS_MAX: usize = 1_024;
 
+/// Messages of ARP and neighbour discovery that may wait where there is no room for others: whoever fills the queue
+/// with datagrams must not keep the host from asking, answering and looking whether an address is taken.
+const LINK_MESSAGES_MAX: usize = 64;
+
 /// The bounded queues of such packets of one interface: what this host says of itself, and what
 /// anybody can call forth. They take turns, so that a flood of the latter delays none of the former.
 #[derive(Debug)]
@@ -275,7 +279,9 @@ impl Outbox {
     /// Queues a packet and says whether there was room; where not, it is dropped.
     #[must_use]
     pub(crate) fn push(&mut self, packet: Outgoing) -> bool {
-        let has_room = self.has_room();
+        let is_of_link = matches!(packet.message, Message::Arp(_) | Message::Ndp(_));
+        let more = if is_of_link { LINK_MESSAGES_MAX } else { 0 };
+        let has_room = self.queue.len() < self.packets_max + more;
         if has_room {
             self.queue.push_back(packet);
         }
@@ -295,6 +301,15 @@ impl Outbox {
     /// Whether another packet may be queued.
     pub(crate) fn has_room(&self) -> bool {
         self.queue.len() < self.packets_max
+    }
+
+    /// Whether a question about a neighbour waits for the device.
+    pub(crate) fn has_question(&self) -> bool {
+        self.queue.iter().any(|packet| match &packet.message {
+            Message::Arp(message) => message.operation == wire::ArpOperation::Request,
+            Message::Ndp(message) => matches!(message, NdpRepr::NeighbourSolicitation { .. }),
+            _ => false,
+        })
     }
 
     /// Whether another answer may be queued.

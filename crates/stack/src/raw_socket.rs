@@ -358,6 +358,10 @@ impl Shard {
         let (own_hop_limit, discovery) = (socket.hop_limit, socket.mtu_discovery);
         let Way { interface_id, next_hop, source, hop_limit } =
             self.way(local, to, None, MulticastOptions::default())?;
+        if hop_limit == 0 {
+            // Nothing to this group crosses a link, and only datagrams come back from the interface.
+            return Err(SocketError::InvalidArgument);
+        }
         let hop_limit = own_hop_limit.unwrap_or(hop_limit);
         let mut template = HeaderTemplate::new(source, to, protocol, hop_limit, 0);
         let len = payload.len();

@@ -5,7 +5,7 @@ use crate::envelope::Envelope;
 use crate::error::SocketError;
 use crate::event::Readiness;
 use crate::ingress::Incoming;
-use crate::interface::Interface;
+use crate::interface::{Interface, stays_in_host};
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
 use crate::multicast::MulticastOptions;
@@ -489,9 +489,10 @@ impl Shard {
         if source.is_loopback() && !interface.is_loopback {
             return Err(SocketError::InvalidArgument);
         }
-        let hop_limit = match remote.is_multicast() {
-            true => multicast.hop_limit,
-            false => interface.hop_limit(remote.is_ipv4()),
+        let hop_limit = match remote {
+            IpAddr::V6(group) if stays_in_host(group) => 0,
+            _ if remote.is_multicast() => multicast.hop_limit,
+            _ => interface.hop_limit(remote.is_ipv4()),
         };
         Ok(Way { interface_id, next_hop, source, hop_limit })
     }

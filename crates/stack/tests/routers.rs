@@ -514,3 +514,27 @@ fn a_fixed_address_outlives_the_prefix_it_could_be_formed_from() {
     net.run(Duration::from_secs(60));
     assert_eq!(state(&net, formed(PREFIX)), fixed);
 }
+
+// RFC 4861, 7.3.3: that a neighbour answers no probe "signals the need for next-hop determination"; 6.3.6: one that may be
+// reachable is preferred.
+#[test]
+fn a_router_that_answers_no_probe_gives_way_to_the_other() {
+    let mut net = net();
+    for host in [1, 2] {
+        let source_link = Some(HardwareAddress([2, 0, 0, 0, 1, host as u8]));
+        hear(
+            &mut net,
+            router(host),
+            RouterAdvertisement { source_link, ..advertisement(7_200, 3_600) },
+        );
+    }
+    net.run(Duration::from_secs(5));
+    let began = net.now;
+    let second = [2, 0, 0, 0, 1, 2];
+    while way(&mut net, "2001:db8:99::1") != Some(second) {
+        net.run(Duration::from_millis(100));
+        let waited = net.now.since(began);
+        // Five seconds in which it counts as reachable still, and three probes.
+        assert!(waited < Duration::from_millis(8_500), "{waited:?}");
+    }
+}

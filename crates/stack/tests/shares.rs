@@ -624,3 +624,51 @@ fn exchange(now: Instant, one: &mut (Shard, InterfaceId), other: &mut (Shard, In
         give(now, one, back);
     }
 }
+
+/// Lets time go by in steps of 10 ms; says when ARP requests were on the wire, in ms.
+fn asked_until(
+    now: &mut Instant,
+    until: Instant,
+    host: &mut [(Shard, InterfaceId); 2],
+) -> Vec<u64> {
+    let mut asked = Vec::new();
+    while *now < until {
+        for _ in 0..2 {
+            for (index, it) in host.iter_mut().enumerate() {
+                if it.0.poll_timeout().is_some_and(|due| due <= *now) {
+                    it.0.on_timeout(*now);
+                }
+                let requests = sent(*now, it).iter().filter(|it| it[12..14] == [8, 6]).count();
+                assert!(requests == 0 || index == 0, "the first asks");
+                asked.extend((0..requests).map(|_| now.as_millis()));
+            }
+            let [first, second] = host;
+            carry(*now, &mut first.0, &mut second.0);
+            carry(*now, &mut second.0, &mut first.0);
+        }
+        *now += Duration::from_millis(10);
+    }
+    asked
+}
+
+// RFC 4861, 7.2.2: "If no Neighbor Advertisement is received after MAX_MULTICAST_SOLICIT solicitations, address resolution
+// has failed": solicitations that were sent, also where another shard had just given the neighbour up.
+#[test]
+fn a_shard_that_is_not_first_gives_up_behind_requests_that_were_sent() {
+    let mut host = [0, 1].map(|index| shard(0, Some(index), Medium::Ethernet(station(0))));
+    let mut now = NOW;
+    let peer = SocketAddr::new(address(1, false), 80);
+    // The first asks in vain at 1, 2 and 3 s, and holds the neighbour for unreachable from 4 to 5 s.
+    host[0].0.tcp_connect(now, client_at(1), peer).expect("a route");
+    asked_until(&mut now, Instant::from_millis(3_950), &mut host);
+    let socket = host[1].0.tcp_connect(now, client_at(0), peer).expect("a route");
+    let mut asked = Vec::new();
+    while host[1].0.tcp_status(socket).is_ok_and(|it| it.error.is_none()) {
+        let until = now + Duration::from_millis(10);
+        asked.extend(asked_until(&mut now, until, &mut host));
+        assert!(now < Instant::from_millis(20_000));
+    }
+    // What is asked in the moment of giving up nobody can answer in time.
+    asked.retain(|at| at + 100 < now.as_millis());
+    assert!(asked.len() >= 2, "it gave up behind {asked:?}");
+}

@@ -178,9 +178,12 @@ impl Prefixes {
             return;
         }
         formed.duplicates += 1;
-        let Formed { prefix, duplicates, .. } = *formed;
+        let Formed { prefix, duplicates, is_preferred, .. } = *formed;
         formed.address = stable_address(prefix, self.station, duplicates, &self.key);
         changes.push_back(LinkChange::Form(formed.address));
+        if !is_preferred {
+            changes.push_back(LinkChange::Prefer(formed.address, false));
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

@@ -395,3 +395,31 @@ fn nobody_says_that_everything_is_on_the_link() {
     assert_eq!(but_times(bed.hear(ROUTER, on_link(Ipv6Addr::UNSPECIFIED, 0, 600))), []);
     assert_eq!(bed.hear(ROUTER, on_link(Ipv6Addr::UNSPECIFIED, 0, 0)), []);
 }
+
+// RFC 4861, 6.3.6: "When no routers on the list are known to be reachable or probably reachable, routers SHOULD be
+// selected in a round-robin fashion".
+#[test]
+fn routers_that_are_all_silent_take_turns() {
+    let mut bed = Bed::new();
+    bed.hear(ROUTER, router(1_800, RouterPreference::Medium));
+    bed.hear(OTHER, router(1_800, RouterPreference::Medium));
+    bed.changes();
+    let mut chosen = ROUTER;
+    for other in [OTHER, ROUTER, OTHER] {
+        bed.discovery.on_silent(bed.now, chosen);
+        assert_eq!(bed.changes(), [LinkChange::DefaultRouter(Some(other))]);
+        chosen = other;
+    }
+}
+
+// RFC 4862, 5.5.4.
+#[test]
+fn what_is_formed_anew_is_deprecated_as_its_prefix_is() {
+    let mut bed = Bed::new();
+    bed.hear(ROUTER, prefix(PREFIX, 64, 1_000, 0));
+    bed.changes();
+    bed.discovery.on_duplicate(formed());
+    let address = stable_address(PREFIX, STATION, 1, &KEY);
+    let expected = [LinkChange::Form(address), LinkChange::Prefer(address, false)];
+    assert_eq!(bed.changes(), expected);
+}
