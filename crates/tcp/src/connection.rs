@@ -480,6 +480,7 @@ impl Connection {
             return Err(SendError::Full);
         }
         self.on_data_after_silence(now);
+        self.window_use.after_silence |= self.send_queue.len() == 0;
         if self.send_queue.len() == 0 {
             self.chronograph.enter(now, Waits::Path);
         }
@@ -489,9 +490,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The application has something to send after a time in which it had nothing.
-    fn on_data_after_silence(&mut self, now: Instant) {
-        if self.send_queue.len() > 0 {
+    /// The application has something to send after a time in which it had nothing, or the peer's window opens to it.
+    pub(crate) fn on_data_after_silence(&mut self, now: Instant) {
+        if self.send.flight() > 0 || self.window_use.is_decayed {
             return;
         }
         let (silence, rto) = (now - self.last_data_sent_at, self.rtt.rto());
@@ -500,6 +501,7 @@ impl Connection {
             && silence <= NON_VALIDATED_PERIOD;
         if silence > rto && !keeps {
             // RFC 5681, 4.1: the old window proves nothing.
+            self.window_use.is_decayed = true;
             self.congestion.on_idle(silence, rto, self.negotiated.payload_max());
         }
     }

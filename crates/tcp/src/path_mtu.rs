@@ -270,6 +270,8 @@ impl Connection {
                 self.timers.set(Timer::Retransmission, now + self.rtt.rto());
             }
         }
+        // What the window had room for may be a small segment of the new size, and wait for more of it.
+        self.arm_persist(now);
     }
 
     /// The network header of every packet has so many bytes of options from now on: segments are

@@ -516,6 +516,8 @@ impl SentRecords {
         for record in &mut self.records {
             if record.fate == Fate::Sacked {
                 record.fate = Fate::Lost;
+                // That it arrives is no news of an original: it did so before.
+                record.transmissions = record.transmissions.max(2);
             }
         }
         self.lost_bytes += core::mem::take(&mut self.sacked_bytes);

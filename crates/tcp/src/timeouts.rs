@@ -95,6 +95,8 @@ impl Connection {
         let losses = self.detect_losses(now, false);
         if losses.bytes > 0 {
             self.counters.reordering_timeouts += 1;
+            // RFC 8985, 8: one of the timers at a time; what is lost is sent first, also where both are due by now.
+            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
         }
         if self.recovery.wants_fast() && !self.excuses_losses() {
             let sacked = self.recovery.sacked_bytes();

@@ -227,7 +227,8 @@ impl Congestion for Cubic {
         self.on_mss_change(mss);
         self.remember();
         self.curve.plateau = None;
-        self.window.collapse(Self::threshold_after_loss(in_flight), in_flight);
+        let threshold = Self::threshold_after_loss(self.window.allowed(in_flight));
+        self.window.collapse(threshold, in_flight);
     }
 
     fn on_timeout_again(&mut self) {

@@ -75,7 +75,7 @@ impl Congestion for NewReno {
     fn on_timeout(&mut self, _now: Instant, in_flight: u32, mss: u32) {
         self.on_mss_change(mss);
         self.remember();
-        self.window.collapse(in_flight / 2, in_flight);
+        self.window.collapse(self.window.allowed(in_flight) / 2, in_flight);
     }
 
     fn on_timeout_again(&mut self) {

@@ -7,6 +7,10 @@ use time::{Duration, Instant};
 pub(crate) struct WindowUse {
     used_bytes: u32,
     since: Instant,
+    /// The application had nothing to send before what waits now.
+    pub(crate) after_silence: bool,
+    /// The window was reduced for a silence, and nothing was sent since.
+    pub(crate) is_decayed: bool,
 }
 
 impl WindowUse {
@@ -21,7 +25,7 @@ impl WindowUse {
         rto: Duration,
     ) -> Option<u32> {
         if limited {
-            *self = Self { used_bytes: 0, since: now };
+            (self.used_bytes, self.since) = (0, now);
             return None;
         }
         self.used_bytes = self.used_bytes.max(in_flight_bytes);

@@ -39,6 +39,9 @@ impl Connection {
         if flight_before == 0 && !advanced && !reports {
             // The peer sends and we do not: there is nothing that the ACK could be about.
             self.take_window(header);
+            if self.send_queue.len() > 0 {
+                self.on_data_after_silence(now);
+            }
             self.on_echo(now, header, 0);
             return Ok(());
         }
@@ -179,12 +182,14 @@ impl Connection {
         header: &TcpHeader,
         facts: &AckFacts,
     ) -> Option<Duration> {
+        // It may not have moved for longer than numbers last.
+        self.measured_until = self.measured_until.later_of(self.send.una);
         let Some(sent_at) = facts.delivered.first_sent_at.filter(|_| !facts.delivered.ambiguous)
         else {
             return self.sample_timestamp(now, header);
         };
         let rtt = now - sent_at;
-        if self.send.una.is_at_or_after(self.measured_until) {
+        if self.send.una == self.measured_until {
             self.measured_until = self.send.nxt;
             self.rtt.on_sample(rtt);
             self.recovery.probe.on_round_trip();

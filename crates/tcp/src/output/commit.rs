@@ -48,6 +48,8 @@ impl Connection {
             }
         }
         if flight_before == 0 && self.send.flight() > 0 {
+            // What ended when the window was full was not marked as what the application limits; a silence is.
+            let app_limited = core::mem::take(&mut self.window_use.after_silence) || app_limited;
             self.congestion.on_flight_start(now, app_limited);
         }
         self.arm_persist(now);
@@ -118,6 +120,7 @@ impl Connection {
         let end = segment.end();
         self.owing.window_probe = false;
         self.last_data_sent_at = now;
+        self.window_use.is_decayed = false;
         self.send.on_sent(end);
         if segment.len > 0 && segment.len < self.plan.full {
             self.send.on_small_sent(end);
@@ -147,6 +150,7 @@ impl Connection {
             "sent again"
         );
         self.last_data_sent_at = now;
+        self.window_use.is_decayed = false;
         self.counters.retransmitted_segments += 1;
         self.counters.retransmitted_bytes += u64::from(segment.len);
         count(&mut self.totals.segments_retransmitted, 1);

@@ -138,6 +138,17 @@ struct Flight {
     newest: Newest,
 }
 
+impl Flight {
+    /// What was taken for the answer to a copy was that to its original: the newest that is known to have arrived is one
+    /// of those that were sent once.
+    fn forget_copies(&mut self) {
+        let arrived = |it: &&Record| it.fate == Fate::Sacked && !it.is_again();
+        let newest = self.sent.iter().filter(arrived).max_by_key(|it| it.sent_at);
+        let none = (Instant::ZERO, self.newest.sent.1);
+        self.newest.sent = newest.map_or(none, |it| (it.sent_at, it.end));
+    }
+}
+
 /// What one recovery needs.
 #[derive(Debug)]
 struct Episode {
@@ -309,7 +320,9 @@ impl Recovery {
         let mut take = |part: &Record, delivered: &mut Delivered| {
             let again = part.is_again();
             delivered.ambiguous |= again;
-            delivered.original |= !again && part.end.is_at_or_before(*point);
+            // What was sent a moment before the timeout was not taken for lost, and proves nothing of what was.
+            let was_lost = part.fate == Fate::Lost;
+            delivered.original |= !again && was_lost && part.end.is_at_or_before(*point);
             delivered.bytes += part.len();
             let earlier_copy = again && is_earlier_copy(part.sent_at);
             delivered.reordered |= rack.on_delivered(now, part, newest, earlier_copy, min_rtt, mss);
@@ -645,6 +658,9 @@ impl Recovery {
         if self.state != RecoveryState::Open {
             if let Some(flight) = &mut self.flight {
                 flight.sent.unmark_lost();
+                if self.state == RecoveryState::Loss {
+                    flight.forget_copies();
+                }
             }
             self.leave();
         }

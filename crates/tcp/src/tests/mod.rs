@@ -1,5 +1,6 @@
 //! Segment scripts against one connection, and two connections joined back to back.
 
+mod after_timeouts;
 mod bottleneck;
 mod close;
 mod duplicates;
@@ -17,7 +18,9 @@ mod options;
 mod pauses;
 mod recovery;
 mod reset;
+mod round_trips;
 mod runs;
+mod silences;
 mod states;
 mod super_frames;
 mod timers;

@@ -29,7 +29,8 @@ impl Bbr {
 
     /// UpdateRound (5.5.1).
     fn update_round(&mut self, sample: &RateSample) {
-        self.round_start = sample.prior_delivered_bytes >= self.next_round_delivered
+        self.round_start = sample.interval.is_some()
+            && sample.prior_delivered_bytes >= self.next_round_delivered
             && sample.newly_delivered_bytes > 0;
         if self.round_start {
             self.start_round();

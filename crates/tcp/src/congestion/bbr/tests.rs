@@ -303,3 +303,38 @@ fn a_lost_probe_of_the_mtu_is_no_loss_to_the_model() {
     let Controller::Bbr(bbr) = &harness.connection.congestion else { panic!("BBR was asked for") };
     assert!(!bbr.loss_in_round);
 }
+
+// draft-ietf-ccwg-bbr, 4.1.2.3: a sample of an interval that is too short is discarded.
+#[test]
+fn rounds_without_a_rate_are_no_plateau() {
+    let mut bbr = Bbr::new(&CongestionConfig::default(), MSS);
+    let (mut now, mut delivered) = (Instant::from_millis(1_000), 0);
+    for round in 0..4 {
+        now += Duration::from_millis(10);
+        let prior_delivered_bytes = delivered;
+        delivered += 10 * u64::from(MSS);
+        let rate = Some(crate::rate::RateSample {
+            total_delivered_bytes: delivered,
+            prior_delivered_bytes,
+            newly_delivered_bytes: 10 * MSS,
+            delivered_bytes: 10 * u64::from(MSS),
+            tx_in_flight_bytes: 10 * MSS,
+            interval: (round == 0).then_some(Duration::from_millis(10)),
+            ..crate::rate::RateSample::default()
+        });
+        bbr.on_ack(&Acked {
+            now,
+            acked_bytes: 10 * MSS,
+            in_flight_before: 10 * MSS,
+            app_limited: false,
+            rtt: Some(Duration::from_millis(10)),
+            rtt_sample: None,
+            una: SeqNumber(0),
+            nxt: SeqNumber(0),
+            rate,
+            sack: true,
+            mss: MSS,
+        });
+    }
+    assert_eq!(bbr.phase, Phase::Startup);
+}

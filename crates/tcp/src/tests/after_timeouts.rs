@@ -1,0 +1,203 @@
+//! What follows a retransmission timeout, and what proves it needless.
+
+use super::harness::*;
+use crate::congestion::{Algorithm, Congestion as _, CongestionConfig};
+use crate::{Config, State};
+use time::Duration;
+use wire::{SackBlocks, TcpOptions};
+
+pub(super) const RTT: Duration = Duration::from_millis(100);
+
+pub(super) fn path(config: Config) -> Harness {
+    let mut harness = Harness::connect(config);
+    let syn = harness.expect_one();
+    harness.now += RTT;
+    harness.options = TcpOptions {
+        mss: Some(MSS as u16),
+        sack_permitted: syn.header.options.sack_permitted,
+        ..TcpOptions::default()
+    };
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.options = TcpOptions::default();
+    harness.take();
+    harness
+}
+
+pub(super) fn sack_config() -> Config {
+    let congestion =
+        CongestionConfig { algorithm: Algorithm::NewReno, ..Config::default().congestion };
+    let pacing = crate::Pacing::Off;
+    Config { nodelay: true, sack: true, congestion, pacing, ..plain_config() }
+}
+
+fn in_flight(mut harness: Harness, segments: usize) -> Harness {
+    harness.write(&stream(0..1_000 * segments));
+    assert_eq!(harness.take().len(), segments);
+    harness.now += RTT;
+    harness
+}
+
+fn sack(harness: &mut Harness, ack: u32, blocks: &[(u32, u32)]) {
+    sack_with(harness, 1, ack, blocks, b"");
+}
+
+fn sack_with(harness: &mut Harness, seq: u32, ack: u32, blocks: &[(u32, u32)], data: &[u8]) {
+    harness.options.sack = SackBlocks::NONE;
+    for (start, end) in blocks {
+        harness.options.sack.push(ISS + *start, ISS + *end);
+    }
+    harness.receive(ACK, seq, ack, data);
+    harness.options.sack = SackBlocks::NONE;
+}
+
+fn timeouts(harness: &Harness) -> u64 {
+    harness.connection.counters().retransmission_timeouts
+}
+
+// RFC 5681, 4.3: the loss of a retransmission: "cwnd (and ssthresh) MUST be lowered twice".
+#[test]
+fn a_timeout_in_fast_recovery_does_not_raise_the_threshold() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let mut config = sack_config();
+        config.congestion.algorithm = algorithm;
+        let mut harness = in_flight(path(config), 10);
+        let window_before = harness.connection.congestion_window();
+        harness.write(&stream(10_000..59_000));
+        let mut end = 10_001;
+        for _ in 0..12 {
+            sack(&mut harness, 1, &[(1_001, end)]);
+            for (start, len) in harness.take_ranges() {
+                end = end.max(start + len as u32);
+            }
+            harness.now += RTT;
+        }
+        assert_eq!((timeouts(&harness), harness.connection.counters().fast_recoveries), (0, 1));
+        let threshold = harness.connection.congestion.slow_start_threshold();
+        while timeouts(&harness) == 0 {
+            harness.take();
+            harness.pass_to_deadline();
+        }
+        let after = harness.connection.congestion.slow_start_threshold();
+        eprintln!(
+            "{algorithm:?} window before {window_before}, reduced {threshold}, after RTO {after}, end {end}"
+        );
+        assert!(after <= threshold, "{algorithm:?}: {threshold} became {after}");
+    }
+}
+
+// F-RTO may not take what was SACKed before for news.
+#[test]
+fn what_was_sacked_before_and_forgotten_proves_no_timeout_spurious() {
+    let mut harness = in_flight(path(sack_config()), 4);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    for _ in 0..2 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert_eq!(timeouts(&harness), 2);
+    // The peer sends data of its own, with the blocks that it has had all along.
+    sack_with(&mut harness, 1, 1, &[(1_001, 4_001)], b"x");
+    assert_eq!(harness.connection.counters().spurious_timeouts, 0);
+    assert_eq!(harness.connection.congestion_window(), 1_000);
+}
+
+// RFC 6298, 5.5: the timer backs off while nothing of ours arrives, though the peer goes on sending.
+#[test]
+fn the_timer_backs_off_while_the_peer_sends_data() {
+    let config = Config { retries: 5, ..sack_config() };
+    let mut harness = in_flight(path(config), 4);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    harness.take();
+    for seq in 1..=1_200 {
+        harness.pass(Duration::from_millis(100));
+        if harness.connection.state() == State::Closed {
+            break;
+        }
+        sack_with(&mut harness, seq, 1, &[(1_001, 4_001)], b"x");
+        harness.take();
+        harness.read(10);
+    }
+    let counters = harness.connection.counters();
+    eprintln!(
+        "timeouts {} spurious {} rto backoff, state {:?}",
+        counters.retransmission_timeouts,
+        counters.spurious_timeouts,
+        harness.connection.state()
+    );
+    assert_eq!(counters.spurious_timeouts, 0);
+}
+
+// Nor is it reordering.
+#[test]
+fn what_was_sacked_before_and_forgotten_is_no_reordering() {
+    let mut harness = in_flight(path(sack_config()), 5);
+    sack(&mut harness, 1, &[(3_001, 5_001), (1_001, 2_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000), (2_001, 1_000)]);
+    for _ in 0..2 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert_eq!(timeouts(&harness), 2);
+    harness.now += RTT;
+    sack(&mut harness, 2_001, &[(3_001, 5_001)]);
+    assert_eq!(harness.connection.counters().reordering_seen, 0);
+}
+
+// RFC 5682, 3.1, step 2: duplicate ACKs before that of the retransmission: "Stay in step 2".
+#[test]
+fn what_was_sent_just_before_the_timeout_proves_nothing() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..1_000));
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    // Lost; so is the probe.
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    assert_eq!(harness.connection.counters().tail_loss_probes, 1);
+    let deadline = harness.connection.poll_timeout().unwrap();
+    harness.now += deadline.since(harness.now) - Duration::from_millis(10);
+    harness.write(&stream(1_000..2_000));
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    while timeouts(&harness) == 0 {
+        harness.pass_to_deadline();
+    }
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.now += Duration::from_millis(90);
+    sack(&mut harness, 1, &[(1_001, 2_001)]);
+    assert_eq!(harness.connection.counters().spurious_timeouts, 0);
+    assert_eq!(harness.connection.congestion_window(), 1_000);
+}
+
+// RFC 5682, 3.1, step 3.b: spurious: "continue ... new data"; nothing of it was lost.
+#[test]
+fn a_timeout_that_is_taken_back_is_no_fast_recovery_in_the_same_breath() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..10_000));
+    assert_eq!(harness.take().len(), 10);
+    harness.write(&stream(10_000..20_000));
+    let before = harness.connection.congestion_window();
+    while timeouts(&harness) == 0 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    // The path stood still for a while: what comes now are the ACKs of the originals.
+    harness.now += Duration::from_millis(150);
+    for ack in 1..=10 {
+        harness.now += Duration::from_millis(1);
+        harness.receive(ACK, 1, 1 + ack * 1_000, b"");
+        harness.take();
+    }
+    let counters = harness.connection.counters();
+    assert_eq!((counters.spurious_timeouts, counters.fast_recoveries), (1, 0));
+    assert!(harness.connection.congestion_window() >= before);
+}
+
+#[test]
+fn one_late_call_is_not_two_reductions() {
+    let mut harness = in_flight(path(sack_config()), 3);
+    sack(&mut harness, 1, &[(1_001, 2_001)]);
+    harness.expect_nothing();
+    harness.now += Duration::from_millis(350);
+    harness.connection.on_timeout(harness.now);
+    assert_eq!((harness.connection.counters().fast_recoveries, timeouts(&harness)), (1, 0));
+}
