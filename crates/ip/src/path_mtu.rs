@@ -59,6 +59,8 @@ struct Entry {
     /// The least that any report said.
     reported_bytes: usize,
     turn: Turn,
+    /// Until when the least that any report said holds.
+    reported_until: Instant,
 }
 
 impl Entry {
@@ -100,20 +102,26 @@ impl<S: BuildHasher> PathMtus<S> {
     ) -> bool {
         self.reports += 1;
         let turn = (now + self.config.lifetime, self.reports);
-        let nothing = Entry { verified_bytes: usize::MAX, reported_bytes: usize::MAX, turn };
+        let reported_until = turn.0;
+        let (verified_bytes, reported_bytes) = (usize::MAX, usize::MAX);
+        let nothing = Entry { verified_bytes, reported_bytes, turn, reported_until };
         let before = self.entries.get(&destination).copied().unwrap_or(nothing);
         let verified_bytes = match trust {
             Trust::Verified => before.verified_bytes.min(mtu_bytes),
             Trust::Unverified => before.verified_bytes,
         };
         let reported_bytes = before.reported_bytes.min(mtu_bytes);
-        if mtu_bytes > before.reported_bytes && verified_bytes == before.verified_bytes {
+        let known_bytes = match trust {
+            Trust::Verified => before.verified_bytes,
+            Trust::Unverified => before.reported_bytes,
+        };
+        if mtu_bytes > known_bytes {
             return false;
         }
         // What anybody can send does not prolong what was checked.
         let is_kept = trust == Trust::Unverified && before.trust() == Trust::Verified;
         let turn = if is_kept { before.turn } else { turn };
-        let entry = Entry { verified_bytes, reported_bytes, turn };
+        let entry = Entry { verified_bytes, reported_bytes, turn, reported_until };
         self.turns_of(before.trust()).remove(&before.turn);
         self.turns_of(entry.trust()).insert(turn, destination);
         self.entries.insert(destination, entry);
@@ -180,13 +188,23 @@ impl<S: BuildHasher> PathMtus<S> {
 
     /// Forgets what was reported too long ago.
     pub fn on_timeout(&mut self, now: Instant) {
+        let mut demoted = Vec::new();
         for (turns, moves) in self.turns.iter_mut().zip([0, 1]) {
             while let Some(entry) = turns.first_entry().filter(|entry| entry.key().0 <= now) {
-                let destination = entry.remove();
-                self.entries.remove(&destination);
+                let ((_, number), destination) = entry.remove_entry();
                 self.generation = self.generation.wrapping_add(moves);
+                let Some(known) = self.entries.get_mut(&destination) else { continue };
+                if moves > 0 && known.reported_until > now {
+                    // What was reported since, and not checked, holds for its own time.
+                    known.verified_bytes = usize::MAX;
+                    known.turn = (known.reported_until, number);
+                    demoted.push((known.turn, destination));
+                } else {
+                    self.entries.remove(&destination);
+                }
             }
         }
+        self.turns[0].extend(demoted);
     }
 
     /// A number that changes whenever an answer of [`PathMtus::lookup`] with [`Trust::Verified`] may: who kept one asks
@@ -301,7 +319,28 @@ mod tests {
         mtus.on_report(NOW + Duration::from_secs(300), address(1), 1_300, Trust::Unverified);
         mtus.on_report(NOW + Duration::from_secs(300), address(1), 1_290, Trust::Unverified);
         mtus.on_timeout(NOW + Duration::from_secs(600));
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), None);
+        assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_290));
+        mtus.on_timeout(NOW + Duration::from_secs(900));
         assert!(mtus.is_empty() && mtus.turns.iter().all(BTreeMap::is_empty));
+    }
+
+    // RFC 8201, 4: an increase "MUST NOT be" looked for "less than 5 minutes after a Packet Too Big message".
+    #[test]
+    fn no_estimate_rises_within_five_minutes_of_a_report() {
+        let late = NOW + Duration::from_secs(599);
+        let mut mtus = plain();
+        mtus.on_report(NOW, address(1), 1_400, Trust::Verified);
+        mtus.on_report(late, address(1), 1_300, Trust::Unverified);
+        mtus.on_timeout(NOW + Duration::from_secs(600));
+        assert_eq!(mtus.lookup(address(1), Trust::Unverified), Some(1_300));
+        // Nor does one that was not checked keep one that was from counting.
+        let mut mtus = plain();
+        mtus.on_report(NOW, address(1), 1_400, Trust::Verified);
+        mtus.on_report(NOW, address(1), 1_300, Trust::Unverified);
+        mtus.on_report(late, address(1), 1_400, Trust::Verified);
+        mtus.on_timeout(NOW + Duration::from_secs(600));
+        assert_eq!(mtus.lookup(address(1), Trust::Verified), Some(1_400));
     }
 
     #[test]

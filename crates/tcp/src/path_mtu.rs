@@ -105,6 +105,10 @@ impl Search {
 
     fn on_lost(&mut self, mss: u16) {
         self.ready = false;
+        if mss > self.high {
+            // The limit has sunk below it meanwhile: nothing so long is tried.
+            return;
+        }
         self.lost_count += 1;
         if self.lost_count >= PROBES_MAX {
             self.lost_count = 0;
@@ -184,6 +188,7 @@ impl PathMtu {
             search.low = search.low.min(limit);
             if was_lifted || search.high > limit {
                 (search.high, search.fresh) = (limit.max(search.low), true);
+                search.lost_count = 0;
             }
         }
     }
@@ -220,13 +225,16 @@ impl PathMtu {
         Some((probe.start, probe.end))
     }
 
-    /// The probe was lost. Says whether that is news.
-    pub(crate) fn on_probe_lost(&mut self) -> bool {
+    /// The probe was lost, `alone` or near others: then it may have been for congestion, "search_high SHOULD NOT be
+    /// updated, and the same-sized probe SHOULD be attempted again" (RFC 4821, 7.6.4). Says whether that is news.
+    pub(crate) fn on_probe_lost(&mut self, alone: bool) -> bool {
         let Some(search) = &mut self.search else { return false };
         let Some(probe) = search.probe.as_mut().filter(|probe| !probe.lost) else { return false };
         probe.lost = true;
         let mss = probe.mss;
-        search.on_lost(mss);
+        if alone {
+            search.on_lost(mss);
+        }
         true
     }
 
@@ -257,13 +265,13 @@ impl Connection {
         let after = self.negotiated.payload_max();
         let is_opening = self.is_opening_fast();
         let may_send = self.state.sends_data() || is_opening;
-        if after < before && may_send && self.send.flight() > after {
+        if after < before && may_send && self.recovery.has_longer(after) {
             if self.recovery.state() == RecoveryState::Fast {
                 // All of it is sent again, which ends this recovery for the window as well.
                 self.congestion.on_recovery_exit(now);
             }
             self.path_mtu.forget_probe();
-            self.recovery.on_path_change(now, &self.send);
+            self.recovery.on_path_change(&self.send, after);
             // While it opens the timer is the SYN-ACK's, and what is lost waits for the handshake.
             if !is_opening {
                 self.timers.stop(Timer::Retransmission);
@@ -323,9 +331,10 @@ impl Connection {
     pub(crate) fn check_probe_lost(&mut self) {
         let Some((start, end)) = self.path_mtu.probe_range() else { return };
         let touches = |record: &Record| start.is_before(record.end) && record.start.is_before(end);
-        if self.recovery.lost().any(touches) && self.path_mtu.on_probe_lost() {
+        let alone = self.excuses_losses();
+        if self.recovery.lost().any(touches) && self.path_mtu.on_probe_lost(alone) {
             self.counters.mtu_probes_lost += 1;
-            if self.excuses_losses() {
+            if alone {
                 // Nor to a controller that judges by what is lost, whatever the state of recovery.
                 self.recovery.rate.forgive_losses();
             }
@@ -342,6 +351,13 @@ impl Connection {
             is_inside && !record.is_again()
         };
         self.recovery.lost().all(is_within)
+    }
+
+    /// Whether fast recovery is to begin: for what is lost, unless that is a probe of the path alone; or for what was lost
+    /// again behind a narrower path, for which the window was not reduced (RFC 5681, 4.3).
+    pub(crate) fn wants_fast_recovery(&self, again_count: u32) -> bool {
+        let is_again = again_count > 0 && self.recovery.is_unreduced();
+        is_again || (self.recovery.wants_fast() && !self.excuses_losses())
     }
 
     fn apply_path_mss(&mut self) {
@@ -377,8 +393,8 @@ mod tests {
             path_mtu.on_probe_sent(una, una + u32::from(mss), mss);
             assert_eq!(path_mtu.due_probe(), None, "one at a time");
             if mss > path {
-                assert!(path_mtu.on_probe_lost());
-                assert!(!path_mtu.on_probe_lost(), "known already");
+                assert!(path_mtu.on_probe_lost(true));
+                assert!(!path_mtu.on_probe_lost(true), "known already");
             }
             una += u32::from(mss);
             path_mtu.on_ack(now, una);
@@ -428,7 +444,7 @@ mod tests {
         while let Some(mss) = path_mtu.due_probe() {
             path_mtu.on_probe_sent(una, una + 1, mss);
             if mss > 1_200 {
-                path_mtu.on_probe_lost();
+                path_mtu.on_probe_lost(true);
             }
             una += 1;
             path_mtu.on_ack(start, una);
@@ -464,5 +480,23 @@ mod tests {
         assert_eq!(path_mtu.mss(), 900);
         path_mtu.set_limit(LIMIT);
         assert_eq!(path_mtu.mss(), 900, "only a probe goes further");
+    }
+
+    #[test]
+    fn each_size_has_its_own_losses() {
+        let mut path_mtu = PathMtu::new(LIMIT, 536, PathProbing::Always);
+        let mut una = SeqNumber(1);
+        path_mtu.on_ack(Instant::ZERO, una);
+        let lose = |path_mtu: &mut PathMtu, una: &mut SeqNumber, mss: u16| {
+            path_mtu.on_probe_sent(*una, *una + 1, mss);
+            path_mtu.on_probe_lost(true);
+            *una += 1;
+            path_mtu.on_ack(Instant::ZERO, *una);
+        };
+        lose(&mut path_mtu, &mut una, LIMIT);
+        lose(&mut path_mtu, &mut una, LIMIT);
+        path_mtu.set_limit(1_300);
+        lose(&mut path_mtu, &mut una, 1_300);
+        assert_eq!(path_mtu.due_probe(), Some(1_300), "it was lost once");
     }
 }

@@ -494,6 +494,25 @@ impl SentRecords {
         }
     }
 
+    /// Whether a record flies that is longer than `mss`.
+    pub(crate) fn has_longer(&self, mss: u32) -> bool {
+        self.records.iter().any(|it| it.fate == Fate::Flying && it.len() > mss)
+    }
+
+    /// What may have been longer than `mss` is lost. `visit` sees what is newly lost.
+    pub(crate) fn mark_longer_lost(&mut self, mss: u32, visit: &mut impl FnMut(&Record)) {
+        for record in &mut self.records {
+            if record.fate == Fate::Flying && record.len() > mss {
+                visit(record);
+                record.fate = Fate::Lost;
+                self.lost_bytes += record.len();
+            }
+        }
+        if let Some(front) = self.records.front() {
+            self.lost_from = front.start;
+        }
+    }
+
     /// It was a mistake to take anything for lost: it flies. What was lost after it had been sent
     /// again stays so.
     pub(crate) fn unmark_lost(&mut self) {

@@ -98,7 +98,7 @@ impl Connection {
             // RFC 8985, 8: one of the timers at a time; what is lost is sent first, also where both are due by now.
             self.timers.set(Timer::Retransmission, now + self.rtt.rto());
         }
-        if self.recovery.wants_fast() && !self.excuses_losses() {
+        if self.wants_fast_recovery(losses.again_count) {
             let sacked = self.recovery.sacked_bytes();
             self.enter_fast_recovery(now, self.send.flight(), sacked);
             self.reduce_proportionally(0, false);

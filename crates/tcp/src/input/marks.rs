@@ -33,7 +33,7 @@ impl Connection {
         let echoed = header.flags.contains(TcpFlags::ECE) && !header.flags.contains(TcpFlags::SYN);
         self.counters.ecn_echoes_received += u64::from(echoed);
         let echo = self.ecn.on_ack(echoed, self.send.una, flight_before > 0);
-        let open = self.recovery.state() == RecoveryState::Open;
+        let open = self.recovery.state() == RecoveryState::Open || self.recovery.is_unreduced();
         if echo.over && open {
             self.congestion.on_recovery_exit(now);
         }

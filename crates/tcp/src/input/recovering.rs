@@ -109,7 +109,7 @@ impl Connection {
         if leaves {
             self.leave_recovery(now);
         }
-        if self.recovery.wants_fast() && !self.excuses_losses() {
+        if self.wants_fast_recovery(losses.again_count) {
             self.enter_fast_recovery(now, facts.flight_before, facts.delivered.sacked_before);
         }
         let safe = facts.advanced && losses.bytes == 0;

@@ -51,21 +51,28 @@ impl Connection {
         }
         let start = self.receive.next();
         let copied_before = self.receive.copied_bytes();
-        let (mut last, mut segments, mut pushed) = (None, 0, false);
+        let (mut last, mut count, mut segments, mut pushed) = (None, 0_u32, 0, false);
         let mut outcome = Ok(());
         while let Some(follower) = next(self.receive.next(), self.receive.window()) {
             let sequence = self.receive.next();
             self.counters.segments_received += u64::from(follower.segments);
             self.totals.segments_received += u64::from(follower.segments);
+            // Its header counts even where its payload is not kept.
+            last = Some(sequence);
+            count += 1;
+            if self.acks.notes_each() {
+                // What is due is as good as sent, so the same timestamp may be the one to echo now.
+                self.take_timestamp_of(now, leader, sequence);
+            }
             let arrival = self.receive.insert(0, follower.payload, follower.sparse, pool);
             if arrival != Arrival::InOrder {
                 outcome = Err(self.on_refused(arrival));
                 break;
             }
-            (last, pushed) = (Some(sequence), follower.pushed);
+            pushed = follower.pushed;
             segments += follower.segments;
             if self.acks.notes_each() {
-                self.note_follower(now, leader, sequence, follower.segments);
+                self.note_follower(sequence, follower.segments);
             }
         }
         self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
@@ -74,8 +81,15 @@ impl Connection {
         }
         if let Some(sequence) = last {
             // SND.WL1 is that of the newest segment.
+            let was_closed = self.send.window == 0;
             self.take_window(&TcpHeader { sequence, ..*leader });
-            self.on_in_order(now, start, segments, pushed);
+            if was_closed || (count > 1 && self.send.window == 0) {
+                self.forgive_timeouts();
+            }
+            if segments > 0 {
+                self.on_in_order(now, start, segments, pushed);
+            }
+            self.arm_persist(now);
         }
         outcome
     }
@@ -83,9 +97,7 @@ impl Connection {
     /// Notes the ACKs that a follower asks for. Apart from the loop, which would be prepared for it.
     #[cold]
     #[inline(never)]
-    fn note_follower(&mut self, now: Instant, leader: &TcpHeader, start: SeqNumber, segments: u32) {
-        // What is due is as good as sent, so the same timestamp may be the one to echo now.
-        self.take_timestamp_of(now, leader, start);
+    fn note_follower(&mut self, start: SeqNumber, segments: u32) {
         self.note_each(start, self.receive.next().offset_from(start), segments);
     }
 }

@@ -270,10 +270,17 @@ impl Connection {
         }
         let len = (planner.full + u32::from(mss)).checked_sub(self.negotiated.mss_path().into())?;
         let needed = len + PROBE_FOLLOWERS * planner.full;
+        let queued = self.send_queue.len_from(planner.nxt);
+        let most = planner.walk.limit.min(self.send.window).min(queued);
+        if len <= planner.full || most < needed || planner.released_bytes == 0 {
+            return None;
+        }
+        // What follows may wait for ACKs as other data does.
         let room = planner.walk.limit.saturating_sub(planner.walk.pipe);
-        let room = room.min(self.send.usable(planner.nxt));
-        let has_room = room.min(self.send_queue.len_from(planner.nxt)) >= needed;
-        if len <= planner.full || !has_room || planner.released_bytes == 0 {
+        if room < len || self.send.usable(planner.nxt) < needed {
+            // A sender that always has data would never have so much room: it waits for it.
+            planner.cwnd_limited = true;
+            planner.stage = Stage::New;
             return None;
         }
         let segment = Planned::one(Kind::MtuProbe, planner.nxt, len, false);

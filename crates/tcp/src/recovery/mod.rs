@@ -183,6 +183,8 @@ pub(crate) struct Recovery {
     /// Sent again and not reported as duplicates: as much of that is believed.
     unreported_bytes: u32,
     sack: bool,
+    /// Loss was entered for a narrower path.
+    is_unreduced: bool,
 }
 
 impl Recovery {
@@ -204,6 +206,7 @@ impl Recovery {
             episode: None,
             unreported_bytes: 0,
             sack: false,
+            is_unreduced: false,
         }
     }
 
@@ -577,19 +580,36 @@ impl Recovery {
         });
     }
 
+    /// Whether something is outstanding that may be longer than `mss`.
+    pub(crate) fn has_longer(&self, mss: u32) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.sent.has_longer(mss))
+    }
+
+    /// Whether all is sent again for a narrower path, and the window was not reduced.
+    pub(crate) fn is_unreduced(&self) -> bool {
+        self.state == RecoveryState::Loss && self.is_unreduced
+    }
+
     /// The path got narrower and what is outstanding was too long for it (RFC 1191, 6.4): it is sent
     /// again, and this is no sign of congestion.
-    pub(crate) fn on_path_change(&mut self, now: Instant, send: &SendSequence) {
+    pub(crate) fn on_path_change(&mut self, send: &SendSequence, mss: u32) {
         if send.flight() > 0 {
-            self.mark_lost(now, Duration::ZERO);
+            let Self { flight, rate, .. } = self;
+            if let Some(flight) = flight {
+                flight.sent.mark_longer_lost(mss, &mut |part| {
+                    rate.on_lost(part.len(), &part.snapshot);
+                });
+            }
             self.rate.forgive_losses();
             self.frto = Frto::Off;
             self.begin_loss(send);
             self.episode = None;
+            self.is_unreduced = true;
         }
     }
 
     fn begin_loss(&mut self, send: &SendSequence) {
+        self.is_unreduced = false;
         self.state = RecoveryState::Loss;
         self.point = send.nxt;
         self.begin_episode(send, Prr::default());

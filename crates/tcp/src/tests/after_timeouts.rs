@@ -1,45 +1,11 @@
 //! What follows a retransmission timeout, and what proves it needless.
 
 use super::harness::*;
-use crate::congestion::{Algorithm, Congestion as _, CongestionConfig};
+use super::recovery::{RTT, in_flight, path, sack, sack_config};
+use crate::congestion::{Algorithm, Congestion as _};
 use crate::{Config, State};
 use time::Duration;
-use wire::{SackBlocks, TcpOptions};
-
-pub(super) const RTT: Duration = Duration::from_millis(100);
-
-pub(super) fn path(config: Config) -> Harness {
-    let mut harness = Harness::connect(config);
-    let syn = harness.expect_one();
-    harness.now += RTT;
-    harness.options = TcpOptions {
-        mss: Some(MSS as u16),
-        sack_permitted: syn.header.options.sack_permitted,
-        ..TcpOptions::default()
-    };
-    harness.receive(SYN | ACK, 0, 1, b"");
-    harness.options = TcpOptions::default();
-    harness.take();
-    harness
-}
-
-pub(super) fn sack_config() -> Config {
-    let congestion =
-        CongestionConfig { algorithm: Algorithm::NewReno, ..Config::default().congestion };
-    let pacing = crate::Pacing::Off;
-    Config { nodelay: true, sack: true, congestion, pacing, ..plain_config() }
-}
-
-fn in_flight(mut harness: Harness, segments: usize) -> Harness {
-    harness.write(&stream(0..1_000 * segments));
-    assert_eq!(harness.take().len(), segments);
-    harness.now += RTT;
-    harness
-}
-
-fn sack(harness: &mut Harness, ack: u32, blocks: &[(u32, u32)]) {
-    sack_with(harness, 1, ack, blocks, b"");
-}
+use wire::SackBlocks;
 
 fn sack_with(harness: &mut Harness, seq: u32, ack: u32, blocks: &[(u32, u32)], data: &[u8]) {
     harness.options.sack = SackBlocks::NONE;

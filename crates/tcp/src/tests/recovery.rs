@@ -8,10 +8,10 @@ use crate::rate::Gathered;
 use time::Duration;
 use wire::{SackBlocks, TcpFlags, TcpOptions, TcpTimestamps};
 
-const RTT: Duration = Duration::from_millis(100);
+pub(super) const RTT: Duration = Duration::from_millis(100);
 
 /// A connection over a path of 100 ms, which the handshake has measured.
-fn path(config: Config) -> Harness {
+pub(super) fn path(config: Config) -> Harness {
     path_with(config, TcpFlags::NONE)
 }
 
@@ -37,7 +37,7 @@ fn path_with(config: Config, flags: TcpFlags) -> Harness {
     harness
 }
 
-fn sack_config() -> Config {
+pub(super) fn sack_config() -> Config {
     let congestion = crate::congestion::CongestionConfig {
         algorithm: crate::congestion::Algorithm::NewReno,
         ..Config::default().congestion
@@ -47,14 +47,14 @@ fn sack_config() -> Config {
 }
 
 /// `segments` of 1,000 bytes are in flight and one more round trip has passed.
-fn in_flight(mut harness: Harness, segments: usize) -> Harness {
+pub(super) fn in_flight(mut harness: Harness, segments: usize) -> Harness {
     harness.write(&stream(0..1_000 * segments));
     assert_eq!(harness.take().len(), segments);
     harness.now += RTT;
     harness
 }
 
-fn sack(harness: &mut Harness, ack: u32, blocks: &[(u32, u32)]) {
+pub(super) fn sack(harness: &mut Harness, ack: u32, blocks: &[(u32, u32)]) {
     harness.options.sack = SackBlocks::NONE;
     for (start, end) in blocks {
         harness.options.sack.push(ISS + *start, ISS + *end);
@@ -105,7 +105,7 @@ fn what_the_retransmission_timer_finds_lost_is_told_with_the_next_ack() {
 fn what_was_too_long_for_the_path_is_no_loss_to_the_controller() {
     let mut harness = in_flight(path(sack_config()), 4);
     let connection = &mut harness.connection;
-    connection.recovery.on_path_change(harness.now, &connection.send);
+    connection.recovery.on_path_change(&connection.send, 1);
     assert_eq!(harness.connection.recovery.lost_bytes(), 4_000);
     assert_eq!(worst_loss(&harness), None);
 }

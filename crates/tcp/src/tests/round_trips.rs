@@ -1,7 +1,7 @@
 //! Round trips where more is in flight than has a record of its own, for gigabytes.
 
-use super::after_timeouts::{RTT, sack_config};
 use super::harness::*;
+use super::recovery::{RTT, sack_config};
 use crate::congestion::{Algorithm, CongestionConfig};
 use crate::{Config, Connection, Parameters};
 use batch::{Block, Chunk};

@@ -1,7 +1,7 @@
 //! What begins behind a silence of the application or of the peer.
 
-use super::after_timeouts::{RTT, path, sack_config};
 use super::harness::*;
+use super::recovery::{RTT, path, sack_config};
 use crate::Config;
 use crate::congestion::{Algorithm, Congestion as _, CongestionConfig};
 use time::Duration;

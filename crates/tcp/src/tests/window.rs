@@ -1,7 +1,7 @@
 //! Windows: the peer's (probing, silly windows) and ours (RFC 9293, 3.8.6).
 
-use super::after_timeouts;
 use super::harness::*;
+use super::recovery;
 use crate::{Config, Connection, State};
 use batch::{BlockPool, PoolConfig};
 use time::{Duration, Instant};
@@ -279,13 +279,13 @@ fn two_ends_whose_probes_were_taken_and_whose_windows_opened_do_not_answer_each_
 // RFC 9293, 3.8.6.2.1: the override timeout of silly window avoidance; 3.8.6.1.
 #[test]
 fn a_longer_segment_size_does_not_leave_data_without_a_timer() {
-    let mut harness = after_timeouts::path(Config { sack: false, ..after_timeouts::sack_config() });
+    let mut harness = recovery::path(Config { sack: false, ..recovery::sack_config() });
     harness.connection.set_path_mss(harness.now, 200);
     harness.write(&stream(0..2_000));
     assert_eq!(harness.take().len(), 10);
     harness.write(&stream(2_000..4_000));
     harness.window = 500;
-    harness.now += after_timeouts::RTT;
+    harness.now += recovery::RTT;
     harness.receive(ACK, 1, 2_001, b"");
     // The shard looks the path up before it fills the next batch.
     harness.connection.set_path_mss(harness.now, 1_000);

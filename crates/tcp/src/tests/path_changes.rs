@@ -1,0 +1,211 @@
+//! What the path takes: probes of it, reports of a narrower one, and congestion behind that (RFC 4821, 8201).
+
+use super::harness::*;
+use crate::{Config, Connection, EcnMode, PathProbing};
+use time::{Duration, Instant};
+use wire::{SackBlocks, TcpFlags, TcpOptions};
+
+const TICK: Duration = Duration::from_millis(10);
+
+/// A connection over a link that takes 1460 and a peer that takes as much.
+fn opened(config: Config, sack: bool) -> Harness {
+    let mut parameters =
+        parameters(Config { sack, nodelay: true, send_buffer_bytes: 4 << 20, ..config });
+    (parameters.mss_send_max, parameters.mss_receive) = (1_460, 1_460);
+    let now = Instant::from_millis(10_000);
+    let mut harness = Harness::wrap(Connection::connect(parameters, now), now);
+    harness.expect_one();
+    harness.now += TICK;
+    harness.options =
+        TcpOptions { mss: Some(1_460), sack_permitted: sack, ..TcpOptions::default() };
+    harness.receive(SYN | ACK, 0, 1, b"");
+    harness.options = TcpOptions::default();
+    harness.expect_one();
+    harness
+}
+
+fn probing(path_probing: PathProbing) -> Config {
+    Config { path_probing, ..plain_config() }
+}
+
+fn nxt(harness: &Harness) -> u32 {
+    harness.connection.send.nxt.offset_from(ISS)
+}
+
+fn fill(harness: &mut Harness) {
+    let room = harness.connection.send_room().min(200_000);
+    harness.write(&stream(0..room));
+}
+
+// the third probe of one size is in flight when a report lowers the limit below that size.
+#[test]
+fn no_probe_is_longer_than_a_report_allows() {
+    let mut harness = opened(probing(PathProbing::Always), true);
+    harness.write(&stream(0..500));
+    harness.take();
+    harness.now += TICK;
+    harness.receive(ACK, 1, 501, b"");
+    for _ in 0..3 {
+        // A burst with the probe in front.
+        harness.write(&stream(0..12_000));
+        let sent = harness.take();
+        let probe = sent.iter().find(|it| it.payload.len() > 1_024).expect("a probe");
+        let (start, end) = (probe.sequence(), probe.sequence() + probe.payload.len() as u32);
+        assert_eq!(probe.payload.len(), 1_460);
+        if harness.connection.counters().mtu_probes_lost == 2 {
+            // The router says at last why.
+            harness.connection.set_path_mss(harness.now, 1_100);
+            let again = harness.take_ranges();
+            println!("again {again:?}");
+        }
+        harness.now += TICK;
+        let nxt = nxt(&harness);
+        harness.options.sack.push(ISS + end, ISS + nxt);
+        harness.receive(ACK, 1, start, b"");
+        harness.options.sack = SackBlocks::NONE;
+        let again = harness.take_ranges();
+        println!("start {start} end {end} nxt {nxt} again {again:?}");
+        harness.now += TICK;
+        harness.receive(ACK, 1, nxt, b"");
+    }
+    assert_eq!(harness.connection.counters().mtu_probes_lost, 3);
+    for _ in 0..20 {
+        harness.write(&stream(0..12_000));
+        let sent = harness.take();
+        let longest = sent.iter().map(|it| it.payload.len()).max().expect("a burst");
+        assert!(longest <= 1_100, "{longest} bytes over a path of 1100");
+        harness.now += TICK;
+        let nxt = nxt(&harness);
+        harness.receive(ACK, 1, nxt, b"");
+    }
+}
+
+// a bulk transfer whose peer acknowledges every second segment, as RFC 9293 has it, never probes.
+#[test]
+fn a_bulk_transfer_probes() {
+    let mut harness = opened(probing(PathProbing::Always), true);
+    fill(&mut harness);
+    let mut ends: std::collections::VecDeque<u32> = Default::default();
+    for round in 0..5_000 {
+        ends.extend(harness.take().iter().map(|it| it.sequence() + it.payload.len() as u32));
+        if harness.connection.counters().mtu_probes_sent > 0 {
+            println!("probe after {round} acks");
+            return;
+        }
+        harness.now += Duration::from_millis(1);
+        ends.pop_front();
+        let ack = ends.pop_front().expect("in flight");
+        harness.receive(ACK, 1, ack, b"");
+        if harness.connection.send_room() > 100_000 {
+            fill(&mut harness);
+        }
+    }
+    panic!(
+        "no probe; mss {} cwnd {}",
+        harness.connection.payload_max(),
+        harness.connection.congestion_window()
+    );
+}
+
+// what was not too long is not sent again.
+#[test]
+fn what_was_short_enough_is_not_sent_again() {
+    let mut harness = opened(probing(PathProbing::Off), true);
+    for _ in 0..20 {
+        harness.write(&stream(0..100));
+        assert_eq!(harness.take().len(), 1);
+        harness.now += Duration::from_millis(1);
+    }
+    harness.connection.set_path_mss(harness.now, 1_300);
+    let again = harness.take_ranges();
+    assert!(again.is_empty(), "{again:?}");
+}
+
+// the loss of what a narrower path made us send again is a loss.
+#[test]
+fn congestion_behind_a_narrower_path_counts() {
+    for lost in [1_u32, 4] {
+        let mut harness = opened(probing(PathProbing::Off), true);
+        harness.write(&stream(0..14_600));
+        assert_eq!(harness.take().len(), 10);
+        harness.now += Duration::from_millis(1);
+        harness.connection.set_path_mss(harness.now, 730);
+        let again = harness.take_ranges();
+        println!("again {again:?}");
+        let window = harness.connection.congestion_window();
+        harness.now += TICK;
+        // Of all those only the first is lost.
+        let n = nxt(&harness);
+        harness.options.sack.push(ISS + 1 + 730 * lost, ISS + n);
+        harness.receive(ACK, 1, 1, b"");
+        harness.options.sack = SackBlocks::NONE;
+        let more = harness.take_ranges();
+        harness.pass(Duration::from_millis(20));
+        let counters = harness.connection.counters();
+        println!(
+            "more {more:?} lost again {} state {:?} window {} {window}",
+            counters.retransmissions_lost,
+            harness.connection.recovery.state(),
+            harness.connection.congestion_window()
+        );
+        assert!(counters.retransmissions_lost > 0, "it was found");
+        assert!(counters.reductions_for_loss + counters.reductions_for_timeout > 0, "no reaction");
+    }
+}
+
+// RFC 4821, 7.6.4.
+#[test]
+fn a_probe_lost_with_others_tells_nothing() {
+    let mut harness = opened(probing(PathProbing::Always), true);
+    let mut probes = Vec::new();
+    for _ in 0..400 {
+        let room = harness.connection.send_room().min(14_000);
+        harness.write(&stream(0..room));
+        let sent = harness.take();
+        harness.now += TICK;
+        let nxt = nxt(&harness);
+        if let Some(at) = sent.iter().position(|it| it.payload.len() > 1_024) {
+            probes.push(sent[at].payload.len());
+            if probes.len() == 4 {
+                break;
+            }
+            // Congestion: the probe is lost, and so are the two segments behind it.
+            let first = sent[at].sequence();
+            let end = first + probes[probes.len() - 1] as u32 + 2 * 1_024;
+            harness.options.sack.push(ISS + end, ISS + nxt);
+            harness.receive(ACK, 1, first, b"");
+            harness.options.sack = SackBlocks::NONE;
+            harness.pass(Duration::from_millis(30));
+            harness.take();
+        }
+        let nxt = self::nxt(&harness);
+        harness.receive(ACK, 1, nxt, b"");
+    }
+    let counters = harness.connection.counters();
+    assert_eq!((counters.mtu_probes_lost, counters.fast_recoveries), (3, 3));
+    assert_eq!(probes, [1_460; 4]);
+}
+
+// RFC 3168, 6.1.2: a mark while a narrower path has all sent again is no less one.
+#[test]
+fn marks_behind_a_narrower_path_count() {
+    let config = Config { ecn: EcnMode::Request, ..probing(PathProbing::Off) };
+    let mut parameters = parameters(Config { sack: true, nodelay: true, ..config });
+    (parameters.mss_send_max, parameters.mss_receive) = (1_460, 1_460);
+    let now = Instant::from_millis(10_000);
+    let mut harness = Harness::wrap(Connection::connect(parameters, now), now);
+    harness.expect_one();
+    harness.now += TICK;
+    harness.options =
+        TcpOptions { mss: Some(1_460), sack_permitted: true, ..TcpOptions::default() };
+    harness.receive(SYN | ACK | TcpFlags::ECE, 0, 1, b"");
+    harness.options = TcpOptions::default();
+    harness.expect_one();
+    harness.write(&stream(0..14_600));
+    assert_eq!(harness.take().len(), 10);
+    harness.connection.set_path_mss(harness.now, 1_400);
+    harness.take();
+    harness.now += TICK;
+    harness.receive(ACK | TcpFlags::ECE, 1, 1 + 1_400 * 5, b"");
+    assert_eq!(harness.connection.counters().reductions_for_marks, 1);
+}
