@@ -238,7 +238,7 @@ impl Connection {
         if let Some(agreed) = user_timeout::agreed(&self.config, syn.options.user_timeout) {
             self.user_timeout_agreed_s = agreed.as_secs() as u16;
         }
-        self.path_mtu.on_syn(self.negotiated.mss_peer());
+        self.path_mtu.on_syn(self.negotiated.mss_peer(), self.negotiated.sack);
         self.negotiated.set_path_mss(self.path_mtu.mss());
         self.counters.ecn_connections += u64::from(self.ecn.on_syn(syn.flags, self.owing.active));
         self.receive.on_syn(syn.sequence);

@@ -13,6 +13,9 @@
 //!    arrived: low = probe         lost three times: high = probe - 1
 //! ```
 //!
+//! Without SACK no probe is sent, for it is by SACK that its loss is found out. What timeouts have shown is then forgotten after the
+//! time in which a search is taken up again, and shows once more where it still holds.
+//!
 //! What always holds: low =< high =< limit; there is one probe in flight at most; its loss alone is
 //! no sign of congestion (RFC 4821, 7.6). Sizes here are MSS: with TCP options, without headers.
 
@@ -77,6 +80,8 @@ struct Search {
     probe: Option<Probe>,
     /// Not before this.
     next_at: Instant,
+    /// When it ends without SACK.
+    raised_at: Instant,
     /// A probe may go out with the next data.
     ready: bool,
 }
@@ -90,6 +95,7 @@ impl Search {
             lost_count: 0,
             probe: None,
             next_at: Instant::ZERO,
+            raised_at: Instant::ZERO,
             ready: false,
         }
     }
@@ -174,9 +180,10 @@ impl PathMtu {
         self.search.as_ref().map_or(self.bound(), |search| search.low)
     }
 
-    /// The peer's SYN said what it takes.
-    pub(crate) fn on_syn(&mut self, mss_peer: u16) {
+    /// The peer's SYN said what it takes, and whether probes can be sent.
+    pub(crate) fn on_syn(&mut self, mss_peer: u16, sack: bool) {
         self.peer = mss_peer;
+        self.search = self.search.take().filter(|_| sack);
         self.set_limit(self.limit);
     }
 
@@ -194,7 +201,7 @@ impl PathMtu {
     }
 
     /// Long segments do not arrive. Says whether shorter ones are sent from now on.
-    fn on_black_hole(&mut self) -> bool {
+    fn on_black_hole(&mut self, now: Instant) -> bool {
         let before = self.mss();
         let base = MSS_BASE.max(self.default);
         let low = if before > base { base } else { self.default.min(before) };
@@ -202,8 +209,14 @@ impl PathMtu {
             return false;
         }
         // The path may have been down altogether, so that what lies highest is tried first.
-        self.search = Some(Box::new(Search::new(low, self.bound())));
+        let search = Search { raised_at: now + RAISE_INTERVAL, ..Search::new(low, self.bound()) };
+        self.search = Some(Box::new(search));
         true
+    }
+
+    /// Where no probes can be sent, it is time to send long segments again. Says whether they were shorter.
+    fn forget_black_hole(&mut self, now: Instant) -> bool {
+        self.search.take_if(|search| now >= search.raised_at).is_some()
     }
 
     /// The size of the probe that is due, if any.
@@ -290,7 +303,7 @@ impl Connection {
 
     /// The retransmission timer went off, `unanswered.timeouts` times in a row: is it because long
     /// segments do not arrive (RFC 4821, 7.7)?
-    pub(crate) fn check_black_hole(&mut self) {
+    pub(crate) fn check_black_hole(&mut self, now: Instant) {
         self.path_mtu.forget_probe();
         let is_off = self.config.path_probing == PathProbing::Off;
         if is_off || self.unanswered.timeouts < BLACK_HOLE_TIMEOUTS {
@@ -301,7 +314,7 @@ impl Connection {
         // A peer may ask for less than the least that is sent.
         let options = mss.saturating_sub(self.negotiated.payload_max());
         let is_long = self.send.flight() + options > u32::from(self.path_mtu.default);
-        if is_long && self.path_mtu.on_black_hole() {
+        if is_long && self.path_mtu.on_black_hole(now) {
             self.counters.black_holes += 1;
             self.apply_path_mss();
         }
@@ -310,6 +323,12 @@ impl Connection {
     /// SND.UNA moved: a probe may have arrived, or another be due.
     #[inline]
     pub(crate) fn check_path_probe(&mut self, now: Instant) {
+        if !self.negotiated.sack {
+            if self.path_mtu.forget_black_hole(now) {
+                self.apply_path_mss();
+            }
+            return;
+        }
         if self.path_mtu.on_ack(now, self.send.una) {
             self.counters.mtu_probes_arrived += 1;
             self.apply_path_mss();
@@ -424,14 +443,17 @@ mod tests {
             assert_eq!(path_mtu.mss(), LIMIT);
             for step in steps {
                 let before = path_mtu.mss();
-                assert_eq!(path_mtu.on_black_hole(), step < before);
+                assert_eq!(path_mtu.on_black_hole(Instant::ZERO), step < before);
                 assert_eq!(path_mtu.mss(), step);
             }
             let (mss, _) = found(path_mtu, 1_300);
             assert!(mss <= 1_300 && 1_300 - mss < GAIN_MIN, "and then it goes up again");
         }
         let mut narrow = PathMtu::new(500, 536, PathProbing::OnBlackHole);
-        assert!(!narrow.on_black_hole() && narrow.mss() == 500, "nothing shorter would help");
+        assert!(
+            !narrow.on_black_hole(Instant::ZERO) && narrow.mss() == 500,
+            "nothing shorter would help"
+        );
     }
 
     // RFC 4821, 7.3; RFC 8899, PMTU_RAISE_TIMER: after 600 s what lies above is tried again.
@@ -460,12 +482,12 @@ mod tests {
     #[test]
     fn a_search_ends_where_the_peer_does() {
         let mut path_mtu = PathMtu::new(LIMIT, 536, PathProbing::Always);
-        path_mtu.on_syn(1_100);
+        path_mtu.on_syn(1_100, true);
         assert_eq!(found(path_mtu, LIMIT), (1_100, 1));
         let mut path_mtu = PathMtu::new(LIMIT, 536, PathProbing::OnBlackHole);
-        path_mtu.on_syn(600);
+        path_mtu.on_syn(600, true);
         assert_eq!(path_mtu.mss(), 600);
-        assert!(path_mtu.on_black_hole());
+        assert!(path_mtu.on_black_hole(Instant::ZERO));
         assert_eq!(found(path_mtu, LIMIT).0, 600);
     }
 

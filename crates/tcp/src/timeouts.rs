@@ -63,7 +63,7 @@ impl Connection {
             // RFC 9293, 3.8.3: R2 is reached.
             return self.fail_with_reset(Some(self.timeout_error()));
         }
-        self.check_black_hole();
+        self.check_black_hole(now);
         let again = self.recovery.state() == RecoveryState::Loss && self.unanswered.timeouts > 1;
         if again {
             self.congestion.on_timeout_again();

@@ -209,3 +209,29 @@ fn marks_behind_a_narrower_path_count() {
     harness.receive(ACK | TcpFlags::ECE, 1, 1 + 1_400 * 5, b"");
     assert_eq!(harness.connection.counters().reductions_for_marks, 1);
 }
+
+// RFC 8899, 5.1.1: PMTU_RAISE_TIMER; RFC 4821, 7.3.
+#[test]
+fn without_sack_segments_become_long_again_after_a_while() {
+    let mut harness = opened(probing(PathProbing::OnBlackHole), false);
+    harness.write(&stream(0..20_000));
+    harness.take();
+    // The path is down for a while.
+    for _ in 0..5 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert_eq!(harness.connection.payload_max(), 536);
+    let down_at = harness.now;
+    while harness.connection.payload_max() == 536 {
+        harness.now += Duration::from_secs(4);
+        let nxt = nxt(&harness);
+        harness.receive(ACK, 1, nxt, b"");
+        let room = harness.connection.send_room().min(12_000);
+        harness.write(&stream(0..room));
+        harness.take();
+        assert!(harness.now.since(down_at) < Duration::from_secs(700));
+    }
+    assert_eq!(harness.connection.payload_max(), 1_460);
+    assert!(harness.now.since(down_at) >= Duration::from_secs(590), "not at once");
+}
