@@ -17,6 +17,10 @@
 //! |                              |                   | nothing else to be read   |                     |
 //! ```
 //!
+//! Of what there is to send with, the last eighth is not divided among those who write as much as they can
+//! ([`BlockPool::left_to_share_bytes`]): peers that read nothing would hold it for as long as they like, and
+//! who asks for a little would get nothing.
+//!
 //! What is held only because it lies in one block with what is kept can be had back
 //! ([`BlockPool::copy_out`]).
 //!
@@ -29,6 +33,10 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// One part in so many of what there is to send with is set aside for who asks for a little. Of the default
+/// pool it is 24 MiB, a page for each of six thousand connections.
+const SET_ASIDE_PART: usize = 8;
 
 /// Sizes of a [`BlockPool`].
 #[derive(Clone, Debug)]
@@ -122,8 +130,7 @@ impl BlockPool {
     /// # Errors
     /// [`Exhausted`] where the pool's limit, less the receive reserve, is reached.
     pub fn allocate(&self, len_bytes: usize) -> Result<BlockMut, Exhausted> {
-        let config = &self.depot.config;
-        self.depot.take(len_bytes, config.limit_bytes.saturating_sub(config.receive_reserve_bytes))
+        self.depot.take(len_bytes, self.send_limit_bytes())
     }
 
     /// A buffer of at least `len_bytes`, to receive into; may use the reserve.
@@ -137,9 +144,19 @@ impl BlockPool {
     /// How many bytes [`BlockPool::allocate`] could hand out now.
     #[must_use]
     pub fn left_to_send_bytes(&self) -> usize {
+        self.send_limit_bytes().saturating_sub(self.depot.outstanding_bytes.load(Ordering::Relaxed))
+    }
+
+    /// How many of those bytes may be divided among who would queue as much as there is. What is set aside
+    /// is a part and no constant, because pools may be small.
+    #[must_use]
+    pub fn left_to_share_bytes(&self) -> usize {
+        self.left_to_send_bytes().saturating_sub(self.send_limit_bytes() / SET_ASIDE_PART)
+    }
+
+    fn send_limit_bytes(&self) -> usize {
         let config = &self.depot.config;
-        let limit_bytes = config.limit_bytes.saturating_sub(config.receive_reserve_bytes);
-        limit_bytes.saturating_sub(self.depot.outstanding_bytes.load(Ordering::Relaxed))
+        config.limit_bytes.saturating_sub(config.receive_reserve_bytes)
     }
 
     /// Whether [`BlockPool::allocate`] would have a buffer of `len_bytes` now.
@@ -387,6 +404,17 @@ mod tests {
         assert_eq!(pool.left_to_send_bytes(), 3_000);
         assert_eq!(pool.counters().outstanding_bytes, 0);
         assert_eq!(pool.counters().allocation_failures, 2);
+    }
+
+    #[test]
+    fn a_part_of_what_there_is_to_send_with_is_not_divided() {
+        let pool = small();
+        assert_eq!((pool.left_to_send_bytes(), pool.left_to_share_bytes()), (3_000, 2_625));
+        let held = [(); 2].map(|()| pool.allocate(1_000).expect("room"));
+        assert_eq!((pool.left_to_send_bytes(), pool.left_to_share_bytes()), (1_000, 625));
+        let last = pool.allocate(1_000).expect("what is set aside is there to be sent with");
+        assert_eq!(pool.left_to_share_bytes(), 0);
+        drop((held, last));
     }
 
     #[test]

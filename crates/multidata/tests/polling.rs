@@ -396,6 +396,58 @@ fn a_writer_whose_peer_keeps_silent_looks_for_memory_by_itself() {
     drop(server);
 }
 
+/// Writers whose peers read nothing have all of the pool that is shared. Whoever comes behind them is served, and they
+/// are not called all the time for what is set aside.
+#[test]
+fn who_comes_behind_peers_that_read_nothing_is_served() {
+    const STALLED: usize = 60;
+    let (left, right_stack) = pair_with(|builder| {
+        let pool = batch::PoolConfig {
+            limit_bytes: 64 << 20,
+            receive_reserve_bytes: 16 << 20,
+            ..batch::PoolConfig::default()
+        };
+        builder.config(multidata::StackConfig { pool, ..multidata::StackConfig::default() })
+    });
+    let stalled: Vec<_> = (0..STALLED).map(|_| connected(&left, &right_stack)).collect();
+    let (calls, waker) = Calls::new();
+    let bytes = vec![7; 1 << 20];
+    // Until their peers' windows are full as well.
+    let mut quiet = 0;
+    while quiet < 10 {
+        quiet += 1;
+        for (client, _) in &stalled {
+            while client.poll_write(&mut Context::from_waker(&waker), &bytes).is_ready() {
+                quiet = 0;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (started, before) = (Instant::now(), calls.count());
+    for (client, _) in &stalled {
+        // A window probe may have brought a little.
+        while client.poll_write(&mut Context::from_waker(&waker), &bytes).is_ready() {}
+    }
+    let (client, server) = connected(&left, &right_stack);
+    server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    std::thread::scope(|scope| {
+        scope.spawn(|| pair::check_pattern(&server, 5, 100_000));
+        let mut pattern = pair::Pattern::new(5);
+        let mut bytes = vec![0; 100_000];
+        pattern.fill(&mut bytes);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let count = run(|it| client.poll_write(it, rest)).expect("the peer reads");
+            rest = &rest[count..];
+        }
+        client.shutdown(Shutdown::Write).expect("connected");
+    });
+    let called = calls.count() - before;
+    let took = started.elapsed();
+    // One of them about every millisecond, as where there is no memory.
+    assert!(called < STALLED / 2 + took.as_millis() as usize, "{called} in {took:?}");
+}
+
 #[test]
 fn a_crowd_that_waits_for_memory_is_woken_by_turns() {
     const CROWD: usize = 300;

@@ -76,11 +76,14 @@ pub(crate) struct TcpSocket {
     pub(crate) awaits_lent_room: bool,
 }
 
-/// What every connection may have queued, however little is left in the block pool.
+/// What every connection may have queued, however little is left of the block pool to be shared. Its memory
+/// is what the pool sets aside ([`BlockPool::left_to_share_bytes`](batch::BlockPool::left_to_share_bytes)):
+/// peers that read nothing keep what they got while there was plenty, and each that comes behind them takes
+/// half of the rest. Without it a couple of hundred of them left nothing to anybody else, for ever.
 const SEND_SHARE_MIN_BYTES: usize = 4_096;
 
-/// What a connection with so much in its queue may have copied in and queued: as much as is left in
-/// the pool then. So among `n` connections that write as fast as they can each has one part of `n + 1`
+/// What a connection with so much in its queue may have copied in and queued: as much as is left to be
+/// shared then. So among `n` connections that write as fast as they can each has one part of `n + 1`
 /// in the end, and one part is left for who comes next, without a list of those who write. Without it
 /// the first to come have it all: of ten thousand connections two hundred had full buffers, and the
 /// others nothing.
@@ -269,7 +272,7 @@ impl Shard {
     /// # Errors
     /// As [`Shard::tcp_send_room`].
     pub fn tcp_send_plan(&mut self, id: SocketId) -> Result<SendPlan, SocketError> {
-        let left_bytes = self.pool.left_to_send_bytes();
+        let left_bytes = self.pool.left_to_share_bytes();
         let socket = self.tcp_socket(id)?;
         let (connection, interface) = (&socket.connection, socket.path.interface);
         let is_ipv4 = socket.path.network.is_ipv4();
@@ -425,7 +428,7 @@ impl Shard {
         id: SocketId,
         option: TcpOption,
     ) -> Result<(), SocketError> {
-        let left_bytes = self.pool.left_to_send_bytes();
+        let left_bytes = self.pool.left_to_share_bytes();
         let socket = self.tcp_socket(id)?;
         let connection = &mut socket.connection;
         let room_bytes_before = connection.send_room();
@@ -584,7 +587,7 @@ impl Shard {
             }
         }
         if events.contains(Events::WRITABLE)
-            && socket.has_awaited_room(self.pool.left_to_send_bytes())
+            && socket.has_awaited_room(self.pool.left_to_share_bytes())
         {
             readiness |= Readiness::WRITABLE;
         }

@@ -60,7 +60,8 @@ fn writers_share_what_the_pool_has() {
     let writers: Vec<_> = (0..WRITERS as u16).map(|at| connect(&mut net, 100 + at)).collect();
     let late = connect(&mut net, 99);
     let host = &mut net.hosts[0];
-    let held = host.pool.allocate(host.pool.left_to_send_bytes() - LEFT_BYTES).expect("it is left");
+    let held =
+        host.pool.allocate(host.pool.left_to_share_bytes() - LEFT_BYTES).expect("it is left");
     let mut queued = [0_usize; WRITERS];
     loop {
         let before = queued;
@@ -83,6 +84,33 @@ fn writers_share_what_the_pool_has() {
     let plan = host.shard.tcp_send_plan(late).expect("open");
     assert!(plan.lent_room_bytes > 1 << 19, "lent memory is not the pool's");
     drop((held, rest));
+}
+
+/// Peers that read nothing, each of which has its connection take all that it may: who comes behind them asks for
+/// a little and has it, in a pool of the default size and in a small one.
+#[test]
+fn who_asks_for_a_little_has_it_behind_peers_that_read_nothing() {
+    let small = batch::PoolConfig {
+        limit_bytes: 1 << 20,
+        receive_reserve_bytes: 256 << 10,
+        ..batch::PoolConfig::default()
+    };
+    for (pool, stalled, late) in [(batch::PoolConfig::default(), 250, 200), (small, 15, 15)] {
+        let mut net = Net::new(TransmitMode::Multidata, true);
+        let [first, second] = net.hosts;
+        net.hosts = [first.with_pool(0, pool), second];
+        let clients: Vec<_> =
+            (0..stalled + late).map(|at| net.connect_to(false, 1 + at).0).collect();
+        let (stalled, late) = clients.split_at(usize::from(stalled));
+        let host = &mut net.hosts[0];
+        for client in stalled {
+            while write_copied(host, net.now, *client, 65_536) > 0 {}
+        }
+        for (at, client) in late.iter().enumerate() {
+            let written = write_copied(host, net.now, *client, 1_000);
+            assert_eq!(written, 1_000, "nothing is left for {at}");
+        }
+    }
 }
 
 /// Copies into a block and queues as much of `len` bytes as the plan allows, for as long as the pool has

@@ -337,8 +337,7 @@ impl Core {
 
     /// Takes the shard's events and notes whom to wake.
     fn take_events(&mut self, now: Instant) {
-        let left_bytes = || self.pool.left_to_send_bytes();
-        self.waiting.on_memory(now, left_bytes, now + MEMORY_RETRY, &mut self.woken);
+        self.waiting.on_memory(now, &self.pool, now + MEMORY_RETRY, &mut self.woken);
         self.look_at_devices(now);
         if self.shard.take_event_news() {
             self.event_watch.on_events(&mut self.woken);

@@ -20,7 +20,7 @@ use super::hand_over::Desk;
 use super::outside::{Entered, Within};
 use super::squeue::{Core, Squeue};
 use super::waiter_slot::{Seen, WaiterSlot};
-use super::waiting::{Interest, Parker, Sleeper};
+use super::waiting::{Interest, Lack, Parker, Sleeper};
 use crate::error::{device_error, socket_error};
 use device::Waiter;
 use stack::{SocketError, SocketId};
@@ -234,9 +234,9 @@ impl Squeue {
         self.release(core);
     }
 
-    /// Has a task that found the block pool exhausted woken when its turn for memory has come. Memory
-    /// that came back before this call is found when the first in turn looks again.
-    pub(crate) fn wait_for_memory(&self, socket: SocketId, waker: &Waker) {
+    /// Has a task that lacks memory woken when its turn for it has come. Memory that came back before this
+    /// call is found when the first in turn looks again.
+    pub(crate) fn wait_for_memory(&self, socket: SocketId, lack: Lack, waker: &Waker) {
         let _alarm = self.alarm();
         let mut guard = self.lock();
         let core = &mut *guard;
@@ -245,7 +245,7 @@ impl Squeue {
             Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
             None => {
                 let until = self.clock.now() + MEMORY_RETRY;
-                core.waiting.add_memory_task(socket, waker, until);
+                core.waiting.add_memory_task(socket, lack, waker, until);
             }
         }
         self.release(guard);

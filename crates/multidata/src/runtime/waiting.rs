@@ -4,6 +4,7 @@
 //! that wait for its socket without a search. An entry is taken out when it is woken; who is woken
 //! and still finds nothing registers again, under the same lock under which it looked.
 
+use batch::BlockPool;
 use stack::{Readiness, SocketEvent, SocketId};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -106,6 +107,15 @@ impl Sleeper {
     }
 }
 
+/// What a task lacks that waits for memory to write with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// The pool had no block.
+    Blocks,
+    /// It has as much in its queue as its share of the pool allows.
+    Share,
+}
+
 /// How much memory there is to be for each task that is woken because of it: a block of the usual size.
 const MEMORY_EACH_BYTES: usize = 65_536;
 
@@ -120,6 +130,8 @@ pub(crate) struct Waiting {
     tasks: usize,
     /// Sockets whose task waits for memory, longest first, each once; the task may be gone.
     memory_turns: VecDeque<usize>,
+    /// So many of them, from the first on, hold all who found no block at all; the others' share is used up.
+    turns_for_blocks: usize,
     /// When the first of them is to look again, whether there is memory or not.
     memory_until: Option<Instant>,
     /// Entries that were looked at.
@@ -167,7 +179,13 @@ impl Waiting {
     }
 
     /// Enters a task that waits for memory to write with.
-    pub(crate) fn add_memory_task(&mut self, socket: SocketId, waker: &Waker, until: Instant) {
+    pub(crate) fn add_memory_task(
+        &mut self,
+        socket: SocketId,
+        lack: Lack,
+        waker: &Waker,
+        until: Instant,
+    ) {
         let slot = self.entry(socket);
         let had_turn = core::mem::replace(&mut slot.has_turn, true);
         if !slot.memory.iter().any(|known| known.will_wake(waker)) {
@@ -175,6 +193,9 @@ impl Waiting {
         }
         if !had_turn {
             self.memory_turns.push_back(socket.index());
+        }
+        if lack == Lack::Blocks {
+            self.turns_for_blocks = self.memory_turns.len();
         }
         self.memory_until.get_or_insert(until);
     }
@@ -190,32 +211,39 @@ impl Waiting {
             })
             .collect();
         for waker in &wakers {
-            self.add_memory_task(socket, waker, until);
+            self.add_memory_task(socket, Lack::Blocks, waker, until);
         }
     }
 
     /// Moves as many of the tasks that wait for memory to `woken` as there is memory for, and one where
     /// it has waited long: by turns, because a crowd that looks again for every block that comes
     /// back would have no time for anything else. Those that are left are to look again at `until`.
+    ///
+    /// What the pool sets aside is memory only for who found no block at all: whose share is used up would
+    /// find nothing in it, and look for ever.
     pub(crate) fn on_memory(
         &mut self,
         now: Instant,
-        left_bytes: impl FnOnce() -> usize,
+        pool: &BlockPool,
         until: Instant,
         woken: &mut Vec<Sleeper>,
     ) {
         let Some(due) = self.memory_until else { return };
         let is_due = due <= now;
-        let mut turns = (left_bytes() / MEMORY_EACH_BYTES).max(usize::from(is_due));
-        while turns > 0
+        let turns = |left_bytes: usize| (left_bytes / MEMORY_EACH_BYTES).max(usize::from(is_due));
+        let of_blocks = turns(pool.left_to_send_bytes());
+        let of_shares = turns(pool.left_to_share_bytes());
+        let mut taken = 0;
+        while taken < if self.turns_for_blocks > 0 { of_blocks } else { of_shares }
             && let Some(index) = self.memory_turns.pop_front()
         {
+            self.turns_for_blocks = self.turns_for_blocks.saturating_sub(1);
             let Some(slot) = self.slots.get_mut(index) else { continue };
             self.visited += 1 + slot.memory.len() as u64;
             slot.has_turn = false;
             if !slot.memory.is_empty() {
                 woken.extend(slot.memory.drain(..).map(Sleeper::Task));
-                turns -= 1;
+                taken += 1;
             }
         }
         if self.memory_turns.is_empty() {
@@ -284,7 +312,7 @@ impl Waiting {
             slot.has_turn = false;
         }
         self.memory_turns.clear();
-        (self.tasks, self.memory_until) = (0, None);
+        (self.tasks, self.turns_for_blocks, self.memory_until) = (0, 0, None);
     }
 
     /// Forgets who waited for a socket that is being closed.

@@ -8,7 +8,7 @@ use super::TcpStream;
 use crate::copy_in::{Copied, Layout};
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
-use crate::runtime::waiting::Interest;
+use crate::runtime::waiting::{Interest, Lack};
 use crate::socket::Socket;
 use batch::Chunk;
 use core::task::{Context, Poll, ready};
@@ -42,7 +42,7 @@ impl TcpStream {
         if stack.pool().has_room_for(block_len) {
             return Poll::Ready(Ok(()));
         }
-        self.shared.socket.squeue().wait_for_memory(*id, context.waker());
+        self.shared.socket.squeue().wait_for_memory(*id, Lack::Blocks, context.waker());
         Poll::Pending
     }
 
@@ -143,7 +143,7 @@ impl TcpStream {
             Ok(plan)
         });
         if lacks_memory {
-            socket.squeue().wait_for_memory(socket.id, context.waker());
+            socket.squeue().wait_for_memory(socket.id, Lack::Share, context.waker());
         }
         polled
     }
@@ -167,7 +167,7 @@ impl TcpStream {
         match socket.stack.fill(copied, &layout, fitting, None) {
             Ok(_) => Poll::Ready(Ok(layout)),
             Err(_) => {
-                socket.squeue().wait_for_memory(socket.id, context.waker());
+                socket.squeue().wait_for_memory(socket.id, Lack::Blocks, context.waker());
                 Poll::Pending
             }
         }
