@@ -3,7 +3,7 @@
 use crate::direction::Direction;
 use crate::tcp_split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use multidata::{ConnectOptions, Stack};
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -250,8 +250,13 @@ impl TcpStream {
         self.writable.poll(context, |context| self.socket.poll_write_vectored(context, pieces))
     }
 
+    /// Ends the stream behind what was written. One that the peer has reset has ended: `tokio::net` says so,
+    /// too, and who shuts down after an error must not meet another.
     pub(crate) fn end(&self) -> io::Result<()> {
-        self.socket.shutdown(Shutdown::Write)
+        match self.socket.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
+            outcome => outcome,
+        }
     }
 }
 

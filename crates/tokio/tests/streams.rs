@@ -237,6 +237,27 @@ fn halves_come_together_again_and_end_the_stream() {
     });
 }
 
+// As with `tokio::net`.
+#[test]
+fn a_stream_that_the_peer_has_reset_ends_without_an_error() {
+    run(async {
+        let (left, right_stack) = pair();
+        for form in 0..3 {
+            let (mut client, server) = connected(&left, &right_stack).await;
+            server.set_zero_linger().expect("open");
+            drop(server);
+            let error = client.read(&mut [0; 8]).await.expect_err("a reset");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            let ended = match form {
+                0 => client.shutdown().await,
+                1 => client.split().1.shutdown().await,
+                _ => client.into_split().1.shutdown().await,
+            };
+            ended.unwrap_or_else(|error| panic!("form {form}: {error}"));
+        }
+    });
+}
+
 #[test]
 fn a_busy_connection_does_not_starve_a_task_beside_it() {
     // One thread for all tasks: who always has something to do must give way by itself.
