@@ -613,6 +613,58 @@ fn writers_that_compete_for_a_small_pool_all_get_their_turn() {
     assert!(left.counters().runtime.pool_waits > 0, "the pool was large enough");
 }
 
+/// Who waits for room in the send queue waits for an event, and is woken by the acknowledgment that makes it.
+#[test]
+fn writers_whose_peers_read_nothing_sleep_until_they_do() {
+    const LEN: usize = 4 << 20;
+    const SECOND: Duration = Duration::from_secs(1);
+    let (left, right_stack) = pair();
+    let connections: Vec<_> = (0..10).map(|_| connected(&left, &right_stack)).collect();
+    std::thread::scope(|scope| {
+        let (clients, mut servers): (Vec<_>, Vec<_>) = connections.into_iter().unzip();
+        for mut client in clients {
+            client.set_send_buffer_size(64 << 10).expect("open");
+            client.set_write_timeout(Some(pair::PATIENCE)).expect("a sound timeout");
+            scope.spawn(move || client.write_all(&vec![7; LEN]).expect("it is read, in time"));
+        }
+        let runtime = || left.counters().runtime;
+        let stands_still = || {
+            let before = runtime().bytes_copied_in;
+            std::thread::sleep(SECOND / 5);
+            before > 0 && runtime().bytes_copied_in == before
+        };
+        while !stands_still() {}
+        let before = runtime().squeue_runs;
+        std::thread::sleep(SECOND);
+        let runs = runtime().squeue_runs - before;
+        // The peers' windows are probed; to look every 20 ms would be 500 turns and more.
+        assert!(runs < 150, "{runs} turns");
+        for server in &mut servers {
+            server.read_exact(&mut vec![0; LEN]).expect("it is written");
+        }
+    });
+}
+
+/// Memory that others give back is no event: who lacks it looks by himself, also where his peer acknowledges nothing.
+#[test]
+fn a_writer_that_lacks_memory_goes_on_when_others_give_it_back() {
+    const LEFT_BYTES: usize = 64 << 10;
+    let pool = batch::BlockPool::new(batch::PoolConfig {
+        limit_bytes: 6 << 20,
+        receive_reserve_bytes: 5 << 20,
+        ..batch::PoolConfig::default()
+    });
+    let (left, right_stack) = pair_with(|builder| builder.pool(pool.clone()));
+    let (mut client, _server) = connected(&left, &right_stack);
+    let held = pool.allocate(pool.left_to_send_bytes() - LEFT_BYTES).expect("it is left");
+    client.set_write_timeout(Some(pair::PATIENCE)).expect("a sound timeout");
+    let writer = std::thread::spawn(move || client.write_all(&[7; 300 << 10]).map(|()| client));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!writer.is_finished(), "there was memory enough");
+    drop(held);
+    writer.join().expect("no panic").expect("there is memory, and room");
+}
+
 #[test]
 fn every_counter_has_its_own_name() {
     let (left, right_stack) = pair();

@@ -74,6 +74,8 @@ pub(crate) struct TcpSocket {
     pub(crate) room_awaited_bytes: u32,
     /// For memory of the caller's own.
     pub(crate) awaits_lent_room: bool,
+    /// The send queue has the room, and only the block pool lacks: who waits looks again by himself.
+    pub(crate) lacks_memory: bool,
 }
 
 /// What every connection may have queued, however little is left of the block pool to be shared. Its memory
@@ -140,14 +142,17 @@ impl TcpSocket {
         {
             return true;
         }
-        let (share_bytes, room_bytes) = match self.awaits_lent_room {
-            true => {
-                let room_bytes = connection.send_room();
-                (connection.send_queue_len() + room_bytes, room_bytes)
-            }
-            false => self.share_and_room(left_bytes),
-        };
-        room_bytes >= (self.room_awaited_bytes as usize).min(share_bytes / 4)
+        let awaited_bytes = self.room_awaited_bytes as usize;
+        let room_bytes = connection.send_room();
+        let queue_bytes = connection.send_queue_len() + room_bytes;
+        let has_queue_room = room_bytes >= awaited_bytes.min(queue_bytes / 4);
+        // Who slept for want of room in the queue has to hear that it is the pool by now: no acknowledgment
+        // may come behind this one, and of memory there is no event.
+        if self.awaits_lent_room || (has_queue_room && !self.lacks_memory) {
+            return has_queue_room;
+        }
+        let (share_bytes, room_bytes) = self.share_and_room(left_bytes);
+        room_bytes >= awaited_bytes.min(share_bytes / 4)
     }
 
     /// Whether nobody will ask for it any more.
@@ -254,11 +259,14 @@ impl Shard {
     /// one event. Without this every acknowledgment that makes room is one.
     ///
     /// `is_lent` says that the caller's own memory is to be queued, for which the pool need not have any.
-    /// Where it has to, a writer looks again on its own: memory that others give back is no event here.
+    /// Where it has to, and the send queue has the room already, a writer looks again on its own: memory that others
+    /// give back is no event here. Where the send queue has not, there is an event when it has, whatever the pool has then.
     pub fn tcp_await_room(&mut self, id: SocketId, room_bytes: usize, is_lent: bool) {
         if let Ok(socket) = self.tcp_socket(id) {
             socket.awaits_lent_room =
                 is_lent || (socket.awaits_lent_room && socket.room_awaited_bytes > 0);
+            socket.lacks_memory = socket.connection.send_room() >= room_bytes
+                && (socket.lacks_memory || socket.room_awaited_bytes == 0);
             let wanted = u32::try_from(room_bytes).unwrap_or(u32::MAX);
             socket.room_awaited_bytes = match socket.room_awaited_bytes {
                 0 => wanted,
@@ -637,6 +645,7 @@ impl Shard {
             pending: Readiness::NONE,
             room_awaited_bytes: 0,
             awaits_lent_room: false,
+            lacks_memory: false,
         };
         let id = self.sockets.insert(Socket::Tcp(Box::new(socket)))?;
         let index = id.index() as u32;

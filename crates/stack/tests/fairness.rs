@@ -176,3 +176,37 @@ fn a_writer_is_told_of_room_that_is_worth_a_write() {
         }
     }
 }
+
+/// A writer that waits for room in its queue hears of it also where the pool has become short meanwhile: no
+/// acknowledgment may come behind, and of memory there is no event, so it has to look by itself. Once it knows that it is
+/// left alone.
+#[test]
+fn a_writer_that_waits_for_its_queue_is_told_that_the_pool_has_become_short() {
+    const AWAITED_BYTES: usize = 65_536;
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (client, server) = net.connect(false);
+    let window = TcpOption::ReceiveBuffer(2 * AWAITED_BYTES);
+    net.hosts[1].shard.tcp_set_option(net.now, server, window).expect("open");
+    assert!(net.write(0, client, &data(4 << 20)) < 4 << 20, "the queue is full");
+    net.hosts[0].shard.tcp_await_room(client, AWAITED_BYTES, false);
+    let pool = &net.hosts[0].pool;
+    let _held = pool.allocate(pool.left_to_send_bytes() - 4_096).expect("it is left");
+    while net.hosts[0].shard.poll_event().is_some() {}
+    // Until the peer's window is full.
+    let is_told = |net: &mut Net| {
+        net.run(Duration::from_millis(50));
+        let mut is_told = false;
+        while let Some(event) = net.hosts[0].shard.poll_event() {
+            is_told |= event.readiness.intersects(stack::Readiness::WRITABLE);
+        }
+        is_told
+    };
+    assert!(is_told(&mut net), "it sleeps for ever");
+    let plan = net.hosts[0].shard.tcp_send_plan(client).expect("open");
+    assert!(plan.lent_room_bytes >= AWAITED_BYTES && plan.room_bytes == 0, "{plan:?}");
+    net.hosts[0].shard.tcp_await_room(client, AWAITED_BYTES, false);
+    net.hosts[1].shard.tcp_read(net.now, server, &mut [0; AWAITED_BYTES]).expect("it arrived");
+    assert!(!is_told(&mut net), "it looks by itself");
+    let more = net.hosts[0].shard.tcp_send_plan(client).expect("open");
+    assert!(more.lent_room_bytes > plan.lent_room_bytes, "nothing was acknowledged: {more:?}");
+}
