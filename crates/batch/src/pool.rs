@@ -56,6 +56,22 @@ pub struct PoolConfig {
     pub cached_limit_bytes: usize,
 }
 
+impl PoolConfig {
+    /// Whether anything could be sent with these settings.
+    ///
+    /// # Errors
+    /// The field that is wrong, and what to do about it.
+    pub fn check(&self) -> Result<(), &'static str> {
+        match self.receive_reserve_bytes < self.limit_bytes {
+            true => Ok(()),
+            false => {
+                Err("receive_reserve_bytes is not below limit_bytes, which leaves nothing to \
+                          send with: lower the one or raise the other")
+            }
+        }
+    }
+}
+
 impl Default for PoolConfig {
     fn default() -> Self {
         Self {
@@ -139,6 +155,12 @@ impl BlockPool {
     /// [`Exhausted`] where the pool's limit is reached.
     pub fn allocate_receive(&self, len_bytes: usize) -> Result<BlockMut, Exhausted> {
         self.depot.take(len_bytes, self.depot.config.limit_bytes)
+    }
+
+    /// The settings that it was made with.
+    #[must_use]
+    pub fn config(&self) -> &PoolConfig {
+        &self.depot.config
     }
 
     /// How many bytes [`BlockPool::allocate`] could hand out now.

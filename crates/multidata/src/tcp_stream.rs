@@ -19,7 +19,7 @@ use crate::runtime::outside::lend;
 use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{After, Call};
 use crate::runtime::waiting::Interest;
-use crate::socket::{Socket, check_buffer};
+use crate::socket::{Socket, check_buffer, check_timeout};
 use batch::{Block, BlockMut, Chunk};
 use bytes::Bytes;
 use core::cell::Cell;
@@ -225,11 +225,8 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` where a time or the number of probes is zero.
     pub fn set_keepalive_with(&self, keepalive: Option<tcp::Keepalive>) -> io::Result<()> {
-        if let Some(tcp::Keepalive { idle, interval, count }) = keepalive
-            && (idle.is_zero() || interval.is_zero() || count == 0)
-        {
-            let message = "keepalive needs times and a number of probes above zero";
-            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        if let Some(Err(wrong)) = keepalive.as_ref().map(tcp::Keepalive::check) {
+            return Err(io::Error::new(ErrorKind::InvalidInput, wrong));
         }
         self.set_option(TcpOption::Keepalive(keepalive))
     }
@@ -247,8 +244,9 @@ impl TcpStream {
     /// (RFC 9293, 3.8.3); `None`: about a quarter of an hour, as the retries of [`tcp::Config`] say.
     ///
     /// # Errors
-    /// None while the connection stands.
+    /// `InvalidInput` for zero.
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        check_timeout(timeout)?;
         self.set_option(TcpOption::UserTimeout(timeout))
     }
 

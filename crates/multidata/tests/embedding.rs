@@ -8,8 +8,8 @@ use multidata::device::{Medium, Queue, WireConfig, WireEnd, packet_pipe, wire};
 use multidata::time::Instant;
 use multidata::{
     DropReason, FilterFlow, Handling, InterfaceConfig, InterfaceEvent, InterfaceId,
-    MultidataRefusal, PacketFilter, ShardCounters, SocketError, Stack, StackCounters, StackEvent,
-    TcpListener, TcpStatus, TcpStream, UdpSocket, Verdict, tcp,
+    MultidataRefusal, PacketFilter, ShardCounters, SocketError, Stack, StackBuilder, StackConfig,
+    StackCounters, StackEvent, TcpListener, TcpStatus, TcpStream, UdpSocket, Verdict, tcp,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::ops::Range;
@@ -284,6 +284,29 @@ fn a_program_carries_the_packets_itself() {
     }
     let answer = answers.bytes(0);
     assert_eq!((&answer[12..20], &answer[28..]), (&[10, 7, 0, 2, 10, 7, 0, 1][..], &b"hello"[..]));
+}
+
+#[test]
+fn settings_with_which_nothing_could_work_are_refused_with_their_name() {
+    let refused = |builder: StackBuilder| {
+        let builder = builder.interface(wire(tunnel()).0, at("10.7.0.1/24"));
+        let error = builder.build().map(drop).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        error.to_string()
+    };
+    let tcp = tcp::Config { send_buffer_bytes: 0, ..tcp::Config::default() };
+    let message = refused(Stack::builder().tcp(tcp));
+    assert!(message.contains("send_buffer_bytes is zero"), "{message}");
+    let keepalive = Some(tcp::Keepalive { count: 0, ..tcp::Keepalive::default() });
+    let tcp = tcp::Config { keepalive, ..tcp::Config::default() };
+    let message = refused(Stack::builder().tcp(tcp));
+    assert!(message.contains("keepalive.count is zero"), "{message}");
+    // The reserve is that of a pool of usual size.
+    let pool = PoolConfig { limit_bytes: 1 << 20, ..PoolConfig::default() };
+    let message = refused(Stack::builder().pool(BlockPool::new(pool.clone())));
+    assert!(message.contains("receive_reserve_bytes"), "{message}");
+    let message = refused(Stack::builder().config(StackConfig { pool, ..StackConfig::default() }));
+    assert!(message.contains("limit_bytes"), "{message}");
 }
 
 /// By threads one way, by tasks the other.

@@ -62,6 +62,8 @@ fn what_is_acknowledged_is_not_subject_to_the_user_timeout() {
     let is_left_alone = (0..5).any(|_| {
         let (left, right) = pair();
         let (mut client, _server) = connected(&left, &right);
+        let zero = client.set_user_timeout(Some(Duration::ZERO)).expect_err("no time to answer");
+        assert_eq!(zero.kind(), ErrorKind::InvalidInput);
         client.set_user_timeout(Some(SECOND / 2)).expect("open");
         client.write_all(b"acknowledged all the same").expect("open");
         std::thread::sleep(SECOND);
@@ -281,10 +283,12 @@ fn a_connection_that_cannot_be_as_it_is_asked_for_is_refused() {
     let address = listener.local_addr().expect("bound");
     let usual = ConnectOptions::default;
     let small = tcp::Config { send_buffer_bytes: 100, ..tcp::Config::default() };
+    let lost = tcp::Config { user_timeout: Some(Duration::ZERO), ..tcp::Config::default() };
     let (config, first) = (Some(Arc::new(small)), Bytes::from_static(&[7; 101]));
     for options in [
         ConnectOptions { config, first, ..usual() },
         ConnectOptions { timeout: Some(Duration::ZERO), ..usual() },
+        ConnectOptions { config: Some(Arc::new(lost)), ..usual() },
         // A source route.
         ConnectOptions { ip_options: vec![131, 7, 4, 10, 0, 0, 1], ..usual() },
     ] {

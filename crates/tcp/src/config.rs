@@ -38,6 +38,25 @@ impl Default for Keepalive {
     }
 }
 
+impl Keepalive {
+    /// Whether a silent peer can be probed so.
+    ///
+    /// # Errors
+    /// What is zero, and what to do about it: without a time to wait or a probe to answer, the connection fails at once.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if self.idle.is_zero() {
+            return Err("keepalive.idle is zero: set a time above zero, or no keepalive at all");
+        }
+        if self.interval.is_zero() {
+            return Err("keepalive.interval is zero: set a time above zero");
+        }
+        if self.count == 0 {
+            return Err("keepalive.count is zero: set one probe at least, or no keepalive at all");
+        }
+        Ok(())
+    }
+}
+
 /// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -183,6 +202,36 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Whether a connection can work with these settings. One that is made with others takes the least there is for a
+    /// buffer, and fails as soon as it waits for its peer.
+    ///
+    /// # Errors
+    /// The field that is wrong, and what to do about it.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if self.send_buffer_bytes == 0 {
+            return Err("send_buffer_bytes is zero: a buffer must hold at least one byte");
+        }
+        if self.send_buffer_bytes_initial == 0 {
+            return Err("send_buffer_bytes_initial is zero: a buffer must hold at least one byte");
+        }
+        if self.receive_buffer_bytes == 0 {
+            return Err("receive_buffer_bytes is zero: a buffer must hold at least one byte");
+        }
+        if self.receive_buffer_bytes_initial == 0 {
+            return Err(
+                "receive_buffer_bytes_initial is zero: a buffer must hold at least one byte",
+            );
+        }
+        if self.user_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(
+                "user_timeout is zero: set a time above zero, or none for the retries' own",
+            );
+        }
+        self.keepalive.map_or(Ok(()), |keepalive| keepalive.check())
+    }
+}
+
 /// What a connection is told of its circumstances when it is made.
 #[derive(Clone, Debug)]
 pub struct Parameters {
@@ -205,4 +254,34 @@ pub struct Parameters {
     pub on_same_subnet: bool,
     /// Settings, shared by all connections that have not changed theirs.
     pub config: Arc<Config>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_connection_can_work_with_is_named() {
+        assert_eq!(Config::default().check(), Ok(()));
+        let probed = |keepalive| Config { keepalive: Some(keepalive), ..Config::default() };
+        assert_eq!(probed(Keepalive::default()).check(), Ok(()));
+        let usual = Config::default;
+        let zero = Duration::ZERO;
+        for (field, config) in [
+            ("send_buffer_bytes ", Config { send_buffer_bytes: 0, ..usual() }),
+            ("send_buffer_bytes_initial ", Config { send_buffer_bytes_initial: 0, ..usual() }),
+            ("receive_buffer_bytes ", Config { receive_buffer_bytes: 0, ..usual() }),
+            (
+                "receive_buffer_bytes_initial ",
+                Config { receive_buffer_bytes_initial: 0, ..usual() },
+            ),
+            ("user_timeout ", Config { user_timeout: Some(zero), ..usual() }),
+            ("keepalive.idle ", probed(Keepalive { idle: zero, ..Keepalive::default() })),
+            ("keepalive.interval ", probed(Keepalive { interval: zero, ..Keepalive::default() })),
+            ("keepalive.count ", probed(Keepalive { count: 0, ..Keepalive::default() })),
+        ] {
+            let refused = config.check().expect_err(field);
+            assert!(refused.starts_with(field), "{refused}");
+        }
+    }
 }

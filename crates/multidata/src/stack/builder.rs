@@ -417,13 +417,22 @@ impl StackBuilder {
         spread.map_err(|error| invalid(error.to_string()))
     }
 
+    /// What can be said against the settings.
+    fn check_settings(&self) -> io::Result<()> {
+        let tcp = self.config.tcp.check();
+        tcp.map_err(|wrong| invalid(format!("tcp::Config of the stack: {wrong}")))?;
+        let pool = self.pool.as_ref().map_or(&self.config.pool, BlockPool::config).check();
+        pool.map_err(|wrong| invalid(format!("PoolConfig of the stack: {wrong}")))
+    }
+
     /// Starts the stack.
     ///
     /// # Errors
     /// There is no interface, an address is none of a host's, is there twice or one of more than 64, a gateway is on no network of its interface, a device carries shorter packets than
     /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface is to have an MTU or a transmit queue that it
     /// cannot have, has more
-    /// queues than there are squeues, sets the coalescing of one that it has not, or accepts more than 64 prefixes, a
+    /// queues than there are squeues, sets the coalescing of one that it has not, or accepts more than 64 prefixes, the
+    /// settings of TCP or of the pool are such that nothing could work ([`tcp::Config::check`], [`PoolConfig::check`]), a
     /// device failed, or the system gave no random bytes or no thread, or did not keep one where it is to be ([`StackBuilder::pin`]).
     pub fn build(self) -> io::Result<Stack> {
         self.build_with(|_| Ok(())).map(|(stack, ())| stack)
@@ -443,6 +452,7 @@ impl StackBuilder {
         let count = usize::from(spread.homes());
         let rings = self.layout.map(|layout| usize::from(layout.rings()));
         check_interfaces(&self.interfaces, count, rings)?;
+        self.check_settings()?;
         let cpus = if self.is_pinned { affinity::allowed()? } else { vec![] };
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;

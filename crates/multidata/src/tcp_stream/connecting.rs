@@ -107,7 +107,7 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::connect`]; `AddrNotAvailable` where the local address is not the stack's, `AddrInUse`
     /// where it has such a connection; `TimedOut` where it took longer; `InvalidInput` for a timeout of zero,
-    /// for first bytes that do not fit the send buffer, and for IP options that are malformed, of a kind that
+    /// for settings that no connection can work with ([`tcp::Config::check`]), for first bytes that do not fit the send buffer, and for IP options that are malformed, of a kind that
     /// is not sent, or for IPv6.
     pub fn connect_with<A: ToSocketAddrs>(
         stack: &Stack,
@@ -154,6 +154,10 @@ impl TcpStream {
 /// Opens the socket; its SYN leaves with all that was asked for.
 fn begin(stack: &Stack, remote: SocketAddr, options: &ConnectOptions) -> io::Result<Socket> {
     let ip_options = ip_options(&options.ip_options)?;
+    if let Some(Err(wrong)) = options.config.as_deref().map(tcp::Config::check) {
+        let message = format!("tcp::Config of the connection: {wrong}");
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
+    }
     let home = stack.squeues().for_connection(options.local, remote).map_err(socket_error)?;
     let id = stack.squeue(home).once(|core, now| {
         let id = open(core, now, remote, options)?;
