@@ -373,8 +373,10 @@ impl Connection {
         }
         self.counters.resets_received += 1;
         let error = match self.state {
-            // Of a passive open the application knows only where data came with the SYN, and that it was accepted.
-            State::SynReceived if !self.is_opening_fast() => Some(ConnectionError::Refused),
+            // RFC 9293, 3.10.7.4: "If this connection was initiated with an active OPEN [...] then the connection was
+            // refused". Of a passive one the application knows only where it has accepted it before the handshake was
+            // complete (a relay's, or one whose data came with its SYN), and refused it was not.
+            State::SynReceived if self.owing.active => Some(ConnectionError::Refused),
             // All that was sent is here, but for the goodbye.
             State::Closing | State::LastAck if self.send_queue.len() == 0 => None,
             // What POSIX programs expect of a pipe that the reader has left.

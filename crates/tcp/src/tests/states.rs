@@ -235,7 +235,7 @@ fn a_fin_moves_each_state_where_it_must() {
     }
 }
 
-// The errors an application sees are those of POSIX: a reset while opening is a refusal, one that
+// The errors an application sees are those of POSIX: a reset while actively opening is a refusal, one that
 // only cuts the goodbye short is none.
 #[test]
 fn a_reset_is_an_error_where_something_is_lost() {
@@ -243,13 +243,19 @@ fn a_reset_is_an_error_where_something_is_lost() {
         let (mut harness, receive_next, send_next) = in_state(state);
         let _ = harness.try_receive(RST | ACK, receive_next, send_next, b"");
         let error = match state {
-            State::SynSent | State::SynReceived => Some(ConnectionError::Refused),
+            State::SynSent => Some(ConnectionError::Refused),
             State::Closing | State::LastAck | State::TimeWait => None,
             State::CloseWait => Some(ConnectionError::BrokenPipe),
             _ => Some(ConnectionError::Reset),
         };
         assert_eq!(harness.connection.error(), error, "{state:?}");
     }
+    // RFC 9293, 3.10.7.4: in SYN-RECEIVED it is a refusal to who opened actively, and met the peer's SYN.
+    let (mut harness, ..) = in_state(State::SynSent);
+    let _ = harness.try_receive(SYN, 0, 0, b"");
+    assert_eq!(harness.connection.state(), State::SynReceived);
+    let _ = harness.try_receive(RST | ACK, 1, 1, b"");
+    assert_eq!(harness.connection.error(), Some(ConnectionError::Refused));
 }
 
 // What was sent and not acknowledged is lost, whatever the application did since.
