@@ -359,7 +359,7 @@ impl Shard {
         let Way { interface_id, next_hop, source, hop_limit } =
             self.way(local, to, None, MulticastOptions::default())?;
         if hop_limit == 0 {
-            // Nothing to this group crosses a link, and only datagrams come back from the interface.
+            // Nothing to this group crosses a link, and what a raw socket sends does not come back to this host.
             return Err(SocketError::InvalidArgument);
         }
         let hop_limit = own_hop_limit.unwrap_or(hop_limit);

@@ -13,8 +13,8 @@
 //!    arrived: low = probe         lost three times: high = probe - 1
 //! ```
 //!
-//! Without SACK no probe is sent, for it is by SACK that its loss is found out. What timeouts have shown is then forgotten after the
-//! time in which a search is taken up again, and shows once more where it still holds.
+//! Without SACK no probe is sent, for it is by SACK that its loss is found out. What timeouts have shown is then
+//! forgotten after the time in which a search is taken up again, and shows once more where it still holds.
 //!
 //! What always holds: low =< high =< limit; there is one probe in flight at most; its loss alone is
 //! no sign of congestion (RFC 4821, 7.6). Sizes here are MSS: with TCP options, without headers.

@@ -107,8 +107,8 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::connect`]; `AddrNotAvailable` where the local address is not the stack's, `AddrInUse`
     /// where it has such a connection; `TimedOut` where it took longer; `InvalidInput` for a timeout of zero,
-    /// for settings that no connection can work with ([`tcp::Config::check`]), for first bytes that do not fit the send buffer, and for IP options that are malformed, of a kind that
-    /// is not sent, or for IPv6.
+    /// for settings that no connection can work with ([`tcp::Config::check`]), for first bytes that do not fit the send
+    /// buffer, and for IP options that are malformed, of a kind that is not sent, or for IPv6.
     pub fn connect_with<A: ToSocketAddrs>(
         stack: &Stack,
         address: A,

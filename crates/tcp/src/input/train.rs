@@ -83,6 +83,7 @@ impl Connection {
             // SND.WL1 is that of the newest segment.
             let was_closed = self.send.window == 0;
             self.take_window(&TcpHeader { sequence, ..*leader });
+            // As before each of them one by one: a closed window is the peer's right (RFC 9293, 3.8.6.1, MUST-37).
             if was_closed || (count > 1 && self.send.window == 0) {
                 self.forgive_timeouts();
             }

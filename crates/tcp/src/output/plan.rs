@@ -279,7 +279,7 @@ impl Connection {
         let room = planner.walk.limit.saturating_sub(planner.walk.pipe);
         if room < len || self.send.usable(planner.nxt) < needed {
             // A sender that always has data would never have so much room: it waits for it.
-            planner.cwnd_limited = true;
+            planner.cwnd_limited |= room < len;
             planner.stage = Stage::New;
             return None;
         }

@@ -63,6 +63,19 @@ pub(super) fn sack(harness: &mut Harness, ack: u32, blocks: &[(u32, u32)]) {
     harness.options.sack = SackBlocks::NONE;
 }
 
+/// So many segments are in flight, of which these were SACKed, and the timer went off twice since.
+pub(super) fn timed_out_twice(segments: usize, sacked: &[(u32, u32)]) -> Harness {
+    let mut harness = in_flight(path(sack_config()), segments);
+    sack(&mut harness, 1, sacked);
+    assert_eq!(harness.take_ranges()[0], (1, 1_000));
+    for _ in 0..2 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert_eq!(harness.connection.counters().retransmission_timeouts, 2);
+    harness
+}
+
 fn echo(harness: &mut Harness, of: &Sent) {
     let ours = of.header.options.timestamps.expect("timestamps");
     harness.options.timestamps = Some(TcpTimestamps { value: 8, echo: ours.value });
@@ -575,14 +588,7 @@ fn a_reneging_receiver_gets_its_data_again() {
 // a row nothing that was reported is relied on.
 #[test]
 fn two_timeouts_in_a_row_forget_what_was_reported() {
-    let mut harness = in_flight(path(sack_config()), 4);
-    sack(&mut harness, 1, &[(1_001, 4_001)]);
-    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
-    for _ in 0..2 {
-        harness.pass_to_deadline();
-        harness.take();
-    }
-    assert_eq!(harness.connection.counters().retransmission_timeouts, 2);
+    let mut harness = timed_out_twice(4, &[(1_001, 4_001)]);
     // It had reneged, and acknowledges what comes, one by one.
     harness.receive(ACK, 1, 1_001, b"");
     let ranges = harness.take_ranges();
