@@ -39,7 +39,7 @@ use receive::Receiver;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// The least MTU of hosts (RFC 791).
@@ -143,6 +143,11 @@ impl TunnelDevice {
             );
             return Err(DeviceError::new(ErrorKind::InvalidInput, message));
         }
+        // The path to a mapped address is one of IPv4, and so are the options of its socket that count.
+        let peer = match peer.ip().to_canonical() {
+            IpAddr::V4(ip) => SocketAddr::from((ip, peer.port())),
+            IpAddr::V6(_) => peer,
+        };
         socket.connect(peer).map_err(|error| failed("no way leads there", error))?;
         socket.set_nonblocking(true).map_err(|error| failed("its socket blocks", error))?;
         let local = socket.local_addr().map_err(|error| failed("it has no address", error))?;

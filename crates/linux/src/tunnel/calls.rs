@@ -158,7 +158,8 @@ fn coalesced(header: &libc::msghdr) -> Option<usize> {
 fn address(source: &libc::sockaddr_in6, len: usize) -> Option<SocketAddr> {
     match c_int::from(source.sin6_family) {
         libc::AF_INET6 if len >= size_of::<libc::sockaddr_in6>() => {
-            let ip = IpAddr::V6(Ipv6Addr::from(source.sin6_addr.s6_addr));
+            // A socket of IPv6 is told of a sender of IPv4 by a mapped address.
+            let ip = Ipv6Addr::from(source.sin6_addr.s6_addr).to_canonical();
             Some(SocketAddr::new(ip, u16::from_be(source.sin6_port)))
         }
         libc::AF_INET if len >= size_of::<libc::sockaddr_in>() => {
