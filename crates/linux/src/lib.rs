@@ -46,6 +46,9 @@ mod tunnel;
 mod veth;
 mod vnet;
 mod waiter;
+#[cfg(test)]
+#[path = "../tests/network/withheld.rs"]
+mod withheld;
 mod xdp;
 
 pub use bridge::Bridge;

@@ -121,7 +121,8 @@ impl TunnelDevice {
         Self::over(socket, peer, transform, config)
     }
 
-    /// Makes an end of a UDP socket that is bound already: somebody agreed on keys over it, say.
+    /// Makes an end of a UDP socket that is bound already: somebody agreed on keys over it, say. What it was asked
+    /// for that comes beside datagrams (IP_RECVERR, timestamps) is switched off.
     ///
     /// # Errors
     /// As [`TunnelDevice::open`].
@@ -152,6 +153,7 @@ impl TunnelDevice {
         socket.set_nonblocking(true).map_err(|error| failed("its socket blocks", error))?;
         let local = socket.local_addr().map_err(|error| failed("it has no address", error))?;
         let socket = OwnedFd::from(socket);
+        calls::switch_off_extras(&socket);
         let said = |what, errno: Errno| failed(what, said(errno));
         calls::set_path_mtu_discovery(&socket, peer.is_ipv4())
             .map_err(|errno| said("fragments cannot be forbidden", errno))?;

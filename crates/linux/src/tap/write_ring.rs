@@ -323,10 +323,6 @@ fn keep_submitting(mut submit: impl FnMut() -> io::Result<bool>) {
     }
 }
 
-#[cfg(test)]
-#[path = "../../tests/network/withheld.rs"]
-mod withheld;
-
 /// The one file that is registered.
 const FILE: Fixed = Fixed(0);
 
@@ -345,6 +341,7 @@ fn errno(error: io::Error) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::withheld;
     use rustix::fs::{OFlags, fcntl_setfl};
 
     #[test]

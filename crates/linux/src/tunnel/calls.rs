@@ -171,6 +171,24 @@ fn address(source: &libc::sockaddr_in6, len: usize) -> Option<SocketAddr> {
     }
 }
 
+/// Switches off what whoever had the socket before may have asked for and what nobody here looks at: ancillary
+/// data that would leave no room for ours, errors and times that are kept in a queue of their own, for which
+/// poll(2) says an error until somebody fetches them, and messages cut or merged, which is asked for anew. What
+/// the kernel does not know, or not of this kind of socket, is off.
+pub(super) fn switch_off_extras(socket: &OwnedFd) {
+    for (level, name) in [
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
+        (libc::IPPROTO_IP, libc::IP_RECVERR),
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+        (SOL_UDP, UDP_SEGMENT),
+        (SOL_UDP, UDP_GRO),
+    ] {
+        let _ = set_option(socket, level, name, 0);
+    }
+}
+
 /// Asks the kernel to hand up datagrams merged.
 pub(super) fn set_coalescing(socket: &OwnedFd) -> Result<(), Errno> {
     set_option(socket, SOL_UDP, UDP_GRO, 1)

@@ -1,13 +1,14 @@
 //! The queue on a socket that needs no network.
 
 use super::*;
-use crate::{TunnelConfig, TunnelDevice};
+use crate::{TunnelConfig, TunnelDevice, raw_calls, withheld};
 use batch::PoolConfig;
 use device::Medium;
 use device::transform::Null;
+use rustix::fd::AsRawFd;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn queue() -> (TunnelQueue, UnixDatagram) {
     let (ours, theirs) = UnixDatagram::pair().expect("a pair of sockets");
@@ -42,7 +43,13 @@ fn a_peer_of_ipv4_is_the_same_to_a_socket_of_ipv6() {
     let SocketAddr::V4(v4) = at else { panic!("of IPv4") };
     let mapped = SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port()));
     for (coalesce, named) in [(true, at), (true, mapped), (false, at)] {
-        let Ok(socket) = UdpSocket::bind("[::]:0") else { return };
+        let socket = match UdpSocket::bind("[::]:0") {
+            Ok(socket) => socket,
+            Err(error) => {
+                let name = "a_peer_of_ipv4_is_the_same_to_a_socket_of_ipv6";
+                return withheld::cannot_run(name, &error.to_string());
+            }
+        };
         let port = socket.local_addr().expect("bound").port();
         let config = TunnelConfig { coalesce, ..TunnelConfig::default() };
         let mut device = TunnelDevice::over(socket, named, Box::new(Null), config).expect("a way");
@@ -57,4 +64,59 @@ fn a_peer_of_ipv4_is_the_same_to_a_socket_of_ipv6() {
         assert_eq!((received.frames, received.failed), (1, None));
         assert_eq!(batch.bytes(0), b"a packet");
     }
+}
+
+/// An end over a socket that was told this before, and the other end's socket.
+fn over_told(options: &[(i32, i32, i32)], config: TunnelConfig) -> (TunnelQueue, UdpSocket) {
+    let bound = || UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let (socket, peer) = (bound(), bound());
+    peer.connect(socket.local_addr().expect("bound")).expect("loopback");
+    for (level, name, value) in options {
+        raw_calls::setsockopt(socket.as_raw_fd(), *level, *name, &value.to_ne_bytes())
+            .expect("an option of Linux");
+    }
+    let at = peer.local_addr().expect("bound");
+    let mut device = TunnelDevice::over(socket, at, Box::new(Null), config).expect("a way");
+    (device.queue(0).expect("it has one"), peer)
+}
+
+const UDP_SEGMENT: (i32, i32) = (libc::IPPROTO_UDP, 103);
+const UDP_GRO: (i32, i32) = (libc::IPPROTO_UDP, 104);
+
+/// What comes within a moment, as lengths of frames.
+fn lens_received(queue: &mut TunnelQueue) -> Vec<usize> {
+    queue.waiter().wait(Some(Duration::from_secs(5)));
+    let mut batch = ReceiveBatch::new();
+    queue.receive(&BlockPool::new(PoolConfig::default()), &mut batch, 99);
+    (0..batch.len()).map(|index| batch.bytes(index).len()).collect()
+}
+
+#[test]
+fn what_a_socket_was_told_before_does_not_come_between_datagrams() {
+    let timestamps = [(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)];
+    let merging = [(UDP_GRO.0, UDP_GRO.1, 1)];
+    let single = TunnelConfig { coalesce: false, ..TunnelConfig::default() };
+    for (options, config) in [(timestamps, TunnelConfig::default()), (merging, single)] {
+        let (mut queue, peer) = over_told(&options, config);
+        let segment_len = 1_000_i32.to_ne_bytes();
+        raw_calls::setsockopt(peer.as_raw_fd(), UDP_SEGMENT.0, UDP_SEGMENT.1, &segment_len)
+            .expect("a kernel that cuts");
+        peer.send(&[7; 2_500]).expect("loopback");
+        assert_eq!(lens_received(&mut queue), [1_000, 1_000, 500], "{options:?}");
+    }
+}
+
+/// The kernel tells of an error that waits in a queue of its own for as long as it does.
+#[test]
+fn an_error_that_a_socket_keeps_does_not_end_every_wait() {
+    let (mut queue, peer) =
+        over_told(&[(libc::IPPROTO_IP, libc::IP_RECVERR, 1)], TunnelConfig::default());
+    drop(peer);
+    let message = Message { bytes: 0..100, segment_len: 100, count: 1 };
+    assert_eq!(calls::send(&queue.socket, &[7; 100], &[message]), Ok(1));
+    assert_eq!(lens_received(&mut queue), [0; 0]);
+    assert_eq!(queue.counters.transmit_unreachable, 1, "nobody listens");
+    let started = Instant::now();
+    (0..3).for_each(|_| queue.waiter.wait(Some(Duration::from_millis(20))));
+    assert!(started.elapsed() >= Duration::from_millis(60), "{:?}", started.elapsed());
 }
