@@ -107,7 +107,7 @@ impl Interface {
         Ok(Self { name: self.name.clone(), index: self.index, socket })
     }
 
-    /// The interface's name.
+    /// The name by which it was found. It may have another one by now, and is the same interface.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -122,7 +122,7 @@ impl Interface {
     /// Whether it is still there: not deleted, not another one of the same name.
     #[must_use]
     pub fn exists(&self) -> bool {
-        ioctl::index(&self.socket, &self.name) == Ok(self.index)
+        self.called().is_ok()
     }
 
     /// Whether it is up.
@@ -130,7 +130,7 @@ impl Interface {
     /// # Errors
     /// Where the interface is gone.
     pub fn is_up(&self) -> Result<bool, SystemError> {
-        let flags = ioctl::flags(&self.socket, &self.name);
+        let flags = self.asked(|socket, name| ioctl::flags(socket, name));
         Ok(flags.map_err(|errno| self.refused("be asked for its flags", errno))? & IFF_UP != 0)
     }
 
@@ -151,9 +151,10 @@ impl Interface {
     }
 
     fn change_flags(&self, change: impl Fn(i16) -> i16, what: &str) -> Result<(), SystemError> {
-        ioctl::flags(&self.socket, &self.name)
-            .and_then(|flags| ioctl::set_flags(&self.socket, &self.name, change(flags)))
-            .map_err(|errno| self.refused(what, errno))
+        self.asked(|socket, name| {
+            ioctl::set_flags(socket, name, change(ioctl::flags(socket, name)?))
+        })
+        .map_err(|errno| self.refused(what, errno))
     }
 
     /// The longest IP packet it carries, in bytes.
@@ -161,7 +162,7 @@ impl Interface {
     /// # Errors
     /// Where the interface is gone.
     pub fn mtu_bytes(&self) -> Result<usize, SystemError> {
-        ioctl::mtu(&self.socket, &self.name)
+        self.asked(|socket, name| ioctl::mtu(socket, name))
             .map_err(|errno| self.refused("be asked for its MTU", errno))
     }
 
@@ -170,7 +171,7 @@ impl Interface {
     /// # Errors
     /// Where the system refuses; every kind of interface has its own bounds.
     pub fn set_mtu_bytes(&self, mtu: usize) -> Result<(), SystemError> {
-        ioctl::set_mtu(&self.socket, &self.name, mtu)
+        self.asked(|socket, name| ioctl::set_mtu(socket, name, mtu))
             .map_err(|errno| self.refused(format_args!("be given an MTU of {mtu}"), errno))
     }
 
@@ -179,7 +180,7 @@ impl Interface {
     /// # Errors
     /// Where the interface is gone.
     pub fn hardware_address(&self) -> Result<HardwareAddress, SystemError> {
-        ioctl::hardware_address(&self.socket, &self.name)
+        self.asked(|socket, name| ioctl::hardware_address(socket, name))
             .map_err(|errno| self.refused("be asked for its hardware address", errno))
     }
 
@@ -188,14 +189,14 @@ impl Interface {
     /// # Errors
     /// Where the interface is gone.
     pub fn is_ethernet(&self) -> Result<bool, SystemError> {
-        ioctl::is_ethernet(&self.socket, &self.name)
+        self.asked(|socket, name| ioctl::is_ethernet(socket, name))
             .map_err(|errno| self.refused("be asked for its medium", errno))
     }
 
     /// Whether it is a TAP or TUN interface, or may be one so far as /sys tells.
     #[must_use]
     pub fn is_tun(&self) -> bool {
-        let directory = std::path::Path::new("/sys/class/net").join(&self.name);
+        let directory = std::path::Path::new("/sys/class/net").join(self.called_or_found());
         !directory.exists() || directory.join("tun_flags").exists()
     }
 
@@ -204,7 +205,7 @@ impl Interface {
     /// # Errors
     /// Where the system refuses.
     pub fn set_hardware_address(&self, address: HardwareAddress) -> Result<(), SystemError> {
-        ioctl::set_hardware_address(&self.socket, &self.name, address)
+        self.asked(|socket, name| ioctl::set_hardware_address(socket, name, address))
             .map_err(|errno| self.refused(format_args!("be given the address {address}"), errno))
     }
 
@@ -214,7 +215,7 @@ impl Interface {
     /// # Errors
     /// Where the interface is gone.
     pub fn transmit_queue_packets(&self) -> Result<usize, SystemError> {
-        ioctl::queue_len(&self.socket, &self.name)
+        self.asked(|socket, name| ioctl::queue_len(socket, name))
             .map_err(|errno| self.refused("be asked for its queue length", errno))
     }
 
@@ -258,9 +259,24 @@ impl Interface {
         Ok(())
     }
 
+    /// The name that it has now, or had where it is gone, for who is to do something about it.
+    pub(crate) fn called_or_found(&self) -> String {
+        self.called().unwrap_or_else(|_| self.name.clone())
+    }
+
+    /// The name that it has now, by which the kernel wants to be asked.
+    fn called(&self) -> Result<String, Errno> {
+        ioctl::name(&self.socket, self.index)
+    }
+
+    /// What the kernel says to a call that names it.
+    fn asked<T>(&self, call: impl Fn(&OwnedFd, &str) -> Result<T, Errno>) -> Result<T, Errno> {
+        call(&self.socket, &self.called()?)
+    }
+
     /// Whether it is up and its link is.
     fn is_running(&self) -> Result<bool, Errno> {
-        Ok(ioctl::flags(&self.socket, &self.name)? & IFF_RUNNING != 0)
+        Ok(self.asked(|socket, name| ioctl::flags(socket, name))? & IFF_RUNNING != 0)
     }
 
     /// Tells it a neighbour for good, so that the kernel never asks for it.
@@ -296,7 +312,7 @@ impl Interface {
     /// # Errors
     /// Where the kernel cannot (before 5.12), or where /sys shows another network namespace.
     pub fn set_threaded_napi(&self, on: bool) -> Result<(), SystemError> {
-        let path = format!("/sys/class/net/{}/threaded", self.name);
+        let path = format!("/sys/class/net/{}/threaded", self.called_or_found());
         fs::write(&path, if on { "1" } else { "0" }).map_err(|error| {
             SystemError::failed(format_args!("{path} could not be written"), &error)
         })
@@ -335,7 +351,7 @@ impl Interface {
     }
 
     fn ethtool(&self, command: u32, data: u32) -> Result<u32, Errno> {
-        ioctl::ethtool(&self.socket, &self.name, command, data)
+        self.asked(|socket, name| ioctl::ethtool(socket, name, command, data))
     }
 
     /// Keeps the kernel from speaking IPv6 on it: no link-local address, no router solicitations.
@@ -343,7 +359,7 @@ impl Interface {
     /// # Errors
     /// Where the system refuses.
     pub fn disable_ipv6(&self) -> Result<(), SystemError> {
-        let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.name);
+        let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", self.called_or_found());
         fs::write(&path, "1").map_err(|error| {
             SystemError::failed(format_args!("{path} could not be written"), &error)
         })
@@ -359,7 +375,8 @@ impl Interface {
 
     fn refused(&self, what: impl fmt::Display, errno: Errno) -> SystemError {
         let hint = if errno == Errno::PERM { " (it needs CAP_NET_ADMIN)" } else { "" };
-        SystemError::refused(format!("the interface {} could not {what}{hint}", self.name), errno)
+        let name = self.called_or_found();
+        SystemError::refused(format!("the interface {name} could not {what}{hint}"), errno)
     }
 }
 
@@ -393,6 +410,7 @@ fn lists_host_route(table: &str, address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{VethPair, namespace, withheld};
 
     #[test]
     fn a_host_route_is_found_and_a_network_route_is_not_taken_for_it() {
@@ -401,6 +419,30 @@ mod tests {
         let lists = |address: &str| lists_host_route(table, address.parse().expect("an address"));
         assert!(lists("fd07::1"));
         assert!(!lists("fd07::2") && !lists("fd08::"));
+    }
+
+    #[test]
+    fn an_interface_that_is_given_another_name_is_the_same() {
+        let pair = namespace::enter_by_thread().and_then(|()| VethPair::new("old0", "far0"));
+        let pair = match pair {
+            Ok(pair) => pair,
+            Err(error) => {
+                let name = "an_interface_that_is_given_another_name_is_the_same";
+                return withheld::cannot_run(name, &error.message);
+            }
+        };
+        let near = pair.near();
+        netlink::set_name(near.index(), "new0").expect("root of the namespace");
+        assert!(near.exists() && Interface::named("old0").is_err());
+        near.set_up().and_then(|()| near.set_mtu_bytes(1_400)).expect("root of the namespace");
+        assert_eq!((near.is_up(), near.mtu_bytes()), (Ok(true), Ok(1_400)));
+        assert!(near.set_mtu_bytes(1).expect_err("too short").message.contains("new0"));
+        // Another one of its name is another one.
+        let other = VethPair::new("old0", "far1").expect("root of the namespace");
+        assert_eq!((near.mtu_bytes(), other.near().mtu_bytes()), (Ok(1_400), Ok(1_500)));
+        let near = near.try_clone().expect("a descriptor");
+        drop(pair);
+        assert!(!near.exists() && near.is_up().is_err());
     }
 
     #[test]

@@ -25,6 +25,7 @@ const TUNGETVNETHDRSZ: Opcode = opcode::read::<i32>(b'T', 215);
 const TUNSETVNETHDRSZ: Opcode = opcode::write::<i32>(b'T', 216);
 const TUNGETDEVNETNS: Opcode = opcode::none(b'T', 227);
 
+const SIOCGIFNAME: Opcode = 0x8910;
 const SIOCGIFFLAGS: Opcode = 0x8913;
 const SIOCSIFFLAGS: Opcode = 0x8914;
 const SIOCGIFMTU: Opcode = 0x8921;
@@ -189,6 +190,13 @@ pub(crate) fn queue_len(socket: impl AsFd, name: &str) -> Result<usize> {
 pub(crate) fn index(socket: impl AsFd, name: &str) -> Result<u32> {
     let answer = query::<SIOCGIFINDEX>(socket, name)?;
     u32::try_from(answer.i32()).map_err(|_| Errno::RANGE)
+}
+
+/// The name that interface `index` has now.
+pub(crate) fn name(socket: impl AsFd, index: u32) -> Result<String> {
+    let mut request = Request::new("").with_i32(index.try_into().map_err(|_| Errno::NODEV)?);
+    update::<SIOCGIFNAME>(socket, &mut request)?;
+    Ok(request.name())
 }
 
 /// The hardware address of the kernel's side; zero where the medium has none. A TUN file answers for the

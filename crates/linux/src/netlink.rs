@@ -153,6 +153,13 @@ pub(crate) fn set_master(index: u32, master: u32) -> Result<(), Errno> {
         .execute()
 }
 
+/// Gives interface `index` another name, for tests of what that leaves as it is.
+#[cfg(test)]
+pub(crate) fn set_name(index: u32, name: &str) -> Result<(), Errno> {
+    let name: Vec<u8> = name.bytes().chain([0]).collect();
+    Message::new(RTM_SETLINK, &interface_body(index)).attribute(IFLA_IFNAME, &name).execute()
+}
+
 /// Deletes interface `index`.
 pub(crate) fn delete_link(index: u32) -> Result<(), Errno> {
     Message::new(RTM_DELLINK, &interface_body(index)).execute()

@@ -7,6 +7,7 @@
 //! what is down takes nothing and loses nothing that a connection owes, and what is gone has failed.
 
 use crate::interface::Interface;
+use crate::ioctl;
 use crate::system_error::interface_down;
 use device::{DeviceCounters, DeviceError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -68,7 +69,9 @@ impl Link {
             State::Up => counters.links_restored += u64::from(self.lost.take().is_some()),
             State::Down if self.lost.is_none() => {
                 counters.links_lost += 1;
-                self.lost = Some(interface_down(self.name()));
+                // It may have another name by now, and to bring it up takes that.
+                let now = ioctl::tun_interface(&self.file).map(|(name, _)| name);
+                self.lost = Some(interface_down(now.as_deref().unwrap_or(&self.name)));
             }
             State::Down | State::Gone => {}
         }

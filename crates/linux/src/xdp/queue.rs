@@ -220,7 +220,7 @@ impl XdpQueue {
             self.waiter.set_lost(false);
         }
         if !is_up && self.trouble.is_none() {
-            self.trouble = Some(system_error::interface_down(self.interface.name()));
+            self.trouble = Some(system_error::interface_down(&self.interface.called_or_found()));
             self.counters.links_lost += 1;
             self.waiter.set_lost(true);
         }
