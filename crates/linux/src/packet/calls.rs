@@ -52,6 +52,19 @@ pub(super) fn bind(socket: &OwnedFd, index: u32) -> Result<()> {
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })
 }
 
+/// Whether the socket is bound to interface `index`. The kernel takes a deleted one, and one that was moved to
+/// another namespace, from all of its sockets.
+pub(super) fn is_bound(socket: &OwnedFd, index: u32) -> bool {
+    // SAFETY: an address of zeros is valid.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as u32;
+    // SAFETY: the kernel writes at most `len` bytes to the address, and `len` itself.
+    let asked = check(unsafe {
+        libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len)
+    });
+    asked.is_ok() && u32::try_from(address.sll_ifindex) == Ok(index)
+}
+
 /// Switches an option on.
 pub(super) fn enable(socket: &OwnedFd, option: PacketOption) -> Result<()> {
     let on: c_int = 1;

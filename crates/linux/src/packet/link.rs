@@ -101,7 +101,14 @@ impl Link {
 
     /// Its MTU now, where it can be asked.
     pub(super) fn mtu_bytes(&self) -> Option<usize> {
-        ioctl::mtu(&self.socket, &self.name).ok()
+        ioctl::mtu(&self.socket, &self.called()).ok()
+    }
+
+    /// The name that the interface has now which the socket is bound to; where there is none, that of the one
+    /// which is to come.
+    fn called(&self) -> String {
+        let bound = (!self.is_unbound).then(|| ioctl::name(&self.socket, self.index).ok());
+        bound.flatten().unwrap_or_else(|| self.name.clone())
     }
 
     /// Why the interface is of no use now.
@@ -140,10 +147,9 @@ impl Link {
     }
 
     fn take_up(&mut self) -> Result<(), Errno> {
-        let index = ioctl::index(&self.socket, &self.name);
-        self.is_unbound |= index != Ok(self.index);
-        index?;
-        if ioctl::flags(&self.socket, &self.name)? & IFF_UP == 0 {
+        // The kernel knows: one of the same name and number may be another one, and one of another name the same.
+        self.is_unbound |= !calls::is_bound(&self.socket, self.index);
+        if ioctl::flags(&self.socket, &self.called())? & IFF_UP == 0 {
             return Err(Errno::NETDOWN);
         }
         match (self.is_unbound, self.is_shared) {
@@ -155,7 +161,7 @@ impl Link {
 
     /// What is wrong, and what to do.
     fn sentence(&self) -> DeviceError {
-        let name = &self.name;
+        let name = &self.called();
         let message = match ioctl::flags(&self.socket, name) {
             Ok(flags) if flags & IFF_UP == 0 => return interface_down(name),
             _ if self.is_shared && self.is_unbound => format!(
@@ -170,5 +176,65 @@ impl Link {
             ),
         };
         DeviceError::new(ErrorKind::NetworkDown, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{VethPair, namespace, netlink, withheld};
+
+    /// A cable in a network of the calling thread's own, and a link on its near end.
+    fn link() -> Result<(VethPair, Link), String> {
+        namespace::enter_by_thread().map_err(|error| error.message)?;
+        let pair = VethPair::new("old0", "far0").map_err(|error| error.message)?;
+        pair.set_up().map_err(|error| error.message)?;
+        let socket = Arc::new(calls::open().map_err(|errno| errno.to_string())?);
+        let link = Link::bind(socket, "old0", Vec::new()).map_err(|errno| errno.to_string())?;
+        Ok((pair, link))
+    }
+
+    /// Whether it is restored, when it may be looked for again.
+    fn is_restored(link: &mut Link) -> bool {
+        std::thread::sleep(LOOK_INTERVAL);
+        link.is_restored()
+    }
+
+    #[test]
+    fn an_interface_of_another_name_is_the_one_that_was_bound() {
+        let (pair, mut link) = match link() {
+            Ok(made) => made,
+            Err(why) => {
+                let name = "an_interface_of_another_name_is_the_one_that_was_bound";
+                return withheld::cannot_run(name, &why);
+            }
+        };
+        pair.near().set_down().expect("root of the namespace");
+        assert!(link.on_error(Errno::NETDOWN));
+        netlink::set_name(pair.near().index(), "new0").expect("root of the namespace");
+        assert!(!is_restored(&mut link));
+        let said = link.trouble().expect("it is down").message.clone();
+        assert!(said.contains("ip link set new0 up"), "{said}");
+        pair.near().set_up().expect("root of the namespace");
+        assert!(is_restored(&mut link));
+        assert_eq!(link.mtu_bytes(), Some(1_500));
+    }
+
+    /// As where it was moved to another namespace and back, or made anew with its number.
+    #[test]
+    fn an_interface_that_the_socket_was_taken_from_is_bound_again() {
+        let (pair, mut link) = match link() {
+            Ok(made) => made,
+            Err(why) => {
+                let name = "an_interface_that_the_socket_was_taken_from_is_bound_again";
+                return withheld::cannot_run(name, &why);
+            }
+        };
+        let index = pair.near().index();
+        calls::bind(&link.socket, pair.far().index()).expect("it is up");
+        assert!(link.on_error(Errno::NETDOWN));
+        assert!(!calls::is_bound(&link.socket, index));
+        assert!(is_restored(&mut link));
+        assert!(calls::is_bound(&link.socket, index));
     }
 }
