@@ -77,6 +77,10 @@ fn tests() -> Vec<Test> {
         ),
         ("a_shorter_mtu_is_told_to_who_only_sends".into(), Box::new(errors::a_shorter_mtu)),
         ("a_longer_mtu_cuts_nothing_off".into(), Box::new(errors::a_longer_mtu)),
+        (
+            "the_first_frame_of_a_longer_mtu".into(),
+            Box::new(errors::the_first_frame_of_a_longer_mtu),
+        ),
         ("no_ring_is_said_and_counted".into(), Box::new(errors::no_ring_is_said_and_counted)),
         ("a_veth_pair_comes_and_goes".into(), Box::new(errors::a_veth_pair_comes_and_goes)),
         ("settings_reach_the_kernel".into(), Box::new(errors::settings_reach_the_kernel)),

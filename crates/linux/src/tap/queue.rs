@@ -537,9 +537,10 @@ impl Queue for TapQueue {
         batch: &mut ReceiveBatch,
         frames_max: usize,
     ) -> Received {
+        // First, for a longer MTU takes room for its frames.
+        self.note_changes();
         let (mut received, failed) =
             self.receiver.receive(&self.file, pool, batch, frames_max, &mut self.counters);
-        self.note_changes();
         let failed = failed.map(|errno| self.failure(errno));
         received.failed = self.failed.take().or(failed);
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());

@@ -361,3 +361,20 @@ pub(crate) fn a_longer_mtu() {
         assert_eq!(len, mtu_bytes - 20);
     }
 }
+
+/// Who waits is told of the MTU and of its first frame at once, and has no room for that frame before.
+pub(crate) fn the_first_frame_of_a_longer_mtu() {
+    let config = TapConfig { offload: false, ..TapConfig::default() };
+    let mut station = Station::on(TapDevice::open(&config).expect("the driver"));
+    let interface = station.device().interface().expect("it is there");
+    let (theirs, ours) = addresses(false);
+    let Medium::Ethernet(address) = station.queue.capabilities().medium else { panic!("a TAP") };
+    interface.add_neighbour(ours, address).expect("we are root here");
+    let sender = std::net::UdpSocket::bind((theirs, 0)).expect("its address");
+    interface.set_mtu_bytes(9_000).expect("we are root here");
+    sender.send_to(&[7; 8_000], (ours, 9)).expect("there is room");
+    station.queue.waiter().wait(Some(Duration::from_secs(5)));
+    let is_it = |arrived: &Arrived| arrived.protocol == UDP && arrived.transport[2..4] == [0, 9];
+    let len = station.wait_for(|arrived| is_it(&arrived).then_some(arrived.transport.len()));
+    assert_eq!(len, 8_008);
+}
