@@ -26,6 +26,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_takes_a_packet_with_all_of_its_descriptors_or_not_at_all", full_in_the_middle),
     ("xdp_tells_that_the_mtu_shrank_under_a_built_batch", mtu_shrinks_under_a_batch),
     ("xdp_loses_nothing_when_the_mtu_shrinks_in_the_middle", mtu_shrinks),
+    ("xdp_takes_datagrams_of_an_mtu_that_became_longer", mtu_grows),
     ("xdp_has_a_squeue_on_each_of_two_queues", two_queues),
     ("xdp_has_no_queue_by_which_frames_only_come", uneven_queues),
     ("xdp_readers_keep_no_chunks", slow_reader),
@@ -376,6 +377,22 @@ fn mtu_shrinks() {
             .collect();
         assert!(told.len() == 1 && told[0].contains("of 1400 bytes at most now"), "{told:?}");
     }
+}
+
+/// What is longer than the MTU was is no run of datagrams for that, once the MTU is longer and as long as it fits a chunk.
+fn mtu_grows() {
+    let cable = cable(1_500);
+    let (stack, _device) = stack(&XdpConfig::new(NEAR), TransmitMode::Multidata);
+    let ours = multidata::UdpSocket::bind(&stack, (address(false, 2), 9)).expect("a free port");
+    ours.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    cable.set_mtu_bytes(1_700).expect("veth takes it");
+    let kernel = UdpSocket::bind((address(false, 1), 0)).expect("its address");
+    let mut buffer = [0; 2_000];
+    let came = (0..10).find_map(|_| {
+        kernel.send_to(&[5; 1_650], (address(false, 2), 9)).expect("a route");
+        ours.recv_from(&mut buffer).ok()
+    });
+    assert_eq!(came.expect("nothing came in ten tries").0, 1_650);
 }
 
 /// The driver brings a flow by whichever queue the kernel has sent it; it is processed by its home, and

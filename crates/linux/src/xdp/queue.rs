@@ -206,8 +206,10 @@ impl XdpQueue {
     /// Looks at the interface again, and says what is wrong with it where it will not come back.
     fn look_at_interface(&mut self) -> Option<Errno> {
         let was_bytes = self.capabilities.mtu_bytes;
-        let mtu_bytes =
-            self.interface.mtu_bytes().map_or(was_bytes, |it| it.min(self.mtu_bytes_max));
+        let now_bytes = self.interface.mtu_bytes().unwrap_or(was_bytes);
+        // What we send is no longer than it ever was; the peers' packets are.
+        self.receiver.follow(now_bytes);
+        let mtu_bytes = now_bytes.min(self.mtu_bytes_max);
         self.capabilities.mtu_bytes = mtu_bytes;
         self.counters.capabilities_revoked += u64::from(mtu_bytes < was_bytes);
         self.is_revoked |= mtu_bytes != was_bytes;
@@ -332,13 +334,14 @@ impl Queue for XdpQueue {
         batch: &mut ReceiveBatch,
         frames_max: usize,
     ) -> Received {
-        let mut received =
-            self.receiver.receive(&mut self.rings, pool, batch, frames_max, &mut self.counters);
-        // An interface that goes away takes no leave from the socket.
+        // An interface that goes away takes no leave from the socket. It is looked at first, for with a longer MTU
+        // a longer frame is one packet.
         let mut failed = self.failed.take();
         if failed.is_none() && (self.trouble.is_some() || self.waiter.take_changed()) {
             failed = self.look_at_interface();
         }
+        let mut received =
+            self.receiver.receive(&mut self.rings, pool, batch, frames_max, &mut self.counters);
         received.failed = failed.map(|errno| self.failure(errno));
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received

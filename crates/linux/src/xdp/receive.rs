@@ -58,10 +58,18 @@ impl Receiver {
             true => ReceivedChecksum::Verified,
             false => ReceivedChecksum::Unverified,
         };
+        let mut receiver =
+            Self { checksum, frame_len_max: 0, segment_len: 1, polls, is_starved: false };
+        receiver.follow(capabilities.mtu_bytes);
+        receiver
+    }
+
+    /// Packets may be so long from now on, or as long as they were before, which may be on their way.
+    pub(super) fn follow(&mut self, mtu_bytes: usize) {
         // 40 is an IPv4 and a TCP header: the longest segments that can have been.
-        let segment_len = capabilities.mtu_bytes.saturating_sub(40).clamp(1, 65_495) as u16;
-        let frame_len_max = capabilities.mtu_bytes + super::LINK_LEN_MAX;
-        Self { checksum, frame_len_max, segment_len, polls, is_starved: false }
+        let segment_len = mtu_bytes.saturating_sub(40).clamp(1, 65_495) as u16;
+        self.segment_len = self.segment_len.max(segment_len);
+        self.frame_len_max = self.frame_len_max.max(mtu_bytes.saturating_add(super::LINK_LEN_MAX));
     }
 
     /// Adds at most `frames_max` frames to `batch`.
