@@ -144,12 +144,10 @@ impl TunnelDevice {
             );
             return Err(DeviceError::new(ErrorKind::InvalidInput, message));
         }
-        // The path to a mapped address is one of IPv4, and so are the options of its socket that count.
-        let peer = match peer.ip().to_canonical() {
-            IpAddr::V4(ip) => SocketAddr::from((ip, peer.port())),
-            IpAddr::V6(_) => peer,
-        };
-        socket.connect(peer).map_err(|error| failed("no way leads there", error))?;
+        socket.connect(canonical(peer)).map_err(|error| failed("no way leads there", error))?;
+        // No address in particular is this host's, and datagrams come from one that is.
+        let peer = socket.peer_addr().map_err(|error| failed("its peer is not told", error))?;
+        let peer = canonical(peer);
         socket.set_nonblocking(true).map_err(|error| failed("its socket blocks", error))?;
         let local = socket.local_addr().map_err(|error| failed("it has no address", error))?;
         let socket = OwnedFd::from(socket);
@@ -238,6 +236,14 @@ impl TunnelDevice {
             Lowered::new(messages_max, config.segment),
             Receiver::new(self.peer, coalesce, datagram_len_max, messages_max, checksum),
         ))
+    }
+}
+
+/// A mapped address as that of IPv4: the path to it is one of IPv4, and so are the options of its socket that count.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::from((ip, address.port())),
+        IpAddr::V6(_) => address,
     }
 }
 

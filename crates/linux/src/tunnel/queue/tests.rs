@@ -120,3 +120,24 @@ fn an_error_that_a_socket_keeps_does_not_end_every_wait() {
     (0..3).for_each(|_| queue.waiter.wait(Some(Duration::from_millis(20))));
     assert!(started.elapsed() >= Duration::from_millis(60), "{:?}", started.elapsed());
 }
+
+/// To connect to no address in particular is to connect to this host (RFC 1122, 3.2.1.3), and the other end's socket
+/// says of itself that it is bound there.
+#[test]
+fn a_peer_at_no_address_in_particular_is_this_host() {
+    for unspecified in ["0.0.0.0:0", "[::]:0"] {
+        let bound = || UdpSocket::bind(unspecified);
+        let (Ok(socket), Ok(peer)) = (bound(), bound()) else {
+            let name = "a_peer_at_no_address_in_particular_is_this_host";
+            withheld::cannot_run(name, unspecified);
+            continue;
+        };
+        let [ours, theirs] = [&socket, &peer].map(|it| it.local_addr().expect("bound"));
+        let config = TunnelConfig::default();
+        let mut device = TunnelDevice::over(socket, theirs, Box::new(Null), config).expect("a way");
+        let mut queue = device.queue(0).expect("it has one");
+        peer.connect(ours).expect("this host");
+        peer.send(&[7; 30]).expect("this host");
+        assert_eq!(lens_received(&mut queue), [30], "from {unspecified}");
+    }
+}
