@@ -10,7 +10,8 @@ use crate::error::SocketError;
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Flow, SocketId};
-use crate::time_wait::reusable;
+use crate::taken_ports::{Purpose, Standing};
+use crate::time_wait::{reusable, standing_in_time_wait};
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tcp::Connection;
@@ -109,14 +110,19 @@ impl Shard {
         stays: bool,
     ) -> Result<u16, SocketError> {
         let Self { sockets, time_wait, half_open, sharing, .. } = self;
-        sockets.pick_port(Some((address, remote)), |sockets, port| {
+        let timestamps = config.timestamps;
+        let purpose = Purpose::Connect { from: address, to: remote, timestamps };
+        sockets.pick_port(purpose, |sockets, port| {
             let local = SocketAddr::new(address, port);
             let flow = Flow { local, remote };
-            (stays || sharing.may_open(&flow))
+            let may_be_taken = (stays || sharing.may_open(&flow))
                 && sockets.by_flow(&flow).is_none()
-                && reusable(time_wait, now, &flow, config).is_some()
-                && !half_open.contains(&flow)
-                && sockets.ports.is_free(Protocol::Tcp, local, BindOptions::default())
+                && sockets.ports.is_free(Protocol::Tcp, local, BindOptions::default());
+            match may_be_taken {
+                false => Standing::Taken,
+                true if half_open.contains(&flow) => Standing::Passing,
+                true => standing_in_time_wait(time_wait, now, &flow, config),
+            }
         })
     }
 }

@@ -73,6 +73,7 @@ mod shared_groups;
 mod slots;
 mod sockets;
 mod spent_cookies;
+mod taken_ports;
 mod tcp_socket;
 mod time_wait;
 mod train;

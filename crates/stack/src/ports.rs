@@ -7,6 +7,7 @@
 
 use crate::error::SocketError;
 use crate::sockets::Keys;
+use crate::taken_ports::TakenPorts;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
@@ -102,6 +103,8 @@ pub(crate) struct Ports {
     ports: HashMap<(Protocol, u16), Port, Keys>,
     /// Connected UDP sockets by local port and peer.
     by_peer: HashMap<(u16, SocketAddr), Vec<Entry>, Keys>,
+    /// What was found taken where a free port was looked for.
+    pub(crate) taken: TakenPorts,
     keys: Keys,
     picked: u64,
     increments: Box<[u32; INCREMENTS]>,
@@ -112,6 +115,7 @@ impl Ports {
         Self {
             ports: HashMap::with_hasher(keys),
             by_peer: HashMap::with_hasher(keys),
+            taken: TakenPorts::default(),
             keys,
             picked: 0,
             increments: Box::new([0; INCREMENTS]),
@@ -243,6 +247,7 @@ impl Ports {
     pub(crate) fn remove(&mut self, protocol: Protocol, port: u16, index: u32) {
         let key = (protocol, port);
         let Some(known) = self.ports.get_mut(&key) else { return };
+        self.taken.release(port);
         known.open.retain(|its| its.index != index);
         let at = known.connected.iter().position(|(its, _)| its.index == index);
         let peer = at.map(|at| known.connected.remove(at).1);

@@ -12,6 +12,7 @@ use crate::forwarding::Forwarder;
 use crate::ports::Ports;
 use crate::raw_socket::{RawSocket, RawTable};
 use crate::slots;
+use crate::taken_ports::{Purpose, Standing, note};
 use crate::tcp_socket::TcpSocket;
 use crate::udp_socket::UdpSocket;
 use core::hash::{BuildHasher, Hash, Hasher};
@@ -322,18 +323,35 @@ impl Sockets {
     pub(crate) fn remove_flow(&mut self, flow: &Flow, index: u32) {
         if self.by_flow(flow) == Some(index) {
             self.flows.remove(&FlowKey::from(flow));
+            self.ports.taken.release(flow.local.port());
         }
     }
 
-    /// Picks a port for which `is_free` holds, for a connection from an address to a peer or else for
-    /// anything.
+    /// Picks a port that is free for `purpose`.
     pub(crate) fn pick_port(
         &mut self,
-        destination: Option<(IpAddr, SocketAddr)>,
-        is_free: impl Fn(&Self, u16) -> bool,
+        purpose: Purpose,
+        standing: impl Fn(&Self, u16) -> Standing,
     ) -> Result<u16, SocketError> {
-        let mut candidates = self.ports.candidates(destination).zip(0..);
-        let found = candidates.find(|(port, _)| is_free(self, *port));
+        let destination = purpose.destination();
+        let mut known = self.ports.taken.take(purpose);
+        let mut found = None;
+        for (port, step) in self.ports.candidates(destination).zip(0..) {
+            if known.as_ref().is_some_and(|known| known.has(port)) {
+                continue;
+            }
+            match standing(self, port) {
+                Standing::Free => {
+                    found = Some((port, step));
+                    break;
+                }
+                Standing::Taken => note(&mut known, purpose, step, port),
+                Standing::Passing => {}
+            }
+        }
+        if let Some(known) = known {
+            self.ports.taken.put(known);
+        }
         let (port, steps) = found.ok_or(SocketError::NoPortLeft)?;
         self.ports.on_skipped(destination, steps);
         Ok(port)

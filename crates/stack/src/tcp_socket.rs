@@ -10,6 +10,7 @@ use crate::outbox::Network;
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Flow, Socket, SocketId, Sockets};
+use crate::taken_ports::{Purpose, Standing};
 use batch::Chunk;
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU64;
@@ -699,11 +700,13 @@ impl Shard {
         };
         if local.port() == 0 {
             let sharing = &self.sharing;
-            let is_free = |s: &Sockets, port: u16| {
-                (protocol != Protocol::Udp || sharing.is_home_of_port(port))
-                    && s.ports.is_free(protocol, at(port), BindOptions::default())
+            let standing = |s: &Sockets, port: u16| {
+                let is_free = (protocol != Protocol::Udp || sharing.is_home_of_port(port))
+                    && s.ports.is_free(protocol, at(port), BindOptions::default());
+                if is_free { Standing::Free } else { Standing::Taken }
             };
-            return self.sockets.pick_port(None, is_free).map(at);
+            let purpose = Purpose::Bind(protocol, local.ip());
+            return self.sockets.pick_port(purpose, standing).map(at);
         }
         match self.sockets.ports.is_free(protocol, local, options) {
             true => Ok(local),

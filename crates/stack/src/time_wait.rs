@@ -10,6 +10,7 @@ use crate::ingress::{Incoming, Origin, Unclaimed};
 use crate::ports::Protocol;
 use crate::shard::Shard;
 use crate::sockets::Flow;
+use crate::taken_ports::Standing;
 use counters::DropReason;
 use tcp::{TimeWait, TimeWaitVerdict};
 use time::Instant;
@@ -40,8 +41,10 @@ impl Shard {
             self.counters.time_wait_recycled += 1;
             return;
         }
-        while self.time_wait.len() >= self.time_wait_max && self.time_wait.remove_first().is_some()
+        while self.time_wait.len() >= self.time_wait_max
+            && let Some((oldest, _)) = self.time_wait.remove_first()
         {
+            self.sockets.ports.taken.release(oldest.local.port());
             self.counters.time_wait_recycled += 1;
         }
         self.counters.time_wait_entered += 1;
@@ -92,13 +95,16 @@ impl Shard {
             self.remove_flow(flow, index);
         }
         if self.time_wait.remove(flow).is_some() {
+            self.sockets.ports.taken.release(flow.local.port());
             self.counters.time_wait_replaced += 1;
         }
     }
 
     /// Forgets those whose 2 MSL are over.
     pub(crate) fn on_time_wait_timeout(&mut self, now: Instant) {
-        while self.time_wait.pop_due(now).is_some() {}
+        while let Some((flow, _)) = self.time_wait.pop_due(now) {
+            self.sockets.ports.taken.release(flow.local.port());
+        }
     }
 }
 
@@ -115,5 +121,19 @@ pub(crate) fn reusable(
         // Without timestamps its segments would look like late ones of the last.
         Some(_) if !config.timestamps => None,
         Some(kept) => kept.may_be_reused(now).map(Some),
+    }
+}
+
+/// How the last connection between these ports stands to a new one with these settings.
+pub(crate) fn standing_in_time_wait(
+    time_wait: &FlowTable<TimeWait>,
+    now: Instant,
+    flow: &Flow,
+    config: &tcp::Config,
+) -> Standing {
+    match (reusable(time_wait, now, flow, config), time_wait.get(flow)) {
+        (Some(_), _) => Standing::Free,
+        (None, Some(kept)) if config.timestamps && kept.has_timestamps() => Standing::Passing,
+        (None, _) => Standing::Taken,
     }
 }

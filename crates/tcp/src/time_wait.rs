@@ -129,6 +129,12 @@ impl TimeWait {
         reusable.then_some(self.send_next + 1)
     }
 
+    /// Whether it ends for a new connection after a while.
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps.is_some()
+    }
+
     fn is_old(&self, now: Instant, header: &TcpHeader) -> bool {
         match (&self.timestamps, header.options.timestamps) {
             (Some(ours), Some(theirs)) => ours.is_old(now, theirs.value),
