@@ -202,12 +202,18 @@ impl BlockPool {
         self.is_beyond(self.depot.config.receive_reserve_bytes / 4)
     }
 
-    /// Whether a fourth of the receive reserve is left before the pool [is low](BlockPool::is_low): who
-    /// began to do something about that may end.
+    /// Whether nothing is [left to be shared](BlockPool::left_to_share_bytes): what is held for nothing
+    /// ([`BlockPool::copy_out`]) should be had back. That is so before the pool [is low](BlockPool::is_low).
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        self.left_to_share_bytes() == 0
+    }
+
+    /// Whether as much is left to be shared again as is set aside: who began to do something about a pool that
+    /// [is used up](BlockPool::is_used_up) may end.
     #[must_use]
     pub fn is_relieved(&self) -> bool {
-        let reserve_bytes = self.depot.config.receive_reserve_bytes;
-        !self.is_beyond(reserve_bytes.saturating_add(reserve_bytes / 4))
+        self.left_to_share_bytes() >= self.send_limit_bytes() / SET_ASIDE_PART
     }
 
     /// Whether a block is this pool's.

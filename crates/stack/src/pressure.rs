@@ -2,9 +2,12 @@
 //!
 //! Unread payload lies where the device wrote it. A connection that nobody reads may so hold a block for
 //! each of its segments, with the frames of others around them, and a few hundred of those hold all there
-//! is, also what the device needs for the next frames. So as soon as only the receive reserve is left, those
-//! who hold much more than waits in it have that copied to blocks of its size, who began to hold first
-//! goes first, until a fourth of the reserve is free beside it.
+//! is: what is there to send with, and what the device needs for the next frames. So as soon as nothing of the former
+//! is left to be shared, those who hold much more than waits in it have that copied to blocks of its size, who began
+//! to hold first goes first, until as much is left to be shared as is set aside.
+//!
+//! To wait until only the receive reserve is left was not enough: nobody can send with the last block before it, and
+//! what holds it so exactly, a byte each in 3,000 sockets, did so for as long as nothing else came.
 //!
 //! Sockets are listed when a batch leaves them holding so, and stay until somebody looks at them under
 //! pressure, so nobody looks for them: what a batch or a datagram costs is one comparison, and what is copied
@@ -53,7 +56,7 @@ impl Shard {
     /// no blocks for; otherwise it costs a look at the pool. [`Shard::on_receive`] does it as well.
     pub fn relieve_pool(&mut self) -> bool {
         if !self.pressure.is_on {
-            if !self.pool.is_low() {
+            if !self.pool.is_used_up() {
                 return false;
             }
             self.pressure.is_on = true;
