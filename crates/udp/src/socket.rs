@@ -8,6 +8,10 @@ use std::collections::VecDeque;
 /// datagrams would cost an attacker nothing and us the queue.
 const DATAGRAM_COST_BYTES: usize = size_of::<Datagram>();
 
+/// Places for datagrams that an empty queue keeps: those of one that was long would be as many bytes as it may hold, in
+/// each of very many sockets that have been flooded once.
+const PLACES_KEPT: usize = 64;
+
 /// How much a socket may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
@@ -138,7 +142,18 @@ impl Socket {
         {
             fairness.shares.release(flow, cost);
         }
+        if self.queue.is_empty() && self.queue.capacity() > PLACES_KEPT {
+            self.give_back();
+        }
         Some(datagram)
+    }
+
+    #[cold]
+    fn give_back(&mut self) {
+        self.queue.shrink_to(PLACES_KEPT);
+        if let Some(fairness) = &mut self.fairness {
+            fairness.flows.shrink_to(PLACES_KEPT);
+        }
     }
 
     /// The datagram that came first, left where it is.
@@ -242,5 +257,21 @@ mod tests {
         let mut socket = Socket::new(limits);
         let held = (0..10_000).filter(|_| socket.push(anonymous(b""))).count();
         assert!(held * DATAGRAM_COST_BYTES <= 10_000, "{held} are held");
+    }
+
+    #[test]
+    fn the_memory_of_a_queue_that_was_long_is_given_back_with_its_last_datagram() {
+        for mut socket in
+            [Socket::new(QueueLimits::default()), Socket::fair(QueueLimits::default())]
+        {
+            while socket.push(anonymous(b"")) {}
+            assert!(socket.len() > 500);
+            while socket.pop().is_some() {}
+            let flows = socket.fairness.as_ref().map_or(0, |it| it.flows.capacity());
+            assert!(socket.queue.capacity().max(flows) <= PLACES_KEPT);
+            for _ in 0..1_000 {
+                assert!(socket.push(anonymous(b"")) && socket.pop().is_some());
+            }
+        }
     }
 }
