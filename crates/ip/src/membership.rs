@@ -187,7 +187,8 @@ impl Membership {
     ) -> bool {
         let is_known = self.groups.contains_key(&group);
         let is_long = matches!(&filter, Some(Filter::Sources(list)) if list.len() > SOURCES_MAX);
-        if is_long || (!is_known && filter.is_some() && self.groups.len() >= GROUPS_MAX) {
+        let is_more = filter.is_some() && !self.is_joined(group);
+        if is_long || (is_more && !self.has_room(is_known)) {
             return false;
         }
         if !is_known && filter.is_none() {
@@ -205,6 +206,13 @@ impl Membership {
             self.groups.remove(&group);
         }
         true
+    }
+
+    /// Whether one more group may be wanted. Those that were left, and are told of for a while, are nobody's places;
+    /// they are as many again at most.
+    fn has_room(&self, is_known: bool) -> bool {
+        let wanted = self.groups.values().filter(|entry| entry.filter.is_some()).count();
+        wanted < GROUPS_MAX && (is_known || self.groups.len() < 2 * GROUPS_MAX)
     }
 
     /// Whether datagrams to `group` are wanted by anybody.

@@ -350,3 +350,30 @@ fn reports_of_others_are_believed_from_the_link_and_to_their_group_only() {
         assert_eq!(read, expected, "{source} {destination} {hop_limit}");
     }
 }
+
+/// That a group was left is told twice, and is nobody's place meanwhile.
+#[test]
+fn a_group_that_was_left_makes_room_for_another_at_once() {
+    let mut bed = Bed::new();
+    let group = |number: usize| format!("239.1.{}.{}", number / 250, number % 250 + 1);
+    for number in 0..GROUPS_MAX {
+        bed.set(&group(number), Some(Filter::AnySource));
+    }
+    let joins = |bed: &mut Bed, number| {
+        let (now, filter) = (bed.now, Some(Filter::AnySource));
+        bed.membership.set(now, address(&group(number)), filter, &mut bed.jitter)
+    };
+    assert!(!joins(&mut bed, GROUPS_MAX));
+    bed.set(&group(3), None);
+    assert!(joins(&mut bed, GROUPS_MAX) && !joins(&mut bed, GROUPS_MAX + 1));
+    // One that is told of as left is one more if it is wanted again.
+    assert!(!joins(&mut bed, 3));
+    // Who joins and leaves without end is bounded all the same.
+    for number in GROUPS_MAX..10 * GROUPS_MAX {
+        bed.set(&group(number), None);
+        let _ = joins(&mut bed, number + 1);
+        assert!(bed.membership.groups.len() <= 2 * GROUPS_MAX);
+    }
+    bed.pass(100);
+    assert!(bed.membership.groups.len() <= GROUPS_MAX);
+}
