@@ -75,6 +75,11 @@ impl Groups {
         self.listeners.contains_key(&group)
     }
 
+    fn has(&self, group: IpAddr, listener: Listener) -> bool {
+        let all = self.listeners.get(&group);
+        all.is_some_and(|all| all.iter().any(|(known, _)| *known == listener))
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         Instant::earliest(self.ipv4.poll_timeout(), self.ipv6.poll_timeout())
     }
@@ -202,7 +207,8 @@ impl Shard {
         }
     }
 
-    /// Ends what [`Shard::udp_join`] began.
+    /// Ends what [`Shard::udp_join`] began. Where no interface is named and the socket is not in the group by the
+    /// usual one, which may have been another when it joined, it leaves by one by which it is.
     ///
     /// # Errors
     /// [`SocketError::AddressNotAvailable`] where the socket is not in the group.
@@ -214,8 +220,17 @@ impl Shard {
         interface: Option<InterfaceId>,
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
-        let by = self.multicast_interface(group, interface)?;
-        match self.leave_group(now, by, group, Listener::Socket(index)) {
+        let listener = Listener::Socket(index);
+        let usual = self.multicast_interface(group, interface);
+        let left = match (usual, interface) {
+            (Err(error), Some(_)) => return Err(error),
+            (usual, Some(_)) => usual.ok(),
+            (usual, None) => {
+                let mut ids = usual.ok().into_iter().chain(self.interfaces.ids());
+                ids.find(|id| self.interfaces[*id].groups.has(group, listener))
+            }
+        };
+        match left.is_some_and(|by| self.leave_group(now, by, group, listener)) {
             true => Ok(()),
             false => Err(SocketError::AddressNotAvailable),
         }

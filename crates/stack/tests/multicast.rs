@@ -402,3 +402,38 @@ fn groups_are_reported_again_from_the_first_link_local_address() {
     let names_it = |frame: &[u8]| frame[EthernetRepr::LEN..].windows(16).any(is_group);
     assert!(from_link_local.into_iter().any(|(_, frame)| names_it(frame)));
 }
+
+/// Who joined without naming an interface leaves without naming one, whatever the routes say by then.
+#[test]
+fn a_group_that_was_joined_by_the_usual_interface_is_left_though_another_is_usual_now() {
+    let mut net = net();
+    let (now, group) = (net.now, ip(GROUPS[0]));
+    let joined = listener(&mut net, 0, group, 5_000, &[]);
+    let shard = &mut net.hosts[0].shard;
+    let config = InterfaceConfig {
+        capabilities: Capabilities::plain(Medium::Ip, 1_500),
+        mode: Some(TransmitMode::Multidata),
+        addresses: vec!["192.0.2.1/24".parse().expect("a network")],
+        gateways: vec![],
+    };
+    let other = shard.add_interface(config).expect("a sound configuration");
+    shard.add_route(now, "224.0.0.0/4".parse().expect("a network"), None, other).expect("a way");
+    shard.udp_leave(now, joined, group, None).expect("it is in the group");
+    assert_eq!(
+        shard.udp_leave(now, joined, group, None),
+        Err(SocketError::AddressNotAvailable),
+        "no more"
+    );
+    // In two of them it leaves the usual one first.
+    let first = net.hosts[0].interface;
+    let shard = &mut net.hosts[0].shard;
+    for by in [first, other] {
+        shard.udp_join(now, joined, group, Some(by), &[]).expect("room");
+    }
+    shard.udp_leave(now, joined, group, None).expect("it is in the group");
+    assert_eq!(
+        shard.udp_leave(now, joined, group, Some(other)),
+        Err(SocketError::AddressNotAvailable)
+    );
+    shard.udp_leave(now, joined, group, Some(first)).expect("it still is");
+}
