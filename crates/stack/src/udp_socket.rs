@@ -353,8 +353,9 @@ impl Shard {
                 may_fragment: discovery.allows_fragments(),
             },
         };
-        // RFC 1112, 6.1: a time to live of zero keeps it in this host.
-        if hop_limit > 0 {
+        // RFC 1112, 6.1: a time to live of zero keeps it in this host. So does the loopback interface, which would
+        // bring it a second time.
+        if hop_limit > 0 && !(to_group && self.interfaces[interface_id].is_loopback) {
             self.queue_or_block(index, interface_id, packet)?;
         }
         if let Some(payload) = looped {

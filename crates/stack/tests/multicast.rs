@@ -9,8 +9,8 @@ use counters::DropReason;
 use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, bytes_of, craft};
 use stack::{
-    AddressingConfig, BindOptions, ClaimPolicy, InterfaceConfig, MulticastOptions, Readiness,
-    SocketError, SocketId,
+    AddressingConfig, BindOptions, ClaimPolicy, InterfaceConfig, InterfaceId, MulticastOptions,
+    Readiness, SocketError, SocketId,
 };
 use time::Duration;
 use wire::{EthernetRepr, HardwareAddress};
@@ -401,6 +401,31 @@ fn groups_are_reported_again_from_the_first_link_local_address() {
     });
     let names_it = |frame: &[u8]| frame[EthernetRepr::LEN..].windows(16).any(is_group);
     assert!(from_link_local.into_iter().any(|(_, frame)| names_it(frame)));
+}
+
+/// What is sent to a group by the loopback interface is for listeners here alone, once, whatever its source.
+#[test]
+fn a_datagram_to_a_group_by_the_loopback_interface_is_heard_once() {
+    for group in GROUPS.map(ip) {
+        for (source, is_looped) in [
+            (any(group), true),
+            (address(0, group.is_ipv6()), true),
+            (address(0, group.is_ipv6()), false),
+        ] {
+            let mut net = net();
+            let now = net.now;
+            let shard = &mut net.hosts[0].shard;
+            let listens = shard.udp_bind(SocketAddr::new(any(group), 5_000)).expect("a free port");
+            let interface = Some(InterfaceId::LOOPBACK);
+            shard.udp_join(now, listens, group, interface, &[]).expect("room");
+            let sends = shard.udp_bind(SocketAddr::new(source, 0)).expect("a port");
+            let options = MulticastOptions { interface, is_looped, ..MulticastOptions::default() };
+            shard.udp_set_multicast(sends, options).expect("it is there");
+            send(&mut net, 0, sends, (group, 5_000), b"here");
+            let count = received(&mut net, 0, listens).len();
+            assert_eq!(count, usize::from(is_looped), "{source} to {group}");
+        }
+    }
 }
 
 /// Who joined without naming an interface leaves without naming one, whatever the routes say by then.
