@@ -19,7 +19,7 @@ use super::outside::Entered;
 use super::port::Port;
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
-use super::turn::{MEMORY_RETRY, Panic};
+use super::turn::Panic;
 use super::waiter_slot::Replaced;
 use super::waiters::Waiters;
 use super::waiting::{Parker, Sleeper, Waiting};
@@ -337,7 +337,7 @@ impl Core {
 
     /// Takes the shard's events and notes whom to wake.
     fn take_events(&mut self, now: Instant) {
-        self.waiting.on_memory(now, &self.pool, now + MEMORY_RETRY, &mut self.woken);
+        self.waiting.on_memory(now, &self.pool, &mut self.woken);
         self.look_at_devices(now);
         if self.shard.take_event_news() {
             self.event_watch.on_events(&mut self.woken);

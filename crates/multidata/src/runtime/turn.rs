@@ -38,9 +38,6 @@ const ENOUGH_BYTES_MAX: usize = 128 << 10;
 /// Waits of calls that no event ends (flushing) look again after so long.
 const RECHECK: Duration = Duration::from_millis(5);
 
-/// The first of the tasks that found the block pool exhausted looks again after so long at the latest.
-pub(super) const MEMORY_RETRY: Duration = Duration::from_millis(1);
-
 /// How often a thread lets others go first before it sleeps.
 const TURNS_GIVEN_MAX: usize = 4;
 
@@ -244,8 +241,7 @@ impl Squeue {
         match core.failure_of(Some(socket)) {
             Some(_) => core.woken.push(Sleeper::Task(waker.clone())),
             None => {
-                let until = self.clock.now() + MEMORY_RETRY;
-                core.waiting.add_memory_task(socket, lack, waker, until);
+                core.waiting.add_memory_task(socket, lack, waker, self.clock.now());
             }
         }
         self.release(guard);
@@ -256,8 +252,7 @@ impl Squeue {
     pub(crate) fn miss_memory(&self, socket: SocketId) {
         let _alarm = self.alarm();
         let mut core = self.lock();
-        let until = self.clock.now() + MEMORY_RETRY;
-        core.waiting.add_memory_tasks_of_writers(socket, until);
+        core.waiting.add_memory_tasks_of_writers(socket, self.clock.now());
         self.release(core);
     }
 

@@ -116,6 +116,12 @@ pub(crate) enum Lack {
     Share,
 }
 
+/// The first of the tasks that wait for memory looks again after so long at the latest.
+const MEMORY_RETRY: Duration = Duration::from_millis(1);
+
+/// As long as this, where their share is used up and nothing has come back since: each time twice as long.
+const SHARE_RETRY_MAX: Duration = Duration::from_millis(32);
+
 /// How much memory there is to be for each task that is woken because of it: a block of the usual size.
 const MEMORY_EACH_BYTES: usize = 65_536;
 
@@ -134,6 +140,11 @@ pub(crate) struct Waiting {
     turns_for_blocks: usize,
     /// When the first of them is to look again, whether there is memory or not.
     memory_until: Option<Instant>,
+    /// How long those wait for that whose share is used up.
+    share_retry: Duration,
+    /// What was left of the pool to share when it was looked at last, and when that was.
+    share_left_bytes: usize,
+    share_looked_at: Instant,
     /// Entries that were looked at.
     visited: u64,
 }
@@ -184,7 +195,7 @@ impl Waiting {
         socket: SocketId,
         lack: Lack,
         waker: &Waker,
-        until: Instant,
+        now: Instant,
     ) {
         let slot = self.entry(socket);
         let had_turn = core::mem::replace(&mut slot.has_turn, true);
@@ -197,11 +208,24 @@ impl Waiting {
         if lack == Lack::Blocks {
             self.turns_for_blocks = self.memory_turns.len();
         }
-        self.memory_until.get_or_insert(until);
+        // Who has just looked in vain is back at once; nobody was there to see what came back meanwhile.
+        if self.memory_until.is_none() && now.since(self.share_looked_at) > self.share_retry {
+            self.share_retry = MEMORY_RETRY;
+        }
+        let until = now + self.memory_retry();
+        self.memory_until = Instant::earliest(self.memory_until, Some(until));
+    }
+
+    /// After how long the first in turn looks again. A block that others give back, for who found none, is gone soon.
+    fn memory_retry(&self) -> Duration {
+        match self.turns_for_blocks {
+            0 => self.share_retry.max(MEMORY_RETRY),
+            _ => MEMORY_RETRY,
+        }
     }
 
     /// Enters as such the tasks that are to hear when they can write on a socket.
-    pub(crate) fn add_memory_tasks_of_writers(&mut self, socket: SocketId, until: Instant) {
+    pub(crate) fn add_memory_tasks_of_writers(&mut self, socket: SocketId, now: Instant) {
         let wakers: Vec<Waker> = self
             .slot(socket)
             .iter()
@@ -211,25 +235,21 @@ impl Waiting {
             })
             .collect();
         for waker in &wakers {
-            self.add_memory_task(socket, Lack::Blocks, waker, until);
+            self.add_memory_task(socket, Lack::Blocks, waker, now);
         }
     }
 
     /// Moves as many of the tasks that wait for memory to `woken` as there is memory for, and one where
     /// it has waited long: by turns, because a crowd that looks again for every block that comes
-    /// back would have no time for anything else. Those that are left are to look again at `until`.
+    /// back would have no time for anything else.
     ///
     /// What the pool sets aside is memory only for who found no block at all: whose share is used up would
-    /// find nothing in it, and look for ever.
-    pub(crate) fn on_memory(
-        &mut self,
-        now: Instant,
-        pool: &BlockPool,
-        until: Instant,
-        woken: &mut Vec<Sleeper>,
-    ) {
+    /// find nothing in it, and look for ever. Those look less and less often while nothing comes back; room in
+    /// their own queues they are told of.
+    pub(crate) fn on_memory(&mut self, now: Instant, pool: &BlockPool, woken: &mut Vec<Sleeper>) {
         let Some(due) = self.memory_until else { return };
         let is_due = due <= now;
+        self.on_share_left(now, is_due, pool.left_to_share_bytes());
         let turns = |left_bytes: usize| (left_bytes / MEMORY_EACH_BYTES).max(usize::from(is_due));
         let of_blocks = turns(pool.left_to_send_bytes());
         let of_shares = turns(pool.left_to_share_bytes());
@@ -249,7 +269,19 @@ impl Waiting {
         if self.memory_turns.is_empty() {
             self.memory_until = None;
         } else if is_due {
-            self.memory_until = Some(until);
+            self.memory_until = Some(now + self.memory_retry());
+        }
+    }
+
+    /// So much is left to share now.
+    fn on_share_left(&mut self, now: Instant, is_due: bool, left_bytes: usize) {
+        let was_left_bytes = core::mem::replace(&mut self.share_left_bytes, left_bytes);
+        self.share_looked_at = now;
+        if left_bytes > was_left_bytes {
+            self.share_retry = MEMORY_RETRY;
+            self.memory_until = Instant::earliest(self.memory_until, Some(now + MEMORY_RETRY));
+        } else if is_due {
+            self.share_retry = (self.share_retry.max(MEMORY_RETRY) * 2).min(SHARE_RETRY_MAX);
         }
     }
 
@@ -374,5 +406,57 @@ mod tests {
         assert!(waiting.slots.capacity() <= SLOTS_KEPT);
         waiting.wake_all(&mut woken);
         assert_eq!((woken.len(), waiting.has_tasks()), (COUNT, false));
+    }
+
+    /// How often a task that looks in vain each time is woken in the second from this millisecond on.
+    fn looks_in_vain(waiting: &mut Waiting, pool: &BlockPool, lack: Lack, from: u64) -> usize {
+        let socket = some_socket();
+        let (mut looks, mut woken) = (0, Vec::new());
+        for now in from..from + 1_000 {
+            let now = Instant::from_millis(now);
+            if !waiting.has_tasks() {
+                waiting.add_memory_task(socket, lack, Waker::noop(), now);
+            }
+            waiting.on_memory(now, pool, &mut woken);
+            looks += woken.drain(..).count();
+        }
+        looks
+    }
+
+    fn some_socket() -> SocketId {
+        let (tcp, pool) = (tcp::Config::default(), BlockPool::new(Default::default()));
+        let config = ShardConfig { tcp, pool, secret: [0; 32], sockets_max: 1 };
+        Shard::new(config).udp_bind(([0; 4], 0).into()).expect("a free port")
+    }
+
+    #[test]
+    fn whose_share_stays_used_up_looks_less_and_less_often_until_something_comes_back() {
+        let pool = BlockPool::new(Default::default());
+        let rest = pool.left_to_send_bytes() - pool.left_to_share_bytes();
+        let mut held = vec![pool.allocate(pool.left_to_share_bytes() - 8_192).expect("room")];
+        held.extend([4_096; 2].map(|len| pool.allocate(len).expect("room")));
+        assert_eq!((pool.left_to_share_bytes(), pool.left_to_send_bytes()), (0, rest));
+        let mut waiting = Waiting::default();
+        let looks = looks_in_vain(&mut waiting, &pool, Lack::Share, 0);
+        assert!((20..50).contains(&looks), "{looks} looks in a second");
+        // Less than a block of the usual size: it is looked for, and not told of.
+        let (mut now, mut woken) = (Instant::from_millis(2_000), Vec::new());
+        waiting.wake_all(&mut woken);
+        waiting.add_memory_task(some_socket(), Lack::Share, Waker::noop(), now);
+        assert_eq!(waiting.deadline(), Some(now + MEMORY_RETRY), "nobody has waited for long");
+        let looks = looks_in_vain(&mut waiting, &pool, Lack::Share, 2_000);
+        assert!((20..50).contains(&looks), "{looks} looks in a second");
+        now += Duration::from_millis(1_000);
+        waiting.wake_all(&mut woken);
+        woken.clear();
+        waiting.add_memory_task(some_socket(), Lack::Share, Waker::noop(), now);
+        held.pop();
+        waiting.on_memory(now, &pool, &mut woken);
+        now += MEMORY_RETRY;
+        waiting.on_memory(now, &pool, &mut woken);
+        assert_eq!(woken.len(), 1, "as soon as anything has come back");
+        // Who found no block looks each time: others may have taken it before.
+        let looks = looks_in_vain(&mut waiting, &pool, Lack::Blocks, 4_000);
+        assert!(looks > 400, "{looks} looks in a second");
     }
 }
