@@ -19,7 +19,11 @@ impl Host {
         if address == Address::Unspecified {
             match stream.id() {
                 Some(id) => self.disconnect(fd, id)?,
-                None => stream.deferred = None,
+                None => {
+                    stream.become_idle();
+                    stream.deferred = None;
+                    self.wake(fd, News::STATE);
+                }
             }
             return Ok(Reply::value(0));
         }
@@ -58,12 +62,15 @@ impl Host {
     /// Leaves what a socket listens for or is connected to; it may begin again.
     pub(crate) fn disconnect(&mut self, fd: Fd, id: SocketId) -> Result<(), Errno> {
         let now = self.now;
-        let status = self.status(fd)?;
-        let was_open = status.is_some_and(|(_, status)| status.state != State::Closed);
+        let state = self.status(fd)?.map(|(_, status)| status.state);
+        let was_open = state.is_some_and(|state| state != State::Closed);
+        // As Linux: a peer that has all from this side and has ended its own hears of no reset, nor does the program.
+        let is_reset = was_open && !matches!(state, Some(State::Closing | State::LastAck));
+        let untold = self.take_error(fd)?;
         let stream = self.files.stream(fd)?;
-        stream.phase = Phase::Idle;
+        stream.become_idle();
         stream.deferred = None;
-        stream.error_left = was_open.then_some(Errno::ECONNRESET);
+        stream.error_left = if is_reset { Some(Errno::ECONNRESET) } else { untold };
         if was_open {
             self.shard().tcp_abort(now, id);
         }
@@ -90,13 +97,12 @@ impl Host {
         stream.phase = Phase::Connecting(id);
         (stream.error_told, stream.error_left, stream.end_seen) = (false, None, false);
         stream.deferred = None;
-        (stream.read_shut, stream.write_shut) = (false, false);
         self.apply_options(fd)
     }
 
     fn go_on_connecting(&mut self, task: &Task, fd: Fd) -> Attempt {
         let Some((id, status)) = self.status(fd)? else {
-            self.files.stream(fd)?.phase = Phase::Idle;
+            self.files.stream(fd)?.become_idle();
             return Err(Errno::ECONNABORTED.into());
         };
         if is_open(status.state) {
@@ -120,8 +126,9 @@ impl Host {
     pub(crate) fn give_up_connecting(&mut self, fd: Fd, id: SocketId) -> Result<Errno, Errno> {
         let now = self.now;
         let error = self.take_error(fd)?.unwrap_or(Errno::ECONNABORTED);
-        self.files.stream(fd)?.phase = Phase::Idle;
+        self.files.stream(fd)?.become_idle();
         self.shard().close(now, id);
+        self.wake(fd, News::STATE);
         Ok(error)
     }
 }

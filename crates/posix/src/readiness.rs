@@ -58,7 +58,8 @@ impl Host {
             let stream = self.files.stream(fd)?;
             let hung = if stream.deferred.is_some() { 0 } else { POLLHUP };
             let error = if stream.error_left.is_some() { POLLERR } else { 0 };
-            return Ok(WRITABLE | hung | error);
+            let ended = if stream.read_shut { READABLE | POLLRDHUP } else { 0 };
+            return Ok(WRITABLE | hung | error | ended);
         };
         let stream = self.files.stream(fd)?;
         let told_of = status.error.is_some() && !stream.error_told;

@@ -28,15 +28,17 @@ pub(crate) struct Stream {
     pub(crate) domain: Domain,
     pub(crate) options: Options,
     pub(crate) bound: Option<SocketAddr>,
+    /// What it is bound to came with what it listens for or is connected to, and goes with that.
+    picked: bool,
     pub(crate) phase: Phase,
     /// What listen(2) asked for last.
     pub(crate) backlog: usize,
     pub(crate) nonblocking: bool,
     /// Where a connection that waits for its first write (TCP_FASTOPEN_CONNECT) will go.
     pub(crate) deferred: Option<Address>,
-    /// shutdown(SHUT_RD) was called.
+    /// shutdown(SHUT_RD) was called, be it in vain.
     pub(crate) read_shut: bool,
-    /// shutdown(SHUT_WR) was called.
+    /// shutdown(SHUT_WR) was called, be it in vain.
     pub(crate) write_shut: bool,
     /// The error was told to the program; from then on the stream has merely ended.
     pub(crate) error_told: bool,
@@ -74,6 +76,7 @@ impl Stream {
             domain,
             options: Options::default(),
             bound: None,
+            picked: false,
             phase: Phase::Idle,
             backlog: 0,
             nonblocking,
@@ -97,6 +100,14 @@ impl Stream {
             Phase::Idle => None,
             Phase::Listening(id) | Phase::Connecting(id) | Phase::Connected(id) => Some(id),
         }
+    }
+
+    /// It neither listens nor is connected any more: nothing of it is shut, and the port is free that was picked for it.
+    pub(crate) fn become_idle(&mut self) {
+        self.phase = Phase::Idle;
+        (self.read_shut, self.write_shut) = (false, false);
+        self.bound = self.bound.filter(|_| !self.picked);
+        self.picked = false;
     }
 
     /// The connection, whether open yet or not.
@@ -167,8 +178,11 @@ impl Host {
     }
 
     pub(crate) fn bind_stream(&mut self, fd: Fd, local: SocketAddr) -> Attempt {
+        // As Linux: the port that was picked for a connection is free when that is over.
+        let is_over = self.status(fd)?.is_some_and(|(_, status)| status.state == State::Closed);
         let ours = self.files.stream(fd)?;
-        if ours.bound.is_some() || ours.phase != Phase::Idle {
+        let has_port = ours.bound.is_some() && !(ours.picked && is_over);
+        if has_port || !(ours.phase == Phase::Idle || is_over) {
             return Err(Errno::EINVAL.into());
         }
         let (reuses, shares) = (ours.options.reuse_address, ours.options.reuse_port);
@@ -185,7 +199,8 @@ impl Host {
         if local.port() != 0 && in_the_way {
             return Err(Errno::EADDRINUSE.into());
         }
-        self.files.stream(fd)?.bound = Some(local);
+        let ours = self.files.stream(fd)?;
+        (ours.bound, ours.picked) = (Some(local), false);
         Ok(Reply::value(0))
     }
 
@@ -235,6 +250,7 @@ impl Host {
         let id = self.shard().tcp_listen_with(local, options)?;
         let local = self.shard().local_address(id)?;
         let stream = self.files.stream(fd)?;
+        stream.picked = stream.bound.is_none();
         stream.bound = Some(local);
         stream.phase = Phase::Listening(id);
         Ok(Reply::value(0))
@@ -258,7 +274,7 @@ impl Host {
         options.ip_options = Ipv4Options::NONE;
         let mut accepted = Stream::new(domain, false);
         accepted.options = options;
-        accepted.bound = Some(status.local);
+        (accepted.bound, accepted.picked) = (Some(status.local), true);
         accepted.phase = Phase::Connected(id);
         let fd = self.files.insert(File::Stream(Box::new(accepted)))?;
         self.apply_options(fd)?;
@@ -278,11 +294,14 @@ impl Host {
         }
         let phase = self.files.stream(fd)?.phase;
         match phase {
-            Phase::Idle => return Err(Errno::ENOTCONN.into()),
+            Phase::Idle => {
+                // As Linux: it fails, but holds, also for a connection that the socket opens later.
+                self.shut(fd, how)?;
+                return Err(Errno::ENOTCONN.into());
+            }
             Phase::Listening(id) => {
                 if how != SHUT_WR {
-                    self.shard().close(now, id);
-                    self.files.stream(fd)?.phase = Phase::Idle;
+                    self.disconnect(fd, id)?;
                 }
                 self.wake(fd, News::STATE);
                 return Ok(Reply::value(0));
@@ -304,11 +323,17 @@ impl Host {
         if how != SHUT_RD {
             self.shard().tcp_shutdown_write(now, id)?;
         }
+        self.shut(fd, how)?;
+        Ok(Reply::value(0))
+    }
+
+    /// Notes which directions the program has ended.
+    fn shut(&mut self, fd: Fd, how: i32) -> Result<(), Errno> {
         let stream = self.files.stream(fd)?;
         stream.read_shut |= how != SHUT_WR;
         stream.write_shut |= how != SHUT_RD;
         self.wake(fd, News::STATE);
-        Ok(Reply::value(0))
+        Ok(())
     }
 
     pub(crate) fn close_stream(&mut self, task: &mut Task, stream: &Stream) -> Attempt {

@@ -984,3 +984,85 @@ fn writes_without_a_copy_are_told_of_in_order_and_as_a_range() {
     let mut task = pair.hosts[0].begin(receive(client, MSG_ERRQUEUE));
     assert_eq!(pair.hosts[0].attempt(&mut task), Some(Err(Errno::EAGAIN)));
 }
+
+fn bits(pair: &mut Pair, at: usize, fd: Fd) -> i16 {
+    let events = POLLIN | POLLOUT | POLLRDHUP;
+    let entries = vec![PollEntry { fd, events, revents: 0 }];
+    let Output::Polled(entries) = pair.call(at, Call::Poll { entries, timeout_ms: 0 }).output
+    else {
+        panic!("poll tells of entries")
+    };
+    entries[0].revents
+}
+
+fn disconnect(fd: Fd) -> Call {
+    Call::Connect { fd, address: Address::Unspecified }
+}
+
+/// As Linux (`inet_shutdown`): the call fails, the directions are shut all the same, and stay so for a connection.
+#[test]
+fn a_shutdown_before_a_connection_is_refused_and_holds() {
+    let mut pair = Pair::new();
+    let (_, _, _) = pair.connected();
+    let fd = pair.socket(0, SOCK_STREAM);
+    assert_eq!(bits(&mut pair, 0, fd), POLLOUT | POLLHUP);
+    assert_eq!(pair.refused(0, receive(fd, 0)), Errno::ENOTCONN);
+    assert_eq!(pair.refused(0, Call::Shutdown { fd, how: SHUT_RDWR }), Errno::ENOTCONN);
+    assert_eq!(bits(&mut pair, 0, fd), POLLIN | POLLRDHUP | POLLOUT | POLLHUP);
+    assert_eq!(pair.call(0, receive(fd, 0)).value, 0);
+    pair.call(0, Call::Connect { fd, address: address("10.0.0.2:80") });
+    assert_eq!(pair.refused(0, send(fd, b"x")), Errno::EPIPE);
+    assert_eq!(pair.call(0, receive(fd, 0)).value, 0);
+    pair.call(0, disconnect(fd));
+    assert_eq!(pair.refused(0, receive(fd, 0)), Errno::ECONNRESET);
+    assert_eq!(bits(&mut pair, 0, fd), POLLOUT | POLLHUP);
+    pair.call(0, Call::Connect { fd, address: address("10.0.0.2:80") });
+    assert_eq!(pair.call(0, send(fd, b"x")).value, 1, "nothing is shut any more");
+}
+
+/// As Linux (`tcp_disconnect`): what was not told is told by the socket that left, and whoever looks at it hears.
+#[test]
+fn a_socket_that_leaves_a_connection_which_was_reset_tells_of_that() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    let epoll = pair.call(0, Call::EpollCreate { size: 1 }).value as Fd;
+    let event = EpollEvent { events: EPOLLET, data: 7 };
+    let add = Call::EpollControl { epoll, operation: EPOLL_CTL_ADD, fd: client, event };
+    pair.call(0, add);
+    let wait = || Call::EpollWait { epoll, events_max: 8, timeout_ms: 0 };
+    set_linger_zero(&mut pair, server);
+    pair.call(1, Call::Close { fd: server });
+    assert_eq!(pair.call(0, wait()).value, 1, "the reset");
+    pair.call(0, disconnect(client));
+    assert_ne!(bits(&mut pair, 0, client) & POLLERR, 0);
+    assert_eq!(pair.call(0, wait()).value, 1);
+    assert_eq!(get_int(&mut pair, 0, (client, SOL_SOCKET, SO_ERROR)), Errno::ECONNRESET.0);
+    pair.call(0, disconnect(client));
+    assert_eq!(pair.call(0, wait()).value, 1, "also of one that had left");
+}
+
+fn set_linger_zero(pair: &mut Pair, fd: Fd) {
+    let mut value = 1_i32.to_ne_bytes().to_vec();
+    value.extend(0_i32.to_ne_bytes());
+    pair.call(1, Call::SetOption { fd, level: SOL_SOCKET, name: SO_LINGER, value });
+}
+
+#[test]
+fn a_port_that_was_picked_goes_with_what_it_was_picked_for() {
+    let mut pair = Pair::new();
+    let bind = |fd| Call::Bind { fd, address: address("10.0.0.1:90") };
+    let fd = pair.socket(0, SOCK_STREAM);
+    pair.call(0, Call::Listen { fd, backlog: 1 });
+    assert_eq!(pair.refused(0, bind(fd)), Errno::EINVAL);
+    pair.call(0, Call::Shutdown { fd, how: SHUT_RD });
+    pair.call(0, bind(fd));
+    pair.call(0, Call::Listen { fd, backlog: 1 });
+    pair.call(0, Call::Shutdown { fd, how: SHUT_RD });
+    assert_eq!(pair.refused(0, bind(fd)), Errno::EINVAL, "it is the program's own");
+    let (_, server, client) = pair.connected();
+    set_linger_zero(&mut pair, server);
+    assert_eq!(pair.refused(0, bind(client)), Errno::EINVAL);
+    pair.call(1, Call::Close { fd: server });
+    pair.call(0, Call::Close { fd });
+    pair.call(0, bind(client));
+}

@@ -91,8 +91,13 @@ impl Host {
                     (stream.waits_not(flags), stream.options.receive_timeout);
                 return Err(self.wait(task, waits_not, timeout));
             }
+            let is_shut = stream.read_shut && stream.phase == Phase::Idle;
             // An open that was given up is told of once.
-            return Err(self.take_error(fd)?.unwrap_or(Errno::ENOTCONN).into());
+            return match self.take_error(fd)? {
+                Some(error) => Err(error.into()),
+                None if is_shut => Ok(received(task, flags)),
+                None => Err(Errno::ENOTCONN.into()),
+            };
         };
         let end = self.read_available(task, fd, id, len, flags & MSG_PEEK != 0)?;
         let now_read = task.read.len();
@@ -252,10 +257,8 @@ impl Host {
             // It has told of success as connect(2) would; other writes leave that to connect(2).
             self.files.stream(fd)?.phase = Phase::Connected(id);
         }
-        if bytes.is_empty() && !takes_data(state) {
-            return Err(self.take_error(fd)?.unwrap_or(Errno::EPIPE).into());
-        }
         if task.written == 0 {
+            self.check_direction(fd, state, bytes)?;
             self.files.stream(fd)?.more_follows = flags & MSG_MORE != 0;
             self.set_cork(fd)?;
         }
@@ -274,6 +277,16 @@ impl Host {
             }
         }
         Ok(Reply::value(task.written as i64))
+    }
+
+    /// Refuses what the connection would not: data in a direction that the program has ended before the connection
+    /// began, and nothing at all in one that takes no more.
+    fn check_direction(&mut self, fd: Fd, state: State, bytes: &[u8]) -> Result<(), Errno> {
+        let is_shut = self.files.stream(fd)?.write_shut;
+        match is_shut || (bytes.is_empty() && !takes_data(state)) {
+            true => Err(self.take_error(fd)?.unwrap_or(Errno::EPIPE)),
+            false => Ok(()),
+        }
     }
 
     /// RFC 7413: asks for a cookie, or shows the one there is, and says how much was queued. A call that
