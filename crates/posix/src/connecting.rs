@@ -92,7 +92,12 @@ impl Host {
         let remote = address.for_domain(stream.domain)?;
         let (local, options) = (stream.bound, stream.options.clone());
         let config = options.config(&self.config.tcp);
-        let id = self.shard().tcp_connect_with(now, local, remote, config)?;
+        let opened = self.shard().tcp_connect_with(now, local, remote, config);
+        // As Linux: of the address that the program has bound, no other port is left to try.
+        let id = opened.map_err(|error| match error.into() {
+            Errno::EADDRINUSE => Errno::EADDRNOTAVAIL,
+            errno => errno,
+        })?;
         let stream = self.files.stream(fd)?;
         stream.phase = Phase::Connecting(id);
         (stream.error_told, stream.error_left, stream.end_seen) = (false, None, false);

@@ -1066,3 +1066,21 @@ fn a_port_that_was_picked_goes_with_what_it_was_picked_for() {
     pair.call(0, Call::Close { fd });
     pair.call(0, bind(client));
 }
+
+/// As Linux (`__inet_hash_connect`): no other port is left to try.
+#[test]
+fn a_second_connection_between_the_same_ends_is_no_address_that_can_be_had() {
+    let mut pair = Pair::new();
+    let listener = pair.socket(1, SOCK_STREAM);
+    pair.call(1, Call::Bind { fd: listener, address: address("10.0.0.2:80") });
+    pair.call(1, Call::Listen { fd: listener, backlog: 4 });
+    let [first, second] = [0, 1].map(|_| {
+        let fd = pair.socket(0, SOCK_STREAM);
+        pair.call(0, set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1));
+        pair.call(0, Call::Bind { fd, address: address("10.0.0.1:90") });
+        fd
+    });
+    let connect = |fd| Call::Connect { fd, address: address("10.0.0.2:80") };
+    pair.call(0, connect(first));
+    assert_eq!(pair.refused(0, connect(second)), Errno::EADDRNOTAVAIL);
+}
