@@ -104,14 +104,19 @@ impl TcpStream {
     }
 
     /// Ends one or both directions. After `Write` the peer reads the end of the stream behind what
-    /// was written; after `Read` reads return what has arrived and then zero.
+    /// was written; after `Read` reads return what has arrived and then zero. Where both have ended, a peer that
+    /// sends on is answered with a reset.
     ///
     /// # Errors
     /// The connection does not stand (any more).
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Write {
             self.shared.is_read_shut.store(true, Ordering::Release);
-            self.squeue_once(|core, _, id| core.wake_socket(id));
+            self.squeue_once(|core, _, id| {
+                core.wake_socket(id);
+                core.shard.tcp_shutdown_read(id)
+            })
+            .map_err(socket_error)?;
         }
         if how != Shutdown::Read {
             self.squeue_once(|core, now, id| core.shard.tcp_shutdown_write(now, id))

@@ -219,6 +219,27 @@ fn shutting_the_reading_side_ends_a_read_that_waits() {
     drop(server);
 }
 
+/// RFC 1122, 4.2.2.13; Linux does so as well. What nobody will read must not keep a peer waiting for as long as some
+/// handle is left.
+#[test]
+fn a_peer_that_sends_on_is_told_when_both_sides_are_shut() {
+    use Shutdown::{Both, Read, Write};
+    let (left, right_stack) = pair();
+    for shut in [&[Both][..], &[Read, Write], &[Write, Read]] {
+        let (mut client, mut server) = connected(&left, &right_stack);
+        client.set_write_timeout(Some(PATIENCE)).expect("not zero");
+        client.write_all(b"before").expect("room");
+        server.peek(&mut [0]).expect("it arrives");
+        shut.iter().for_each(|how| server.shutdown(*how).expect("connected"));
+        let error = (0..10_000).find_map(|_| client.write(&[7; 10_000]).err()).expect("a reset");
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{shut:?}");
+        let mut read = [0; 10];
+        assert_eq!(server.read(&mut read).expect("what had arrived"), 6);
+        let error = server.read(&mut read).expect_err("what came then is lost");
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
+    }
+}
+
 #[test]
 fn reads_and_connects_end_in_time() {
     let (left, right_stack) = pair();

@@ -68,8 +68,9 @@ impl From<SocketError> for Errno {
             SocketError::DeviceFailed => Self::ENETDOWN,
             SocketError::HostUnreachable => Self::EHOSTUNREACH,
             SocketError::ConnectionRefused => Self::ECONNREFUSED,
-            SocketError::ConnectionReset => Self::ECONNRESET,
-            SocketError::ConnectionAborted | SocketError::AddressRemoved => Self::ECONNABORTED,
+            // Whoever reset it: a program that shut both directions is told so of data that came then.
+            SocketError::ConnectionReset | SocketError::ConnectionAborted => Self::ECONNRESET,
+            SocketError::AddressRemoved => Self::ECONNABORTED,
             SocketError::TimedOut => Self::ETIMEDOUT,
             SocketError::NotConnected => Self::ENOTCONN,
             SocketError::BrokenPipe => Self::EPIPE,

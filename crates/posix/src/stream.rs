@@ -320,6 +320,9 @@ impl Host {
             state if is_open(state) => self.files.stream(fd)?.phase = Phase::Connected(id),
             _ => {}
         }
+        if how != SHUT_WR {
+            self.shard().tcp_shutdown_read(id)?;
+        }
         if how != SHUT_RD {
             self.shard().tcp_shutdown_write(now, id)?;
         }

@@ -1084,3 +1084,20 @@ fn a_second_connection_between_the_same_ends_is_no_address_that_can_be_had() {
     pair.call(0, connect(first));
     assert_eq!(pair.refused(0, connect(second)), Errno::EADDRNOTAVAIL);
 }
+
+/// As Linux (`tcp_rcv_state_process`).
+#[test]
+fn data_for_a_program_that_shut_both_directions_resets_the_connection() {
+    let mut pair = Pair::new();
+    for shut in [&[SHUT_RDWR][..], &[SHUT_RD, SHUT_WR], &[SHUT_WR, SHUT_RD]] {
+        let (listener, server, client) = pair.connected();
+        shut.iter().for_each(|how| drop(pair.call(0, Call::Shutdown { fd: client, how: *how })));
+        assert_eq!(pair.call(1, send(server, b"x")).value, 1);
+        assert_eq!(pair.refused(0, receive(client, 0)), Errno::ECONNRESET);
+        assert_eq!(pair.refused(1, send(server, b"x")), Errno::EPIPE);
+        assert_eq!(pair.refused(1, Call::Shutdown { fd: server, how: SHUT_WR }), Errno::ENOTCONN);
+        for fd in [server, listener] {
+            pair.call(1, Call::Close { fd });
+        }
+    }
+}

@@ -427,6 +427,16 @@ impl Shard {
         Ok(())
     }
 
+    /// Says that nobody will read what arrives from now on: once the sending side has ended as well, it makes the
+    /// connection a reset.
+    ///
+    /// # Errors
+    /// There is no such connection.
+    pub fn tcp_shutdown_read(&mut self, id: SocketId) -> Result<(), SocketError> {
+        self.tcp_socket(id)?.connection.shutdown_read();
+        Ok(())
+    }
+
     /// Changes a setting of an open connection.
     ///
     /// # Errors

@@ -70,6 +70,8 @@ pub(crate) struct Owing {
     pub(crate) fin: bool,
     /// Nobody will read any more.
     pub(crate) orphaned: bool,
+    /// The application has said that it will not, though it is there.
+    pub(crate) read_shut: bool,
     /// The connection began with our SYN.
     pub(crate) active: bool,
 }

@@ -14,6 +14,18 @@ use time::Instant;
 use wire::{SeqNumber, TcpFlags};
 
 impl Connection {
+    /// The application will read no more: once it has closed its own direction, too, new data makes it a reset, as where
+    /// it is gone (RFC 1122, 4.2.2.13). Before that the peer goes on as if nothing had happened, as with Linux.
+    pub fn shutdown_read(&mut self) {
+        self.owing.read_shut = true;
+    }
+
+    /// Whether nobody is there for what the peer sends.
+    #[inline]
+    pub(super) fn is_unheard(&self) -> bool {
+        self.owing.orphaned || (self.owing.read_shut && self.owing.fin)
+    }
+
     pub(super) fn on_data(
         &mut self,
         now: Instant,
@@ -30,7 +42,7 @@ impl Connection {
         }
         let fin = incoming.flags.contains(TcpFlags::FIN);
         let payload_len = incoming.payload_len();
-        if payload_len > 0 && self.owing.orphaned {
+        if payload_len > 0 && self.is_unheard() {
             // RFC 9293, 3.6.1: data that nobody will read: the peer SHOULD be told by a reset.
             self.fail_with_reset(Some(ConnectionError::Aborted));
             let sequence = incoming.header.acknowledgment;

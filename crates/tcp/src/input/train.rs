@@ -46,7 +46,7 @@ impl Connection {
         pool: &BlockPool,
         mut next: impl FnMut(SeqNumber, u32) -> Option<Follower>,
     ) -> Result<(), DropReason> {
-        if !self.state.receives_data() || self.owing.orphaned || self.receive.has_gap() {
+        if !self.state.receives_data() || self.is_unheard() || self.receive.has_gap() {
             return Ok(());
         }
         let start = self.receive.next();

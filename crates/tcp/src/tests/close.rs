@@ -166,6 +166,23 @@ fn data_after_close_resets() {
     assert_eq!(state(&harness), State::Closed);
 }
 
+/// RFC 1122, 4.2.2.13: what was there before can be read, what comes is nobody's.
+#[test]
+fn data_resets_when_both_directions_are_shut_and_not_before() {
+    let mut harness = Harness::established(plain_config());
+    harness.connection.shutdown_read();
+    harness.receive(ACK, 1, 1, b"heard");
+    harness.take();
+    harness.connection.shutdown_write();
+    harness.take();
+    harness.receive(ACK, 6, 2, b"");
+    assert_eq!(state(&harness), State::FinWait2);
+    assert_eq!(harness.try_receive(ACK, 6, 2, b"late"), Err(DropReason::BadState));
+    assert_eq!(harness.expect_one().header.flags, RST);
+    assert_eq!(harness.connection.error(), Some(ConnectionError::Aborted));
+    assert_eq!(harness.read(10), b"heard");
+}
+
 #[test]
 fn an_orphan_does_not_stay_in_fin_wait_2() {
     let mut harness = Harness::established(plain_config());
