@@ -95,6 +95,13 @@ pub(crate) struct Snapshot {
     is_app_limited: bool,
 }
 
+impl Snapshot {
+    /// What was in flight behind it, itself included.
+    pub(crate) fn in_flight_bytes(&self) -> u32 {
+        self.in_flight_bytes
+    }
+}
+
 /// The estimator of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeliveryRate {

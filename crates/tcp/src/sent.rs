@@ -569,10 +569,15 @@ impl SentRecords {
 
     /// The last segment that was sent, unless it was SACKed: start and length (RFC 8985, 7.3).
     pub(crate) fn last_segment(&self, mss: u32) -> Option<(SeqNumber, u32)> {
-        let last = self.records.back().filter(|last| last.fate != Fate::Sacked)?;
+        let last = self.last().filter(|last| last.fate != Fate::Sacked)?;
         let rest = last.len() % mss.max(1);
         let len = if rest == 0 { last.len().min(mss.max(1)) } else { rest };
         Some((last.end - len, len))
+    }
+
+    /// The last record.
+    pub(crate) fn last(&self) -> Option<&Record> {
+        self.records.back()
     }
 
     /// Whether the byte at `sequence` was sent more than once.

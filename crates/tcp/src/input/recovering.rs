@@ -153,11 +153,15 @@ impl Connection {
             facts.is_bare,
             facts.report.duplicate,
         );
-        if verdict == ProbeVerdict::Repaired {
+        if let ProbeVerdict::Repaired { flight_bytes } = verdict {
             // RFC 8985, 7.4.2: "Invoke congestion control to react to the loss event the probe has
-            // repaired."
+            // repaired." FlightSize (RFC 5681, 3.1, equation 4) is to say what the path bore when it lost something.
+            // Any other loss shows in what is left of that flight; this one does only behind whatever is written next,
+            // be it hours later and a single segment, which would leave a window of two. So what counts is what was in
+            // flight when the lost segment left. By the letter it is what is in flight now: that where it is more.
+            // (Linux reduces by cwnd, be it used or not.)
             self.counters.tail_loss_repairs += 1;
-            self.reduce_for_loss(now, facts.flight_before);
+            self.reduce_for_loss(now, facts.flight_before.max(flight_bytes));
             // The recovery of a mark goes on, for controllers that have one.
             if !self.ecn.is_reducing(self.send.una) || self.congestion.governs_recovery() {
                 self.congestion.on_recovery_exit(now);

@@ -170,12 +170,14 @@ impl Connection {
     fn on_loss_probe_sent(&mut self, now: Instant, segment: &Planned) {
         self.counters.tail_loss_probes += 1;
         let again = segment.end().is_at_or_before(self.send.nxt);
+        let flight_bytes = self.recovery.flight_at_last();
         if again {
             self.on_sent_again(now, segment);
         } else {
             self.on_new_sent(now, segment);
         }
-        self.recovery.probe.on_sent(self.send.nxt, again.then_some(segment.sequence));
+        let again_from = again.then_some(segment.sequence);
+        self.recovery.probe.on_sent(self.send.nxt, again_from, flight_bytes);
         // RFC 8985, 7.3: "the sender MUST re-arm the RTO timer".
         self.timers.set(Timer::Retransmission, now + self.rtt.rto());
     }

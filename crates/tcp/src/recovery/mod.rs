@@ -707,27 +707,6 @@ impl Recovery {
         self.rack.on_recovery_exit();
     }
 
-    /// How long until a tail loss probe, if one may be sent: nothing is known to be lost or out of
-    /// order (RFC 8985, 7.2), nor waits for the reordering timer, which has the same clock and comes first (8).
-    #[inline]
-    pub(crate) fn probe_timeout(
-        &self,
-        send: &SendSequence,
-        smoothed_rtt: Option<Duration>,
-        mss: u32,
-    ) -> Option<Duration> {
-        let may = self.sack
-            && self.state == RecoveryState::Open
-            && self.sacked_bytes() == 0
-            && !self.awaits_order
-            && send.flight() > 0
-            && self.probe.may_probe();
-        if !may {
-            return None;
-        }
-        Some(TailProbe::timeout(smoothed_rtt?, send.flight() <= mss))
-    }
-
     /// Bytes SACKed and not acknowledged.
     pub(crate) fn sacked_bytes(&self) -> u32 {
         self.flight.as_ref().map_or(0, |flight| flight.sent.sacked_bytes())
@@ -777,12 +756,6 @@ impl Recovery {
 
     fn has_again(&self) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.sent.has_again())
-    }
-
-    /// The last segment that was sent, unless it was SACKed.
-    pub(crate) fn last_segment(&self, mss: u32) -> Option<Again> {
-        let (sequence, len) = self.flight.as_ref()?.sent.last_segment(mss)?;
-        Some(Again { sequence, len })
     }
 
     /// How far the path reorders, in segments; 3 until it was seen to.

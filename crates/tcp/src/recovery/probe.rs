@@ -3,6 +3,8 @@
 //! last segment again, whose acknowledgment or SACK blocks set RACK going, long before the
 //! retransmission timer would.
 
+use super::{Again, Recovery, RecoveryState};
+use crate::send_sequence::SendSequence;
 use time::Duration;
 use wire::SeqNumber;
 
@@ -17,8 +19,10 @@ const MARGIN: Duration = Duration::from_millis(2);
 pub(crate) struct TailProbe {
     /// TLP.end_seq, while a probe is outstanding.
     outstanding: Option<SeqNumber>,
-    /// TLP.is_retrans: where what it repeats begins.
-    again_from: Option<SeqNumber>,
+    /// TLP.is_retrans: how many bytes up to there it repeats; none where it is new data.
+    again_bytes: u32,
+    /// What was in flight when those had been sent before.
+    flight_bytes: u32,
     /// The timer went off: the probe is to be sent.
     pub(crate) owed: bool,
     /// A round trip was measured since the last probe (RFC 8985, 7.3).
@@ -31,8 +35,10 @@ pub(crate) enum ProbeVerdict {
     Nothing,
     /// Neither the probe nor what it repeated was lost.
     NothingLost,
-    /// The probe repaired a loss, to which congestion control has not reacted yet.
-    Repaired,
+    /// The probe repaired a loss, to which congestion control has not reacted yet, in a flight of so many bytes.
+    Repaired {
+        flight_bytes: u32,
+    },
 }
 
 impl TailProbe {
@@ -52,14 +58,22 @@ impl TailProbe {
     }
 
     /// TLP_send_probe: `end` is SND.NXT behind the probe, which repeats what begins at `again_from`, or
-    /// is new.
-    pub(crate) fn on_sent(&mut self, end: SeqNumber, again_from: Option<SeqNumber>) {
-        *self = Self { outstanding: Some(end), again_from, owed: false, measured: false };
+    /// is new; `flight_bytes` were in flight when that had been sent before.
+    pub(crate) fn on_sent(
+        &mut self,
+        end: SeqNumber,
+        again_from: Option<SeqNumber>,
+        flight_bytes: u32,
+    ) {
+        let again_bytes = again_from.map_or(0, |from| end.offset_from(from));
+        let outstanding = Some(end);
+        *self = Self { outstanding, again_bytes, flight_bytes, owed: false, measured: false };
     }
 
     /// What the outstanding probe repeats: from, and up to.
     pub(crate) fn repeated(&self) -> Option<(SeqNumber, SeqNumber)> {
-        self.again_from.zip(self.outstanding)
+        let end = self.outstanding.filter(|_| self.again_bytes > 0)?;
+        Some((end - self.again_bytes, end))
     }
 
     /// Recovery begins: the probe has done its work.
@@ -81,13 +95,13 @@ impl TailProbe {
         if ack.is_before(end) {
             return ProbeVerdict::Nothing;
         }
-        let verdict = if self.again_from.is_none()
+        let verdict = if self.again_bytes == 0
             || duplicate.is_some_and(|(_, duplicate_end)| duplicate_end == end)
         {
             // New data, or the receiver had both copies.
             ProbeVerdict::NothingLost
         } else if ack.is_after(end) {
-            ProbeVerdict::Repaired
+            ProbeVerdict::Repaired { flight_bytes: self.flight_bytes }
         } else if !advanced && is_bare {
             // The ACK of the original came before: this one is of the copy.
             ProbeVerdict::NothingLost
@@ -104,6 +118,41 @@ impl TailProbe {
     }
 }
 
+impl Recovery {
+    /// How long until a tail loss probe, if one may be sent: nothing is known to be lost or out of
+    /// order (RFC 8985, 7.2), nor waits for the reordering timer, which has the same clock and comes first (8).
+    #[inline]
+    pub(crate) fn probe_timeout(
+        &self,
+        send: &SendSequence,
+        smoothed_rtt: Option<Duration>,
+        mss: u32,
+    ) -> Option<Duration> {
+        let may = self.sack
+            && self.state == RecoveryState::Open
+            && self.sacked_bytes() == 0
+            && !self.awaits_order
+            && send.flight() > 0
+            && self.probe.may_probe();
+        if !may {
+            return None;
+        }
+        Some(TailProbe::timeout(smoothed_rtt?, send.flight() <= mss))
+    }
+
+    /// The last segment that was sent, unless it was SACKed.
+    pub(crate) fn last_segment(&self, mss: u32) -> Option<Again> {
+        let (sequence, len) = self.flight.as_ref()?.sent.last_segment(mss)?;
+        Some(Again { sequence, len })
+    }
+
+    /// What was in flight when the last segment was sent, itself included.
+    pub(crate) fn flight_at_last(&self) -> u32 {
+        let last = self.flight.as_ref().and_then(|flight| flight.sent.last());
+        last.map_or(0, |last| last.snapshot.in_flight_bytes())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +161,7 @@ mod tests {
         let mut probe = TailProbe::default();
         probe.on_round_trip();
         assert!(probe.may_probe());
-        probe.on_sent(SeqNumber(5_000), again.then_some(SeqNumber(4_000)));
+        probe.on_sent(SeqNumber(5_000), again.then_some(SeqNumber(4_000)), 9_000);
         assert!(!probe.may_probe(), "one at a time");
         probe
     }
@@ -126,7 +175,8 @@ mod tests {
         assert_eq!(again.on_ack(SeqNumber(4_000), true, true, None), ProbeVerdict::Nothing);
         // TLP.end_seq itself: the original may have arrived; the ACK of the copy decides.
         assert_eq!(again.on_ack(end, true, true, None), ProbeVerdict::Nothing);
-        assert_eq!(again.on_ack(end + 1, true, true, None), ProbeVerdict::Repaired);
+        let repaired = ProbeVerdict::Repaired { flight_bytes: 9_000 };
+        assert_eq!(again.on_ack(end + 1, true, true, None), repaired);
         let duplicate = Some((SeqNumber(4_000), end));
         assert_eq!(probed(true).on_ack(end, false, false, duplicate), ProbeVerdict::NothingLost);
         assert_eq!(probed(true).on_ack(end, false, true, None), ProbeVerdict::NothingLost);

@@ -25,6 +25,7 @@ mod runs;
 mod silences;
 mod states;
 mod super_frames;
+mod tail_probes;
 mod timers;
 mod transfer;
 mod unstretched;
