@@ -635,13 +635,15 @@ impl Connection {
     }
 
     /// Uses another congestion control from now on. It begins like that of a new connection, with
-    /// the initial window: what one believed of the path is no measure for another.
+    /// the initial window: what one believed of the path is no measure for another. In a recovery it is reduced as for
+    /// the loss that began that.
     pub fn set_congestion(&mut self, now: Instant, algorithm: Algorithm) {
         if self.config.congestion.algorithm != algorithm {
             self.config_mut().congestion.algorithm = algorithm;
             let mss = self.negotiated.payload_max();
             self.congestion = Controller::new(&self.config.congestion, mss);
             self.tell_round_trip(now);
+            self.tell_loss(now);
         }
     }
 

@@ -291,6 +291,19 @@ impl Connection {
         }
     }
 
+    /// A controller that begins while a loss is repaired is told of it: the loss window (RFC 5681, 3.1) is that of the
+    /// connection, and nothing grows before recovery is over.
+    pub(crate) fn tell_loss(&mut self, now: Instant) {
+        let (flight, mss) = (self.send.flight(), self.negotiated.payload_max());
+        match self.recovery.state() {
+            RecoveryState::Fast => self.congestion.on_loss(now, flight, mss),
+            RecoveryState::Loss if !self.recovery.is_unreduced() => {
+                self.congestion.on_timeout(now, flight, mss);
+            }
+            RecoveryState::Open | RecoveryState::Loss => {}
+        }
+    }
+
     /// RFC 9937, 6.2.
     pub(crate) fn reduce_proportionally(&mut self, delivered_bytes: u32, safe: bool) {
         let mss = self.negotiated.payload_max();

@@ -144,3 +144,35 @@ fn one_late_call_is_not_two_reductions() {
     harness.connection.on_timeout(harness.now);
     assert_eq!((harness.connection.counters().fast_recoveries, timeouts(&harness)), (1, 0));
 }
+
+// RFC 5681, 3.1: the loss window is that of the connection, whoever looks after it.
+#[test]
+fn another_controller_begins_with_the_window_that_a_loss_has_left() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..10_000));
+    assert_eq!(harness.take().len(), 10);
+    while timeouts(&harness) == 0 {
+        harness.pass_to_deadline();
+    }
+    harness.connection.set_congestion(harness.now, Algorithm::Cubic);
+    assert_eq!(harness.connection.congestion_window(), 1_000);
+    assert_eq!(harness.take().len(), 1);
+
+    let mut harness = in_flight(path(sack_config()), 10);
+    sack(&mut harness, 1, &[(1_001, 4_001)]);
+    harness.take();
+    harness.connection.set_congestion(harness.now, Algorithm::Cubic);
+    let reduced = harness.connection.congestion_window();
+    assert_eq!(reduced, 7_000);
+    harness.receive(ACK, 1, 9_001, b"");
+    assert_eq!(harness.connection.congestion_window(), reduced, "no growth in recovery");
+    harness.receive(ACK, 1, 10_001, b"");
+    harness.write(&stream(0..60_000));
+    for _ in 0..20 {
+        if let Some(last) = harness.take().last() {
+            harness.now += RTT;
+            harness.receive(ACK, 1, last.sequence() + last.payload.len() as u32, b"");
+        }
+    }
+    assert!(harness.connection.congestion_window() > reduced, "but behind it");
+}
