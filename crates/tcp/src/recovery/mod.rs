@@ -415,7 +415,9 @@ impl Recovery {
         if let Some(episode) = &mut self.episode {
             episode.undo.on_duplicate(start, end);
         }
-        self.rack.on_duplicate(send.nxt);
+        if !self.probe.repeats_up_to(end) {
+            self.rack.on_duplicate(send.nxt);
+        }
         true
     }
 

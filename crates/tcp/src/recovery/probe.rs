@@ -76,6 +76,12 @@ impl TailProbe {
         Some((end - self.again_bytes, end))
     }
 
+    /// Whether the outstanding probe repeats what ends there. That it was needless says that the silence was no loss,
+    /// and nothing of the order in which segments arrive: RACK has sent nothing again (RFC 8985, 6.2, step 4; so does Linux).
+    pub(crate) fn repeats_up_to(&self, end: SeqNumber) -> bool {
+        self.repeated().is_some_and(|(_, repeated_end)| repeated_end == end)
+    }
+
     /// Recovery begins: the probe has done its work.
     pub(crate) fn clear(&mut self) {
         self.outstanding = None;

@@ -95,7 +95,7 @@ impl Rack {
         }
     }
 
-    /// Step 4, first half: the receiver reported a duplicate, so something was sent again too early.
+    /// Step 4, first half: the receiver reported a duplicate, so RACK had something sent again too early.
     pub(crate) fn on_duplicate(&mut self, nxt: SeqNumber) {
         if self.dsack_round.is_none() {
             self.dsack_round = Some(nxt);

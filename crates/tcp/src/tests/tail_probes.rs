@@ -1,7 +1,7 @@
-//! What the answer to a tail loss probe says of congestion (RFC 8985, 7.4.2).
+//! What the answer to a tail loss probe says of congestion and of reordering (RFC 8985, 7.4.2 and 6.2).
 
 use super::harness::*;
-use super::recovery::{RTT, path, sack_config};
+use super::recovery::{RTT, in_flight, path, sack, sack_config};
 
 // RFC 8985, 7.4.2: "Invoke congestion control to react to the loss event the probe has repaired": in the flight that
 // had it, and not in what is written when it shows.
@@ -29,4 +29,22 @@ fn a_loss_that_a_probe_repaired_reduces_by_the_flight_in_which_it_was() {
         assert_eq!(harness.connection.counters().tail_loss_repairs, 1);
         assert_eq!(harness.connection.congestion_window(), 5_000, "tail alone: {tail_alone}");
     }
+}
+
+// RFC 8985, 6.2, step 4: the window widens where what RACK sent again was on its way. A probe is sent for a silence.
+#[test]
+fn a_needless_probe_does_not_widen_the_reordering_window() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..2_000));
+    harness.take();
+    harness.pass_to_deadline();
+    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    harness.now += RTT;
+    sack(&mut harness, 2_001, &[(1_001, 2_001)]);
+    assert_eq!(harness.connection.counters().duplicate_sacks_received, 1);
+    let mut harness = in_flight(harness, 3);
+    sack(&mut harness, 2_001, &[(3_001, 4_001)]);
+    harness.expect_nothing();
+    assert_eq!(harness.pass_to_deadline(), RTT / 4);
+    assert_eq!(harness.take_ranges(), [(2_001, 1_000)]);
 }
