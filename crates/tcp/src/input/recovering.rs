@@ -187,7 +187,10 @@ impl Connection {
         if self.ecn.on_undo() {
             self.congestion.on_recovery_exit(now);
         }
-        // What was backed off was no loss (RFC 4015, 3).
+        // What was backed off was no loss (RFC 4015, 3), and the timer does not wait on as if it had been one.
+        if self.rtt.backoff_count() > 0 {
+            self.timers.stop(Timer::Retransmission);
+        }
         self.rtt.reset_backoff();
         self.forgive_timeouts();
         if self.send.flight() > 0 {

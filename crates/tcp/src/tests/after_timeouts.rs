@@ -176,3 +176,21 @@ fn another_controller_begins_with_the_window_that_a_loss_has_left() {
     }
     assert!(harness.connection.congestion_window() > reduced, "but behind it");
 }
+
+// RFC 4015, 3: the timer is restarted where a timeout was spurious, with the timeout that it had before.
+#[test]
+fn a_timeout_that_is_taken_back_leaves_no_backed_off_timer() {
+    let mut harness = path(sack_config());
+    harness.write(&stream(0..4_000));
+    harness.take();
+    while timeouts(&harness) == 0 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    harness.now += Duration::from_millis(10);
+    sack(&mut harness, 1, &[(1_001, 2_001)]);
+    assert_eq!(harness.connection.counters().spurious_timeouts, 1);
+    harness.take();
+    let deadline = harness.connection.timers.deadline(crate::timers::Timer::Retransmission);
+    assert_eq!(deadline, Some(harness.now + harness.connection.rtt.rto()));
+}
