@@ -27,8 +27,8 @@ impl Prr {
         Self { flight_at_entry, ..Self::default() }
     }
 
-    /// An ACK in recovery, the first included (RFC 9937, 6.2). `in_flight` is the pipe behind it;
-    /// `safe`: SND.UNA moved and nothing more was found lost.
+    /// An ACK in recovery, the first included, or the timer that begins it (RFC 9937, 6.2). `in_flight` is the pipe
+    /// behind it; `safe`: SND.UNA moved and nothing more was found lost.
     pub(crate) fn on_ack(
         &mut self,
         delivered: u32,
@@ -37,6 +37,10 @@ impl Prr {
         safe: bool,
         mss: u32,
     ) {
+        if delivered == 0 && self.window > 0 {
+            // No DeliveredData, no step: what the ACKs before have let go stands.
+            return;
+        }
         self.delivered += u64::from(delivered);
         let mut count = if in_flight > threshold {
             let target = (self.delivered * u64::from(threshold)).div_ceil(self.flight_at_entry);
@@ -115,5 +119,21 @@ mod tests {
         prr.on_sent(2_000);
         prr.on_ack(9_000, 9_500, 10_000, true, 1_000);
         assert_eq!(prr.window(), 10_000, "never beyond the threshold");
+    }
+
+    // RFC 9937, 6.2: what an ACK has let go is not taken back by one that says nothing.
+    #[test]
+    fn an_ack_that_delivers_nothing_changes_nothing() {
+        let mut prr = Prr::on_enter(20_000, 0);
+        prr.on_ack(1_000, 3_000, 10_000, false, 1_000);
+        prr.on_sent(1_000);
+        prr.on_ack(1_000, 3_000, 10_000, true, 1_000);
+        assert_eq!(prr.window(), 5_000);
+        prr.on_ack(0, 3_000, 10_000, false, 1_000);
+        assert_eq!(prr.window(), 5_000);
+        // But where recovery begins with none, a segment goes again.
+        let mut begins = Prr::on_enter(20_000, 0);
+        begins.on_ack(0, 19_000, 10_000, false, 1_000);
+        assert_eq!(begins.window(), 20_000);
     }
 }
