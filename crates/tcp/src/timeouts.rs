@@ -64,8 +64,9 @@ impl Connection {
             return self.fail_with_reset(Some(self.timeout_error()));
         }
         self.check_black_hole(now);
-        let again = self.recovery.state() == RecoveryState::Loss && self.unanswered.timeouts > 1;
-        if again {
+        // A peer whose window is closed has the count begin anew with each answer, and the same segment goes again.
+        let again = self.unanswered.timeouts > 1 || self.recovery.is_timed_out(self.send.una);
+        if again && self.recovery.state() == RecoveryState::Loss {
             self.congestion.on_timeout_again();
         } else {
             // In fast recovery, too: RFC 5681, 4.3 takes the loss of a retransmission for a second
@@ -76,8 +77,7 @@ impl Connection {
             self.counters.reductions_for_timeout += 1;
         }
         self.rtt.on_backoff();
-        let timeouts = self.unanswered.timeouts;
-        self.recovery.on_timeout(now, &self.send, timeouts > 1, self.round_trips());
+        self.recovery.on_timeout(now, &self.send, again, self.round_trips());
         self.timers.stop(Timer::Loss);
     }
 

@@ -14,6 +14,7 @@
 //! The reports of duplicates are the receiver's word. They are believed for no more bytes than were
 //! sent again.
 
+use super::{Recovery, RecoveryState};
 use wire::SeqNumber;
 
 /// What is kept of the current or the last recovery.
@@ -84,6 +85,14 @@ impl Undo {
         self.first_again
             .zip(echo)
             .is_some_and(|(first, echo)| SeqNumber(echo).is_before(SeqNumber(first)))
+    }
+}
+
+impl Recovery {
+    /// Whether the segment at `una` has gone again by the retransmission timer.
+    pub(crate) fn is_timed_out(&self, una: SeqNumber) -> bool {
+        let from = self.episode.as_ref().map(|episode| episode.undo.from);
+        self.state == RecoveryState::Loss && from == Some(una)
     }
 }
 

@@ -194,3 +194,27 @@ fn a_timeout_that_is_taken_back_leaves_no_backed_off_timer() {
     let deadline = harness.connection.timers.deadline(crate::timers::Timer::Retransmission);
     assert_eq!(deadline, Some(harness.now + harness.connection.rtt.rto()));
 }
+
+// RFC 5681, 3.1: the threshold is held constant where a segment times out that the timer has sent again before, though
+// the peer, whose window is closed, answers each time.
+#[test]
+fn a_second_timeout_at_a_closed_window_leaves_the_threshold() {
+    let mut harness = in_flight(path(sack_config()), 10);
+    harness.window = 0;
+    let mut thresholds = Vec::new();
+    for count in 1..20 {
+        while timeouts(&harness) < count {
+            harness.pass_to_deadline();
+            harness.take();
+        }
+        thresholds.push(harness.connection.congestion.slow_start_threshold());
+        harness.now += Duration::from_millis(10);
+        harness.receive(ACK, 1, 1, b"");
+    }
+    assert_eq!(thresholds, [5_000; 19]);
+    assert_eq!(
+        harness.connection.state(),
+        State::Established,
+        "it lives for as long as it answers"
+    );
+}
