@@ -40,8 +40,8 @@ pub(crate) struct RateSample {
     pub(crate) lost_bytes: u64,
     /// In flight when the newest segment of this ACK was sent, itself included (RS.tx_in_flight).
     pub(crate) tx_in_flight_bytes: u32,
-    /// Sampling interval; `None` where it cannot be right: no segment was delivered, or it is
-    /// shorter than the least round trip.
+    /// Sampling interval; `None` where it cannot be right: no segment was delivered, something was counted twice in
+    /// it, or it is shorter than the least round trip.
     pub(crate) interval: Option<Duration>,
     /// Round trip of the newest segment of this ACK; `None` where it was sent more than once.
     pub(crate) rtt: Option<Duration>,
@@ -137,6 +137,17 @@ pub(crate) struct Gathered {
     newly_delivered_bytes: u32,
     /// Snapshot, time of sending and round trip of the newest segment delivered.
     newest: Option<(Snapshot, Instant, Option<Duration>)>,
+    /// Since that was sent something was counted that had been before.
+    is_recounted: bool,
+}
+
+impl Gathered {
+    /// All has been gathered. The receiver reneged, or may have (RFC 2018, 8), so that up to this sum of what was
+    /// delivered some was counted twice: what was sent before tells of no rate. (As in Linux.)
+    pub(crate) fn leave_out_before(&mut self, recounted_until: u64) {
+        let snapshot = self.newest.map(|(snapshot, ..)| snapshot);
+        self.is_recounted = snapshot.is_some_and(|it| it.delivered_bytes < recounted_until);
+    }
 }
 
 impl DeliveryRate {
@@ -163,9 +174,10 @@ impl DeliveryRate {
         }
     }
 
-    /// `bytes` of a record were delivered, last sent at `sent_at`; to be called once for each byte,
-    /// records in the order of their sequence numbers. `is_unsure`: its round trip is not known, because it
-    /// was sent more than once or not at one instant. A round trip of zero is none: the clock stood still.
+    /// `bytes` of a record were delivered, last sent at `sent_at`; to be called once for each byte, but for those of
+    /// which a report was forgotten ([`Gathered::leave_out_before`]), records in the order of their sequence numbers.
+    /// `is_unsure`: its round trip is not known, because it was sent more than once or not at one instant. A round trip
+    /// of zero is none: the clock stood still.
     pub(crate) fn on_delivered(
         &mut self,
         now: Instant,
@@ -257,7 +269,7 @@ impl DeliveryRate {
         sample.rtt = rtt;
         // Shorter than any round trip: the ACK was of an earlier copy of the segment.
         let plausible = !interval.is_zero() && min_rtt.is_none_or(|least| interval >= least);
-        sample.interval = plausible.then_some(interval);
+        sample.interval = (plausible && !gathered.is_recounted).then_some(interval);
         self.remember(&sample);
         Some(sample)
     }

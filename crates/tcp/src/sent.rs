@@ -61,6 +61,8 @@ pub(crate) struct Record {
     pub(crate) transmissions: u8,
     /// Some of it left before `sent_at`, for want of records: its round trip is not known.
     pub(crate) is_joined: bool,
+    /// Some of it was SACKed once and forgotten: that it is delivered was counted.
+    pub(crate) was_sacked: bool,
     /// What became of it.
     pub(crate) fate: Fate,
 }
@@ -166,9 +168,18 @@ impl SentRecords {
                     self.judged_until = start;
                 }
                 let fate = Fate::Flying;
-                let (sent_at, transmissions, is_joined) = (now, 1, false);
-                let record =
-                    Record { start, end, sent_at, snapshot, transmissions, is_joined, fate };
+                let (sent_at, transmissions) = (now, 1);
+                let (is_joined, was_sacked) = (false, false);
+                let record = Record {
+                    start,
+                    end,
+                    sent_at,
+                    snapshot,
+                    transmissions,
+                    is_joined,
+                    was_sacked,
+                    fate,
+                };
                 make_room(&mut self.records);
                 self.records.push_back(record);
             }
@@ -329,7 +340,8 @@ impl SentRecords {
             return;
         }
         let (start, end) = (self.records[from].start, self.records[behind - 1].end);
-        self.records[from] = Record { start, end, ..like };
+        let was_sacked = self.records.range(from..behind).any(|record| record.was_sacked);
+        self.records[from] = Record { start, end, was_sacked, ..like };
         self.records.drain(from + 1..behind);
     }
 
@@ -535,6 +547,7 @@ impl SentRecords {
         for record in &mut self.records {
             if record.fate == Fate::Sacked {
                 record.fate = Fate::Lost;
+                record.was_sacked = true;
                 // That it arrives is no news of an original: it did so before.
                 record.transmissions = record.transmissions.max(2);
             }

@@ -136,6 +136,8 @@ pub(crate) struct Losses {
 struct Flight {
     sent: SentRecords,
     newest: Newest,
+    /// The sum of the delivery rate behind the last that was counted in it twice.
+    recounted_until: u64,
 }
 
 impl Flight {
@@ -274,7 +276,7 @@ impl Recovery {
         let snapshot = self.rate.on_sent(now, pipe.saturating_sub(len), pipe);
         let flight = self.flight.get_or_insert_with(|| {
             let newest = Newest { sent: (Instant::ZERO, start), rtt: Duration::ZERO };
-            Box::new(Flight { sent: SentRecords::new(start), newest })
+            Box::new(Flight { sent: SentRecords::new(start), newest, recounted_until: 0 })
         });
         flight.sent.on_sent(now, start, send.nxt, snapshot);
         if let Some(episode) = &mut self.episode {
@@ -319,7 +321,8 @@ impl Recovery {
         let mut delivered =
             Delivered { sacked_before: self.sacked_bytes(), ..Delivered::default() };
         let Self { flight, rack, rate, point, .. } = self;
-        let Some(Flight { sent, newest }) = flight.as_deref_mut() else { return delivered };
+        let Some(flight_now) = flight.as_deref_mut() else { return delivered };
+        let Flight { sent, newest, recounted_until } = flight_now;
         let mut take = |part: &Record, delivered: &mut Delivered| {
             let again = part.is_again();
             delivered.ambiguous |= again;
@@ -332,6 +335,9 @@ impl Recovery {
             let gathered = &mut delivered.gathered;
             let is_unsure = again || part.is_joined;
             rate.on_delivered(now, part.len(), &part.snapshot, part.sent_at, is_unsure, gathered);
+            if part.was_sacked {
+                *recounted_until = rate.delivered_bytes();
+            }
         };
         delivered.reneged = sent.on_ack(una, &mut |part| {
             if !part.is_again() {
@@ -348,6 +354,7 @@ impl Recovery {
             delivered.sacked_bytes += sacked.newly_bytes;
             delivered.refused_count += sacked.refused_count;
         }
+        delivered.gathered.leave_out_before(*recounted_until);
         if sent.is_empty() {
             self.flight = None;
         }
@@ -444,7 +451,7 @@ impl Recovery {
         let window = self.rack.reordering_window(settled, round_trips.min, round_trips.smoothed);
         self.awaits_order = false;
         let Self { flight, rate, .. } = self;
-        let Some(Flight { sent, newest }) = flight.as_deref_mut() else {
+        let Some(Flight { sent, newest, .. }) = flight.as_deref_mut() else {
             return Losses::default();
         };
         let judged = sent.judge(now, newest.sent, newest.rtt + window, &mut |part| {

@@ -218,3 +218,17 @@ fn a_second_timeout_at_a_closed_window_leaves_the_threshold() {
         "it lives for as long as it answers"
     );
 }
+
+// draft-ietf-ccwg-bbr, 4.1.1: what was delivered counts once: not again where it was SACKed, forgotten and acknowledged.
+#[test]
+fn what_was_sacked_before_and_forgotten_is_no_delivery_rate() {
+    let mut harness = timed_out_twice(10, &[(1_001, 10_001)]);
+    let before = harness.connection.recovery.rate.last();
+    assert_eq!(before, Some((90_000, false)));
+    harness.now += RTT;
+    harness.receive(ACK, 1, 10_001, b"");
+    assert_eq!(harness.connection.recovery.rate.last(), before);
+    let mut harness = in_flight(harness, 1);
+    harness.receive(ACK, 1, 11_001, b"");
+    assert!(harness.connection.recovery.rate.last().expect("measured").0 <= 90_000);
+}
