@@ -64,7 +64,7 @@ impl Connection {
                 timestamps.is_some_and(|(ours, theirs)| ours.is_echo_before(theirs.echo, sent_at))
             },
         );
-        if has_blocks || facts.delivered.reordered {
+        if has_blocks || facts.delivered.reordered || facts.delivered.reneged {
             self.count_deliveries(facts);
         }
     }

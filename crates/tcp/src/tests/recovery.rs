@@ -584,6 +584,16 @@ fn a_reneging_receiver_gets_its_data_again() {
     assert_eq!(harness.take_ranges()[0], (2_001, 1_000));
 }
 
+#[test]
+fn a_renege_is_counted_behind_a_retransmission_too() {
+    let mut harness = in_flight(path(sack_config()), 6);
+    sack(&mut harness, 1, &[(1_001, 5_001)]);
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    harness.now += RTT;
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.connection.counters().sack_reneges, 1);
+}
+
 // RFC 2018, 8: "SHOULD turn off all of the SACKed bits" when the timer goes off; the second time in
 // a row nothing that was reported is relied on.
 #[test]
