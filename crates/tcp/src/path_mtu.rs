@@ -349,7 +349,10 @@ impl Connection {
     /// Losses were found: is the probe among them?
     pub(crate) fn check_probe_lost(&mut self) {
         let Some((start, end)) = self.path_mtu.probe_range() else { return };
-        let touches = |record: &Record| start.is_before(record.end) && record.start.is_before(end);
+        // What was SACKed has arrived, though the peer may have dropped it since (RFC 2018, 8).
+        let touches = |record: &Record| {
+            !record.was_sacked && start.is_before(record.end) && record.start.is_before(end)
+        };
         let alone = self.excuses_losses();
         if self.recovery.lost().any(touches) && self.path_mtu.on_probe_lost(alone) {
             self.counters.mtu_probes_lost += 1;

@@ -216,3 +216,39 @@ fn without_sack_segments_become_long_again_after_a_while() {
     assert_eq!(harness.connection.payload_max(), 1_460);
     assert!(harness.now.since(down_at) >= Duration::from_secs(590), "not at once");
 }
+
+// RFC 4821, 7.6.1: a probe that was reported has arrived, whatever the peer drops of it later (RFC 2018, 8).
+#[test]
+fn a_probe_that_arrived_is_not_lost_where_the_peer_reneges() {
+    let mut harness = opened(probing(PathProbing::Always), true);
+    harness.write(&stream(0..500));
+    harness.take();
+    harness.now += TICK;
+    harness.receive(ACK, 1, 501, b"");
+    harness.write(&stream(0..500));
+    harness.take();
+    harness.write(&stream(0..10_000));
+    let sent = harness.take();
+    let (first, probe, last) = (501, &sent[0], sent.last().expect("a burst").sequence());
+    assert_eq!((probe.sequence(), probe.payload.len()), (1_001, 1_460));
+    harness.now += TICK;
+    // The one before is lost, and so is the last.
+    harness.options.sack.push(ISS + 1_001, ISS + last);
+    harness.receive(ACK, 1, first, b"");
+    harness.options.sack = SackBlocks::NONE;
+    assert_eq!(harness.take_ranges()[0], (first, 500));
+    harness.now += TICK;
+    // Of what it had reported the peer has nothing any more.
+    harness.receive(ACK, 1, 1_001, b"");
+    let counters = harness.connection.counters();
+    assert_eq!((counters.sack_reneges, counters.retransmissions_lost), (1, 0));
+    assert_eq!(harness.connection.recovery.lost_bytes(), last + 1_024 - 1_001, "all goes again");
+    while harness.connection.send_queue_len() > 0 {
+        harness.take();
+        harness.now += TICK;
+        let nxt = nxt(&harness);
+        harness.receive(ACK, 1, nxt, b"");
+    }
+    assert_eq!(harness.connection.counters().mtu_probes_lost, 0);
+    assert_eq!(harness.connection.payload_max(), 1_460);
+}
