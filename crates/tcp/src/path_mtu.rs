@@ -309,11 +309,12 @@ impl Connection {
         if is_off || self.unanswered.timeouts < BLACK_HOLE_TIMEOUTS {
             return;
         }
-        // Where nothing longer is outstanding, options with it, its length is not what keeps it.
+        // What times out is the first segment, as it went last: where that is no longer than what every path takes, options
+        // with it, its length is not what keeps it, however much waits behind it.
         let mss = u32::from(self.negotiated.mss_path());
         // A peer may ask for less than the least that is sent.
         let options = mss.saturating_sub(self.negotiated.payload_max());
-        let is_long = self.send.flight() + options > u32::from(self.path_mtu.default);
+        let is_long = self.recovery.first_len() + options > u32::from(self.path_mtu.default);
         if is_long && self.path_mtu.on_black_hole(now) {
             self.counters.black_holes += 1;
             self.apply_path_mss();

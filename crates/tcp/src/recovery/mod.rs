@@ -589,6 +589,12 @@ impl Recovery {
         });
     }
 
+    /// How long the first segment is, or more where others left with it that were not sent again.
+    pub(crate) fn first_len(&self) -> u32 {
+        let flight = self.flight.as_ref();
+        flight.and_then(|flight| flight.sent.iter().next()).map_or(0, Record::len)
+    }
+
     /// Whether something is outstanding that may be longer than `mss`.
     pub(crate) fn has_longer(&self, mss: u32) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.sent.has_longer(mss))

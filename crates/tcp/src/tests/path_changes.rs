@@ -252,3 +252,21 @@ fn a_probe_that_arrived_is_not_lost_where_the_peer_reneges() {
     assert_eq!(harness.connection.counters().mtu_probes_lost, 0);
     assert_eq!(harness.connection.payload_max(), 1_460);
 }
+
+// RFC 4821, 7.7: it is the length of what times out that tells, not how much waits behind it.
+#[test]
+fn short_segments_that_are_lost_are_no_black_hole() {
+    let mut harness = opened(probing(PathProbing::OnBlackHole), true);
+    // Chunks of the caller's memory are never merged; a segment holds sixteen of them.
+    for _ in 0..200 {
+        harness.write(&stream(0..20));
+    }
+    assert_eq!(harness.take_ranges()[..2], [(1, 320), (321, 320)]);
+    for _ in 0..8 {
+        harness.pass_to_deadline();
+        let again = harness.take_ranges();
+        assert!(again.iter().all(|(_, len)| *len <= 320), "{again:?}");
+    }
+    assert_eq!(harness.connection.counters().black_holes, 0);
+    assert_eq!(harness.connection.payload_max(), 1_460);
+}
