@@ -623,7 +623,7 @@ impl Shard {
             }
             // Nor was it where the time is over: the SYN-ACK asks for one more ACK.
             if !waiting.ends_deferral() {
-                waiting.kept.on_timeout();
+                waiting.kept.on_timeout(now);
             }
             // Whoever asked may ask again when the address is back; until then nobody may answer.
             let interface = self.interfaces.get(waiting.interface);

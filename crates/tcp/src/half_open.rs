@@ -12,6 +12,7 @@
 
 use crate::config::Parameters;
 use crate::connection::Connection;
+use crate::options::TIMESTAMP_TICK;
 use crate::reset::ResetReply;
 use crate::timers::Timer;
 use counters::DropReason;
@@ -35,7 +36,7 @@ pub struct HalfOpen {
     pub(crate) user_timeout: TcpUserTimeout,
     /// ECE and CWR, which ask for ECN (RFC 3168, 6.1.1).
     pub(crate) ecn: TcpFlags,
-    /// When the SYN-ACK was sent first; `None` where only a cookie tells of it.
+    /// When the SYN-ACK was sent, the last time for want of an answer; `None` where only a cookie tells of it.
     pub(crate) sent_at: Option<Instant>,
     /// How often it was sent again because nothing came.
     pub(crate) timeouts: u16,
@@ -127,9 +128,10 @@ impl HalfOpen {
         self.accept(now, parameters).syn_header(now)
     }
 
-    /// The timer of the SYN-ACK went off: it will be sent again.
-    pub fn on_timeout(&mut self) {
+    /// The timer of the SYN-ACK went off: it is sent again.
+    pub fn on_timeout(&mut self, now: Instant) {
         self.timeouts = self.timeouts.saturating_add(1);
+        self.sent_at = self.sent_at.map(|_| now);
     }
 
     /// The SYN came again, and the SYN-ACK is sent again for it.
@@ -165,7 +167,10 @@ impl HalfOpen {
             None => {
                 let ours = self.accept(now, parameters()).negotiated.timestamps;
                 let echo = header.options.timestamps.map(|timestamps| timestamps.echo);
-                ours.zip(echo).and_then(|(ours, echo)| ours.round_trip(now, echo))
+                let age = ours.zip(echo).and_then(|(ours, echo)| ours.round_trip(now, echo));
+                // The echo of one before the last tells how long none of the peer's ACKs arrived.
+                let since = self.sent_at.filter(|_| self.timeouts > 0).map(|at| now - at);
+                age.filter(|age| since.is_none_or(|since| *age <= since + TIMESTAMP_TICK))
             }
         };
         let us = round_trip.map_or(0, |it| it.as_micros().max(1));
@@ -288,7 +293,7 @@ impl HalfOpen {
         connection.last_ack_sent = connection.receive.next();
         connection.syn_sent_at = self.measured_from(now);
         let rto = connection.rtt.rto();
-        connection.timers.set(Timer::Retransmission, now + rto);
+        connection.timers.set(Timer::Retransmission, sent_at + rto);
         connection
     }
 
@@ -504,7 +509,7 @@ mod tests {
         half_open.on_acknowledged(first, &ack, || parameters(config.clone()));
         // Neither what comes later nor that the SYN-ACK is sent again tells anything.
         let now = Instant::from_millis(6_001);
-        half_open.on_timeout();
+        half_open.on_timeout(now);
         half_open.on_acknowledged(now, &ack, || parameters(config.clone()));
         let mut connection = half_open.open(now, parameters(config));
         let header = TcpHeader { options: options(9), ..ack };
@@ -532,6 +537,50 @@ mod tests {
         assert_eq!(opened_late(twice, Some(ours)).smoothed_rtt(), rtt);
         let untold = HalfOpen { timestamp: None, ..twice };
         assert_eq!(opened_late(untold, None).smoothed_rtt(), None);
+    }
+
+    // RFC 7323, 4.3: a client whose ACKs were lost for a while goes on echoing the first SYN-ACK.
+    #[test]
+    fn the_echo_of_an_earlier_syn_ack_measures_no_round_trip() {
+        let config = Config { timestamps: true, ..plain_config() };
+        let measured = |of_last: bool, is_deferred: bool| {
+            let mut half_open = HalfOpen { timestamp: Some(7), ..half_open() };
+            let mut sent_at = Instant::from_millis(1);
+            let syn_ack = |half_open: &HalfOpen, now| {
+                let syn_ack = half_open.syn_ack(now, parameters(config.clone()));
+                syn_ack.options.timestamps.expect("the SYN had one").value
+            };
+            let first = syn_ack(&half_open, sent_at);
+            for pause_s in [1, 2, 4] {
+                sent_at += time::Duration::from_secs(pause_s);
+                half_open.on_timeout(sent_at);
+            }
+            let echo = if of_last { syn_ack(&half_open, sent_at) } else { first };
+            let timestamps = Some(TcpTimestamps { value: 8, echo });
+            let ack = TcpHeader {
+                sequence: IRS + 1,
+                acknowledgment: ISS + 1,
+                flags: ACK,
+                options: TcpOptions { timestamps, ..TcpOptions::default() },
+                ..TcpHeader::default()
+            };
+            let mut now = sent_at + time::Duration::from_millis(50);
+            let mut payload = None;
+            if is_deferred {
+                half_open.on_acknowledged(now, &ack, || parameters(config.clone()));
+                now += time::Duration::from_secs(1);
+                payload = Some(&b"data"[..]);
+            }
+            let mut connection = half_open.open(now, parameters(config.clone()));
+            let pool = batch::BlockPool::new(batch::PoolConfig::default());
+            assert_eq!(connection.on_segment(now, segment(&ack, payload), &pool), Ok(()));
+            connection.smoothed_rtt()
+        };
+        for is_deferred in [false, true] {
+            let rtt = Some(time::Duration::from_millis(50));
+            assert_eq!(measured(true, is_deferred), rtt, "deferred: {is_deferred}");
+            assert_eq!(measured(false, is_deferred), None, "deferred: {is_deferred}");
+        }
     }
 
     // RFC 7323, 4.3: a SYN that comes again is at Last.ACK.sent, and TS.Recent becomes that of the latest.
@@ -573,8 +622,8 @@ mod tests {
     fn a_late_handshake_opens_a_connection() {
         let config = Config { syn_retries: 1, syn_ack_retries: 4, ..plain_config() };
         let mut half_open = half_open();
-        (0..4).for_each(|_| half_open.on_timeout());
         let now = Instant::from_millis(30_000);
+        (0..4).for_each(|_| half_open.on_timeout(now));
         assert_eq!(half_open.open(now, parameters(config)).state(), State::SynReceived);
     }
 

@@ -7,6 +7,9 @@ use wire::{SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
 /// RFC 7323, 2.3: a shift count above 14 MUST be taken for 14.
 pub(crate) const WINDOW_SHIFT_MAX: u8 = 14;
 
+/// Of our timestamps' clock.
+pub(crate) const TIMESTAMP_TICK: Duration = Duration::from_millis(1);
+
 /// RFC 7323, 5.5: TS.Recent of a connection idle for longer than this is invalid.
 const TIMESTAMP_RECENT_LIFETIME: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -21,7 +24,7 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    /// Our clock of 1 ms ticks (RFC 7323, 5.4).
+    /// Our clock (RFC 7323, 5.4).
     fn value(&self, now: Instant) -> u32 {
         (now.as_millis() as u32).wrapping_add(self.offset)
     }
@@ -59,7 +62,7 @@ impl Timestamps {
 
     /// The round-trip time that an echo of our clock tells, a tick at least.
     pub(crate) fn round_trip(&self, now: Instant, echo: u32) -> Option<Duration> {
-        Some(self.age(now, echo)?.max(Duration::from_millis(1)))
+        Some(self.age(now, echo)?.max(TIMESTAMP_TICK))
     }
 }
 

@@ -3,11 +3,12 @@
 use super::Incoming;
 use crate::connection::Connection;
 use crate::event::ConnectionError;
+use crate::options::TIMESTAMP_TICK;
 use crate::state::State;
 use crate::timers::Timer;
 use batch::BlockPool;
 use counters::DropReason;
-use time::{Duration, Instant};
+use time::Instant;
 use wire::{TcpFlags, TcpHeader};
 
 impl Connection {
@@ -76,13 +77,12 @@ impl Connection {
         self.send.on_ack(self.send.iss + 1);
         self.measured_until = self.send.una;
         if self.syn_sent_at == Instant::ZERO {
-            let is_answer = match self.owing.active {
-                true => self.is_answer_to_last_syn(now, incoming.header),
-                // A client whose ACK was lost may have been silent until it had data: that measures no path. Where
-                // only a cookie tells of the SYN-ACK, nothing else ends the silence.
-                false => incoming.len() == 0,
-            };
-            if is_answer {
+            // A client whose ACK was lost may have been silent until it had data: that measures no path. Of a SYN-ACK of
+            // which only a cookie tells it is not known whether it was sent again.
+            let is_silence = !self.owing.active && incoming.len() > 0;
+            let may_be_earlier = self.owing.active || self.unanswered.syns > 0;
+            let is_late = may_be_earlier && !self.is_answer_to_last_syn(now, incoming.header);
+            if !is_silence && !is_late {
                 let _ = self.sample_timestamp(now, incoming.header);
             }
         } else {
@@ -91,18 +91,19 @@ impl Connection {
         self.recovery.probe.on_round_trip();
     }
 
-    /// Whether a SYN-ACK echoes the timestamp of the SYN that was sent last. That of an earlier one, which some
-    /// servers echo for as long as they wait, says for how long it was not answered, and nothing of the path.
+    /// Whether the answer echoes the timestamp of the SYN, or SYN-ACK, that was sent last. That of an earlier one, which
+    /// some servers echo for as long as they wait, and a client whose ACKs are lost (RFC 7323, 4.3: what is outside of its
+    /// window is not echoed), says for how long it was not answered, and nothing of the path. (Linux takes it for a sample
+    /// all the same: some seconds of that make the first retransmission timeout a minute.)
     fn is_answer_to_last_syn(&self, now: Instant, header: &TcpHeader) -> bool {
-        /// Of the timestamp clock.
-        const TICK: Duration = Duration::from_millis(1);
         let left = self.timers.deadline(Timer::Retransmission).map(|at| at.since(now));
         let age = self
             .negotiated
             .timestamps
             .zip(header.options.timestamps)
             .and_then(|(ours, theirs)| ours.round_trip(now, theirs.echo));
-        age.zip(left).is_some_and(|(age, left)| age <= self.rtt.rto().saturating_sub(left) + TICK)
+        age.zip(left)
+            .is_some_and(|(age, left)| age <= self.rtt.rto().saturating_sub(left) + TIMESTAMP_TICK)
     }
 
     /// The peer's SYN again in SYN-RECEIVED.

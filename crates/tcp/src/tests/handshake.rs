@@ -3,7 +3,7 @@
 use super::harness::*;
 use crate::{Config, Connection, ConnectionError, Events, State};
 use counters::DropReason;
-use time::Duration;
+use time::{Duration, Instant};
 use wire::{SeqNumber, TcpHeader, TcpOptions, TcpTimestamps};
 
 fn passive() -> Harness {
@@ -323,6 +323,35 @@ fn the_echo_of_an_earlier_syn_measures_no_round_trip() {
         let echo = stamps(echoed.expect("sent")).value;
         harness.options.timestamps = Some(TcpTimestamps { value: 9, echo });
         harness.receive(SYN | ACK, 0, 1, b"");
+        assert_eq!(harness.connection.state(), State::Established);
+        harness.connection.smoothed_rtt()
+    };
+    assert_eq!(measured(true), Some(Duration::from_millis(50)));
+    assert_eq!(measured(false), None);
+}
+
+// RFC 7323, 4.1 and 4.3: a peer that has had the first SYN-ACK echoes that one for as long as its ACKs are lost.
+#[test]
+fn the_echo_of_an_earlier_syn_ack_measures_no_round_trip() {
+    let measured = |of_last: bool| {
+        let timestamps = Some(TcpTimestamps { value: 8, echo: 0 });
+        let config = Config { timestamps: true, ..plain_config() };
+        let now = Instant::from_millis(10_000);
+        let mut peer = Harness::connect(config.clone());
+        peer.options = TcpOptions { timestamps, ..TcpOptions::default() };
+        let syn = peer.header(SYN, 0, 0);
+        let connection = Connection::accept(parameters(config), now, &syn);
+        let mut harness = Harness::wrap(connection, now);
+        let mut syn_acks = vec![harness.expect_one()];
+        while syn_acks.len() < 4 {
+            harness.pass_to_deadline();
+            syn_acks.push(harness.expect_one());
+        }
+        harness.now += Duration::from_millis(50);
+        let echoed = if of_last { syn_acks.last() } else { syn_acks.first() };
+        let echo = echoed.and_then(|sent| sent.header.options.timestamps).expect("it has one");
+        harness.options.timestamps = Some(TcpTimestamps { value: 9, echo: echo.value });
+        harness.receive(ACK, 1, 1, b"");
         assert_eq!(harness.connection.state(), State::Established);
         harness.connection.smoothed_rtt()
     };
