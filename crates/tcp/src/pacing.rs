@@ -66,6 +66,8 @@ pub(crate) struct Pacer {
     released_at: Instant,
     /// Bytes that need not wait.
     free_bytes: u32,
+    /// Until then nothing goes, whatever the rate is and be there none.
+    is_held: bool,
 }
 
 impl Pacer {
@@ -74,9 +76,22 @@ impl Pacer {
         self.free_bytes = free_bytes;
     }
 
+    /// No new data is released before this.
+    pub(crate) fn hold_until(&mut self, at: Instant) {
+        self.released_at = self.released_at.max(at);
+        self.is_held = true;
+    }
+
+    fn is_held(&self, now: Instant) -> bool {
+        self.is_held && now < self.released_at
+    }
+
     /// The highest rate changes, and what is left of the time of what was sent with it: who changes it often has not
     /// more for that.
     fn on_rate_max(&mut self, now: Instant, before: Option<NonZeroU64>, rate: Option<NonZeroU64>) {
+        if self.is_held(now) {
+            return;
+        }
         let left_ns = self.released_at.as_nanos().saturating_sub(now.as_nanos());
         let left_ns = match (before, rate) {
             (Some(before), Some(rate)) => {
@@ -102,6 +117,11 @@ impl Pacer {
     }
 
     fn on_sent(&mut self, now: Instant, bytes: u32, rate: u64, wait_max: Duration) {
+        if self.is_held(now) {
+            // What is sent again, or probes, does not wait, and what waits does so no less for it.
+            return;
+        }
+        self.is_held = false;
         let free = self.free_bytes.min(bytes);
         self.free_bytes -= free;
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(nanos(CREDIT)));
@@ -178,6 +198,7 @@ impl Connection {
     /// Bytes of new data that pacing lets go now.
     pub(crate) fn pacing_budget(&self, now: Instant) -> u64 {
         match self.pacing_rate() {
+            _ if self.pacer.is_held(now) => 0,
             Some(rate) => {
                 let idle_bytes = (self.send.flight() == 0).then(|| self.free_bytes());
                 self.pacer.budget(now, rate, self.negotiated.payload_max(), idle_bytes)
@@ -248,7 +269,7 @@ mod tests {
     #[test]
     fn at_most_a_millisecond_and_the_credit_of_a_late_timer_go_at_once() {
         let now = Instant::from_millis(1_000);
-        let mut pacer = Pacer { released_at: now, free_bytes: 0 };
+        let mut pacer = Pacer { released_at: now, ..Pacer::default() };
         assert_eq!(pacer.budget(now, 12_500_000, MSS, None), 12_500);
         assert_eq!(pacer.budget(now, 100_000, MSS, None), 2_000);
         let late = now + Duration::from_secs(5);
@@ -262,7 +283,7 @@ mod tests {
     #[test]
     fn a_flight_begins_with_the_initial_window() {
         let now = Instant::from_millis(1_000);
-        let mut pacer = Pacer { released_at: now + Duration::from_millis(3), free_bytes: 0 };
+        let mut pacer = Pacer { released_at: now + Duration::from_millis(3), ..Pacer::default() };
         assert_eq!(pacer.budget(now, 100_000, MSS, None), 0);
         assert_eq!(pacer.budget(now, 100_000, MSS, Some(10 * MSS)), 10_000);
         pacer.on_flight_start(10 * MSS);

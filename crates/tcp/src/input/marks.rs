@@ -5,6 +5,7 @@ use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::info::count;
 use crate::recovery::RecoveryState;
+use crate::timers::Timer;
 use time::Instant;
 use wire::{TcpFlags, TcpHeader};
 
@@ -38,10 +39,27 @@ impl Connection {
             self.congestion.on_recovery_exit(now);
         }
         if echo.reduce && open {
-            self.congestion.on_mark(now, flight_before, self.negotiated.payload_max());
+            let mss = self.negotiated.payload_max();
+            if self.congestion.window() <= mss {
+                self.hold_for_timeout(now);
+            }
+            self.congestion.on_mark(now, flight_before, mss);
             self.ecn.on_mark(self.send.nxt);
             self.recovery.on_mark();
             self.counters.reductions_for_marks += 1;
         }
+    }
+
+    /// A mark where the window is one segment already. RFC 3168, 6.1.2: "the sending TCP MUST reset the retransmit timer on
+    /// receiving the ECN-Echo packet when the congestion window is one. The sending TCP will then be able to send a new
+    /// packet only when the retransmit timer expires." With nothing in flight that timer has nothing to send again, so that
+    /// it is new data that is held back, as pacing does. (Linux has two segments at least, and never waits.)
+    #[cold]
+    fn hold_for_timeout(&mut self, now: Instant) {
+        let expires_at = now + self.rtt.rto();
+        if self.send.flight() > 0 {
+            self.timers.set(Timer::Retransmission, expires_at);
+        }
+        self.pacer.hold_until(expires_at);
     }
 }

@@ -1,7 +1,7 @@
 //! Explicit congestion notification, against RFC 3168.
 
 use super::harness::*;
-use crate::{Config, Connection, EcnMode};
+use crate::{Config, Connection, EcnMode, Pacing};
 use time::{Duration, Instant};
 use wire::{TcpFlags, TcpOptions};
 
@@ -219,4 +219,48 @@ fn a_window_probe_is_not_capable() {
     let probe = harness.expect_one();
     assert_eq!((probe.payload.len(), probe.ecn), (1, 0));
     harness.pass(Duration::from_secs(1));
+}
+
+// RFC 3168, 6.1.2: "the sending TCP MUST reset the retransmit timer on receiving the ECN-Echo packet when the congestion
+// window is one. The sending TCP will then be able to send a new packet only when the retransmit timer expires."
+#[test]
+fn a_mark_at_a_window_of_one_segment_stops_the_sender_for_a_timeout() {
+    for pacing in [Pacing::Off, Pacing::Auto] {
+        let config = Config { pacing, nodelay: true, ..config(EcnMode::Request) };
+        let mut harness = Harness::connect(config);
+        harness.expect_one();
+        harness.now += Duration::from_millis(20);
+        harness.options = with_mss();
+        harness.receive(SYN | ACK | ECE, 0, 1, b"");
+        harness.options = TcpOptions::default();
+        harness.take();
+        harness.write(&stream(0..40_000));
+        let mut end = 1;
+        let mut round = |harness: &mut Harness| {
+            let sent = harness.take();
+            if let Some(last) = sent.last() {
+                end = last.sequence() + last.payload.len() as u32;
+            }
+            harness.now += Duration::from_millis(20);
+            harness.receive(ACK | ECE, 1, end, b"");
+            sent.len()
+        };
+        while harness.connection.congestion_window() > 1_000 {
+            assert!(round(&mut harness) > 0);
+        }
+        for _ in 0..4 {
+            assert_eq!(round(&mut harness), 1);
+            let rto = harness.connection.rtt.rto();
+            harness.expect_nothing();
+            assert_eq!(harness.pass_to_deadline(), rto, "{pacing:?}");
+        }
+        // Without a mark it goes on, as soon as the timeout is over.
+        let sent = harness.take().len() as u32;
+        assert_eq!(sent, 1);
+        harness.now += Duration::from_millis(20);
+        let nxt = harness.connection.send.nxt.offset_from(ISS);
+        harness.receive(ACK, 1, nxt, b"");
+        assert!(!harness.take().is_empty());
+        assert_eq!(harness.connection.counters().retransmitted_segments, 0);
+    }
 }
