@@ -30,7 +30,7 @@ pub fn socket_error(error: SocketError) -> Error {
         | SocketError::InvalidSocket
         | SocketError::NoSuchInterface
         | SocketError::NoHostAddress
-        | SocketError::InvalidArgument => ErrorKind::InvalidInput,
+        | SocketError::InvalidArgument(_) => ErrorKind::InvalidInput,
         SocketError::TooManySockets | SocketError::TooManyAddresses => ErrorKind::QuotaExceeded,
         SocketError::ProtocolNotRaw => ErrorKind::Unsupported,
     };

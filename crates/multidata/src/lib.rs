@@ -158,8 +158,8 @@ mod udp_socket;
 // alone. Of devices, batches and time that is all there is, for who writes a device queue or a filter.
 pub use ::counters::{DropCounters, DropReason, MultidataRefusal, RefusalCounters};
 pub use ::stack::{
-    AddressEvent, AddressOrigin, AddressState, AddressStatus, BindOptions, ClaimPolicy,
-    FastOpenKeys, FastOpenOptions, FilterFlow, Handling, InterfaceEvent, InterfaceId,
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, BadArgument, BindOptions,
+    ClaimPolicy, FastOpenKeys, FastOpenOptions, FilterFlow, Handling, InterfaceEvent, InterfaceId,
     ListenOptions, MtuDiscovery, MultidataProtocols, NeighbourCounters, NeighbourState,
     NeighbourStatus, PacketFilter, PacketMarks, RouteStatus, ShardCounters, SocketError,
     SocketKind, SocketStatus, StackCounters, SynCookieMode, TcpStatus, TransmitStatus, Verdict,

@@ -80,7 +80,7 @@ impl From<SocketError> for Errno {
             SocketError::InvalidSocket => Self::EBADF,
             SocketError::TooManySockets => Self::EMFILE,
             SocketError::NoSuchInterface => Self::ENODEV,
-            SocketError::InvalidArgument | SocketError::NoHostAddress => Self::EINVAL,
+            SocketError::InvalidArgument(_) | SocketError::NoHostAddress => Self::EINVAL,
             SocketError::ProtocolNotRaw => Self::EPROTONOSUPPORT,
         }
     }

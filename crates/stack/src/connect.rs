@@ -5,8 +5,8 @@
 //! end): then a pair of ports can be used again after a second, and not after 2 MSL, which would be 1,075
 //! connections a second to one address and port for whoever closes first.
 
-use crate::endpoint::{agreed, scoped};
-use crate::error::SocketError;
+use crate::endpoint::{agreed, has_port, of_one_family, scoped};
+use crate::error::{BadArgument, SocketError};
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Flow, SocketId};
@@ -49,17 +49,16 @@ impl Shard {
         let asked = agreed(by, of.flatten())?;
         // RFC 9293, 3.9.2.3, MUST-46: neither broadcast nor multicast is a peer.
         let is_broadcast = self.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
-        if remote.port() == 0 || remote.ip().is_multicast() || is_broadcast {
-            return Err(SocketError::InvalidArgument);
+        if remote.ip().is_multicast() || is_broadcast {
+            return Err(BadArgument::PeerIsMany(remote.ip()).into());
         }
+        has_port(remote)?;
         let (usual, next_hop) = self.route_by(remote.ip(), asked)?;
         let address = match local.map(|local| local.ip()) {
             Some(address) if !address.is_unspecified() => address,
             _ => self.interfaces[usual].source_for(remote.ip(), next_hop)?,
         };
-        if address.is_ipv4() != remote.is_ipv4() {
-            return Err(SocketError::InvalidArgument);
-        }
+        of_one_family(address, remote.ip())?;
         let end = SocketAddr::new(address, 0);
         self.check_local(of.flatten().map_or(end, |id| scoped(end, id)))?;
         let (interface, next_hop) = match local {
@@ -67,7 +66,7 @@ impl Shard {
             None => (usual, next_hop),
         };
         if address.is_loopback() && !self.interfaces[interface].is_loopback {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::LoopbackLeaves { remote: remote.ip() }.into());
         }
         let port = match local.map(|local| local.port()) {
             Some(port) if port != 0 => port,

@@ -13,7 +13,7 @@
 //! What is given is taken apart here, and what is handed out is put together; between the two, flows and ports are
 //! known by what packets say.
 
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
 use core::net::{IpAddr, SocketAddr};
@@ -97,14 +97,31 @@ impl Shard {
 /// The one interface that two scopes name.
 ///
 /// # Errors
-/// [`SocketError::InvalidArgument`] where they contradict each other.
+/// [`BadArgument::ScopesDiffer`].
 pub(crate) fn agreed(
     one: Option<InterfaceId>,
     other: Option<InterfaceId>,
 ) -> Result<Option<InterfaceId>, SocketError> {
     match (one, other) {
-        (Some(one), Some(other)) if one != other => Err(SocketError::InvalidArgument),
+        (Some(one), Some(other)) if one != other => {
+            Err(BadArgument::ScopesDiffer { one: one.scope_id(), other: other.scope_id() }.into())
+        }
         _ => Ok(one.or(other)),
+    }
+}
+
+/// # Errors
+/// [`BadArgument::NoPort`]: nobody has port zero, it is only asked for.
+pub(crate) fn has_port(remote: SocketAddr) -> Result<(), BadArgument> {
+    if remote.port() == 0 { Err(BadArgument::NoPort(remote.ip())) } else { Ok(()) }
+}
+
+/// # Errors
+/// [`BadArgument::FamiliesDiffer`]: no packet has both addresses.
+pub(crate) fn of_one_family(local: IpAddr, remote: IpAddr) -> Result<(), BadArgument> {
+    match local.is_ipv4() == remote.is_ipv4() {
+        true => Ok(()),
+        false => Err(BadArgument::FamiliesDiffer { local, remote }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a datagram says of itself that its socket does not: where it goes, and from where.
 
-use crate::endpoint::canonical;
-use crate::error::SocketError;
+use crate::endpoint::{canonical, has_port};
+use crate::error::{BadArgument, SocketError};
 use crate::udp_socket::UdpSocket;
 use core::net::SocketAddr;
 
@@ -29,7 +29,7 @@ impl UdpSocket {
     /// From where a datagram leaves that is to come from there; `None` is the socket's own address.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where it is not a forwarder's.
+    /// A forwarder's that has none, or one that is not of its prefix.
     pub(crate) fn origin(
         &self,
         from: Option<SocketAddr>,
@@ -42,9 +42,11 @@ impl UdpSocket {
                 from
             }));
         };
-        match from {
-            Some(from) if prefix.contains(from.ip()) && from.port() != 0 => Ok(Some(from)),
-            _ => Err(SocketError::InvalidArgument),
+        let from = from.ok_or(BadArgument::NoSource)?;
+        has_port(from)?;
+        match prefix.contains(from.ip()) {
+            true => Ok(Some(from)),
+            false => Err(BadArgument::OutsidePrefix { address: from.ip(), prefix }.into()),
         }
     }
 }

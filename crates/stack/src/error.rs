@@ -1,6 +1,11 @@
 //! Why a socket call failed.
 
+use crate::forwarding::ACCEPTED_PREFIXES_MAX;
+use crate::interfaces::INTERFACES_MAX;
+use crate::raw_socket::ICMP_LEN_MIN;
 use core::fmt;
+use core::net::IpAddr;
+use ip::Cidr;
 
 /// Why a socket call failed. Every variant reads as a sentence that says what was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +56,179 @@ pub enum SocketError {
     TooManyAddresses,
     /// No host can have this address.
     NoHostAddress,
-    /// An argument contradicts another (address families differ, port zero as destination).
-    InvalidArgument,
+    /// An argument cannot be meant, or not beside another.
+    InvalidArgument(BadArgument),
+}
+
+/// Which argument of a call is wrong, and in what. Every variant reads as a sentence with what was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadArgument {
+    /// No packet has addresses of both families.
+    FamiliesDiffer {
+        /// The address to send from, or of the source that a member of a group asks for.
+        local: IpAddr,
+        /// The address to send to, or the group.
+        remote: IpAddr,
+    },
+    /// The scopes of the two addresses name different interfaces.
+    ScopesDiffer {
+        /// What the one says.
+        one: u32,
+        /// What the other says.
+        other: u32,
+    },
+    /// The port that was named at this address is zero, which asks for any and is nobody's.
+    NoPort(IpAddr),
+    /// The unspecified address is nobody's.
+    NoDestination(IpAddr),
+    /// This address stands for many hosts, and a connection has one peer.
+    PeerIsMany(IpAddr),
+    /// From a loopback address to one that is not this host's.
+    LoopbackLeaves {
+        /// The address to send to.
+        remote: IpAddr,
+    },
+    /// Nothing comes from a group.
+    SourceIsGroup(IpAddr),
+    /// A forwarder has no address of its own, and none was named.
+    NoSource,
+    /// The address is not of the forwarder's prefix, or no single host's.
+    OutsidePrefix {
+        /// The address to answer from.
+        address: IpAddr,
+        /// What the forwarder takes.
+        prefix: Cidr,
+    },
+    /// A forwarder cannot be connected.
+    Forwarder,
+    /// The socket is not a forwarder.
+    NoForwarder,
+    /// What was to be joined is not a group.
+    NoGroup(IpAddr),
+    /// Packets to this group do not leave the host, and a raw socket's do not come back to it.
+    GroupOfThisHost(IpAddr),
+    /// IPv6 has its options elsewhere.
+    Ipv4OptionsOverIpv6,
+    /// A hop limit of zero.
+    NoHops,
+    /// The socket is for the ICMP of the other family.
+    IcmpOfOtherFamily(IpAddr),
+    /// An ICMP message without its type, code and checksum.
+    IcmpTooShort {
+        /// The length that was given, in bytes.
+        len: usize,
+    },
+    /// What the socket sends are echo requests, or a forwarder's answers, and this is neither.
+    NoEcho,
+    /// Of several shards only the first has raw sockets.
+    NotFirstShard,
+    /// A gateway of the other family.
+    GatewayOfOtherFamily {
+        /// The gateway.
+        gateway: IpAddr,
+        /// The network it was to lead to.
+        destination: Cidr,
+    },
+    /// The gateway is on no network of the interface.
+    FarGateway(IpAddr),
+    /// More prefixes to accept than [`ACCEPTED_PREFIXES_MAX`](crate::ACCEPTED_PREFIXES_MAX).
+    TooManyPrefixes(usize),
+    /// There are [`INTERFACES_MAX`](crate::INTERFACES_MAX) interfaces.
+    TooManyInterfaces,
+    /// The text is no key for fast open.
+    FastOpenKey,
+}
+
+impl fmt::Display for BadArgument {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FamiliesDiffer { local, remote } => write!(
+                formatter,
+                "no packet goes from {local} to {remote}: one is an IPv4 address and the other an IPv6 one"
+            ),
+            Self::ScopesDiffer { one, other } => write!(
+                formatter,
+                "the scopes of the two addresses name different interfaces: {one} and {other}"
+            ),
+            Self::NoPort(address) => {
+                write!(formatter, "the port at {address} is 0, which is nobody's: name another")
+            }
+            Self::NoDestination(address) => {
+                write!(formatter, "{address} stands for no host: name the one to send to")
+            }
+            Self::PeerIsMany(address) => write!(
+                formatter,
+                "{address} is a group's or stands for all hosts of a network, and a connection has one peer"
+            ),
+            Self::LoopbackLeaves { remote } => {
+                write!(formatter, "nothing goes from a loopback address to {remote}: it is another host's")
+            }
+            Self::SourceIsGroup(address) => {
+                write!(formatter, "nothing comes from {address}: it is a group's address")
+            }
+            Self::NoSource => formatter.write_str(
+                "a forwarder has no address of its own: name the one of its prefix to send from",
+            ),
+            Self::OutsidePrefix { address, prefix } => write!(
+                formatter,
+                "{address} is not the address of a host in {prefix}, which the forwarder is for"
+            ),
+            Self::Forwarder => formatter.write_str("a forwarder cannot be connected to one peer"),
+            Self::NoForwarder => formatter.write_str("the socket is not a forwarder"),
+            Self::NoGroup(address) => {
+                write!(formatter, "{address} is not the address of a multicast group")
+            }
+            Self::GroupOfThisHost(group) => {
+                write!(formatter, "nothing to the group {group} leaves this host")
+            }
+            Self::Ipv4OptionsOverIpv6 => {
+                formatter.write_str("the connection is over IPv6, which has no IPv4 options")
+            }
+            Self::NoHops => formatter.write_str("a hop limit is a number from 1 to 255"),
+            Self::IcmpOfOtherFamily(address) => write!(
+                formatter,
+                "the socket is for the ICMP of the other IP version than that of {address}"
+            ),
+            Self::IcmpTooShort { len } => write!(
+                formatter,
+                "an ICMP message has a header of {ICMP_LEN_MIN} bytes at least, and this one {len}"
+            ),
+            Self::NoEcho => formatter.write_str(
+                "the message is no whole echo request of the destination's IP version, and the socket is for these",
+            ),
+            Self::NotFirstShard => {
+                formatter.write_str("of several shards only the first has raw sockets")
+            }
+            Self::GatewayOfOtherFamily { gateway, destination } => write!(
+                formatter,
+                "the gateway {gateway} does not lead to {destination}: one is IPv4 and the other IPv6"
+            ),
+            Self::FarGateway(gateway) => write!(
+                formatter,
+                "the gateway {gateway} is on no network of the interface: give that an address whose network contains it"
+            ),
+            Self::TooManyPrefixes(count) => write!(
+                formatter,
+                "{count} prefixes cannot be accepted: {ACCEPTED_PREFIXES_MAX} can, and a shorter one contains many"
+            ),
+            Self::TooManyInterfaces => {
+                write!(formatter, "a stack has {INTERFACES_MAX} interfaces at most: remove one")
+            }
+            Self::FastOpenKey => formatter.write_str(
+                "a fast open key is four words of eight hexadecimal digits, with `-` between them and a comma before a \
+                 second one",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BadArgument {}
+
+impl From<BadArgument> for SocketError {
+    fn from(wrong: BadArgument) -> Self {
+        Self::InvalidArgument(wrong)
+    }
 }
 
 impl fmt::Display for SocketError {
@@ -99,9 +275,39 @@ impl fmt::Display for SocketError {
                 "no host can have this address: it is unspecified, a group's, or stands for all hosts of its \
                  network"
             }
-            Self::InvalidArgument => "the arguments contradict each other",
+            Self::InvalidArgument(wrong) => return wrong.fmt(formatter),
         })
     }
 }
 
 impl std::error::Error for SocketError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_that_is_refused_is_named_with_its_value() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let (local, remote) = (ip("10.0.0.1"), ip("fd00::1"));
+        let prefix = "10.0.0.0/8".parse().expect("a network");
+        for (wrong, names) in [
+            (BadArgument::FamiliesDiffer { local, remote }, "10.0.0.1 to fd00::1"),
+            (BadArgument::ScopesDiffer { one: 3, other: 4 }, "3 and 4"),
+            (BadArgument::NoPort(remote), "fd00::1 is 0"),
+            (BadArgument::PeerIsMany(ip("224.0.0.1")), "224.0.0.1"),
+            (BadArgument::OutsidePrefix { address: remote, prefix }, "fd00::1 is not"),
+            (BadArgument::FarGateway(local), "10.0.0.1"),
+            (BadArgument::TooManyPrefixes(70), "70 prefixes"),
+        ] {
+            let sentence = SocketError::from(wrong).to_string();
+            assert!(sentence.contains(names), "{sentence}");
+        }
+    }
+
+    /// It is returned by every call.
+    #[test]
+    fn an_error_stays_small() {
+        assert!(size_of::<SocketError>() <= 40, "{}", size_of::<SocketError>());
+    }
+}

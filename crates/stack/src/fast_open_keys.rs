@@ -3,7 +3,7 @@
 //! A cookie is SipHash-2-4 of the client's address and the server's, as Linux makes it from 5.3 on: whoever has
 //! the same key, this stack or a Linux host, believes it, whichever of them gave it.
 
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use core::fmt;
 use core::hash::Hasher;
 use core::net::IpAddr;
@@ -41,7 +41,7 @@ impl FromStr for FastOpenKeys {
             Some((primary, backup)) => (primary, Some(backup)),
             None => (text, None),
         };
-        let key = |text: &str| key_of(text).ok_or(SocketError::InvalidArgument);
+        let key = |text: &str| key_of(text).ok_or(SocketError::from(BadArgument::FastOpenKey));
         Ok(Self { primary: key(primary)?, backup: backup.map(key).transpose()? })
     }
 }
@@ -164,7 +164,11 @@ mod tests {
         assert_eq!(keys.backup, Some([5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0]));
         for wrong in ["", "1-2-3", "1-2-3-4-5", "1-2-3-4,", "1-2-3-+4", "1-2-3-123456789", "1-2--4"]
         {
-            assert_eq!(wrong.parse::<FastOpenKeys>(), Err(SocketError::InvalidArgument), "{wrong}");
+            assert_eq!(
+                wrong.parse::<FastOpenKeys>(),
+                Err(BadArgument::FastOpenKey.into()),
+                "{wrong}"
+            );
         }
     }
 }

@@ -7,7 +7,8 @@
 //! rate limit of all ICMP errors hold. Echo requests come whole, with their headers, to a raw socket that
 //! has a prefix in the place of a protocol.
 
-use crate::error::SocketError;
+use crate::endpoint::of_one_family;
+use crate::error::{BadArgument, SocketError};
 use crate::forwarding::longest;
 use crate::ingress::{Incoming, Origin};
 use crate::multicast::MulticastOptions;
@@ -46,13 +47,12 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let prefix = self.udp_prefix(id)?;
         let ((sender, by), (to, _)) = (self.take_scope(sender)?, self.take_scope(to)?);
-        if !is_one_of(prefix, to.ip()) || sender.is_ipv4() != to.is_ipv4() {
-            return Err(SocketError::InvalidArgument);
-        }
+        must_be_of(prefix, to.ip())?;
+        of_one_family(to.ip(), sender.ip())?;
         let Way { interface_id: interface, .. } =
             self.way(to.ip(), sender.ip(), by, MulticastOptions::default())?;
         let packet = self.rebuilt(sender, to, payload)?;
-        let info = ip::parse_fixed(packet.bytes()).map_err(|_| SocketError::InvalidArgument)?;
+        let info = ip::parse_fixed(packet.bytes()).map_err(|_| SocketError::MessageTooLong)?;
         let origin = Origin { interface, station: None, link_multicast: false, is_home: true };
         self.send_error_about(now, &origin, &info, packet, kind);
         Ok(())
@@ -86,10 +86,10 @@ impl Shard {
     /// [`Shard::tcp_forward`] says.
     ///
     /// # Errors
-    /// As [`Shard::tcp_forward`]; of several shards this is not the first ([`SocketError::InvalidArgument`]).
+    /// As [`Shard::tcp_forward`]; of several shards this is not the first ([`BadArgument::NotFirstShard`]).
     pub fn echo_forward(&mut self, prefix: Cidr) -> Result<SocketId, SocketError> {
         if !self.sharing.is_first() {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::NotFirstShard.into());
         }
         let prefix = prefix.network();
         self.check_prefix(prefix, &self.forwarding.echo_forwarders)?;
@@ -117,9 +117,15 @@ impl Shard {
     }
 }
 
-/// Whether a packet of `prefix` to one host may have been sent to `address`.
-pub(crate) fn is_one_of(prefix: Cidr, address: IpAddr) -> bool {
-    prefix.contains(address) && !address.is_unspecified() && !address.is_multicast()
+/// A packet of `prefix` to one host must be able to have been sent to `address`.
+///
+/// # Errors
+/// [`BadArgument::OutsidePrefix`].
+pub(crate) fn must_be_of(prefix: Cidr, address: IpAddr) -> Result<(), BadArgument> {
+    match prefix.contains(address) && !address.is_unspecified() && !address.is_multicast() {
+        true => Ok(()),
+        false => Err(BadArgument::OutsidePrefix { address, prefix }),
+    }
 }
 
 /// Writes an IP header for UDP, of whose fields all but addresses and length are unknown.

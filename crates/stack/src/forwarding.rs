@@ -26,7 +26,7 @@
 //! name server do not. What ICMP has to do with it is in `foreign_icmp.rs`.
 
 use crate::endpoint::scoped;
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
 use crate::flow_table::FlowTable;
 use crate::ingress::{Incoming, Origin, Unclaimed, check_addresses, is_syn_only};
@@ -219,7 +219,7 @@ impl Shard {
     pub fn set_accepted(&mut self, id: InterfaceId, prefixes: &[Cidr]) -> Result<(), SocketError> {
         let interface = self.interfaces.with_device(id)?;
         if prefixes.len() > ACCEPTED_PREFIXES_MAX {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::TooManyPrefixes(prefixes.len()).into());
         }
         interface.accepted = prefixes.to_vec();
         self.checked_addresses = None;

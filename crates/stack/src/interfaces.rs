@@ -12,7 +12,7 @@
 //! another id: what still has the old one, a socket, a packet under way, another shard's news, means an interface
 //! that was removed, and never the one that came after it.
 
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use crate::interface::{Interface, InterfaceConfig};
 use core::fmt;
 use core::ops::{Index, IndexMut};
@@ -110,13 +110,13 @@ impl Interfaces {
     /// The id that the next one will have: in the first place that is free, or behind all others.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where there are [`INTERFACES_MAX`].
+    /// [`BadArgument::TooManyInterfaces`] where there are [`INTERFACES_MAX`].
     pub(crate) fn next_id(&self) -> Result<InterfaceId, SocketError> {
         let free = self.ids.iter().find(|id| self.list[id.slot()].is_removed);
         match free {
             Some(id) => Ok(id.successor()),
             None if self.ids.len() < INTERFACES_MAX => Ok(InterfaceId(self.ids.len() as u32)),
-            None => Err(SocketError::InvalidArgument),
+            None => Err(BadArgument::TooManyInterfaces.into()),
         }
     }
 

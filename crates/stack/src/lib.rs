@@ -92,7 +92,7 @@ pub use backlog::{ListenOptions, SynCookieMode};
 pub use counters::{ShardCounters, StackCounters};
 pub use endpoint::canonical;
 pub use envelope::Envelope;
-pub use error::SocketError;
+pub use error::{BadArgument, SocketError};
 pub use event::{Readiness, SocketEvent};
 pub use fast_open::FastOpenOptions;
 pub use fast_open_keys::FastOpenKeys;

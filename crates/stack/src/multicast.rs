@@ -10,8 +10,8 @@
 //! What always holds: an interface is a member of at most [`ip::membership::GROUPS_MAX`] groups of
 //! each family; a socket's memberships end with it.
 
-use crate::endpoint::{is_in_scope, scoped};
-use crate::error::SocketError;
+use crate::endpoint::{is_in_scope, of_one_family, scoped};
+use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
 use crate::ingress::Incoming;
 use crate::interface::Interface;
@@ -192,10 +192,10 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let index = self.sockets.index(id)?;
         self.sockets.udp(index).ok_or(SocketError::InvalidSocket)?;
-        let is_foreign = sources.iter().any(|source| source.is_ipv4() != group.is_ipv4());
-        if !group.is_multicast() || is_foreign {
-            return Err(SocketError::InvalidArgument);
+        if !group.is_multicast() {
+            return Err(BadArgument::NoGroup(group).into());
         }
+        sources.iter().try_for_each(|source| of_one_family(*source, group))?;
         let by = self.multicast_interface(group, interface)?;
         let filter = match sources {
             [] => Filter::AnySource,

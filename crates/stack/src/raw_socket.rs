@@ -28,9 +28,10 @@
 //! there. The others give it copies of the ICMP errors that are about their sockets, while
 //! somebody wants them (`share.rs`).
 
-use crate::error::SocketError;
+use crate::endpoint::of_one_family;
+use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
-use crate::foreign_icmp::is_one_of;
+use crate::foreign_icmp::must_be_of;
 use crate::ingress::Incoming;
 use crate::inspection::SocketKind;
 use crate::multicast::MulticastOptions;
@@ -62,7 +63,7 @@ const PACKET_COST_BYTES: usize = size_of::<RawPacket>();
 const RESERVED: u8 = 255;
 
 /// Type, code and checksum.
-const ICMP_LEN_MIN: usize = 4;
+pub(crate) const ICMP_LEN_MIN: usize = 4;
 
 /// Where the identifier of an echo message lies (RFC 792; RFC 4443, 4.1).
 const IDENTIFIER: core::ops::Range<usize> = 4..6;
@@ -177,13 +178,14 @@ impl RawSocket {
 
     /// The protocol of a packet to `to`.
     fn protocol_to(&self, to: IpAddr) -> Result<u8, SocketError> {
-        let is_of_family = self.local.is_unspecified() || self.local.is_ipv4() == to.is_ipv4();
+        if !self.local.is_unspecified() {
+            of_one_family(self.local, to)?;
+        }
         match (self.bound, to) {
             (Bound::Protocol(protocol::ICMP), IpAddr::V6(_))
             | (Bound::Protocol(protocol::ICMPV6), IpAddr::V4(_)) => {
-                Err(SocketError::InvalidArgument)
+                Err(BadArgument::IcmpOfOtherFamily(to).into())
             }
-            _ if !is_of_family => Err(SocketError::InvalidArgument),
             (Bound::Protocol(protocol), _) => Ok(protocol),
             (Bound::Echo(_) | Bound::Forwarded(_), IpAddr::V4(_)) => Ok(protocol::ICMP),
             (Bound::Echo(_) | Bound::Forwarded(_), IpAddr::V6(_)) => Ok(protocol::ICMPV6),
@@ -223,7 +225,7 @@ impl Shard {
     /// # Errors
     /// [`SocketError::ProtocolNotRaw`] for TCP, UDP, the extension headers of IPv6 and 255; the address is
     /// not ours; there are 64 such sockets, or too many of all kinds; of several shards this is not
-    /// the first ([`SocketError::InvalidArgument`]).
+    /// the first ([`BadArgument::NotFirstShard`]).
     pub fn raw_bind(&mut self, protocol: u8, local: IpAddr) -> Result<SocketId, SocketError> {
         let local = local.to_canonical();
         if matches!(
@@ -254,7 +256,7 @@ impl Shard {
     ///
     /// # Errors
     /// The address is not ours, the identifier in use, or there are too many sockets; of several shards
-    /// this is not the first ([`SocketError::InvalidArgument`]).
+    /// this is not the first ([`BadArgument::NotFirstShard`]).
     pub fn raw_bind_echo(
         &mut self,
         local: IpAddr,
@@ -278,7 +280,7 @@ impl Shard {
 
     fn check_raw_local(&self, local: IpAddr) -> Result<(), SocketError> {
         if !self.sharing.is_first() {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::NotFirstShard.into());
         }
         self.check_local(SocketAddr::new(local, 0))
     }
@@ -314,7 +316,7 @@ impl Shard {
         let socket = self.raw_socket(id)?;
         match socket.bound {
             // It has no address of its own to send from.
-            Bound::Forwarded(_) => Err(SocketError::InvalidArgument),
+            Bound::Forwarded(_) => Err(BadArgument::NoSource.into()),
             _ => {
                 let local = socket.local;
                 self.queue_raw(id, local, to, payload.into())
@@ -337,10 +339,11 @@ impl Shard {
     ) -> Result<(), SocketError> {
         let (from, to) = (from.to_canonical(), to.to_canonical());
         let bound = self.raw_socket(id)?.bound;
-        let is_its = matches!(bound, Bound::Forwarded(prefix) if is_one_of(prefix, from));
-        if !is_its || from.is_ipv4() != to.is_ipv4() {
-            return Err(SocketError::InvalidArgument);
-        }
+        let Bound::Forwarded(prefix) = bound else {
+            return Err(BadArgument::NoForwarder.into());
+        };
+        must_be_of(prefix, from)?;
+        of_one_family(from, to)?;
         self.queue_raw(id, from, to, payload.into())
     }
 
@@ -360,7 +363,7 @@ impl Shard {
             self.way(local, to, None, MulticastOptions::default())?;
         if hop_limit == 0 {
             // Nothing to this group crosses a link, and what a raw socket sends does not come back to this host.
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::GroupOfThisHost(to).into());
         }
         let hop_limit = own_hop_limit.unwrap_or(hop_limit);
         let mut template = HeaderTemplate::new(source, to, protocol, hop_limit, 0);
@@ -418,7 +421,7 @@ impl Shard {
         hop_limit: Option<u8>,
     ) -> Result<(), SocketError> {
         if hop_limit == Some(0) {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::NoHops.into());
         }
         self.raw_socket(id)?.hop_limit = hop_limit;
         Ok(())
@@ -590,10 +593,10 @@ fn head_of(
             header[IDENTIFIER].copy_from_slice(&identifier.to_be_bytes());
         }
         Bound::Forwarded(_) if is_echo => header[0] = answers,
-        _ => return Err(SocketError::InvalidArgument),
+        _ => return Err(BadArgument::NoEcho.into()),
     }
     if len < ICMP_LEN_MIN {
-        return Err(SocketError::InvalidArgument);
+        return Err(BadArgument::IcmpTooShort { len }.into());
     }
     let field = usize::from(checksum_at)..usize::from(checksum_at) + 2;
     header[field.clone()].fill(0);

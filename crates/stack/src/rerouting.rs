@@ -11,7 +11,7 @@
 
 use crate::addressing::AddressEvent;
 use crate::endpoint::is_of_a_link;
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use crate::interface::{Interface, InterfaceConfig};
 use crate::interfaces::InterfaceId;
 use crate::negotiation::InterfaceEvent;
@@ -54,8 +54,9 @@ impl Shard {
         id: InterfaceId,
     ) -> Result<(), SocketError> {
         self.interfaces.with_device(id)?;
-        if gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4()) {
-            return Err(SocketError::InvalidArgument);
+        if let Some(gateway) = gateway.filter(|it| it.is_ipv4() != destination.address().is_ipv4())
+        {
+            return Err(BadArgument::GatewayOfOtherFamily { gateway, destination }.into());
         }
         self.routes.insert(Route::new(destination, gateway, id.number(), RouteOrigin::Program));
         Ok(())

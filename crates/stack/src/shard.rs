@@ -10,7 +10,7 @@ use crate::addressing::{AddressEvent, check_fixed};
 use crate::backlog::Waiting;
 use crate::counters::{ConnectionCounters, InterfaceCounters, ShardCounters, StackCounters};
 use crate::egress::Planned;
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use crate::event::{Events, Kept, Readiness, SocketEvent};
 use crate::fast_open::FastOpen;
 use crate::filter::GuardedFilter;
@@ -242,7 +242,7 @@ impl Shard {
         };
         for gateway in &config.gateways {
             if !config.addresses.iter().any(|cidr| cidr.contains(*gateway)) {
-                return Err(SocketError::InvalidArgument);
+                return Err(BadArgument::FarGateway(*gateway).into());
             }
         }
         let number = id.number();
@@ -449,7 +449,7 @@ impl Shard {
     /// The route to `destination`: the interface and the next hop on its link.
     pub(crate) fn route(&self, destination: IpAddr) -> Result<(InterfaceId, IpAddr), SocketError> {
         if destination.is_unspecified() {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::NoDestination(destination).into());
         }
         if self.is_own_address(destination) {
             return Ok((InterfaceId::LOOPBACK, destination));

@@ -1,7 +1,7 @@
 //! TCP as sockets: connections, and the calls on them. Listeners are in `backlog.rs`.
 
 use crate::endpoint::scoped;
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
@@ -117,7 +117,7 @@ impl TcpSocket {
     fn set_ip_options(&mut self, options: Ipv4Options) -> Result<(), SocketError> {
         let network = &mut self.path.network;
         if !network.is_ipv4() && !options.is_empty() {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::Ipv4OptionsOverIpv6.into());
         }
         network.set_options(Some(Arc::new(options)));
         self.connection.set_network_options(network.options().len() as u8);

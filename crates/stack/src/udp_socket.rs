@@ -1,8 +1,10 @@
 //! UDP as sockets.
 
-use crate::endpoint::{agreed, canonical, is_in_scope, is_of_a_link, scoped};
+use crate::endpoint::{
+    agreed, canonical, has_port, is_in_scope, is_of_a_link, of_one_family, scoped,
+};
 use crate::envelope::Envelope;
-use crate::error::SocketError;
+use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
 use crate::ingress::Incoming;
 use crate::interface::{Interface, stays_in_host};
@@ -135,8 +137,9 @@ impl UdpSocket {
     }
 
     /// Whether the socket has an address of the peer's family. One for all addresses has both.
-    fn speaks_to(&self, peer: SocketAddr) -> bool {
-        self.local.ip().is_unspecified() || self.local.is_ipv4() == peer.is_ipv4()
+    fn may_speak_to(&self, peer: SocketAddr) -> Result<(), BadArgument> {
+        let local = self.local.ip();
+        if local.is_unspecified() { Ok(()) } else { of_one_family(local, peer.ip()) }
     }
 }
 
@@ -179,9 +182,11 @@ impl Shard {
     pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
         let (plain, by) = self.take_scope(peer)?;
         let socket = self.udp_socket(id)?;
-        if !socket.speaks_to(plain) || plain.port() == 0 || socket.prefix.is_some() {
-            return Err(SocketError::InvalidArgument);
+        if socket.prefix.is_some() {
+            return Err(BadArgument::Forwarder.into());
         }
+        has_port(plain)?;
+        socket.may_speak_to(plain)?;
         let local = socket.local;
         let (local, of) = self.take_scope(local)?;
         let peer = match is_for_many(plain.ip()) {
@@ -325,13 +330,13 @@ impl Shard {
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
         let ((local, of), (remote, by)) = (self.take_scope(local)?, self.take_scope(remote)?);
         let asked = agreed(by, of)?;
-        let socket = self.udp_socket(id)?;
-        let is_mixed =
-            from.is_some_and(|it| it.ip().is_multicast() || it.is_ipv4() != remote.is_ipv4());
-        // A forwarder has no port of its own to send from.
-        let has_ports = remote.port() != 0 && local.port() != 0;
-        if !has_ports || !socket.speaks_to(remote) || is_mixed {
-            return Err(SocketError::InvalidArgument);
+        has_port(remote)?;
+        self.udp_socket(id)?.may_speak_to(remote)?;
+        if let Some(from) = from.map(|from| from.ip()) {
+            of_one_family(from, remote.ip())?;
+            if from.is_multicast() {
+                return Err(BadArgument::SourceIsGroup(from).into());
+            }
         }
         let to_group = remote.ip().is_multicast();
         let Way { interface_id, next_hop, source, hop_limit } = self
@@ -488,7 +493,7 @@ impl Shard {
         let interface = &self.interfaces[interface_id];
         let source = if has_source { local } else { interface.source_for(remote, next_hop)? };
         if source.is_loopback() && !interface.is_loopback {
-            return Err(SocketError::InvalidArgument);
+            return Err(BadArgument::LoopbackLeaves { remote }.into());
         }
         let hop_limit = match remote {
             IpAddr::V6(group) if stays_in_host(group) => 0,
@@ -726,7 +731,7 @@ impl Shard {
 
     /// The prefix of a forwarder.
     pub(crate) fn udp_prefix(&mut self, id: SocketId) -> Result<Cidr, SocketError> {
-        self.udp_socket(id)?.prefix.ok_or(SocketError::InvalidArgument)
+        self.udp_socket(id)?.prefix.ok_or(BadArgument::NoForwarder.into())
     }
 
     fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {

@@ -8,7 +8,9 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use counters::DropReason;
 use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, bytes_of, craft, station};
-use stack::{BindOptions, InterfaceConfig, InterfaceId, MulticastOptions, Shard, SocketError};
+use stack::{
+    BadArgument, BindOptions, InterfaceConfig, InterfaceId, MulticastOptions, Shard, SocketError,
+};
 use time::{Duration, Instant};
 use wire::{EthernetRepr, HardwareAddress, Ipv4View, protocol};
 
@@ -68,7 +70,7 @@ fn what_is_for_everybody_goes_to_every_station_and_to_no_gateway() {
         shard.raw_send(raw, Ipv4Addr::BROADCAST.into(), word()).expect("a way");
         assert_eq!(sent(now, shard, id), [(HardwareAddress::BROADCAST.0, 200)]);
         let refused = shard.tcp_connect(now, None, at("255.255.255.255:9"));
-        assert_eq!(refused, Err(SocketError::InvalidArgument));
+        assert_eq!(refused, Err(BadArgument::PeerIsMany(Ipv4Addr::BROADCAST.into()).into()));
     }
 }
 
@@ -158,7 +160,8 @@ fn who_has_no_address_may_ask_everybody_and_nobody_else() {
     assert_eq!(shard.counters().drops.count(DropReason::BadSource), count);
     assert_eq!(shard.udp_receive(socket).map(drop), Err(SocketError::WouldBlock));
     let answer = shard.udp_send(socket, Some(at("0.0.0.0:68")), word());
-    assert_eq!(answer, Err(SocketError::InvalidArgument), "everybody is answered, or a station");
+    let nobody = BadArgument::NoDestination(Ipv4Addr::UNSPECIFIED.into());
+    assert_eq!(answer, Err(nobody.into()), "everybody is answered, or a station");
 }
 
 /// As on Linux, and as it is with groups.

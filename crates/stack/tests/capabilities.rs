@@ -8,8 +8,8 @@ use device::{Capabilities, DeviceError, Medium, Segmentation, Stop, TransmitMode
 use harness::{Net, Turn, data};
 use ip::Cidr;
 use stack::{
-    FilterFlow, Handling, InterfaceConfig, InterfaceEvent, InterfaceId, MultidataProtocols,
-    PacketFilter, SocketError, SocketId, StackCounters, TcpOption, Verdict,
+    BadArgument, FilterFlow, Handling, InterfaceConfig, InterfaceEvent, InterfaceId,
+    MultidataProtocols, PacketFilter, SocketError, SocketId, StackCounters, TcpOption, Verdict,
 };
 use std::sync::{Arc, Mutex};
 use time::{Duration, Instant};
@@ -571,7 +571,8 @@ fn datagrams_and_refusals_come_back_to_oneself() {
     let refused = shard.tcp_status(nobody).expect("open").error;
     assert_eq!(refused, Some(SocketError::ConnectionRefused));
     let outside = shard.tcp_connect(now, Some(address("127.0.0.1:0")), address("10.0.0.2:1"));
-    assert_eq!(outside, Err(SocketError::InvalidArgument), "no such source leaves the host");
+    let leaves = BadArgument::LoopbackLeaves { remote: address("10.0.0.2:1").ip() };
+    assert_eq!(outside, Err(leaves.into()), "no such source leaves the host");
 }
 
 #[test]

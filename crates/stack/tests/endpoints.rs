@@ -5,7 +5,9 @@ mod harness;
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, bytes_of, receive_batch};
-use stack::{Envelope, InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId};
+use stack::{
+    BadArgument, Envelope, InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketError, SocketId,
+};
 use time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -50,7 +52,9 @@ fn a_connection_to_a_mapped_address_speaks_ipv4() {
         Some(SocketAddr::new(address(0, true), 0)),
         mapped(1, 80),
     );
-    assert_eq!(outcome, Err(SocketError::InvalidArgument), "from an address of the other family");
+    let families =
+        |ipv6| BadArgument::FamiliesDiffer { local: address(0, ipv6), remote: address(1, !ipv6) };
+    assert_eq!(outcome, Err(families(true).into()), "from an address of the other family");
 }
 
 #[test]
@@ -81,7 +85,9 @@ fn a_datagram_to_a_mapped_address_speaks_ipv4() {
     let local = SocketAddr::new(address(0, true), 1_003);
     let client = shard(&mut net, 0).udp_bind(local).expect("a free port");
     let outcome = shard(&mut net, 0).udp_send(client, Some(mapped(1, 53)), bytes());
-    assert_eq!(outcome, Err(SocketError::InvalidArgument));
+    let families =
+        BadArgument::FamiliesDiffer { local: address(0, true), remote: address(1, false) };
+    assert_eq!(outcome, Err(families.into()));
     let echo = shard(&mut net, 0).raw_bind(200, IpAddr::from([0, 0, 0, 0])).expect("free");
     shard(&mut net, 0).raw_send(echo, mapped(1, 0).ip(), bytes()).expect("room");
     net.run(10 * MS);
@@ -223,7 +229,10 @@ fn a_scope_says_on_which_link_the_peer_is() {
     };
     assert_eq!(refused(None, 3), SocketError::NoSuchInterface);
     assert_eq!(refused(None, u32::MAX), SocketError::NoSuchInterface);
-    assert_eq!(refused(Some(end(OWN, 1, 0)), 2), SocketError::InvalidArgument);
+    assert_eq!(
+        refused(Some(end(OWN, 1, 0)), 2),
+        BadArgument::ScopesDiffer { one: 2, other: 1 }.into()
+    );
     assert_eq!(refused(Some(end("fe80::b", 1, 0)), 0), SocketError::AddressNotAvailable);
     assert_eq!(refused(Some(end("fe80::b", 0, 0)), 1), SocketError::NoRoute);
     // Of an address that is not a link's it says nothing.

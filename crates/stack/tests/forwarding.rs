@@ -9,7 +9,9 @@ use counters::DropReason;
 use device::{Capabilities, Medium, TransmitMode};
 use harness::{Net, address, craft, data, receive_batch, station};
 use ip::{Cidr, IcmpErrorKind};
-use stack::{Holdings, InterfaceConfig, InterfaceId, PendingId, SocketError, SocketId};
+use stack::{
+    BadArgument, Holdings, InterfaceConfig, InterfaceId, PendingId, SocketError, SocketId,
+};
 use tcp::State;
 use time::Duration;
 use wire::{Ipv4View, SeqNumber, TcpFlags, TcpHeader, TcpOptions, protocol};
@@ -515,7 +517,8 @@ fn what_is_not_accepted_is_dropped_and_nobody_forwards_without_it() {
     let many = vec![other; stack::ACCEPTED_PREFIXES_MAX + 1];
     let id = net.hosts[1].interface;
     let shard = &mut net.hosts[1].shard;
-    assert_eq!(shard.set_accepted(id, &many), Err(SocketError::InvalidArgument));
+    let refused = shard.set_accepted(id, &many);
+    assert_eq!(refused, Err(BadArgument::TooManyPrefixes(many.len()).into()));
 }
 
 #[test]
@@ -621,8 +624,14 @@ fn a_relay_refuses_datagrams_and_their_senders_hear_it() {
         let sender = SocketAddr::new(address(0, prefix == Cidr::ANY_IPV6), 9);
         let other = SocketAddr::new(address(0, prefix == Cidr::ANY_IPV4), 9);
         let nobody = SocketAddr::new(prefix.address(), 9);
-        for ends in [(other, at(to)), (sender, other), (sender, nobody)] {
-            assert_eq!(refuse(&mut net, ends), Err(SocketError::InvalidArgument), "{ends:?}");
+        let families = BadArgument::FamiliesDiffer { local: at(to).ip(), remote: other.ip() };
+        let outside = |address| BadArgument::OutsidePrefix { address, prefix };
+        for (ends, wrong) in [
+            ((other, at(to)), families),
+            ((sender, other), outside(other.ip())),
+            ((sender, nobody), outside(nobody.ip())),
+        ] {
+            assert_eq!(refuse(&mut net, ends), Err(wrong.into()), "{ends:?}");
         }
         // As all ICMP errors.
         for _ in 0..10_000 {
@@ -658,12 +667,13 @@ fn a_relay_answers_pings_to_others_and_to_nobody_else() {
             let peer = address(0, ipv6);
             assert_eq!((asked.source, asked.destination, asked.hop_limit), (peer, to, 64));
             let refused = shard.raw_send(forwarder, peer, asked.payload.clone());
-            assert_eq!(refused, Err(SocketError::InvalidArgument), "from no address");
+            assert_eq!(refused, Err(BadArgument::NoSource.into()), "from no address");
             let from_nobody =
                 shard.raw_send_forwarded(forwarder, prefix.address(), peer, asked.payload.clone());
-            assert_eq!(from_nobody, Err(SocketError::InvalidArgument));
+            let outside = BadArgument::OutsidePrefix { address: prefix.address(), prefix };
+            assert_eq!(from_nobody, Err(outside.into()));
             let not_echo = shard.raw_send_forwarded(forwarder, to, peer, chunk(&[3; 8]));
-            assert_eq!(not_echo, Err(SocketError::InvalidArgument));
+            assert_eq!(not_echo, Err(BadArgument::NoEcho.into()));
             shard.raw_send_forwarded(forwarder, to, peer, asked.payload).expect("a way back");
             net.run(10 * MS);
             let reply = net.hosts[0].shard.raw_receive(client).expect("it is answered");

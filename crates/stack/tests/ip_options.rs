@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 use counters::MultidataRefusal;
 use device::TransmitMode;
 use harness::{Net, address, data};
-use stack::{Ipv4Options, SocketError, SocketId, TcpOption};
+use stack::{BadArgument, Ipv4Options, SocketError, SocketId, TcpOption};
 use time::Duration;
 use wire::Ipv4View;
 
@@ -115,7 +115,7 @@ fn ipv6_has_no_such_options() {
     let (client, server) = net.connect(true);
     let option = TcpOption::IpOptions(options(&ROUTER_ALERT));
     let set = net.hosts[0].shard.tcp_set_option(net.now, client, option);
-    assert_eq!(set, Err(SocketError::InvalidArgument));
+    assert_eq!(set, Err(BadArgument::Ipv4OptionsOverIpv6.into()));
     exchange(&mut net, client, server, 100_000);
     assert!(largest(&mut net) > 8, "nothing has changed");
 }

@@ -10,8 +10,8 @@ use core::ops::Range;
 use device::{Capabilities, HardwareAddress, Medium, Room, TransmitMode, Transmitted};
 use harness::{Fate, Net, address, bytes_of, receive_batch, station};
 use stack::{
-    FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter, Readiness, Shard,
-    ShardConfig, SocketError, Verdict,
+    BadArgument, FilterFlow, Handling, InterfaceConfig, InterfaceId, PacketFilter, Readiness,
+    Shard, ShardConfig, SocketError, Verdict,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -194,9 +194,13 @@ fn a_socket_for_all_addresses_answers_in_both_families() {
 fn a_connection_to_everybody_is_refused() {
     let mut net = Net::new(TransmitMode::Multidata, true);
     for remote in ["10.0.0.255:80", "255.255.255.255:80", "224.0.0.1:80"] {
-        let opened = net.hosts[0].shard.tcp_connect(net.now, None, parse(remote));
-        assert_eq!(opened.err(), Some(SocketError::InvalidArgument), "{remote}");
+        let remote: SocketAddr = parse(remote);
+        let opened = net.hosts[0].shard.tcp_connect(net.now, None, remote);
+        assert_eq!(opened.err(), Some(BadArgument::PeerIsMany(remote.ip()).into()), "{remote}");
     }
+    let nobody: SocketAddr = parse("10.0.0.2:0");
+    let opened = net.hosts[0].shard.tcp_connect(net.now, None, nobody);
+    assert_eq!(opened.err(), Some(BadArgument::NoPort(nobody.ip()).into()));
 }
 
 /// RFC 6724, rule 2: an address of the link is no use beyond it.

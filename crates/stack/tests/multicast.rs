@@ -9,8 +9,8 @@ use counters::DropReason;
 use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, bytes_of, craft};
 use stack::{
-    AddressingConfig, BindOptions, ClaimPolicy, InterfaceConfig, InterfaceId, MulticastOptions,
-    Readiness, SocketError, SocketId,
+    AddressingConfig, BadArgument, BindOptions, ClaimPolicy, InterfaceConfig, InterfaceId,
+    MulticastOptions, Readiness, SocketError, SocketId,
 };
 use time::Duration;
 use wire::{EthernetRepr, HardwareAddress};
@@ -315,9 +315,12 @@ fn what_is_no_group_cannot_be_joined() {
     let now = net.now;
     let shard = &mut net.hosts[0].shard;
     let id = shard.udp_bind("0.0.0.0:5000".parse().expect("an address")).expect("a port");
-    let refused = Err(SocketError::InvalidArgument);
-    assert_eq!(shard.udp_join(now, id, ip("10.0.0.9"), None, &[]), refused);
-    assert_eq!(shard.udp_join(now, id, ip(GROUPS[0]), None, &[ip("fd00::1")]), refused);
+    let one = ip("10.0.0.9");
+    let refused = shard.udp_join(now, id, one, None, &[]);
+    assert_eq!(refused, Err(BadArgument::NoGroup(one).into()));
+    let (local, remote) = (ip("fd00::1"), ip(GROUPS[0]));
+    let refused = shard.udp_join(now, id, remote, None, &[local]);
+    assert_eq!(refused, Err(BadArgument::FamiliesDiffer { local, remote }.into()));
     for index in 0..100_u8 {
         let outcome = shard.udp_join(now, id, IpAddr::from([239, 7, 7, index]), None, &[]);
         let expected = if index < 64 { Ok(()) } else { Err(SocketError::NoMemory) };

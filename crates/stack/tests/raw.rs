@@ -10,8 +10,8 @@ use device::{Capabilities, Medium, Room, TransmitMode, Transmitted};
 use harness::{Net, address, bytes_of, craft, data, receive_batch, station};
 use proptest::prelude::*;
 use stack::{
-    Homes, InterfaceConfig, InterfaceId, MtuDiscovery, MultidataProtocols, RawPacket, Readiness,
-    Shard, ShardConfig, Share, SocketError, SocketId,
+    BadArgument, Homes, InterfaceConfig, InterfaceId, MtuDiscovery, MultidataProtocols, RawPacket,
+    Readiness, Shard, ShardConfig, Share, SocketError, SocketId,
 };
 use std::sync::Arc;
 use time::{Duration, Instant};
@@ -159,11 +159,13 @@ fn an_echo_socket_has_its_answers_and_nobody_elses() {
         reply[0] = if ipv6 { 129 } else { 0 };
         for wrong in [&reply[..], &short, &echo_request(!ipv6, 0, b""), &[]] {
             let sent = shard.raw_send(ours, theirs, chunk(wrong));
-            assert_eq!(sent, Err(SocketError::InvalidArgument));
+            assert_eq!(sent, Err(BadArgument::NoEcho.into()));
         }
         let to_other_family = chunk(&echo_request(!ipv6, 0, b""));
         let sent = shard.raw_send(ours, address(1, !ipv6), to_other_family);
-        assert_eq!(sent, Err(SocketError::InvalidArgument), "it is bound to one address");
+        let families =
+            BadArgument::FamiliesDiffer { local: address(0, ipv6), remote: address(1, !ipv6) };
+        assert_eq!(sent, Err(families.into()), "it is bound to one address");
     }
 }
 
@@ -272,7 +274,7 @@ fn what_the_stack_keeps_to_itself_is_refused_and_so_is_one_socket_too_many() {
         core::iter::from_fn(|| shard.raw_bind(PROTOCOL, anywhere()).ok()).collect();
     assert_eq!(sockets.len(), 64);
     assert_eq!(shard.raw_bind(PROTOCOL, anywhere()), Err(SocketError::TooManySockets));
-    assert_eq!(shard.raw_set_hop_limit(sockets[0], Some(0)), Err(SocketError::InvalidArgument));
+    assert_eq!(shard.raw_set_hop_limit(sockets[0], Some(0)), Err(BadArgument::NoHops.into()));
     assert_eq!(shard.raw_receive(sockets[0]).err(), Some(SocketError::WouldBlock));
     let nowhere = "192.0.2.1".parse().expect("an address");
     assert_eq!(shard.raw_send(sockets[0], nowhere, chunk(b"x")), Err(SocketError::NoRoute));
@@ -451,8 +453,8 @@ fn the_first_of_several_shards_has_the_raw_sockets_and_hears_all() {
     let carry = |from: &mut Shard, to: &mut Shard| {
         core::iter::from_fn(|| from.poll_stray()).map(|it| to.on_stray(now, &it)).count()
     };
-    assert_eq!(second.raw_bind(1, anywhere()), Err(SocketError::InvalidArgument));
-    assert_eq!(second.raw_bind_echo(anywhere(), 1), Err(SocketError::InvalidArgument));
+    assert_eq!(second.raw_bind(1, anywhere()), Err(BadArgument::NotFirstShard.into()));
+    assert_eq!(second.raw_bind_echo(anywhere(), 1), Err(BadArgument::NotFirstShard.into()));
     let raw = first.raw_bind(wire::protocol::ICMP, anywhere()).expect("free");
     assert_eq!(carry(&mut first, &mut second), 1, "it is told");
 
