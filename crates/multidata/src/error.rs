@@ -15,7 +15,7 @@ pub fn socket_error(error: SocketError) -> Error {
         SocketError::AddressNotAvailable | SocketError::AddressRemoved => {
             ErrorKind::AddrNotAvailable
         }
-        SocketError::NoRoute => ErrorKind::NetworkUnreachable,
+        SocketError::NoRoute | SocketError::NoSourceFor(_) => ErrorKind::NetworkUnreachable,
         SocketError::DeviceFailed => ErrorKind::NetworkDown,
         SocketError::HostUnreachable => ErrorKind::HostUnreachable,
         SocketError::ConnectionRefused => ErrorKind::ConnectionRefused,

@@ -64,6 +64,29 @@ fn routes_of_an_interface_hold_from_the_start() {
     assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
 }
 
+/// What is missing is not an own address that somebody named.
+#[test]
+fn a_destination_of_a_version_that_no_interface_has_is_told_so() {
+    let peer = "[2001:db8::9]:80";
+    for (config, version) in [
+        (at("10.7.0.2/24"), "IPv6"),
+        (at("10.7.0.2/24").default_route(), "IPv6"),
+        (at("fd00::2/64").default_route(), "IPv4"),
+    ] {
+        let (left, _right) = wire(tunnel());
+        let stack = Stack::builder().interface(left, config).build().expect("a stack");
+        let peer = if version == "IPv6" { peer } else { "192.0.2.9:80" };
+        let socket = UdpSocket::bind(&stack, "[::]:0").expect("a free port");
+        for error in [
+            TcpStream::connect(&stack, peer).map(drop).expect_err("no way"),
+            socket.send_to(b"x", peer).expect_err("no way"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
+            assert!(error.to_string().contains(&format!("no {version} address")), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_gateway_on_no_network_is_named() {
     let gateway = "10.7.0.1".parse().expect("an address");

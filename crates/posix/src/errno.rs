@@ -64,7 +64,7 @@ impl From<SocketError> for Errno {
             SocketError::WouldBlock => Self::EAGAIN,
             SocketError::AddressInUse => Self::EADDRINUSE,
             SocketError::AddressNotAvailable | SocketError::NoPortLeft => Self::EADDRNOTAVAIL,
-            SocketError::NoRoute => Self::ENETUNREACH,
+            SocketError::NoRoute | SocketError::NoSourceFor(_) => Self::ENETUNREACH,
             SocketError::DeviceFailed => Self::ENETDOWN,
             SocketError::HostUnreachable => Self::EHOSTUNREACH,
             SocketError::ConnectionRefused => Self::ECONNREFUSED,

@@ -20,6 +20,9 @@ pub enum SocketError {
     NoPortLeft,
     /// No route leads to the destination.
     NoRoute,
+    /// Nothing can be sent to this address: no interface, or not the one on the way, has an address of its IP version to
+    /// send from.
+    NoSourceFor(IpAddr),
     /// The device of the interface on the way has failed.
     DeviceFailed,
     /// The neighbour on the way did not answer, or a router said that the host is unreachable.
@@ -243,6 +246,14 @@ impl fmt::Display for SocketError {
             Self::NoPortLeft => "every local port that could be picked is taken",
             Self::NoRoute => {
                 "no route leads to the destination: give the interface a gateway or a route"
+            }
+            Self::NoSourceFor(to) => {
+                let version = if to.is_ipv4() { "IPv4" } else { "IPv6" };
+                return write!(
+                    formatter,
+                    "there is no {version} address to reach {to} from: give the interface on the way one (or wait until \
+                     it has one), and a route"
+                );
             }
             Self::DeviceFailed => "the device of the interface on the way has failed",
             Self::HostUnreachable => "the host is unreachable: its neighbour does not answer, or a router says so",

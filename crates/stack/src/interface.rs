@@ -228,7 +228,7 @@ impl Interface {
             SourceCandidate { cidr: *cidr, is_deprecated: !is_preferred }
         });
         let source = ip::select_source(candidates, destination, next_hop);
-        source.ok_or(SocketError::AddressNotAvailable)
+        source.ok_or(SocketError::NoSourceFor(destination))
     }
 
     /// Longest packet of a family in bytes: what the device takes, or what routers and

@@ -279,7 +279,7 @@ impl Shard {
         }
         let has_family = |cidr: &ip::Cidr| cidr.address().is_ipv4() == group.is_ipv4();
         let has_address = |id: &InterfaceId| self.interfaces[*id].addresses.iter().any(has_family);
-        self.interfaces.ids().find(has_address).ok_or(SocketError::NoRoute)
+        self.interfaces.ids().find(has_address).ok_or(SocketError::NoSourceFor(group))
     }
 
     /// The same for a datagram with the source `source`: an address leaves by its own interface only

@@ -454,12 +454,23 @@ impl Shard {
         if self.is_own_address(destination) {
             return Ok((InterfaceId::LOOPBACK, destination));
         }
-        let route = self.routes.lookup(destination).ok_or(SocketError::NoRoute)?;
+        let route = self.routes.lookup(destination).ok_or_else(|| self.no_way(destination))?;
         let is_up = |route: &&Route| {
             self.interfaces.get(InterfaceId::numbered(route.interface)).is_some_and(|it| !it.is_out)
         };
         let route = self.routes.duplicating(destination).find(is_up).copied().unwrap_or(route);
         Ok((InterfaceId::numbered(route.interface), route.next_hop(destination)))
+    }
+
+    /// Why nothing leads to `destination`: what is missing first is an address of its IP version.
+    #[cold]
+    fn no_way(&self, destination: IpAddr) -> SocketError {
+        let is_of_it = |cidr: &ip::Cidr| cidr.address().is_ipv4() == destination.is_ipv4();
+        let has = |it: &Interface| !it.is_loopback && it.addresses.iter().any(is_of_it);
+        match self.interfaces.iter().any(has) {
+            true => SocketError::NoRoute,
+            false => SocketError::NoSourceFor(destination),
+        }
     }
 
     /// As [`Shard::route`], by the interface that was asked for, if any: to the host that has the address on

@@ -214,7 +214,7 @@ fn a_lease_is_renewed_and_ends_with_its_connections_where_no_server_is_left() {
     let status = net.hosts[0].shard.tcp_status(socket).expect("not closed");
     assert_eq!(status.error, Some(SocketError::AddressRemoved));
     let again = net.hosts[0].shard.tcp_connect(net.now, None, far);
-    assert_eq!(again, Err(SocketError::NoRoute));
+    assert_eq!(again, Err(SocketError::NoSourceFor(far.ip())));
     assert!(asked(&mut net).iter().any(|(message, ..)| message[242] == 1), "it asks again");
     run(&mut net, 100_000, 600);
     assert_eq!(states(&net).len(), 1, "the server is back");

@@ -248,7 +248,7 @@ fn an_address_is_used_in_no_shard_before_the_first_has_asked_about_it() {
     let [first, second] = &mut shards;
     while first.0.addresses(first.1)[0].state == stack::AddressState::Tentative {
         let early = second.0.tcp_connect(now, None, peer);
-        assert!(matches!(early, Err(SocketError::NoRoute)), "{early:?}");
+        assert!(matches!(early, Err(SocketError::NoSourceFor(_))), "{early:?}");
         now = first.0.poll_timeout().expect("it probes");
         first.0.on_timeout(now);
         assert!(now < NOW + Duration::from_secs(20));

@@ -78,7 +78,11 @@ impl World {
         match self.hosts[from].shard(socket.home).udp_send(socket.id, Some(address), chunk) {
             Ok(()) => self.counters.datagrams += 1,
             Err(SocketError::WouldBlock) => {}
-            Err(SocketError::NoRoute | SocketError::AddressNotAvailable) if !is_able => {}
+            Err(
+                SocketError::NoRoute
+                | SocketError::NoSourceFor(_)
+                | SocketError::AddressNotAvailable,
+            ) if !is_able => {}
             Err(error) => return self.fail("a datagram can be sent", error.to_string()),
         }
         self.serve(from, socket.home);

@@ -42,7 +42,11 @@ impl World {
                 self.counters.not_opened += 1;
                 return;
             }
-            Err(SocketError::NoRoute | SocketError::AddressNotAvailable) if !is_able => {
+            Err(
+                SocketError::NoRoute
+                | SocketError::NoSourceFor(_)
+                | SocketError::AddressNotAvailable,
+            ) if !is_able => {
                 self.counters.not_opened += 1;
                 return;
             }
