@@ -352,10 +352,8 @@ impl TcpStream {
         let mut bytes = lend(bytes);
         let mut copied = self.take_write_turn()?;
         let socket = &self.shared.socket;
-        if !socket.call(Interest::Writable, After::Leave).blocks
-            && bytes.len() > self.status()?.send_buffer_bytes
-        {
-            return Err(ErrorKind::InvalidInput.into());
+        if !socket.call(Interest::Writable, After::Leave).blocks {
+            self.must_fit(bytes.len(), "the socket does not block, so all of it has to fit")?;
         }
         while !bytes.is_empty() {
             let len = bytes.len();
@@ -387,9 +385,7 @@ impl TcpStream {
     pub fn write_urgent(&self, bytes: &[u8]) -> io::Result<()> {
         let _turn = self.take_write_turn()?;
         let socket = &self.shared.socket;
-        if bytes.len() > self.status()?.send_buffer_bytes {
-            return Err(ErrorKind::InvalidInput.into());
-        }
+        self.must_fit(bytes.len(), "urgent data is queued in one piece")?;
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
         let call = socket.call(Interest::Writable, After::Send);
         socket.squeue().operate(&call, |core, now| {
@@ -401,6 +397,20 @@ impl TcpStream {
                 false => core.shard.tcp_append_urgent(now, socket.id, chunk.clone()),
             }
         })
+    }
+
+    /// # Errors
+    /// So much will never fit into the send buffer at once, and `why` it would have to.
+    fn must_fit(&self, len_bytes: usize, why: &str) -> io::Result<()> {
+        let buffer_bytes = self.status()?.send_buffer_bytes;
+        if len_bytes <= buffer_bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "{len_bytes} bytes do not fit the send buffer of {buffer_bytes}, and {why}: write less at a time, or enlarge \
+             the buffer (TcpStream::set_send_buffer_size)"
+        );
+        Err(io::Error::new(ErrorKind::InvalidInput, message))
     }
 
     /// Waits for data and copies it out, leaving it to be read again; zero at the end of the stream, or where

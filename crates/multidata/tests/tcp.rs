@@ -454,8 +454,14 @@ fn lent_memory_that_never_fits_is_refused_where_the_socket_does_not_block() {
     let (client, _server) = connected(&left, &right_stack);
     client.set_send_buffer_size(10_000).expect("a size");
     client.set_nonblocking(true).expect("always");
-    let error = client.write_bytes(Bytes::from(vec![1; 10_001])).expect_err("it never fits");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    for error in [
+        client.write_bytes(Bytes::from(vec![1; 10_001])).expect_err("it never fits"),
+        client.write_urgent(&[1; 10_001]).expect_err("it never fits"),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let error = error.to_string();
+        assert!(error.contains("10001 bytes do not fit the send buffer of 10000"), "{error}");
+    }
     client.write_bytes(Bytes::from(vec![1; 10_000])).expect("it fits");
 }
 

@@ -145,12 +145,17 @@ impl PacketSender {
         let taken = packets.get(..count).unwrap_or(&[]);
         match packets.first() {
             Some(first) if !(1..=self.mtu_bytes).contains(&first.len()) => {
-                return Err(ErrorKind::InvalidInput.into());
+                let message = format!(
+                    "a packet of {} bytes cannot be handed over: the pipe takes 1 to {}, its MTU",
+                    first.len(),
+                    self.mtu_bytes
+                );
+                return Err(Error::new(ErrorKind::InvalidInput, message));
             }
             _ if taken.is_empty() => return Ok(0),
             _ => {}
         }
-        let no_memory = |_| Error::from(ErrorKind::OutOfMemory);
+        let no_memory = |_| Error::new(ErrorKind::OutOfMemory, "the pipe has no memory left");
         let mut block = self.pool.allocate(len_bytes).map_err(no_memory)?;
         let mut at = 0;
         for packet in taken {
@@ -325,6 +330,11 @@ mod tests {
             let sent = sender.send_many(&packets);
             assert_eq!(sent.as_ref().ok().copied(), count);
             assert_eq!(kind(sent), count.is_none().then_some(ErrorKind::InvalidInput));
+        }
+        for wrong in [&long[..], &[]] {
+            let error = sender.send(wrong).expect_err("no packet of that pipe").to_string();
+            assert!(error.contains(&format!("{} bytes", wrong.len())), "{error}");
+            assert!(error.contains("1 to 1500"), "{error}");
         }
         assert_eq!(sender.send_many(&[]).expect("nothing to send"), 0);
     }
