@@ -384,7 +384,7 @@ impl Stack {
     /// directly. Connections that it concerns follow at once.
     ///
     /// # Errors
-    /// There is no such interface, or the families differ.
+    /// There is no such interface, the families differ, or the gateway is an own address of the stack.
     pub fn add_route(
         &self,
         destination: Cidr,

@@ -95,6 +95,45 @@ fn a_gateway_on_no_network_is_named() {
 }
 
 #[test]
+fn ways_that_would_be_taken_in_vain_are_named() {
+    let ip = |text: &str| text.parse().expect("an address");
+    let net = |text: &str| text.parse().expect("a network");
+    let one = || at("10.7.0.2/24").gateway(ip("10.7.0.1"));
+    let own = "10.7.0.2 of interface 0 is the own address of interface 0";
+    for (config, expected) in [
+        (one().gateway(ip("10.7.0.9")), "0.0.0.0/0 by 10.7.0.1 and by 10.7.0.9"),
+        (one().default_route(), "0.0.0.0/0 by 10.7.0.1 and directly"),
+        (
+            one().route(net("9.0.0.1/8"), None).route(net("9.0.0.0/8"), Some(ip("10.7.0.3"))),
+            "9.0.0.0/8 directly",
+        ),
+        (at("10.7.0.2/24").gateway(ip("10.7.0.2")), own),
+        (one().route(net("9.0.0.0/8"), Some(ip("10.7.0.2"))), own),
+        (one().mss_clamp(0), "0 bytes: 64 is the least"),
+        (one().mss_clamp(63), "63 bytes"),
+    ] {
+        let said = refused(config, 1_500);
+        assert!(said.contains(expected), "{said}");
+    }
+    // What is said twice is no contradiction, and another interface's gateway stands by, or has the same address.
+    let (first, _peer) = wire(tunnel());
+    let (second, _other_peer) = wire(tunnel());
+    let again = one().gateway(ip("10.7.0.1")).mss_clamp(64);
+    let stack = Stack::builder().interface(first, again).interface(second, one()).build();
+    let stack = stack.expect("two ways to the same hosts");
+    let error = stack.add_route(net("9.0.0.0/8"), Some(ip("10.7.0.2")), 0).expect_err("it is us");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("10.7.0.2 is an own address"), "{error}");
+    // Nor by an interface that is of this stack as well.
+    let (first, _peer) = wire(tunnel());
+    let (second, _other_peer) = wire(tunnel());
+    let by_us = at("10.7.0.3/24").gateway(ip("10.7.0.2"));
+    let stack = Stack::builder().interface(first, one()).interface(second, by_us).build();
+    let error = stack.map(drop).expect_err("it is us").to_string();
+    assert!(error.contains("10.7.0.2 of interface 1 is the own address of interface 0"), "{error}");
+}
+
+#[test]
 fn a_device_that_cannot_carry_ip_is_refused() {
     assert!(refused(at("10.7.0.2/24"), 575).contains("needs 576"));
     assert!(refused(at("fd00::2/64"), 1_279).contains("needs 1280"));

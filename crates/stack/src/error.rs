@@ -135,6 +135,10 @@ pub enum BadArgument {
     },
     /// The gateway is on no network of the interface.
     FarGateway(IpAddr),
+    /// The gateway is this host itself, which forwards nothing.
+    OwnGateway(IpAddr),
+    /// Two gateways to everywhere, of one family, by one interface.
+    TwoGateways(IpAddr, IpAddr),
     /// More prefixes to accept than [`ACCEPTED_PREFIXES_MAX`](crate::ACCEPTED_PREFIXES_MAX).
     TooManyPrefixes(usize),
     /// There are [`INTERFACES_MAX`](crate::INTERFACES_MAX) interfaces.
@@ -210,6 +214,14 @@ impl fmt::Display for BadArgument {
             Self::FarGateway(gateway) => write!(
                 formatter,
                 "the gateway {gateway} is on no network of the interface: give that an address whose network contains it"
+            ),
+            Self::OwnGateway(gateway) => write!(
+                formatter,
+                "the gateway {gateway} is an own address, and this host forwards nothing: name the router's"
+            ),
+            Self::TwoGateways(one, other) => write!(
+                formatter,
+                "an interface has one gateway of each IP version, not both {one} and {other}"
             ),
             Self::TooManyPrefixes(count) => write!(
                 formatter,

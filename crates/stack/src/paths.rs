@@ -45,7 +45,8 @@ impl Shard {
     }
 
     /// Limits the MSS of connections by interface `id`, both what is announced and what is sent:
-    /// for networks that lose long packets and the reports of it as well.
+    /// for networks that lose long packets and the reports of it as well. Peers get no segments shorter than
+    /// [`tcp::MSS_MIN`] all the same.
     pub fn set_mss_clamp(&mut self, id: InterfaceId, mss_max: Option<u16>) {
         if let Some(interface) = self.interfaces.get_mut(id) {
             interface.mss_max = mss_max;

@@ -29,7 +29,8 @@ impl Shard {
     /// older is used. Connections that it concerns follow at once.
     ///
     /// # Errors
-    /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where the families differ.
+    /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where the families differ, or the gateway is an
+    /// own address, to which packets would come back.
     pub fn add_route(
         &mut self,
         now: Instant,
@@ -57,6 +58,9 @@ impl Shard {
         if let Some(gateway) = gateway.filter(|it| it.is_ipv4() != destination.address().is_ipv4())
         {
             return Err(BadArgument::GatewayOfOtherFamily { gateway, destination }.into());
+        }
+        if let Some(gateway) = gateway.filter(|it| self.is_own_address(*it)) {
+            return Err(BadArgument::OwnGateway(gateway).into());
         }
         self.routes.insert(Route::new(destination, gateway, id.number(), RouteOrigin::Program));
         Ok(())

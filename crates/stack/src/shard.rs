@@ -231,8 +231,8 @@ impl Shard {
     /// removed, if any was. While there are connections, [`Shard::reroute_all`] has them look whether they leave by it.
     ///
     /// # Errors
-    /// [`SocketError::InvalidArgument`] where a gateway is on no network of the interface, or there are
-    /// [`INTERFACES_MAX`](crate::INTERFACES_MAX) interfaces, and for an address as [`Shard::add_address`].
+    /// [`SocketError::InvalidArgument`] where a gateway is on no network of the interface, an own address, or the second of
+    /// its family, or there are [`INTERFACES_MAX`](crate::INTERFACES_MAX) interfaces, and for an address as [`Shard::add_address`].
     pub fn add_interface(&mut self, config: InterfaceConfig) -> Result<InterfaceId, SocketError> {
         check_fixed(&config.addresses)?;
         let id = self.interfaces.next_id()?;
@@ -240,11 +240,7 @@ impl Shard {
             IpAddr::V4(_) => Cidr::ANY_IPV4,
             IpAddr::V6(_) => Cidr::ANY_IPV6,
         };
-        for gateway in &config.gateways {
-            if !config.addresses.iter().any(|cidr| cidr.contains(*gateway)) {
-                return Err(BadArgument::FarGateway(*gateway).into());
-            }
-        }
+        self.check_gateways(&config)?;
         let number = id.number();
         for cidr in &config.addresses {
             self.routes.insert(Route::new(*cidr, None, number, RouteOrigin::Link));
@@ -257,6 +253,24 @@ impl Shard {
         self.interfaces.put(Interface::new(config, id, seed));
         self.negotiate(id);
         Ok(id)
+    }
+
+    fn check_gateways(&self, config: &InterfaceConfig) -> Result<(), SocketError> {
+        for (at, gateway) in config.gateways.iter().enumerate() {
+            if !config.addresses.iter().any(|cidr| cidr.contains(*gateway)) {
+                return Err(BadArgument::FarGateway(*gateway).into());
+            }
+            let is_own = config.addresses.iter().any(|cidr| cidr.address() == *gateway);
+            if is_own || self.is_own_address(*gateway) {
+                return Err(BadArgument::OwnGateway(*gateway).into());
+            }
+            let mut before = config.gateways[..at].iter();
+            let is_other = |it: &&IpAddr| it.is_ipv4() == gateway.is_ipv4() && *it != gateway;
+            if let Some(other) = before.find(is_other) {
+                return Err(BadArgument::TwoGateways(*other, *gateway).into());
+            }
+        }
+        Ok(())
     }
 
     /// When [`Shard::on_timeout`] wants to be called next.

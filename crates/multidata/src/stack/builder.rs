@@ -1,5 +1,10 @@
 //! What a stack is built from.
 
+mod checks;
+
+pub(super) use self::checks::{check_interface, check_mtu, mtu_min_bytes};
+
+use self::checks::check_interfaces;
 use super::events::InterfaceEvents;
 use super::{Runtime, Stack, invalid};
 use crate::affinity;
@@ -19,25 +24,12 @@ use device::{Queue, TransmitMode};
 use dhcp::ClientConfig;
 use ip::Cidr;
 use ip::router::{IdentifierKey, RouterConfig};
-use stack::{
-    ACCEPTED_PREFIXES_MAX, ADDRESSES_MAX, AddressingConfig, ClaimPolicy, INTERFACES_MAX, Shard,
-    ShardConfig, TIME_WAIT_MAX,
-};
+use stack::{AddressingConfig, ClaimPolicy, Shard, ShardConfig, TIME_WAIT_MAX};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 use steering::{Coalescing, Layout, Policy, Polling, Spread};
 use time::Instant;
-
-/// The longest packet that every link must carry, for IPv4 (RFC 791) and for IPv6 (RFC 8200, 5).
-const MTU_MIN_IPV4_BYTES: usize = 576;
-const MTU_MIN_IPV6_BYTES: usize = 1_280;
-
-/// The longest packet there is: 65,535 bytes behind the header of IPv6. Jumbograms (RFC 2675) are not sent.
-const PACKET_LEN_MAX: usize = 65_575;
-
-/// The most packets that an interface may be told to keep for its device.
-const TRANSMIT_QUEUE_MAX: usize = 65_536;
 
 /// Settings of a stack that do not belong to one interface.
 #[derive(Clone, Debug)]
@@ -161,15 +153,16 @@ impl InterfaceConfig {
     }
 
     /// Adds an address, for example one of the other IP version: 64 in all at most. Whole networks are for
-    /// [`InterfaceConfig::accept_any`].
+    /// [`InterfaceConfig::accept_any`]. Two interfaces may have one address, for two ways to the same hosts
+    /// ([`Stack::set_route_duplicating`]).
     #[must_use]
     pub fn address(mut self, address: Cidr) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// Names the router to everywhere else; at most one of each IP version, on one of the networks
-    /// of the interface.
+    /// Names the router to everywhere else, on one of the networks of the interface and not this stack itself; at most one
+    /// of each IP version. Where several interfaces have one, that of the first is used, and the others' once it goes.
     #[must_use]
     pub fn gateway(mut self, gateway: IpAddr) -> Self {
         self.gateways.push(gateway);
@@ -177,7 +170,7 @@ impl InterfaceConfig {
     }
 
     /// Reaches the network `destination` by this interface, by way of `gateway` or directly
-    /// ([`Stack::add_route`] does it later).
+    /// ([`Stack::add_route`] does it later); one way to each network.
     #[must_use]
     pub fn route(mut self, destination: Cidr, gateway: Option<IpAddr>) -> Self {
         self.routes.push((destination, gateway));
@@ -215,8 +208,8 @@ impl InterfaceConfig {
     }
 
     /// Limits the MSS of connections by this interface to `mss_max` bytes, both what is announced and
-    /// what is sent: for networks that lose long packets and the reports of it as well. Peers get no
-    /// segments shorter than [`tcp::MSS_MIN`] all the same.
+    /// what is sent: for networks that lose long packets and the reports of it as well. At least
+    /// [`tcp::MSS_MIN`], 64 bytes.
     #[must_use]
     pub fn mss_clamp(mut self, mss_max: u16) -> Self {
         self.mss_max = Some(mss_max);
@@ -428,7 +421,8 @@ impl StackBuilder {
     /// Starts the stack.
     ///
     /// # Errors
-    /// There is no interface, an address is none of a host's, is there twice or one of more than 64, a gateway is on no network of its interface, a device carries shorter packets than
+    /// There is no interface, an address is none of a host's, is there twice or one of more than 64, a gateway is on no network of its interface or the stack itself, an interface has
+    /// two ways to one network or an MSS of less than 64 bytes, a device carries shorter packets than
     /// IP needs (576 bytes, 1,280 with an IPv6 address), an interface is to have an MTU or a transmit queue that it
     /// cannot have, has more
     /// queues than there are squeues, sets the coalescing of one that it has not, or accepts more than 64 prefixes, the
@@ -511,167 +505,6 @@ impl StackBuilder {
         drop(within);
         Ok((stack, prepared))
     }
-}
-
-/// What can be said against the interfaces before a device is touched.
-fn check_interfaces(
-    interfaces: &[(Vec<Box<dyn Queue>>, InterfaceConfig)],
-    squeues: usize,
-    rings: Option<usize>,
-) -> io::Result<()> {
-    if interfaces.is_empty() {
-        return Err(invalid(String::from(
-            "a stack needs an interface: add one with StackBuilder::interface",
-        )));
-    }
-    let mut all = interfaces.iter().enumerate();
-    all.try_for_each(|(index, (queues, config))| {
-        check_interface(index, queues, config, squeues, rings)
-    })
-}
-
-/// The same of one, in a stack of so many squeues, where every device may have to have so many queues.
-pub(super) fn check_interface(
-    index: usize,
-    queues: &[Box<dyn Queue>],
-    config: &InterfaceConfig,
-    squeues: usize,
-    rings: Option<usize>,
-) -> io::Result<()> {
-    if index >= INTERFACES_MAX {
-        return Err(invalid(format!("a stack has {INTERFACES_MAX} interfaces at most")));
-    }
-    if queues.is_empty() || queues.len() > squeues {
-        return Err(invalid(format!(
-            "interface {index} has {} queues: it needs one at least, and one for each of the \
-             {squeues} squeues at most (StackBuilder::squeues)",
-            queues.len()
-        )));
-    }
-    if let Some(rings) = rings.filter(|rings| *rings != queues.len()) {
-        return Err(invalid(format!(
-            "interface {index} has {} queues, and the layout says {rings} rings",
-            queues.len()
-        )));
-    }
-    if let Some((queue, _)) = config.queue_coalescing.range(queues.len()..).next() {
-        return Err(invalid(format!(
-            "coalescing of queue {queue} was set, and interface {index} has {}",
-            queues.len()
-        )));
-    }
-    check_addresses(index, config)?;
-    check_gateways(index, config)?;
-    let mtu_bytes = queues.iter().map(|queue| queue.capabilities().mtu_bytes).min();
-    let has_ipv6 =
-        config.slaac.is_some() || config.addresses.iter().any(|it| it.address().is_ipv6());
-    check_mtu(index, has_ipv6, mtu_bytes.unwrap_or(0))?;
-    check_bounds(index, has_ipv6, mtu_bytes.unwrap_or(0), config)
-}
-
-/// The stack takes the same addresses as here; here they can be named.
-fn check_addresses(index: usize, config: &InterfaceConfig) -> io::Result<()> {
-    let all = &config.addresses;
-    if let Some(address) = all.iter().find(|address| !address.is_hosts()) {
-        return Err(invalid(format!(
-            "no host can have the address {address} of interface {index}: it is unspecified, a group's, or \
-             stands for all hosts of its network"
-        )));
-    }
-    let twins = all
-        .iter()
-        .enumerate()
-        .find(|(at, address)| all[..*at].iter().any(|other| other.address() == address.address()));
-    if let Some((_, twice)) = twins {
-        return Err(invalid(format!("interface {index} is given the address {twice} twice")));
-    }
-    if all.len() > ADDRESSES_MAX {
-        return Err(invalid(format!(
-            "interface {index} is given {} addresses: it can have {ADDRESSES_MAX}; whole networks are for \
-             InterfaceConfig::accept_any",
-            all.len()
-        )));
-    }
-    Ok(())
-}
-
-fn check_gateways(index: usize, config: &InterfaceConfig) -> io::Result<()> {
-    let is_other = |(destination, gateway): &&(Cidr, Option<IpAddr>)| {
-        gateway.is_some_and(|it| it.is_ipv4() != destination.address().is_ipv4())
-    };
-    if let Some((destination, Some(gateway))) = config.routes.iter().find(is_other) {
-        return Err(invalid(format!(
-            "interface {index} cannot reach {destination} by {gateway}, which is of the other IP version"
-        )));
-    }
-    let is_near = |gateway: &IpAddr| config.addresses.iter().any(|it| it.contains(*gateway));
-    match config.gateways.iter().find(|gateway| !is_near(gateway)) {
-        None => Ok(()),
-        Some(gateway) => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!(
-                "the gateway {gateway} is on no network of interface {index}: give the interface an \
-                 address whose network contains it, or, where the link has no routers, use \
-                 InterfaceConfig::default_route"
-            ),
-        )),
-    }
-}
-
-/// What an interface is to keep to of its own.
-fn check_bounds(
-    index: usize,
-    has_ipv6: bool,
-    device_mtu_bytes: usize,
-    config: &InterfaceConfig,
-) -> io::Result<()> {
-    if config.accepted.len() > ACCEPTED_PREFIXES_MAX {
-        return Err(invalid(format!(
-            "interface {index} is to accept {} prefixes: it can accept {ACCEPTED_PREFIXES_MAX}",
-            config.accepted.len()
-        )));
-    }
-    let least = mtu_min_bytes(has_ipv6);
-    let mtus = least..=device_mtu_bytes;
-    if let Some(mtu_bytes) = config.mtu_bytes.filter(|mtu_bytes| !mtus.contains(mtu_bytes)) {
-        return Err(invalid(format!(
-            "the MTU of interface {index} cannot be {mtu_bytes} bytes: {least} to {device_mtu_bytes}, what \
-             its device takes, can be"
-        )));
-    }
-    let queues = 1..=TRANSMIT_QUEUE_MAX;
-    match config.transmit_queue.filter(|packets_max| !queues.contains(packets_max)) {
-        None => Ok(()),
-        Some(packets_max) => Err(invalid(format!(
-            "{packets_max} packets cannot wait for the device of interface {index}: 1 to \
-             {TRANSMIT_QUEUE_MAX} can"
-        ))),
-    }
-}
-
-/// The least MTU of an interface.
-pub(super) fn mtu_min_bytes(has_ipv6: bool) -> usize {
-    if has_ipv6 { MTU_MIN_IPV6_BYTES } else { MTU_MIN_IPV4_BYTES }
-}
-
-/// A link that carries less than every host may rely on cannot carry IP; one that carries more than there is
-/// has not thought of what it says.
-pub(super) fn check_mtu(index: usize, has_ipv6: bool, mtu_bytes: usize) -> io::Result<()> {
-    let least = mtu_min_bytes(has_ipv6);
-    if mtu_bytes < least {
-        let version = if has_ipv6 { "IPv6 (RFC 8200, 5)" } else { "IPv4 (RFC 791)" };
-        return Err(invalid(format!(
-            "the device of interface {index} carries packets of {mtu_bytes} bytes at most, and {version} \
-             needs {least}"
-        )));
-    }
-    if mtu_bytes > PACKET_LEN_MAX {
-        return Err(invalid(format!(
-            "the device of interface {index} says that it carries packets of {mtu_bytes} bytes: IP has none \
-             longer than {PACKET_LEN_MAX}"
-        )));
-    }
-    Ok(())
 }
 
 /// Brings the devices to the mode that the interface begins with, and has the system say what is random: all that can
