@@ -158,11 +158,12 @@ mod udp_socket;
 // alone. Of devices, batches and time that is all there is, for who writes a device queue or a filter.
 pub use ::counters::{DropCounters, DropReason, MultidataRefusal, RefusalCounters};
 pub use ::stack::{
-    AddressEvent, AddressOrigin, AddressState, AddressStatus, BadArgument, BindOptions,
-    ClaimPolicy, FastOpenKeys, FastOpenOptions, FilterFlow, Handling, InterfaceEvent, InterfaceId,
-    ListenOptions, MtuDiscovery, MultidataProtocols, NeighbourCounters, NeighbourState,
-    NeighbourStatus, PacketFilter, PacketMarks, RouteStatus, ShardCounters, SocketError,
-    SocketKind, SocketStatus, StackCounters, SynCookieMode, TcpStatus, TransmitStatus, Verdict,
+    AddressEvent, AddressOrigin, AddressState, AddressStatus, BACKLOG_DEFAULT, BadArgument,
+    BindOptions, ClaimPolicy, FastOpenKeys, FastOpenOptions, FilterFlow, Handling, InterfaceEvent,
+    InterfaceId, ListenOptions, MtuDiscovery, MultidataProtocols, NeighbourCounters,
+    NeighbourState, NeighbourStatus, PacketFilter, PacketMarks, RouteStatus, ShardCounters,
+    SocketError, SocketKind, SocketStatus, StackCounters, SynCookieMode, TcpStatus, TransmitStatus,
+    Verdict,
 };
 pub use ::steering::{
     BadLayout, BatchSizes, Coalescing, Layout, Policy, Polling, PollingMarks, SoftRingCounters,
@@ -184,7 +185,7 @@ pub use crate::stack::{
     StackBuilder, StackConfig, StackEvent,
 };
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
-pub use crate::tcp_listener::{BACKLOG_DEFAULT, Incoming, TcpListener};
+pub use crate::tcp_listener::{Incoming, TcpListener};
 pub use crate::tcp_stream::{ConnectOptions, Connecting, TcpStream};
 pub use crate::udp_forwarder::{ForwardedDatagram, UdpForwarder};
 pub use crate::udp_socket::{Datagram, LentDatagram, ReceivedDatagram, UdpSocket};

@@ -6,13 +6,10 @@ use crate::runtime::squeue::Core;
 use crate::socket::{Socket, each_address};
 use crate::socket_set::SocketSet;
 use core::task::{Context, Poll, Waker};
-use stack::{FastOpenOptions, ListenOptions, SocketError, SocketId};
+use stack::{BACKLOG_DEFAULT, FastOpenOptions, ListenOptions, SocketError, SocketId};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-
-/// Connections that may wait to be accepted, where the caller names no other number.
-pub const BACKLOG_DEFAULT: usize = 128;
 
 /// A TCP socket that waits for connections; shaped like [`std::net::TcpListener`].
 ///
@@ -30,7 +27,7 @@ struct Shared {
 
 impl TcpListener {
     /// Listens on `address` of `stack`. Port zero picks one; an unspecified address (`0.0.0.0`,
-    /// `[::]`) stands for all addresses of the stack.
+    /// `[::]`) stands for all addresses of the stack. [`BACKLOG_DEFAULT`] connections may wait to be accepted.
     ///
     /// # Errors
     /// The address is not one of the stack's, or in use.
@@ -39,7 +36,7 @@ impl TcpListener {
     }
 
     /// As [`TcpListener::bind`], with at most `backlog` connections (at least one) that are open and
-    /// not accepted yet. Beyond that, handshakes are not completed until there is room.
+    /// not accepted yet, in each squeue of the stack. Beyond that, handshakes are not completed until there is room.
     ///
     /// # Errors
     /// As [`TcpListener::bind`].

@@ -48,7 +48,8 @@ pub enum SynCookieMode {
 pub struct ListenOptions {
     /// Settings of the connections that come of it; `None` for those of the shard.
     pub config: Option<Arc<tcp::Config>>,
-    /// Connections that are open and wait to be accepted; at least one.
+    /// Connections that are open and wait to be accepted, in each of several squeues; at least one. [`BACKLOG_DEFAULT`]
+    /// by default.
     pub backlog: usize,
     /// Connections whose handshake is under way; some 150 bytes each, with their places in the tables. At
     /// least one.
@@ -71,6 +72,13 @@ pub struct ListenOptions {
     pub marks: PacketMarks,
 }
 
+/// Connections that wait to be accepted by a listener that names no other number. As many as may be half-open, so that a
+/// burst of peers which the handshake takes is not held up behind it: who finds the queue full has the last ACK of its
+/// handshake dropped and waits a second for the SYN-ACK to come again. tokio has 1,024, `std::net` 128; Linux's
+/// `net.core.somaxconn`, 4,096 since 5.4, is no default but a bound on what programs ask for. An idle connection takes 1.5
+/// KiB at most, so a full queue takes 1.5 MiB and what the peers have sent.
+pub const BACKLOG_DEFAULT: usize = 1_024;
+
 /// Half-open connections of a listener that names no other number.
 const HALF_OPEN_MAX: usize = 1_024;
 
@@ -81,7 +89,7 @@ impl Default for ListenOptions {
     fn default() -> Self {
         Self {
             config: None,
-            backlog: 128,
+            backlog: BACKLOG_DEFAULT,
             half_open_max: HALF_OPEN_MAX,
             syn_cookies: SynCookieMode::default(),
             fast_open: FastOpenOptions::default(),

@@ -88,7 +88,7 @@ pub use addressing::{
     ADDRESSES_MAX, AddressEvent, AddressOrigin, AddressState, AddressStatus, AddressingConfig,
     ClaimPolicy,
 };
-pub use backlog::{ListenOptions, SynCookieMode};
+pub use backlog::{BACKLOG_DEFAULT, ListenOptions, SynCookieMode};
 pub use counters::{ShardCounters, StackCounters};
 pub use endpoint::canonical;
 pub use envelope::Envelope;

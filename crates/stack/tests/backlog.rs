@@ -292,6 +292,20 @@ fn a_full_accept_queue_delays_the_handshake() {
     net.transfer((0, client.expect("ours")), (1, server), &data(10_000), SECOND);
 }
 
+/// The handshake takes so many, and they do not wait a second behind it until the SYN-ACK comes again.
+#[test]
+fn a_burst_of_hundreds_waits_to_be_accepted() {
+    const BURST: usize = 900;
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, local) = listen(&mut net, ListenOptions::default());
+    for _ in 0..BURST {
+        net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+    }
+    net.run(100 * MS);
+    let accept = || net.hosts[1].shard.tcp_accept(listener).ok();
+    assert_eq!(core::iter::from_fn(accept).count(), BURST);
+}
+
 #[test]
 fn a_lost_syn_ack_is_sent_again_and_a_lost_ack_is_made_good_by_data() {
     for lost in [TcpFlags::SYN | TcpFlags::ACK, TcpFlags::ACK] {
