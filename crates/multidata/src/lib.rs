@@ -100,7 +100,7 @@
 //! | [`TcpStream::abort`] on this side | `read`, `write` | `ConnectionAborted` |
 //! | the connection is gone | `shutdown` | `NotConnected` |
 //! | it would wait, and may not, or not for longer | every one | `WouldBlock` |
-//! | the device failed | every one | `NetworkDown` |
+//! | all devices failed, all interfaces were removed, or [`Stack::abort`]: at once, each time, until there is a device again | every one | `NetworkDown` |
 //!
 //! A listener may be bound while connections in TIME-WAIT have its port: what SO_REUSEADDR asks for is
 //! always so, because four-tuples and not ports are what must be unique.

@@ -7,7 +7,7 @@ use crate::socket::{Socket, each_address};
 use crate::socket_set::SocketSet;
 use core::task::{Context, Poll, Waker};
 use stack::{BACKLOG_DEFAULT, FastOpenOptions, ListenOptions, SocketError, SocketId};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -81,14 +81,17 @@ impl TcpListener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// `WouldBlock` where the listener does not block and there is none; the device failed.
+    /// `WouldBlock` where the listener does not block and there is none. `NetworkDown` where all devices have failed, all
+    /// interfaces were removed or the stack was ended ([`Stack::abort`]): at once and each time until the stack has a
+    /// device again, so who accepts in a loop ends it there, or waits for one.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         self.shared.sockets.take(take).map(|(listener, accepted)| stream(listener, accepted))
     }
 
-    /// The connections as they come, without an end.
+    /// The connections as they come. Where [`TcpListener::accept`] says `NetworkDown`, that is the last one: a listener
+    /// whose stack has a device again has other connections to hand out, by another call.
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming { listener: self }
+        Incoming { listener: self, is_over: false }
     }
 
     /// The address listened on; the port is the one picked where zero was asked for.
@@ -158,12 +161,18 @@ fn take(core: &mut Core, listener: SocketId) -> Result<Accepted, SocketError> {
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
+    is_over: bool,
 }
 
 impl Iterator for Incoming<'_> {
     type Item = io::Result<TcpStream>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.listener.accept().map(|(stream, _)| stream))
+        if self.is_over {
+            return None;
+        }
+        let accepted = self.listener.accept().map(|(stream, _)| stream);
+        self.is_over = accepted.as_ref().is_err_and(|error| error.kind() == ErrorKind::NetworkDown);
+        Some(accepted)
     }
 }

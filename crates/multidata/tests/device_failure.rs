@@ -265,6 +265,25 @@ fn nobody_looks_again_and_again_at_a_first_device_that_is_out_of_use() {
     }
 }
 
+/// Who loops over it would loop for ever, a million times a second.
+#[test]
+fn the_connections_of_a_listener_end_with_its_stack() {
+    let (stack, _peer) = pair::pair();
+    let listener = TcpListener::bind(&stack, (pair::LEFT, 80)).expect("a free port");
+    stack.remove_interface(0).expect("an interface");
+    for ends in 0..2 {
+        let kinds = listener.incoming().map(|it| it.expect_err("nobody comes").kind());
+        assert_eq!(kinds.collect::<Vec<_>>(), [ErrorKind::NetworkDown], "{ends}");
+        stack.abort();
+    }
+    let mut incoming = listener.incoming();
+    let (device, _end) = device::wire(pair::ethernet());
+    stack.add_interface(device, pair::interface(pair::LEFT)).expect("a device again");
+    listener.set_nonblocking(true).expect("open");
+    let error = incoming.next().expect("it goes on").expect_err("nobody came yet");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}
+
 // Only one of the squeues receives by the queue, and sleeps on the device.
 #[test]
 fn a_reader_in_a_squeue_that_shares_its_queue_hears_of_the_failure() {

@@ -52,7 +52,9 @@ impl TcpListener {
     /// Waits for the next connection. No connection is lost where the future is dropped.
     ///
     /// # Errors
-    /// The device failed.
+    /// `NetworkDown` where all devices have failed, all interfaces were removed or the stack was ended: at once and each
+    /// time until the stack has a device again, so who accepts in a loop ends it there, or waits for one
+    /// ([`Stack::next_event`]).
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, peer) =
             self.acceptable.wait(|context| self.socket.poll_accept(context)).await?;
