@@ -265,6 +265,37 @@ fn nobody_looks_again_and_again_at_a_first_device_that_is_out_of_use() {
     }
 }
 
+/// The worker has nothing to look at until there is a device again, and is there then.
+#[test]
+fn a_stack_that_was_ended_looks_at_nothing_until_it_has_a_device_again() {
+    for squeues in [1, 2] {
+        let (left, right_device) = device::wire(pair::ethernet());
+        let builder = Stack::builder().squeues(squeues);
+        let stack = builder.interface(left, pair::interface(pair::LEFT)).build().expect("a stack");
+        let peer = Stack::builder().interface(right_device, pair::interface(pair::RIGHT)).build();
+        drop(peer.expect("a stack"));
+        stack.abort();
+        // Those who were there when it ended.
+        std::thread::sleep(Duration::from_millis(100));
+        let enters = || stack.counters().runtime.squeue_enters;
+        let before = enters();
+        std::thread::sleep(Duration::from_millis(300));
+        let looks = enters() - before;
+        assert!(looks <= 4 * squeues as u64, "{looks} looks at {squeues} squeues");
+
+        let (left, right_device) = device::wire(pair::ethernet());
+        stack.replace_device(0, left).expect("an interface");
+        let peer = Stack::builder().interface(right_device, pair::interface(pair::RIGHT)).build();
+        let peer = peer.expect("a stack");
+        let listener = TcpListener::bind(&stack, (pair::LEFT, 80)).expect("a free port");
+        std::thread::sleep(Duration::from_millis(20));
+        // Nobody of the application is in the stack, so it is the worker who answers.
+        let address = (pair::LEFT.parse::<std::net::IpAddr>().expect("an address"), 80).into();
+        TcpStream::connect_timeout(&peer, &address, pair::PATIENCE).expect("it answers");
+        drop(listener);
+    }
+}
+
 /// Who loops over it would loop for ever, a million times a second.
 #[test]
 fn the_connections_of_a_listener_end_with_its_stack() {

@@ -242,6 +242,29 @@ fn a_device_that_panics_ends_one_call_or_one_turn_of_the_worker() {
     }
 }
 
+/// A device that can do nothing else.
+struct Broken(WireQueue);
+
+impl Queue for Broken {
+    device::forward_queue!(|self| self.0, but receive);
+
+    fn receive(&mut self, _: &BlockPool, _: &mut ReceiveBatch, _: usize) -> Received {
+        panic!("of the test's own making");
+    }
+}
+
+#[test]
+fn a_worker_whose_every_turn_panics_comes_seldom() {
+    let (queue, _peer) = device::wire(pair::ethernet());
+    let stack = Stack::builder().interface(Broken(queue), interface(RIGHT)).build();
+    let stack = stack.expect("a stack");
+    let restarts = || stack.counters().runtime.workers_restarted;
+    until("it never panicked", || restarts() > 1);
+    let before = restarts();
+    std::thread::sleep(Duration::from_millis(900));
+    assert!(restarts() - before <= 6, "{} times", restarts() - before);
+}
+
 /// One thread waits in `accept` while another one calls, until one of the two panics, and both go on.
 fn panics_in_the_application(left: &Stack, stack: &Stack, server: &TcpStream, plan: &Plan) {
     let panics = AtomicUsize::new(0);

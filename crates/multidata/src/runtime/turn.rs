@@ -175,14 +175,17 @@ impl Squeue {
         panic: &mut Option<Panic>,
         act: impl FnOnce(&mut Core, Instant) -> T,
     ) -> T {
-        self.once_then(
+        let outcome = self.once_then(
             |core, now| {
                 let ran = catch_unwind(AssertUnwindSafe(|| core.run(now)));
                 core.counters.panics_inside += u64::from(ran.is_err());
                 *panic = panic.take().or(ran.err());
             },
             act,
-        )
+        );
+        // It is how devices come: the worker rests for as long as all have failed.
+        self.worker_parker.notify();
+        outcome
     }
 
     /// As [`Squeue::once`], for what needs nothing that devices brought: what it makes the shard owe is sent.
@@ -403,11 +406,16 @@ impl Core {
             desk.take_note();
         }
         let owed_frames = self.owed_frames();
+        // A worker whose devices have all failed does not look again by itself.
+        let rests_on_frames = self.failed.is_some() && owed_frames > 0;
         let deadline = if self.watch.is_slept_for() { self.deadline() } else { None };
         let is_crowded = owed_frames >= OWED_FRAMES_CALL;
         let Calls { device, parked } = self.watch.settle(&Left {
             is_pressing: self.is_unfinished || self.failed.is_some() || owed_frames > 0,
-            calls_worker: self.is_unfinished || self.waiting.has_tasks() || is_crowded,
+            calls_worker: self.is_unfinished
+                || self.waiting.has_tasks()
+                || is_crowded
+                || rests_on_frames,
             deadline,
         });
         if device {

@@ -43,6 +43,9 @@ const ASIDE_ACTIVE_MAX: Duration = Duration::from_millis(1);
 /// ACK (40 ms), because a leader may leave without coming back.
 const ASIDE_MAX: Duration = Duration::from_millis(20);
 
+/// How long a thread whose every turn panics rests between two of them in the end. The stack's end waits for it.
+const PANIC_PAUSE_MAX: Duration = Duration::from_millis(500);
+
 /// How long a watcher sleeps at most; it is woken when the stack ends.
 const WATCH_MAX: Duration = Duration::from_secs(1);
 
@@ -141,13 +144,20 @@ impl Squeue {
     /// A life that a panic does not end: what it came from, a device for example, may go on, and whoever waits here
     /// has nobody else. Not while the stack ends, for which another thread waits.
     fn live(&self, life: impl Fn()) {
-        while catch_unwind(AssertUnwindSafe(&life)).is_err() {
+        let mut pause = ASIDE_MAX;
+        loop {
+            let began = self.clock.now();
+            if catch_unwind(AssertUnwindSafe(&life)).is_ok() {
+                return;
+            }
             self.workers_restarted.fetch_add(1, Ordering::Relaxed);
             if self.is_stopping.load(Ordering::Acquire) {
                 return;
             }
-            // Where each turn panics, this is how many there are.
-            std::thread::sleep(ASIDE_MAX);
+            std::thread::sleep(pause);
+            // Where each turn panics, they come to be few.
+            let is_again = self.clock.now().since(began) < 2 * PANIC_PAUSE_MAX;
+            pause = if is_again { PANIC_PAUSE_MAX.min(pause * 2) } else { ASIDE_MAX };
         }
     }
 
@@ -191,17 +201,17 @@ impl Squeue {
                 aside = match is_led {
                     true if is_undisturbed => ASIDE_MAX.min(aside * 2),
                     true => active_max.min(aside * 2),
-                    // All devices failed: there is nothing to do until somebody replaces one.
-                    false if core.failed.is_some() => ASIDE_MAX,
                     false => grace,
                 };
+                // All devices failed: there is nothing to do until somebody brings one ([`Squeue::once_of_all`]).
+                let may_rest = core.failed.is_some() && !is_led;
                 application_ran = core.application_ran;
                 // Of failed devices nothing comes that it could be late for.
                 let is_overdue =
                     core.failed.is_none() && self.others.is_some() && aside > ASIDE_ACTIVE_MAX;
                 core.watch.set_worker(Worker::Aside { is_overdue });
                 self.release(core);
-                is_called = self.worker_parker.park(Some(aside));
+                is_called = self.worker_parker.park(Some(aside).filter(|_| !may_rest));
             } else if core.polls(now) {
                 aside = grace;
                 core.watch.set_worker(Worker::Awake);
