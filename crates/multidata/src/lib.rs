@@ -155,7 +155,8 @@ mod udp_sender;
 mod udp_socket;
 
 // What stands in this crate's signatures, and in what those hold, so that it can be named by who depends on this crate
-// alone. Of devices, batches and time that is all there is, for who writes a device queue or a filter.
+// alone. Of devices, batches and time that is all there is, for who writes a device queue or a filter; `bytes` is the crate
+// whose `Bytes` are lent and handed out.
 pub use ::counters::{DropCounters, DropReason, MultidataRefusal, RefusalCounters};
 pub use ::stack::{
     AddressEvent, AddressOrigin, AddressState, AddressStatus, BACKLOG_DEFAULT, BadArgument,
@@ -169,7 +170,7 @@ pub use ::steering::{
     BadLayout, BatchSizes, Coalescing, Layout, Policy, Polling, PollingMarks, SoftRingCounters,
     SoftRingSetCounters, UnknownPolicy, UnknownPolling,
 };
-pub use {::batch, ::device, ::time};
+pub use {::batch, ::bytes, ::device, ::time};
 
 pub use crate::capture::CaptureFile;
 pub use crate::copy_in::{BlockSize, CopyIn, CopyObserver, CopyOrder};

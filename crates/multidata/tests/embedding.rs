@@ -2,8 +2,8 @@
 
 mod pair;
 
-use bytes::Bytes;
 use multidata::batch::{Attributes, Block, BlockPool, Multidata, PoolConfig, ReceiveBatch};
+use multidata::bytes::Bytes;
 use multidata::device::{Medium, Queue, WireConfig, WireEnd, packet_pipe, wire};
 use multidata::time::Instant;
 use multidata::{
