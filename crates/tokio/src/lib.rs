@@ -76,6 +76,11 @@ mod tcp_stream;
 mod udp_forwarder;
 mod udp_socket;
 
+/// What the README shows is compiled with the tests of this crate, which has all that it uses.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub use crate::raw_socket::RawSocket;
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::TcpListener;

@@ -33,6 +33,32 @@ impl UdpSocket {
     /// Waits for a datagram and shows it, and those that are there behind it, `datagrams_max` in all but at least one;
     /// says how many. `show` may take its time: it is called under no lock.
     ///
+    /// A server of small questions, as of DNS, takes and answers all that are there at once:
+    ///
+    /// ```
+    /// use multidata::{Datagram, UdpSocket};
+    ///
+    /// fn answer_those_that_wait(socket: &UdpSocket) -> std::io::Result<()> {
+    ///     let mut answers = Vec::new();
+    ///     socket.recv_many(64, |asked| {
+    ///         answers.push((asked.payload.to_ascii_uppercase(), asked.source));
+    ///     })?;
+    ///     let answers = answers.iter().map(|(payload, to)| Datagram {
+    ///         payload,
+    ///         to: Some(*to),
+    ///         ..Datagram::default()
+    ///     });
+    ///     let answers: Vec<_> = answers.collect();
+    ///     let mut left = &answers[..];
+    ///     while !left.is_empty() {
+    ///         // One that cannot be sent is left out, as a network loses it.
+    ///         let sent = socket.send_many(left).unwrap_or(1);
+    ///         left = &left[sent..];
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub fn recv_many(
