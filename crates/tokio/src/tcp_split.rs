@@ -4,6 +4,7 @@ use crate::TcpStream;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,6 +35,110 @@ pub struct OwnedWriteHalf {
     stream: Arc<TcpStream>,
     ends_on_drop: bool,
 }
+
+/// What a half has of its stream, whichever it is.
+macro_rules! half_of_a_stream {
+    ($half:ty) => {
+        impl $half {
+            /// Our end of the connection.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio::net`.
+            pub fn local_addr(&self) -> io::Result<SocketAddr> {
+                self.stream.local_addr()
+            }
+
+            /// The peer's end of the connection.
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio::net`.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                self.stream.peer_addr()
+            }
+        }
+
+        impl AsRef<TcpStream> for $half {
+            fn as_ref(&self) -> &TcpStream {
+                &self.stream
+            }
+        }
+    };
+}
+
+/// What the halves that read have beside [`AsyncRead`].
+macro_rules! reading_half {
+    ($half:ty) => {
+        half_of_a_stream!($half);
+
+        impl $half {
+            /// As [`TcpStream::readable`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn readable(&self) -> io::Result<()> {
+                self.stream.readable().await
+            }
+
+            /// As [`TcpStream::try_read`].
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_read(&self, out: &mut [u8]) -> io::Result<usize> {
+                self.stream.try_read(out)
+            }
+
+            /// As [`TcpStream::peek`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn peek(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                self.stream.peek(out).await
+            }
+
+            /// As [`TcpStream::poll_peek`].
+            ///
+            /// # Errors
+            /// As there.
+            pub fn poll_peek(
+                &mut self,
+                context: &mut Context<'_>,
+                out: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<usize>> {
+                self.stream.poll_peek(context, out)
+            }
+        }
+    };
+}
+
+/// What the halves that write have beside [`AsyncWrite`].
+macro_rules! writing_half {
+    ($half:ty) => {
+        half_of_a_stream!($half);
+
+        impl $half {
+            /// As [`TcpStream::writable`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn writable(&self) -> io::Result<()> {
+                self.stream.writable().await
+            }
+
+            /// As [`TcpStream::try_write`].
+            ///
+            /// # Errors
+            /// As there.
+            pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+                self.stream.try_write(bytes)
+            }
+        }
+    };
+}
+
+reading_half!(ReadHalf<'_>);
+reading_half!(OwnedReadHalf);
+writing_half!(WriteHalf<'_>);
+writing_half!(OwnedWriteHalf);
 
 impl<'a> ReadHalf<'a> {
     pub(crate) fn new(stream: &'a TcpStream) -> Self {
@@ -97,30 +202,6 @@ impl fmt::Display for ReuniteError {
 }
 
 impl Error for ReuniteError {}
-
-impl AsRef<TcpStream> for ReadHalf<'_> {
-    fn as_ref(&self) -> &TcpStream {
-        self.stream
-    }
-}
-
-impl AsRef<TcpStream> for WriteHalf<'_> {
-    fn as_ref(&self) -> &TcpStream {
-        self.stream
-    }
-}
-
-impl AsRef<TcpStream> for OwnedReadHalf {
-    fn as_ref(&self) -> &TcpStream {
-        &self.stream
-    }
-}
-
-impl AsRef<TcpStream> for OwnedWriteHalf {
-    fn as_ref(&self) -> &TcpStream {
-        &self.stream
-    }
-}
 
 impl AsyncRead for ReadHalf<'_> {
     fn poll_read(

@@ -208,6 +208,43 @@ fn what_is_there_can_be_peeked_at_and_tried() {
     });
 }
 
+/// A macro, for the borrowed halves and the owned ones are types of their own.
+macro_rules! drive_halves {
+    ($reader:expr, $writer:expr, $server:expr, $ends:expr) => {{
+        let (mut reader, writer) = ($reader, $writer);
+        for ends in [
+            (reader.local_addr().expect("open"), reader.peer_addr().expect("open")),
+            (writer.local_addr().expect("open"), writer.peer_addr().expect("open")),
+        ] {
+            assert_eq!(ends, $ends);
+        }
+        let nothing = reader.try_read(&mut [0; 4]).expect_err("nothing came");
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        writer.writable().await.expect("open");
+        assert_eq!(writer.try_write(b"ping").expect("there is room"), 4);
+        $server.read_exact(&mut [0; 4]).await.expect("sent");
+        $server.write_all(b"pong").await.expect("open");
+        reader.readable().await.expect("open");
+        let mut out = [0; 9];
+        assert_eq!(reader.peek(&mut out).await.expect("it came"), 4);
+        assert_eq!(reader.try_read(&mut out).expect("it is there"), 4);
+        assert_eq!(&out[..4], b"pong");
+    }};
+}
+
+#[test]
+fn halves_do_by_readiness_and_attempts_what_the_whole_does() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (mut client, mut server) = connected(&left, &right_stack).await;
+        let ends = (client.local_addr().expect("open"), client.peer_addr().expect("open"));
+        let (reader, writer) = client.split();
+        drive_halves!(reader, writer, server, ends);
+        let (reader, writer) = client.into_split();
+        drive_halves!(reader, writer, server, ends);
+    });
+}
+
 #[test]
 fn halves_come_together_again_and_end_the_stream() {
     run(async {
