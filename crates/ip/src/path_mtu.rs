@@ -189,12 +189,13 @@ impl<S: BuildHasher> PathMtus<S> {
     /// Forgets what was reported too long ago.
     pub fn on_timeout(&mut self, now: Instant) {
         let mut demoted = Vec::new();
-        for (turns, moves) in self.turns.iter_mut().zip([0, 1]) {
+        for (turns, trust) in self.turns.iter_mut().zip([Trust::Unverified, Trust::Verified]) {
+            let is_verified = trust == Trust::Verified;
             while let Some(entry) = turns.first_entry().filter(|entry| entry.key().0 <= now) {
                 let ((_, number), destination) = entry.remove_entry();
-                self.generation = self.generation.wrapping_add(moves);
+                self.generation = self.generation.wrapping_add(u32::from(is_verified));
                 let Some(known) = self.entries.get_mut(&destination) else { continue };
-                if moves > 0 && known.reported_until > now {
+                if is_verified && known.reported_until > now {
                     // What was reported since, and not checked, holds for its own time.
                     known.verified_bytes = usize::MAX;
                     known.turn = (known.reported_until, number);

@@ -71,12 +71,27 @@ pub(crate) struct TcpSocket {
     /// The application has let go of it.
     pub(crate) detached: bool,
     pub(crate) pending: Readiness,
-    /// How much room in the send queue a writer waits for; with 0 every acknowledgment is told.
-    pub(crate) room_awaited_bytes: u32,
-    /// For memory of the caller's own.
-    pub(crate) awaits_lent_room: bool,
-    /// The send queue has the room, and only the block pool lacks: who waits looks again by himself.
-    pub(crate) lacks_memory: bool,
+    /// The room that a writer sleeps for; without it every acknowledgment is told.
+    pub(crate) awaited_room: Option<AwaitedRoom>,
+}
+
+/// What a writer sleeps for ([`Shard::tcp_await_room`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AwaitedRoom {
+    bytes: u32,
+    lack: Lack,
+}
+
+/// What there was too little of when the writer went to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    /// Room in the send queue, for memory of the caller's own: of the pool nothing is wanted.
+    RoomForLent,
+    /// Room in the send queue. Who sleeps for it hears of it also where it is the pool by then that lacks: no
+    /// acknowledgment may come behind this one, and of memory there is no event.
+    Room,
+    /// Memory of the block pool; the send queue has the room, and who waits looks again by himself.
+    Memory,
 }
 
 /// What every connection may have queued, however little is left of the block pool to be shared. Its memory
@@ -137,23 +152,38 @@ impl TcpSocket {
     /// will be.
     fn has_awaited_room(&self, left_bytes: usize) -> bool {
         let connection = &self.connection;
-        if self.room_awaited_bytes == 0
-            || connection.send_queue_len() == 0
-            || !connection.state().accepts_data()
-        {
+        let Some(AwaitedRoom { bytes, lack }) = self.awaited_room else { return true };
+        if connection.send_queue_len() == 0 || !connection.state().accepts_data() {
             return true;
         }
-        let awaited_bytes = self.room_awaited_bytes as usize;
+        let awaited_bytes = bytes as usize;
         let room_bytes = connection.send_room();
         let queue_bytes = connection.send_queue_len() + room_bytes;
-        let has_queue_room = room_bytes >= awaited_bytes.min(queue_bytes / 4);
-        // Who slept for want of room in the queue has to hear that it is the pool by now: no acknowledgment
-        // may come behind this one, and of memory there is no event.
-        if self.awaits_lent_room || (has_queue_room && !self.lacks_memory) {
-            return has_queue_room;
+        let has_room = room_bytes >= awaited_bytes.min(queue_bytes / 4);
+        let has_share = || {
+            let (share_bytes, room_bytes) = self.share_and_room(left_bytes);
+            room_bytes >= awaited_bytes.min(share_bytes / 4)
+        };
+        match lack {
+            Lack::RoomForLent => has_room,
+            Lack::Room => has_room || has_share(),
+            Lack::Memory => has_share(),
         }
-        let (share_bytes, room_bytes) = self.share_and_room(left_bytes);
-        room_bytes >= awaited_bytes.min(share_bytes / 4)
+    }
+
+    /// One more writer goes to sleep: of several, the one that wants the least counts.
+    fn await_room(&mut self, room_bytes: usize, is_lent: bool) {
+        let wanted_bytes = u32::try_from(room_bytes).unwrap_or(u32::MAX);
+        let before = self.awaited_room.map(|before| before.lack);
+        let has_room = self.connection.send_room() >= room_bytes;
+        let lack = match before {
+            Some(Lack::RoomForLent) => Lack::RoomForLent,
+            _ if is_lent => Lack::RoomForLent,
+            None | Some(Lack::Memory) if has_room => Lack::Memory,
+            _ => Lack::Room,
+        };
+        let bytes = self.awaited_room.map_or(wanted_bytes, |before| before.bytes.min(wanted_bytes));
+        self.awaited_room = Some(AwaitedRoom { bytes, lack });
     }
 
     /// Whether nobody will ask for it any more.
@@ -264,15 +294,7 @@ impl Shard {
     /// give back is no event here. Where the send queue has not, there is an event when it has, whatever the pool has then.
     pub fn tcp_await_room(&mut self, id: SocketId, room_bytes: usize, is_lent: bool) {
         if let Ok(socket) = self.tcp_socket(id) {
-            socket.awaits_lent_room =
-                is_lent || (socket.awaits_lent_room && socket.room_awaited_bytes > 0);
-            socket.lacks_memory = socket.connection.send_room() >= room_bytes
-                && (socket.lacks_memory || socket.room_awaited_bytes == 0);
-            let wanted = u32::try_from(room_bytes).unwrap_or(u32::MAX);
-            socket.room_awaited_bytes = match socket.room_awaited_bytes {
-                0 => wanted,
-                awaited => awaited.min(wanted),
-            };
+            socket.await_room(room_bytes, is_lent);
         }
     }
 
@@ -421,7 +443,7 @@ impl Shard {
         }
         socket.connection.shutdown_write();
         // Who waits for room is to hear that there will be none.
-        socket.room_awaited_bytes = 0;
+        socket.awaited_room = None;
         self.settle_id(now, id);
         self.notify(self.sockets.index(id)?, Readiness::WRITABLE);
         Ok(())
@@ -470,7 +492,7 @@ impl Shard {
         let has_room = socket.connection.send_room() > room_bytes_before
             && socket.has_awaited_room(left_bytes);
         if has_room {
-            socket.room_awaited_bytes = 0;
+            socket.awaited_room = None;
             self.notify(self.sockets.index(id)?, Readiness::WRITABLE);
         }
         if let TcpOption::SinglePackets(_) | TcpOption::DontRoute(_) | TcpOption::IpOptions(_) =
@@ -614,7 +636,7 @@ impl Shard {
             readiness |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
         }
         if readiness.intersects(Readiness::WRITABLE) {
-            socket.room_awaited_bytes = 0;
+            socket.awaited_room = None;
         }
         self.notify(index, readiness);
     }
@@ -654,9 +676,7 @@ impl Shard {
             allowance_bytes: 0,
             detached: false,
             pending: Readiness::NONE,
-            room_awaited_bytes: 0,
-            awaits_lent_room: false,
-            lacks_memory: false,
+            awaited_room: None,
         };
         let id = self.sockets.insert(Socket::Tcp(Box::new(socket)))?;
         let index = id.index() as u32;
