@@ -3,8 +3,8 @@
 //! [`TcpStream`], [`TcpListener`] and [`UdpSocket`] are shaped like those of `tokio::net`, [`RawSocket`] like
 //! the last; [`TcpForwarder`] and [`UdpForwarder`] take connections and datagrams to addresses of others, and
 //! streams are [`AsyncRead`](tokio::io::AsyncRead) and [`AsyncWrite`](tokio::io::AsyncWrite), so what is built
-//! on these (hyper, rustls, codecs, `tokio::io::copy`) runs over them. Of tokio only the traits and the
-//! scheduler's budget are used; its driver (`net`) is not, because the stack brings its own.
+//! on these (hyper by `hyper_util::rt::TokioIo`, rustls, codecs, `tokio::io::copy`) runs over them. Of tokio only the
+//! traits and the scheduler's budget are used; its driver (`net`) is not, because the stack brings its own.
 //!
 //! ```
 //! use multidata::device::{Medium, WireConfig, WireEnd, wire};
