@@ -169,30 +169,24 @@ impl fmt::Display for BadArgument {
                 "{address} is a group's or stands for all hosts of a network, and a connection has one peer"
             ),
             Self::LoopbackLeaves { remote } => {
-                write!(formatter, "nothing goes from a loopback address to {remote}: it is another host's")
+                write!(
+                    formatter,
+                    "nothing goes from a loopback address to {remote}: it is another host's"
+                )
             }
             Self::SourceIsGroup(address) => {
                 write!(formatter, "nothing comes from {address}: it is a group's address")
             }
-            Self::NoSource => formatter.write_str(
-                "a forwarder has no address of its own: name the one of its prefix to send from",
-            ),
             Self::OutsidePrefix { address, prefix } => write!(
                 formatter,
                 "{address} is not the address of a host in {prefix}, which the forwarder is for"
             ),
-            Self::Forwarder => formatter.write_str("a forwarder cannot be connected to one peer"),
-            Self::NoForwarder => formatter.write_str("the socket is not a forwarder"),
             Self::NoGroup(address) => {
                 write!(formatter, "{address} is not the address of a multicast group")
             }
             Self::GroupOfThisHost(group) => {
                 write!(formatter, "nothing to the group {group} leaves this host")
             }
-            Self::Ipv4OptionsOverIpv6 => {
-                formatter.write_str("the connection is over IPv6, which has no IPv4 options")
-            }
-            Self::NoHops => formatter.write_str("a hop limit is a number from 1 to 255"),
             Self::IcmpOfOtherFamily(address) => write!(
                 formatter,
                 "the socket is for the ICMP of the other IP version than that of {address}"
@@ -201,12 +195,22 @@ impl fmt::Display for BadArgument {
                 formatter,
                 "an ICMP message has a header of {ICMP_LEN_MIN} bytes at least, and this one {len}"
             ),
-            Self::NoEcho => formatter.write_str(
-                "the message is no whole echo request of the destination's IP version, and the socket is for these",
+            Self::TooManyPrefixes(count) => write!(
+                formatter,
+                "{count} prefixes cannot be accepted: {ACCEPTED_PREFIXES_MAX} can, and a shorter one contains many"
             ),
-            Self::NotFirstShard => {
-                formatter.write_str("of several shards only the first has raw sockets")
+            Self::TooManyInterfaces => {
+                write!(formatter, "a stack has {INTERFACES_MAX} interfaces at most: remove one")
             }
+            _ => self.fmt_of_gateway(formatter),
+        }
+    }
+}
+
+impl BadArgument {
+    /// Those of gateways, and those that hold nothing.
+    fn fmt_of_gateway(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::GatewayOfOtherFamily { gateway, destination } => write!(
                 formatter,
                 "the gateway {gateway} does not lead to {destination}: one is IPv4 and the other IPv6"
@@ -223,17 +227,29 @@ impl fmt::Display for BadArgument {
                 formatter,
                 "an interface has one gateway of each IP version, not both {one} and {other}"
             ),
-            Self::TooManyPrefixes(count) => write!(
-                formatter,
-                "{count} prefixes cannot be accepted: {ACCEPTED_PREFIXES_MAX} can, and a shorter one contains many"
-            ),
-            Self::TooManyInterfaces => {
-                write!(formatter, "a stack has {INTERFACES_MAX} interfaces at most: remove one")
+            _ => formatter.write_str(self.sentence()),
+        }
+    }
+
+    /// What is said of those that hold nothing.
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::NoSource => {
+                "a forwarder has no address of its own: name the one of its prefix to send from"
             }
-            Self::FastOpenKey => formatter.write_str(
+            Self::Forwarder => "a forwarder cannot be connected to one peer",
+            Self::NoForwarder => "the socket is not a forwarder",
+            Self::Ipv4OptionsOverIpv6 => "the connection is over IPv6, which has no IPv4 options",
+            Self::NoHops => "a hop limit is a number from 1 to 255",
+            Self::NoEcho => {
+                "the message is no whole echo request of the destination's IP version, and the socket is for these"
+            }
+            Self::NotFirstShard => "of several shards only the first has raw sockets",
+            Self::FastOpenKey => {
                 "a fast open key is four words of eight hexadecimal digits, with `-` between them and a comma before a \
-                 second one",
-            ),
+                 second one"
+            }
+            _ => "an argument is wrong",
         }
     }
 }
