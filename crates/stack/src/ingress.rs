@@ -322,12 +322,15 @@ impl Shard {
         }
         let Unclaimed { flow, header, .. } = &segment;
         if !header.flags.contains(TcpFlags::RST)
-            && header.flags.intersects(TcpFlags::SYN | TcpFlags::ACK)
             && let Some(listener) = self.sockets.ports.find(Protocol::Tcp, flow.local, flow.remote)
             && self.listens_at(listener, id)
         {
             if is_syn_only(header) {
                 return self.on_syn(now, incoming, listener, &segment);
+            }
+            // RFC 9293, 3.10.7.2: in LISTEN, what has none of RST, ACK and SYN is dropped.
+            if !header.flags.intersects(TcpFlags::SYN | TcpFlags::ACK) {
+                return Err(DropReason::BadState);
             }
             if !header.flags.contains(TcpFlags::SYN)
                 && let Some(outcome) = self.on_cookie(now, incoming, listener, &segment)
