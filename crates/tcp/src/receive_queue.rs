@@ -536,12 +536,14 @@ impl ReceiveQueue {
         self.ahead = None;
     }
 
-    /// What waits behind gaps, for the SACK option.
+    /// What waits behind gaps, for the SACK option. A FIN behind it is part of it (RFC 2018, 3): a peer that keeps the
+    /// segment as one would take all of it for lost, and send it again.
     pub(crate) fn sack_blocks(&self, max: usize) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
         if let Some(ahead) = &self.ahead {
             for (start, end) in ahead.assembler.sack_blocks(max) {
-                blocks.push(self.next + start, self.next + end);
+                let (start, end) = (self.next + start, self.next + end);
+                blocks.push(start, end + u32::from(ahead.fin == Some(end)));
             }
         }
         blocks
