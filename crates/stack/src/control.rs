@@ -129,6 +129,10 @@ impl Shard {
                 true
             }
             IcmpErrorKind::PacketTooBig { .. } => false,
+            // A filter on the way, not the peer, which has refused nothing; as for UDP.
+            IcmpErrorKind::Prohibited => {
+                connection.on_unreachable(ConnectionError::HostUnreachable, sequence)
+            }
             kind if kind.is_hard() => connection.on_unreachable(ConnectionError::Refused, sequence),
             IcmpErrorKind::NetUnreachable => {
                 connection.on_unreachable(ConnectionError::NetworkUnreachable, sequence)
