@@ -175,7 +175,9 @@ impl Acknowledging {
         pause: impl FnOnce() -> Duration,
     ) {
         if now != self.last_segment_at {
-            if now - self.last_segment_at > pause() {
+            // Before the first there was none, and the application may have asked already.
+            let is_first = self.last_data_at().is_none();
+            if !is_first && now - self.last_segment_at > pause() {
                 self.quick = self.quick_initial;
                 self.bearable = u32::MAX;
             }
@@ -327,6 +329,17 @@ mod tests {
         assert_eq!(acks_for(&mut policy, 1, now), 0);
     }
 
+    #[test]
+    fn what_the_application_asks_for_before_anything_has_arrived_holds() {
+        let now = Instant::from_millis(1_000);
+        let mut policy = Acknowledging::new(8, 8, 0);
+        policy.set_quick(true);
+        assert_eq!(acks_for(&mut policy, 16, now), 16);
+        let mut policy = Acknowledging::new(8, 8, 0);
+        policy.set_quick(false);
+        assert!(acks_for(&mut policy, 8, now) < 4, "not two by two");
+    }
+
     fn acks_for(policy: &mut Acknowledging, segments: u32, now: Instant) -> u32 {
         let mut acks = 0;
         for _ in 0..segments {
@@ -343,7 +356,7 @@ mod tests {
     #[test]
     fn the_first_eight_segments_are_acknowledged_two_by_two_then_eight_by_eight() {
         let mut policy = Acknowledging::new(8, 8, 10);
-        let now = Instant::ZERO;
+        let now = Instant::from_millis(1_000);
         assert_eq!(acks_for(&mut policy, 8, now), 4);
         assert_eq!(acks_for(&mut policy, 32, now), 4);
         assert_eq!(acks_for(&mut policy, 8, now + Duration::from_secs(1)), 4, "after a pause");
