@@ -24,6 +24,23 @@ const REPEATS_MAX: u32 = 16;
 /// Segments that are acknowledged one by one where the application asks for it (Linux: TCP_MAX_QUICKACKS).
 const QUICK_ASKED: u32 = 16;
 
+/// How soon after what it answers an answer is taken for one (Linux: TCP_ATO_MIN).
+const ANSWER_MAX: Duration = Duration::from_millis(40);
+
+/// How the segments are acknowledged that are acknowledged quickly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quick {
+    /// Two by two.
+    Pairs,
+    /// One by one, for the application asked for it ([`Acknowledging::set_quick`]); then two by two again.
+    Asked,
+    /// One by one.
+    Each,
+    /// The same, if it were not that the application answers what arrives: the ACK goes with the answer. Until it has not
+    /// answered in time, or loss shows. (Linux calls this interactive, or ping-pong.)
+    Answered,
+}
+
 /// Whether an ACK is owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owed {
@@ -48,10 +65,7 @@ pub(crate) struct Acknowledging {
     /// Segments still to be acknowledged two by two.
     quick: u32,
     quick_initial: u32,
-    /// Those are acknowledged one by one.
-    quick_each: bool,
-    /// As many as [`Acknowledging::set_quick`] asked for are.
-    quick_asked: bool,
+    quick_mode: Quick,
     /// Segments per ACK, at most.
     deferral: u32,
     last_segment_at: Instant,
@@ -78,8 +92,7 @@ impl Acknowledging {
             pushed: false,
             quick,
             quick_initial: quick,
-            quick_each: false,
-            quick_asked: false,
+            quick_mode: Quick::Pairs,
             deferral: u32::from(deferral.max(1)),
             last_segment_at: Instant::ZERO,
             arrived: 0,
@@ -95,14 +108,18 @@ impl Acknowledging {
 
     /// Whether each of the segments that are acknowledged quickly gets an ACK of its own.
     pub(crate) fn with_each_quick(self, quick_each: bool) -> Self {
-        Self { quick_each, ..self }
+        Self { quick_mode: if quick_each { Quick::Each } else { Quick::Pairs }, ..self }
     }
 
     /// The application asks for ACKs at once (TCP_QUICKACK), for the segments that come next and those that
     /// wait for theirs; or no more. As on Linux it is no lasting setting.
     pub(crate) fn set_quick(&mut self, on: bool) {
-        self.quick_asked = on;
-        self.quick = if on { self.quick.max(QUICK_ASKED) } else { 0 };
+        (self.quick, self.quick_mode) = match (self.quick_mode, on) {
+            (Quick::Pairs | Quick::Asked, true) => (self.quick.max(QUICK_ASKED), Quick::Asked),
+            (Quick::Pairs | Quick::Asked, false) => (0, Quick::Pairs),
+            (Quick::Each | Quick::Answered, true) => (self.quick.max(QUICK_ASKED), Quick::Each),
+            (Quick::Each | Quick::Answered, false) => (self.quick, Quick::Answered),
+        };
         if on && self.owed == Owed::Later {
             self.owed = Owed::Now;
         }
@@ -130,8 +147,7 @@ impl Acknowledging {
         };
         if let Some(segments) = settled {
             self.owed = Owed::Nothing;
-            self.quick = self.quick.saturating_sub(segments);
-            self.quick_asked &= self.quick > 0;
+            self.spend_quick(segments);
         } else if self.owed == Owed::Nothing {
             // Others of its super-frame were settled before it.
             self.owed = Owed::Later;
@@ -156,7 +172,7 @@ impl Acknowledging {
 
     /// Segments per ACK at most while the peer counts ACKs or waits for one.
     fn segments_eager(&self) -> u32 {
-        let is_each = self.quick > 0 && (self.quick_each || self.quick_asked);
+        let is_each = self.quick > 0 && matches!(self.quick_mode, Quick::Each | Quick::Asked);
         if is_each { 1 } else { self.deferral.min(2) }
     }
 
@@ -199,6 +215,32 @@ impl Acknowledging {
     pub(crate) fn on_disorder(&mut self) {
         self.owed = Owed::Now;
         self.quick = self.quick_initial;
+        self.end_answers();
+    }
+
+    /// The application has not answered what arrived.
+    fn end_answers(&mut self) {
+        if self.quick_mode == Quick::Answered {
+            self.quick_mode = Quick::Each;
+        }
+    }
+
+    /// Data goes out, perhaps in answer to what arrived.
+    #[inline]
+    pub(crate) fn on_answer(&mut self, now: Instant) {
+        if self.quick_mode == Quick::Each
+            && self.last_data_at().is_some_and(|at| now - at < ANSWER_MAX)
+        {
+            self.quick_mode = Quick::Answered;
+        }
+    }
+
+    /// Segments were acknowledged, as quickly as they were to be.
+    fn spend_quick(&mut self, segments: u32) {
+        self.quick = self.quick.saturating_sub(segments);
+        if self.quick == 0 && self.quick_mode == Quick::Asked {
+            self.quick_mode = Quick::Pairs;
+        }
     }
 
     /// A segment arrived that was sent again (seed 001: "this process will be triggered for every
@@ -289,6 +331,7 @@ impl Acknowledging {
     pub(crate) fn on_timeout(&mut self) {
         if self.owed == Owed::Later {
             self.owed = Owed::Now;
+            self.end_answers();
             if self.segments > 1 {
                 // More than one segment, and no push behind them: the peer stopped and waited.
                 self.bearable = self.segments / 2;
@@ -299,8 +342,7 @@ impl Acknowledging {
     /// A segment with the current ACK was taken.
     pub(crate) fn on_sent(&mut self) {
         self.owed = Owed::Nothing;
-        self.quick = self.quick.saturating_sub(self.segments);
-        self.quick_asked &= self.quick > 0;
+        self.spend_quick(self.segments);
         self.segments = 0;
         if let Some(unstretched) = &mut self.unstretched {
             unstretched.clear();
@@ -338,6 +380,24 @@ mod tests {
         let mut policy = Acknowledging::new(8, 8, 0);
         policy.set_quick(false);
         assert!(acks_for(&mut policy, 8, now) < 4, "not two by two");
+    }
+
+    #[test]
+    fn an_ack_goes_with_the_answer_of_who_answers() {
+        let now = Instant::from_millis(1_000);
+        let mut policy = Acknowledging::new(2, 16, 0).with_each_quick(true);
+        assert_eq!(acks_for(&mut policy, 1, now), 1, "nothing has been answered yet");
+        policy.on_answer(now + ANSWER_MAX);
+        assert_eq!(acks_for(&mut policy, 1, now), 1, "that was no answer");
+        policy.on_answer(now);
+        assert_eq!(acks_for(&mut policy, 1, now), 0, "it waits for the next one");
+        policy.on_timeout();
+        policy.on_sent();
+        assert_eq!(acks_for(&mut policy, 1, now), 1, "which did not come");
+        policy.on_answer(now);
+        policy.on_disorder();
+        policy.on_sent();
+        assert_eq!(acks_for(&mut policy, 1, now), 1, "loss showed");
     }
 
     fn acks_for(policy: &mut Acknowledging, segments: u32, now: Instant) -> u32 {

@@ -122,7 +122,8 @@ pub struct Config {
     /// Segments from the start, or after a loss or a pause, that are acknowledged at least two by
     /// two, because the peer is in slow start and counts ACKs.
     pub quick_acks: u32,
-    /// Acknowledge each of those on its own, as Linux does.
+    /// Acknowledge each of those on its own, as Linux does; but while the application answers what arrives, the ACK waits
+    /// for the answer.
     pub quick_acks_each: bool,
     /// Set PSH on the last segment of every burst, not only where the send queue ends, as Linux does
     /// (RFC 9293, 3.9.1 leaves it to the sender): a receiver that coalesces segments need not wait

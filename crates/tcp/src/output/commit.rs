@@ -122,6 +122,9 @@ impl Connection {
         self.last_data_sent_at = now;
         self.window_use.is_decayed = false;
         self.send.on_sent(end);
+        if segment.len > 0 {
+            self.acks.on_answer(now);
+        }
         if segment.len > 0 && segment.len < self.plan.full {
             self.send.on_small_sent(end);
         }
