@@ -644,7 +644,7 @@ impl Host {
             self.has_datagram(fd)?;
             return Ok(self.files.datagram(fd)?.error.take().map_or(0, |error| error.0));
         }
-        Ok(self.take_error(fd)?.map_or(0, |error| error.0))
+        Ok(self.take_any_error(fd)?.map_or(0, |error| error.0))
     }
 
     fn socket_option(&mut self, fd: Fd, name: i32) -> Result<Vec<u8>, Errno> {

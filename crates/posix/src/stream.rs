@@ -393,4 +393,13 @@ impl Host {
         stream.error_told = true;
         Ok(error.map(Errno::from))
     }
+
+    /// The same for who asks by SO_ERROR, and is told of what has not ended the connection, too.
+    pub(crate) fn take_any_error(&mut self, fd: Fd) -> Result<Option<Errno>, Errno> {
+        if let Some(error) = self.take_error(fd)? {
+            return Ok(Some(error));
+        }
+        let Some((id, _)) = self.status(fd)? else { return Ok(None) };
+        Ok(self.shard().tcp_take_soft_error(id)?.map(Errno::from))
+    }
 }

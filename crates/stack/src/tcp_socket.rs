@@ -527,6 +527,17 @@ impl Shard {
         })
     }
 
+    /// What a router says against reaching the peer of an open connection, which outlives it; told once (SO_ERROR).
+    ///
+    /// # Errors
+    /// There is no such connection.
+    pub fn tcp_take_soft_error(
+        &mut self,
+        id: SocketId,
+    ) -> Result<Option<SocketError>, SocketError> {
+        Ok(self.tcp_socket(id)?.connection.take_soft_error().map(connection_error))
+    }
+
     /// How a connection is doing, in detail.
     ///
     /// # Errors

@@ -770,6 +770,12 @@ impl Connection {
         plausible
     }
 
+    /// Why the peer of an open connection cannot be reached, as a router says of what it has not acknowledged yet; told
+    /// once. RFC 9293, 3.9.2.2, SHLD-25: what does not end a connection should be made available to the application.
+    pub fn take_soft_error(&mut self) -> Option<ConnectionError> {
+        self.unreachable.take()
+    }
+
     /// Why a connection ends whose peer has not answered in time (RFC 5461, 2.2).
     pub(crate) fn timeout_error(&self) -> ConnectionError {
         self.unreachable.unwrap_or(ConnectionError::TimedOut)
