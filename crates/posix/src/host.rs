@@ -410,11 +410,12 @@ impl Host {
         }
     }
 
-    /// Takes an address for one of its own, before all others.
+    /// Takes an address for one of its own, before all others, unless no host can have it: a packet may go anywhere.
     fn adopt(&mut self, address: Option<IpAddr>) {
         let prefix_len = if address.is_some_and(|address| address.is_ipv4()) { 16 } else { 48 };
         let known = |cidr: &Cidr| Some(cidr.address()) == address;
         if let Some(cidr) = address.and_then(|address| Cidr::new(address, prefix_len))
+            && cidr.is_hosts()
             && !self.config.addresses.iter().any(known)
         {
             self.config.addresses.insert(0, cidr);

@@ -1099,5 +1099,16 @@ fn data_for_a_program_that_shut_both_directions_resets_the_connection() {
         for fd in [server, listener] {
             pair.call(1, Call::Close { fd });
         }
+// A packet may go to any address, a segment script's first to none at all.
+#[test]
+fn an_address_that_no_host_has_is_not_adopted() {
+    for destination in [[0, 0, 0, 0], [255, 255, 255, 255], [224, 0, 0, 1], [10, 0, 255, 255]] {
+        let mut host = host("10.0.0.1/24");
+        host.config.adopts_addresses = true;
+        let mut packet = vec![0x45, 0, 0, 20, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1];
+        packet.extend(destination);
+        host.inject(&packet);
+        assert_eq!(host.config.addresses.len(), 1, "{destination:?}");
+        assert!(!host.has_packet());
     }
 }
