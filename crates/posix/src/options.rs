@@ -41,7 +41,7 @@ pub(crate) struct Options {
     pub(crate) reuse_port: bool,
     broadcast: bool,
     out_of_band_inline: bool,
-    priority: i32,
+    pub(crate) priority: i32,
     mark: i32,
     kept: KeptOptions,
     /// Twice what was asked for, as Linux tells it.

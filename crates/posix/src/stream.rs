@@ -170,7 +170,9 @@ impl Host {
                 File::Datagram(Box::new(Datagram::new(family, nonblocking)))
             }
             (SOCK_STREAM | SOCK_DGRAM, _) => return Err(Errno::EPROTONOSUPPORT.into()),
-            _ => return Err(Errno::ESOCKTNOSUPPORT.into()),
+            // SOCK_RAW to SOCK_PACKET, the last there is.
+            (3..=10, _) => return Err(Errno::ESOCKTNOSUPPORT.into()),
+            _ => return Err(Errno::EINVAL.into()),
         };
         let fd = self.files.insert(file)?;
         self.files.set_close_on_exec(fd, kind & SOCK_CLOEXEC != 0);
@@ -269,9 +271,10 @@ impl Host {
             Err(error) => return Err(error.into()),
         };
         let status = self.shard().tcp_status(id)?;
-        // As Linux: of all options the listener's in the IPv4 header are not handed on. There an accepted
+        // As Linux: of all options the listener's priority and those in the IPv4 header are not handed on. There an accepted
         // connection has what its SYN's make when they are turned round, which this stack does not do.
         options.ip_options = Ipv4Options::NONE;
+        options.priority = 0;
         let mut accepted = Stream::new(domain, false);
         accepted.options = options;
         (accepted.bound, accepted.picked) = (Some(status.local), true);

@@ -1112,3 +1112,30 @@ fn an_address_that_no_host_has_is_not_adopted() {
         assert!(!host.has_packet());
     }
 }
+
+#[test]
+fn what_is_no_kind_of_socket_is_told_from_what_is_none_here() {
+    let mut pair = Pair::new();
+    let domain = AF_INET.into();
+    let mut open = |kind, protocol| pair.try_call(0, Call::Socket { domain, kind, protocol });
+    assert_eq!(open(3, 0), Some(Err(Errno::ESOCKTNOSUPPORT)), "SOCK_RAW");
+    assert_eq!(open(11, 0), Some(Err(Errno::EINVAL)), "SOCK_MAX");
+    assert_eq!(open(SOCK_STREAM | 0x40, 0), Some(Err(Errno::EINVAL)), "an unknown flag");
+    assert_eq!(open(SOCK_STREAM, IPPROTO_UDP), Some(Err(Errno::EPROTONOSUPPORT)));
+}
+
+#[test]
+fn a_listeners_mark_is_handed_on_and_its_priority_is_not() {
+    let mut pair = Pair::new();
+    let (listener, _, _) = pair.connected();
+    for name in [SO_PRIORITY, SO_MARK] {
+        let value = vec![3, 0, 0, 0];
+        pair.call(1, Call::SetOption { fd: listener, level: SOL_SOCKET, name, value });
+    }
+    let client = pair.socket(0, SOCK_STREAM);
+    pair.call(0, Call::Connect { fd: client, address: address("10.0.0.2:80") });
+    let fd = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    let value_of = |name| Call::GetOption { fd, level: SOL_SOCKET, name, len: 4 };
+    assert_eq!(pair.call(1, value_of(SO_PRIORITY)).output, Output::Value(vec![0; 4]));
+    assert_eq!(pair.call(1, value_of(SO_MARK)).output, Output::Value(vec![3, 0, 0, 0]));
+}
