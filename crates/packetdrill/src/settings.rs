@@ -312,4 +312,14 @@ mod tests {
             assert!(!config.tcp.sack, "{command}");
         }
     }
+
+    // What a script sets holds against the habits, which come first.
+    #[test]
+    fn paths_are_probed_where_a_script_for_linux_asks_for_it() {
+        let mut config = crate::host_config();
+        crate::apply_linux_habits(&mut config);
+        assert_eq!(config.tcp.path_probing, PathProbing::Off);
+        apply_command("sysctl -q net.ipv4.tcp_mtu_probing=1", Path::new("."), &mut config);
+        assert_eq!(config.tcp.path_probing, PathProbing::OnBlackHole);
+    }
 }
