@@ -317,7 +317,11 @@ pub(crate) unsafe extern "C" fn netdev_receive(
         let room = unsafe { memory::read_value(len)? };
         let (at_us, bytes) = match session.next_packet() {
             Some((at, bytes)) => ((at.as_nanos() / 1_000) as c_longlong, bytes),
-            None => (0, Vec::new()),
+            None => {
+                // packetdrill has no word for it here, and says that a packet of no bytes came.
+                eprintln!("no packet was sent, and nothing is left that could send one");
+                (0, Vec::new())
+            }
         };
         let bytes = &bytes[..bytes.len().min(room)];
         // SAFETY: see the module.

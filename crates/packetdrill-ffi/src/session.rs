@@ -376,8 +376,18 @@ static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 /// sets sysctls of the kernel in commands, which here are settings of the stack.
 fn script_of_this_run() -> Option<String> {
     let index = SESSIONS.fetch_add(1, Ordering::Relaxed);
-    let mut scripts = std::env::args().skip(1).filter(|argument| argument.ends_with(".pkt"));
-    std::fs::read_to_string(scripts.nth(index)?).ok()
+    scripts(std::env::args().skip(1)).nth(index)
+}
+
+/// The texts of the scripts among packetdrill's arguments, whatever they are called. The value of an option may be a word
+/// of its own, which names no text, but for that of `--init_scripts`.
+fn scripts(words: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    let mut before = String::new();
+    words.filter_map(move |word| {
+        let before = std::mem::replace(&mut before, word.clone());
+        let is_script = !word.starts_with('-') && before != "--init_scripts";
+        is_script.then(|| std::fs::read_to_string(word).ok()).flatten()
+    })
 }
 
 /// When something will happen next, `limit` at most; `None` where nothing will.
@@ -385,4 +395,34 @@ fn next_event(state: &State, limit: Instant, deadline: Option<Instant>) -> Optio
     let waiting = state.waiting.as_ref().and_then(|waiting| waiting.task.deadline());
     let events = [state.host.poll_timeout(), waiting, deadline];
     events.into_iter().flatten().min().map(|next| next.min(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_told_from_options_and_their_values_and_not_by_their_names() {
+        let directory = std::env::temp_dir().join(format!("scripts-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a place for files");
+        let file = |name: &str, bytes: &[u8]| {
+            let path = directory.join(name);
+            std::fs::write(&path, bytes).expect("room");
+            path.display().to_string()
+        };
+        let words = [
+            "--so_filename".to_owned(),
+            file("library.so", &[0x7f, b'E', b'L', b'F', 0xff]),
+            "-D".to_owned(),
+            "CODE=x.pkt".to_owned(),
+            file("first.pkt", b"one"),
+            "--init_scripts".to_owned(),
+            file("defaults.sh", b"none"),
+            "-v".to_owned(),
+            file("second", b"two"),
+        ];
+        let found: Vec<_> = scripts(words.into_iter()).collect();
+        std::fs::remove_dir_all(&directory).expect("it is there");
+        assert_eq!(found, ["one", "two"]);
+    }
 }
