@@ -121,6 +121,7 @@ pub fn host_config() -> HostConfig {
     };
     HostConfig {
         tcp,
+        keepalive: tcp::Keepalive::default(),
         listen: posix::ListenOptions::default(),
         fast_open: posix::abi::TFO_CLIENT_ENABLE | posix::abi::TFO_SERVER_ENABLE,
         addresses: [network("192.168.0.1", 16), network("fd3d:fa7b:d17d::1", 48)]

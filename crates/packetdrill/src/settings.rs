@@ -18,6 +18,8 @@ type Apply = fn(&mut Config, i64);
 /// Settings that are one number.
 const NUMBERS: &[(&str, Apply)] = &[
     ("tcp_sack", |config, value| config.sack = value != 0),
+    ("tcp_dsack", |config, value| config.duplicate_reports = value != 0),
+    ("tcp_early_retrans", |config, value| config.tail_loss_probes = value != 0),
     ("tcp_timestamps", |config, value| config.timestamps = value != 0),
     ("tcp_window_scaling", |config, value| config.window_scaling = value != 0),
     ("tcp_syn_retries", |config, value| config.syn_retries = value as u32),
@@ -207,6 +209,11 @@ fn apply_one(name: &str, value: &str, config: &mut HostConfig) {
     }
     match (name, number) {
         ("tcp_fastopen", Some(bits)) => config.fast_open = bits as i32,
+        ("tcp_keepalive_time", Some(s)) => config.keepalive.idle = keepalive_time(s),
+        ("tcp_keepalive_intvl", Some(s)) => config.keepalive.interval = keepalive_time(s),
+        ("tcp_keepalive_probes", Some(count)) => {
+            config.keepalive.count = count.clamp(1, 127) as u32;
+        }
         ("tcp_fastopen_key", _) => {
             let keys = value.parse::<FastOpenKeys>().ok();
             config.listen.fast_open.keys = keys.or(config.listen.fast_open.keys);
@@ -239,6 +246,11 @@ fn apply_one(name: &str, value: &str, config: &mut HostConfig) {
     {
         config.tcp.congestion.algorithm = algorithm;
     }
+}
+
+/// Within what TCP_KEEPIDLE and TCP_KEEPINTVL take.
+fn keepalive_time(seconds: i64) -> Duration {
+    Duration::from_secs(seconds.clamp(1, 32_767) as u64)
 }
 
 /// Settings in comments `// stack: name=value`.

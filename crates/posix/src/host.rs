@@ -25,6 +25,8 @@ const SENT_MAX: usize = 100_000;
 pub struct HostConfig {
     /// Settings of connections that do not ask for others.
     pub tcp: tcp::Config,
+    /// When connections are probed whose program asks for that, and does not say when; in whole seconds.
+    pub keepalive: tcp::Keepalive,
     /// What listeners are made with, where the program does not say.
     pub listen: ListenOptions,
     /// Who may use TCP Fast Open, in the bits of Linux's sysctl `tcp_fastopen`: 1 clients, 2 servers, 4 clients without a

@@ -54,9 +54,9 @@ pub(crate) struct Options {
     /// SO_ZEROCOPY: writes with MSG_ZEROCOPY are told of.
     pub(crate) zero_copy: bool,
     keepalive: bool,
-    keepalive_idle_s: i32,
-    keepalive_interval_s: i32,
-    keepalive_count: i32,
+    pub(crate) keepalive_idle_s: i32,
+    pub(crate) keepalive_interval_s: i32,
+    pub(crate) keepalive_count: i32,
     pub(crate) nodelay: bool,
     /// TCP_QUICKACK as it was set last; what it does passes.
     quick_acks: bool,

@@ -164,7 +164,12 @@ impl Host {
         let nonblocking = kind & SOCK_NONBLOCK != 0;
         let file = match (kind & !(SOCK_NONBLOCK | SOCK_CLOEXEC), protocol) {
             (SOCK_STREAM, 0 | IPPROTO_TCP) => {
-                File::Stream(Box::new(Stream::new(family, nonblocking)))
+                let mut stream = Stream::new(family, nonblocking);
+                let tcp::Keepalive { idle, interval, count } = self.config.keepalive;
+                stream.options.keepalive_idle_s = idle.as_secs() as i32;
+                stream.options.keepalive_interval_s = interval.as_secs() as i32;
+                stream.options.keepalive_count = count as i32;
+                File::Stream(Box::new(stream))
             }
             (SOCK_DGRAM, 0 | IPPROTO_UDP) => {
                 File::Datagram(Box::new(Datagram::new(family, nonblocking)))

@@ -12,6 +12,7 @@ struct Pair {
 fn host(address: &str) -> Host {
     Host::new(HostConfig {
         tcp: tcp::Config::default(),
+        keepalive: tcp::Keepalive::default(),
         listen: ListenOptions::default(),
         fast_open: TFO_CLIENT_ENABLE | TFO_SERVER_ENABLE,
         addresses: vec![address.parse().expect("an address and a prefix")],

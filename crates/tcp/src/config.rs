@@ -93,6 +93,10 @@ pub struct Config {
     pub timestamps_required: bool,
     /// Offer selective acknowledgment (RFC 2018).
     pub sack: bool,
+    /// Report by it what arrives twice (RFC 2883).
+    pub duplicate_reports: bool,
+    /// Send the last segment again, or new data, where a peer with SACK is silent for two round trips (RFC 8985, 7).
+    pub tail_loss_probes: bool,
     /// Offer window scaling (RFC 7323, 2).
     pub window_scaling: bool,
     /// Congestion control.
@@ -174,6 +178,8 @@ impl Default for Config {
             timestamps: true,
             timestamps_required: false,
             sack: true,
+            duplicate_reports: true,
+            tail_loss_probes: true,
             window_scaling: true,
             congestion: CongestionConfig::default(),
             pacing: Pacing::default(),

@@ -87,8 +87,7 @@ impl Connection {
         if self.send.flight() == 0 || !self.state.sends_data() {
             return;
         }
-        let mss = self.negotiated.payload_max();
-        if self.recovery.probe_timeout(&self.send, self.rtt.smoothed(), mss).is_some() {
+        if self.probe_timeout().is_some() {
             self.recovery.probe.owed = true;
             return self.timers.set(Timer::Retransmission, now + self.rtt.rto());
         }

@@ -236,7 +236,8 @@ impl Connection {
     }
 
     fn note_duplicate(&mut self, start: SeqNumber, end: SeqNumber) {
-        if self.negotiated.sack && !self.duplicates.add(start, end) {
+        let reports = self.negotiated.sack && self.config.duplicate_reports;
+        if reports && !self.duplicates.add(start, end) {
             self.counters.duplicates_unreported += 1;
         }
     }

@@ -327,15 +327,18 @@ impl Connection {
 
     /// Says whether a tail loss probe is to be sent if nothing is heard.
     pub(crate) fn arm_probe_timer(&mut self, now: Instant) -> bool {
-        let mss = self.negotiated.payload_max();
-        let smoothed_rtt = self.rtt.smoothed();
-        let Some(timeout) = self.recovery.probe_timeout(&self.send, smoothed_rtt, mss) else {
-            return false;
-        };
+        let Some(timeout) = self.probe_timeout() else { return false };
         // RFC 8985, 7.2: never later than the retransmission timer would.
         let rto_at = self.timers.deadline(Timer::Retransmission);
         let rto_at = rto_at.unwrap_or_else(|| now + self.rtt.rto());
         self.timers.set(Timer::Loss, (now + timeout).min(rto_at));
         true
+    }
+
+    /// How long until a tail loss probe, if one may be sent.
+    pub(crate) fn probe_timeout(&self) -> Option<Duration> {
+        let mss = self.negotiated.payload_max();
+        let timeout = self.recovery.probe_timeout(&self.send, self.rtt.smoothed(), mss);
+        timeout.filter(|_| self.config.tail_loss_probes)
     }
 }
