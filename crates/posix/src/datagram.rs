@@ -87,9 +87,8 @@ impl Host {
     ) -> Attempt {
         let datagram = self.files.datagram(fd)?;
         let to = to.map(|to| to.for_domain(datagram.domain)).transpose()?;
-        if to.or(datagram.peer).is_none() {
-            return Err(Errno::EDESTADDRREQ.into());
-        }
+        let remote = to.or(datagram.peer).ok_or(Errno::EDESTADDRREQ)?;
+        let marks = datagram.options.marks_over(remote.is_ipv4(), datagram.domain);
         if let Some(error) = datagram.error.take() {
             return Err(error.into());
         }
@@ -97,6 +96,7 @@ impl Host {
             return Err(Errno::EPIPE.into());
         }
         let id = self.datagram_id(fd)?;
+        self.shard().set_marks(id, marks)?;
         let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
         match self.shard().udp_send(id, to, chunk) {
             Ok(()) => {
@@ -225,7 +225,6 @@ impl Host {
         self.shard().udp_set_mtu_discovery(id, mode)?;
         self.shard().udp_set_ip_options(id, options.ip_options)?;
         self.shard().udp_set_dont_route(id, options.dont_route)?;
-        self.shard().set_marks(id, options.marks)?;
         self.files.datagram(fd)?.id = Some(id);
         Ok(id)
     }

@@ -84,7 +84,7 @@ pub(crate) struct Options {
     pub(crate) ip_options: Ipv4Options,
     /// Of the header of the socket's family.
     pub(crate) marks: PacketMarks,
-    /// What IP_TOS and IP_TTL say of a stream of AF_INET6: for IPv4.
+    /// What IP_TOS and IP_TTL say of a socket of AF_INET6: for IPv4.
     marks_ipv4: PacketMarks,
     pub(crate) dont_route: bool,
     pub(crate) ipv6_only: bool,
@@ -438,13 +438,14 @@ impl Host {
         }
     }
 
-    /// What an option of this level marks: a stream of AF_INET6 has other marks for IPv4; all other sockets have
-    /// those of their family only.
+    /// What an option of this level marks: a socket of AF_INET6 has other marks for IPv4.
     fn marks_of(&mut self, fd: Fd, level: i32) -> Result<&mut PacketMarks, Errno> {
-        let is_both = matches!(
-            self.files.get(fd)?, File::Stream(stream) if stream.domain == Domain::Inet6
-        );
-        if level == IPPROTO_IP && is_both {
+        let domain = match self.files.get(fd)? {
+            File::Stream(stream) => stream.domain,
+            File::Datagram(datagram) => datagram.domain,
+            _ => return Err(Errno::ENOTSOCK),
+        };
+        if level == IPPROTO_IP && domain == Domain::Inet6 {
             return Ok(&mut self.options(fd)?.marks_ipv4);
         }
         self.check_family(fd, level)?;
@@ -475,11 +476,6 @@ impl Host {
         if is_stream {
             // ECN is TCP's own.
             marks.traffic_class &= !0b11;
-            return Ok(());
-        }
-        let marks = *marks;
-        if let Some(id) = self.files.datagram(fd)?.id {
-            self.shard().set_marks(id, marks)?;
         }
         Ok(())
     }

@@ -1140,3 +1140,20 @@ fn a_listeners_mark_is_handed_on_and_its_priority_is_not() {
     assert_eq!(pair.call(1, value_of(SO_PRIORITY)).output, Output::Value(vec![0; 4]));
     assert_eq!(pair.call(1, value_of(SO_MARK)).output, Output::Value(vec![3, 0, 0, 0]));
 }
+
+#[test]
+fn a_datagram_socket_of_ipv6_has_marks_of_its_own_for_ipv4() {
+    let mut pair = Pair::new();
+    let call = Call::Socket { domain: AF_INET6.into(), kind: SOCK_DGRAM, protocol: 0 };
+    let fd = pair.call(0, call).value as Fd;
+    pair.call(0, Call::Connect { fd, address: address("[::ffff:10.0.0.2]:53") });
+    for (level, name, value) in
+        [(IPPROTO_IP, IP_TOS, 0x48), (IPPROTO_IP, IP_TTL, 9), (IPPROTO_IPV6, IPV6_TCLASS, 0x20)]
+    {
+        pair.call(0, Call::SetOption { fd, level, name, value: vec![value, 0, 0, 0] });
+        let reply = pair.call(0, Call::GetOption { fd, level, name, len: 4 });
+        assert_eq!(reply.output, Output::Value(vec![value, 0, 0, 0]));
+    }
+    let packet = pair.packet_of(0, send(fd, b"hello"));
+    assert_eq!((packet[0] >> 4, packet[1], packet[8]), (4, 0x48, 9));
+}
