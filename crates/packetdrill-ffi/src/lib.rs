@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Scripts are mostly written for Linux, so the host here has Linux's habits
-//! ([`packetdrill::apply_linux_habits`]); `--so_flags=quick_acks_each=0,push_bursts=0` takes them
-//! away.
+//! ([`packetdrill::apply_linux_habits`]), unless `--so_flags=linux_habits=0` is given. Other flags hold against what a
+//! script sets.
 //!
 //! packetdrill loads the library, calls [`packetdrill_interface_init`], and makes every system call
 //! of the script, and every look at the clock and the network, through the functions it finds in

@@ -35,6 +35,9 @@ const PACKET_PATIENCE: Duration = Duration::from_secs(3_600);
 /// What one look at the clock costs.
 const LOOK: Duration = Duration::from_micros(1);
 
+/// The flag without which the host has Linux's habits.
+const WITHOUT_HABITS: &str = "linux_habits=0";
+
 /// One run of packetdrill.
 pub(crate) struct Session {
     main: Caller,
@@ -95,7 +98,9 @@ impl Session {
     pub(crate) fn new(settings: &str) -> Self {
         let mut config = packetdrill::host_config();
         config.adopts_addresses = true;
-        packetdrill::apply_linux_habits(&mut config);
+        if !settings.split([',', ' ']).any(|word| word == WITHOUT_HABITS) {
+            packetdrill::apply_linux_habits(&mut config);
+        }
         let mut words = Vec::new();
         if let Some(script) = script_of_this_run() {
             // packetdrill runs commands where it was started.

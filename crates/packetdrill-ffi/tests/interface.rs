@@ -749,7 +749,7 @@ fn packetdrill_runs_our_scripts_through_the_library() {
             let output = Command::new(&packetdrill)
                 .arg(version)
                 .arg(format!("--so_filename={}", library().display()))
-                .arg("--so_flags=quick_acks=8,quick_acks_each=0,push_bursts=0")
+                .arg("--so_flags=linux_habits=0")
                 .arg(&file)
                 .output()
                 .expect("packetdrill runs");
