@@ -1,6 +1,8 @@
 //! UDP sockets as programs see them.
 
-use crate::abi::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC, SHUT_RD, SHUT_WR};
+use crate::abi::{
+    MSG_DONTWAIT, MSG_ERRQUEUE, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, SHUT_RD, SHUT_WR,
+};
 use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply};
 use crate::epoll::News;
@@ -12,6 +14,9 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use stack::{BindOptions, SocketError, SocketId};
 use std::collections::VecDeque;
+
+/// The longest payload over either family (RFC 768: 65,535 bytes with the header).
+const PAYLOAD_BYTES_MAX: usize = 65_527;
 
 /// A UDP socket.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub(crate) struct Datagram {
     pub(crate) write_shut: bool,
     /// Datagrams taken from the stack to look at them.
     held: VecDeque<(Vec<u8>, SocketAddr)>,
+    /// What was sent with MSG_MORE so far, and where the datagram goes that it is of.
+    gathered: Option<(Vec<u8>, SocketAddr)>,
     pub(crate) error: Option<Errno>,
 }
 
@@ -42,6 +49,7 @@ impl Datagram {
             read_shut: false,
             write_shut: false,
             held: VecDeque::new(),
+            gathered: None,
             error: None,
         }
     }
@@ -85,8 +93,13 @@ impl Host {
         flags: i32,
         to: Option<Address>,
     ) -> Attempt {
+        if flags & MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         let datagram = self.files.datagram(fd)?;
         let to = to.map(|to| to.for_domain(datagram.domain)).transpose()?;
+        // As Linux: where the first of it goes, all of it goes.
+        let to = datagram.gathered.as_ref().map_or(to, |(_, first)| Some(*first));
         let remote = to.or(datagram.peer).ok_or(Errno::EDESTADDRREQ)?;
         let marks = datagram.options.marks_over(remote.is_ipv4(), datagram.domain);
         if let Some(error) = datagram.error.take() {
@@ -95,10 +108,23 @@ impl Host {
         if datagram.write_shut {
             return Err(Errno::EPIPE.into());
         }
+        let before = datagram.gathered.as_ref().map_or(&[][..], |(before, _)| before);
+        let whole = [before, bytes].concat();
+        if flags & MSG_MORE != 0 {
+            if whole.len() > PAYLOAD_BYTES_MAX {
+                return Err(Errno::EMSGSIZE.into());
+            }
+            datagram.gathered = Some((whole, remote));
+            return Ok(Reply::value(bytes.len() as i64));
+        }
         let id = self.datagram_id(fd)?;
         self.shard().set_marks(id, marks)?;
-        let chunk = Chunk::whole(Block::from(Bytes::copy_from_slice(bytes)));
-        match self.shard().udp_send(id, to, chunk) {
+        let chunk = Chunk::whole(Block::from(Bytes::from(whole)));
+        let sent = self.shard().udp_send(id, to, chunk);
+        if sent != Err(SocketError::WouldBlock) {
+            self.files.datagram(fd)?.gathered = None;
+        }
+        match sent {
             Ok(()) => {
                 // As Linux: what leaves makes room.
                 self.wake(fd, News::OUTPUT);

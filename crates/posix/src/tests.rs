@@ -1157,3 +1157,26 @@ fn a_datagram_socket_of_ipv6_has_marks_of_its_own_for_ipv4() {
     let packet = pair.packet_of(0, send(fd, b"hello"));
     assert_eq!((packet[0] >> 4, packet[1], packet[8]), (4, 0x48, 9));
 }
+
+#[test]
+fn what_is_sent_with_more_to_follow_is_of_one_datagram() {
+    let mut pair = Pair::new();
+    let fd = pair.socket(0, SOCK_DGRAM);
+    let part = |bytes: &[u8], flags, to: Option<&str>| Call::Send {
+        fd,
+        bytes: bytes.to_vec(),
+        flags,
+        to: to.map(address),
+    };
+    assert_eq!(pair.refused(0, part(b"x", MSG_MORE, None)), Errno::EDESTADDRREQ);
+    assert_eq!(pair.refused(0, part(b"x", MSG_OOB, Some("10.0.0.2:53"))), Errno::EOPNOTSUPP);
+    assert_eq!(pair.call(0, part(b"one", MSG_MORE, Some("10.0.0.2:53"))).value, 3);
+    assert!(!pair.hosts[0].has_packet());
+    let long = vec![0; 65_525];
+    assert_eq!(pair.refused(0, part(&long, MSG_MORE, None)), Errno::EMSGSIZE);
+    // Another address is passed over.
+    let packet = pair.packet_of(0, part(b"two", 0, Some("10.0.0.2:99")));
+    assert_eq!((&packet[22..24], &packet[28..]), (&[0, 53][..], &b"onetwo"[..]));
+    let packet = pair.packet_of(0, part(b"three", 0, Some("10.0.0.2:99")));
+    assert_eq!((&packet[22..24], &packet[28..]), (&[0, 99][..], &b"three"[..]));
+}
