@@ -1100,6 +1100,9 @@ fn data_for_a_program_that_shut_both_directions_resets_the_connection() {
         for fd in [server, listener] {
             pair.call(1, Call::Close { fd });
         }
+    }
+}
+
 // A packet may go to any address, a segment script's first to none at all.
 #[test]
 fn an_address_that_no_host_has_is_not_adopted() {
