@@ -492,6 +492,20 @@ impl Shard {
         self.sockets.listener(listener).is_some_and(|it| is_in_scope(it.local, id))
     }
 
+    /// What is half-open between these ports. Where its listener is gone it is forgotten: what comes is for whoever
+    /// listens there now, if anybody does.
+    pub(crate) fn half_open_of(
+        &mut self,
+        flow: &Flow,
+    ) -> Option<(SocketId, HalfOpen, Arc<tcp::Config>)> {
+        let waiting = self.half_open.get_mut(flow)?.parts();
+        if self.listener_config(waiting.0).is_none() {
+            self.forget_half_open(flow);
+            return None;
+        }
+        Some(waiting)
+    }
+
     /// A segment for a half-open connection.
     pub(crate) fn on_half_open(
         &mut self,
@@ -503,11 +517,6 @@ impl Shard {
         let (listener, kept, config) = waiting;
         let Unclaimed { flow, header, .. } = segment;
         let payload_len = segment.payload_len(incoming);
-        if self.listener_config(listener).is_none() {
-            self.forget_half_open(flow);
-            self.send_reset(now, incoming, header, payload_len);
-            return Err(DropReason::NoConnection);
-        }
         let window = config.receive_buffer_bytes.min(65_535) as u32;
         let parameters = |shard: &Self| {
             shard.parameters(now, incoming.origin.interface, flow, Arc::clone(&config))

@@ -311,8 +311,7 @@ impl Shard {
         if self.hands_on(incoming, &segment.flow) {
             return Ok(());
         }
-        if let Some(waiting) = self.half_open.get_mut(&segment.flow) {
-            let waiting = waiting.parts();
+        if let Some(waiting) = self.half_open_of(&segment.flow) {
             return self.on_half_open(now, incoming, &segment, waiting);
         }
         match self.on_time_wait(now, incoming, &segment) {

@@ -509,6 +509,48 @@ fn a_repeated_syn_gets_the_same_syn_ack() {
     }
 }
 
+// A program that listens again, after a restart or with other settings, is who the next SYN is for.
+#[test]
+fn a_syn_whose_listener_is_gone_is_for_the_one_that_listens_now() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, _) = listen(&mut net, ListenOptions::default());
+    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.run(100 * MS);
+    net.hosts[1].shard.close(net.now, listener);
+    let (listener, _) = listen(&mut net, ListenOptions::default());
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.run(100 * MS);
+    let answers = answers(&net, mark);
+    let [syn_ack] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(syn_ack.flags, TcpFlags::SYN | TcpFlags::ACK);
+    let ack = TcpHeader {
+        sequence: SeqNumber(10),
+        acknowledgment: syn_ack.sequence + 1,
+        flags: TcpFlags::ACK,
+        ..syn(3_000, 9)
+    };
+    net.inject(1, [packet([10, 0, 0, 9], &ack)]);
+    assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
+    assert_eq!(net.hosts[1].shard.half_open_count(), 0);
+}
+
+// Without one it is as without any listener.
+#[test]
+fn what_comes_for_a_listener_that_is_gone_is_answered_with_a_reset() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let (listener, _) = listen(&mut net, ListenOptions::default());
+    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.run(100 * MS);
+    net.hosts[1].shard.close(net.now, listener);
+    let mark = net.wire.len();
+    net.inject(1, [packet([10, 0, 0, 9], &syn(3_000, 9))]);
+    net.run(100 * MS);
+    let flags: Vec<_> = answers(&net, mark).iter().map(|answer| answer.flags).collect();
+    assert_eq!(flags, [TcpFlags::RST | TcpFlags::ACK]);
+    assert_eq!(net.hosts[1].shard.half_open_count(), 0);
+}
+
 // RFC 5961, 7: whoever forged one SYN would have every further segment reflected to whose address it was.
 #[test]
 fn a_half_open_connection_answers_one_segment_in_half_a_second() {
