@@ -556,7 +556,10 @@ impl Shard {
                 socket.detached = true;
                 self.orphans += 1;
             }
-            if self.orphans > self.orphans_max {
+            // TIME-WAIT takes no socket, and what is closed or was never opened has nobody to tell.
+            let state = socket.connection.state();
+            let is_busy = !matches!(state, State::Closed | State::SynSent | State::TimeWait);
+            if is_busy && self.orphans > self.orphans_max {
                 // Nobody waits for it, and too many of its kind are still busy.
                 self.counters.orphans_reset += 1;
                 socket.connection.abort();

@@ -631,6 +631,32 @@ fn orphans_beyond_the_limit_are_reset() {
     assert_eq!(net.hosts[0].shard.orphan_count(), 0);
 }
 
+// What has nothing left to do, or nothing but TIME-WAIT, which takes no socket, is none of them.
+#[test]
+fn who_has_nothing_to_finish_is_no_orphan_too_many() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    net.hosts[0].shard.set_orphans_max(0);
+    let (first, its_peer) = net.connect(false);
+    net.hosts[0].shard.tcp_shutdown_write(net.now, first).expect("open");
+    net.run(10 * MS);
+    net.hosts[1].shard.close(net.now, its_peer);
+    net.run(10 * MS);
+    let (second, its_peer) = net.connect_to(false, 81);
+    net.hosts[1].shard.tcp_abort(net.now, its_peer);
+    net.run(10 * MS);
+    let to = SocketAddr::new(address(1, false), 82);
+    let third = net.hosts[0].shard.tcp_connect(net.now, None, to).expect("a route");
+    let states =
+        [first, second, third].map(|id| net.hosts[0].shard.tcp_status(id).expect("there").state);
+    assert_eq!(states, [State::TimeWait, State::Closed, State::SynSent]);
+    for id in [first, second, third] {
+        net.hosts[0].shard.close(net.now, id);
+    }
+    let shard = &net.hosts[0].shard;
+    assert_eq!((shard.socket_count(), shard.time_wait_count()), (0, 1));
+    assert_eq!(shard.counters().shard.orphans_reset, 0);
+}
+
 // RFC 6056, 2; RFC 9293, 3.3.1: as many connections as there are four-tuples, not as there are ports.
 #[test]
 fn one_address_opens_more_connections_than_it_has_ports() {
