@@ -169,6 +169,34 @@ impl Shard {
         }
     }
 
+    /// Interface `id` has this address no more. What leaves from it goes on where another interface that leads to the
+    /// peer has the address as well, as both ways of one that is multi-routed have, and fails elsewhere.
+    pub(crate) fn leave_address(&mut self, now: Instant, id: InterfaceId, address: IpAddr) {
+        for index in self.connections() {
+            let Some(socket) = self.sockets.tcp_ref(index) else { continue };
+            let (flow, by) = (socket.flow(), socket.path.interface);
+            let remote = flow.remote.ip();
+            if flow.local.ip() != address {
+                continue;
+            }
+            let stays = by != id && self.is_own_address(address);
+            // On another link this would be another host.
+            let may_move = self.is_own_address(address) && !is_of_a_link(remote);
+            let found = self.route_from(address, remote, None).ok().filter(|_| may_move);
+            let Some(socket) = self.sockets.tcp(index) else { continue };
+            match found {
+                _ if stays => {}
+                Some((other, next_hop)) => {
+                    socket.path.keeps_interface = true;
+                    self.lead(index, other, next_hop);
+                    self.path_mtus.invalidate();
+                }
+                None => socket.connection.on_address_removed(),
+            }
+            self.settle(now, index);
+        }
+    }
+
     pub(crate) fn connections(&self) -> Vec<u32> {
         let is_tcp = |socket: &Socket| matches!(socket, Socket::Tcp(_));
         self.sockets.iter().filter(|(_, socket)| is_tcp(socket)).map(|(index, _)| index).collect()
@@ -190,8 +218,14 @@ impl Shard {
             }
         };
         let Ok((id, next_hop)) = found else { return };
+        self.lead(index, id, next_hop);
+    }
+
+    /// Lets a connection leave by interface `id`. [`Shard::settle`] must follow.
+    fn lead(&mut self, index: u32, id: InterfaceId, next_hop: IpAddr) {
         let Some(socket) = self.sockets.tcp(index) else { return };
-        if socket.path.interface == id && socket.path.next_hop == next_hop {
+        let old = socket.path.interface;
+        if old == id && socket.path.next_hop == next_hop {
             return;
         }
         (socket.path.interface, socket.path.next_hop) = (id, next_hop);

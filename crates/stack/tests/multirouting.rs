@@ -316,3 +316,27 @@ fn a_datagram_is_undeliverable_only_where_no_way_is_left() {
     net.hosts[0].shard.set_route_duplicating(now, network(), second, false).expect("a route");
     assert_eq!(send(&mut net), Err(SocketError::HostUnreachable));
 }
+
+#[test]
+fn an_address_that_one_of_two_interfaces_loses_ends_no_connection() {
+    for loses_first in [true, false] {
+        let mut net = Net::new(TransmitMode::Lso, false);
+        let first = net.hosts[0].interface;
+        let second = multi_routed(&mut net, plain());
+        let (client, server) = net.connect(false);
+        move_bytes(&mut net, client, server, 50_000);
+        let (lost, left) = if loses_first { (first, second) } else { (second, first) };
+        let now = net.now;
+        net.hosts[0].shard.remove_address(now, lost, address(0, false)).expect("it has it");
+        net.hosts[0].interface = left;
+        net.hosts[0].more.retain(|id| *id != left);
+        net.hosts[0].more.push(lost);
+        net.batches.clear();
+        move_bytes(&mut net, client, server, 50_000);
+        assert_eq!(sent_by(&mut net, lost).0, 0);
+        let now = net.now;
+        net.hosts[0].shard.remove_address(now, left, address(0, false)).expect("it has it");
+        let error = net.hosts[0].shard.tcp_status(client).expect("not closed").error;
+        assert_eq!(error, Some(SocketError::AddressRemoved));
+    }
+}

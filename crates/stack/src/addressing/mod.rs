@@ -32,7 +32,6 @@ use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
 use crate::multicast::Listener;
 use crate::shard::Shard;
-use crate::sockets::Socket;
 pub(crate) use autoconfiguration::Autoconfiguration;
 use core::net::{IpAddr, Ipv4Addr};
 use ip::membership::Filter;
@@ -237,7 +236,8 @@ impl Shard {
     }
 
     /// Takes an address from interface `id`; a leased one is given back to its server. Connections from it fail with
-    /// [`SocketError::AddressRemoved`]; sockets bound to it stay and receive nothing. As with
+    /// [`SocketError::AddressRemoved`], unless another interface that leads to their peer has it as well, by which they
+    /// go on; sockets bound to it stay and receive nothing. As with
     /// [`Shard::add_address`], only the first shard of a host does it, and the others hear of it.
     ///
     /// # Errors
@@ -448,18 +448,7 @@ impl Shard {
         }
         self.address_events.push(AddressEvent::Removed(id, cidr));
         self.tell_of_address(id, cidr, AddressOrigin::Fixed, false);
-        let uses = |socket: &Socket| match socket {
-            Socket::Tcp(socket) => socket.flow().local.ip() == address,
-            _ => false,
-        };
-        let users: Vec<u32> =
-            self.sockets.iter().filter(|(_, socket)| uses(socket)).map(|(i, _)| i).collect();
-        for index in users {
-            if let Some(socket) = self.sockets.tcp(index) {
-                socket.connection.on_address_removed();
-            }
-            self.settle(now, index);
-        }
+        self.leave_address(now, id, address);
     }
 }
 
