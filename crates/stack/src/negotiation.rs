@@ -586,23 +586,31 @@ impl Shard {
 
     /// Asks for a connection again; says so in the counters where it stops or starts batches.
     pub(crate) fn refresh_multidata(&mut self, index: u32) {
-        let Some(socket) = self.sockets.tcp_ref(index) else { return };
+        match self.ask_for_multidata(index) {
+            Some((None, Some(_))) => self.counters.multidata_flows_stopped += 1,
+            Some((Some(_), None)) => self.counters.multidata_flows_started += 1,
+            _ => {}
+        }
+    }
+
+    /// Asks for a connection, and says why it could not leave in batches before, and cannot now. One that is new never
+    /// did.
+    pub(crate) fn ask_for_multidata(
+        &mut self,
+        index: u32,
+    ) -> Option<(Option<MultidataRefusal>, Option<MultidataRefusal>)> {
+        let socket = self.sockets.tcp_ref(index)?;
         let (source, destination) = socket.path.network.addresses();
         let ways = self.other_ways(socket.path.interface, source, destination);
-        let Some(socket) = self.sockets.tcp(index) else { return };
+        let socket = self.sockets.tcp(index)?;
         // Another way might be by a gateway.
         let is_multi_routed = !ways.is_empty() && !socket.path.dont_route;
         socket.path.is_multi_routed = is_multi_routed;
         socket.connection.set_path_duplicates(is_multi_routed);
-        let Some(socket) = self.sockets.tcp_ref(index) else { return };
+        let socket = self.sockets.tcp_ref(index)?;
         let refusal = self.multidata_for(socket);
-        let Some(socket) = self.sockets.tcp(index) else { return };
-        match (socket.path.refusal, refusal) {
-            (None, Some(_)) => self.counters.multidata_flows_stopped += 1,
-            (Some(_), None) => self.counters.multidata_flows_started += 1,
-            _ => {}
-        }
-        socket.path.refusal = refusal;
+        let socket = self.sockets.tcp(index)?;
+        let before = core::mem::replace(&mut socket.path.refusal, refusal);
         let (id, is_ipv4) = (socket.path.interface, socket.flow().local.is_ipv4());
         let len = match refusal {
             None => self.interfaces[id].super_frame_len(is_ipv4),
@@ -611,5 +619,6 @@ impl Shard {
         if let Some(socket) = self.sockets.tcp(index) {
             socket.connection.set_super_frame_len(len);
         }
+        Some((before, refusal))
     }
 }

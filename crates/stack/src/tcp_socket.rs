@@ -698,7 +698,7 @@ impl Shard {
             self.sockets.remove(index);
             return Err(SocketError::AddressInUse);
         }
-        self.refresh_multidata(index);
+        self.ask_for_multidata(index);
         Ok(index)
     }
 

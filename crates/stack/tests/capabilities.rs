@@ -190,6 +190,17 @@ fn a_device_of_another_version_gets_single_packets() {
     transfer_once(&mut net, client, server, 50_000);
     assert_eq!(largest(&mut net), 1);
     assert!(refused(&net, MultidataRefusal::NotCapable) > 30);
+    let counted = |net: &Net| {
+        let counted = counters(net, 0).shard;
+        (counted.multidata_flows_stopped, counted.multidata_flows_started)
+    };
+    assert_eq!(counted(&net), (0, 0), "it never could");
+    net.hosts[0].shard.set_capabilities(id, plain());
+    transfer_once(&mut net, client, server, 50_000);
+    assert_eq!(counted(&net), (0, 1));
+    net.hosts[0].shard.set_capabilities(id, Capabilities { version: 9, ..plain() });
+    transfer_once(&mut net, client, server, 50_000);
+    assert_eq!(counted(&net), (1, 1));
 }
 
 #[test]
