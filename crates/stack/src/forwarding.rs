@@ -434,6 +434,8 @@ impl Shard {
                 return None;
             }
             let is_repeated = header.sequence == known.kept.irs();
+            // The answer goes where this one came from: the way of the last one may be no more.
+            (known.interface, known.station) = (origin.interface, origin.station);
             if is_repeated {
                 self.counters.forwards_repeated += 1;
                 known.kept.on_syn_again(header);
@@ -442,8 +444,6 @@ impl Shard {
                 let kept = self.keep_syn(now, origin.interface, segment);
                 if let Some(known) = self.forwarding.pending.get_mut(flow) {
                     known.kept = kept;
-                    // Nor does the way of that one: the answer goes where this one came from.
-                    (known.interface, known.station) = (origin.interface, origin.station);
                 }
             }
             self.forwarding.pending.set_deadline(flow, now + SILENCE_MAX);

@@ -391,6 +391,29 @@ fn a_new_attempt_of_another_station_is_refused_to_that_one() {
     assert_eq!(reset[..6], other.0);
 }
 
+// Also where it is the same attempt, whose first way is gone before anybody decided.
+#[test]
+fn a_syn_that_comes_again_by_another_interface_is_answered_there() {
+    for is_accepted in [true, false] {
+        let mut net = net(false);
+        let second = second_interface(&mut net);
+        let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 1);
+        net.inject(1, [syn(1, 7, TcpFlags::SYN)]);
+        let (pending, now) = (next(&mut net, forwarder), net.now);
+        let first = net.hosts[1].interface;
+        net.hosts[1].shard.remove_interface(now, first).expect("an interface");
+        inject_by(&mut net, second, [syn(1, 7, TcpFlags::SYN)]);
+        if is_accepted {
+            net.hosts[1].shard.tcp_accept_pending(now, &pending).expect("it waits");
+        } else {
+            net.hosts[1].shard.tcp_refuse_pending(now, &pending);
+        }
+        net.batches.clear();
+        net.run(10 * MS);
+        assert_eq!(net.batches, [(1, second, 1)], "{is_accepted}");
+    }
+}
+
 // RFC 1122, 3.3.4.2, the strong model: what is accepted of others is not what another interface has.
 #[test]
 fn who_accepts_everything_does_not_accept_for_another_interface() {
