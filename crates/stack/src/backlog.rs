@@ -585,7 +585,13 @@ impl Shard {
         waiting.kept = kept;
         // A FIN is all that there will be.
         let is_bare = payload_len == 0 && !segment.header.flags.contains(TcpFlags::FIN);
-        is_bare && waiting.is_deferred(now)
+        if !is_bare || !waiting.is_deferred(now) {
+            return false;
+        }
+        // Nothing was lost, so that is what is waited for next.
+        let until = waiting.deferred_until.unwrap_or(now);
+        self.half_open.set_deadline(&segment.flow, until);
+        true
     }
 
     /// Whether a half-open connection may answer what does not complete it, and notes that it does: whoever

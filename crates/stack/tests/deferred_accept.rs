@@ -107,3 +107,19 @@ fn who_says_nothing_is_accepted_also_where_no_syn_ack_goes_again() {
     net.run(11 * SECOND);
     assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
 }
+
+// The timer of the SYN-ACK, which has arrived, is a second's.
+#[test]
+fn who_says_nothing_is_accepted_when_the_time_is_over_however_short_it_is() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    net.delay = Duration::from_millis(10);
+    let local = SocketAddr::new(address(1, false), 80);
+    let options =
+        ListenOptions { defer_accept: Duration::from_millis(300), ..ListenOptions::default() };
+    let listener = net.hosts[1].shard.tcp_listen_with(local, options).expect("free");
+    net.hosts[0].shard.tcp_connect(net.now, None, local).expect("a route");
+    net.run(Duration::from_millis(290));
+    assert_eq!(net.hosts[1].shard.tcp_accept(listener), Err(SocketError::WouldBlock));
+    net.run(Duration::from_millis(60));
+    assert!(net.hosts[1].shard.tcp_accept(listener).is_ok());
+}
