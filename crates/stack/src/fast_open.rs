@@ -3,7 +3,7 @@
 //! Ours are made with the keys that a listener was given (`fast_open_keys.rs`). Where it was given none
 //! they are drawn from the shard's secret for steps of six hours, and the step before is the backup
 //! (4.1.2: keys are changed regularly). Theirs lie in a bounded
-//! table in which the oldest makes room (4.1.3). A path that swallowed a SYN with the option is spared
+//! table in which the oldest makes room, one for each of our addresses that they were given to (4.1.3). A path that swallowed a SYN with the option is spared
 //! it for an hour, so that a middlebox costs one timeout and not each connection one (7.1).
 
 use crate::error::SocketError;
@@ -21,7 +21,10 @@ use tcp::{Connection, FastOpenOutcome};
 use time::{Duration, Instant};
 use wire::TcpFastOpen;
 
-/// Destinations whose cookie is remembered.
+/// Our address and the peer's: a cookie is good between these.
+type Pair = (IpAddr, IpAddr);
+
+/// Pairs whose cookie is remembered.
 const KNOWN_MAX: usize = 1_024;
 
 /// How long a path that failed is left alone.
@@ -44,7 +47,7 @@ pub struct FastOpenOptions {
 /// Our own keys change this often.
 const STEP_SECONDS: u64 = 6 * 3_600;
 
-/// What is known of a destination.
+/// What is known of a pair.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     cookie: Option<TcpFastOpen>,
@@ -56,9 +59,9 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct FastOpen {
     keys: Keys,
-    known: HashMap<IpAddr, Known, Keys>,
-    /// The destinations in the order in which they became known.
-    order: VecDeque<IpAddr>,
+    known: HashMap<Pair, Known, Keys>,
+    /// The pairs in the order in which they became known.
+    order: VecDeque<Pair>,
 }
 
 impl FastOpen {
@@ -66,14 +69,14 @@ impl FastOpen {
         Self { keys, known: HashMap::with_hasher(keys), order: VecDeque::new() }
     }
 
-    /// What a SYN to `remote` should carry, and the MSS that its data must keep to. `None`: nothing, and no data.
+    /// What a SYN between two addresses should carry, and the MSS that its data must keep to. `None`: nothing, and no data.
     fn option_for(
         &self,
         now: Instant,
-        remote: IpAddr,
+        pair: Pair,
         without_cookie: bool,
     ) -> Option<(Option<TcpFastOpen>, u16)> {
-        match self.known.get(&remote) {
+        match self.known.get(&pair) {
             Some(known) if known.paused_until.is_some_and(|until| now < until) => None,
             // What the path takes bounds it, where nothing is known of the peer.
             known if without_cookie => Some((None, known.map_or(u16::MAX, |known| known.mss))),
@@ -82,26 +85,26 @@ impl FastOpen {
         }
     }
 
-    /// Says whether another destination was forgotten for it.
-    fn learn(&mut self, now: Instant, remote: IpAddr, outcome: FastOpenOutcome) -> bool {
+    /// Says whether another pair was forgotten for it.
+    fn learn(&mut self, now: Instant, pair: Pair, outcome: FastOpenOutcome) -> bool {
         let FastOpenOutcome { cookie, carried, mss, failed } = outcome;
         if cookie.is_none() && !failed && !carried {
             return false;
         }
         let mut has_evicted = false;
         // The one that was shown stays good.
-        let kept = self.known.get(&remote).map(|known| known.cookie.filter(|_| !failed));
+        let kept = self.known.get(&pair).map(|known| known.cookie.filter(|_| !failed));
         if kept.is_none() {
             if self.known.len() >= KNOWN_MAX
                 && let Some(oldest) = self.order.pop_front()
             {
                 has_evicted = self.known.remove(&oldest).is_some();
             }
-            self.order.push_back(remote);
+            self.order.push_back(pair);
         }
         let paused_until = failed.then_some(now + PAUSE);
         let cookie = cookie.or(kept.flatten());
-        self.known.insert(remote, Known { cookie, mss, paused_until });
+        self.known.insert(pair, Known { cookie, mss, paused_until });
         has_evicted
     }
 
@@ -117,10 +120,12 @@ impl FastOpen {
 }
 
 impl Shard {
-    /// Whether a SYN to `remote` could carry data now: with the cookie that the peer gave, or without one.
+    /// Whether a SYN to `remote` could carry data now, from the address that is picked where none is asked for: with the
+    /// cookie that the peer gave to that, or without one.
     #[must_use]
     pub fn tcp_may_open_fast(&self, now: Instant, remote: IpAddr, without_cookie: bool) -> bool {
-        let option = self.fast_open.option_for(now, remote, without_cookie);
+        let Ok(local) = self.source_for(SocketAddr::new(remote, 0)) else { return false };
+        let option = self.fast_open.option_for(now, (local, remote), without_cookie);
         option.is_some_and(|(option, _)| option != Some(TcpFastOpen::REQUEST))
     }
 
@@ -165,8 +170,8 @@ impl Shard {
     ) -> Result<usize, SocketError> {
         let index = self.sockets.index(id)?;
         let socket = self.sockets.tcp(index).ok_or(SocketError::InvalidSocket)?;
-        let remote = socket.flow().remote.ip();
-        let Some((option, mss)) = self.fast_open.option_for(now, remote, without_cookie) else {
+        let pair = socket.path.network.addresses();
+        let Some((option, mss)) = self.fast_open.option_for(now, pair, without_cookie) else {
             return Ok(0);
         };
         socket.connection.offer_fast_open(option, mss);
@@ -177,7 +182,7 @@ impl Shard {
     pub(crate) fn on_fast_open_outcome(&mut self, now: Instant, index: u32) {
         let Some(socket) = self.sockets.tcp(index) else { return };
         if let Some(outcome) = socket.connection.take_fast_open_outcome() {
-            let has_evicted = self.fast_open.learn(now, socket.flow().remote.ip(), outcome);
+            let has_evicted = self.fast_open.learn(now, socket.path.network.addresses(), outcome);
             self.counters.fast_open_cookies_evicted += u64::from(has_evicted);
         }
     }
@@ -239,6 +244,7 @@ mod tests {
     fn cookies_are_for_one_peer_and_for_a_time_and_those_of_others_are_bounded() {
         let mut cookies = FastOpen::new(Keys(1, 2));
         let address = |last: u32| IpAddr::from(last.to_be_bytes());
+        let pair = |last| (address(1), address(last));
         let now = Instant::from_millis(1_000);
         let hour = Duration::from_secs(3_600);
         let judge = |cookies: &FastOpen, now, last, shown| {
@@ -256,20 +262,20 @@ mod tests {
             FastOpenOutcome { cookie: Some(cookie), carried: false, mss: 1_000, failed: false };
         let mut evicted = 0;
         for last in 0..5_000 {
-            evicted += usize::from(cookies.learn(now, address(last), outcome));
-            assert!(!cookies.learn(now, address(last), outcome), "it is known");
+            evicted += usize::from(cookies.learn(now, pair(last), outcome));
+            assert!(!cookies.learn(now, pair(last), outcome), "it is known");
         }
         assert_eq!(evicted, 5_000 - KNOWN_MAX);
         assert_eq!((cookies.known.len(), cookies.order.len()), (KNOWN_MAX, KNOWN_MAX));
-        let option = |cookies: &FastOpen, now| cookies.option_for(now, address(4_999), false);
+        let option = |cookies: &FastOpen, now| cookies.option_for(now, pair(4_999), false);
         assert_eq!(option(&cookies, now), Some((Some(cookie), 1_000)));
         // Data went with it, and no other was given: it stays.
         let outcome = FastOpenOutcome { cookie: None, carried: true, ..outcome };
-        cookies.learn(now, address(4_999), FastOpenOutcome { mss: 900, ..outcome });
+        cookies.learn(now, pair(4_999), FastOpenOutcome { mss: 900, ..outcome });
         assert_eq!(option(&cookies, now), Some((Some(cookie), 900)));
         cookies.learn(
             now,
-            address(4_999),
+            pair(4_999),
             FastOpenOutcome { carried: false, failed: true, ..outcome },
         );
         assert_eq!(option(&cookies, now), None);

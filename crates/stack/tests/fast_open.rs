@@ -153,6 +153,32 @@ fn a_server_without_fast_open_gets_the_data_after_the_handshake() {
     assert_eq!(net.hosts[1].shard.counters().shard.fast_opens_accepted, 0);
 }
 
+// RFC 7413, 4.1.3: "For a multihomed client, the cookies are dependent on the client and server IP addresses."
+#[test]
+fn each_address_of_a_client_has_a_cookie_of_its_own() {
+    let (mut net, listener, to) = with_cookie(16);
+    let (now, id) = (net.now, net.hosts[0].interface);
+    let second = ip::Cidr::new([10, 0, 0, 77].into(), 24).expect("a network");
+    net.hosts[0].shard.add_address(now, id, second).expect("a new one");
+    let first = harness::address(0, false);
+    // The second address learns its cookie, and the first one's is still there.
+    for (local, data_len) in [(second.address(), 0), (second.address(), 4), (first, 4)] {
+        let (now, mark) = (net.now, net.wire.len());
+        let local = Some(SocketAddr::new(local, 0));
+        let chunk = Chunk::whole(Block::from(Bytes::from_static(b"data")));
+        let shard = &mut net.hosts[0].shard;
+        shard.tcp_connect_fast(now, local, to, None, chunk, false).expect("a route");
+        net.run(10 * MS);
+        let accepted = net.hosts[1].shard.tcp_accept(listener).expect("open");
+        assert_eq!(read_all(&mut net, accepted), b"data");
+        let syns = syns(&net, mark);
+        assert_eq!((syns[0].2, syns.len()), (data_len, 2), "{local:?}");
+        let asked = syns[0].1.options.fast_open.expect("an option").cookie().len();
+        assert_eq!(asked, if data_len == 0 { 0 } else { 8 }, "{local:?}");
+    }
+    assert_eq!(net.hosts[1].shard.counters().shard.fast_opens_accepted, 2);
+}
+
 // RFC 7413, 7.1: a path that swallows such SYNs costs one timeout, and then no more.
 #[test]
 fn a_path_that_drops_syns_with_data_is_spared_them() {
