@@ -2,7 +2,8 @@
 //!
 //! Each part owns one idea and lies in the module of that name; the work on them is split by the
 //! direction it comes from: [`crate::input`] takes segments, [`crate::output`] builds them,
-//! [`crate::timeouts`] takes the passing of time, and this module takes the application's calls.
+//! [`crate::timeouts`] takes the passing of time, [`crate::settings`] what the application changes, and this module its
+//! other calls.
 //!
 //! ```text
 //!   append, shutdown, close           on_segment, on_batch_end        on_timeout
@@ -18,9 +19,7 @@
 use crate::acknowledging::{Acknowledging, Owed};
 use crate::chronograph::{Chronograph, Waits};
 use crate::config::{Config, Parameters};
-use crate::congestion::{
-    Algorithm, Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse,
-};
+use crate::congestion::{Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse};
 use crate::counters::{Counting, TcpCounters};
 use crate::duplicates::Duplicates;
 use crate::ecn::Ecn;
@@ -40,7 +39,7 @@ use crate::state::State;
 use crate::timers::{Timer, Timers};
 use crate::urgent::Urgent;
 use crate::user_timeout;
-use crate::window_tuning::{WindowTuning, growth_max, is_near};
+use crate::window_tuning::{WindowTuning, is_near};
 use batch::{BlockPool, Chunk};
 use counters::trace;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ use time::{Duration, Instant};
 use wire::{SeqNumber, TcpHeader};
 
 /// The largest buffer: no window is larger (RFC 7323, 2.3).
-const BUFFER_BYTES_MAX: usize = 1 << 30;
+pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 30;
 
 /// A reset that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -627,116 +626,6 @@ impl Connection {
     pub fn on_address_removed(&mut self) {
         self.enter_closed(Some(ConnectionError::AddressRemoved));
         self.owing.reset = None;
-    }
-
-    /// Small segments are sent at once from now on, or no more.
-    pub fn set_nodelay(&mut self, nodelay: bool) {
-        self.nodelay = nodelay;
-    }
-
-    /// Uses another congestion control from now on. It begins like that of a new connection, with
-    /// the initial window: what one believed of the path is no measure for another. In a recovery it is reduced as for
-    /// the loss that began that.
-    pub fn set_congestion(&mut self, now: Instant, algorithm: Algorithm) {
-        if self.config.congestion.algorithm != algorithm {
-            self.config_mut().congestion.algorithm = algorithm;
-            let mss = self.negotiated.payload_max();
-            self.congestion = Controller::new(&self.config.congestion, mss);
-            self.tell_round_trip(now);
-            self.tell_loss(now);
-        }
-    }
-
-    /// A controller that begins is told the round trip, where the handshake or data has measured one.
-    fn tell_round_trip(&mut self, now: Instant) {
-        if let Some(rtt) = self.rtt.smoothed() {
-            self.congestion.on_round_trip(now, rtt);
-        }
-    }
-
-    /// Acknowledges the next segments at once, and what waits for its acknowledgment (TCP_QUICKACK), or does
-    /// so no more: until the policy of the connection says otherwise.
-    pub fn set_quick_acks(&mut self, on: bool) {
-        self.acks.set_quick(on);
-    }
-
-    /// Whether small segments are sent at once.
-    #[must_use]
-    pub fn nodelay(&self) -> bool {
-        self.nodelay
-    }
-
-    /// Whether each segment takes several ways, so that the peer gets all of them twice: then neither
-    /// duplicate ACKs (of peers without SACK) nor reports of duplicates are believed. What is lost by every way
-    /// is found by SACK, or else by the timers.
-    pub fn set_path_duplicates(&mut self, on: bool) {
-        self.recovery.path_duplicates = on;
-    }
-
-    /// Holds back segments that are not full, until it is called with `false` or the stream ends
-    /// (TCP_CORK, and MSG_MORE of one call): the application will add to them soon.
-    pub fn set_cork(&mut self, corked: bool) {
-        self.corked = corked;
-    }
-
-    /// Fixes the size of the send buffer: it no longer follows what may be in flight. What is queued
-    /// stays.
-    pub fn set_send_buffer(&mut self, bytes: usize) {
-        self.send_limit_bytes = 0;
-        self.send_queue.set_capacity(bytes.clamp(1, BUFFER_BYTES_MAX));
-    }
-
-    /// What may be in flight grew: while that is sent, as much should be queued behind it.
-    pub(crate) fn tune_send_buffer(&mut self) {
-        let flight_max = self.congestion.window().min(self.send.window);
-        let limit_bytes = growth_max(self.send_limit_bytes as usize, self.rtt.min_rtt());
-        let wanted = (flight_max.saturating_mul(2) as usize).min(limit_bytes);
-        if wanted > self.send_queue.capacity() {
-            self.send_queue.set_capacity(wanted);
-        }
-    }
-
-    /// Size of the send buffer in bytes.
-    #[must_use]
-    pub fn send_buffer(&self) -> usize {
-        self.send_queue.capacity()
-    }
-
-    /// Fixes the size of the receive buffer: it no longer follows what is read. What the handshake's window
-    /// scale cannot announce is not used: neither more than 65,535 of its units nor less than two. A window that
-    /// was announced is not taken back.
-    pub fn set_receive_buffer(&mut self, bytes: usize) {
-        self.window_tuning.turn_off();
-        let (least, largest) = (self.receive_buffer_least(), self.receive_buffer_largest());
-        self.receive.set_capacity(bytes.clamp(least, largest));
-        self.tell_of_window();
-    }
-
-    /// The smallest buffer that works with the handshake's window scale: windows are rounded down to its units,
-    /// so of less than one nothing could ever be announced; and of two at least one is announced again, by the
-    /// rule of silly windows, when all was read.
-    fn receive_buffer_least(&self) -> usize {
-        match self.negotiated.receive_shift {
-            0 => 1,
-            shift => 2 << shift,
-        }
-    }
-
-    /// The largest buffer that the handshake's window scale can announce.
-    fn receive_buffer_largest(&self) -> usize {
-        (65_535_usize << self.negotiated.receive_shift).min(BUFFER_BYTES_MAX)
-    }
-
-    /// Size of the receive buffer in bytes.
-    #[must_use]
-    pub fn receive_buffer(&self) -> usize {
-        self.receive.capacity()
-    }
-
-    /// Settings to be changed: from now on this connection has a copy of its own, which costs as
-    /// many bytes as they are long.
-    pub(crate) fn config_mut(&mut self) -> &mut Config {
-        Arc::make_mut(&mut self.config)
     }
 
     /// SND.UNA: the oldest sequence number that is not acknowledged.

@@ -39,6 +39,7 @@ mod rtt;
 mod send_queue;
 mod send_sequence;
 mod sent;
+mod settings;
 mod state;
 mod syn_cookie;
 mod time_wait;
