@@ -32,14 +32,16 @@ struct Group {
 }
 
 impl Group {
-    /// The group that `chunks` begins with, if it is worth copying.
-    fn worth_copying(chunks: &[&mut Chunk], pool: &BlockPool) -> Result<Self, usize> {
+    /// The group that `chunks` begins with, if it is worth copying, be it together with others: of what is copied
+    /// at least a quarter of the block is in use, but for a few bytes. Otherwise how many chunks it is.
+    fn of_little(chunks: &[&mut Chunk], pool: &BlockPool) -> Result<Self, usize> {
         let Some(first) = chunks.first() else { return Err(0) };
         let in_block = |chunk: &&&mut Chunk| chunk.block().is_same(first.block());
         let count = chunks.iter().take_while(in_block).count();
         let bytes = chunks[..count].iter().map(|chunk| chunk.len()).sum();
         let held_bytes = first.block().len();
-        match pool.owns(first.block()) && holds_much_more(bytes, held_bytes) {
+        let is_little = holds_much_more(bytes, held_bytes) || held_bytes >= 4 * bytes;
+        match pool.owns(first.block()) && is_little {
             true => Ok(Self { count, bytes, held_bytes }),
             false => Err(count),
         }
@@ -48,7 +50,7 @@ impl Group {
 
 impl BlockPool {
     /// Copies those of `chunks` that hold much more of this pool's memory than they are long
-    /// ([`holds_much_more`]; neighbours in one block count together) into blocks of their size. Stops
+    /// ([`holds_much_more`]; neighbours count together) into blocks of their size. Stops
     /// behind `bytes_max` copied bytes, or where the pool has nothing to copy to. Says how many bytes it
     /// copied.
     pub fn copy_out<'a>(
@@ -59,14 +61,14 @@ impl BlockPool {
         let mut chunks: Vec<&mut Chunk> = chunks.into_iter().collect();
         let (mut rest, mut copied) = (&mut chunks[..], 0);
         while !rest.is_empty() && copied < bytes_max {
-            let mut all = match Group::worth_copying(rest, self) {
+            let mut all = match Group::of_little(rest, self) {
                 Ok(group) => group,
                 Err(count) => {
                     rest = &mut rest[count..];
                     continue;
                 }
             };
-            while let Ok(next) = Group::worth_copying(&rest[all.count..], self)
+            while let Ok(next) = Group::of_little(&rest[all.count..], self)
                 && all.bytes + next.bytes <= GATHERED_BYTES_MAX
             {
                 all.count += next.count;
@@ -75,6 +77,9 @@ impl BlockPool {
             }
             let (group, others) = rest.split_at_mut(all.count);
             rest = others;
+            if !holds_much_more(all.bytes, all.held_bytes) {
+                continue;
+            }
             let Ok(mut block) = self.allocate_receive(all.bytes) else { break };
             // The pool may have no class that is short enough.
             if block.capacity() * 2 > all.held_bytes {

@@ -13,7 +13,8 @@
 //! the window); payload beyond the edge is not kept; so waiting and out-of-order bytes together
 //! never exceed the capacity, except where the capacity itself was lowered; and the blocks kept for
 //! them are bounded by it, too: where other connections' frames fill most of the blocks, payload is
-//! copied once [`PINNED_FACTOR_MAX`] times the capacity is held, in order and ahead of it each. When the
+//! copied once [`PINNED_FACTOR_MAX`] times the capacity is held, in order and ahead of it each; and where
+//! copies of a few bytes each, ahead of their turn, come to hold so much, they are gathered. When the
 //! pool is low, whoever holds much more than is unread is asked to copy that out
 //! ([`ReceiveQueue::copy_out`]).
 
@@ -94,8 +95,10 @@ pub(crate) struct ReceiveQueue {
 #[derive(Debug)]
 struct Ahead {
     assembler: Assembler<Chunk>,
-    /// Lengths of the blocks under what was put in here.
+    /// Lengths of the blocks under what was put in here since these were counted.
     pinned_bytes: usize,
+    /// The same when they were counted last.
+    counted_bytes: usize,
     /// The number of the peer's FIN, where that came ahead, too.
     fin: Option<SeqNumber>,
 }
@@ -298,9 +301,7 @@ impl ReceiveQueue {
             self.pinned_bytes = pinned_bytes(self.chunks.iter());
         }
         if let Some(ahead) = &mut self.ahead {
-            copied +=
-                pool.copy_out(ahead.assembler.pieces_mut(), bytes_max - copied.min(bytes_max));
-            ahead.pinned_bytes = pinned_bytes(ahead.assembler.pieces());
+            copied += ahead.copy_out(pool, bytes_max - copied.min(bytes_max));
         }
         copied
     }
@@ -320,7 +321,7 @@ impl ReceiveQueue {
             }
             arrival = Arrival::FilledGap;
             self.next += len as u32;
-            let taken = self.take_ready(len);
+            let taken = self.take_ready(len, pool);
             rest = after.filter(|after| after.len() > taken).map(|mut after| {
                 after.trim_front(taken);
                 after
@@ -330,17 +331,21 @@ impl ReceiveQueue {
     }
 
     /// RCV.NXT moved on by `len`: takes over what waited for that, and says how much that was.
-    fn take_ready(&mut self, len: usize) -> usize {
+    fn take_ready(&mut self, len: usize, pool: &BlockPool) -> usize {
         let Some(mut ahead) = self.ahead.take() else { return 0 };
         let mut taken = 0;
         ahead.assembler.advance(len as u32);
         while let Some(ready) = ahead.assembler.take_ready() {
             taken += ready.len();
-            self.tail_is_ours = false;
-            self.keep(ready);
+            // As what comes in its turn, so that a few bytes do not hold a block each; but what was
+            // reported is kept, whatever it holds.
+            if !self.push(ready.clone(), false, pool) {
+                self.len += ready.len();
+                self.tail_is_ours = false;
+                self.keep(ready);
+            }
         }
         self.next += taken as u32;
-        self.len += taken;
         self.put_back(ahead);
         taken
     }
@@ -355,7 +360,8 @@ impl ReceiveQueue {
     fn take_ahead(&mut self) -> Box<Ahead> {
         let bounds = self.ahead_bounds;
         self.ahead.take().unwrap_or_else(|| {
-            Box::new(Ahead { assembler: Assembler::new(bounds), pinned_bytes: 0, fin: None })
+            let assembler = Assembler::new(bounds);
+            Box::new(Ahead { assembler, pinned_bytes: 0, counted_bytes: 0, fin: None })
         })
     }
 
@@ -411,6 +417,9 @@ impl ReceiveQueue {
     ) -> Arrival {
         let pinned_bytes_max = self.pinned_bytes_max();
         let mut ahead = self.take_ahead();
+        if ahead.pinned_bytes > pinned_bytes_max.max(2 * ahead.counted_bytes) {
+            self.copied_bytes += ahead.copy_out(pool, usize::MAX) as u64;
+        }
         let pinned_before = ahead.pinned_bytes;
         let arrival = match ahead.hold(chunk, sparse, pinned_bytes_max, pool) {
             Some((chunk, copied)) => {
@@ -601,7 +610,18 @@ impl Ahead {
         let mut block = pool.allocate_receive(chunk.len()).ok()?;
         let len = chunk.len();
         block.bytes_mut()[..len].copy_from_slice(chunk.bytes());
+        self.pinned_bytes += block.capacity();
         Some((Chunk::new(block.freeze(), 0..len), len))
+    }
+
+    /// Copies at most about `bytes_max` bytes together out of blocks that hold little else, and counts what is
+    /// held then. Says how many.
+    #[cold]
+    fn copy_out(&mut self, pool: &BlockPool, bytes_max: usize) -> usize {
+        let copied = pool.copy_out(self.assembler.pieces_mut(), bytes_max);
+        self.pinned_bytes = pinned_bytes(self.assembler.pieces());
+        self.counted_bytes = self.pinned_bytes;
+        copied
     }
 
     fn insert(&mut self, offset: u32, chunk: Chunk) -> Arrival {

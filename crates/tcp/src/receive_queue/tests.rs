@@ -174,3 +174,27 @@ fn the_window_never_moves_back_and_opens_in_steps() {
     queue.set_capacity(10);
     assert_eq!(queue.window_to_announce(1_000), 2_100);
 }
+
+/// A sender that leaves out a byte, sends those behind it one by one, and then the one left out; and does
+/// so again, until the window is full.
+#[test]
+fn single_bytes_ahead_of_their_turn_do_not_hold_a_block_each() {
+    const CAPACITY: usize = 65_535;
+    let (mut queue, pool) = queue(CAPACITY);
+    let mut read = vec![0; CAPACITY];
+    while queue.window() > 0 {
+        for step in [1, 2] {
+            for offset in (1..queue.window()).step_by(step) {
+                queue.insert(offset, chunk(&[7]), true, &pool);
+            }
+            let held_bytes = pool.counters().outstanding_bytes as usize;
+            assert!(held_bytes <= (PINNED_FACTOR_MAX + 2) * CAPACITY, "{held_bytes} bytes");
+        }
+        queue.insert(0, chunk(&[7]), true, &pool);
+    }
+    let held_bytes = pool.counters().outstanding_bytes as usize;
+    assert!(held_bytes <= 2 * CAPACITY, "{held_bytes} bytes for {CAPACITY}");
+    assert_eq!(queue.read(&mut read), CAPACITY);
+    assert!(read.iter().all(|byte| *byte == 7));
+    assert_eq!(pool.counters().outstanding_bytes, 0);
+}
