@@ -539,10 +539,11 @@ impl Connection {
     pub(crate) fn tell_of_window(&mut self) {
         // RFC 9293, 3.8.6.2.2: the peer hears of a re-opened window when it is worth a segment. An ACK
         // that is owed now, or due, says what the window is when it goes.
+        let (mss, shift) = (self.negotiated.payload_max_receive(), self.negotiated.receive_shift);
         if self.acks.owed() != Owed::Now
             && self.acks.due_count() == 0
             && self.state.receives_data()
-            && self.receive.wants_update(self.negotiated.payload_max_receive())
+            && self.receive.wants_update(mss, shift)
         {
             self.acks.owe_now();
             self.counters.window_updates_sent += 1;

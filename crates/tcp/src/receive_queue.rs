@@ -212,8 +212,9 @@ impl ReceiveQueue {
     }
 
     /// Whether the application's reads re-opened the window so far that the peer should hear of it:
-    /// by two segments or half the buffer, once less than half of it was left.
-    pub(crate) fn wants_update(&self, mss: u32) -> bool {
+    /// by two segments or half the buffer, once less than half of it was left; and by enough to be another
+    /// window where it is shifted by so many bits, or each read would send an ACK that says nothing new.
+    pub(crate) fn wants_update(&self, mss: u32, shift: u8) -> bool {
         let half = self.offered_bytes() as u32 / 2;
         let announced = self.window();
         if self.is_syn_window && announced >= SYN_WINDOW_LOW_BYTES {
@@ -221,8 +222,10 @@ impl ReceiveQueue {
             // worth a segment.
             return false;
         }
+        let window = self.window_to_announce(mss);
         announced < half
-            && self.window_to_announce(mss) >= announced.saturating_add(half.min(2 * mss).max(1))
+            && window >= announced.saturating_add(half.min(2 * mss).max(1))
+            && window >> shift > announced >> shift
     }
 
     /// Takes payload that begins `offset` bytes after RCV.NXT and lies within the window.

@@ -162,13 +162,13 @@ fn the_window_never_moves_back_and_opens_in_steps() {
     let mut out = [0; 999];
     queue.read(&mut out);
     assert_eq!(queue.window_to_announce(1_000), 100, "less than a segment more");
-    assert!(!queue.wants_update(1_000));
+    assert!(!queue.wants_update(1_000, 0));
     queue.read(&mut out[..1]);
     assert_eq!(queue.window_to_announce(1_000), 1_100);
-    assert!(!queue.wants_update(1_000), "one segment is not worth an ACK of its own");
+    assert!(!queue.wants_update(1_000, 0), "one segment is not worth an ACK of its own");
     queue.read(&mut out);
     queue.read(&mut out[..1]);
-    assert!(queue.wants_update(1_000));
+    assert!(queue.wants_update(1_000, 0));
     queue.on_announced(2_100, 0);
     assert_eq!(queue.window(), 2_100);
     queue.set_capacity(10);

@@ -323,3 +323,29 @@ fn both_have_probed() -> (Harness, u32) {
     assert_eq!(harness.take_ranges(), [(1, 1)], "a probe");
     (harness, ours + 1)
 }
+
+// RFC 7323, 2.2: of a buffer of a gibibyte the unit of windows is 16 KiB, and so eleven segments long.
+#[test]
+fn no_read_is_told_of_by_a_window_that_says_what_the_last_one_said() {
+    let config = Config { window_scaling: true, receive_buffer_bytes: 1 << 30, ..plain_config() };
+    let options =
+        TcpOptions { mss: Some(MSS as u16), window_scale: Some(0), ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    let mut at = 1;
+    while harness.connection.receive.window() > 0 {
+        let len = harness.connection.receive.window().min(MSS as u32);
+        harness.receive(ACK, at, 1, &stream(0..len as usize));
+        at += len;
+    }
+    let mut window = harness.take().last().map(|it| it.header.window);
+    assert_eq!(window, Some(0));
+    let mut updates = 0;
+    while !harness.read(500).is_empty() {
+        for update in harness.take() {
+            assert!(Some(update.header.window) > window, "{:?}", update.header);
+            window = Some(update.header.window);
+            updates += 1;
+        }
+    }
+    assert!((1..5).contains(&updates), "{updates} updates");
+}
