@@ -420,6 +420,10 @@ impl Shard {
                 let Some(chunk) = it.read_chunk(len_max - len) else { break };
                 len += chunk.len();
                 take(chunk);
+                // Nor does a read of several pieces go on behind an urgent mark (RFC 9293, MUST-33).
+                if it.urgent_mark() == Some(0) {
+                    break;
+                }
             }
             len
         });

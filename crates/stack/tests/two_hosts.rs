@@ -271,3 +271,22 @@ fn who_waits_for_room_is_told_at_once_of_a_larger_buffer_and_of_the_end_of_writi
         assert!(shard.poll_event().is_none());
     }
 }
+
+// RFC 9293, MUST-33: what is urgent can be told from what is not, however it is read.
+#[test]
+fn a_read_of_several_pieces_stops_at_the_urgent_mark() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let (client, server) = net.connect(false);
+    let chunk = |bytes: &'static [u8]| Chunk::whole(Block::from(Bytes::from_static(bytes)));
+    assert_eq!(net.write(0, client, &[1; 5_000]), 5_000);
+    let shard = &mut net.hosts[0].shard;
+    shard.tcp_append_urgent(net.now, client, chunk(b"now!")).expect("room");
+    assert_eq!(net.write(0, client, &[2; 5_000]), 5_000);
+    net.run(Duration::from_millis(100));
+    let shard = &mut net.hosts[1].shard;
+    let mut reads = Vec::new();
+    while let Ok(len) = shard.tcp_read_chunks(net.now, server, (usize::MAX, usize::MAX), |_| {}) {
+        reads.push((len, shard.tcp_status(server).expect("open").urgent_mark));
+    }
+    assert_eq!(reads, [(5_003, Some(0)), (5_001, None)]);
+}
