@@ -257,7 +257,8 @@ impl Connection {
     /// alone must not move TS.Recent ahead and have the peer's own segments refused by PAWS.
     #[inline]
     fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        self.take_timestamp_of(now, incoming.header, incoming.sequence);
+        // SEG.SEQ is where it began, whatever was cut off because it had come before.
+        self.take_timestamp_of(now, incoming.header, incoming.header.sequence);
     }
 
     /// The same for a segment with this header, which begins at `sequence`.

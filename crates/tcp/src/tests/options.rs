@@ -271,3 +271,20 @@ fn a_full_segment_with_sack_blocks_is_not_a_small_one() {
     harness.write(b"tail");
     assert_eq!(harness.take_ranges(), [(1, 988), (989, 4)]);
 }
+
+// RFC 7323, 4.3 (2): SEG.SEQ =< Last.ACK.sent, and what is sent again begins there though its first part is here.
+#[test]
+fn what_is_partly_here_is_echoed_where_it_begins_at_the_last_acknowledgment() {
+    let timestamps = |value| Some(TcpTimestamps { value, echo: 0 });
+    let options =
+        TcpOptions { mss: Some(MSS as u16), timestamps: timestamps(500), ..TcpOptions::default() };
+    let config = Config { timestamps: true, ..plain_config() };
+    let mut harness = Harness::established_with(config, options);
+    harness.receive(ACK, 1, 1, &stream(0..900));
+    harness.expect_nothing();
+    harness.options.timestamps = timestamps(700);
+    harness.receive(ACK, 1, 1, &stream(0..988));
+    let ack = harness.expect_one();
+    assert_eq!(ack.acknowledgment(), 989);
+    assert_eq!(ack.header.options.timestamps.map(|it| it.echo), Some(700));
+}
