@@ -1,6 +1,6 @@
 //! Urgent pointer, payload and FIN (RFC 9293, 3.10.7.4, sixth to eighth).
 
-use super::Incoming;
+use super::{Incoming, part_of};
 use crate::acknowledging::Owed;
 use crate::connection::{Connection, OwedReset};
 use crate::event::{ConnectionError, Events};
@@ -111,14 +111,14 @@ impl Connection {
                 Ok(())
             }
             Arrival::OutOfOrder => {
-                self.counters.out_of_order_segments += 1;
+                self.counters.out_of_order_segments += u64::from(incoming.segments);
                 count(&mut self.totals.segments_out_of_order, incoming.segments);
                 self.totals.data_segments_received += u64::from(incoming.segments);
                 self.acks.on_out_of_order(incoming.segments, self.negotiated.sack);
                 Ok(())
             }
             Arrival::Duplicate => {
-                self.counters.duplicate_segments += 1;
+                self.counters.duplicate_segments += u64::from(incoming.segments);
                 self.acks.on_retransmission();
                 Err(DropReason::Duplicate)
             }
@@ -157,8 +157,14 @@ impl Connection {
             sack: said.sack,
             ecn: self.ecn.flags(),
         };
-        // Where it fills a gap, what waits behind is acknowledged with it and at once (RFC 5681, 4.2).
-        let mut count = if len == 0 || len > own_len { 1 } else { segments };
+        let mut count = match len {
+            // Ahead of its turn: who has no SACK counts the ACKs of its segments.
+            0 if self.negotiated.sack => 1,
+            0 => segments,
+            // Where it fills a gap, what waits behind is acknowledged with it and at once (RFC 5681, 4.2).
+            _ if len > own_len => 1,
+            _ => part_of(segments, len, own_len),
+        };
         if self.acks.owed() == Owed::Now
             && let Some(sack) = self.report_sack()
         {
@@ -173,6 +179,9 @@ impl Connection {
         let step = if len.div_ceil(usual) == count { usual } else { len.div_ceil(count) };
         for index in 1..=count {
             due.number = start + len.min(index.saturating_mul(step));
+            if len == 0 {
+                self.acks.owe_now();
+            }
             self.acks.on_each(due);
         }
         // What is acknowledged decides which timestamp is kept (RFC 7323, 4.3).

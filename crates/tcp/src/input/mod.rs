@@ -74,6 +74,12 @@ impl Incoming<'_> {
     }
 }
 
+/// How many of so many segments the first or the last `part` bytes of `len` are, or are of; at least 1.
+fn part_of(segments: u32, part: u32, len: u32) -> u32 {
+    let part = u64::from(segments) * u64::from(part);
+    part.div_ceil(len.max(1).into()).max(1) as u32
+}
+
 impl Connection {
     /// Takes a segment that belongs to this connection and whose checksum is right.
     ///
@@ -242,6 +248,7 @@ impl Connection {
             // What lies beyond the window is not kept, nor is the FIN behind it. With a closed
             // window the ACK and a reset still count (RFC 9293, 3.10.7.4, MUST-66). A FIN right
             // behind the window takes no room and is kept.
+            incoming.segments = part_of(incoming.segments, room, incoming.payload_len());
             incoming.payload = incoming.payload.take().filter(|_| room > 0);
             if let Some(payload) = &mut incoming.payload {
                 payload.truncate(room as usize);
@@ -283,7 +290,9 @@ impl Connection {
         if let Some(payload) = &mut incoming.payload {
             let old = (count as usize).min(payload.len());
             incoming.old = self.find_old(incoming.sequence, &payload.bytes()[..old]);
+            let len = payload.len();
             payload.trim_front(count as usize);
+            incoming.segments = part_of(incoming.segments, payload.len() as u32, len as u32);
             if payload.is_empty() {
                 incoming.payload = None;
             }
@@ -320,7 +329,7 @@ impl Connection {
         }
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
-            self.counters.duplicate_segments += 1;
+            self.counters.duplicate_segments += u64::from(incoming.segments);
             // What comes with a SYN is of another connection (RFC 7413), and no duplicate of this one's.
             if let Some(payload) = &incoming.payload
                 && !incoming.flags.contains(TcpFlags::SYN)

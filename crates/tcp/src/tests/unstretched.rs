@@ -89,6 +89,39 @@ fn super_frame(harness: &mut Harness, start: u32, len: usize, segments: u32) -> 
     harness.take().iter().map(Sent::acknowledgment).collect()
 }
 
+// RFC 5681, 4.2: who has no SACK counts duplicate ACKs, three of which tell of a loss.
+#[test]
+fn a_super_frame_behind_a_gap_has_the_duplicate_acks_of_its_segments() {
+    for stretch_acks in [false, true] {
+        let mut harness = Harness::established(Config { stretch_acks, ..letter(2) });
+        assert_eq!(super_frame(&mut harness, 1_001, 4_000, 4), [1; 4]);
+    }
+}
+
+// A super-frame counts as the segments it stands for.
+#[test]
+fn the_segments_of_super_frames_are_counted_each() {
+    let mut harness = Harness::established(plain_config());
+    super_frame(&mut harness, 1_001, 4_000, 4);
+    assert_eq!(harness.connection.counters().out_of_order_segments, 4);
+    super_frame(&mut harness, 1, 1_000, 1);
+    let header = harness.header(ACK, 2_001, 1);
+    let payload = Some(chunk(&stream(0..3_000)));
+    let (sparse, segments, congestion_experienced) = (false, 3, false);
+    let segment = Segment { header: &header, payload, sparse, segments, congestion_experienced };
+    let _ = harness.connection.on_segment(harness.now, segment, &harness.pool);
+    assert_eq!(harness.connection.counters().duplicate_segments, 3);
+}
+
+// Of what came again nothing is new but the last segment, whose ACK is as good as late already.
+#[test]
+fn a_super_frame_of_which_the_most_was_here_has_the_acks_of_the_rest() {
+    let mut harness = Harness::established(letter(2));
+    assert_eq!(super_frame(&mut harness, 1, 2_000, 2), [2_001]);
+    assert_eq!(super_frame(&mut harness, 1, 3_000, 3), [3_001]);
+    assert_eq!(harness.connection.poll_timeout(), None, "nothing is owed");
+}
+
 // RFC 9293, 3.8.6.3, MUST-58: an ACK is delayed, and not for ever.
 #[test]
 fn the_last_of_a_super_frame_is_acknowledged_by_the_timer() {
