@@ -219,7 +219,7 @@ fn what_cannot_be_added_changes_nothing() {
     let _alone = alone();
     let (hub, first) = hub(2);
     let network: Cidr = "198.51.100.0/24".parse().expect("a network");
-    let six = "fd00::1".parse().expect("an address");
+    let ip = |text: &str| text.parse().expect("an address");
     let queues = |count: usize| -> Vec<Box<dyn Queue>> {
         (0..count).map(|_| Box::new(wire(pair::ethernet()).0) as _).collect()
     };
@@ -227,10 +227,14 @@ fn what_cannot_be_added_changes_nothing() {
     for (queues, config, sentence) in [
         (queues(0), good(), "interface 1 has 0 queues"),
         (queues(3), good(), "for each of the 2 squeues at most"),
-        (queues(1), good().gateway("10.9.0.1".parse().expect("one")), "10.9.0.1 is on no network"),
-        (queues(1), good().route(network, Some(six)), "of the other IP version"),
+        (queues(1), good().gateway(ip("10.9.0.1")), "10.9.0.1 is on no network"),
+        (queues(1), good().route(network, Some(ip("fd00::1"))), "of the other IP version"),
         (queues(1), good().mtu(100), "the MTU of interface 1 cannot be 100 bytes"),
         (queues(1), interface("10.3.1.255/24"), "no host can have the address"),
+        (queues(1), good().gateway(ip("10.3.1.1")), "10.3.1.1 of interface 1 is an own address"),
+        (queues(1), good().route(network, Some(ip("10.3.1.1"))), "10.3.1.1 of interface 1 is an"),
+        (queues(1), good().route(network, Some(ip("10.3.0.1"))), "10.3.0.1 of interface 1 is an"),
+        (queues(1), good().route(network, Some(ip("127.0.0.1"))), "127.0.0.1 of interface 1 is"),
     ] {
         let error = hub.add_multiqueue_interface(queues, config).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -238,6 +242,11 @@ fn what_cannot_be_added_changes_nothing() {
     }
     assert_eq!((hub.interfaces().len(), hub.routes().len()), (1, 1));
     talk(&hub, &first, "10.3.0.2:80");
+    let (index, second) = join(&hub, 1);
+    for port in 80..90 {
+        talk(&hub, &second, &format!("10.3.1.2:{port}"));
+    }
+    hub.remove_interface(index).expect("it is there");
     let queues = vec![wire(pair::ethernet()).0, wire(WireConfig { ..pair::ethernet() }).0];
     let queues = queues.into_iter().map(|queue| Box::new(queue) as _).collect();
     assert_eq!(hub.add_multiqueue_interface(queues, good()).expect("as many as squeues"), 1);

@@ -99,7 +99,7 @@ fn ways_that_would_be_taken_in_vain_are_named() {
     let ip = |text: &str| text.parse().expect("an address");
     let net = |text: &str| text.parse().expect("a network");
     let one = || at("10.7.0.2/24").gateway(ip("10.7.0.1"));
-    let own = "10.7.0.2 of interface 0 is the own address of interface 0";
+    let own = "10.7.0.2 of interface 0 is an own address";
     for (config, expected) in [
         (one().gateway(ip("10.7.0.9")), "0.0.0.0/0 by 10.7.0.1 and by 10.7.0.9"),
         (one().default_route(), "0.0.0.0/0 by 10.7.0.1 and directly"),
@@ -109,6 +109,7 @@ fn ways_that_would_be_taken_in_vain_are_named() {
         ),
         (at("10.7.0.2/24").gateway(ip("10.7.0.2")), own),
         (one().route(net("9.0.0.0/8"), Some(ip("10.7.0.2"))), own),
+        (one().route(net("9.0.0.0/8"), Some(ip("127.0.0.1"))), "127.0.0.1 of interface 0"),
         (one().mss_clamp(0), "0 bytes: 64 is the least"),
         (one().mss_clamp(63), "63 bytes"),
     ] {
@@ -130,7 +131,7 @@ fn ways_that_would_be_taken_in_vain_are_named() {
     let by_us = at("10.7.0.3/24").gateway(ip("10.7.0.2"));
     let stack = Stack::builder().interface(first, one()).interface(second, by_us).build();
     let error = stack.map(drop).expect_err("it is us").to_string();
-    assert!(error.contains("10.7.0.2 of interface 1 is the own address of interface 0"), "{error}");
+    assert!(error.contains("10.7.0.2 of interface 1 is an own address"), "{error}");
 }
 
 #[test]

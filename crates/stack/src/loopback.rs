@@ -64,7 +64,8 @@ pub(crate) fn interface() -> Interface {
 
 impl Shard {
     /// Whether packets to `address` stay in this shard.
-    pub(crate) fn is_own_address(&self, address: IpAddr) -> bool {
+    #[must_use]
+    pub fn is_own_address(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.interfaces.iter().any(|it| it.is_ours(address))
     }
 

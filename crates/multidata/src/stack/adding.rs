@@ -1,6 +1,6 @@
 //! Interfaces that come while the stack runs: a tunnel that is up later, a second network of a container.
 
-use super::builder::{InterfaceConfig, add_port, ask_devices, check_interface};
+use super::builder::{InterfaceConfig, add_port, ask_devices, check_interface, check_own_gateways};
 use super::{Stack, locked};
 use crate::runtime::shared_queue;
 use crate::runtime::turn::Panic;
@@ -72,6 +72,11 @@ impl Stack {
         squeues.alone(|all| {
             let (index, known) = all[0].next_index();
             check_interface(index, queues, config, all.len(), self.runtime.rings)?;
+            // One squeue may have heard of an address and another not yet: that it is nobody's all have to say.
+            let is_own = |address| {
+                all.iter().any(|squeue| squeue.look(|core| core.shard.is_own_address(address)))
+            };
+            check_own_gateways(index, config, is_own)?;
             // Added to some squeues only, it would have used up its id there, and all later ones in its place would
             // have other ids in them than in the rest.
             ask_devices(queues, config)?;

@@ -2,7 +2,7 @@
 
 mod checks;
 
-pub(super) use self::checks::{check_interface, check_mtu, mtu_min_bytes};
+pub(super) use self::checks::{check_interface, check_mtu, check_own_gateways, mtu_min_bytes};
 
 use self::checks::check_interfaces;
 use super::events::InterfaceEvents;

@@ -36,7 +36,9 @@ pub(super) fn check_interfaces(
     all.try_for_each(|(index, (queues, config))| {
         check_interface(index, queues, config, squeues, rings)
     })?;
-    check_own_gateways(interfaces)
+    let is_own = |address| interfaces.iter().any(|(_, config)| has_address(config, address));
+    let mut configs = interfaces.iter().map(|(_, config)| config).enumerate();
+    configs.try_for_each(|(index, config)| check_own_gateways(index, config, is_own))
 }
 
 /// The same of one, in a stack of so many squeues, where every device may have to have so many queues.
@@ -153,24 +155,25 @@ fn check_ways(index: usize, config: &InterfaceConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// Who is his own gateway hands packets to himself, and forwards none.
-fn check_own_gateways(interfaces: &[(Vec<Box<dyn Queue>>, InterfaceConfig)]) -> io::Result<()> {
-    let configs = || interfaces.iter().map(|(_, config)| config);
-    let owner = |gateway: &IpAddr| {
-        configs().position(|config| config.addresses.iter().any(|it| it.address() == *gateway))
-    };
-    for (index, config) in configs().enumerate() {
-        let by_routes = config.routes.iter().filter_map(|(_, gateway)| gateway.as_ref());
-        for gateway in config.gateways.iter().chain(by_routes) {
-            if let Some(owner) = owner(gateway) {
-                return Err(invalid(format!(
-                    "the gateway {gateway} of interface {index} is the own address of interface {owner}: name \
-                     the router's"
-                )));
-            }
-        }
+/// Who is his own gateway hands packets to himself, and forwards none. `is_own`: whether the stack has an address.
+pub(in crate::stack) fn check_own_gateways(
+    index: usize,
+    config: &InterfaceConfig,
+    is_own: impl Fn(IpAddr) -> bool,
+) -> io::Result<()> {
+    let by_routes = config.routes.iter().filter_map(|(_, gateway)| *gateway);
+    let mut gateways = config.gateways.iter().copied().chain(by_routes);
+    let own = gateways.find(|it| it.is_loopback() || has_address(config, *it) || is_own(*it));
+    match own {
+        None => Ok(()),
+        Some(gateway) => Err(invalid(format!(
+            "the gateway {gateway} of interface {index} is an own address of the stack: name the router's"
+        ))),
     }
-    Ok(())
+}
+
+fn has_address(config: &InterfaceConfig, address: IpAddr) -> bool {
+    config.addresses.iter().any(|it| it.address() == address)
 }
 
 /// What an interface is to keep to of its own.
