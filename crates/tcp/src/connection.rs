@@ -303,6 +303,7 @@ impl Connection {
         self.send_queue.clear();
         self.chronograph.enter(self.last_received_at, Waits::Nothing);
         self.owing = Owing { orphaned: self.owing.orphaned, ..Owing::default() };
+        self.unreachable = None;
         self.events.insert(Events::CLOSED | Events::READABLE | Events::WRITABLE);
         if error.is_some() {
             self.error = self.error.or(error);

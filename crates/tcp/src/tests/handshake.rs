@@ -256,6 +256,11 @@ fn an_open_connection_that_times_out_tells_why_the_peer_could_not_be_reached() {
             harness.receive(ACK, 1, 1, b"");
         }
         harness.pass(silence);
+        assert_eq!(
+            harness.connection.take_soft_error(),
+            None,
+            "none beside the error that it ended with"
+        );
         (is_believed, harness.connection.error())
     };
     assert_eq!(after(false, 1), (true, Some(error)));
