@@ -36,10 +36,10 @@ impl Host {
             }
             Phase::Idle if stream.deferred.is_some() => Err(Errno::EISCONN.into()),
             Phase::Idle if stream.options.fast_open.on_connect => {
-                let (remote, options) =
-                    (address.for_domain(stream.domain)?, stream.options.clone());
+                let remote = address.for_domain(stream.domain)?;
+                let (local, options) = (stream.bound, stream.options.clone());
                 let without_cookie = self.opens_without_cookie(&options);
-                if !self.shard().tcp_may_open_fast(now, remote.ip(), without_cookie) {
+                if !self.shard().tcp_may_open_fast(now, local, remote, without_cookie) {
                     self.open(fd, address)?;
                     if let Some(id) = self.files.stream(fd)?.connection() {
                         // The SYN asks for one.

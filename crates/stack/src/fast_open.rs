@@ -6,6 +6,7 @@
 //! table in which the oldest makes room, one for each of our addresses that they were given to (4.1.3). A path that swallowed a SYN with the option is spared
 //! it for an hour, so that a middlebox costs one timeout and not each connection one (7.1).
 
+use crate::endpoint::canonical;
 use crate::error::SocketError;
 use crate::fast_open_keys::{FastOpenKeys, Opening};
 use crate::ingress::{Incoming, Unclaimed};
@@ -120,12 +121,20 @@ impl FastOpen {
 }
 
 impl Shard {
-    /// Whether a SYN to `remote` could carry data now, from the address that is picked where none is asked for: with the
-    /// cookie that the peer gave to that, or without one.
+    /// Whether the SYN of [`Shard::tcp_connect`] between these could carry data now: with the cookie that the peer gave to
+    /// the address that it would leave from, or without one.
     #[must_use]
-    pub fn tcp_may_open_fast(&self, now: Instant, remote: IpAddr, without_cookie: bool) -> bool {
-        let Ok(local) = self.source_for(SocketAddr::new(remote, 0)) else { return false };
-        let option = self.fast_open.option_for(now, (local, remote), without_cookie);
+    pub fn tcp_may_open_fast(
+        &self,
+        now: Instant,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        without_cookie: bool,
+    ) -> bool {
+        let asked = local.map(|local| canonical(local).ip()).filter(|it| !it.is_unspecified());
+        let Ok(local) = asked.map_or_else(|| self.source_for(remote), Ok) else { return false };
+        let pair = (local, canonical(remote).ip());
+        let option = self.fast_open.option_for(now, pair, without_cookie);
         option.is_some_and(|(option, _)| option != Some(TcpFastOpen::REQUEST))
     }
 

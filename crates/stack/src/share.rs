@@ -281,7 +281,8 @@ impl Shard {
     /// The address that packets to `remote` leave with, where their sender does not choose one.
     ///
     /// # Errors
-    /// [`SocketError::NoRoute`](crate::SocketError::NoRoute) where none leads there.
+    /// [`SocketError::NoRoute`](crate::SocketError::NoRoute) where none leads there,
+    /// [`SocketError::NoSourceFor`](crate::SocketError::NoSourceFor) where the interface on the way has no such address.
     pub fn source_for(&self, remote: SocketAddr) -> Result<IpAddr, crate::SocketError> {
         let (remote, asked) = self.take_scope(remote)?;
         let (interface, next_hop) = self.route_by(remote.ip(), asked)?;

@@ -167,6 +167,8 @@ fn each_address_of_a_client_has_a_cookie_of_its_own() {
         let local = Some(SocketAddr::new(local, 0));
         let chunk = Chunk::whole(Block::from(Bytes::from_static(b"data")));
         let shard = &mut net.hosts[0].shard;
+        let may_open_fast = shard.tcp_may_open_fast(now, local, to, false);
+        assert_eq!(may_open_fast, data_len > 0, "{local:?}");
         shard.tcp_connect_fast(now, local, to, None, chunk, false).expect("a route");
         net.run(10 * MS);
         let accepted = net.hosts[1].shard.tcp_accept(listener).expect("open");
