@@ -136,6 +136,8 @@ struct Group {
     filter: Option<Filter>,
     pending: Option<Pending>,
     answer: Option<Answer>,
+    /// Another host has answered the general query that waits for our answer, as far as this group goes.
+    is_answered: bool,
 }
 
 /// The memberships of one family on one interface. See the module documentation.
@@ -241,6 +243,10 @@ impl Membership {
         } else if let Some(robustness) = query.robustness {
             self.robustness = robustness.min(ROBUSTNESS_MAX);
         }
+        // What others said before was no answer to this one.
+        for (group, entry) in &mut self.groups {
+            entry.is_answered &= query.group.is_some_and(|asked| asked != *group);
+        }
         let at = now + jitter.between(Duration::ZERO, query.max_response);
         // 1. "If there is a pending response to a previous General Query scheduled sooner than the
         // selected delay, no additional response needs to be scheduled."
@@ -273,13 +279,15 @@ impl Membership {
         });
     }
 
-    /// Another host reported a group. RFC 2236, 3: with older versions one report is enough; the
-    /// current ones do not suppress (RFC 3376, A.2).
+    /// Another host reported a group. RFC 2236, 3, and RFC 2710, 4: with older versions one report is enough, in answer
+    /// to a query about the group or about all as for what is said unasked; the current ones do not suppress (RFC
+    /// 3376, A.2).
     pub fn on_report(&mut self, now: Instant, group: IpAddr) {
         if self.is_older(now)
-            && let Some(entry) = self.groups.get_mut(&group)
+            && let Some(entry) = self.groups.get_mut(&group).filter(|entry| entry.filter.is_some())
         {
-            entry.answer = None;
+            (entry.pending, entry.answer) = (None, None);
+            entry.is_answered = self.general_at.is_some();
             self.due = self.first_due();
         }
     }
@@ -312,7 +320,8 @@ impl Membership {
         }
         let mut records = Vec::new();
         for (group, entry) in &mut self.groups {
-            let is_asked = is_general && is_reported(*group);
+            let is_answered = is_general && core::mem::take(&mut entry.is_answered);
+            let is_asked = is_general && is_reported(*group) && !is_answered;
             match is_older {
                 true => entry.older_reports(now, *group, is_asked, &mut self.reports, jitter),
                 false => entry.current_records(now, *group, is_asked, &mut records, jitter),

@@ -189,6 +189,40 @@ fn an_older_querier_is_answered_in_its_own_version() {
     assert_eq!(left, [record(RecordKind::ToInclude, GROUP, &[])], "IGMPv3 again");
 }
 
+/// RFC 2236, 3: "If the host receives another host's Report (version 1 or 2) while it has a timer running, it stops its
+/// timer for the specified group", whatever it runs for; RFC 2710, 4 says the same of MLD.
+#[test]
+fn what_another_host_has_reported_to_an_older_querier_is_not_reported_again() {
+    let mut bed = Bed::new();
+    let other = "239.5.5.5";
+    bed.set(GROUP, Some(Filter::AnySource));
+    bed.set(other, Some(Filter::AnySource));
+    bed.pass(10);
+    let older = Query { version: Version::Older, ..QUERY };
+    let answers = |bed: &mut Bed| -> Vec<Report> {
+        bed.pass(20).into_iter().map(|(_, report)| report).collect()
+    };
+    bed.query(&older);
+    bed.membership.on_report(bed.now, address(GROUP));
+    assert_eq!(answers(&mut bed), [Report::Older(address(other))], "of a query about all groups");
+    bed.query(&older);
+    assert_eq!(answers(&mut bed).len(), 2, "the next one is answered again");
+    // A query that comes behind the report wants an answer of its own.
+    for again in [older.clone(), Query { group: Some(address(GROUP)), ..older.clone() }] {
+        bed.query(&older);
+        bed.membership.on_report(bed.now, address(GROUP));
+        bed.query(&again);
+        assert_eq!(answers(&mut bed).len(), 2, "{again:?}");
+    }
+    let joined = "239.6.6.6";
+    assert_eq!(bed.set(joined, Some(Filter::AnySource)).len(), 1);
+    bed.membership.on_report(bed.now, address(joined));
+    assert_eq!(answers(&mut bed), [], "nor what would be said a second time");
+    bed.set(joined, None);
+    bed.membership.on_report(bed.now, address(joined));
+    assert_eq!(answers(&mut bed), []);
+}
+
 #[test]
 fn groups_and_sources_are_bounded() {
     let mut bed = Bed::new();
