@@ -39,7 +39,6 @@ use time::Duration;
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Arc<Socket>,
-    local: SocketAddr,
     last_plan: Arc<LastPlan>,
 }
 
@@ -65,15 +64,15 @@ impl UdpSocket {
     ) -> io::Result<Self> {
         each_address(address, |address| {
             let home = stack.squeues().for_port(address.port());
-            let (id, local, plan) = stack
+            let (id, plan) = stack
                 .squeue(home)
                 .once(|core, _| {
                     let id = core.shard.udp_bind_with(address, options)?;
-                    Ok((id, core.shard.local_address(id)?, core.shard.datagram_plan(id)?))
+                    Ok((id, core.shard.datagram_plan(id)?))
                 })
                 .map_err(socket_error)?;
             let socket = Arc::new(Socket::new(stack.clone(), home, id));
-            Ok(Self { socket, local, last_plan: Arc::new(LastPlan::new(plan)) })
+            Ok(Self { socket, last_plan: Arc::new(LastPlan::new(plan)) })
         })
     }
 
@@ -161,7 +160,8 @@ impl UdpSocket {
         self.socket.squeue().once_sending(set).map_err(socket_error)
     }
 
-    /// Names the only peer: [`UdpSocket::send`] sends to it and only its datagrams are received.
+    /// Names the only peer: [`UdpSocket::send`] sends to it and only its datagrams are received. A socket that is
+    /// bound to an unspecified address has the one from now on that leads there, and another if the stack loses that.
     ///
     /// # Errors
     /// No route leads there.
@@ -286,12 +286,13 @@ impl UdpSocket {
         Ok(checked.err().map(socket_error))
     }
 
-    /// The address datagrams are received at.
+    /// The address datagrams are received at; of a connected socket, where they come from, too, whatever it was bound to.
     ///
     /// # Errors
-    /// None; the signature is that of `std::net`.
+    /// The socket is closed.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.local)
+        let id = self.socket.id;
+        self.socket.squeue().look(|core| core.shard.local_address(id)).map_err(socket_error)
     }
 
     /// The only peer.
@@ -309,7 +310,7 @@ impl UdpSocket {
     /// None; the signature is that of `std::net`.
     pub fn try_clone(&self) -> io::Result<Self> {
         let last_plan = Arc::clone(&self.last_plan);
-        Ok(Self { socket: Arc::clone(&self.socket), local: self.local, last_plan })
+        Ok(Self { socket: Arc::clone(&self.socket), last_plan })
     }
 
     /// How long a receive waits; `None`, the default, is without end. An expired timeout is an

@@ -106,6 +106,23 @@ fn a_connected_socket_hears_its_peer_only() {
     assert_eq!(&bytes[..count], b"answer");
 }
 
+// As std::net's: connect(2) chooses the address.
+#[test]
+fn a_socket_on_all_addresses_has_one_when_it_is_connected() {
+    let (left, right_stack) = pair();
+    let server = UdpSocket::bind(&right_stack, right(55)).expect("a free port");
+    for bound in ["0.0.0.0:4000", "[::]:4001"] {
+        let bound: SocketAddr = bound.parse().expect("an address");
+        let client = UdpSocket::bind(&left, bound).expect("a free port");
+        assert_eq!(client.local_addr().expect("bound"), bound);
+        client.connect(right(55)).expect("a route");
+        let own = SocketAddr::new(pair::LEFT.parse().expect("an address"), bound.port());
+        assert_eq!(client.local_addr().expect("connected"), own);
+        client.send(b"question").expect("connected");
+        assert_eq!(server.recv_from(&mut [0; 20]).expect("sent"), (8, own));
+    }
+}
+
 #[test]
 fn waiting_ends_in_time_or_does_not_begin() {
     let (left, _right) = pair();

@@ -221,7 +221,7 @@ impl Shard {
             }
             Socket::Udp(socket) => {
                 let status = match socket.prefix {
-                    None => SocketStatus::new(SocketKind::Udp, socket.local),
+                    None => SocketStatus::new(SocketKind::Udp, socket.own_end()),
                     Some(prefix) => {
                         SocketStatus::of_prefix(SocketKind::UdpForwarder(prefix), prefix)
                     }

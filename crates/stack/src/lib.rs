@@ -77,6 +77,7 @@ mod taken_ports;
 mod tcp_socket;
 mod time_wait;
 mod train;
+mod udp_connecting;
 mod udp_socket;
 mod unscreened;
 mod wheel;

@@ -170,8 +170,15 @@ impl Ports {
     }
 
     /// A UDP socket takes from `peer` alone from now on; of several that share a port it gets what comes
-    /// from there.
-    pub(crate) fn connect(&mut self, port: u16, index: u32, peer: SocketAddr) {
+    /// from there. One bound to no address gets what was sent to `source`, where there is one, and keeps what
+    /// it is bound to from others as before.
+    pub(crate) fn connect(
+        &mut self,
+        port: u16,
+        index: u32,
+        peer: SocketAddr,
+        source: Option<IpAddr>,
+    ) {
         let Some(known) = self.ports.get_mut(&(Protocol::Udp, port)) else { return };
         let entry = match known.connected.iter().position(|(its, _)| its.index == index) {
             Some(at) => {
@@ -187,7 +194,8 @@ impl Ports {
         if let Some(known) = self.ports.get_mut(&(Protocol::Udp, port)) {
             known.connected.push((entry, peer));
         }
-        self.by_peer.entry((port, peer)).or_default().push(entry);
+        let bound = source.map_or(entry.bound, Bound::Address);
+        self.by_peer.entry((port, peer)).or_default().push(Entry { bound, ..entry });
     }
 
     /// A UDP socket takes from everybody again.
@@ -351,7 +359,7 @@ mod tests {
         let peer = |last| SocketAddr::new([10, 0, 0, last].into(), 9);
         for index in 0..8 {
             ports.add(Protocol::Udp, at("0.0.0.0:80"), SHARED, index).expect("shared");
-            ports.connect(80, index, peer(index as u8));
+            ports.connect(80, index, peer(index as u8), None);
         }
         let find = |ports: &Ports, last| ports.find(Protocol::Udp, at("10.0.0.1:80"), peer(last));
         for index in 0..8 {
@@ -361,7 +369,7 @@ mod tests {
         assert!(!ports.is_free(Protocol::Udp, at("10.0.0.1:80"), ALONE));
         ports.add(Protocol::Udp, at("10.0.0.1:80"), SHARED, 8).expect("shared");
         assert_eq!((find(&ports, 9), find(&ports, 3)), (Some(8), Some(3)));
-        ports.connect(80, 3, peer(10));
+        ports.connect(80, 3, peer(10), None);
         assert_eq!((find(&ports, 3), find(&ports, 10)), (Some(8), Some(3)));
         for index in 0..9 {
             ports.remove(Protocol::Udp, 80, index);

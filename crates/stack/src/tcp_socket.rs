@@ -605,7 +605,8 @@ impl Shard {
         }
     }
 
-    /// Our end of a socket; of a raw one, port zero or the echo identifier in its place.
+    /// Our end of a socket; of a raw one, port zero or the echo identifier in its place; of a UDP socket that is
+    /// connected and bound to no address, where its datagrams come from.
     ///
     /// # Errors
     /// There is no such socket.
@@ -613,7 +614,7 @@ impl Shard {
         let index = self.sockets.index(id)?;
         let tcp = self.sockets.tcp(index).map(|socket| socket.ends().local);
         let listener = |shard: &mut Self| shard.sockets.listener(index).map(|socket| socket.local);
-        let udp = |shard: &mut Self| shard.sockets.udp(index).map(|socket| socket.local);
+        let udp = |shard: &mut Self| shard.udp_own_end(id).ok();
         let raw = |shard: &mut Self| shard.sockets.raw(index).map(|socket| socket.local());
         let datagrams = |shard: &mut Self| udp(shard).or_else(|| raw(shard));
         tcp.or_else(|| listener(self)).or_else(|| datagrams(self)).ok_or(SocketError::InvalidSocket)

@@ -1,8 +1,6 @@
 //! UDP as sockets.
 
-use crate::endpoint::{
-    agreed, canonical, has_port, is_in_scope, is_of_a_link, of_one_family, scoped,
-};
+use crate::endpoint::{agreed, canonical, has_port, is_in_scope, of_one_family, scoped};
 use crate::envelope::Envelope;
 use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
@@ -17,7 +15,7 @@ use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
 use batch::{Chunk, Chunks};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
 use counters::DropReason;
 use ip::{Cidr, HeaderTemplate, IcmpErrorKind, Trust};
@@ -63,7 +61,9 @@ pub struct DatagramPlan {
 pub(crate) struct UdpSocket {
     pub(crate) local: SocketAddr,
     /// The only peer, where the socket is connected to one.
-    peer: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    /// Where what it sends to its peer comes from, if it is bound to no address (`udp_connecting.rs`).
+    pub(crate) source: Option<SocketAddr>,
     /// It gets what is for this prefix and for no other socket, at any port (`forwarding.rs`).
     pub(crate) prefix: Option<Cidr>,
     pub(crate) received: udp::Socket,
@@ -81,7 +81,7 @@ pub(crate) struct UdpSocket {
 
 /// Whether a datagram to `remote` is for several hosts of a link that no network names, so that no route needs to
 /// lead there.
-fn is_for_many(remote: IpAddr) -> bool {
+pub(crate) fn is_for_many(remote: IpAddr) -> bool {
     remote.is_multicast() || remote == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
@@ -114,6 +114,7 @@ impl UdpSocket {
         Self {
             local,
             peer: None,
+            source: None,
             prefix: None,
             mtu_discovery: MtuDiscovery::default(),
             ip_options: None,
@@ -137,7 +138,7 @@ impl UdpSocket {
     }
 
     /// Whether the socket has an address of the peer's family. One for all addresses has both.
-    fn may_speak_to(&self, peer: SocketAddr) -> Result<(), BadArgument> {
+    pub(crate) fn may_speak_to(&self, peer: SocketAddr) -> Result<(), BadArgument> {
         let local = self.local.ip();
         if local.is_unspecified() { Ok(()) } else { of_one_family(local, peer.ip()) }
     }
@@ -173,58 +174,6 @@ impl Shard {
         let id = self.sockets.insert(Socket::Udp(Box::new(socket)))?;
         let index = id.index() as u32;
         self.sockets.ports.add(Protocol::Udp, local, options, index).map(|()| id)
-    }
-
-    /// Names the only peer: datagrams of others are dropped, and sends need no address.
-    ///
-    /// # Errors
-    /// No route leads there, or the families differ.
-    pub fn udp_connect(&mut self, id: SocketId, peer: SocketAddr) -> Result<(), SocketError> {
-        let (plain, by) = self.take_scope(peer)?;
-        let socket = self.udp_socket(id)?;
-        if socket.prefix.is_some() {
-            return Err(BadArgument::Forwarder.into());
-        }
-        has_port(plain)?;
-        socket.may_speak_to(plain)?;
-        let local = socket.local;
-        let (local, of) = self.take_scope(local)?;
-        let peer = match is_for_many(plain.ip()) {
-            true => canonical(peer),
-            // On a link, the peer is the one that the way leads to now.
-            false if is_of_a_link(plain.ip()) => {
-                let source = Some(local.ip()).filter(|it| !it.is_multicast());
-                let source = source.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
-                let (id, _) = self.route_from(source, plain.ip(), agreed(by, of)?)?;
-                scoped(plain, id)
-            }
-            false => self.route(plain.ip()).map(|_| plain)?,
-        };
-        let socket = self.udp_socket(id)?;
-        socket.peer = Some(peer);
-        let (port, index) = (socket.local.port(), id.index() as u32);
-        self.sockets.ports.connect(port, index, peer);
-        Ok(())
-    }
-
-    /// Takes from everybody again, and sends nowhere by itself.
-    ///
-    /// # Errors
-    /// There is no such socket.
-    pub fn udp_disconnect(&mut self, id: SocketId) -> Result<(), SocketError> {
-        let socket = self.udp_socket(id)?;
-        socket.peer = None;
-        let port = socket.local.port();
-        self.sockets.ports.disconnect(port, id.index() as u32);
-        Ok(())
-    }
-
-    /// The peer of a connected socket.
-    ///
-    /// # Errors
-    /// There is no such socket, or it has no peer.
-    pub fn udp_peer(&mut self, id: SocketId) -> Result<SocketAddr, SocketError> {
-        self.udp_socket(id)?.peer.ok_or(SocketError::NotConnected)
     }
 
     /// Queues one datagram to `to`, or to the peer the socket is connected to.
@@ -328,6 +277,7 @@ impl Shard {
         let (discovery, multicast, marks) = (socket.mtu_discovery, socket.multicast, socket.marks);
         let (ip_options, dont_route) = (socket.ip_options.clone(), socket.dont_route);
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
+        let keeps_source = from.is_none() && socket.keeps_source_to(remote);
         let ((local, of), (remote, by)) = (self.take_scope(local)?, self.take_scope(remote)?);
         let asked = agreed(by, of)?;
         has_port(remote)?;
@@ -339,9 +289,12 @@ impl Shard {
             }
         }
         let to_group = remote.ip().is_multicast();
-        let Way { interface_id, next_hop, source, hop_limit } = self
-            .way(local.ip(), remote.ip(), asked, multicast)?
-            .asked(remote, marks, dont_route)?;
+        let way = match keeps_source {
+            true => self.way_to_peer(id, remote.ip(), asked)?,
+            false => self.way(local.ip(), remote.ip(), asked, multicast)?,
+        };
+        let Way { interface_id, next_hop, source, hop_limit } =
+            way.asked(remote, marks, dont_route)?;
         let (protocol, class) = (wire::protocol::UDP, traffic_class.unwrap_or(marks.traffic_class));
         let mut template = HeaderTemplate::new(source, remote.ip(), protocol, hop_limit, class);
         template.set_options(ip_options);
@@ -446,7 +399,7 @@ impl Shard {
     pub fn datagram_plan(&mut self, id: SocketId) -> Result<DatagramPlan, SocketError> {
         let index = self.sockets.index(id)?;
         let (is_ipv4, header_len, needs_sums) = match self.sockets.udp(index) {
-            Some(socket) => (socket.local.is_ipv4(), UdpRepr::LEN, self.datagrams_need_sums()),
+            Some(socket) => (socket.own_end().is_ipv4(), UdpRepr::LEN, self.datagrams_need_sums()),
             None => self.sockets.raw(index).ok_or(SocketError::InvalidSocket)?.plan(),
         };
         let header_len = header_len + if is_ipv4 { Ipv4Repr::LEN } else { Ipv6Repr::LEN };
@@ -734,7 +687,7 @@ impl Shard {
         self.udp_socket(id)?.prefix.ok_or(BadArgument::NoForwarder.into())
     }
 
-    fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {
+    pub(crate) fn udp_socket(&mut self, id: SocketId) -> Result<&mut UdpSocket, SocketError> {
         let index = self.sockets.index(id)?;
         self.sockets.udp(index).ok_or(SocketError::InvalidSocket)
     }
