@@ -100,6 +100,12 @@ impl Fragmenting {
         self.sent_bytes == self.len()
     }
 
+    /// Bytes of payload that it holds until all are sent.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.payload.len()
+    }
+
     /// Length of transport header and payload in bytes.
     fn len(&self) -> usize {
         self.header.len() + self.payload.len()

@@ -22,5 +22,5 @@ pub use ethernet::{EthernetFrame, parse_ethernet, stamp_ethernet};
 pub use message::{push_arp, push_ndp};
 pub use neighbour::{
     Advertisement, Known, Lookup, NeighbourCache, NeighbourConfig, NeighbourCounters,
-    NeighbourState, Request, Resolved, Unreachable,
+    NeighbourState, Request, Resolved, Unreachable, Waiting,
 };

@@ -19,7 +19,7 @@
 //! with the packets that waited for them ([`NeighbourCache::poll_resolved`]).
 //!
 //! What always holds:
-//! * entries, waiting packets and unread resolutions are bounded ([`NeighbourConfig`]); under
+//! * entries, waiting packets, what these hold and unread resolutions are bounded ([`NeighbourConfig`]); under
 //!   pressure unreachable and unresolved entries go before stale ones and these before those in
 //!   use, so that a scan of the subnet does not push out working neighbours (RFC 6583);
 //! * no request is made twice within [`NeighbourConfig::retransmit`] for one neighbour (RFC 1122,
@@ -41,6 +41,15 @@ use wire::{ArpOperation, ArpRepr, HardwareAddress, NdpEnvelope, NdpRepr};
 /// The group of all nodes of a link (RFC 4291, 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
+/// Packets that may wait for one neighbour whatever waits for others, as long as there is any room.
+const SHARE_PACKETS: usize = 16;
+
+/// What may wait for a neighbour.
+pub trait Waiting {
+    /// What holding it costs, in bytes; it stays the same.
+    fn held_bytes(&self) -> usize;
+}
+
 /// Bounds and times of a [`NeighbourCache`]. The times are those of RFC 4861, 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighbourConfig {
@@ -48,8 +57,13 @@ pub struct NeighbourConfig {
     pub entries_max: usize,
     /// Packets that may wait for one neighbour. RFC 4861, 7.2.2: MUST be at least one.
     pub waiting_packets_max: usize,
-    /// Packets that may wait for all neighbours together.
+    /// What those hold, in bytes; one packet always may wait.
+    pub waiting_bytes_max: usize,
+    /// Packets that may wait for all neighbours together. Where more than a few (16) wait for one,
+    /// more come only up to half of this and of the next, so that two who do not answer take no other's place.
     pub waiting_packets_total_max: usize,
+    /// What those hold, in bytes.
+    pub waiting_bytes_total_max: usize,
     /// From one request to the next (RETRANS_TIMER).
     pub retransmit: Duration,
     /// Requests before a neighbour is given up (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
@@ -67,8 +81,11 @@ impl Default for NeighbourConfig {
     fn default() -> Self {
         Self {
             entries_max: 1_024,
-            waiting_packets_max: 16,
-            waiting_packets_total_max: 256,
+            waiting_packets_max: 256,
+            // As Linux (`unres_qlen_bytes`), so that a burst does not lose what it would not there.
+            waiting_bytes_max: 212_992,
+            waiting_packets_total_max: 1_024,
+            waiting_bytes_total_max: 1 << 20,
             retransmit: Duration::from_secs(1),
             attempts: 3,
             reachable: Duration::from_secs(30),
@@ -184,10 +201,11 @@ pub struct NeighbourCache<W> {
     requests: VecDeque<u32>,
     resolved: VecDeque<Resolved<W>>,
     waiting_packets: usize,
+    waiting_bytes: usize,
     counters: NeighbourCounters,
 }
 
-impl<W> NeighbourCache<W> {
+impl<W: Waiting> NeighbourCache<W> {
     /// An empty cache.
     #[must_use]
     pub fn new(config: NeighbourConfig) -> Self {
@@ -197,6 +215,7 @@ impl<W> NeighbourCache<W> {
             requests: VecDeque::new(),
             resolved: VecDeque::new(),
             waiting_packets: 0,
+            waiting_bytes: 0,
             counters: NeighbourCounters::default(),
         }
     }
@@ -300,30 +319,46 @@ impl<W> NeighbourCache<W> {
             Err(Unreachable) => self.counters.neighbour_unreachable += 1,
         }
         self.waiting_packets -= waiting.len();
+        self.waiting_bytes -= waiting.iter().map(W::held_bytes).sum::<usize>();
         self.resolved.push_back(Resolved { next_hop, outcome, waiting });
     }
 
-    /// Lets a packet wait for a neighbour that is [`Lookup::Pending`].
-    ///
-    /// # Errors
-    /// A packet that cannot wait: `packet` itself where the neighbour is not pending or too many
-    /// packets wait for others; the oldest one where too many wait for this neighbour, in whose
-    /// place `packet` now waits (RFC 4861, 7.2.2: "the new arrival SHOULD replace the oldest
-    /// entry").
-    pub fn enqueue(&mut self, next_hop: IpAddr, packet: W) -> Result<(), W> {
-        let full = self.waiting_packets >= self.config.waiting_packets_total_max;
-        let Some((_, entry)) = self.table.find(next_hop) else { return Err(packet) };
+    /// Lets a packet wait for a neighbour that is [`Lookup::Pending`]. Returns what cannot wait: `packet` itself where the
+    /// neighbour is not pending or too much waits for others; the oldest ones where too much waits for this neighbour, in
+    /// whose place `packet` now waits (RFC 4861, 7.2.2: "the new arrival SHOULD replace the oldest entry").
+    #[must_use]
+    pub fn enqueue(&mut self, next_hop: IpAddr, packet: W) -> Vec<W> {
+        let config = self.config;
+        let Some((_, entry)) = self.table.find(next_hop) else { return vec![packet] };
         if !matches!(entry.state, State::Incomplete { .. }) {
-            return Err(packet);
+            return vec![packet];
         }
-        if full || entry.waiting.len() >= self.config.waiting_packets_max.max(1) {
-            let Some(oldest) = entry.waiting.pop_front() else { return Err(packet) };
-            entry.waiting.push_back(packet);
-            return Err(oldest);
+        let held_bytes = packet.held_bytes();
+        let part = if entry.waiting.len() < SHARE_PACKETS { 1 } else { 2 };
+        let owed_packets =
+            usize::from(self.waiting_packets >= config.waiting_packets_total_max / part);
+        let over_bytes =
+            (self.waiting_bytes + held_bytes).saturating_sub(config.waiting_bytes_total_max / part);
+        let owed_bytes = over_bytes.min(held_bytes);
+        if entry.waiting.len() < owed_packets || entry.waiting_bytes < owed_bytes {
+            return vec![packet];
+        }
+        let (mut dropped, mut freed_bytes) = (Vec::new(), 0);
+        while dropped.len() < owed_packets
+            || freed_bytes < owed_bytes
+            || entry.waiting.len() >= config.waiting_packets_max.max(1)
+            || entry.waiting_bytes + held_bytes > config.waiting_bytes_max
+        {
+            let Some(oldest) = entry.waiting.pop_front() else { break };
+            freed_bytes += oldest.held_bytes();
+            entry.waiting_bytes -= oldest.held_bytes();
+            dropped.push(oldest);
         }
         entry.waiting.push_back(packet);
-        self.waiting_packets += 1;
-        Ok(())
+        entry.waiting_bytes += held_bytes;
+        self.waiting_packets = self.waiting_packets + 1 - dropped.len();
+        self.waiting_bytes = self.waiting_bytes + held_bytes - freed_bytes;
+        dropped
     }
 
     /// TCP made progress with the help of this neighbour: it is reachable (RFC 4861, 7.3.1).
@@ -527,7 +562,7 @@ impl<W> NeighbourCache<W> {
             entry.link = link;
         }
         let ended = matches!(entry.state, State::Incomplete { .. });
-        let waiting = core::mem::take(&mut entry.waiting);
+        let waiting = entry.take_waiting();
         self.table.set_state(slot, state, None);
         if ended {
             self.end_resolution(address, Ok(link), waiting);
@@ -641,7 +676,7 @@ impl<W> NeighbourCache<W> {
                     self.request(slot);
                 }
                 State::Incomplete { .. } => {
-                    let (address, waiting) = (entry.address, core::mem::take(&mut entry.waiting));
+                    let (address, waiting) = (entry.address, entry.take_waiting());
                     let until = now + self.config.unreachable;
                     self.table.set_state(slot, State::Unreachable { until }, None);
                     self.end_resolution(address, Err(Unreachable), waiting);

@@ -231,9 +231,8 @@ impl Shard {
             match interface.resolve(now, packet.next_hop) {
                 Destination::Pending => {
                     let NextHop::Neighbour(address) = packet.next_hop else { continue };
-                    if interface.neighbours.enqueue(address, packet).is_err() {
-                        self.drops.add(DropReason::NeighbourQueueFull);
-                    }
+                    let dropped = interface.neighbours.enqueue(address, packet);
+                    self.drops.add_many(DropReason::NeighbourQueueFull, dropped.len() as u64);
                 }
                 Destination::Unreachable => self.on_unreachable(id, &packet),
                 destination => {

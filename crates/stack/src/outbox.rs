@@ -7,6 +7,7 @@ use crate::marks::PacketMarks;
 use batch::{Attributes, Chunk, Chunks, Multidata};
 use core::net::{IpAddr, Ipv4Addr};
 use ip::{Echo, FRAGMENTED_HEADER_LEN, Fragmenting, HeaderTemplate, IcmpErrorKind};
+use link::Waiting;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::{
@@ -142,6 +143,18 @@ impl Message {
         }
     }
 
+    /// Bytes of payload that it holds.
+    fn payload_len(&self) -> usize {
+        match self {
+            Self::Arp(_) | Self::Ndp(_) | Self::Segment(_) => 0,
+            Self::EchoReply { data, .. } => data.len(),
+            Self::IcmpError { offending, .. } => offending.len(),
+            Self::Datagram { payload, .. } | Self::Raw { payload, .. } => payload.len(),
+            Self::Copy { segment, .. } => segment.len(),
+            Self::Fragments(rest) => rest.held_bytes(),
+        }
+    }
+
     /// Whether it is what a DHCP client says to a server.
     pub(crate) fn is_to_dhcp_server(&self) -> bool {
         self.ports() == (dhcp::CLIENT_PORT, dhcp::SERVER_PORT)
@@ -246,6 +259,12 @@ pub(crate) struct Outgoing {
     pub(crate) next_hop: NextHop,
     /// What it says.
     pub(crate) message: Message,
+}
+
+impl Waiting for Outgoing {
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.message.payload_len()
+    }
 }
 
 /// Segments of no connection that may wait for the device.

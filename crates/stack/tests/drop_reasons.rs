@@ -264,8 +264,9 @@ fn a_segment_ahead_of_its_turn_is_dropped_where_as_many_wait_as_may() {
     assert!(received == bytes, "what was dropped came again");
 }
 
-/// RFC 4861, 7.2.2: of those that wait for one neighbour "the new arrival SHOULD replace the oldest entry". For all
-/// neighbours together 256 may wait.
+/// RFC 4861, 7.2.2: of those that wait for one neighbour "the new arrival SHOULD replace the oldest entry". 256 are
+/// enough for one, as far as they are no longer than Linux lets wait. For all neighbours together 1,024 may wait, half of
+/// them for those for whom more than a few do.
 #[test]
 fn of_those_that_wait_for_a_neighbour_the_oldest_goes_and_of_too_many_the_newest() {
     let mut net = net();
@@ -278,12 +279,32 @@ fn of_those_that_wait_for_a_neighbour_the_oldest_goes_and_of_too_many_the_newest
         }
         while net.step() {}
     };
-    assert_eq!(dropped(&mut net, 0, |net| send(net, 100, 16)), []);
+    assert_eq!(dropped(&mut net, 0, |net| send(net, 100, 256)), []);
     let full = |count| [(DropReason::NeighbourQueueFull, count)];
     assert_eq!(dropped(&mut net, 0, |net| send(net, 100, 3)), full(3));
-    let others = dropped(&mut net, 0, |net| (101..116).for_each(|it| send(net, it, 16)));
+    assert_eq!(dropped(&mut net, 0, |net| send(net, 101, 256)), []);
+    assert_eq!(dropped(&mut net, 0, |net| send(net, 102, 17)), full(1));
+    let others = dropped(&mut net, 0, |net| (103..134).for_each(|it| send(net, it, 16)));
     assert_eq!(others, []);
-    assert_eq!(dropped(&mut net, 0, |net| send(net, 116, 2)), full(2));
+    assert_eq!(dropped(&mut net, 0, |net| send(net, 134, 2)), full(2));
+}
+
+/// As on Linux, where 212,992 bytes may wait for one neighbour (`unres_qlen_bytes`).
+#[test]
+fn a_burst_to_a_neighbour_that_was_not_asked_for_yet_arrives() {
+    for (count, len) in [(200, 10), (100, 1_400), (3, 60_000)] {
+        let mut net = net();
+        let bound = SocketAddr::new(address(1, false), 9);
+        let receiver = net.hosts[1].shard.udp_bind(bound).expect("a free port");
+        let local = SocketAddr::new(address(0, false), 9);
+        let sender = net.hosts[0].shard.udp_bind(local).expect("a free port");
+        for _ in 0..count {
+            net.hosts[0].shard.udp_send(sender, Some(bound), chunk(len)).expect("room");
+        }
+        net.run(SECOND);
+        let heard = (0..count).take_while(|_| net.hosts[1].shard.udp_receive(receiver).is_ok());
+        assert_eq!(heard.count(), count, "of {len} bytes");
+    }
 }
 
 /// An echo request to host 1.

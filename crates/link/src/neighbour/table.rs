@@ -40,6 +40,8 @@ pub(super) struct Entry<W> {
     pub(super) request_queued: bool,
     /// Empty but in `Incomplete`.
     pub(super) waiting: VecDeque<W>,
+    /// What those hold.
+    pub(super) waiting_bytes: usize,
     pub(super) deadline: Option<Instant>,
 }
 
@@ -49,6 +51,11 @@ impl<W> Entry<W> {
             State::Incomplete { .. } | State::Unreachable { .. } => None,
             _ => Some(self.link),
         }
+    }
+
+    pub(super) fn take_waiting(&mut self) -> VecDeque<W> {
+        self.waiting_bytes = 0;
+        core::mem::take(&mut self.waiting)
     }
 }
 
@@ -115,6 +122,7 @@ impl<W> Table<W> {
             asked_at: None,
             request_queued: false,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             deadline: None,
         };
         let slot = self.free.pop().unwrap_or_else(|| {

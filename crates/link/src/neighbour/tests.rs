@@ -11,6 +11,13 @@ const HOP_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
 
 type Cache = NeighbourCache<u32>;
 
+/// Packets are numbers, which hold as many bytes.
+impl Waiting for u32 {
+    fn held_bytes(&self) -> usize {
+        *self as usize
+    }
+}
+
 fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
@@ -65,8 +72,8 @@ fn an_unknown_neighbour_is_asked_for_once_and_its_packets_wait() {
     let mut cache = cache();
     assert_eq!(cache.lookup(at(0), HOP), Lookup::Pending);
     assert_eq!(cache.lookup(at(0), HOP), Lookup::Pending);
-    assert_eq!(cache.enqueue(HOP, 1), Ok(()));
-    assert_eq!(cache.enqueue(HOP, 2), Ok(()));
+    assert_eq!(cache.enqueue(HOP, 1), []);
+    assert_eq!(cache.enqueue(HOP, 2), []);
     let request = Request { target: HOP, unicast_to: None };
     assert_eq!(cache.poll_request(at(0)), Some(request));
     assert_eq!(cache.poll_request(at(0)), None);
@@ -78,7 +85,7 @@ fn an_unknown_neighbour_is_asked_for_once_and_its_packets_wait() {
     assert_eq!(ended.waiting, [1, 2]);
     assert!(cache.poll_resolved().is_none());
     assert_eq!(cache.lookup(at(4), HOP), Lookup::Resolved(THEIRS));
-    assert_eq!(cache.enqueue(HOP, 3), Err(3), "nothing waits for a known neighbour");
+    assert_eq!(cache.enqueue(HOP, 3), [3], "nothing waits for a known neighbour");
     assert_eq!(cache.poll_timeout(), None);
 }
 
@@ -87,7 +94,7 @@ fn a_silent_neighbour_is_asked_three_times_and_then_unreachable_for_a_second() {
     // RFC 4861, 7.2.2 and RFC 1122, 2.3.2.1: at most one request per second.
     let mut cache = cache();
     cache.lookup(at(0), HOP);
-    assert_eq!(cache.enqueue(HOP, 7), Ok(()));
+    assert_eq!(cache.enqueue(HOP, 7), []);
     assert_eq!(requests(&mut cache, 0), [None]);
     assert_eq!(run_until(&mut cache, 60_000), [1_000, 2_000]);
     let ended = cache.poll_resolved().expect("it was given up");
@@ -322,15 +329,60 @@ fn waiting_packets_are_bounded_for_one_and_for_all() {
     for hop in &hops {
         cache.lookup(at(0), *hop);
     }
-    assert_eq!(cache.enqueue(hops[0], 1), Ok(()));
-    assert_eq!(cache.enqueue(hops[0], 2), Ok(()));
-    assert_eq!(cache.enqueue(hops[0], 3), Err(1), "the oldest gives way");
-    assert_eq!(cache.enqueue(hops[1], 4), Ok(()));
-    assert_eq!(cache.enqueue(hops[1], 5), Err(4), "all together are three");
-    assert_eq!(cache.enqueue(hops[2], 6), Err(6), "nothing of its own to give way");
+    assert_eq!(cache.enqueue(hops[0], 1), []);
+    assert_eq!(cache.enqueue(hops[0], 2), []);
+    assert_eq!(cache.enqueue(hops[0], 3), [1], "the oldest gives way");
+    assert_eq!(cache.enqueue(hops[1], 4), []);
+    assert_eq!(cache.enqueue(hops[1], 5), [4], "all together are three");
+    assert_eq!(cache.enqueue(hops[2], 6), [6], "nothing of its own to give way");
     reply(&mut cache, 1, THEIRS);
     assert_eq!(cache.poll_resolved().expect("ended").waiting, [2, 3]);
-    assert_eq!(cache.enqueue(hops[2], 7), Ok(()), "there is room again");
+    assert_eq!(cache.enqueue(hops[2], 7), [], "there is room again");
+}
+
+#[test]
+fn bytes_that_wait_are_bounded_for_one_and_for_all() {
+    let config = NeighbourConfig {
+        waiting_bytes_max: 100,
+        waiting_bytes_total_max: 200,
+        ..NeighbourConfig::default()
+    };
+    let mut cache = Cache::new(config);
+    let hops: Vec<IpAddr> = (2..5).map(|host| Ipv4Addr::new(10, 0, 0, host).into()).collect();
+    for hop in &hops {
+        cache.lookup(at(0), *hop);
+    }
+    for bytes in [30, 31, 32] {
+        assert_eq!(cache.enqueue(hops[0], bytes), []);
+    }
+    assert_eq!(cache.enqueue(hops[0], 50), [30, 31], "as many as it needs give way");
+    assert_eq!(cache.enqueue(hops[0], 150), [32, 50], "one that is longer may wait alone");
+    assert_eq!(cache.enqueue(hops[1], 40), []);
+    assert_eq!(cache.enqueue(hops[1], 41), [40], "all together are 200");
+    assert_eq!(cache.enqueue(hops[1], 60), [60], "too little of its own to give way");
+    assert_eq!(cache.enqueue(hops[2], 12), [12], "nothing of its own to give way");
+    reply(&mut cache, 1, THEIRS);
+    assert_eq!(cache.poll_resolved().expect("ended").waiting, [150]);
+    assert_eq!(cache.enqueue(hops[2], 100), [], "there is room again");
+}
+
+/// Two neighbours that do not answer leave room for the others.
+#[test]
+fn a_long_queue_has_half_of_the_room_for_all() {
+    let config = NeighbourConfig {
+        waiting_packets_max: 60,
+        waiting_packets_total_max: 100,
+        ..NeighbourConfig::default()
+    };
+    let mut cache = Cache::new(config);
+    let hops: Vec<IpAddr> = (2..8).map(|host| Ipv4Addr::new(10, 0, 0, host).into()).collect();
+    let waiting = |cache: &mut Cache, hop| {
+        cache.lookup(at(0), hop);
+        (0..90).filter(|_| cache.enqueue(hop, 1).is_empty()).count()
+    };
+    let counts: Vec<usize> = hops.iter().map(|hop| waiting(&mut cache, *hop)).collect();
+    assert_eq!(counts, [50, SHARE_PACKETS, SHARE_PACKETS, SHARE_PACKETS, 2, 0]);
+    assert_eq!(cache.waiting_count(), 100);
 }
 
 #[test]
@@ -344,7 +396,7 @@ fn a_scan_of_the_subnet_does_not_push_out_a_working_neighbour() {
     for host in 0..1_000_u32 {
         let target = IpAddr::V4(Ipv4Addr::from(0x0a01_0000 + host));
         assert_eq!(cache.lookup(at(1), target), Lookup::Pending);
-        assert_eq!(cache.enqueue(target, host), Ok(()));
+        assert_eq!(cache.enqueue(target, host), []);
         assert!(cache.len() <= 8);
         while let Some(ended) = cache.poll_resolved() {
             assert_eq!((ended.outcome, ended.waiting.len()), (Err(Unreachable), 1));
@@ -416,7 +468,7 @@ proptest! {
                     cache.lookup(at(now), hop(index));
                 }
                 Step::Enqueue(index) => {
-                    back.extend(cache.enqueue(hop(index), given).err());
+                    back.extend(cache.enqueue(hop(index), given));
                     given += 1;
                 }
                 Step::Confirm(index) => cache.on_confirmed(hop(index), at(now)),
