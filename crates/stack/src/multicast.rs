@@ -10,7 +10,7 @@
 //! What always holds: an interface is a member of at most [`ip::membership::GROUPS_MAX`] groups of
 //! each family; a socket's memberships end with it.
 
-use crate::endpoint::{is_in_scope, of_one_family, scoped};
+use crate::endpoint::{of_one_family, scoped};
 use crate::error::{BadArgument, SocketError};
 use crate::event::Readiness;
 use crate::ingress::Incoming;
@@ -468,12 +468,10 @@ impl Shard {
         let (local, source) = (datagram.destination, datagram.source);
         let (mut taken, mut refused) = (0, None);
         for index in sockets {
-            let Some(socket) = self.sockets.udp(index) else { continue };
-            let is_bound = socket.local.ip().is_unspecified() || socket.local.ip() == local.ip();
-            let is_bound = is_bound && is_in_scope(socket.local, id);
-            if !is_bound || socket.local.port() != local.port() || !socket.hears(source) {
+            if !self.sockets.hears(index, id, local, source) {
                 continue;
             }
+            let Some(socket) = self.sockets.udp(index) else { continue };
             let waiting = socket.received.len();
             if let Err(reason) = self.may_keep(waiting) {
                 refused = Some(reason);

@@ -13,7 +13,7 @@ use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::paths::mtu_to;
 use crate::ports::{BindOptions, Protocol};
 use crate::shard::Shard;
-use crate::sockets::{Socket, SocketId};
+use crate::sockets::{Socket, SocketId, Sockets};
 use batch::{Chunk, Chunks};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::num::NonZeroU8;
@@ -141,6 +141,25 @@ impl UdpSocket {
     pub(crate) fn may_speak_to(&self, peer: SocketAddr) -> Result<(), BadArgument> {
         let local = self.local.ip();
         if local.is_unspecified() { Ok(()) } else { of_one_family(local, peer.ip()) }
+    }
+}
+
+impl Sockets {
+    /// Whether socket `index` is bound to `local`, where a datagram of `source` went that came in by interface `by`, and
+    /// hears its sender.
+    pub(crate) fn hears(
+        &mut self,
+        index: u32,
+        by: InterfaceId,
+        local: SocketAddr,
+        source: SocketAddr,
+    ) -> bool {
+        let Some(socket) = self.udp(index) else { return false };
+        let is_bound = socket.local.ip().is_unspecified() || socket.local.ip() == local.ip();
+        is_bound
+            && is_in_scope(socket.local, by)
+            && socket.local.port() == local.port()
+            && socket.hears(source)
     }
 }
 
@@ -608,21 +627,28 @@ impl Shard {
         source: SocketAddr,
         payload_len: usize,
     ) -> Result<(), DropReason> {
-        let groups = &self.interfaces[incoming.origin.interface].groups;
-        let sockets = match local.ip().is_multicast() {
+        let by = incoming.origin.interface;
+        let groups = &self.interfaces[by].groups;
+        let mut sockets = match local.ip().is_multicast() {
             true => groups.sockets(local.ip(), source.ip()),
             false => self.sockets.ports.all_of(Protocol::Udp, local),
         };
+        sockets.retain(|index| self.sockets.hears(*index, by, local, source));
         if sockets.is_empty() {
             // RFC 1122, 3.2.2: never an ICMP error about a datagram to several hosts.
             return Err(DropReason::PortUnreachable);
+        }
+        // A flood of what nobody has room for is not copied.
+        let has_room = |socket: &UdpSocket| socket.received.has_room_for(0, payload_len);
+        if !sockets.iter().any(|index| self.sockets.udp(*index).is_some_and(|it| has_room(it))) {
+            return Err(DropReason::SocketQueueFull);
         }
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
         let payload = self.compact(&payload)?;
         let datagram = received(incoming, local, source, payload);
-        match self.deliver_to_all(incoming.origin.interface, sockets, &datagram)? {
+        match self.deliver_to_all(by, sockets, &datagram)? {
             0 => Err(DropReason::PortUnreachable),
             _ => Ok(()),
         }

@@ -108,6 +108,31 @@ fn a_datagram_reaches_every_socket_that_joined_the_group_and_no_other() {
 }
 
 /// RFC 3376, 3.2: the interface takes what any socket wants, and each socket what it wants itself.
+/// What finds no room costs no memory, whoever sends how much of it.
+#[test]
+fn a_datagram_to_a_group_is_not_copied_where_no_listener_has_room() {
+    let group = ip("239.1.2.3");
+    let mut net = net();
+    let listeners = [7, 8].map(|port| listener(&mut net, 1, group, port, &[]));
+    for listener in listeners {
+        net.hosts[1].shard.udp_set_receive_buffer(listener, 1).expect("open");
+    }
+    let from = sender(&mut net, 0, group);
+    let copies = |net: &mut Net, port: u16| {
+        let before = net.hosts[1].pool.counters().allocations;
+        send(net, 0, from, (group, port), b"all");
+        net.hosts[1].pool.counters().allocations - before
+    };
+    // Nobody listens to the third.
+    assert_eq!([7, 7, 7, 8, 8, 9].map(|port| copies(&mut net, port)), [1, 0, 0, 1, 0, 0]);
+    let drops = net.hosts[1].shard.counters().drops;
+    assert_eq!(drops.count(DropReason::SocketQueueFull), 3);
+    assert_eq!(drops.count(DropReason::PortUnreachable), 1);
+    for listener in listeners {
+        assert_eq!(received(&mut net, 1, listener), [b"all"], "one always fits");
+    }
+}
+
 #[test]
 fn a_socket_hears_the_sources_it_asked_for() {
     for (index, group) in GROUPS.map(ip).into_iter().enumerate() {
