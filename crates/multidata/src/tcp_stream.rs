@@ -507,6 +507,9 @@ impl TcpStream {
     /// Copies in and hands over message by message (`tcp_maxpsz_multiplier`), by default all at
     /// once. It waits for the first only; an error behind it shows in the next call.
     fn copy_and_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         let mut copied = self.take_write_turn()?;
         let mut written = 0;
         while written < bytes.len() {

@@ -175,6 +175,7 @@ fn what_is_peeked_at_stays_to_be_read() {
     }
     assert_eq!(run(|it| server.poll_read(it, &mut bytes)).expect("sent"), 5);
     assert!(server.poll_peek(&mut Context::from_waker(Waker::noop()), &mut bytes).is_pending());
+    assert_eq!(run(|it| server.poll_peek(it, &mut [])).expect("as a read of nothing"), 0);
     client.shutdown(std::net::Shutdown::Write).expect("connected");
     assert_eq!(run(|it| server.poll_peek(it, &mut bytes)).expect("the end"), 0);
 }

@@ -241,6 +241,23 @@ fn a_peer_that_sends_on_is_told_when_both_sides_are_shut() {
 }
 
 #[test]
+fn to_write_nothing_waits_for_nobody() {
+    let (left, right_stack) = pair();
+    let (client, server) = connected(&left, &right_stack);
+    client.set_write_timeout(Some(Duration::from_secs(2))).expect("not zero");
+    let other = client.try_clone().expect("a handle");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (&client).write_all(&vec![7; 64 << 20]));
+        std::thread::sleep(Duration::from_millis(200));
+        let start = Instant::now();
+        assert_eq!((&other).write(&[]).expect("nothing to wait for"), 0);
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        writer.join().expect("no panic").expect_err("nobody reads");
+    });
+    drop(server);
+}
+
+#[test]
 fn reads_and_connects_end_in_time() {
     let (left, right_stack) = pair();
     let (mut client, _server) = connected(&left, &right_stack);
