@@ -158,9 +158,7 @@ impl PacketDevice {
             let retire = config.receive_blocks;
             let blocks =
                 retire.map(|retire| BlockRing::new(&socket, config.receive_queue_bytes, retire));
-            let blocks = blocks.transpose().map_err(|errno| {
-                SystemError::refused("receiving in blocks (PACKET_RX_RING) was refused", errno)
-            })?;
+            let blocks = blocks.transpose().map_err(|errno| blocks_refused(config, errno))?;
             let socket = Arc::new(socket);
             let bound = Link::bind(Arc::clone(&socket), name, memberships.clone());
             let link = bound.map_err(|errno| {
@@ -256,6 +254,17 @@ fn open_socket(name: &str, address: HardwareAddress) -> Result<OwnedFd, DeviceEr
     calls::enable(&socket, PacketOption::VnetHeader).map_err(refuse("the virtio-net header"))?;
     calls::attach_filter(&socket, address).map_err(filter_refused)?;
     Ok(socket)
+}
+
+/// The memory of the blocks is the kernel's, for each queue as much, and may be more than it has or may give.
+fn blocks_refused(config: &PacketConfig, errno: Errno) -> DeviceError {
+    let PacketConfig { interface, receive_queue_bytes, spread, .. } = config;
+    let queues = spread.homes();
+    let what = format!(
+        "receiving from the interface {interface} in blocks (PACKET_RX_RING) was refused, {receive_queue_bytes} bytes \
+         for each of {queues} queues: ask for fewer (`receive_queue_bytes`), or for none (`receive_blocks`)"
+    );
+    SystemError::refused(what, errno).into()
 }
 
 fn filter_refused(errno: Errno) -> DeviceError {
@@ -360,6 +369,11 @@ mod tests {
         assert!(error.message.contains("no-such-if0"), "{error}");
         let error = PacketDevice::open(&PacketConfig::new("lo")).expect_err("no Ethernet");
         assert!(error.message.contains("no Ethernet"), "{error}");
+        let config = PacketConfig { receive_queue_bytes: 16 << 30, ..PacketConfig::new("eth0") };
+        let error = blocks_refused(&config, Errno::NOMEM);
+        for word in ["eth0", "17179869184", "receive_queue_bytes", "Cannot allocate memory"] {
+            assert!(error.message.contains(word), "{error}");
+        }
         let group = PacketAddress::Own(HardwareAddress([1, 0, 0, 0, 0, 0]));
         assert!(own_address(group, HardwareAddress([2, 0, 0, 0, 0, 1])).is_err());
     }
