@@ -83,7 +83,9 @@ impl BlockRing {
     pub(super) fn new(socket: &OwnedFd, len_bytes: usize, retire: Duration) -> Result<Self, Errno> {
         let count = (len_bytes / BLOCK_LEN).max(2);
         let retire_ms = retire.min(RETIRE_MAX).as_millis().max(1) as u32;
-        calls::set_receive_ring(socket, BLOCK_LEN as u32, count as u32, retire_ms)?;
+        // More than anybody has is refused by the kernel.
+        let asked = u32::try_from(count).unwrap_or(u32::MAX);
+        calls::set_receive_ring(socket, BLOCK_LEN as u32, asked, retire_ms)?;
         let mapping = Mapping::of_file(socket, 0, count * BLOCK_LEN)?;
         let (pending, blocks, held) = (Vec::new(), Vec::new(), Held::default());
         Ok(Self { mapping, count, index: 0, begun: None, pending, blocks, held, is_starved: false })

@@ -180,7 +180,7 @@ pub(super) fn set_receive_ring(
     const FRAME_LEN: u32 = 2_048;
     set(socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3)?;
     // struct tpacket_req3: blocks, frames, time, and no private room and no features.
-    let frames = block_len / FRAME_LEN * count;
+    let frames = (block_len / FRAME_LEN).saturating_mul(count);
     let request: [c_uint; 7] = [block_len, count, FRAME_LEN, frames, retire_ms, 0, 0];
     set(socket, libc::SOL_PACKET, PACKET_RX_RING, &request)
 }
