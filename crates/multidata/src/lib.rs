@@ -98,6 +98,7 @@
 //! | the stream was shut down for writing, or the peer reset the connection behind its end of the stream | `write` | `BrokenPipe` |
 //! | the stream was shut down for reading | `read`, once what had arrived was read | none: zero bytes |
 //! | [`TcpStream::abort`] on this side | `read`, `write` | `ConnectionAborted` |
+//! | the peer sent on after both directions had been shut down | `read`, once what had arrived was read | `ConnectionAborted` |
 //! | the connection is gone | `shutdown` | `NotConnected` |
 //! | it would wait, and may not, or not for longer | every one | `WouldBlock` |
 //! | all devices failed, all interfaces were removed, or [`Stack::abort`]: at once, each time, until there is a device again | every one | `NetworkDown` |

@@ -105,7 +105,7 @@ impl TcpStream {
 
     /// Ends one or both directions. After `Write` the peer reads the end of the stream behind what
     /// was written; after `Read` reads return what has arrived and then zero. Where both have ended, a peer that
-    /// sends on is answered with a reset.
+    /// sends on is answered with a reset, and reads say `ConnectionAborted` in place of zero: something was lost.
     ///
     /// # Errors
     /// The connection does not stand (any more).
