@@ -51,7 +51,7 @@ impl Pressure {
 }
 
 impl Shard {
-    /// Copies unread payload out of the devices' blocks where the pool has run low, a part at a time; says
+    /// Copies unread payload out of the devices' blocks where the pool is used up, a part at a time; says
     /// whether there is more to copy. To be called before a device is asked for frames, which it may have
     /// no blocks for; otherwise it costs a look at the pool. [`Shard::on_receive`] does it as well.
     pub fn relieve_pool(&mut self) -> bool {
@@ -65,7 +65,7 @@ impl Shard {
         self.copy_out_unread()
     }
 
-    /// How often the pool has run low, as far as this shard has seen it.
+    /// How often the pool was used up, as far as this shard has seen it.
     #[must_use]
     pub fn pool_pressures(&self) -> u64 {
         self.counters.pool_pressures

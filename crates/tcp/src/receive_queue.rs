@@ -15,7 +15,7 @@
 //! them are bounded by it, too: where other connections' frames fill most of the blocks, payload is
 //! copied once [`PINNED_FACTOR_MAX`] times the capacity is held, in order and ahead of it each; and where
 //! copies of a few bytes each, ahead of their turn, come to hold so much, they are gathered. When the
-//! pool is low, whoever holds much more than is unread is asked to copy that out
+//! pool has nothing left to share, whoever holds much more than is unread is asked to copy that out
 //! ([`ReceiveQueue::copy_out`]).
 
 use crate::assembler::{Assembler, AssemblerConfig, Insert, Overlap, Piece};
