@@ -110,7 +110,7 @@ impl Shard {
     ) -> Result<u16, SocketError> {
         let Self { sockets, time_wait, half_open, sharing, .. } = self;
         let timestamps = config.timestamps;
-        let purpose = Purpose::Connect { from: address, to: remote, timestamps };
+        let purpose = Purpose::Connect { from: address, to: remote, timestamps, stays };
         sockets.pick_port(purpose, |sockets, port| {
             let local = SocketAddr::new(address, port);
             let flow = Flow { local, remote };

@@ -183,11 +183,12 @@ impl Shard {
             // On another link this would be another host.
             let may_move = self.is_own_address(address) && !is_of_a_link(remote);
             let found = self.route_from(address, remote, None).ok().filter(|_| may_move);
+            let usual = self.route(remote).ok().map(|(id, _)| id);
             let Some(socket) = self.sockets.tcp(index) else { continue };
             match found {
                 _ if stays => {}
                 Some((other, next_hop)) => {
-                    socket.path.keeps_interface = true;
+                    socket.path.keeps_interface = usual != Some(other);
                     self.lead(index, other, next_hop);
                     self.path_mtus.invalidate();
                 }

@@ -25,8 +25,8 @@ const WORDS: usize = 65_536 / 64;
 pub(crate) enum Purpose {
     /// A socket that is bound to this address.
     Bind(Protocol, IpAddr),
-    /// A connection from this address to this peer, with timestamps or without.
-    Connect { from: IpAddr, to: SocketAddr, timestamps: bool },
+    /// A connection from this address to this peer, with timestamps or without, which stays in this host or does not.
+    Connect { from: IpAddr, to: SocketAddr, timestamps: bool, stays: bool },
 }
 
 impl Purpose {

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use wire::{SackBlocks, SeqNumber, TcpFlags};
 
 /// The most ACKs that are due at a time. Beyond it the oldest is left out: the next says more.
-const DUE_MAX: usize = 2_048;
+pub(crate) const DUE_MAX: usize = 2_048;
 
 /// An ACK that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::event::{ConnectionError, Events};
 use crate::info::count;
 use crate::receive_queue::Arrival;
 use crate::state::State;
-use crate::unstretched::Due;
+use crate::unstretched::{DUE_MAX, Due};
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
 use time::Instant;
@@ -149,6 +149,8 @@ impl Connection {
     #[cold]
     pub(super) fn note_each(&mut self, start: SeqNumber, own_len: u32, segments: u32) {
         let len = self.receive.next().offset_from(start);
+        // A guest's header may call a super-frame tens of thousands.
+        let segments = segments.min(DUE_MAX as u32);
         // The clock does not change what is echoed.
         let said = self.segment_options(Instant::ZERO);
         let mut due = Due {
