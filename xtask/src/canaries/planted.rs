@@ -131,9 +131,9 @@ pub(super) const PLANTED: &[Planted] = &[
     },
     Planted {
         name: "connections-survive-their-address",
-        file: "crates/stack/src/addressing/mod.rs",
-        original: "socket.connection.on_address_removed();",
-        mistake: "let _ = socket;",
+        file: "crates/stack/src/rerouting.rs",
+        original: "None => socket.connection.on_address_removed(),",
+        mistake: "None => {}",
         finder: Finder::Simulator,
     },
     Planted {
