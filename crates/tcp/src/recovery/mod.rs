@@ -589,10 +589,13 @@ impl Recovery {
         });
     }
 
-    /// How long the first segment is, or more where others left with it that were not sent again.
+    /// How long the first segment is as it went last, or more where others left with it: what is sent again as one
+    /// keeps the records of the segments that it joins.
     pub(crate) fn first_len(&self) -> u32 {
-        let flight = self.flight.as_ref();
-        flight.and_then(|flight| flight.sent.iter().next()).map_or(0, Record::len)
+        let Some(flight) = &self.flight else { return 0 };
+        let last_at = flight.sent.iter().next().map(|first| first.sent_at);
+        let together = flight.sent.iter().take_while(|record| Some(record.sent_at) == last_at);
+        together.map(Record::len).sum()
     }
 
     /// Whether something is outstanding that may be longer than `mss`.

@@ -270,3 +270,20 @@ fn short_segments_that_are_lost_are_no_black_hole() {
     assert_eq!(harness.connection.counters().black_holes, 0);
     assert_eq!(harness.connection.payload_max(), 1_460);
 }
+
+// Short segments that go again as one long one: the path may take each of them by now, and not that (seed 220010202).
+#[test]
+fn short_segments_that_join_into_one_too_long_are_a_black_hole() {
+    let mut harness = opened(probing(PathProbing::OnBlackHole), true);
+    harness.connection.set_nodelay(true);
+    for at in 0..10 {
+        harness.write(&stream(140 * at..140 * (at + 1)));
+        harness.take();
+        harness.now += Duration::from_millis(1);
+    }
+    for _ in 0..8 {
+        harness.pass_to_deadline();
+        harness.take();
+    }
+    assert!(harness.connection.counters().black_holes > 0);
+}
