@@ -253,14 +253,20 @@ fn a_single_segment_is_probed_when_the_retransmission_timer_would_go_off() {
     assert_eq!(harness.connection.counters().retransmission_timeouts, 1);
 }
 
-// RFC 8985, 7.4.2: a probe that repaired the only loss hides it; congestion control must hear of it.
-#[test]
-fn a_loss_repaired_by_a_probe_reduces_the_window() {
+/// Two segments are in flight, and a probe has repeated the second.
+pub(super) fn probed() -> Harness {
     let mut harness = path(sack_config());
     harness.write(&stream(0..2_000));
     harness.take();
     harness.pass_to_deadline();
     assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    harness
+}
+
+// RFC 8985, 7.4.2: a probe that repaired the only loss hides it; congestion control must hear of it.
+#[test]
+fn a_loss_repaired_by_a_probe_reduces_the_window() {
+    let mut harness = probed();
     harness.write(&stream(2_000..3_000));
     harness.take();
     harness.now += RTT;
@@ -293,11 +299,7 @@ fn an_answer_is_no_sign_that_a_probe_was_needless() {
 
 /// `meanwhile` says where the peer stands then.
 fn a_repaired_loss_is_found(meanwhile: impl FnOnce(&mut Harness) -> u32) {
-    let mut harness = path(sack_config());
-    harness.write(&stream(0..2_000));
-    harness.take();
-    harness.pass_to_deadline();
-    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    let mut harness = probed();
     harness.now += RTT;
     harness.receive(ACK, 1, 2_001, b"");
     assert_eq!(harness.connection.counters().tail_loss_repairs, 0, "it may yet have been needless");

@@ -1,7 +1,7 @@
 //! What the answer to a tail loss probe says of congestion and of reordering (RFC 8985, 7.4.2 and 6.2).
 
 use super::harness::*;
-use super::recovery::{RTT, in_flight, path, sack, sack_config};
+use super::recovery::{RTT, in_flight, path, probed, sack, sack_config};
 
 // RFC 8985, 7.4.2: "Invoke congestion control to react to the loss event the probe has repaired": in the flight that
 // had it, and not in what is written when it shows.
@@ -34,11 +34,7 @@ fn a_loss_that_a_probe_repaired_reduces_by_the_flight_in_which_it_was() {
 // RFC 8985, 6.2, step 4: the window widens where what RACK sent again was on its way. A probe is sent for a silence.
 #[test]
 fn a_needless_probe_does_not_widen_the_reordering_window() {
-    let mut harness = path(sack_config());
-    harness.write(&stream(0..2_000));
-    harness.take();
-    harness.pass_to_deadline();
-    assert_eq!(harness.take_ranges(), [(1_001, 1_000)]);
+    let mut harness = probed();
     harness.now += RTT;
     sack(&mut harness, 2_001, &[(1_001, 2_001)]);
     assert_eq!(harness.connection.counters().duplicate_sacks_received, 1);
