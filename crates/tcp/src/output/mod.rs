@@ -121,6 +121,10 @@ impl Connection {
             // If nothing else goes out, the ACK does.
             return true;
         }
+        if self.is_quiet() {
+            debug_assert_eq!(self.next_segment(&mut self.planner_at(now)).map(|it| it.kind), None);
+            return false;
+        }
         let mut planner = self.planner_at(now);
         self.next_segment(&mut planner).is_some()
     }
@@ -184,7 +188,7 @@ impl Connection {
         }
         self.cwnd_limited = planner.is_cwnd_limited();
         self.plan.window_closed = planner.window_closed;
-        self.plan.full = self.payload_room();
+        self.plan.full = planner.full;
         self.plan.segments.iter().map(|segment| segment.count as usize).sum()
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Planner {
     /// SND.NXT behind what is planned.
     pub(super) nxt: SeqNumber,
     /// Payload bytes of a full segment behind this poll's header.
-    full: u32,
+    pub(super) full: u32,
     /// What the device takes as one, where it does and that matters.
     pub(super) whole: Option<Whole>,
     /// Full segments of new data that are planned.
@@ -106,15 +106,11 @@ impl Connection {
         );
         let mtu_probe = self.path_mtu.due_probe();
         let due = self.acks.due_count();
-        let is_usual = self.state.sends_data()
-            && self.owing.reset.is_none()
-            && !walk.probe
-            && mtu_probe.is_none()
-            && due == 0
-            && self.recovery.lost_bytes() == 0;
         Planner {
-            // Without a reset, a loss, a probe or an ACK that is due the stages before have nothing to say.
-            stage: if is_usual { Stage::New } else { Stage::Control },
+            stage: match self.is_usual() && mtu_probe.is_none() {
+                true => Stage::New,
+                false => Stage::Control,
+            },
             walk,
             nxt: self.send.nxt,
             full,
@@ -129,6 +125,30 @@ impl Connection {
             mtu_probe,
             window_closed: false,
         }
+    }
+
+    /// Without a reset, a loss, a probe or an ACK that is due the stages before new data have nothing to say, but
+    /// for a probe of the path's MTU.
+    #[inline]
+    fn is_usual(&self) -> bool {
+        self.state.sends_data()
+            && self.owing.reset.is_none()
+            && !self.recovery.probe.owed
+            && self.acks.due_count() == 0
+            && self.recovery.lost_bytes() == 0
+    }
+
+    /// Whether all is sent and nothing is owed: so it is after most of what is done with a connection, and who
+    /// only asks need not plan for that.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_usual()
+            && self.send_queue.len_from(self.send.nxt) == 0
+            && !self.owing.fin
+            && !self.owing.is_probing()
+            && self.acks.owed() != Owed::Now
+            && self.acks.repeats() == 0
+            && self.duplicates.next().is_none()
     }
 
     /// Decides on the next segment. The stages that seldom have one are functions of their own: the
@@ -305,17 +325,11 @@ impl Connection {
         if unsent == 0 {
             return if fin { NewData::Send(segment(0, true)) } else { NewData::Nothing };
         }
-        let usable = self.send.usable(planner.nxt);
-        let mut len = unsent.min(planner.full);
+        let wanted = unsent.min(planner.full);
         let in_flight = planner.nxt != self.send.una;
-        if usable < len {
-            // MUST-38, rule 3: half of the largest window the peer ever had is worth sending; and
-            // when the override timer went off, whatever fits.
-            let override_timer = self.owing.window_probe && !in_flight;
-            if usable == 0 || (usable < self.send.window_max / 2 && !override_timer) {
-                return NewData::WindowClosed;
-            }
-            len = usable;
+        let Some(len) = self.fit_window(planner.nxt, wanted) else { return NewData::WindowClosed };
+        if len < wanted {
+            // It goes as it is.
         } else if len < planner.full && self.corked && !fin && !self.urgent.is_sending() {
             // The application will add to it. What is urgent waits for nothing.
             return NewData::Nothing;
@@ -332,6 +346,20 @@ impl Connection {
             return NewData::Paced;
         }
         NewData::Send(segment(len, fin && len == unsent))
+    }
+
+    /// How many of `len` bytes from `nxt` on the peer's window lets go; none where what it has room for is not worth
+    /// sending. MUST-38, rule 3: half of the largest window the peer ever had is, and when the override timer went
+    /// off, whatever fits.
+    #[inline]
+    fn fit_window(&self, nxt: SeqNumber, len: u32) -> Option<u32> {
+        let usable = self.send.usable(nxt);
+        if usable >= len {
+            return Some(len);
+        }
+        let override_timer = self.owing.window_probe && nxt == self.send.una;
+        let is_worth_it = usable >= self.send.window_max / 2 || override_timer;
+        (usable > 0 && is_worth_it).then_some(usable)
     }
 
     /// Whether full segments that say the same may follow the one planned last, which was to have
@@ -374,8 +402,10 @@ impl Connection {
 
     /// Whether data waits that only the peer's window holds back.
     pub(crate) fn is_window_closed(&self) -> bool {
-        let planner = self.planner(self.payload_room(), u64::MAX);
-        matches!(self.next_new(&planner), NewData::WindowClosed)
+        let unsent = self.send_queue.len_from(self.send.nxt);
+        let wanted = unsent.min(self.payload_room());
+        let sends = self.state.sends_data() || self.answers_early();
+        sends && unsent > 0 && self.fit_window(self.send.nxt, wanted).is_none()
     }
 
     /// Whether new data waits for nothing but the congestion window, so that F-RTO may send it in the place of
