@@ -25,14 +25,16 @@
 //! ([`BlockPool::copy_out`]).
 //!
 //! A class is a stack of free buffers behind a mutex. At one acquisition per 64 KiB of payload an
-//! uncontended lock (about 20 ns a pair) is a thousandth of the copy it serves.
+//! uncontended lock (about 20 ns a pair) is a thousandth of the copy it serves. Who sends a byte at a time feels it,
+//! and cores that share a pool feel each write to what they share: so what a class counts it counts under the lock
+//! that it needs anyway, and what is kept for reuse is told from two numbers of which one seldom changes.
 
 use crate::block::{Block, BlockMut};
 use crate::sums::{PieceSums, Pieces};
 use core::fmt;
 use core::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// One part in so many of what there is to send with is set aside for who asks for a little. Of the default
 /// pool it is 24 MiB, a page for each of six thousand connections.
@@ -126,14 +128,14 @@ impl BlockPool {
     /// An empty pool of these sizes.
     #[must_use]
     pub fn new(config: PoolConfig) -> Self {
-        let classes = config.size_classes_bytes.iter().map(|_| Mutex::default()).collect();
+        // The last is that of buffers with a size of their own, none of which is kept.
+        let classes = (0..=config.size_classes_bytes.len()).map(|_| Mutex::default()).collect();
         Self {
             depot: Arc::new(Depot {
                 config,
                 classes,
-                cached_bytes: AtomicUsize::new(0),
                 outstanding_bytes: AtomicUsize::new(0),
-                allocations: AtomicU64::new(0),
+                held_bytes: AtomicUsize::new(0),
                 misses: AtomicU64::new(0),
                 oversize: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
@@ -238,7 +240,7 @@ impl BlockPool {
     #[must_use]
     pub fn counters(&self) -> PoolCounters {
         PoolCounters {
-            allocations: self.depot.allocations.load(Ordering::Relaxed),
+            allocations: self.depot.classes.iter().map(|class| lock(class).allocations).sum(),
             allocation_misses: self.depot.misses.load(Ordering::Relaxed),
             allocation_oversize: self.depot.oversize.load(Ordering::Relaxed),
             allocation_failures: self.depot.failures.load(Ordering::Relaxed),
@@ -251,22 +253,35 @@ impl BlockPool {
 #[derive(Debug)]
 pub(crate) struct Depot {
     config: PoolConfig,
-    classes: Vec<Mutex<Vec<Arc<Slab>>>>,
-    cached_bytes: AtomicUsize,
+    classes: Vec<Mutex<Class>>,
+    /// Of the buffers that are out.
     outstanding_bytes: AtomicUsize,
-    allocations: AtomicU64,
+    /// Of all buffers that there are, out or free.
+    held_bytes: AtomicUsize,
     misses: AtomicU64,
     oversize: AtomicU64,
     failures: AtomicU64,
+}
+
+/// The free buffers of one size.
+#[derive(Debug, Default)]
+struct Class {
+    free: Vec<Arc<Slab>>,
+    /// How many were handed out, free ones or new.
+    allocations: u64,
+}
+
+fn lock(class: &Mutex<Class>) -> MutexGuard<'_, Class> {
+    class.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A buffer and the way home.
 #[derive(Debug)]
 pub(crate) struct Slab {
     bytes: Box<[u8]>,
-    /// Index of the size class; `None` for a size of its own.
-    class: Option<usize>,
-    /// Empty while the slab lies in the depot, so that the depot does not keep itself alive.
+    /// Index of the size class.
+    class: usize,
+    /// Weak, so that a depot does not keep itself alive by the slabs that lie in it.
     home: Weak<Depot>,
     /// What is known of the bytes' checksums.
     sums: PieceSums,
@@ -309,16 +324,20 @@ impl Drop for Slab {
     fn drop(&mut self) {
         if let Some(depot) = self.home.upgrade() {
             depot.outstanding_bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+            depot.held_bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
         }
     }
 }
 
 impl Depot {
-    /// The size class of a buffer of so many bytes, where there is one, and how long it is.
-    fn size_of(&self, len_bytes: usize) -> (Option<usize>, usize) {
+    /// The size class of a buffer of so many bytes, and how long it is.
+    fn size_of(&self, len_bytes: usize) -> (usize, usize) {
         let sizes_bytes = &self.config.size_classes_bytes;
         let class = sizes_bytes.iter().position(|size| *size >= len_bytes);
-        (class, class.map_or(len_bytes, |index| sizes_bytes[index]))
+        match class {
+            Some(index) => (index, sizes_bytes[index]),
+            None => (sizes_bytes.len(), len_bytes),
+        }
     }
 
     fn take(self: &Arc<Self>, len_bytes: usize, limit_bytes: usize) -> Result<BlockMut, Exhausted> {
@@ -329,30 +348,32 @@ impl Depot {
             self.failures.fetch_add(1, Ordering::Relaxed);
             return Err(Exhausted);
         }
-        self.allocations.fetch_add(1, Ordering::Relaxed);
-        let cached = class.and_then(|index| {
-            self.classes[index].lock().unwrap_or_else(PoisonError::into_inner).pop()
-        });
-        let slab = match cached {
-            Some(mut slab) => {
-                self.cached_bytes.fetch_sub(size, Ordering::Relaxed);
-                if let Some(slab) = Arc::get_mut(&mut slab) {
-                    slab.home = Arc::downgrade(self);
-                    slab.sums.clear();
-                }
-                slab
-            }
-            None => {
-                self.misses.fetch_add(1, Ordering::Relaxed);
-                if size > self.config.largest_cached_len_bytes {
-                    self.oversize.fetch_add(1, Ordering::Relaxed);
-                }
-                let bytes = vec![0; size].into_boxed_slice();
-                let (home, sums) = (Arc::downgrade(self), PieceSums::default());
-                Arc::new(Slab { bytes, class, home, sums })
-            }
+        let free = {
+            let mut class = lock(&self.classes[class]);
+            class.allocations += 1;
+            class.free.pop()
         };
-        Ok(BlockMut::new(slab))
+        Ok(BlockMut::new(free.unwrap_or_else(|| self.make(class, size))))
+    }
+
+    #[cold]
+    fn make(self: &Arc<Self>, class: usize, size: usize) -> Arc<Slab> {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        if size > self.config.largest_cached_len_bytes {
+            self.oversize.fetch_add(1, Ordering::Relaxed);
+        }
+        self.held_bytes.fetch_add(size, Ordering::Relaxed);
+        let bytes = vec![0; size].into_boxed_slice();
+        Arc::new(Slab { bytes, class, home: Arc::downgrade(self), sums: PieceSums::default() })
+    }
+
+    /// Whether a buffer of so many bytes may be kept for reuse.
+    fn keeps(&self, class: usize, size: usize) -> bool {
+        let outstanding_bytes = self.outstanding_bytes.load(Ordering::Relaxed);
+        let free_bytes = self.held_bytes.load(Ordering::Relaxed).saturating_sub(outstanding_bytes);
+        class < self.config.size_classes_bytes.len()
+            && size <= self.config.largest_cached_len_bytes
+            && free_bytes + size <= self.config.cached_limit_bytes
     }
 
     /// Lets go of one reference; the last one brings the buffer home.
@@ -363,18 +384,13 @@ impl Depot {
         }
         let Some(last) = Arc::get_mut(&mut slab) else { return };
         let Some(depot) = last.home.upgrade() else { return };
-        let size = last.bytes.len();
-        let Some(class) = last.class.filter(|_| size <= depot.config.largest_cached_len_bytes)
-        else {
-            return;
-        };
-        if depot.cached_bytes.load(Ordering::Relaxed) + size > depot.config.cached_limit_bytes {
+        let (class, size) = (last.class, last.bytes.len());
+        if !depot.keeps(class, size) {
             return;
         }
-        last.home = Weak::new();
+        last.sums.clear();
         depot.outstanding_bytes.fetch_sub(size, Ordering::Relaxed);
-        depot.cached_bytes.fetch_add(size, Ordering::Relaxed);
-        depot.classes[class].lock().unwrap_or_else(PoisonError::into_inner).push(slab);
+        lock(&depot.classes[class]).free.push(slab);
     }
 }
 
