@@ -1,102 +1,36 @@
-//! Bulk transfer between two shards over the in-process wire, in one thread and in virtual time: the
-//! same work at every run, so that instructions can be counted (`cargo xtask instructions`).
+//! Work between two shards over the in-process wire, in one thread and in virtual time: the same at
+//! every run, so that instructions can be counted (`cargo xtask instructions`).
 //!
-//! Usage: `bulk single|multidata|lso BYTES`; prints the number of data segments that crossed.
+//! Usage: `counted single|multidata|lso BYTES` moves so many bytes; `counted transactions|connections
+//! COUNT` sends a byte there and one back so often, over one connection or over a new one each time.
+//! Prints how much of what is counted was done: data segments, transactions or connections.
 
-use batch::{BlockPool, Chunk, Multidata, PoolConfig, ReceiveBatch};
+mod host;
+
+use batch::Chunk;
 use bytes::Bytes;
-use core::net::SocketAddr;
-use device::{Medium, Queue, TransmitMode, WireConfig, WireEnd, WireQueue};
-use stack::{InterfaceConfig, InterfaceId, Shard, ShardConfig, SocketId};
+use device::TransmitMode;
+use host::{Host, connect, pair, run_both};
+use stack::SocketId;
 use std::process::ExitCode;
 use time::{Duration, Instant};
 
 /// What an application writes at a time.
 const WRITE_LEN_BYTES: usize = 65_536;
 
-struct Host {
-    shard: Shard,
-    interface: InterfaceId,
-    queue: WireQueue,
-    pool: BlockPool,
-    transmit: Multidata,
-    receive: ReceiveBatch,
-    frames_max: usize,
-}
+/// Transactions before the first that counts: slow start and quick ACKs are over by then.
+const WARM_UP: usize = 100;
 
-impl Host {
-    fn new(address: &str, mut queue: WireQueue, mode: TransmitMode, seed: u8) -> Option<Self> {
-        queue.set_mode(mode).ok()?;
-        let pool = BlockPool::new(PoolConfig::default());
-        let mut shard = Shard::new(ShardConfig {
-            tcp: tcp::Config::default(),
-            pool: pool.clone(),
-            secret: [seed; 32],
-            sockets_max: 16,
-        });
-        let interface = shard.add_interface(InterfaceConfig {
-            capabilities: queue.capabilities(),
-            mode: Some(mode),
-            addresses: vec![address.parse().ok()?],
-            gateways: Vec::new(),
-        });
-        Some(Self {
-            shard,
-            interface: interface.ok()?,
-            queue,
-            pool,
-            transmit: Multidata::default(),
-            receive: ReceiveBatch::new(),
-            // One packet at a time goes for the way in as well.
-            frames_max: if mode == TransmitMode::Single { 1 } else { 256 },
-        })
-    }
-
-    /// Takes in what the wire has and sends what there is to send; says whether anything moved.
-    #[inline(never)]
-    fn run(&mut self, now: Instant) -> bool {
-        let received = self.queue.receive(&self.pool, &mut self.receive, self.frames_max);
-        self.shard.on_receive(now, self.interface, &mut self.receive);
-        if self.shard.poll_timeout().is_some_and(|due| due <= now) {
-            self.shard.on_timeout(now);
-        }
-        let mut sent = false;
-        loop {
-            let room = self.queue.room();
-            if self.shard.poll_transmit(now, self.interface, room, &mut self.transmit) == 0 {
-                break;
-            }
-            let transmitted = self.queue.transmit(&self.transmit);
-            self.shard.on_transmitted(now, self.interface, &transmitted);
-            sent |= transmitted.taken > 0;
-            if transmitted.stopped.is_some() {
-                break;
-            }
-        }
-        while self.shard.poll_event().is_some() {}
-        received.frames > 0 || sent
-    }
-}
-
-/// Both hosts run until nothing moves, at one moment of virtual time.
-fn run_both(hosts: &mut [Host; 2], now: &mut Instant) {
-    while hosts[0].run(*now) | hosts[1].run(*now) {}
-    *now += Duration::from_micros(100);
-}
-
-fn transfer(hosts: &mut [Host; 2], bytes: usize) -> Option<u64> {
+fn transfer(mode: TransmitMode, bytes: usize) -> Option<u64> {
+    let (mut hosts, listener) = pair(mode)?;
     let mut now = Instant::from_millis(1_000);
-    let server: SocketAddr = "10.0.0.2:80".parse().ok()?;
-    let listener = hosts[1].shard.tcp_listen(server, 1).ok()?;
-    let client = hosts[0].shard.tcp_connect(now, None, server).ok()?;
-    run_both(hosts, &mut now);
-    let accepted = hosts[1].shard.tcp_accept(listener).ok()?;
+    let [client, accepted] = connect(&mut hosts, &mut now, listener)?;
     let source = Bytes::from(vec![0x5a; WRITE_LEN_BYTES]);
     let mut sink = vec![0; 4 * WRITE_LEN_BYTES];
     let (mut written, mut read) = (0, 0);
     while read < bytes {
         written += write(&mut hosts[0], now, client, &source, bytes - written)?;
-        run_both(hosts, &mut now);
+        run_both(&mut hosts, &mut now);
         while let Ok(count) = hosts[1].shard.tcp_read(now, accepted, &mut sink) {
             read += count;
         }
@@ -123,31 +57,80 @@ fn write(
     Some(written)
 }
 
+/// Sends a byte there and one back, as applications do that wait for each.
+#[inline(never)]
+fn transact(hosts: &mut [Host; 2], now: &mut Instant, sockets: [SocketId; 2]) -> Option<()> {
+    for (from, to) in [(0, 1), (1, 0)] {
+        let mut block = hosts[from].pool.allocate(1).ok()?;
+        block.bytes_mut()[0] = 0x5a;
+        let chunk = Chunk::new(block.freeze(), 0..1);
+        hosts[from].shard.tcp_append(*now, sockets[from], chunk).ok()?;
+        hosts[from].run(*now);
+        hosts[to].run(*now);
+        let mut sink = [0; 16];
+        let count = hosts[to].shard.tcp_read(*now, sockets[to], &mut sink).ok()?;
+        (count == 1).then_some(())?;
+    }
+    *now += Duration::from_micros(100);
+    Some(())
+}
+
+/// Opens a connection, sends a byte each way, and closes it from both ends.
+#[inline(never)]
+fn connect_and_close(hosts: &mut [Host; 2], now: &mut Instant, listener: SocketId) -> Option<()> {
+    let sockets = connect(hosts, now, listener)?;
+    transact(hosts, now, sockets)?;
+    for end in [0, 1] {
+        hosts[end].shard.close(*now, sockets[end]);
+        run_both(hosts, now);
+    }
+    *now += Duration::from_millis(1);
+    Some(())
+}
+
+#[inline(never)]
+fn transactions(
+    hosts: &mut [Host; 2],
+    now: &mut Instant,
+    sockets: [SocketId; 2],
+    count: usize,
+) -> Option<()> {
+    (0..count).try_for_each(|_| transact(hosts, now, sockets))
+}
+
+fn work(name: &str, count: usize) -> Option<u64> {
+    let mode = TransmitMode::ALL.into_iter().find(|mode| mode.name() == name);
+    if let Some(mode) = mode {
+        return transfer(mode, count);
+    }
+    let (mut hosts, listener) = pair(TransmitMode::Multidata)?;
+    let mut now = Instant::from_millis(1_000);
+    if name == "connections" {
+        (0..count).try_for_each(|_| connect_and_close(&mut hosts, &mut now, listener))?;
+    } else {
+        let sockets = connect(&mut hosts, &mut now, listener)?;
+        (0..WARM_UP).try_for_each(|_| transact(&mut hosts, &mut now, sockets))?;
+        transactions(&mut hosts, &mut now, sockets, count)?;
+    }
+    Some(count as u64)
+}
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().collect();
-    let mode = arguments
-        .get(1)
-        .and_then(|name| TransmitMode::ALL.into_iter().find(|mode| mode.name() == name));
-    let bytes = arguments.get(2).and_then(|bytes| bytes.parse().ok());
-    let (Some(mode), Some(bytes)) = (mode, bytes) else {
-        eprintln!("usage: bulk single|multidata|lso BYTES");
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let count = arguments.next().and_then(|count| count.parse().ok());
+    let is_known = ["single", "multidata", "lso", "transactions", "connections"];
+    let Some(count) = count.filter(|_| is_known.contains(&&*name)) else {
+        eprintln!("usage: counted single|multidata|lso BYTES, or transactions|connections COUNT");
         return ExitCode::from(2);
     };
-    let end = match mode {
-        TransmitMode::Lso => WireEnd::offloading(Medium::Ip),
-        _ => WireEnd::plain(Medium::Ip),
-    };
-    let (left, right) = device::wire(WireConfig::new(end, end));
-    let hosts =
-        Host::new("10.0.0.1/24", left, mode, 1).zip(Host::new("10.0.0.2/24", right, mode, 2));
-    let segments = hosts.and_then(|(left, right)| transfer(&mut [left, right], bytes));
-    match segments {
-        Some(segments) => {
-            println!("{segments}");
+    match work(&name, count) {
+        Some(done) => {
+            println!("{done}");
             ExitCode::SUCCESS
         }
         None => {
-            eprintln!("the transfer failed");
+            eprintln!("the work failed");
             ExitCode::FAILURE
         }
     }
