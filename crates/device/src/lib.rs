@@ -34,6 +34,8 @@ pub use in_process::{
     PacketReceiver, PacketSender, WireConfig, WireEnd, WireQueue, packet_pipe, wire,
 };
 pub use lowering::{BlockForm, Contiguous};
+#[cfg(unix)]
+pub use queue::EventSource;
 pub use queue::{DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter};
 pub use rate::{RateConfig, RateCounters, RateLimit, RateQueue};
 pub use transform::Transform;

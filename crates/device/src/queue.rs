@@ -5,6 +5,8 @@ use batch::{BlockPool, Multidata, ReceiveBatch};
 use core::fmt;
 use core::time::Duration;
 use std::io::ErrorKind;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// What a device can take now without dropping any of it.
@@ -162,6 +164,29 @@ pub trait Waiter: Send + Sync {
     fn is_ready(&self) -> Option<bool> {
         None
     }
+
+    /// The same as something that an event loop can watch; `None` where only a thread can wait.
+    #[cfg(unix)]
+    fn event_source(&self) -> Option<&dyn EventSource> {
+        None
+    }
+}
+
+/// A wait for a device that takes no thread: an event loop watches a file.
+///
+/// Each wait is between a [`begin`](EventSource::begin) and an [`end`](EventSource::end), and counts as one of a thread
+/// for [`Waiter::wake`].
+#[cfg(unix)]
+pub trait EventSource: Send + Sync {
+    /// Readable when the wait is over. What made it readable may stay: it is to be watched for the edge
+    /// (EPOLLET), from before the wait begins. It is the same file for as long as the waiter lives.
+    fn file(&self) -> BorrowedFd<'_>;
+
+    /// Begins to wait, for `timeout` at most where there is one. Says `false` where the wait is over already.
+    fn begin(&self, timeout: Option<Duration>) -> bool;
+
+    /// Ends the wait, be it over or not.
+    fn end(&self);
 }
 
 /// One transmit and receive pair of a device; owned by one shard.

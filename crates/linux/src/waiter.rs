@@ -12,14 +12,19 @@
 //!
 //! A device that cannot say that it has room again, or that its interface is gone, is helped: where
 //! it is stalled the wait is a short one, and a second file, a netlink socket, tells of changes.
+//!
+//! Who has an event loop watches one file for all of that ([`event_source`]).
+
+mod event_source;
 
 use crate::netlink;
-use device::Waiter;
+use device::{EventSource, Waiter};
+use event_source::Epoll;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// See the module documentation.
@@ -43,6 +48,8 @@ pub(crate) struct FileWaiter {
     changes: Option<OwnedFd>,
     /// It told of some since the last [`FileWaiter::take_changed`].
     is_changed: AtomicBool,
+    /// What an event loop watches, where one does.
+    epoll: OnceLock<Option<Epoll>>,
     syscalls: AtomicU64,
 }
 
@@ -72,6 +79,7 @@ impl FileWaiter {
             is_stalled: AtomicBool::new(false),
             changes: None,
             is_changed: AtomicBool::new(false),
+            epoll: OnceLock::new(),
             syscalls: AtomicU64::new(0),
         })
     }
@@ -150,23 +158,22 @@ impl FileWaiter {
         self.syscalls.load(Ordering::Relaxed)
     }
 
+    /// How long to wait at most, where `timeout` is asked for, and the device must be looked at again.
+    fn patience(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let looks =
+            [(&self.is_starved, STARVED), (&self.is_stalled, STARVED), (&self.is_lost, LOST)];
+        let looks = looks.into_iter().filter(|(flag, _)| flag.load(Ordering::Relaxed));
+        looks.map(|(_, look)| look).chain(timeout).min()
+    }
+
     /// Waits, and says whether somebody woke us by the eventfd.
     fn poll(&self, timeout: Option<Duration>) -> bool {
-        let (mut wanted, mut timeout) = (PollFlags::IN, timeout);
-        let is_starved = self.is_starved.load(Ordering::Relaxed);
-        if is_starved {
-            timeout = Some(timeout.map_or(STARVED, |timeout| timeout.min(STARVED)));
-        }
-        if self.is_stalled.load(Ordering::Relaxed) {
-            timeout = Some(timeout.map_or(STARVED, |timeout| timeout.min(STARVED)));
-        }
+        let mut wanted = PollFlags::IN;
         if self.wants_room.load(Ordering::Relaxed) {
             wanted |= PollFlags::OUT;
         }
+        let is_starved = self.is_starved.load(Ordering::Relaxed);
         let is_lost = self.is_lost.load(Ordering::Relaxed);
-        if is_lost {
-            timeout = Some(timeout.map_or(LOST, |timeout| timeout.min(LOST)));
-        }
         let changes = self.changes.as_ref().unwrap_or(&self.event);
         let mut files = [
             PollFd::new(&self.event, PollFlags::IN),
@@ -181,7 +188,7 @@ impl FileWaiter {
             (false, Some(_)) => 3,
         };
         // A timeout too long for the kernel is none.
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let timeout = self.patience(timeout).and_then(|timeout| Timespec::try_from(timeout).ok());
         self.syscalls.fetch_add(1, Ordering::Relaxed);
         // An interrupted wait returns early, which the contract allows.
         if poll(&mut files[..watched], timeout.as_ref()).is_err() {
@@ -249,6 +256,11 @@ impl Waiter for FileWaiter {
             self.write_event();
         }
     }
+
+    fn event_source(&self) -> Option<&dyn EventSource> {
+        let epoll = self.epoll.get_or_init(|| Epoll::new(self).ok());
+        epoll.is_some().then_some(self)
+    }
 }
 
 #[cfg(test)]
@@ -257,7 +269,7 @@ mod tests {
     use std::thread;
 
     /// A file on which nothing ever arrives.
-    fn quiet() -> FileWaiter {
+    pub(super) fn quiet() -> FileWaiter {
         let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
         FileWaiter::new(Arc::new(file)).expect("another one")
     }

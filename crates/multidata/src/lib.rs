@@ -139,6 +139,8 @@ mod affinity;
 mod capture;
 mod copy_in;
 mod counters;
+#[cfg(unix)]
+mod driver;
 mod echo;
 mod error;
 mod groups;
@@ -176,6 +178,8 @@ pub use {::batch, ::bytes, ::device, ::time};
 pub use crate::capture::CaptureFile;
 pub use crate::copy_in::{BlockSize, CopyIn, CopyObserver, CopyOrder};
 pub use crate::counters::{Counters, SteeringCounters};
+#[cfg(unix)]
+pub use crate::driver::{Driver, DriverFile, Turn};
 pub use crate::echo::{EchoAnswer, echo_request};
 pub use crate::error::socket_error;
 pub use crate::rate::rate_limit;

@@ -78,7 +78,7 @@ pub(crate) async fn relay(
         // Whatever address somebody has behind the interface, answers go back over it.
         .default_route();
     let builder = Stack::builder().interface(queue, interface);
-    let (_stack, forwarders) = builder.build_with(|stack| {
+    let (stack, forwarders) = builder.build_with(|stack| {
         let any = |prefix| {
             let connections = TcpForwarder::bind(stack, prefix, IN_FLIGHT_MAX)?;
             let datagrams = UdpForwarder::bind(stack, prefix)?;
@@ -86,6 +86,11 @@ pub(crate) async fn relay(
         };
         Ok([any(Cidr::ANY_IPV4)?, any(Cidr::ANY_IPV6)?])
     })?;
+    match multidata_tokio::drive(&stack) {
+        // The stack's own threads run it where tokio cannot watch the device.
+        Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error.into()),
+        _ => {}
+    }
     let mut relays = JoinSet::new();
     for (connections, datagrams, pings) in forwarders {
         relays.spawn(relay_connections(connections));

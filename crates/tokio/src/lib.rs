@@ -68,6 +68,8 @@
 //! is woken and told so.
 
 mod direction;
+#[cfg(unix)]
+mod drive;
 mod raw_socket;
 mod tcp_forwarder;
 mod tcp_listener;
@@ -81,6 +83,8 @@ mod udp_socket;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+#[cfg(unix)]
+pub use crate::drive::drive;
 pub use crate::raw_socket::RawSocket;
 pub use crate::tcp_forwarder::{PendingConnection, TcpForwarder};
 pub use crate::tcp_listener::TcpListener;

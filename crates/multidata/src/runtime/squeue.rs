@@ -20,13 +20,13 @@ use super::port::Port;
 use super::removed_queue::RemovedQueue;
 use super::shared_queue::Place;
 use super::turn::Panic;
-use super::waiter_slot::Replaced;
+use super::waiter_slot::{Replaced, WaiterSlot};
 use super::waiters::Waiters;
 use super::waiting::{Parker, Sleeper, Waiting};
 use super::{Clock, RuntimeCounters};
 use ::counters::DropReason;
 use batch::{BlockPool, Multidata, ReceiveBatch};
-use device::{DeviceCounters, DeviceError, Queue, Room, Stop, TransmitMode, Transmitted};
+use device::{DeviceCounters, DeviceError, Queue, Room, Stop, TransmitMode, Transmitted, Waiter};
 use stack::{InterfaceId, Shard, SocketError, SocketId};
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -402,7 +402,7 @@ impl Core {
     }
 
     /// Frames that other squeues received for this one and that wait.
-    pub(super) fn owed_frames(&self) -> usize {
+    pub(crate) fn owed_frames(&self) -> usize {
         self.desk.as_ref().map_or(0, Desk::depth)
     }
 
@@ -517,7 +517,7 @@ pub(crate) struct Squeue {
 }
 
 /// See [`Squeue::alarm`].
-pub(super) struct Alarm<'a> {
+pub(crate) struct Alarm<'a> {
     squeue: &'a Squeue,
     was_panicking: bool,
 }
@@ -581,6 +581,12 @@ impl Squeue {
         Some(Entered { core, within })
     }
 
+    /// The waiter of the first interface's device.
+    #[cfg(unix)]
+    pub(crate) fn first_waiter(&self) -> Option<Arc<dyn Waiter>> {
+        self.waiters.first().map(WaiterSlot::current)
+    }
+
     /// Whether somebody waits for the lock, as far as who holds it can see.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanting.load(Ordering::Relaxed) > 0
@@ -595,7 +601,7 @@ impl Squeue {
 
     /// For the time of a call: where it panics inside, whom it would have woken when it left has the squeue's
     /// threads look instead. To be made before the lock is taken.
-    pub(super) fn alarm(&self) -> Alarm<'_> {
+    pub(crate) fn alarm(&self) -> Alarm<'_> {
         Alarm { squeue: self, was_panicking: std::thread::panicking() }
     }
 

@@ -355,7 +355,7 @@ impl Squeue {
     }
 
     /// Releases the lock, then wakes whomever the turn concerns, in other squeues as well.
-    pub(super) fn release(&self, entered: Entered<'_>) {
+    pub(crate) fn release(&self, entered: Entered<'_>) {
         // What was put aside comes last: it may take its time.
         let Entered { core, within } = entered;
         let concerned = self.leave(core, &within);

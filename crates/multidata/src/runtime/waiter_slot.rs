@@ -73,8 +73,10 @@ impl Replaced {
         Self { entry: Entry::new(waiter), queue }
     }
 
-    /// Has everybody leave it, and returns the queue when they have.
+    /// Has everybody leave it, and returns the queue when they have. An event loop that watches it is called, and
+    /// not waited for: it may be the calling thread's.
     pub(crate) fn empty(self) -> Box<dyn Queue> {
+        self.entry.waiter.wake();
         while self.entry.inside.load(Ordering::Acquire) > 0 {
             self.entry.waiter.wake();
             std::thread::sleep(Duration::from_micros(50));
@@ -126,6 +128,12 @@ impl WaiterSlot {
         let entry = core::mem::replace(&mut self.lock().current, Entry::new(waiter));
         self.changed.notify_all();
         Replaced { entry, queue }
+    }
+
+    /// The waiter there is, for an event loop, which is not counted.
+    #[cfg(unix)]
+    pub(crate) fn current(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.lock().current.waiter)
     }
 
     /// The waiter there is, to be told from another one.

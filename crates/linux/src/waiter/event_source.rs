@@ -1,0 +1,211 @@
+//! The wait for a device as one file, for who has an event loop.
+//!
+//! It is an epoll that watches the device, the eventfd of those who wake, the netlink socket and a timer. The loop
+//! watches it for the edge, so a device that stays readable, with no memory to receive into or because it failed,
+//! does not keep the loop busy.
+
+use super::FileWaiter;
+use device::EventSource;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What an event is about.
+const DEVICE: u64 = 0;
+const CALL: u64 = 1;
+const CHANGES: u64 = 2;
+const TIMER: u64 = 3;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Epoll {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The device is watched for room, too.
+    wants_room: bool,
+    /// When the timer goes off. A wait that may last longer leaves it, and is over early.
+    armed: Option<Instant>,
+}
+
+impl Epoll {
+    /// # Errors
+    /// Where the process has no descriptor left.
+    pub(super) fn new(waiter: &FileWaiter) -> rustix::io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let watch = |file: BorrowedFd<'_>, what| {
+            epoll::add(&epoll, file, EventData::new_u64(what), EventFlags::IN | EventFlags::ET)
+        };
+        watch(waiter.file.as_fd(), DEVICE)?;
+        watch(waiter.event.as_fd(), CALL)?;
+        watch(timer.as_fd(), TIMER)?;
+        if let Some(changes) = &waiter.changes {
+            watch(changes.as_fd(), CHANGES)?;
+        }
+        Ok(Self { epoll, timer, state: Mutex::default() })
+    }
+}
+
+impl FileWaiter {
+    /// Has the epoll watch what the wait is for; says `false` where that cannot be.
+    fn prepare(&self, epoll: &Epoll, timeout: Option<Duration>) -> rustix::io::Result<()> {
+        let mut state = epoll.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let wants_room = self.wants_room.load(Ordering::Relaxed);
+        if wants_room != state.wants_room {
+            let room = if wants_room { EventFlags::OUT } else { EventFlags::empty() };
+            let wanted = EventFlags::IN | EventFlags::ET | room;
+            self.syscalls.fetch_add(1, Ordering::Relaxed);
+            epoll::modify(&epoll.epoll, &*self.file, EventData::new_u64(DEVICE), wanted)?;
+            state.wants_room = wants_room;
+        }
+        let Some(timeout) = timeout else { return Ok(()) };
+        let Some(due) = Instant::now().checked_add(timeout) else { return Ok(()) };
+        if state.armed.is_some_and(|armed| armed <= due) {
+            return Ok(());
+        }
+        let Ok(it_value) = Timespec::try_from(timeout) else { return Ok(()) };
+        let value = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        self.syscalls.fetch_add(1, Ordering::Relaxed);
+        timerfd_settime(&epoll.timer, TimerfdTimerFlags::empty(), &value)?;
+        state.armed = Some(due);
+        Ok(())
+    }
+
+    /// Takes note of what ended the wait.
+    fn take_events(&self, epoll: &Epoll) {
+        let mut events: Vec<Event> = Vec::with_capacity(4);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.syscalls.fetch_add(1, Ordering::Relaxed);
+        if epoll::wait(&epoll.epoll, spare_capacity(&mut events), Some(&at_once)).is_err() {
+            return;
+        }
+        for Event { flags, data } in events {
+            match data.u64() {
+                DEVICE if flags.contains(EventFlags::OUT) => {
+                    self.wants_room.store(false, Ordering::Relaxed);
+                }
+                CHANGES => self.read_changes(),
+                TIMER => {
+                    epoll.state.lock().unwrap_or_else(PoisonError::into_inner).armed = None;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl EventSource for FileWaiter {
+    fn file(&self) -> BorrowedFd<'_> {
+        match self.epoll.get() {
+            Some(Some(epoll)) => epoll.epoll.as_fd(),
+            // Who asks has been handed the event source, and so it is there.
+            _ => self.event.as_fd(),
+        }
+    }
+
+    fn begin(&self, timeout: Option<Duration>) -> bool {
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        if self.woken.swap(false, Ordering::SeqCst) {
+            return false;
+        }
+        let timeout = self.patience(timeout);
+        let is_over = timeout.is_some_and(|timeout| timeout.is_zero());
+        let Some(Some(epoll)) = self.epoll.get() else { return false };
+        !is_over && self.prepare(epoll, timeout).is_ok()
+    }
+
+    fn end(&self) {
+        if let Some(Some(epoll)) = self.epoll.get() {
+            self.take_events(epoll);
+        }
+        let was_called = self.woken.swap(false, Ordering::SeqCst);
+        if self.waiters.fetch_sub(1, Ordering::SeqCst) == 1 && was_called {
+            self.empty_event();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waiter::tests::quiet;
+    use device::Waiter;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Whether the file of a wait is readable within `timeout`.
+    fn is_over(source: &dyn EventSource, timeout: Duration) -> bool {
+        let file = source.file();
+        let timeout = Timespec::try_from(timeout).expect("it is short");
+        poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&timeout)).expect("it can be polled")
+            > 0
+    }
+
+    #[test]
+    fn a_call_ends_the_wait_also_one_that_came_before() {
+        let waiter = quiet();
+        let source = waiter.event_source().expect("descriptors are left");
+        for _ in 0..3 {
+            assert!(source.begin(None));
+            assert!(!is_over(source, Duration::ZERO));
+            waiter.wake();
+            assert!(is_over(source, LONG));
+            source.end();
+        }
+        waiter.wake();
+        assert!(!source.begin(None), "it was called already");
+        source.end();
+        assert!(source.begin(None));
+        assert!(!is_over(source, Duration::from_millis(5)), "a call is one");
+        source.end();
+    }
+
+    #[test]
+    fn the_wait_ends_in_time_and_a_longer_one_behind_it_too() {
+        let waiter = quiet();
+        let source = waiter.event_source().expect("descriptors are left");
+        for span in [Duration::from_millis(3), Duration::from_millis(30), Duration::from_millis(1)]
+        {
+            let began = Instant::now();
+            while began.elapsed() < span {
+                if source.begin(Some(span.saturating_sub(began.elapsed()))) {
+                    assert!(is_over(source, LONG));
+                }
+                source.end();
+            }
+            assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+        }
+    }
+
+    #[test]
+    fn who_is_starved_looks_again_and_is_not_kept_busy_by_what_it_cannot_fetch() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let address = socket.local_addr().expect("bound");
+        let waiter = FileWaiter::new(std::sync::Arc::new(socket.into())).expect("an eventfd");
+        let source = waiter.event_source().expect("descriptors are left");
+        assert!(source.begin(None));
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        sender.send_to(b"x", address).expect("loopback");
+        assert!(is_over(source, LONG), "a frame came");
+        source.end();
+        waiter.on_receive(true, false);
+        let began = Instant::now();
+        assert!(source.begin(None) && is_over(source, LONG));
+        source.end();
+        assert!(began.elapsed() >= super::super::STARVED, "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,228 @@
+//! A stack in somebody's event loop.
+
+use crate::runtime::squeue::Squeue;
+use crate::stack::Stack;
+use device::{EventSource, Waiter};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use steering::Role;
+use time::{Duration, Instant};
+
+/// Where the driver cannot or need not wait for the device, it looks again after so long: a thread of the application's
+/// does, all devices have failed, or the one there is now cannot be watched.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs a squeue of a stack from an event loop ([`Stack::drivers`]).
+///
+/// A stack has threads that sleep on its devices and run it when a packet comes. With them a wake-up between threads
+/// stands between a packet and the task that waits for it. A loop that watches [`Driver::file`], and calls
+/// [`Driver::turn`] when it is readable, takes their place, and they stand aside:
+///
+/// ```no_run
+/// # fn watch(file: &multidata::DriverFile) {}
+/// # fn readable() {}
+/// use multidata::Turn;
+///
+/// # fn run(mut driver: multidata::Driver) {
+/// let mut file = driver.file();
+/// watch(&file);
+/// loop {
+///     match driver.turn() {
+///         Turn::Wait => readable(),
+///         Turn::Again => {}
+///         Turn::Ended => return,
+///     }
+///     // Another device may be in the place of the one there was.
+///     if driver.file() != file {
+///         file = driver.file();
+///         watch(&file);
+///     }
+/// }
+/// # }
+/// ```
+///
+/// The loop is to come back soon: for as long as it does something else, what arrives waits, and so do timers. Sockets
+/// may be used from the loop and from everywhere else, blocking calls from other threads only. Dropped, it leaves its
+/// part to the stack's own threads again.
+pub struct Driver {
+    squeue: Arc<Squeue>,
+    /// The device's.
+    waiter: Arc<dyn Waiter>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It runs, or could.
+    Awake,
+    /// It waits for the device, and who has to wait meanwhile relies on it.
+    Leads,
+    /// It waits for the device besides somebody else.
+    Looks,
+}
+
+/// What is to be done after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Wait until the file is readable.
+    Wait,
+    /// Something is left: let others run, and then call again.
+    Again,
+    /// The stack is gone.
+    Ended,
+}
+
+/// What an event loop watches: readable when the driver is to have a turn. Whatever made it readable may stay, so it is to
+/// be watched for the edge (EPOLLET, as tokio and mio do).
+#[derive(Clone)]
+pub struct DriverFile(Arc<dyn Waiter>);
+
+impl DriverFile {
+    fn source(&self) -> &dyn EventSource {
+        source(&*self.0).expect("it was asked for when the file was made")
+    }
+}
+
+/// Both are of the same device.
+impl PartialEq for DriverFile {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for DriverFile {}
+
+impl AsFd for DriverFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.source().file()
+    }
+}
+
+impl AsRawFd for DriverFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl fmt::Debug for DriverFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "DriverFile({})", self.as_raw_fd())
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Driver").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// What an event loop can watch of a waiter.
+fn source(waiter: &dyn Waiter) -> Option<&dyn EventSource> {
+    waiter.event_source()
+}
+
+impl Stack {
+    /// What an event loop needs to run the stack in the place of its threads: a driver for each squeue. Devices other than
+    /// an interface's first of all have a thread as before.
+    ///
+    /// # Errors
+    /// The device of the first interface cannot be watched by an event loop, or the process has no descriptor left.
+    pub fn drivers(&self) -> io::Result<Vec<Driver>> {
+        self.squeues().iter().map(|squeue| Driver::new(Arc::clone(squeue))).collect()
+    }
+}
+
+impl Driver {
+    fn new(squeue: Arc<Squeue>) -> io::Result<Self> {
+        let waiter = squeue.first_waiter().filter(|waiter| source(&**waiter).is_some());
+        let waiter = waiter.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                "an event loop cannot watch the first interface's device, or the process has no descriptor left: leave the \
+                 stack to its own threads, or raise RLIMIT_NOFILE",
+            )
+        })?;
+        Ok(Self { squeue, waiter, state: State::Awake })
+    }
+
+    /// What to watch. It is another one when the device was replaced.
+    #[must_use]
+    pub fn file(&self) -> DriverFile {
+        DriverFile(Arc::clone(&self.waiter))
+    }
+
+    /// Runs the squeue, its devices included.
+    pub fn turn(&mut self) -> Turn {
+        let squeue = Arc::clone(&self.squeue);
+        let _alarm = squeue.alarm();
+        let before = self.end_wait();
+        let mut core = squeue.lock();
+        if before == State::Leads {
+            core.watch.on_leader_back();
+        }
+        if core.stopping.is_some() {
+            squeue.release(core);
+            return Turn::Ended;
+        }
+        let now = squeue.now();
+        core.run(now);
+        if core.is_unfinished || core.owed_frames() > 0 {
+            squeue.release(core);
+            return Turn::Again;
+        }
+        let is_watched = self.follow_device();
+        let until = if !is_watched || core.failed.is_some() || core.watch.role() == Role::Follows {
+            self.state = State::Looks;
+            Some(now + LOOK)
+        } else {
+            self.state = State::Leads;
+            let until = core.deadline();
+            core.watch.lead(None, until);
+            core.counters.leader_waits += 1;
+            until
+        };
+        squeue.release(core);
+        match self.begin_wait(until, now) {
+            true => Turn::Wait,
+            false => Turn::Again,
+        }
+    }
+
+    /// Another device may have taken the place of the one there was. Says whether it can be watched; one that cannot is
+    /// left to the stack's threads. To be asked under the lock: who replaces it calls the one there was afterwards.
+    fn follow_device(&mut self) -> bool {
+        let current = self.squeue.first_waiter();
+        let Some(waiter) = current.filter(|it| source(&**it).is_some()) else { return false };
+        self.waiter = waiter;
+        true
+    }
+
+    /// Begins to wait; says whether there is something to wait for.
+    fn begin_wait(&self, until: Option<Instant>, now: Instant) -> bool {
+        source(&*self.waiter).is_some_and(|it| it.begin(until.map(|until| until.since(now))))
+    }
+
+    /// Says what it was.
+    fn end_wait(&mut self) -> State {
+        let before = core::mem::replace(&mut self.state, State::Awake);
+        if before != State::Awake
+            && let Some(source) = source(&*self.waiter)
+        {
+            source.end();
+        }
+        before
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.end_wait() == State::Leads {
+            let squeue = Arc::clone(&self.squeue);
+            let mut core = squeue.lock();
+            core.watch.on_leader_back();
+            squeue.release(core);
+        }
+    }
+}
