@@ -1,7 +1,8 @@
 //! The batch: what crosses a layer of this stack.
 //!
 //! Three things live here, and none of them knows a protocol; [`FlowShares`] bounds what waits in
-//! queues of them, fairly, and [`StrayShares`] what shards have for each other.
+//! queues of them, fairly, [`StrayShares`] what shards have for each other, and [`Unread`] what nobody has read in all
+//! sockets together.
 //!
 //! * [`Block`]: one contiguous buffer, shared by reference count, from a [`BlockPool`] of size
 //!   classes or from the caller's own memory.
@@ -33,6 +34,7 @@ mod pool;
 mod receive;
 mod strays;
 mod sums;
+mod unread;
 
 pub use block::{Block, BlockMut, Chunk};
 pub use chunks::Chunks;
@@ -43,3 +45,4 @@ pub use pool::{BlockPool, Exhausted, PoolConfig, PoolCounters};
 pub use receive::{Frame, ReceiveBatch, ReceivedChecksum, Segmented};
 pub use strays::{StrayShares, StrayWeight};
 pub use sums::Pieces;
+pub use unread::Unread;

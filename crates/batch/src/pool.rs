@@ -21,6 +21,9 @@
 //! ([`BlockPool::left_to_share_bytes`]): peers that read nothing would hold it for as long as they like, and
 //! who asks for a little would get nothing.
 //!
+//! Of the same memory datagrams and raw packets that nobody has read hold half at most, whoever has them
+//! ([`Unread`](crate::Unread)).
+//!
 //! What is held only because it lies in one block with what is kept can be had back
 //! ([`BlockPool::copy_out`]).
 //!
@@ -56,6 +59,11 @@ pub struct PoolConfig {
     pub receive_reserve_bytes: usize,
     /// How many bytes of free buffers are kept for reuse.
     pub cached_limit_bytes: usize,
+    /// How many bytes the datagrams and raw packets that nobody has read may hold, in all sockets of all who share the
+    /// pool: each counted as long as a block of its own, with one more for each socket that has none
+    /// ([`Unread`](crate::Unread)). `None` is half of what there is to send with, so that readers who do not come leave
+    /// the other half to connections.
+    pub datagrams_limit_bytes: Option<usize>,
 }
 
 impl PoolConfig {
@@ -72,6 +80,10 @@ impl PoolConfig {
             }
         }
     }
+
+    fn send_limit_bytes(&self) -> usize {
+        self.limit_bytes.saturating_sub(self.receive_reserve_bytes)
+    }
 }
 
 impl Default for PoolConfig {
@@ -85,6 +97,7 @@ impl Default for PoolConfig {
             limit_bytes: 256 << 20,
             receive_reserve_bytes: 64 << 20,
             cached_limit_bytes: 32 << 20,
+            datagrams_limit_bytes: None,
         }
     }
 }
@@ -136,6 +149,7 @@ impl BlockPool {
                 classes,
                 outstanding_bytes: AtomicUsize::new(0),
                 held_bytes: AtomicUsize::new(0),
+                datagrams_bytes: AtomicUsize::new(0),
                 misses: AtomicU64::new(0),
                 oversize: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
@@ -179,8 +193,23 @@ impl BlockPool {
     }
 
     fn send_limit_bytes(&self) -> usize {
-        let config = &self.depot.config;
-        config.limit_bytes.saturating_sub(config.receive_reserve_bytes)
+        self.depot.config.send_limit_bytes()
+    }
+
+    /// How many bytes what nobody has read may hold ([`PoolConfig::datagrams_limit_bytes`]).
+    #[must_use]
+    pub fn datagrams_limit_bytes(&self) -> usize {
+        self.depot.datagrams_limit_bytes()
+    }
+
+    /// How many bytes of that are charged, a little ahead of what is held ([`Unread`](crate::Unread)).
+    #[must_use]
+    pub fn datagrams_bytes(&self) -> usize {
+        self.depot.datagrams_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn depot(&self) -> &Arc<Depot> {
+        &self.depot
     }
 
     /// Whether [`BlockPool::allocate`] would have a buffer of `len_bytes` now.
@@ -258,6 +287,8 @@ pub(crate) struct Depot {
     outstanding_bytes: AtomicUsize,
     /// Of all buffers that there are, out or free.
     held_bytes: AtomicUsize,
+    /// What [`Unread`](crate::Unread) counts.
+    datagrams_bytes: AtomicUsize,
     misses: AtomicU64,
     oversize: AtomicU64,
     failures: AtomicU64,
@@ -330,14 +361,32 @@ impl Drop for Slab {
 }
 
 impl Depot {
-    /// The size class of a buffer of so many bytes, and how long it is.
-    fn size_of(&self, len_bytes: usize) -> (usize, usize) {
+    #[inline]
+    pub(crate) fn size_of(&self, len_bytes: usize) -> (usize, usize) {
         let sizes_bytes = &self.config.size_classes_bytes;
         let class = sizes_bytes.iter().position(|size| *size >= len_bytes);
         match class {
             Some(index) => (index, sizes_bytes[index]),
             None => (sizes_bytes.len(), len_bytes),
         }
+    }
+
+    fn datagrams_limit_bytes(&self) -> usize {
+        let config = &self.config;
+        config.datagrams_limit_bytes.unwrap_or_else(|| config.send_limit_bytes() / 2)
+    }
+
+    /// How many bytes more may be held unread.
+    #[inline]
+    pub(crate) fn left_to_datagrams_bytes(&self) -> usize {
+        let counted_bytes = self.datagrams_bytes.load(Ordering::Relaxed);
+        self.datagrams_limit_bytes().saturating_sub(counted_bytes)
+    }
+
+    /// Who was counted with so many bytes now is with others.
+    pub(crate) fn count_datagrams(&self, before_bytes: usize, bytes: usize) {
+        // Wraps back where it becomes less.
+        self.datagrams_bytes.fetch_add(bytes.wrapping_sub(before_bytes), Ordering::Relaxed);
     }
 
     fn take(self: &Arc<Self>, len_bytes: usize, limit_bytes: usize) -> Result<BlockMut, Exhausted> {
@@ -405,6 +454,7 @@ mod tests {
             limit_bytes: 5_000,
             receive_reserve_bytes: 2_000,
             cached_limit_bytes: 10_000,
+            datagrams_limit_bytes: None,
         })
     }
 

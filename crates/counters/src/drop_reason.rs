@@ -115,6 +115,9 @@ drop_reasons! {
     PortUnreachable => "drop_port_unreachable",
     /// A datagram for a socket whose receive queue is full.
     SocketQueueFull => "drop_socket_queue_full",
+    /// A datagram or raw packet for a socket that has others unread, where all sockets together hold about as much
+    /// unread as they may.
+    DatagramsFull => "drop_datagrams_full",
     /// No route to the destination.
     NoRoute => "drop_no_route",
     /// Queued for sending from an address that the interface has no more.

@@ -483,6 +483,7 @@ mod tests {
             limit_bytes: 2_500,
             receive_reserve_bytes: 0,
             cached_limit_bytes: 0,
+            ..PoolConfig::default()
         });
         let small = CopyIn { block_len_bytes_max: 1_000, ..CopyIn::default() };
         let mut copied = Copied::default();
@@ -530,6 +531,7 @@ mod tests {
                 limit_bytes: 2 * 4_096,
                 receive_reserve_bytes: 0,
                 cached_limit_bytes: 0,
+                ..PoolConfig::default()
             })
         };
         for order in [CopyOrder::AllocateFirst, CopyOrder::Interleaved] {
@@ -549,6 +551,7 @@ mod tests {
             limit_bytes: 2_500,
             receive_reserve_bytes: 0,
             cached_limit_bytes: 0,
+            ..PoolConfig::default()
         });
         let small = CopyIn { block_len_bytes_max: 1_000, ..CopyIn::default() }.of_stream(&plan());
         let mut copied = Copied::default();

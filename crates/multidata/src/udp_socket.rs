@@ -348,7 +348,9 @@ impl UdpSocket {
 
     /// How much may wait unread (SO_RCVBUF): payload, and a fixed cost for each datagram; 212,992 bytes where it
     /// is not set. What finds no room is dropped and counted (`drop_socket_queue_full`). Queued payload holds
-    /// blocks of the stack's pool.
+    /// blocks of the stack's pool, of which there is a bound for all sockets together
+    /// ([`PoolConfig::datagrams_limit_bytes`](batch::PoolConfig::datagrams_limit_bytes)); one alone may have half of that,
+    /// and what finds no room there is counted as `drop_datagrams_full`.
     ///
     /// # Errors
     /// `InvalidInput` for zero.

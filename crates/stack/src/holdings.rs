@@ -26,6 +26,8 @@ pub struct Holdings {
     pub waiting_for_neighbours: usize,
     /// Datagrams of which fragments are missing.
     pub reassemblies: usize,
+    /// Bytes of blocks that datagrams and raw packets which nobody has read are counted with.
+    pub unread_bytes: usize,
 }
 
 impl Shard {
@@ -43,6 +45,7 @@ impl Shard {
             deadlines: self.deadlines.len(),
             waiting_for_neighbours: self.interfaces.iter().map(|i| i.waiting.len()).sum(),
             reassemblies: self.reassembly.len(),
+            unread_bytes: self.unread.bytes(),
         }
     }
 }

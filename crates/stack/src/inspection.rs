@@ -10,6 +10,7 @@
 
 use crate::endpoint::scoped;
 use crate::interfaces::InterfaceId;
+use crate::pressure::Queued;
 use crate::shard::Shard;
 use crate::sockets::{Flow, Socket};
 use core::net::{IpAddr, SocketAddr};
@@ -234,7 +235,7 @@ impl Shard {
                 }
             }
             Socket::Raw(socket) => {
-                let (received_packets, received_bytes) = socket.held();
+                let Queued { packets: received_packets, bytes: received_bytes } = socket.queued();
                 let status = SocketStatus::new(socket.kind(), socket.local());
                 SocketStatus { received_bytes, received_packets, ..status }
             }

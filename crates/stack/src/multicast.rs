@@ -12,7 +12,6 @@
 
 use crate::endpoint::{of_one_family, scoped};
 use crate::error::{BadArgument, SocketError};
-use crate::event::Readiness;
 use crate::ingress::Incoming;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
@@ -471,18 +470,10 @@ impl Shard {
             if !self.sockets.hears(index, id, local, source) {
                 continue;
             }
-            let Some(socket) = self.sockets.udp(index) else { continue };
-            let waiting = socket.received.len();
-            if let Err(reason) = self.may_keep(waiting) {
-                refused = Some(reason);
-                continue;
-            }
-            let Some(socket) = self.sockets.udp(index) else { continue };
-            if socket.received.push(datagram.clone()) {
-                taken += 1;
-                self.notify(index, Readiness::READABLE);
-            } else {
-                refused = Some(DropReason::SocketQueueFull);
+            let has_room = self.has_room(index, 0, datagram.payload.len());
+            match has_room.and_then(|()| self.push_datagram(index, 0, datagram.clone())) {
+                Ok(()) => taken += 1,
+                Err(reason) => refused = Some(reason),
             }
         }
         match (taken, refused) {

@@ -16,7 +16,9 @@
 //!
 //! Where it does not help, because what is unread fills its blocks well, what is kept is bounded:
 //! by [`BlockPool::is_low`](batch::BlockPool::is_low), `is_scarce` and `is_nearly_exhausted`, in
-//! TCP's receive queue and for what UDP and raw sockets receive below.
+//! TCP's receive queue and for what UDP and raw sockets receive below. Those have a bound for all of them
+//! together besides ([`Unread`](batch::Unread)), as no window keeps their peers from sending: without it many that
+//! nobody reads held all there is to send with.
 
 use crate::shard::Shard;
 use crate::sockets::Socket;
@@ -40,6 +42,14 @@ pub(crate) struct Pressure {
     /// Slots of sockets that held much more than waited in them, longest first.
     holders: VecDeque<u32>,
     is_on: bool,
+}
+
+/// Packets that wait in a socket's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queued {
+    pub(crate) packets: usize,
+    /// Their payload, and what holding them costs.
+    pub(crate) bytes: usize,
 }
 
 impl Pressure {
@@ -120,28 +130,31 @@ impl Shard {
         }
     }
 
-    /// What socket `index`, in whose queue `waiting` wait, keeps of a packet that no sender sends again: the
+    /// What socket `index`, in whose queue so much waits, keeps of a packet that no sender sends again: the
     /// block it came in, or where that holds little else, memory is short or the socket is read slowly, a copy.
     pub(crate) fn keep(
         &mut self,
         index: u32,
-        waiting: usize,
+        queued: Queued,
         payload: Chunk,
         is_sparse: bool,
     ) -> Result<Chunk, DropReason> {
-        if self.may_keep(waiting)? || is_sparse || waiting >= KEPT_PACKETS_MAX {
+        if self.may_keep(queued)? || is_sparse || queued.packets >= KEPT_PACKETS_MAX {
             return self.compact(&payload);
         }
         self.note_holding(index);
         Ok(payload)
     }
 
-    /// Whether a packet that no sender sends again may be kept in a queue where `waiting` wait, and must be
+    /// Whether a packet that no sender sends again may be kept in a queue where so much waits, and must be
     /// copied for it.
-    pub(crate) fn may_keep(&self, waiting: usize) -> Result<bool, DropReason> {
+    pub(crate) fn may_keep(&self, queued: Queued) -> Result<bool, DropReason> {
         let is_low = self.pool.is_low();
-        if is_low && (waiting > 0 || self.pool.is_nearly_exhausted()) {
+        if is_low && (queued.packets > 0 || self.pool.is_nearly_exhausted()) {
             return Err(DropReason::NoMemory);
+        }
+        if !self.unread.may_grow(queued.bytes) {
+            return Err(DropReason::DatagramsFull);
         }
         Ok(is_low)
     }

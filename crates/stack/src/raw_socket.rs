@@ -37,6 +37,7 @@ use crate::inspection::SocketKind;
 use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::ports::{BindOptions, Protocol};
+use crate::pressure::Queued;
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId};
 use crate::udp_socket::{MtuDiscovery, Way};
@@ -130,9 +131,9 @@ impl RawSocket {
         }
     }
 
-    /// Packets that wait to be read, and the bytes that they hold.
-    pub(crate) fn held(&self) -> (usize, usize) {
-        (self.queue.len(), self.held_bytes)
+    /// What waits to be read.
+    pub(crate) fn queued(&self) -> Queued {
+        Queued { packets: self.queue.len(), bytes: self.held_bytes }
     }
 
     /// For [`Shard::datagram_plan`]: whether it speaks IPv4, how long its headers behind that of IP are, and
@@ -286,7 +287,8 @@ impl Shard {
     }
 
     /// The application let go of a raw socket.
-    pub(crate) fn close_raw(&mut self, index: u32, socket: &RawSocket) {
+    pub(crate) fn close_raw(&mut self, index: u32, mut socket: RawSocket) {
+        socket.payloads_mut().for_each(|payload| self.unread.remove(payload.len()));
         match socket.bound {
             Bound::Echo(identifier) => self.sockets.ports.remove(Protocol::Echo, identifier, index),
             Bound::Protocol(_) => {
@@ -408,7 +410,9 @@ impl Shard {
     /// # Errors
     /// [`SocketError::WouldBlock`] where there is none.
     pub fn raw_receive(&mut self, id: SocketId) -> Result<RawPacket, SocketError> {
-        self.raw_socket(id)?.pop().ok_or(SocketError::WouldBlock)
+        let packet = self.raw_socket(id)?.pop().ok_or(SocketError::WouldBlock)?;
+        self.unread.remove(packet.payload.len());
+        Ok(packet)
     }
 
     /// Sets the time to live or hop limit of what is sent; `None` is the interface's, and 1 to groups.
@@ -546,19 +550,21 @@ impl Shard {
         if !socket.has_room_for(payload.len()) {
             return self.drops.add(DropReason::SocketQueueFull);
         }
-        let waiting = socket.queue.len();
+        let queued = socket.queued();
         let kept = match is_shared {
-            true => self.may_keep(waiting).map(|_| payload),
-            false => self.keep(index, waiting, payload, incoming.batch.is_sparse(incoming.index)),
+            true => self.may_keep(queued).map(|_| payload),
+            false => self.keep(index, queued, payload, incoming.batch.is_sparse(incoming.index)),
         };
         let payload = match kept {
             Ok(payload) => payload,
             Err(reason) => return self.drops.add(reason),
         };
-        let Some(socket) = self.sockets.raw(index) else { return };
-        match socket.push(RawPacket { payload, ..packet }) {
-            true => self.notify(index, Readiness::READABLE),
-            false => self.drops.add(DropReason::SocketQueueFull),
+        let (len, Some(socket)) = (payload.len(), self.sockets.raw(index)) else { return };
+        if socket.push(RawPacket { payload, ..packet }) {
+            self.unread.add(len);
+            self.notify(index, Readiness::READABLE);
+        } else {
+            self.drops.add(DropReason::SocketQueueFull);
         }
     }
 

@@ -28,7 +28,7 @@ use crate::share::Sharing;
 use crate::sockets::{Flow, Keys, Socket, SocketId, Sockets};
 use crate::spent_cookies::SpentCookies;
 use crate::train::Train;
-use batch::BlockPool;
+use batch::{BlockPool, Unread};
 use core::hash::BuildHasher;
 use core::net::{IpAddr, SocketAddr};
 use counters::{BatchSizes, DropCounters, DropReason, RefusalCounters};
@@ -164,6 +164,8 @@ pub struct Shard {
     pub(crate) touched: Vec<u32>,
     /// Who holds the devices' blocks, for when they run low.
     pub(crate) pressure: Pressure,
+    /// What UDP and raw sockets hold, of what all shards may.
+    pub(crate) unread: Unread,
 }
 
 impl Shard {
@@ -178,6 +180,7 @@ impl Shard {
         let sequence_key = core::array::from_fn(|i| config.secret[i]);
         let mut shard = Self {
             config: Arc::new(config.tcp),
+            unread: Unread::new(&config.pool),
             pool: config.pool,
             interfaces: Interfaces::new(loopback::interface()),
             routes: RouteTable::default(),

@@ -576,12 +576,8 @@ impl Shard {
         match self.sockets.remove(index) {
             Some(Socket::Listener(listener)) => self.close_listener(now, index, *listener),
             Some(Socket::Forwarder(forwarder)) => self.close_forwarder(index, &forwarder),
-            Some(Socket::Udp(socket)) => {
-                self.leave_all_groups(now, index);
-                self.close_datagram_forwarder(index);
-                self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);
-            }
-            Some(Socket::Raw(socket)) => self.close_raw(index, &socket),
+            Some(Socket::Udp(socket)) => self.close_udp(now, index, *socket),
+            Some(Socket::Raw(socket)) => self.close_raw(index, *socket),
             _ => {}
         }
     }

@@ -12,6 +12,7 @@ use crate::multicast::MulticastOptions;
 use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::paths::mtu_to;
 use crate::ports::{BindOptions, Protocol};
+use crate::pressure::Queued;
 use crate::shard::Shard;
 use crate::sockets::{Socket, SocketId, Sockets};
 use batch::{Chunk, Chunks};
@@ -132,6 +133,11 @@ impl UdpSocket {
         self.peer
     }
 
+    /// What waits to be read.
+    pub(crate) fn queued(&self) -> Queued {
+        Queued { packets: self.received.len(), bytes: self.received.held_bytes() }
+    }
+
     /// Whether datagrams of `source` are for the socket.
     pub(crate) fn hears(&self, source: SocketAddr) -> bool {
         self.peer.is_none_or(|peer| peer == source)
@@ -193,6 +199,14 @@ impl Shard {
         let id = self.sockets.insert(Socket::Udp(Box::new(socket)))?;
         let index = id.index() as u32;
         self.sockets.ports.add(Protocol::Udp, local, options, index).map(|()| id)
+    }
+
+    /// The application let go of a UDP socket.
+    pub(crate) fn close_udp(&mut self, now: Instant, index: u32, mut socket: UdpSocket) {
+        socket.received.payloads_mut().for_each(|payload| self.unread.remove(payload.len()));
+        self.leave_all_groups(now, index);
+        self.close_datagram_forwarder(index);
+        self.sockets.ports.remove(Protocol::Udp, socket.local.port(), index);
     }
 
     /// Queues one datagram to `to`, or to the peer the socket is connected to.
@@ -547,7 +561,9 @@ impl Shard {
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        socket.received.pop().ok_or(SocketError::WouldBlock)
+        let datagram = socket.received.pop().ok_or(SocketError::WouldBlock)?;
+        self.unread.remove(datagram.payload.len());
+        Ok(datagram)
     }
 
     /// As [`Shard::udp_receive_datagram`]; the datagram stays to be received.
@@ -585,11 +601,10 @@ impl Shard {
         };
         let flow = forwarder.map_or(0, |_| self.sockets.flow_number(local, source));
         let found = found.or(forwarder);
-        let is_full = |socket: &mut UdpSocket| !socket.received.has_room_for(flow, payload_len);
         let may_be_lease =
             view.destination_port() == dhcp::CLIENT_PORT && incoming.info.destination.is_ipv4();
-        if !may_be_lease && found.and_then(|it| self.sockets.udp(it)).is_some_and(is_full) {
-            return Err(DropReason::SocketQueueFull);
+        if !may_be_lease && let Some(index) = found {
+            self.has_room(index, flow, payload_len)?;
         }
         incoming.verify(DropReason::UdpChecksum, &mut self.counters.checksummed_receive_bytes)?;
         if may_be_lease && self.on_dhcp(now, incoming, view.payload()) {
@@ -608,13 +623,40 @@ impl Shard {
         if !socket.hears(source) || !is_in_scope(socket.local, by) {
             return Err(DropReason::PortUnreachable);
         }
-        let waiting = socket.received.len();
+        let queued = socket.queued();
         let payload =
-            self.keep(index, waiting, payload, incoming.batch.is_sparse(incoming.index))?;
-        let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
-        if !socket.received.push_of(flow, received(incoming, local, source, payload)) {
+            self.keep(index, queued, payload, incoming.batch.is_sparse(incoming.index))?;
+        self.push_datagram(index, flow, received(incoming, local, source, payload))
+    }
+
+    /// Whether socket `index` has room for a datagram, to be asked before work is done for it; who is none has.
+    pub(crate) fn has_room(
+        &mut self,
+        index: u32,
+        flow: u32,
+        payload_len: usize,
+    ) -> Result<(), DropReason> {
+        let Some(socket) = self.sockets.udp(index) else { return Ok(()) };
+        if !socket.received.has_room_for(flow, payload_len) {
             return Err(DropReason::SocketQueueFull);
         }
+        let queued = socket.queued();
+        self.may_keep(queued).map(drop)
+    }
+
+    /// Has socket `index` keep a datagram until it is read.
+    pub(crate) fn push_datagram(
+        &mut self,
+        index: u32,
+        flow: u32,
+        datagram: udp::Datagram,
+    ) -> Result<(), DropReason> {
+        let socket = self.sockets.udp(index).ok_or(DropReason::PortUnreachable)?;
+        let len = datagram.payload.len();
+        if !socket.received.push_of(flow, datagram) {
+            return Err(DropReason::SocketQueueFull);
+        }
+        self.unread.add(len);
         self.notify(index, Readiness::READABLE);
         Ok(())
     }
@@ -639,9 +681,12 @@ impl Shard {
             return Err(DropReason::PortUnreachable);
         }
         // A flood of what nobody has room for is not copied.
-        let has_room = |socket: &UdpSocket| socket.received.has_room_for(0, payload_len);
-        if !sockets.iter().any(|index| self.sockets.udp(*index).is_some_and(|it| has_room(it))) {
-            return Err(DropReason::SocketQueueFull);
+        let mut refused = DropReason::SocketQueueFull;
+        let has_room = |index: &u32| {
+            self.has_room(*index, 0, payload_len).map_err(|reason| refused = reason).is_ok()
+        };
+        if !sockets.iter().any(has_room) {
+            return Err(refused);
         }
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);

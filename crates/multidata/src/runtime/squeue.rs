@@ -191,7 +191,7 @@ impl Core {
         let mut budget = self.discipline.budget(now);
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
-            let before = (self.arrived, self.shard.drop_count(DropReason::SocketQueueFull));
+            let before = (self.arrived, self.shed());
             let received_more = self.receive_round(now);
             let sends_more = self.send_round(now);
             if !(received_more || sends_more) {
@@ -200,7 +200,7 @@ impl Core {
             }
             at = self.clock.as_mut().map_or(now, |clock| clock());
             let frames = self.arrived.saturating_sub(before.0);
-            let shed = self.shard.drop_count(DropReason::SocketQueueFull) - before.1;
+            let shed = self.shed() - before.1;
             // Where most of what comes finds no room, who reads is to have its turn.
             let is_in_vain = shed > 0 && 2 * shed >= frames as u64;
             if is_in_vain || !budget.spend(at, frames) {
@@ -215,6 +215,12 @@ impl Core {
         self.poll_at = at + at.since(now).clamp(POLL_INTERVAL, REST_MAX);
         self.counters.squeue_runs_unfinished += u64::from(self.is_unfinished);
         self.take_events(now);
+    }
+
+    /// How much was dropped because nobody has read what came before.
+    fn shed(&self) -> u64 {
+        let full = [DropReason::SocketQueueFull, DropReason::DatagramsFull];
+        full.into_iter().map(|reason| self.shard.drop_count(reason)).sum()
     }
 
     /// Whether so many bytes of a connection can be read, and nobody else waits for what the devices have.

@@ -44,6 +44,9 @@ counters::counters! {
         /// Bytes that have arrived and can be read, of all sockets; of datagrams and packets with what holding them
         /// costs.
         received_bytes,
+        /// Bytes of blocks that the datagrams and packets among them are counted with, of which there is a limit for all
+        /// sockets together (`PoolConfig::datagrams_limit_bytes`).
+        datagrams_bytes,
         /// Bytes that the peers of connections have not acknowledged, those that were never sent included.
         unacknowledged_bytes,
         /// Bytes of blocks that are in use, of the pool and of everybody who shares it.
@@ -96,6 +99,7 @@ impl Stack {
                 tcp_half_open: core.shard.half_open_count() as u64,
                 tcp_forwarder_pending: core.shard.forwarded_count() as u64,
                 tcp_time_wait: core.shard.time_wait_count() as u64,
+                datagrams_bytes: core.shard.holdings().unread_bytes as u64,
                 ..Gauges::ZERO
             });
             let mut from = Some(ListPosition::default());
