@@ -19,7 +19,7 @@ use crate::outbox::{Message, Network, NextHop, Outgoing};
 use crate::shard::Shard;
 use crate::sockets::SocketId;
 use batch::Chunk;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use counters::DropReason;
 use ip::membership::{Filter, GroupMessage, Membership, Query, Report, Version};
 use std::collections::BTreeMap;
@@ -443,42 +443,69 @@ impl Shard {
         })
     }
 
-    /// Hands a datagram to all sockets that listen, and says how many took it.
+    /// Hands a datagram of this host's own to all sockets that listen. Who reads slowly must pin neither a block of
+    /// which it is a small part nor memory that was lent to be sent.
+    ///
+    /// # Errors
+    /// None of them took it, or there is no memory.
     pub(crate) fn deliver_to_group(
         &mut self,
         id: InterfaceId,
         mut datagram: udp::Datagram,
-    ) -> Result<usize, DropReason> {
+    ) -> Result<(), DropReason> {
         datagram.destination = scoped(datagram.destination, id);
         datagram.source = scoped(datagram.source, id);
-        let (group, source) = (datagram.destination.ip(), datagram.source.ip());
-        let sockets = self.interfaces[id].groups.sockets(group, source);
-        self.deliver_to_all(id, sockets, &datagram)
+        let ends @ (local, source) = (datagram.destination, datagram.source);
+        let sockets = self.interfaces[id].groups.sockets(local.ip(), source.ip());
+        let payload = &datagram.payload;
+        let sockets = self.hearing(id, sockets, ends, payload.len())?;
+        let holds_much_more = batch::holds_much_more(payload.len(), payload.block().len());
+        if !sockets.is_empty() && (holds_much_more || !self.pool.owns(payload.block())) {
+            datagram.payload = self.compact(payload)?;
+        }
+        self.deliver_to_all(&sockets, &datagram)
     }
 
-    /// Hands a datagram to those of `sockets` that are bound to where it went and hear its sender, and says how many
-    /// took it. It came in by interface `id`.
-    pub(crate) fn deliver_to_all(
+    /// Those of `sockets` that are bound to where a datagram went and hear its sender, if there is one among them that
+    /// has room for it: a flood of what nobody has room for is not copied. It came in by interface `id`.
+    ///
+    /// # Errors
+    /// None has.
+    pub(crate) fn hearing(
         &mut self,
         id: InterfaceId,
-        sockets: impl IntoIterator<Item = u32>,
-        datagram: &udp::Datagram,
-    ) -> Result<usize, DropReason> {
-        let (local, source) = (datagram.destination, datagram.source);
-        let (mut taken, mut refused) = (0, None);
-        for index in sockets {
-            if !self.sockets.hears(index, id, local, source) {
-                continue;
-            }
-            let has_room = self.has_room(index, 0, datagram.payload.len());
-            match has_room.and_then(|()| self.push_datagram(index, 0, datagram.clone())) {
-                Ok(()) => taken += 1,
+        mut sockets: Vec<u32>,
+        (local, source): (SocketAddr, SocketAddr),
+        payload_len: usize,
+    ) -> Result<Vec<u32>, DropReason> {
+        sockets.retain(|index| self.sockets.hears(*index, id, local, source));
+        let mut refused = None;
+        for index in &sockets {
+            match self.has_room(*index, 0, payload_len) {
+                Ok(()) => return Ok(sockets),
                 Err(reason) => refused = Some(reason),
             }
         }
-        match (taken, refused) {
-            (0, Some(reason)) => Err(reason),
-            (taken, _) => Ok(taken),
+        refused.map_or(Ok(sockets), Err)
+    }
+
+    /// Hands a datagram to `sockets`, which [hear](Shard::hearing) it.
+    ///
+    /// # Errors
+    /// None of them took it.
+    pub(crate) fn deliver_to_all(
+        &mut self,
+        sockets: &[u32],
+        datagram: &udp::Datagram,
+    ) -> Result<(), DropReason> {
+        let (mut is_taken, mut refused) = (false, None);
+        for index in sockets {
+            let has_room = self.has_room(*index, 0, datagram.payload.len());
+            match has_room.and_then(|()| self.push_datagram(*index, 0, datagram.clone())) {
+                Ok(()) => is_taken = true,
+                Err(reason) => refused = Some(reason),
+            }
         }
+        refused.filter(|_| !is_taken).map_or(Ok(()), Err)
     }
 }

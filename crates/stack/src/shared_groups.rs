@@ -64,7 +64,7 @@ impl Shard {
                 self.hand_on_looped(home, id, datagram);
                 Ok(())
             }
-            None => self.deliver_to_group(id, datagram).map(drop),
+            None => self.deliver_to_group(id, datagram),
         }
     }
 }

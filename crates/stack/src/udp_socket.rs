@@ -671,32 +671,21 @@ impl Shard {
     ) -> Result<(), DropReason> {
         let by = incoming.origin.interface;
         let groups = &self.interfaces[by].groups;
-        let mut sockets = match local.ip().is_multicast() {
+        let sockets = match local.ip().is_multicast() {
             true => groups.sockets(local.ip(), source.ip()),
             false => self.sockets.ports.all_of(Protocol::Udp, local),
         };
-        sockets.retain(|index| self.sockets.hears(*index, by, local, source));
+        let sockets = self.hearing(by, sockets, (local, source), payload_len)?;
         if sockets.is_empty() {
             // RFC 1122, 3.2.2: never an ICMP error about a datagram to several hosts.
             return Err(DropReason::PortUnreachable);
-        }
-        // A flood of what nobody has room for is not copied.
-        let mut refused = DropReason::SocketQueueFull;
-        let has_room = |index: &u32| {
-            self.has_room(*index, 0, payload_len).map_err(|reason| refused = reason).is_ok()
-        };
-        if !sockets.iter().any(has_room) {
-            return Err(refused);
         }
         let mut payload = incoming.payload(UdpRepr::LEN).ok_or(DropReason::MalformedUdp)?;
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
         let payload = self.compact(&payload)?;
         let datagram = received(incoming, local, source, payload);
-        match self.deliver_to_all(by, sockets, &datagram)? {
-            0 => Err(DropReason::PortUnreachable),
-            _ => Ok(()),
-        }
+        self.deliver_to_all(&sockets, &datagram)
     }
 
     /// An ICMP error about a datagram from `local` to `remote`.

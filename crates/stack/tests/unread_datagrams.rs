@@ -210,6 +210,43 @@ fn groups_and_protocols_have_no_more_and_cost_no_copy() {
     assert!(net.hosts[1].shard.raw_receive(raw).is_ok(), "one is kept");
 }
 
+/// Listeners of the sender's own host who do not come: they hold what was sent to the group, and neither the blocks that it
+/// was sent from nor memory that was lent.
+#[test]
+fn what_goes_round_to_listeners_here_holds_no_block_of_its_sender() {
+    let mut net = net();
+    let (group, now) = (IpAddr::from([239, 1, 2, 3]), net.now);
+    let (pool, shard) = (net.hosts[1].pool.clone(), &mut net.hosts[1].shard);
+    let shared = BindOptions { shared: true, ..BindOptions::default() };
+    let listens = [54, 54].map(|port| {
+        let id = shard.udp_bind_with((IpAddr::from([0; 4]), port).into(), shared).expect("shared");
+        shard.udp_join(now, id, group, None, &[]).expect("room");
+        id
+    });
+    let sends = shard.udp_bind((harness::address(1, false), 0).into()).expect("a port");
+    for at in 0..40 {
+        let mut block = pool.allocate(BLOCK_LEN).expect("room");
+        block.bytes_mut().fill(at);
+        let payload = Chunk::new(block.freeze(), 7..17);
+        net.hosts[1].shard.udp_send(sends, Some((group, 54).into()), payload).expect("room");
+        net.run(MS);
+    }
+    let lent = Bytes::from(vec![40; 10]);
+    let payload = Chunk::whole(Block::from(lent.clone()));
+    net.hosts[1].shard.udp_send(sends, Some((group, 54).into()), payload).expect("room");
+    net.run(MS);
+    assert!(lent.is_unique(), "it is sent, and nobody has it any more");
+    let held_bytes = pool.counters().outstanding_bytes;
+    assert!(held_bytes <= 41 * 256, "{held_bytes} bytes are held");
+    for at in 0..=40 {
+        for id in listens {
+            let (payload, _) = net.hosts[1].shard.udp_receive(id).expect("it was sent");
+            assert_eq!(payload.bytes(), [at; 10]);
+        }
+    }
+    assert_eq!(pool.counters().outstanding_bytes, 0);
+}
+
 /// Two shards of one host, which share a pool.
 #[test]
 fn what_one_shard_holds_another_has_not() {
