@@ -106,9 +106,7 @@ impl Shard {
         if !ip::may_answer_echo(incoming.info, self.arrival(&incoming.origin, incoming.info)) {
             return Err(DropReason::BadSource);
         }
-        let packet = self.raw_packet(incoming, false)?;
-        self.push_raw(index, incoming, packet, false);
-        Ok(())
+        self.push_raw(index, incoming, None)
     }
 
     /// The application has let go of an echo forwarder.

@@ -451,16 +451,14 @@ impl Shard {
         if count == 0 || self.is_foreign(incoming) {
             return false;
         }
-        let packet = match self.raw_packet(incoming, count > 1) {
-            Ok(packet) => packet,
-            Err(reason) => {
-                self.drops.add(reason);
-                return true;
-            }
-        };
+        let mut copy = None;
         for at in 0..self.sockets.raws.bound.len() {
-            if let Some(index) = self.sockets.raws.taker(at, protocol, destination) {
-                self.push_raw(index, incoming, packet.clone(), count > 1);
+            let taker = self.sockets.raws.taker(at, protocol, destination);
+            let shared = (count > 1).then_some(&mut copy);
+            if let Some(index) = taker
+                && let Err(reason) = self.push_raw(index, incoming, shared)
+            {
+                self.drops.add(reason);
             }
         }
         true
@@ -489,9 +487,9 @@ impl Shard {
             _ => None,
         };
         let Some(index) = found else { return is_taken };
-        match self.raw_packet(incoming, is_taken) {
-            Ok(packet) => self.push_raw(index, incoming, packet, is_taken),
-            Err(reason) => self.drops.add(reason),
+        let mut copy = None;
+        if let Err(reason) = self.push_raw(index, incoming, is_taken.then_some(&mut copy)) {
+            self.drops.add(reason);
         }
         true
     }
@@ -522,50 +520,39 @@ impl Shard {
         is_known
     }
 
-    /// A received packet. Where several sockets keep it, it is one copy for all: the slowest of them must not
-    /// pin the block that it came in.
-    pub(crate) fn raw_packet(
-        &self,
-        incoming: &Incoming<'_>,
-        is_shared: bool,
-    ) -> Result<RawPacket, DropReason> {
-        let mut payload = incoming.payload(0).ok_or(DropReason::Truncated)?;
-        if is_shared {
-            payload = self.compact(&payload)?;
-        }
-        let info = incoming.info;
-        let (source, destination, hop_limit) = (info.source, info.destination, info.hop_limit);
-        Ok(RawPacket { source, destination, hop_limit, payload })
-    }
-
+    /// Has socket `index` keep a received packet, if it has room. Where several may, they have one copy between them, made
+    /// for the first that has: the slowest of them must not pin the block that the packet came in.
     pub(crate) fn push_raw(
         &mut self,
         index: u32,
         incoming: &Incoming<'_>,
-        packet: RawPacket,
-        is_shared: bool,
-    ) {
-        let RawPacket { payload, .. } = packet;
-        let Some(socket) = self.sockets.raw(index) else { return };
+        shared: Option<&mut Option<Chunk>>,
+    ) -> Result<(), DropReason> {
+        let payload = incoming.payload(0).ok_or(DropReason::Truncated)?;
+        let Some(socket) = self.sockets.raw(index) else { return Ok(()) };
         if !socket.has_room_for(payload.len()) {
-            return self.drops.add(DropReason::SocketQueueFull);
+            return Err(DropReason::SocketQueueFull);
         }
         let queued = socket.queued();
-        let kept = match is_shared {
-            true => self.may_keep(queued).map(|_| payload),
-            false => self.keep(index, queued, payload, incoming.batch.is_sparse(incoming.index)),
+        let payload = match shared {
+            Some(copy) => {
+                self.may_keep(queued)?;
+                match copy {
+                    Some(copy) => copy.clone(),
+                    None => copy.insert(self.compact(&payload)?).clone(),
+                }
+            }
+            None => self.keep(index, queued, payload, incoming.batch.is_sparse(incoming.index))?,
         };
-        let payload = match kept {
-            Ok(payload) => payload,
-            Err(reason) => return self.drops.add(reason),
-        };
-        let (len, Some(socket)) = (payload.len(), self.sockets.raw(index)) else { return };
-        if socket.push(RawPacket { payload, ..packet }) {
-            self.unread.add(len);
-            self.notify(index, Readiness::READABLE);
-        } else {
-            self.drops.add(DropReason::SocketQueueFull);
+        let (len, info) = (payload.len(), incoming.info);
+        let (source, destination, hop_limit) = (info.source, info.destination, info.hop_limit);
+        let Some(socket) = self.sockets.raw(index) else { return Ok(()) };
+        if !socket.push(RawPacket { source, destination, hop_limit, payload }) {
+            return Err(DropReason::SocketQueueFull);
         }
+        self.unread.add(len);
+        self.notify(index, Readiness::READABLE);
+        Ok(())
     }
 
     fn raw_socket(&mut self, id: SocketId) -> Result<&mut RawSocket, SocketError> {

@@ -258,3 +258,33 @@ fn a_packet_for_a_full_socket_is_dropped_before_work_is_done_for_it() {
     assert_eq!(shard.udp_receive(datagrams).expect("it came").0.bytes(), payload.bytes());
     assert_eq!(shard.raw_receive(packets).expect("it came").payload.bytes(), payload.bytes());
 }
+
+/// As that of one socket, so that of several which are to have a copy between them.
+#[test]
+fn a_packet_for_several_full_sockets_is_not_copied() {
+    let mut net = Net::new(TransmitMode::Multidata, true);
+    let [here, there] = [0, 1].map(|host| harness::address(host, false));
+    let [first, second] = &mut net.hosts;
+    let sends = first.shard.raw_bind(253, here).expect("free");
+    let raws =
+        [there, IpAddr::from([0; 4])].map(|at| second.shard.raw_bind(253, at).expect("free"));
+    let payload = chunk(&[7; 1_400]);
+    let send = |net: &mut Net| {
+        for _ in 0..16 {
+            net.hosts[0].shard.raw_send(sends, there, payload.clone()).expect("room");
+        }
+        net.run(Duration::from_millis(1));
+        let host = &net.hosts[1];
+        let dropped = host.shard.drop_count(DropReason::SocketQueueFull);
+        (dropped, host.pool.counters().allocations)
+    };
+    let mut before = send(&mut net);
+    while before.0 < 32 {
+        before = send(&mut net);
+    }
+    assert_eq!(send(&mut net), (before.0 + 32, before.1));
+    // Of the one that is read a copy is made, and the other has room for none.
+    let shard = &mut net.hosts[1].shard;
+    while shard.raw_receive(raws[1]).is_ok() {}
+    assert_eq!(send(&mut net), (before.0 + 48, before.1 + 16));
+}
