@@ -57,6 +57,9 @@ const RAW_SOCKETS_MAX: usize = 64;
 const QUEUE_PACKETS_MAX: usize = 2_048;
 const QUEUE_BYTES_MAX: usize = 212_992;
 
+/// Places that an empty queue keeps, as of a UDP socket: there may be very many sockets for echoes.
+const PLACES_KEPT: usize = 64;
+
 /// What holding a packet costs besides its payload.
 const PACKET_COST_BYTES: usize = size_of::<RawPacket>();
 
@@ -174,6 +177,9 @@ impl RawSocket {
     fn pop(&mut self) -> Option<RawPacket> {
         let packet = self.queue.pop_front()?;
         self.held_bytes -= packet.payload.len() + PACKET_COST_BYTES;
+        if self.queue.is_empty() && self.queue.capacity() > PLACES_KEPT {
+            self.queue.shrink_to(PLACES_KEPT);
+        }
         Some(packet)
     }
 
@@ -624,8 +630,10 @@ mod tests {
         let mut socket = RawSocket::new(Bound::Protocol(253), IpAddr::from([0, 0, 0, 0]));
         let held = (0..10_000).filter(|_| socket.push(packet(0))).count();
         assert!(held <= QUEUE_PACKETS_MAX && held * PACKET_COST_BYTES <= QUEUE_BYTES_MAX, "{held}");
+        assert!(socket.queue.capacity() > PLACES_KEPT);
         while socket.pop().is_some() {}
         assert_eq!(socket.held_bytes, 0);
+        assert!(socket.queue.capacity() <= PLACES_KEPT, "those of a flood are given back");
         assert!(socket.push(packet(300_000)), "one always fits");
         assert!(!socket.push(packet(0)));
         assert_eq!(socket.pop().expect("one waits").payload.len(), 300_000);
