@@ -13,6 +13,7 @@
 mod block_ring;
 mod calls;
 mod link;
+pub(crate) mod own_address;
 mod patience;
 mod queue;
 mod receive;
@@ -138,9 +139,6 @@ impl PacketDevice {
         let address = own_address(config.address, kernel)?;
         let (mut on, mut refused) = (Vec::new(), Vec::new());
         let mut memberships = vec![Membership::AllMulticast];
-        if address != kernel {
-            memberships.push(Membership::Unicast(address));
-        }
         if config.promiscuous {
             memberships.push(Membership::Promiscuous);
         }
@@ -160,7 +158,7 @@ impl PacketDevice {
                 retire.map(|retire| BlockRing::new(&socket, config.receive_queue_bytes, retire));
             let blocks = blocks.transpose().map_err(|errno| blocks_refused(config, errno))?;
             let socket = Arc::new(socket);
-            let bound = Link::bind(Arc::clone(&socket), name, memberships.clone());
+            let bound = Link::bind(Arc::clone(&socket), name, address, memberships.clone());
             let link = bound.map_err(|errno| {
                 SystemError::refused(format!("the interface {name} cannot be taken up"), errno)
             })?;

@@ -48,7 +48,8 @@ mod umem;
 pub use queue::XdpQueue;
 
 use crate::interface::{Feature, Interface};
-use crate::system_error::SystemError;
+use crate::packet::own_address::Teller;
+use crate::system_error::{SystemError, said};
 use device::{Capabilities, DeviceError, Forms, HardwareAddress, Medium};
 use program::{Program, Wanted};
 use socket::Rings;
@@ -107,8 +108,8 @@ pub struct XdpConfig {
     /// Let a waiting thread poll the driver for this many microseconds before it sleeps
     /// (SO_PREFER_BUSY_POLL, Linux 5.11).
     pub busy_poll_us: Option<u32>,
-    /// Our address on the link; `None` takes the interface's. Another one needs an interface in
-    /// promiscuous mode.
+    /// Our address on the link; `None` takes the interface's. Another one the interface is told to receive as
+    /// well.
     pub hardware_address: Option<HardwareAddress>,
 }
 
@@ -312,15 +313,28 @@ impl XdpDevice {
         if !rings.takes_several {
             self.limit_mtu(1);
         }
+        let teller = self.teller(&interface);
         let program = Arc::clone(&self.program);
         let capabilities = self.capabilities.clone();
-        let queue = XdpQueue::new(rings, interface, program, capabilities, &self.config)?;
+        let queue = XdpQueue::new(rings, (interface, teller), program, capabilities, &self.config)?;
         self.program.direct(index as u32, queue.socket()).map_err(|errno| {
             let name = self.name();
             SystemError::refused(format!("queue {index} of {name} could not be directed"), errno)
         })?;
         self.taken[index] = true;
         Ok(queue)
+    }
+
+    /// What has the interface take frames for our address, whatever its own is or becomes.
+    fn teller(&mut self, interface: &Interface) -> Option<Teller> {
+        let Medium::Ethernet(address) = self.capabilities.medium else { return None };
+        let told = Teller::new(address, interface.index());
+        told.map_err(|errno| {
+            let why = said(errno);
+            self.refused
+                .push(format!("frames for {address} taken whatever address it has ({why})"));
+        })
+        .ok()
     }
 }
 

@@ -6,8 +6,10 @@ mod pair;
 
 use batch::{Attributes, Block, Checksum, HeaderLayout, Limits, Multidata};
 use bytes::Bytes;
-use device::{Queue, Stop, TransmitMode, Transmitted};
-use linux::{Feature, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice, XdpQueue};
+use device::{HardwareAddress, Queue, Stop, TransmitMode, Transmitted};
+use linux::{
+    Bridge, Feature, Interface, VethPair, XdpAttach, XdpConfig, XdpCopy, XdpDevice, XdpQueue,
+};
 use multidata::{InterfaceConfig, InterfaceEvent, Stack, TcpListener, TcpStream};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{Read, Write};
@@ -33,6 +35,8 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
     ("xdp_goes_on_when_the_interface_is_up_again", down_and_up),
+    ("xdp_goes_on_when_the_interface_gets_another_address", other_address),
+    ("xdp_has_an_address_that_is_not_the_interfaces", own_address),
     ("xdp_has_vlan_tags_left_in_frames", vlan_tags),
     ("xdp_errors_say_what_is_wrong", errors),
 ];
@@ -557,6 +561,45 @@ fn down_and_up() {
     });
     let device = stack.counters().device;
     assert_eq!((device.links_lost, device.links_restored), (1, 1));
+}
+
+/// A bridge, which takes nothing for other addresses than its own unless it is told, and a cable from one of its
+/// ports to the kernel.
+fn bridge() -> (Bridge, Interface, VethPair) {
+    let bridge = Bridge::new(NEAR).expect("root of the namespace");
+    let pair = VethPair::new("port7", FAR).expect("root of the namespace");
+    pair.far().set_feature(Feature::TransmitChecksum, false).expect("veth has it");
+    pair.set_up().expect("root of the namespace");
+    kernel::give(pair.far(), 43, 1);
+    bridge.add_port(pair.near()).expect("root of the namespace");
+    let interface = Interface::named(NEAR).expect("the bridge");
+    interface
+        .set_hardware_address(HardwareAddress([2, 0, 0, 0, 0, 1]))
+        .expect("a bridge takes any");
+    (bridge, interface, pair)
+}
+
+fn other_address() {
+    let (_bridge, interface, _pair) = bridge();
+    let config = XdpConfig { attach: XdpAttach::Generic, ..XdpConfig::new(NEAR) };
+    let (stack, _device) = stack(&config, TransmitMode::Multidata);
+    exchange(&stack, false, 100_000);
+    interface
+        .set_hardware_address(HardwareAddress([2, 0, 0, 0, 0, 2]))
+        .expect("a bridge takes any");
+    exchange(&stack, false, 100_000);
+}
+
+fn own_address() {
+    let (_bridge, _interface, _pair) = bridge();
+    let config = XdpConfig {
+        attach: XdpAttach::Generic,
+        hardware_address: Some(HardwareAddress([2, 0, 0, 0, 0, 3])),
+        ..XdpConfig::new(NEAR)
+    };
+    let (stack, device) = stack(&config, TransmitMode::Multidata);
+    assert_eq!(device.refused(), [""; 0], "{}", device.negotiated());
+    exchange(&stack, false, 100_000);
 }
 
 /// A frame whose tag was taken out would be taken for one of the untagged network.

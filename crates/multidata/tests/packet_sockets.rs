@@ -4,8 +4,8 @@
 mod kernel;
 
 use batch::{Attributes, Multidata};
-use device::{Queue, Stop, TransmitMode};
-use linux::{Feature, PacketAddress, PacketConfig, PacketDevice, VethPair};
+use device::{HardwareAddress, Queue, Stop, TransmitMode};
+use linux::{Bridge, Feature, Interface, PacketAddress, PacketConfig, PacketDevice, VethPair};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream, UdpSocket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -18,6 +18,8 @@ const TESTS: &[kernel::Test] = &[
     ("streams_over_packet_sockets_offloaded", || streams(true)),
     ("streams_over_packet_sockets_plain", || streams(false)),
     ("streams_over_packet_sockets_with_the_interfaces_address", interface_address),
+    ("an_interface_that_gets_another_address_goes_on_taking_frames_for_ours", other_address),
+    ("an_interface_that_is_made_anew_takes_frames_for_the_address_it_had", other_address_anew),
     ("streams_over_packet_sockets_that_bypass_the_queue", bypassed),
     ("an_interface_that_goes_down_in_the_middle_loses_nothing", down_and_up),
     ("an_interface_that_is_made_anew_is_taken_up_again", gone_and_back),
@@ -146,6 +148,49 @@ fn interface_address() {
     let kernels = pair.near().hardware_address().expect("it has one");
     assert_eq!(ours, device::Medium::Ethernet(kernels));
     both_ways(&stack, false, 1_000_000);
+}
+
+/// A bridge, which takes nothing for other addresses than its own unless it is told, and a cable from one of its
+/// ports to the kernel.
+fn bridge() -> (Bridge, VethPair) {
+    let bridge = Bridge::new(NEAR).expect("root of the namespace");
+    let pair = VethPair::new("port0", FAR).expect("root of the namespace");
+    give_addresses(&pair);
+    bridge.add_port(pair.near()).expect("root of the namespace");
+    let interface = Interface::named(NEAR).expect("the bridge");
+    interface
+        .set_hardware_address(HardwareAddress([2, 0, 0, 0, 0, 1]))
+        .expect("a bridge takes any");
+    (bridge, pair)
+}
+
+fn other_address() {
+    let _made = bridge();
+    let config = PacketConfig { address: PacketAddress::Interface, ..PacketConfig::new(NEAR) };
+    let stack = stack(&config, TransmitMode::Multidata);
+    both_ways(&stack, false, 100_000);
+    let interface = Interface::named(NEAR).expect("the bridge");
+    interface
+        .set_hardware_address(HardwareAddress([2, 0, 0, 0, 0, 2]))
+        .expect("a bridge takes any");
+    both_ways(&stack, false, 100_000);
+}
+
+fn other_address_anew() {
+    let (first, pair) = bridge();
+    let config = PacketConfig { address: PacketAddress::Interface, ..PacketConfig::new(NEAR) };
+    let stack = stack(&config, TransmitMode::Multidata);
+    both_ways(&stack, false, 100_000);
+    drop(first);
+    wait_for_trouble(&stack, Some("is gone"));
+    let second = Bridge::new(NEAR).expect("the name is free again");
+    second.add_port(pair.near()).expect("root of the namespace");
+    let interface = Interface::named(NEAR).expect("the bridge");
+    interface
+        .set_hardware_address(HardwareAddress([2, 0, 0, 0, 0, 2]))
+        .expect("a bridge takes any");
+    wait_for_trouble(&stack, None);
+    both_ways(&stack, false, 100_000);
 }
 
 fn bypassed() {

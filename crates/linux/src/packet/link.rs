@@ -6,9 +6,10 @@
 //! is bound to it. Meanwhile nothing is taken, so nothing is lost that a connection owes.
 
 use super::calls::{self, Membership};
+use super::own_address::OwnAddress;
 use crate::ioctl;
 use crate::system_error::{interface_down, said};
-use device::DeviceError;
+use device::{DeviceError, HardwareAddress};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::io::ErrorKind;
@@ -27,6 +28,7 @@ pub(super) struct Link {
     name: String,
     /// Told to the interface whenever the socket is bound.
     memberships: Vec<Membership>,
+    own_address: OwnAddress,
     index: u32,
     /// Why the interface is of no use now, and when that was last looked at.
     lost: Option<(DeviceError, Instant)>,
@@ -37,19 +39,21 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Binds `socket` to the interface `name`, which may be down.
+    /// Binds `socket` to the interface `name`, which may be down, and has it take what is for `address`.
     ///
     /// # Errors
     /// Where there is no such interface, or a membership is refused.
     pub(super) fn bind(
         socket: Arc<OwnedFd>,
         name: &str,
+        address: HardwareAddress,
         memberships: Vec<Membership>,
     ) -> Result<Self, Errno> {
         let mut link = Self {
             socket,
             name: name.to_owned(),
             memberships,
+            own_address: OwnAddress::new(address),
             index: 0,
             lost: None,
             is_unbound: true,
@@ -67,6 +71,7 @@ impl Link {
             socket,
             name,
             memberships,
+            own_address: OwnAddress::new(HardwareAddress([2; 6])),
             index: 0,
             lost: None,
             is_unbound: false,
@@ -80,6 +85,7 @@ impl Link {
         for membership in &self.memberships {
             calls::join(&self.socket, index, *membership)?;
         }
+        self.own_address.keep_anew(&self.socket, index)?;
         (self.index, self.is_unbound) = (index, false);
         Ok(())
     }
@@ -97,6 +103,12 @@ impl Link {
     /// The interface's name.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Has the interface go on taking what is for our address, where its own is another one by now.
+    pub(super) fn keep_address(&mut self) {
+        // An interface that is gone is told when it is taken up again; one that refuses, at its next change.
+        let _ = self.own_address.keep(&self.socket, self.index);
     }
 
     /// Its MTU now, where it can be asked.
@@ -190,7 +202,9 @@ mod tests {
         let pair = VethPair::new("old0", "far0").map_err(|error| error.message)?;
         pair.set_up().map_err(|error| error.message)?;
         let socket = Arc::new(calls::open().map_err(|errno| errno.to_string())?);
-        let link = Link::bind(socket, "old0", Vec::new()).map_err(|errno| errno.to_string())?;
+        let address = HardwareAddress([2; 6]);
+        let link = Link::bind(socket, "old0", address, Vec::new());
+        let link = link.map_err(|errno| errno.to_string())?;
         Ok((pair, link))
     }
 

@@ -255,6 +255,12 @@ impl PacketQueue {
         }
     }
 
+    /// Looks at an interface that may have changed.
+    fn on_change(&mut self) {
+        self.link.keep_address();
+        self.is_revoked |= self.has_other_mtu();
+    }
+
     /// Whether the interface's MTU is another now, as far as that is followed; then capabilities say so.
     fn has_other_mtu(&mut self) -> bool {
         let was_bytes = self.capabilities.mtu_bytes;
@@ -285,7 +291,7 @@ impl PacketQueue {
         }
         self.waiter.set_lost(false);
         self.counters.links_restored += 1;
-        self.is_revoked |= self.has_other_mtu();
+        self.on_change();
         true
     }
 
@@ -341,7 +347,7 @@ impl Queue for PacketQueue {
         }
         // Of a frame that is too long a call tells, of a super-frame whose segments are none does.
         if self.waiter.has_changed(&mut self.asked) {
-            self.is_revoked |= self.has_other_mtu();
+            self.on_change();
         }
         if core::mem::take(&mut self.is_revoked) {
             return Transmitted { taken: 0, stopped: Some(Stop::Revoked) };
@@ -374,7 +380,7 @@ impl Queue for PacketQueue {
         // A lost interface may have left frames behind, so it is asked all the same.
         let _ = self.is_usable();
         if self.waiter.take_changed() {
-            self.is_revoked |= self.has_other_mtu();
+            self.on_change();
         }
         let (socket, counters) = (&self.socket, &mut self.counters);
         let (mut received, failed) = match &mut self.blocks {

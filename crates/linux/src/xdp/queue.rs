@@ -15,6 +15,7 @@ use super::ring::Descriptor;
 use super::socket::{Rings, descriptor};
 use crate::interface::Interface;
 use crate::netlink;
+use crate::packet::own_address::Teller;
 use crate::system_error::{self, SystemError};
 use crate::waiter::FileWaiter;
 use batch::{BlockPool, Multidata, PacketView, ReceiveBatch};
@@ -43,6 +44,8 @@ pub struct XdpQueue {
     rings: Rings,
     waiter: Arc<FileWaiter>,
     interface: Interface,
+    /// Has the interface take frames for our address, where there are packet sockets.
+    teller: Option<Teller>,
     /// Held, not used: the program is detached with the last queue.
     _program: Arc<Program>,
     capabilities: Capabilities,
@@ -70,7 +73,7 @@ pub struct XdpQueue {
 impl XdpQueue {
     pub(super) fn new(
         rings: Rings,
-        interface: Interface,
+        (interface, teller): (Interface, Option<Teller>),
         program: Arc<Program>,
         capabilities: Capabilities,
         config: &XdpConfig,
@@ -86,6 +89,7 @@ impl XdpQueue {
             rings,
             waiter: Arc::new(waiter),
             interface,
+            teller,
             _program: program,
             mtu_bytes_max: capabilities.mtu_bytes,
             capabilities,
@@ -213,6 +217,8 @@ impl XdpQueue {
         self.capabilities.mtu_bytes = mtu_bytes;
         self.counters.capabilities_revoked += u64::from(mtu_bytes < was_bytes);
         self.is_revoked |= mtu_bytes != was_bytes;
+        // Of one that is gone, or refuses, the next lines tell, or nothing does.
+        let _ = self.teller.as_mut().map(Teller::keep);
         let is_up = match self.interface.is_up() {
             Ok(is_up) if self.interface.exists() => is_up,
             _ => return Some(Errno::NODEV),
