@@ -162,8 +162,10 @@ impl FileWaiter {
     fn patience(&self, timeout: Option<Duration>) -> Option<Duration> {
         let looks =
             [(&self.is_starved, STARVED), (&self.is_stalled, STARVED), (&self.is_lost, LOST)];
-        let looks = looks.into_iter().filter(|(flag, _)| flag.load(Ordering::Relaxed));
-        looks.map(|(_, look)| look).chain(timeout).min()
+        // After a device has failed there is nothing to look for again, whatever was wrong with it before.
+        let is_failed = self.is_failed.load(Ordering::Relaxed);
+        let looks = looks.iter().filter(|(flag, _)| !is_failed && flag.load(Ordering::Relaxed));
+        looks.map(|(_, look)| *look).chain(timeout).min()
     }
 
     /// Waits, and says whether somebody woke us by the eventfd.
@@ -174,6 +176,7 @@ impl FileWaiter {
         }
         let is_starved = self.is_starved.load(Ordering::Relaxed);
         let is_lost = self.is_lost.load(Ordering::Relaxed);
+        let is_failed = self.is_failed.load(Ordering::Relaxed);
         let changes = self.changes.as_ref().unwrap_or(&self.event);
         let mut files = [
             PollFd::new(&self.event, PollFlags::IN),
@@ -181,7 +184,7 @@ impl FileWaiter {
             PollFd::new(changes, PollFlags::IN),
         ];
         // The kernel tells of errors whether asked or not, so a file that is not called is left out.
-        let is_left = is_lost || is_starved || self.is_failed.load(Ordering::Relaxed);
+        let is_left = is_lost || is_starved || is_failed;
         let watched = match (is_left, &self.changes) {
             (true, _) => 1,
             (false, None) => 2,

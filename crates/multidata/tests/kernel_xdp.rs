@@ -4,7 +4,10 @@
 mod kernel;
 mod pair;
 
-use batch::{Attributes, Block, Checksum, HeaderLayout, Limits, Multidata};
+use batch::{
+    Attributes, Block, BlockPool, Checksum, HeaderLayout, Limits, Multidata, PoolConfig,
+    ReceiveBatch,
+};
 use bytes::Bytes;
 use device::{HardwareAddress, Queue, Stop, TransmitMode, Transmitted};
 use linux::{
@@ -34,6 +37,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_readers_keep_no_chunks", slow_reader),
     ("xdp_gives_the_interface_back", given_back),
     ("xdp_tells_of_a_deleted_interface", deleted),
+    ("xdp_without_an_interface_says_so_and_sleeps", gone_while_full),
     ("xdp_goes_on_when_the_interface_is_up_again", down_and_up),
     ("xdp_goes_on_when_the_interface_gets_another_address", other_address),
     ("xdp_has_an_address_that_is_not_the_interfaces", own_address),
@@ -532,6 +536,31 @@ fn deleted() {
     });
     let error = ours.write(&[1]).expect_err("the interface is gone");
     assert!(error.to_string().contains("is gone"), "{error}");
+}
+
+/// One that has no room has to be looked at again, until it is gone; who goes on asking is told so each time.
+fn gone_while_full() {
+    let cable = cable(1_500);
+    let config = XdpConfig { scatter_gather: true, transmit_frames: 64, ..XdpConfig::new(NEAR) };
+    let (_device, mut queue) = open(&config);
+    let batch = datagrams(&cable, &kernels_socket(), &[1_472; 40]);
+    assert_eq!(queue.transmit(&batch).stopped, Some(Stop::Full));
+    drop(cable);
+    let (pool, started) = (BlockPool::new(PoolConfig::default()), Instant::now());
+    let waiter = queue.waiter();
+    let mut receive = || queue.receive(&pool, &mut ReceiveBatch::new(), 64).failed;
+    while receive().is_none() {
+        assert!(started.elapsed() < PATIENCE, "nobody is told");
+        waiter.wait(Some(Duration::from_millis(50)));
+    }
+    for _ in 0..3 {
+        assert!(receive().is_some_and(|error| error.message.contains("is gone")));
+    }
+    assert!(!queue.is_stalled());
+    let started = Instant::now();
+    (0..3).for_each(|_| waiter.wait(Some(Duration::from_millis(50))));
+    assert!(started.elapsed() >= Duration::from_millis(140), "{:?}", started.elapsed());
+    assert!(matches!(queue.transmit(&batch).stopped, Some(Stop::Failed(_))));
 }
 
 /// An interface that is down for a moment loses nothing, and the stack says what is wrong.

@@ -59,7 +59,7 @@ pub struct XdpQueue {
     is_stalled: bool,
     /// Descriptors written since the last kick.
     unkicked: u32,
-    /// What a kick outside of a transmit call met; the next call tells.
+    /// Why the interface is of no use ever again, which every call tells from then on.
     failed: Option<Errno>,
     /// Why the interface is of no use for now.
     trouble: Option<DeviceError>,
@@ -246,8 +246,10 @@ impl XdpQueue {
     }
 
     /// A sentence about a device that is of no use any more.
-    fn failure(&self, errno: Errno) -> DeviceError {
+    fn failure(&mut self, errno: Errno) -> DeviceError {
         self.waiter.on_failure();
+        // What stands in the ring goes nowhere, and once that is told nobody has to come again.
+        self.is_stalled = false;
         match errno {
             Errno::NETDOWN | Errno::NXIO | Errno::NODEV | Errno::BADF => {
                 system_error::interface_gone(self.interface.name(), errno)
@@ -294,14 +296,13 @@ impl Queue for XdpQueue {
             return Transmitted { taken, stopped };
         }
         self.counters.transmit_batches += 1;
-        let mut failed = self.failed.take();
         // Sending tells nothing: a frame that is longer than the MTU by now is taken and lost somewhere
         // behind this socket.
         let mut is_asked = || self.waiter.has_changed(&mut self.asked);
-        if failed.is_none() && (self.trouble.is_some() || is_asked()) {
-            failed = self.look_at_interface();
+        if self.failed.is_none() && (self.trouble.is_some() || is_asked()) {
+            self.failed = self.look_at_interface();
         }
-        if let Some(errno) = failed {
+        if let Some(errno) = self.failed {
             return Transmitted { taken, stopped: Some(Stop::Failed(self.failure(errno))) };
         }
         if self.trouble.is_some() {
@@ -329,6 +330,7 @@ impl Queue for XdpQueue {
         if let Err(errno) = kicked
             && let Some(errno) = self.on_kick_error(errno)
         {
+            self.failed = Some(errno);
             stopped = Some(Stop::Failed(self.failure(errno)));
         }
         Transmitted { taken, stopped }
@@ -342,20 +344,19 @@ impl Queue for XdpQueue {
     ) -> Received {
         // An interface that goes away takes no leave from the socket. It is looked at first, for with a longer MTU
         // a longer frame is one packet.
-        let mut failed = self.failed.take();
-        if failed.is_none() && (self.trouble.is_some() || self.waiter.take_changed()) {
-            failed = self.look_at_interface();
+        if self.failed.is_none() && (self.trouble.is_some() || self.waiter.take_changed()) {
+            self.failed = self.look_at_interface();
         }
         let mut received =
             self.receiver.receive(&mut self.rings, pool, batch, frames_max, &mut self.counters);
-        received.failed = failed.map(|errno| self.failure(errno));
+        received.failed = self.failed.map(|errno| self.failure(errno));
         self.waiter.on_receive(self.receiver.is_starved, received.failed.is_some());
         received
     }
 
     fn reclaim(&mut self) {
         self.take_back_sent();
-        if self.is_stalled && self.trouble.is_none() {
+        if self.is_stalled && self.trouble.is_none() && self.failed.is_none() {
             if let Err(errno) = self.kick() {
                 self.failed = self.on_kick_error(errno);
             }
