@@ -136,7 +136,7 @@ impl TunnelQueue {
                     tries += 1;
                     continue;
                 }
-                Err(errno) if is_about_the_path(errno) && errno != Errno::MSGSIZE => {
+                Err(errno) if self.is_on_the_way(errno) => {
                     // The kernel reports what became of an earlier message instead of sending.
                     self.counters.transmit_unreachable += 1;
                     tries += 1;
@@ -149,6 +149,20 @@ impl TunnelQueue {
             };
             debug_assert!(batch.packet(first + taken).is_some(), "something was not sent");
             return (taken, Some(stop));
+        }
+    }
+
+    /// Whether a message that was refused is lost as on its way, and the socket and the message are sound.
+    fn is_on_the_way(&self, errno: Errno) -> bool {
+        match errno {
+            // What is too long is built afresh.
+            Errno::MSGSIZE => false,
+            // Before Linux 5.10 it is said of a message from an address that this host has no more, too. No way
+            // leads anywhere then, so that there is none to ask for its MTU.
+            Errno::INVAL => {
+                calls::path_mtu_bytes(&self.socket, self.peer.is_ipv4()) == Err(Errno::NOTCONN)
+            }
+            errno => is_about_the_path(errno),
         }
     }
 

@@ -141,3 +141,15 @@ fn a_peer_at_no_address_in_particular_is_this_host() {
         assert_eq!(lens_received(&mut queue), [30], "from {unspecified}");
     }
 }
+
+/// Linux before 5.10 says of a message from an address that this host has no more what it says of one that it
+/// cannot cut, and forgets the way.
+#[test]
+fn a_message_that_no_way_leads_for_is_lost_and_takes_nothing_back() {
+    let (queue, _peer) = over_told(&[], TunnelConfig::default());
+    assert!(!queue.is_on_the_way(Errno::INVAL), "there is a way");
+    assert!(queue.is_on_the_way(Errno::NETUNREACH));
+    rustix::net::connect_unspec(&queue.socket).expect("a way is forgotten");
+    assert!(queue.is_on_the_way(Errno::INVAL));
+    assert!(!queue.is_on_the_way(Errno::MSGSIZE));
+}
