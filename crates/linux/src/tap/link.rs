@@ -23,9 +23,12 @@ pub(super) struct Link {
     interface: Option<Interface>,
     /// Why the interface is of no use now.
     lost: Option<DeviceError>,
-    /// A write met EIO although the interface was up, and none has passed since.
-    is_doubtful: bool,
+    /// Writes that met EIO although the interface was up, since one passed or the interface was seen down.
+    doubts: usize,
 }
+
+/// How many writes in a row may have met an interface that is up again when it is looked at.
+const DOUBTS_MAX: usize = 8;
 
 /// How an interface is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,7 @@ pub(super) enum State {
 
 impl Link {
     pub(super) fn new(file: Arc<OwnedFd>, name: String, interface: Option<Interface>) -> Self {
-        Self { file, name, interface, lost: None, is_doubtful: false }
+        Self { file, name, interface, lost: None, doubts: 0 }
     }
 
     /// The interface's name, by which it was found.
@@ -79,18 +82,15 @@ impl Link {
     }
 
     /// Takes an EIO, and says whether the write is worth repeating: an interface that is up may have
-    /// been down a moment ago, but not twice without a write that passed in between.
+    /// been down a moment ago, and several times where it flaps, but not each time.
     pub(super) fn is_passing(&mut self, state: State) -> bool {
-        match state {
-            State::Up => !core::mem::replace(&mut self.is_doubtful, true),
-            State::Down => true,
-            State::Gone => false,
-        }
+        self.doubts = if state == State::Up { self.doubts + 1 } else { 0 };
+        state != State::Gone && self.doubts <= DOUBTS_MAX
     }
 
     /// A write has passed.
     pub(super) fn on_written(&mut self) {
-        self.is_doubtful = false;
+        self.doubts = 0;
     }
 
     fn state(&self) -> State {
@@ -109,5 +109,27 @@ impl Link {
             true => State::Up,
             false => State::Down,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn an_interface_that_flaps_has_not_failed() {
+        let (file, _peer) = UnixDatagram::pair().expect("a pair of sockets");
+        let mut link = Link::new(Arc::new(file.into()), "TAP".to_owned(), None);
+        let mut is_passing = |states: &[State]| {
+            states.iter().map(|state| link.is_passing(*state)).collect::<Vec<_>>()
+        };
+        assert_eq!(is_passing(&[State::Up; 3]), [true; 3]);
+        // It was down each time, as far as that was seen.
+        assert_eq!(is_passing(&[State::Up, State::Down].repeat(20)), [true; 40]);
+        assert_eq!(is_passing(&[State::Up; DOUBTS_MAX]), [true; DOUBTS_MAX]);
+        assert_eq!(is_passing(&[State::Up, State::Gone]), [false; 2]);
+        link.on_written();
+        assert!(link.is_passing(State::Up));
     }
 }
