@@ -21,7 +21,7 @@ mod receive;
 pub use queue::PacketQueue;
 
 use crate::interface::Interface;
-use crate::system_error::{SystemError, kind_of, said};
+use crate::system_error::{SystemError, interface_down, kind_of, said};
 use crate::tap::random_address;
 use crate::waiter::FileWaiter;
 use block_ring::BlockRing;
@@ -122,7 +122,7 @@ impl PacketDevice {
     /// A message is gathered for each packet, or each frame of a block laid out for it.
     pub const FORMS: Forms = Forms { chain: false, ..Forms::ALL };
 
-    /// Opens a socket on an interface, which may be down.
+    /// Opens a socket on an interface, which may be down; for several, since Linux 6.13.
     ///
     /// # Errors
     /// Where there is no such interface, it is no Ethernet interface, or there is no permission.
@@ -169,7 +169,7 @@ impl PacketDevice {
             queues.push(Opened { socket, waiter: Arc::new(waiter), link, blocks });
         }
         if queues.len() > 1 {
-            share(&mut queues, &config.spread)?;
+            share(&mut queues, &config.spread).map_err(|errno| share_refused(&interface, errno))?;
             open_filters(&queues, address)?;
             on.push("several queues");
         }
@@ -278,19 +278,26 @@ fn open_filters(queues: &[Opened], address: HardwareAddress) -> Result<(), Devic
 }
 
 /// Divides the frames of the interface among the sockets.
-fn share(queues: &mut [Opened], spread: &Spread) -> Result<(), DeviceError> {
-    let refuse = |errno| SystemError::refused("dividing frames among sockets was refused", errno);
+fn share(queues: &mut [Opened], spread: &Spread) -> Result<(), Errno> {
     let mut number = None;
     for (index, queue) in queues.iter_mut().enumerate() {
-        number = Some(calls::join_fan_out(&queue.socket, number).map_err(refuse)?);
+        number = Some(calls::join_fan_out(&queue.socket, number)?);
         queue.link.set_shared();
         if index == 0
             && let Some(program) = spread.socket_program()
         {
-            calls::set_fan_out_program(&queue.socket, &program).map_err(refuse)?;
+            calls::set_fan_out_program(&queue.socket, &program)?;
         }
     }
     Ok(())
+}
+
+/// Sockets of an interface that is down cannot share it before Linux 6.13.
+fn share_refused(interface: &Interface, errno: Errno) -> DeviceError {
+    match interface.is_up() {
+        Ok(false) if errno == Errno::INVAL => interface_down(&interface.called_or_found()),
+        _ => SystemError::refused("dividing frames among sockets was refused", errno).into(),
+    }
 }
 
 /// Asks for what is good to have.
@@ -358,6 +365,24 @@ fn open_error(name: &str, errno: Errno) -> DeviceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{VethPair, namespace, withheld};
+
+    #[test]
+    fn an_interface_that_is_down_and_cannot_be_shared_is_to_be_brought_up() {
+        let pair = namespace::enter_by_thread().and_then(|()| VethPair::new("near0", "far0"));
+        let pair = match pair {
+            Ok(pair) => pair,
+            Err(error) => {
+                let name = "an_interface_that_is_down_and_cannot_be_shared_is_to_be_brought_up";
+                return withheld::cannot_run(name, &error.message);
+            }
+        };
+        let says = |errno| share_refused(pair.near(), errno).message;
+        assert!(says(Errno::INVAL).contains("ip link set near0 up"), "{}", says(Errno::INVAL));
+        assert!(says(Errno::NOMEM).contains("dividing frames"), "{}", says(Errno::NOMEM));
+        pair.set_up().expect("root of the namespace");
+        assert!(says(Errno::INVAL).contains("dividing frames"), "{}", says(Errno::INVAL));
+    }
 
     #[test]
     fn errors_say_what_to_do() {
