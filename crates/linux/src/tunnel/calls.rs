@@ -176,10 +176,14 @@ fn address(source: &libc::sockaddr_in6, len: usize) -> Option<SocketAddr> {
 /// poll(2) says an error until somebody fetches them, and messages cut or merged, which is asked for anew. What
 /// the kernel does not know, or not of this kind of socket, is off.
 pub(super) fn switch_off_extras(socket: &OwnedFd) {
+    const SO_RCVMARK: c_int = 75;
+    const SO_RCVPRIORITY: c_int = 82;
     for (level, name) in [
         (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
         (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
+        (libc::SOL_SOCKET, SO_RCVMARK),
+        (libc::SOL_SOCKET, SO_RCVPRIORITY),
         (libc::IPPROTO_IP, libc::IP_RECVERR),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
         (SOL_UDP, UDP_SEGMENT),

@@ -72,8 +72,9 @@ fn over_told(options: &[(i32, i32, i32)], config: TunnelConfig) -> (TunnelQueue,
     let (socket, peer) = (bound(), bound());
     peer.connect(socket.local_addr().expect("bound")).expect("loopback");
     for (level, name, value) in options {
-        raw_calls::setsockopt(socket.as_raw_fd(), *level, *name, &value.to_ne_bytes())
-            .expect("an option of Linux");
+        // What this kernel does not know is off.
+        let told = raw_calls::setsockopt(socket.as_raw_fd(), *level, *name, &value.to_ne_bytes());
+        assert!(matches!(told, Ok(_) | Err(libc::ENOPROTOOPT)), "{told:?}");
     }
     let at = peer.local_addr().expect("bound");
     let mut device = TunnelDevice::over(socket, at, Box::new(Null), config).expect("a way");
@@ -81,6 +82,8 @@ fn over_told(options: &[(i32, i32, i32)], config: TunnelConfig) -> (TunnelQueue,
 }
 
 const UDP_SEGMENT: (i32, i32) = (libc::IPPROTO_UDP, 103);
+const SO_RCVMARK: i32 = 75;
+const SO_RCVPRIORITY: i32 = 82;
 const UDP_GRO: (i32, i32) = (libc::IPPROTO_UDP, 104);
 
 /// What comes within a moment, as lengths of frames.
@@ -93,10 +96,12 @@ fn lens_received(queue: &mut TunnelQueue) -> Vec<usize> {
 
 #[test]
 fn what_a_socket_was_told_before_does_not_come_between_datagrams() {
-    let timestamps = [(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)];
+    let [timestamps, marks, priorities] =
+        [libc::SO_TIMESTAMP, SO_RCVMARK, SO_RCVPRIORITY].map(|name| [(libc::SOL_SOCKET, name, 1)]);
     let merging = [(UDP_GRO.0, UDP_GRO.1, 1)];
     let single = TunnelConfig { coalesce: false, ..TunnelConfig::default() };
-    for (options, config) in [(timestamps, TunnelConfig::default()), (merging, single)] {
+    let merged = [timestamps, marks, priorities].map(|told| (told, TunnelConfig::default()));
+    for (options, config) in merged.into_iter().chain([(merging, single)]) {
         let (mut queue, peer) = over_told(&options, config);
         let segment_len = 1_000_i32.to_ne_bytes();
         raw_calls::setsockopt(peer.as_raw_fd(), UDP_SEGMENT.0, UDP_SEGMENT.1, &segment_len)
