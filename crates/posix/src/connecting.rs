@@ -102,6 +102,9 @@ impl Host {
         stream.phase = Phase::Connecting(id);
         (stream.error_told, stream.error_left, stream.end_seen) = (false, None, false);
         stream.deferred = None;
+        if stream.read_shut {
+            self.shard().tcp_shutdown_read(id)?;
+        }
         self.apply_options(fd)
     }
 

@@ -195,3 +195,18 @@ fn data_for_a_program_that_shut_both_directions_resets_the_connection() {
         }
     }
 }
+
+/// As Linux, where the direction is the socket's and no connection's.
+#[test]
+fn a_direction_that_was_shut_before_the_connection_is_that_of_the_connection() {
+    let mut pair = Pair::new();
+    let (listener, _, _) = pair.connected();
+    let fd = pair.socket(0, SOCK_STREAM);
+    assert_eq!(pair.refused(0, Call::Shutdown { fd, how: SHUT_RD }), Errno::ENOTCONN);
+    pair.call(0, Call::Connect { fd, address: address("10.0.0.2:80") });
+    let server = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    pair.call(0, Call::Shutdown { fd, how: SHUT_WR });
+    assert_eq!(pair.call(1, send(server, b"x")).value, 1);
+    assert_eq!(pair.refused(1, send(server, b"x")), Errno::EPIPE, "nobody reads it");
+    assert_eq!(pair.refused(0, receive(fd, 0)), Errno::ECONNRESET);
+}
