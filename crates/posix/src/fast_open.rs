@@ -62,9 +62,9 @@ impl Host {
 
     /// The options whose names begin with `TCP_FASTOPEN`.
     pub(crate) fn set_fast_open(&mut self, fd: Fd, name: i32, bytes: &[u8]) -> Result<(), Errno> {
-        let opens_fast = self.opens_fast();
+        let (opens_fast, is_idle) = (self.opens_fast(), self.is_idle(fd)?);
         let stream = self.files.stream(fd)?;
-        let phase = stream.phase;
+        let listens = matches!(stream.phase, Phase::Listening(_));
         let set = &mut stream.options.fast_open;
         if name == TCP_FASTOPEN_KEY {
             set.keys = Some(keys(bytes)?);
@@ -73,10 +73,7 @@ impl Host {
         let value = bytes.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
         let value = value.ok_or(Errno::EINVAL)?;
         let is_flag = name != TCP_FASTOPEN;
-        let may_be_set = match name {
-            TCP_FASTOPEN_CONNECT => phase == Phase::Idle,
-            _ => matches!(phase, Phase::Idle | Phase::Listening(_)),
-        };
+        let may_be_set = is_idle || (listens && name != TCP_FASTOPEN_CONNECT);
         match name {
             _ if value < 0 || (is_flag && value > 1) => return Err(Errno::EINVAL),
             TCP_FASTOPEN_CONNECT if !opens_fast => return Err(Errno::EOPNOTSUPP),

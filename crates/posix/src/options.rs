@@ -358,7 +358,7 @@ impl Host {
             return self.set_fast_open(fd, name, bytes);
         }
         let value = integer(bytes)?;
-        let is_idle = matches!(self.files.stream(fd)?.phase, Phase::Idle);
+        let is_idle = self.is_idle(fd)?;
         let options = self.options(fd)?;
         let within = |range: core::ops::RangeInclusive<i32>| match range.contains(&value) {
             true => Ok(value),
@@ -504,7 +504,7 @@ impl Host {
     fn set_one_family(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
         self.check_family(fd, IPPROTO_IPV6)?;
         let is_bound = match self.files.get(fd)? {
-            File::Stream(stream) => stream.bound.is_some() || stream.phase != Phase::Idle,
+            File::Stream(_) => self.is_bound(fd)?,
             File::Datagram(datagram) => datagram.id.is_some(),
             _ => false,
         };

@@ -185,13 +185,10 @@ impl Host {
     }
 
     pub(crate) fn bind_stream(&mut self, fd: Fd, local: SocketAddr) -> Attempt {
-        // As Linux: the port that was picked for a connection is free when that is over.
-        let is_over = self.status(fd)?.is_some_and(|(_, status)| status.state == State::Closed);
-        let ours = self.files.stream(fd)?;
-        let has_port = ours.bound.is_some() && !(ours.picked && is_over);
-        if has_port || !(ours.phase == Phase::Idle || is_over) {
+        if self.is_bound(fd)? {
             return Err(Errno::EINVAL.into());
         }
+        let ours = self.files.stream(fd)?;
         let (reuses, shares) = (ours.options.reuse_address, ours.options.reuse_port);
         let one_family = ours.options.ipv6_only;
         let in_the_way = self.files.streams().any(|(other_fd, other)| {
@@ -386,6 +383,19 @@ impl Host {
             status.state = State::Closed;
         }
         Ok(Some((id, status)))
+    }
+
+    /// Whether a stream neither listens nor has a connection, or one that failed or is over.
+    pub(crate) fn is_idle(&mut self, fd: Fd) -> Result<bool, Errno> {
+        let is_over = self.status(fd)?.is_some_and(|(_, status)| status.state == State::Closed);
+        Ok(is_over || self.files.stream(fd)?.phase == Phase::Idle)
+    }
+
+    /// As Linux: the port that was picked for a connection is free when that is over.
+    pub(crate) fn is_bound(&mut self, fd: Fd) -> Result<bool, Errno> {
+        let is_idle = self.is_idle(fd)?;
+        let stream = self.files.stream(fd)?;
+        Ok(!is_idle || (stream.bound.is_some() && !stream.picked))
     }
 
     /// The error of a connection, told once.

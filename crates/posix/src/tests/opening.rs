@@ -210,3 +210,35 @@ fn a_direction_that_was_shut_before_the_connection_is_that_of_the_connection() {
     assert_eq!(pair.refused(1, send(server, b"x")), Errno::EPIPE, "nobody reads it");
     assert_eq!(pair.refused(0, receive(fd, 0)), Errno::ECONNRESET);
 }
+
+/// As Linux, to which a socket whose open failed is closed, whether that was told or not.
+#[test]
+fn options_of_a_closed_socket_can_be_set_when_an_open_has_failed() {
+    let mut pair = Pair::new();
+    let domain = i32::from(AF_INET6);
+    let fd = pair.call(0, Call::Socket { domain, kind: SOCK_STREAM | SOCK_NONBLOCK, protocol: 0 });
+    let fd = fd.value as Fd;
+    let options = [
+        (IPPROTO_IPV6, IPV6_V6ONLY, 0),
+        (IPPROTO_TCP, TCP_FASTOPEN, 5),
+        (IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 0),
+        (IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 0),
+        (IPPROTO_TCP, TCP_WINDOW_CLAMP, 0),
+    ]
+    .map(|(level, name, value)| set_int(fd, level, name, value));
+    let mut task =
+        pair.hosts[0].begin(Call::Connect { fd, address: address("[::ffff:10.0.0.2]:81") });
+    assert_eq!(pair.hosts[0].attempt(&mut task), Some(Err(Errno::EINPROGRESS)));
+    for option in &options {
+        let mut task = pair.hosts[0].begin(option.clone());
+        let outcome = pair.hosts[0].attempt(&mut task);
+        assert_eq!(outcome, Some(Err(Errno::EINVAL)), "{option:?}");
+    }
+    // Nobody listens.
+    pair.carry();
+    for option in options {
+        pair.call(0, option);
+    }
+    assert_eq!(pair.refused(0, Call::Listen { fd, backlog: 1 }), Errno::EINVAL);
+    assert_eq!(get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_ERROR)), Errno::ECONNREFUSED.0);
+}
