@@ -50,6 +50,7 @@ pub const SIOCOUTQNSD: u64 = 0x894B;
 pub const SIOCATMARK: u64 = 0x8905;
 
 pub const SOL_SOCKET: i32 = 1;
+pub const SO_DEBUG: i32 = 1;
 pub const SO_REUSEADDR: i32 = 2;
 pub const SO_TYPE: i32 = 3;
 pub const SO_ERROR: i32 = 4;
@@ -59,6 +60,7 @@ pub const SO_SNDBUF: i32 = 7;
 pub const SO_RCVBUF: i32 = 8;
 pub const SO_KEEPALIVE: i32 = 9;
 pub const SO_OOBINLINE: i32 = 10;
+pub const SO_NO_CHECK: i32 = 11;
 pub const SO_PRIORITY: i32 = 12;
 pub const SO_MARK: i32 = 36;
 pub const SO_LINGER: i32 = 13;

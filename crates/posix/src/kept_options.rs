@@ -3,6 +3,8 @@
 
 use crate::Errno;
 use crate::abi::*;
+use crate::call::Fd;
+use crate::host::Host;
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
@@ -15,7 +17,13 @@ const KEPT: &[(i32, i32, RangeInclusive<i32>)] = &[
     (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 0..=1),
     // Linux has forgotten what it meant.
     (IPPROTO_TCP, TCP_THIN_DUPACK, 0..=1),
+    (SOL_SOCKET, SO_DEBUG, i32::MIN..=i32::MAX),
+    // Segments have checksums, whatever is said here.
+    (SOL_SOCKET, SO_NO_CHECK, i32::MIN..=i32::MAX),
 ];
+
+/// Those that are on or off, whatever the number.
+const FLAGS: [i32; 2] = [SO_DEBUG, SO_NO_CHECK];
 
 /// What was set of them; zero otherwise.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +31,13 @@ pub(crate) struct KeptOptions {
     values: BTreeMap<(i32, i32), i32>,
 }
 
-/// Whether it is one of them.
-pub(crate) fn is_kept(level: i32, name: i32) -> bool {
-    range(level, name).is_some()
+impl Host {
+    /// Whether it is one of them, of this socket. Datagrams do without checksums where that is asked for, which this
+    /// stack does not have.
+    pub(crate) fn keeps(&mut self, fd: Fd, level: i32, name: i32) -> bool {
+        let is_of_streams = level == IPPROTO_TCP || (level, name) == (SOL_SOCKET, SO_NO_CHECK);
+        range(level, name).is_some() && (!is_of_streams || self.is_stream(fd))
+    }
 }
 
 fn range(level: i32, name: i32) -> Option<&'static RangeInclusive<i32>> {
@@ -39,6 +51,8 @@ impl KeptOptions {
     pub(crate) fn set(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
         match range(level, name) {
             Some(range) if range.contains(&value) => {
+                let is_flag = level == SOL_SOCKET && FLAGS.contains(&name);
+                let value = if is_flag { i32::from(value != 0) } else { value };
                 self.values.insert((level, name), value);
                 Ok(())
             }

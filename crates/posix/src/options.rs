@@ -13,7 +13,7 @@ use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
 use crate::fast_open::FastOpen;
 use crate::host::{Attempt, Host};
-use crate::kept_options::{KeptOptions, is_kept};
+use crate::kept_options::KeptOptions;
 use crate::stream::Phase;
 use core::num::{NonZeroU8, NonZeroU64};
 use stack::{Ipv4Options, PacketMarks, TcpOption};
@@ -265,7 +265,7 @@ impl Host {
             (SOL_SOCKET, SO_MAX_PACING_RATE) => {
                 self.options(fd)?.pacing_rate_max = pacing_rate(value)?;
             }
-            _ if is_kept(level, name) && (level != IPPROTO_TCP || self.is_stream(fd)) => {
+            _ if self.keeps(fd, level, name) => {
                 self.options(fd)?.kept.set(level, name, integer(value)?)?;
             }
             (SOL_SOCKET, _) => self.set_socket_option(fd, name, integer(value)?)?,
@@ -579,7 +579,7 @@ impl Host {
                     _ => u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes().to_vec(),
                 }
             }
-            _ if is_kept(level, name) && (level != IPPROTO_TCP || self.is_stream(fd)) => {
+            _ if self.keeps(fd, level, name) => {
                 self.options(fd)?.kept.value(level, name).to_ne_bytes().to_vec()
             }
             (SOL_SOCKET, _) => self.socket_option(fd, name)?,

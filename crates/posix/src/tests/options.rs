@@ -49,6 +49,8 @@ fn options_are_read_back_as_they_were_set() {
         (SOL_SOCKET, SO_REUSEPORT, 1),
         (SOL_SOCKET, SO_PRIORITY, 5),
         (SOL_SOCKET, SO_BUSY_POLL, 50),
+        (SOL_SOCKET, SO_DEBUG, 1),
+        (SOL_SOCKET, SO_NO_CHECK, 1),
         (SOL_SOCKET, SO_INCOMING_CPU, 1),
         (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1),
         (IPPROTO_TCP, TCP_THIN_DUPACK, 1),
@@ -94,6 +96,12 @@ fn options_are_read_back_as_they_were_set() {
     let value = vec![1, 0, 0, 0];
     let unknown = Call::SetOption { fd: fresh, level: IPPROTO_TCP, name: 9_999, value };
     assert_eq!(pair.refused(0, unknown), Errno::ENOPROTOOPT);
+    pair.call(0, set_int(fresh, SOL_SOCKET, SO_DEBUG, 7));
+    assert_eq!(get_int(&mut pair, 0, (fresh, SOL_SOCKET, SO_DEBUG)), 1, "it is on or off");
+    let datagrams = pair.socket(0, SOCK_DGRAM);
+    pair.call(0, set_int(datagrams, SOL_SOCKET, SO_DEBUG, 1));
+    let without = set_int(datagrams, SOL_SOCKET, SO_NO_CHECK, 1);
+    assert_eq!(pair.refused(0, without), Errno::ENOPROTOOPT, "they have checksums all the same");
 }
 
 const ROUTER_ALERT: [u8; 4] = [148, 4, 0, 0];
