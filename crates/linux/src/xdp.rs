@@ -325,14 +325,15 @@ impl XdpDevice {
         Ok(queue)
     }
 
-    /// What has the interface take frames for our address, whatever its own is or becomes.
+    /// What has the interface take frames for groups, and for our address, whatever its own is or becomes.
     fn teller(&mut self, interface: &Interface) -> Option<Teller> {
         let Medium::Ethernet(address) = self.capabilities.medium else { return None };
         let told = Teller::new(address, interface.index());
         told.map_err(|errno| {
             let why = said(errno);
-            self.refused
-                .push(format!("frames for {address} taken whatever address it has ({why})"));
+            self.refused.push(format!(
+                "frames for {address} and for groups taken by the interface ({why})"
+            ));
         })
         .ok()
     }

@@ -41,6 +41,7 @@ const TESTS: &[kernel::Test] = &[
     ("xdp_goes_on_when_the_interface_is_up_again", down_and_up),
     ("xdp_goes_on_when_the_interface_gets_another_address", other_address),
     ("xdp_has_an_address_that_is_not_the_interfaces", own_address),
+    ("xdp_has_the_interface_take_frames_for_groups", groups),
     ("xdp_has_vlan_tags_left_in_frames", vlan_tags),
     ("xdp_errors_say_what_is_wrong", errors),
 ];
@@ -629,6 +630,23 @@ fn own_address() {
     let (stack, device) = stack(&config, TransmitMode::Multidata);
     assert_eq!(device.refused(), [""; 0], "{}", device.negotiated());
     exchange(&stack, false, 100_000);
+}
+
+/// Neighbours ask for IPv6 addresses by groups of which the kernel is no member.
+fn groups() {
+    const IFF_ALLMULTI: u32 = 0x200;
+    let _cable = cable(1_500);
+    let takes_groups = || {
+        let path = format!("/sys/class/net/{NEAR}/flags");
+        let flags = std::fs::read_to_string(path).expect("the system tells");
+        let digits = flags.trim().trim_start_matches("0x");
+        u32::from_str_radix(digits, 16).expect("a number") & IFF_ALLMULTI != 0
+    };
+    assert!(!takes_groups());
+    let (device, queue) = open(&XdpConfig::new(NEAR));
+    assert!(takes_groups());
+    drop((device, queue));
+    assert!(!takes_groups());
 }
 
 /// A frame whose tag was taken out would be taken for one of the untagged network.

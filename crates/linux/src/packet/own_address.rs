@@ -51,7 +51,9 @@ impl OwnAddress {
     }
 }
 
-/// The same by a packet socket of its own, which receives nothing, for what has none.
+/// The same by a packet socket of its own, which receives nothing, for what has none. The interface takes what is
+/// for groups as well: neighbours ask for our IPv6 addresses by those (RFC 4861, 7.2.2), which the kernel
+/// is no member of.
 #[derive(Debug)]
 pub(crate) struct Teller {
     socket: OwnedFd,
@@ -66,6 +68,7 @@ impl Teller {
     /// Where there is no packet socket to be had, or the interface is gone, or refuses.
     pub(crate) fn new(address: HardwareAddress, index: u32) -> Result<Self, Errno> {
         let socket = calls::open()?;
+        calls::join(&socket, index, Membership::AllMulticast)?;
         let mut teller = Self { socket, index, own_address: OwnAddress::new(address) };
         teller.keep()?;
         Ok(teller)
