@@ -63,8 +63,13 @@ impl Files {
         Self { first, open: BTreeMap::new(), close_on_exec: BTreeSet::new() }
     }
 
+    /// Whether so many more can be open.
+    pub(crate) fn have_room_for(&self, count: usize) -> bool {
+        self.open.len() + count <= FILES_MAX
+    }
+
     pub(crate) fn insert(&mut self, file: File) -> Result<Fd, Errno> {
-        if self.open.len() >= FILES_MAX {
+        if !self.have_room_for(1) {
             return Err(Errno::EMFILE);
         }
         let fd = (self.first..).find(|fd| !self.open.contains_key(fd)).ok_or(Errno::EMFILE)?;

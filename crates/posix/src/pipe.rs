@@ -104,6 +104,10 @@ impl Pipe {
 
 impl Host {
     pub(crate) fn pipe(&mut self) -> Attempt {
+        // One end alone would be nobody's.
+        if !self.files.have_room_for(2) {
+            return Err(Errno::EMFILE.into());
+        }
         let shared = Arc::new(Mutex::new(Shared::default()));
         let end = Pipe { shared, nonblocking: false };
         let read = self.files.insert(File::PipeRead(end.clone()))?;

@@ -261,7 +261,12 @@ impl Host {
     }
 
     pub(crate) fn accept(&mut self, task: &Task, fd: Fd) -> Attempt {
+        let has_room = self.files.have_room_for(1);
         let stream = self.files.stream(fd)?;
+        // As Linux, first: a connection that was taken would be nobody's, and waits now.
+        if !has_room {
+            return Err(Errno::EMFILE.into());
+        }
         let Phase::Listening(listener) = stream.phase else { return Err(Errno::EINVAL.into()) };
         let (domain, mut options) = (stream.domain, stream.options.clone());
         let waits_not = stream.waits_not(0);

@@ -164,3 +164,29 @@ fn what_is_no_kind_of_socket_is_told_from_what_is_none_here() {
     assert_eq!(open(SOCK_STREAM | 0x40, 0), Some(Err(Errno::EINVAL)), "an unknown flag");
     assert_eq!(open(SOCK_STREAM, IPPROTO_UDP), Some(Err(Errno::EPROTONOSUPPORT)));
 }
+
+/// As Linux, which looks for descriptors first.
+#[test]
+fn what_finds_no_descriptor_takes_nothing() {
+    let mut pair = Pair::new();
+    let (listener, _, _) = pair.connected();
+    let waiting = pair.socket(0, SOCK_STREAM);
+    pair.call(0, Call::Connect { fd: waiting, address: address("10.0.0.2:80") });
+    let (domain, kind) = (i32::from(AF_INET), SOCK_STREAM);
+    let open = || Call::Socket { domain, kind, protocol: 0 };
+    let last = loop {
+        let fd = pair.call(1, open()).value as Fd;
+        // 1,024 files, from descriptor 3 on.
+        if fd == 1_026 {
+            break fd;
+        }
+    };
+    assert_eq!(pair.refused(1, open()), Errno::EMFILE);
+    assert_eq!(pair.refused(1, Call::Accept { fd: listener }), Errno::EMFILE);
+    pair.call(1, Call::Close { fd: last });
+    assert_eq!(pair.refused(1, Call::Pipe), Errno::EMFILE);
+    let accepted = pair.call(1, Call::Accept { fd: listener }).value as Fd;
+    assert_eq!(accepted, last);
+    assert_eq!(pair.call(1, send(accepted, b"x")).value, 1);
+    assert_eq!(pair.call(0, receive(waiting, 0)).value, 1);
+}
