@@ -3,6 +3,7 @@
 use crate::Errno;
 use crate::abi::{SO_RCVBUFFORCE, SO_SNDBUFFORCE};
 use crate::call::Fd;
+use crate::descriptors::File;
 use crate::host::Host;
 
 /// Buffers of UDP sockets that do not ask for others (Linux: wmem_default, rmem_default).
@@ -12,6 +13,17 @@ const DATAGRAM_BUFFER_DEFAULT: usize = 212_992;
 const BUFFER_MAX: u32 = 4 << 20;
 
 impl Host {
+    /// Has a socket for datagrams hold no more unread than its program says, where it says so. Of a connection that is
+    /// its window's business.
+    pub(crate) fn bound_datagrams(&mut self, fd: Fd) -> Result<(), Errno> {
+        if let File::Datagram(datagram) = self.files.get(fd)?
+            && let (Some(id), Some(bytes)) = (datagram.id, datagram.options.receive_buffer)
+        {
+            self.shard().udp_set_receive_buffer(id, bytes)?;
+        }
+        Ok(())
+    }
+
     /// SO_MEMINFO: nine counts of 32 bits, of which a socket here has what waits to be read and to be
     /// acknowledged, and the sizes of the buffers.
     pub(crate) fn memory_info(&mut self, fd: Fd) -> Result<Vec<u8>, Errno> {

@@ -252,6 +252,7 @@ impl Host {
         self.shard().udp_set_ip_options(id, options.ip_options)?;
         self.shard().udp_set_dont_route(id, options.dont_route)?;
         self.files.datagram(fd)?.id = Some(id);
+        self.bound_datagrams(fd)?;
         Ok(id)
     }
 }

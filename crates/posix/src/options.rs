@@ -319,6 +319,7 @@ impl Host {
             SO_RCVBUF | SO_RCVBUFFORCE => {
                 let bytes = buffer_bytes(name, value) * 2;
                 options.receive_buffer = Some(bytes.max(RECEIVE_BUFFER_MIN));
+                return self.bound_datagrams(fd);
             }
             SO_RCVLOWAT => {
                 // Linux: of a stream half of its buffer at most, or nothing would ever be enough.

@@ -374,3 +374,30 @@ fn a_datagram_socket_of_ipv6_has_marks_of_its_own_for_ipv4() {
     let packet = pair.packet_of(0, send(fd, b"hello"));
     assert_eq!((packet[0] >> 4, packet[1], packet[8]), (4, 0x48, 9));
 }
+
+/// Whether it was set before the socket was bound, or after that.
+#[test]
+fn a_datagram_socket_holds_no_more_than_it_was_told_to() {
+    let mut pair = Pair::new();
+    let sending = pair.socket(0, SOCK_DGRAM);
+    let held = |pair: &mut Pair, port: u16, sizes: [Option<i32>; 2]| {
+        let fd = pair.socket(1, SOCK_DGRAM);
+        let set = |pair: &mut Pair, size: Option<i32>| {
+            size.map(|size| pair.call(1, set_int(fd, SOL_SOCKET, SO_RCVBUF, size)));
+        };
+        set(pair, sizes[0]);
+        let local = address(&format!("10.0.0.2:{port}"));
+        pair.call(1, Call::Bind { fd, address: local });
+        set(pair, sizes[1]);
+        pair.call(0, Call::Connect { fd: sending, address: local });
+        (0..60).for_each(|_| drop(pair.call(0, send(sending, &[7; 1_000]))));
+        let receive = || receive(fd, MSG_DONTWAIT);
+        (0..60).take_while(|_| pair.try_call(1, receive()).is_some_and(|it| it.is_ok())).count()
+    };
+    assert_eq!(held(&mut pair, 90, [None, None]), 60);
+    // Twice as much, as Linux has it, and each costs more than what it holds.
+    for (port, sizes) in [(91, [Some(10_000), None]), (92, [None, Some(10_000)])] {
+        let count = held(&mut pair, port, sizes);
+        assert!((5..20).contains(&count), "{count}");
+    }
+}
