@@ -173,11 +173,12 @@ fn address(source: &libc::sockaddr_in6, len: usize) -> Option<SocketAddr> {
 
 /// Switches off what whoever had the socket before may have asked for and what nobody here looks at: ancillary
 /// data that would leave no room for ours, errors and times that are kept in a queue of their own, for which
-/// poll(2) says an error until somebody fetches them, and messages cut or merged, which is asked for anew. What
-/// the kernel does not know, or not of this kind of socket, is off.
+/// poll(2) says an error until somebody fetches them, messages that are held back, and such as are cut or merged,
+/// which is asked for anew. What the kernel does not know, or not of this kind of socket, is off.
 pub(super) fn switch_off_extras(socket: &OwnedFd) {
     const SO_RCVMARK: c_int = 75;
     const SO_RCVPRIORITY: c_int = 82;
+    const UDP_CORK: c_int = 1;
     for (level, name) in [
         (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
@@ -186,6 +187,7 @@ pub(super) fn switch_off_extras(socket: &OwnedFd) {
         (libc::SOL_SOCKET, SO_RCVPRIORITY),
         (libc::IPPROTO_IP, libc::IP_RECVERR),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+        (SOL_UDP, UDP_CORK),
         (SOL_UDP, UDP_SEGMENT),
         (SOL_UDP, UDP_GRO),
     ] {

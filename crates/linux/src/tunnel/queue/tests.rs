@@ -158,3 +158,14 @@ fn a_message_that_no_way_leads_for_is_lost_and_takes_nothing_back() {
     assert!(queue.is_on_the_way(Errno::INVAL));
     assert!(!queue.is_on_the_way(Errno::MSGSIZE));
 }
+
+#[test]
+fn a_socket_that_was_told_to_hold_messages_back_sends_them() {
+    const UDP_CORK: i32 = 1;
+    let corked = [(libc::IPPROTO_UDP, UDP_CORK, 1)];
+    let (queue, peer) = over_told(&corked, TunnelConfig::default());
+    let message = Message { bytes: 0..100, segment_len: 100, count: 1 };
+    assert_eq!(calls::send(&queue.socket, &[7; 100], &[message]), Ok(1));
+    peer.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    assert_eq!(peer.recv(&mut [0; 200]).expect("it was sent"), 100);
+}
