@@ -182,7 +182,7 @@ impl PacketDevice {
             forms: Self::FORMS,
             receive_super_frames: true,
             queues: queues.len(),
-            shares_address: config.address == PacketAddress::Interface,
+            shares_address: address == kernel,
             ..Capabilities::plain(Medium::Ethernet(address), interface.mtu_bytes()?)
         };
         let queues = queues.into_iter().map(Some).collect();
@@ -382,6 +382,27 @@ mod tests {
         assert!(says(Errno::NOMEM).contains("dividing frames"), "{}", says(Errno::NOMEM));
         pair.set_up().expect("root of the namespace");
         assert!(says(Errno::INVAL).contains("dividing frames"), "{}", says(Errno::INVAL));
+    }
+
+    /// Said by its octets or not: a DHCP server must not take the stack for the kernel.
+    #[test]
+    fn the_interfaces_address_is_shared_however_it_is_asked_for() {
+        let pair = namespace::enter_by_thread().and_then(|()| VethPair::new("near0", "far0"));
+        let pair = match pair {
+            Ok(pair) => pair,
+            Err(error) => {
+                let name = "the_interfaces_address_is_shared_however_it_is_asked_for";
+                return withheld::cannot_run(name, &error.message);
+            }
+        };
+        let kernels = pair.near().hardware_address().expect("it has one");
+        let shares = |address| {
+            let config = PacketConfig { address, ..PacketConfig::new("near0") };
+            let device = PacketDevice::open(&config).expect("root of the namespace");
+            device.capabilities().shares_address
+        };
+        assert!(shares(PacketAddress::Interface) && shares(PacketAddress::Own(kernels)));
+        assert!(!shares(PacketAddress::Random));
     }
 
     #[test]
