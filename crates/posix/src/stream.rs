@@ -106,6 +106,8 @@ impl Stream {
     pub(crate) fn become_idle(&mut self) {
         self.phase = Phase::Idle;
         (self.read_shut, self.write_shut) = (false, false);
+        // What was held back went with the connection.
+        (self.more_follows, self.cork_ends) = (false, None);
         self.bound = self.bound.filter(|_| !self.picked);
         self.picked = false;
     }

@@ -242,3 +242,22 @@ fn options_of_a_closed_socket_can_be_set_when_an_open_has_failed() {
     assert_eq!(pair.refused(0, Call::Listen { fd, backlog: 1 }), Errno::EINVAL);
     assert_eq!(get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_ERROR)), Errno::ECONNREFUSED.0);
 }
+
+#[test]
+fn what_is_corked_waits_as_long_on_another_connection() {
+    let mut pair = Pair::new();
+    let (_, _, client) = pair.connected();
+    pair.call(0, set_int(client, IPPROTO_TCP, TCP_CORK, 1));
+    assert_eq!(pair.call(0, send(client, b"a")).value, 1);
+    let step = |pair: &mut Pair, ms| {
+        let until = pair.hosts[0].now() + time::Duration::from_millis(ms);
+        while pair.hosts[0].step(until) < until {}
+        pair.hosts[0].has_packet()
+    };
+    assert!(!step(&mut pair, 150));
+    pair.call(0, disconnect(client));
+    pair.call(0, Call::Connect { fd: client, address: address("10.0.0.2:80") });
+    assert_eq!(pair.call(0, send(client, b"b")).value, 1);
+    assert!(!step(&mut pair, 150), "200 ms of the last connection");
+    assert!(step(&mut pair, 60));
+}
