@@ -190,3 +190,16 @@ fn what_finds_no_descriptor_takes_nothing() {
     assert_eq!(pair.call(1, send(accepted, b"x")).value, 1);
     assert_eq!(pair.call(0, receive(waiting, 0)).value, 1);
 }
+
+#[test]
+fn a_write_tells_what_went_before_the_reader_did() {
+    let mut pair = Pair::new();
+    let Output::Pipe([read, write]) = pair.call(0, Call::Pipe).output else { panic!("two ends") };
+    // 65,536 bytes are what it holds.
+    let mut task = pair.hosts[0].begin(send(write, &[7; 70_000]));
+    assert_eq!(pair.hosts[0].attempt(&mut task), None);
+    pair.call(0, Call::Close { fd: read });
+    assert_eq!(pair.hosts[0].attempt(&mut task), Some(Ok(Reply::value(65_536))));
+    assert_eq!(pair.refused(0, send(write, b"x")), Errno::EPIPE);
+    assert_eq!(pair.call(0, send(write, b"")).value, 0);
+}
