@@ -141,7 +141,7 @@ const CHUNK_LEN_SHORT: usize = 2_048;
 const LINK_LEN_MAX: usize = 18;
 /// The kernel gathers a packet of at most so many chunks.
 const CHUNKS_PER_PACKET_MAX: usize = 16;
-/// Queues that are looked for at most.
+/// Queues that are taken at most.
 const QUEUES_MAX: usize = 64;
 
 /// An interface that was taken over. It has as many queues as the driver has for both directions: a queue
@@ -187,9 +187,7 @@ impl XdpDevice {
         let mut refused = Vec::new();
         let counts = queue_counts(&config.interface);
         let queues = counts.both();
-        if counts.receive > counts.transmit {
-            refused.push(counts.sentence());
-        }
+        refused.extend(counts.kept_back());
         let wanted = Wanted {
             interface_index: interface.index(),
             queues: queues as u32,
@@ -366,12 +364,14 @@ impl QueueCounts {
     }
 
     /// That the kernel keeps some, and what to do.
-    fn sentence(self) -> String {
-        let Self { receive, transmit } = self;
-        format!(
-            "queues from {} on of the {receive} that frames come by (there are {transmit} to send by: make them as many, `ethtool -L`)",
-            self.both()
-        )
+    fn kept_back(self) -> Option<String> {
+        let (Self { receive, transmit }, both) = (self, self.both());
+        let why = match both < QUEUES_MAX {
+            true => format!("there are {transmit} to send by: make them as many, `ethtool -L`"),
+            false => format!("{QUEUES_MAX} are taken at most: make them as few, `ethtool -L`"),
+        };
+        let kept = format!("queues from {both} on of the {receive} that frames come by ({why})");
+        (receive > both).then_some(kept)
     }
 }
 

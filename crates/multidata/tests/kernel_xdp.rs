@@ -458,6 +458,12 @@ fn uneven_queues() {
     device.queue(0).expect("it goes both ways");
     let error = device.queue(1).expect_err("it goes one way").message;
     assert!(error.contains("it has 1 for both directions"), "{error}");
+    // More than are taken.
+    let _many = VethPair::with_queues("near8", "far8", 65).expect("root of the namespace");
+    let device = XdpDevice::open(&XdpConfig::new("near8")).expect("the driver has XDP");
+    assert_eq!(device.capabilities().queues, 64);
+    let refused = device.refused();
+    assert!(refused.iter().any(|it| it.contains("queues from 64 on of the 65")), "{refused:?}");
 }
 
 /// One connection that nobody reads, with more in its buffers than there are chunks, and another
