@@ -1,7 +1,8 @@
 //! Error numbers.
 
 use core::fmt;
-use stack::SocketError;
+use core::net::IpAddr;
+use stack::{BadArgument, SocketError};
 
 /// An error number of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +81,22 @@ impl From<SocketError> for Errno {
             SocketError::InvalidSocket => Self::EBADF,
             SocketError::TooManySockets => Self::EMFILE,
             SocketError::NoSuchInterface => Self::ENODEV,
-            SocketError::InvalidArgument(_) | SocketError::NoHostAddress => Self::EINVAL,
+            SocketError::InvalidArgument(wrong) => wrong.into(),
+            SocketError::NoHostAddress => Self::EINVAL,
             SocketError::ProtocolNotRaw => Self::EPROTONOSUPPORT,
+        }
+    }
+}
+
+impl From<BadArgument> for Errno {
+    fn from(wrong: BadArgument) -> Self {
+        match wrong {
+            // As Linux: no way leads to a group that a connection could have for its peer, nor from an IPv6 address to
+            // a mapped one.
+            BadArgument::PeerIsMany(_)
+            | BadArgument::FamiliesDiffer { local: IpAddr::V6(_), .. } => Self::ENETUNREACH,
+            BadArgument::FamiliesDiffer { .. } => Self::EAFNOSUPPORT,
+            _ => Self::EINVAL,
         }
     }
 }

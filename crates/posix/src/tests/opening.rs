@@ -261,3 +261,30 @@ fn what_is_corked_waits_as_long_on_another_connection() {
     assert!(!step(&mut pair, 150), "200 ms of the last connection");
     assert!(step(&mut pair, 60));
 }
+
+/// As Linux says of an open that no peer could answer.
+#[test]
+fn an_open_to_many_or_from_the_other_family_is_told_why() {
+    let mut pair = Pair::new();
+    let of_ipv6 = "fd00::1/64".parse().expect("an address and a prefix");
+    pair.hosts[0].config_mut().addresses.push(of_ipv6);
+    let connect = |fd, to| Call::Connect { fd, address: address(to) };
+    for to in ["224.0.0.1:80", "255.255.255.255:80", "10.0.0.255:80"] {
+        let fd = pair.socket(0, SOCK_STREAM);
+        assert_eq!(pair.refused(0, connect(fd, to)), Errno::ENETUNREACH, "{to}");
+        // It may go elsewhere, and is told of nothing any more.
+        assert_eq!(get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_ERROR)), 0);
+        assert_eq!(pair.refused(0, connect(fd, "10.0.0.2:80")), Errno::ECONNREFUSED);
+    }
+    let domain = i32::from(AF_INET6);
+    for kind in [SOCK_STREAM, SOCK_DGRAM] {
+        for (from, to, errno) in [
+            ("[::ffff:10.0.0.1]:0", "[fd00::2]:80", Errno::EAFNOSUPPORT),
+            ("[fd00::1]:0", "[::ffff:10.0.0.2]:80", Errno::ENETUNREACH),
+        ] {
+            let fd = pair.call(0, Call::Socket { domain, kind, protocol: 0 }).value as Fd;
+            pair.call(0, Call::Bind { fd, address: address(from) });
+            assert_eq!(pair.refused(0, connect(fd, to)), errno, "{kind} {from}");
+        }
+    }
+}
