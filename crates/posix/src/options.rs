@@ -234,7 +234,7 @@ impl Host {
         name: i32,
         value: &[u8],
     ) -> Result<Reply, Errno> {
-        self.options(fd)?;
+        self.check_family(fd, level, Errno::ENOPROTOOPT)?;
         match (level, name) {
             (SOL_SOCKET, SO_LINGER | SO_RCVTIMEO | SO_SNDTIMEO) => {
                 let (first, second) = pair(name, value)?;
@@ -276,7 +276,7 @@ impl Host {
                 self.set_mtu_discovery(fd, integer_or_byte(value)?)?;
             }
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {
-                self.set_stream_mtu_discovery(fd, level, integer_or_byte(value)?)?;
+                self.set_stream_mtu_discovery(fd, integer_or_byte(value)?)?;
             }
             (IPPROTO_IPV6, IPV6_V6ONLY) => self.set_one_family(fd, integer(value)?)?,
             (IPPROTO_IP, IP_FREEBIND) | (IPPROTO_IPV6, IPV6_FREEBIND) if self.is_stream(fd) => {
@@ -426,10 +426,7 @@ impl Host {
 
     /// TCP always finds the path's MTU and sends segments that fit, which is what both WANT and DO ask for; it
     /// has nothing else.
-    fn set_stream_mtu_discovery(&mut self, fd: Fd, level: i32, value: i32) -> Result<(), Errno> {
-        if level == IPPROTO_IPV6 {
-            self.check_family(fd, level)?;
-        }
+    fn set_stream_mtu_discovery(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
         match mtu_discovery(value)? {
             stack::MtuDiscovery::Want | stack::MtuDiscovery::Do => {
                 self.options(fd)?.mtu_discovery = value;
@@ -449,7 +446,6 @@ impl Host {
         if level == IPPROTO_IP && domain == Domain::Inet6 {
             return Ok(&mut self.options(fd)?.marks_ipv4);
         }
-        self.check_family(fd, level)?;
         Ok(&mut self.options(fd)?.marks)
     }
 
@@ -489,21 +485,21 @@ impl Host {
         })
     }
 
-    fn check_family(&mut self, fd: Fd, level: i32) -> Result<(), Errno> {
+    /// Those of IPv6 are of sockets of AF_INET6 alone, those of IPv4 of both.
+    fn check_family(&mut self, fd: Fd, level: i32, otherwise: Errno) -> Result<(), Errno> {
         let domain = match self.files.get(fd)? {
             File::Stream(stream) => stream.domain,
             File::Datagram(datagram) => datagram.domain,
             _ => return Err(Errno::ENOTSOCK),
         };
-        match (level == IPPROTO_IP) == (domain == Domain::Inet) {
-            true => Ok(()),
-            false => Err(Errno::ENOPROTOOPT),
+        match level == IPPROTO_IPV6 && domain == Domain::Inet {
+            true => Err(otherwise),
+            false => Ok(()),
         }
     }
 
     /// A socket that is bound already has taken its place among the others.
     fn set_one_family(&mut self, fd: Fd, value: i32) -> Result<(), Errno> {
-        self.check_family(fd, IPPROTO_IPV6)?;
         let is_bound = match self.files.get(fd)? {
             File::Stream(_) => self.is_bound(fd)?,
             File::Datagram(datagram) => datagram.id.is_some(),
@@ -569,7 +565,7 @@ impl Host {
     }
 
     pub(crate) fn get_option(&mut self, fd: Fd, level: i32, name: i32, len: usize) -> Attempt {
-        self.options(fd)?;
+        self.check_family(fd, level, Errno::EOPNOTSUPP)?;
         let mut value = match (level, name) {
             (SOL_SOCKET, SO_ERROR) => self.error_value(fd)?.to_ne_bytes().to_vec(),
             (SOL_SOCKET, SO_MEMINFO) => self.memory_info(fd)?,

@@ -401,3 +401,20 @@ fn a_datagram_socket_holds_no_more_than_it_was_told_to() {
         assert!((5..20).contains(&count), "{count}");
     }
 }
+
+/// As Linux (`ip_setsockopt`, `ip_getsockopt`).
+#[test]
+fn options_of_ipv6_are_none_of_sockets_of_ipv4() {
+    let mut pair = Pair::new();
+    let names =
+        [IPV6_UNICAST_HOPS, IPV6_MTU_DISCOVER, IPV6_MTU, IPV6_V6ONLY, IPV6_TCLASS, IPV6_FREEBIND];
+    for kind in [SOCK_STREAM, SOCK_DGRAM] {
+        let fd = pair.socket(0, kind);
+        for name in names {
+            let level = IPPROTO_IPV6;
+            let get = Call::GetOption { fd, level, name, len: 4 };
+            assert_eq!(pair.refused(0, get), Errno::EOPNOTSUPP, "{name}");
+            assert_eq!(pair.refused(0, set_int(fd, level, name, 1)), Errno::ENOPROTOOPT, "{name}");
+        }
+    }
+}
