@@ -339,12 +339,7 @@ fn own_address(
 ) -> Result<HardwareAddress, DeviceError> {
     match wanted {
         PacketAddress::Interface => Ok(kernel),
-        PacketAddress::Own(address) if address.is_multicast() => {
-            let message =
-                format!("the address {address} cannot be ours: it is a multicast address");
-            Err(DeviceError::new(ErrorKind::InvalidInput, message))
-        }
-        PacketAddress::Own(address) => Ok(address),
+        PacketAddress::Own(address) => own_address::asked_for(address),
         PacketAddress::Random => Ok(random_address(kernel)?),
     }
 }

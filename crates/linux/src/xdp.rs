@@ -48,7 +48,7 @@ mod umem;
 pub use queue::XdpQueue;
 
 use crate::interface::{Feature, Interface};
-use crate::packet::own_address::Teller;
+use crate::packet::own_address::{self, Teller};
 use crate::system_error::{SystemError, said};
 use device::{Capabilities, DeviceError, Forms, HardwareAddress, Medium};
 use program::{Program, Wanted};
@@ -175,7 +175,7 @@ impl XdpDevice {
         let interface = Interface::named(&config.interface)?;
         let mtu_bytes = interface.mtu_bytes()?;
         let address = match config.hardware_address {
-            Some(address) => address,
+            Some(address) => own_address::asked_for(address)?,
             None => interface.hardware_address()?,
         };
         let frame_len_max = mtu_bytes + LINK_LEN_MAX;

@@ -679,6 +679,8 @@ fn errors() {
     };
     says(XdpConfig::new("no-such-if0"), "no-such-if0");
     let _cable = cable(1_500);
+    let group = Some(HardwareAddress([1, 0, 0, 0, 0, 1]));
+    says(XdpConfig { hardware_address: group, ..XdpConfig::new(NEAR) }, "multicast");
     // veth copies.
     says(XdpConfig { copy: XdpCopy::ZeroCopy, ..XdpConfig::new(NEAR) }, "zero-copy");
     let mut device = XdpDevice::open(&XdpConfig::new(NEAR)).expect("the driver has XDP");

@@ -8,9 +8,25 @@
 
 use super::calls::{self, Membership};
 use crate::ioctl;
-use device::HardwareAddress;
+use device::{DeviceError, HardwareAddress};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::io::ErrorKind;
+
+/// The address that a program asks for.
+///
+/// # Errors
+/// It is that of a group, from which nothing comes.
+pub(crate) fn asked_for(address: HardwareAddress) -> Result<HardwareAddress, DeviceError> {
+    match address.is_multicast() {
+        true => {
+            let message =
+                format!("the address {address} cannot be ours: it is a multicast address");
+            Err(DeviceError::new(ErrorKind::InvalidInput, message))
+        }
+        false => Ok(address),
+    }
+}
 
 /// See the module documentation.
 #[derive(Debug)]
