@@ -314,6 +314,22 @@ mod tests {
         assert!(started.elapsed() >= 20 * STARVED, "{:?}", started.elapsed());
     }
 
+    /// Whatever it was that had to be looked for again.
+    #[test]
+    fn of_a_device_that_failed_nothing_is_looked_for_again() {
+        let waiter = quiet();
+        let least = Duration::from_millis(60);
+        waiter.on_stall(true);
+        waiter.set_lost(true);
+        let started = Instant::now();
+        waiter.wait(Some(Duration::from_secs(60)));
+        assert!(started.elapsed() < Duration::from_secs(30), "it is looked for");
+        waiter.on_receive(true, true);
+        let started = Instant::now();
+        waiter.wait(Some(least));
+        assert!(started.elapsed() >= least, "{:?}", started.elapsed());
+    }
+
     #[test]
     fn one_wake_ends_the_wait_of_everybody_who_waits() {
         for _ in 0..200 {
