@@ -2,13 +2,14 @@
 
 use crate::Stack;
 use crate::runtime::squeue::{Core, Squeue};
-use crate::runtime::turn::{After, Call};
+use crate::runtime::turn::{After, Call, resume_unless_panicking};
 use crate::runtime::waiting::Interest;
 use core::num::NonZeroU8;
 use core::task::{Context, Poll, Waker};
 use stack::{Ipv4Options, Readiness, SocketError, SocketId};
 use std::io::{self, Error, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use time::{Duration, Instant};
 
@@ -177,17 +178,18 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        match self.linger() {
-            None => self.squeue().once(|core, now| core.close(now, self.id)),
-            Some(Duration::ZERO) => self.squeue().once(|core, now| {
+        let (linger, mut panic) = (self.linger(), None);
+        self.squeue().once_keeping(&mut panic, |core, now| {
+            if linger == Some(Duration::ZERO) {
                 core.shard.tcp_abort(now, self.id);
-                core.close(now, self.id);
-            }),
-            Some(linger) => {
-                self.squeue().once(|core, now| core.close(now, self.id));
-                self.wait_until_delivered(linger);
             }
+            core.close(now, self.id);
+        });
+        if let Some(linger) = linger.filter(|linger| *linger > Duration::ZERO) {
+            let waited = catch_unwind(AssertUnwindSafe(|| self.wait_until_delivered(linger)));
+            panic = panic.or(waited.err());
         }
+        resume_unless_panicking(panic);
     }
 }
 

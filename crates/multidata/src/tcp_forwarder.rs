@@ -4,6 +4,7 @@ use crate::Stack;
 use crate::TcpStream;
 use crate::error::socket_error;
 use crate::runtime::squeue::Core;
+use crate::runtime::turn::resume_unless_panicking;
 use crate::socket::Socket;
 use crate::socket_set::SocketSet;
 use core::fmt;
@@ -199,8 +200,10 @@ impl PendingConnection {
 impl Drop for PendingConnection {
     fn drop(&mut self) {
         if !self.is_decided {
-            let id = self.id;
-            self.act(|core, now| core.shard.tcp_refuse_pending(now, &id));
+            let (id, mut panic) = (self.id, None);
+            let squeue = self.stack.squeue(self.home);
+            squeue.once_keeping(&mut panic, |core, now| core.shard.tcp_refuse_pending(now, &id));
+            resume_unless_panicking(panic);
         }
     }
 }

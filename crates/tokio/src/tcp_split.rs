@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -184,9 +185,16 @@ impl OwnedWriteHalf {
 
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
-        if self.ends_on_drop {
-            // A connection that is gone has ended already.
-            drop(self.stream.end());
+        if !self.ends_on_drop {
+            return;
+        }
+        // A connection that is gone has ended already. A device may panic in the turn that follows, and where
+        // this thread panics already, a second one would end the process.
+        let ended = catch_unwind(AssertUnwindSafe(|| drop(self.stream.end())));
+        if let Err(panic) = ended
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
         }
     }
 }

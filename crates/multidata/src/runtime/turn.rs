@@ -50,6 +50,14 @@ const TURN_MIN: Duration = Duration::from_micros(3);
 /// What a device panicked with.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
+/// For who is being dropped: goes on with a panic, but where its thread panics already. A second one would end the
+/// process.
+pub(crate) fn resume_unless_panicking(panic: Option<Panic>) {
+    if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
+        resume_unwind(panic);
+    }
+}
+
 /// What follows a call that could be answered at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
@@ -170,22 +178,29 @@ impl Squeue {
 
     /// As [`Squeue::once`], for what is to be done in all squeues: where a device panics in the turn that follows,
     /// which is behind it, the panic is kept until the others have done it, too.
-    pub(super) fn once_of_all<T>(
+    pub(crate) fn once_of_all<T>(
         &self,
         panic: &mut Option<Panic>,
         act: impl FnOnce(&mut Core, Instant) -> T,
     ) -> T {
-        let outcome = self.once_then(
-            |core, now| {
-                let ran = catch_unwind(AssertUnwindSafe(|| core.run(now)));
-                core.counters.panics_inside += u64::from(ran.is_err());
-                *panic = panic.take().or(ran.err());
-            },
-            act,
-        );
+        let outcome = self.once_keeping(panic, act);
         // It is how devices come: the worker rests for as long as all have failed.
         self.worker_parker.notify();
         outcome
+    }
+
+    /// As [`Squeue::once`]; what a device panics with in the turn that follows is kept for the caller, who has more to do.
+    pub(crate) fn once_keeping<T>(
+        &self,
+        panic: &mut Option<Panic>,
+        act: impl FnOnce(&mut Core, Instant) -> T,
+    ) -> T {
+        let run = |core: &mut Core, now| {
+            let ran = catch_unwind(AssertUnwindSafe(|| core.run(now)));
+            core.counters.panics_inside += u64::from(ran.is_err());
+            *panic = panic.take().or(ran.err());
+        };
+        self.once_then(run, act)
     }
 
     /// As [`Squeue::once`], for what needs nothing that devices brought: what it makes the shard owe is sent.

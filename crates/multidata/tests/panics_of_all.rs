@@ -1,0 +1,98 @@
+//! Devices that panic where something is done in all squeues, or undone where a thread panics already: it is done all the
+//! same, in each of them, and the process goes on.
+
+mod pair;
+
+use batch::{BlockPool, ReceiveBatch};
+use device::{Queue, Received, WireQueue};
+use multidata::{InterfaceConfig, Stack, TcpListener, UdpSocket};
+use pair::{LEFT, interface};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Panics while it is told to: in threads of the application, or in all.
+struct Device {
+    queue: WireQueue,
+    panics: Arc<AtomicBool>,
+    in_all: bool,
+}
+
+impl Queue for Device {
+    device::forward_queue!(|self| self.queue, but receive);
+
+    fn receive(&mut self, pool: &BlockPool, batch: &mut ReceiveBatch, max: usize) -> Received {
+        let thread = std::thread::current();
+        let is_worker = thread.name().is_some_and(|name| name.starts_with("squeue-"));
+        let spares = is_worker && !self.in_all;
+        assert!(spares || !self.panics.load(Ordering::SeqCst), "of the test's own making");
+        self.queue.receive(pool, batch, max)
+    }
+}
+
+struct Host {
+    stack: Stack,
+    panics: Arc<AtomicBool>,
+    _peers: Vec<WireQueue>,
+}
+
+impl Host {
+    /// Of so many squeues, each with a queue of its own.
+    fn new(squeues: usize) -> Self {
+        let panics = Arc::<AtomicBool>::default();
+        let (queues, peers) = Self::queues(squeues, &panics, false);
+        let builder =
+            Stack::builder().squeues(squeues).multiqueue_interface(queues, interface(LEFT));
+        Self { stack: builder.build().expect("a stack"), panics, _peers: peers }
+    }
+
+    fn queues(
+        count: usize,
+        panics: &Arc<AtomicBool>,
+        in_all: bool,
+    ) -> (Vec<Box<dyn Queue>>, Vec<WireQueue>) {
+        let device = |queue| Box::new(Device { queue, panics: Arc::clone(panics), in_all }) as _;
+        let wires = (0..count).map(|_| device::wire(pair::ethernet()));
+        wires.map(|(near, far)| (device(near), far)).unzip()
+    }
+
+    /// What the call says while the device panics, which it must hear of.
+    fn panicking(&self, call: impl FnOnce()) {
+        self.panics.store(true, Ordering::SeqCst);
+        let outcome = catch_unwind(AssertUnwindSafe(call));
+        self.panics.store(false, Ordering::SeqCst);
+        assert!(outcome.is_err(), "who panics hears of it");
+    }
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::new(LEFT.parse().expect("an address"), port)
+}
+
+#[test]
+fn a_listener_of_several_squeues_may_be_dropped_though_each_turn_panics() {
+    for squeues in [1, 2, 3] {
+        let host = Host::new(squeues);
+        let listener = TcpListener::bind(&host.stack, local(7_000)).expect("a free port");
+        host.panicking(|| drop(listener));
+        TcpListener::bind(&host.stack, local(7_000)).expect("it was closed in all squeues");
+    }
+}
+
+#[test]
+fn sockets_of_a_thread_that_a_device_makes_panic_are_closed() {
+    let host = Host::new(2);
+    let sockets: Vec<UdpSocket> = (7_000..7_004)
+        .map(|port| UdpSocket::bind(&host.stack, local(port)).expect("free"))
+        .collect();
+    host.panicking(|| {
+        // They are dropped by the panic.
+        let sockets = sockets;
+        drop(sockets[0].recv_from(&mut [0; 9]));
+    });
+    for port in 7_000..7_004 {
+        UdpSocket::bind(&host.stack, local(port)).expect("it was closed");
+    }
+}
