@@ -72,6 +72,20 @@ fn local(port: u16) -> SocketAddr {
 }
 
 #[test]
+fn what_is_changed_is_changed_in_all_squeues_though_a_device_panics() {
+    for squeues in [1, 2, 3] {
+        let host = Host::new(squeues);
+        let network = "10.7.0.0/16".parse().expect("a network");
+        let inside = "10.7.0.1".parse().expect("an address");
+        host.panicking(|| host.stack.add_route(network, None, 0).expect("a sound route"));
+        // All squeues are asked.
+        host.stack.path_mtu(inside).expect("the route is there");
+        host.panicking(|| host.stack.remove_route(network, 0).expect("it is there"));
+        host.stack.path_mtu(inside).expect_err("the route is gone");
+    }
+}
+
+#[test]
 fn a_listener_of_several_squeues_may_be_dropped_though_each_turn_panics() {
     for squeues in [1, 2, 3] {
         let host = Host::new(squeues);

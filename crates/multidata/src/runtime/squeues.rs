@@ -10,6 +10,7 @@ use super::squeue::{Core, Squeue};
 use crate::affinity;
 use core::net::SocketAddr;
 use stack::{Homes, SocketError};
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use steering::{Home, Policy};
@@ -60,19 +61,20 @@ impl Squeues {
 
     /// Does the same in every squeue. The first one's answer counts: where it refuses nothing is done
     /// in the others, and what it takes they take as well, because they are equal in all that is
-    /// changed this way.
+    /// changed this way. Where a device panics in the turn that follows in one, the others come first.
     pub(crate) fn everywhere<T, E>(
         &self,
         act: impl Fn(&mut Core, Instant) -> Result<T, E>,
     ) -> Result<T, E> {
-        // The application's wakers may change something in turn.
-        let _within = self.all[0].within();
-        let _turn = super::locked(&self.changing);
-        let first = self.all[0].once(&act)?;
-        for squeue in &self.all[1..] {
-            squeue.once(&act)?;
-        }
-        Ok(first)
+        let mut panic = None;
+        let outcome = self.alone(|all| {
+            let first = all[0].once_of_all(&mut panic, &act)?;
+            for squeue in &all[1..] {
+                squeue.once_of_all(&mut panic, &act)?;
+            }
+            Ok(first)
+        });
+        panic.map_or(outcome, |panic| resume_unwind(panic))
     }
 
     /// Does something in each squeue, one after the other.
@@ -82,6 +84,7 @@ impl Squeues {
 
     /// Does something while nobody else changes anything in all of them.
     pub(crate) fn alone<T>(&self, act: impl FnOnce(&[Arc<Squeue>]) -> T) -> T {
+        // The application's wakers may change something in turn.
         let _within = self.all[0].within();
         let _turn = super::locked(&self.changing);
         act(&self.all)
