@@ -643,16 +643,24 @@ impl Stack {
     /// again. Threads and memory of the stack go when the sockets are dropped, as ever, and that takes no time then.
     pub fn abort(&self) {
         let until = std::time::Instant::now() + ABORT_MAX;
+        let mut panic = None;
         self.runtime.squeues.each(|squeue| {
-            squeue.once(|core, now| core.shard.tcp_abort_all(now));
+            squeue.once_of_all(&mut panic, |core, now| core.shard.tcp_abort_all(now));
+            // A device that panics again takes nothing.
+            let mut again = None;
             while squeue.look(|core| core.failed.is_none() && core.shard.wants_transmit())
+                && again.is_none()
                 && std::time::Instant::now() < until
             {
-                squeue.once(|_, _| ());
+                squeue.once_of_all(&mut again, |_, _| ());
                 std::thread::yield_now();
             }
-            squeue.once(|core, _| core.end());
+            panic = panic.take().or(again);
+            squeue.once_of_all(&mut panic, |core, _| core.end());
         });
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
     }
 
     /// Squeue `index`, or where there is none the first.

@@ -86,6 +86,22 @@ fn what_is_changed_is_changed_in_all_squeues_though_a_device_panics() {
 }
 
 #[test]
+fn a_stack_is_ended_though_its_device_panics() {
+    for squeues in [1, 2] {
+        let host = Host::new(squeues);
+        let ports = 7_000..7_008;
+        let bind = |port| UdpSocket::bind(&host.stack, local(port)).expect("a free port");
+        let sockets: Vec<UdpSocket> = ports.map(bind).collect();
+        host.panicking(|| host.stack.abort());
+        for socket in &sockets {
+            socket.set_nonblocking(true).expect("always");
+            let error = socket.recv_from(&mut [0; 9]).expect_err("the stack was ended");
+            assert_eq!(error.kind(), ErrorKind::NetworkDown, "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_listener_of_several_squeues_may_be_dropped_though_each_turn_panics() {
     for squeues in [1, 2, 3] {
         let host = Host::new(squeues);
