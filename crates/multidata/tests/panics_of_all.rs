@@ -126,3 +126,29 @@ fn sockets_of_a_thread_that_a_device_makes_panic_are_closed() {
         UdpSocket::bind(&host.stack, local(port)).expect("it was closed");
     }
 }
+
+#[test]
+fn a_place_is_taken_again_though_no_turn_came_to_its_end() {
+    let panics = Arc::<AtomicBool>::default();
+    let (mut queues, _peers) = Host::queues(3, &panics, true);
+    let mut next = || queues.remove(0);
+    let config =
+        |at: u8| InterfaceConfig::new(format!("10.{at}.0.1/24").parse().expect("an address"));
+    let builder = Stack::builder().multiqueue_interface(vec![next()], config(1));
+    let stack = builder.multiqueue_interface(vec![next()], config(2)).build().expect("a stack");
+    panics.store(true, Ordering::SeqCst);
+    let removed = catch_unwind(AssertUnwindSafe(|| drop(stack.remove_interface(0))));
+    let added = catch_unwind(AssertUnwindSafe(|| {
+        drop(stack.add_multiqueue_interface(vec![next()], config(3)));
+    }));
+    panics.store(false, Ordering::SeqCst);
+    for outcome in [removed, added] {
+        let panic = outcome.expect_err("who panics hears of it");
+        assert_eq!(panic.downcast_ref(), Some(&"of the test's own making"));
+    }
+    let addresses: Vec<_> = stack.interfaces().into_iter().map(|it| it.addresses).collect();
+    assert_eq!(
+        addresses.concat(),
+        ["10.3.0.1/24", "10.2.0.1/24"].map(|it| it.parse().expect("one"))
+    );
+}

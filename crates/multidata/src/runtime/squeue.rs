@@ -681,7 +681,8 @@ impl Squeue {
             let replaced = match core.ports.get_mut(index) {
                 Some(place) => {
                     let old = core::mem::replace(place, port);
-                    core.failures -= usize::from(old.failed.is_some());
+                    // Counted afresh by the turn that follows: no turn may have counted it before.
+                    core.failures = usize::MAX;
                     core.past_devices.merge(&old.queue.counters());
                     core.past_batches.merge(&old.intake.sizes());
                     self.waiters.put(index, waiter, Some(old.queue))
