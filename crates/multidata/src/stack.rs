@@ -315,15 +315,22 @@ impl Stack {
         mode: impl Into<Option<TransmitMode>>,
     ) -> io::Result<()> {
         let wanted = mode.into();
-        self.runtime.squeues.everywhere(|core, _| {
-            let Core { shard, ports, .. } = core;
-            let port = ports.get_mut(index).ok_or(SocketError::NoSuchInterface);
-            let port = port.map_err(socket_error)?;
-            let capabilities = port.queue.capabilities();
-            let mode = wanted.unwrap_or_else(|| capabilities.mode_for(None));
-            if !capabilities.supports(mode) {
-                return Err(invalid(format!("the interface's device has no form for mode {mode}")));
+        let mode_of =
+            |capabilities: &Capabilities| wanted.unwrap_or_else(|| capabilities.mode_for(None));
+        let check = |core: &mut Core| {
+            let capabilities = port_at(&mut core.ports, index)?.queue.capabilities();
+            let mode = mode_of(&capabilities);
+            match capabilities.supports(mode) {
+                true => Ok(()),
+                false => {
+                    Err(invalid(format!("the interface's device has no form for mode {mode}")))
+                }
             }
+        };
+        self.runtime.squeues.everywhere_if(check, |core, _| {
+            let Core { shard, ports, .. } = core;
+            let port = port_at(ports, index)?;
+            let mode = mode_of(&port.queue.capabilities());
             port.queue.set_mode(mode).map_err(io::Error::from)?;
             port.mode = mode;
             shard.set_mode(port.id, wanted);
@@ -505,18 +512,18 @@ impl Stack {
         let has_ipv6 =
             self.squeue(0).look(|core| core.ports.get(index).map(|it| core.has_ipv6(it)));
         let least = mtu_min_bytes(has_ipv6.unwrap_or(false));
-        self.runtime.squeues.everywhere(|core, now| {
-            let Core { shard, ports, .. } = core;
-            let port = ports.get(index).ok_or(SocketError::NoSuchInterface);
-            let port = port.map_err(socket_error)?;
-            let range = least..=port.queue.capabilities().mtu_bytes;
-            if !range.contains(&mtu_bytes) {
-                let (least, most) = range.into_inner();
-                return Err(invalid(format!(
-                    "the interface takes an MTU of {least} to {most} bytes"
-                )));
+        let check = |core: &mut Core| {
+            let most = port_at(&mut core.ports, index)?.queue.capabilities().mtu_bytes;
+            match (least..=most).contains(&mtu_bytes) {
+                true => Ok(()),
+                false => {
+                    Err(invalid(format!("the interface takes an MTU of {least} to {most} bytes")))
+                }
             }
-            shard.set_mtu(now, port.id, mtu_bytes);
+        };
+        self.runtime.squeues.everywhere_if(check, |core, now| {
+            let id = port_at(&mut core.ports, index)?.id;
+            core.shard.set_mtu(now, id, mtu_bytes);
             Ok(())
         })
     }
@@ -696,4 +703,9 @@ impl Stack {
 
 fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// The device of interface `index`.
+fn port_at(ports: &mut [Port], index: usize) -> io::Result<&mut Port> {
+    ports.get_mut(index).ok_or_else(|| socket_error(SocketError::NoSuchInterface))
 }

@@ -66,8 +66,20 @@ impl Squeues {
         &self,
         act: impl Fn(&mut Core, Instant) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.everywhere_if(|_| Ok(()), act)
+    }
+
+    /// As [`Squeues::everywhere`], for what the devices of one squeue may forbid and those of another not: where `check`
+    /// refuses in any of them, nothing is done.
+    pub(crate) fn everywhere_if<T, E>(
+        &self,
+        check: impl Fn(&mut Core) -> Result<(), E>,
+        act: impl Fn(&mut Core, Instant) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut panic = None;
         let outcome = self.alone(|all| {
+            // The first one's reasons are the best.
+            all.iter().try_for_each(|squeue| squeue.look(&check))?;
             let first = all[0].once_of_all(&mut panic, &act)?;
             for squeue in &all[1..] {
                 squeue.once_of_all(&mut panic, &act)?;
