@@ -26,7 +26,8 @@ impl Shard {
     /// Adds a route to the network `destination` by interface `id`, by way of `gateway` or directly.
     /// One to the same network by the same interface is replaced, and what an address, a router or a DHCP server says
     /// of that does not count while this one is there; of two by different interfaces the
-    /// older is used. Connections that it concerns follow at once.
+    /// older is used. Connections that it concerns follow at once. Of several shards that are one host the first says
+    /// whether the gateway can be one.
     ///
     /// # Errors
     /// [`SocketError::NoSuchInterface`]; [`SocketError::InvalidArgument`] where the families differ, or the gateway is an
@@ -59,7 +60,10 @@ impl Shard {
         {
             return Err(BadArgument::GatewayOfOtherFamily { gateway, destination }.into());
         }
-        if let Some(gateway) = gateway.filter(|it| self.is_own_address(*it)) {
+        // Which addresses the host has the first shard knows: another one hears of them later, and must not refuse
+        // what that one took, nor the other way round.
+        let is_first = self.sharing.is_first();
+        if let Some(gateway) = gateway.filter(|it| is_first && self.is_own_address(*it)) {
             return Err(BadArgument::OwnGateway(gateway).into());
         }
         self.routes.insert(Route::new(destination, gateway, id.number(), RouteOrigin::Program));

@@ -277,6 +277,20 @@ fn an_address_is_used_in_no_shard_before_the_first_has_asked_about_it() {
 
 /// An IPv4 packet with a segment in two fragments, of which the second has no ports; nothing where there is
 /// no data behind the header, which has to be whole in the first (RFC 1858, 3).
+/// The other shard has yet to hear that the host has the gateway's address no more, or that it has it by now.
+#[test]
+fn a_route_that_the_first_shard_takes_no_other_refuses() {
+    let mut shards = [0, 1].map(|index| shard(1, Some(index), Medium::Ip));
+    let [(first, by), (second, _)] = &mut shards;
+    let (own, network) = (address(1, false), "10.9.0.0/16".parse().expect("a network"));
+    let refused = first.add_route(NOW, network, Some(own), *by).expect_err("it is our own");
+    assert!(matches!(refused, SocketError::InvalidArgument(_)), "{refused}");
+    first.remove_address(NOW, *by, own).expect("it is there");
+    for shard in [first, second] {
+        shard.add_route(NOW, network, Some(own), *by).expect("somebody else's by now");
+    }
+}
+
 fn in_fragments(packet: &[u8]) -> Vec<Vec<u8>> {
     let header_len = usize::from(packet[Ipv4Repr::LEN + 12] >> 4) * 4;
     cut_behind(packet, header_len.next_multiple_of(8))
