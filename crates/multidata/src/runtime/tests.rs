@@ -203,6 +203,48 @@ fn an_event_wakes_the_thread_it_concerns_and_no_other() {
     });
 }
 
+/// A waker that waits itself, once the thread that calls it has been given the lead.
+struct InPlace {
+    squeue: Arc<Squeue>,
+    leader: SocketId,
+    leader_done: Arc<AtomicBool>,
+}
+
+impl Wake for InPlace {
+    fn wake(self: Arc<Self>) {
+        self.leader_done.store(true, Ordering::SeqCst);
+        self.squeue.once(|core, _| core.wake_socket(self.leader));
+        until(&self.squeue, |core| core.watch.is_led() && !core.watch.has_leader());
+        let call = call(self.leader, Some(5));
+        let outcome = wait_for(&self.squeue, call, &AtomicBool::new(false));
+        outcome.expect_err("nothing comes");
+    }
+}
+
+#[test]
+fn a_thread_that_waits_in_a_waker_keeps_the_lead_that_it_was_given_before() {
+    let (squeue, _, [one, other]) = squeue();
+    let squeue = Arc::new(squeue);
+    let (one_done, other_done) = (Arc::<AtomicBool>::default(), AtomicBool::new(false));
+    let in_place = (Arc::clone(&squeue), Arc::clone(&one_done));
+    let in_place = InPlace { squeue: in_place.0, leader: one, leader_done: in_place.1 };
+    let mut task = Some(Waker::from(Arc::new(in_place)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| wait_for(&squeue, call(one, None), &one_done));
+        until(&squeue, |core| core.watch.has_leader());
+        let follower = scope.spawn(|| {
+            squeue.operate(&call(other, Some(10_000)), |core, _| {
+                core.woken.extend(task.take().map(super::waiting::Sleeper::Task));
+                other_done.load(Ordering::SeqCst).then_some(()).ok_or(SocketError::WouldBlock)
+            })
+        });
+        until(&squeue, |core| core.watch.has_leader() && core.counters.leader_waits == 2);
+        other_done.store(true, Ordering::SeqCst);
+        squeue.once(|core, _| core.wake_socket(other));
+        follower.join().expect("no panic").expect("it was told");
+    });
+}
+
 #[test]
 fn a_deadline_before_the_leaders_wakes_it_and_a_later_one_does_not() {
     let (squeue, device, [socket, _]) = squeue();

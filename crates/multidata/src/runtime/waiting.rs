@@ -5,6 +5,8 @@
 //! and still finds nothing registers again, under the same lock under which it looked.
 
 use batch::BlockPool;
+use core::cell::Cell;
+use core::ops::Deref;
 use stack::{Readiness, SocketEvent, SocketId};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,15 +45,36 @@ pub(crate) struct Parker {
 }
 
 thread_local! {
-    static OWN: Arc<Parker> = Arc::default();
+    /// Not here while it is in use.
+    static OWN: Cell<Option<Arc<Parker>>> = const { Cell::new(None) };
+}
+
+/// The calling thread's parker, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnParker(Arc<Parker>);
+
+impl Deref for OwnParker {
+    type Target = Arc<Parker>;
+
+    fn deref(&self) -> &Arc<Parker> {
+        &self.0
+    }
+}
+
+impl Drop for OwnParker {
+    fn drop(&mut self) {
+        // A thread that ends has none any more.
+        let _ = OWN.try_with(|own| own.set(Some(Arc::clone(&self.0))));
+    }
 }
 
 impl Parker {
-    /// The calling thread's parker, without notification.
-    pub(crate) fn own() -> Arc<Self> {
-        let parker = OWN.try_with(Arc::clone).unwrap_or_default();
+    /// The calling thread's parker, without notification. A thread may come to wait for something else before it parks,
+    /// in a waker that it calls: it has another one for that, or would lose what it is told meanwhile.
+    pub(crate) fn own() -> OwnParker {
+        let parker = OWN.try_with(Cell::take).ok().flatten().unwrap_or_default();
         *super::locked(&parker.notified) = false;
-        parker
+        OwnParker(parker)
     }
 
     /// Sleeps until notified (also before the call) or for `timeout`; says whether it was notified.
