@@ -302,6 +302,23 @@ fn what_is_changed_is_changed_in_every_squeue() {
     assert!(TcpListener::bind(&right_stack, "10.1.0.77:81").is_err());
 }
 
+/// As who asks for each name before he connects.
+#[test]
+fn who_opens_a_socket_before_each_connection_uses_all_squeues() {
+    for count in [2, 3, 4] {
+        let (near, _far) = device::wire(pair::ethernet());
+        let stack = Stack::builder().squeues(count).interface(near, interface(LEFT)).build();
+        let stack = stack.expect("a stack");
+        let opened = |_| {
+            let socket = UdpSocket::bind(&stack, (LEFT, 0)).expect("a free port");
+            (socket, TcpStream::start_connect(&stack, pair::right(80)).expect("a route"))
+        };
+        let opened: Vec<_> = (0..2 * count).map(opened).collect();
+        assert_eq!(connections(&stack), vec![2; count]);
+        drop(opened);
+    }
+}
+
 #[test]
 fn any_port_can_be_had_where_one_squeue_has_all_datagrams() {
     let (near, _far) = device::wire(pair::ethernet());

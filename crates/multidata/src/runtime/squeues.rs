@@ -20,8 +20,9 @@ use time::{Duration, Instant};
 pub(crate) struct Squeues {
     all: Box<[Arc<Squeue>]>,
     hand_over: Option<Arc<HandOver>>,
-    /// Where the next connection or socket is opened that may be anywhere.
-    next: AtomicUsize,
+    /// Where the next connection is opened that may be anywhere, and where the next UDP socket is.
+    next_connection: AtomicUsize,
+    next_socket: AtomicUsize,
     /// Held while something is changed in all of them.
     changing: Mutex<()>,
     /// The CPUs that the squeues' threads are kept on; empty where they are not.
@@ -37,8 +38,9 @@ impl Squeues {
         if let Some(hand_over) = &hand_over {
             hand_over.connect(&all);
         }
-        let (next, changing) = (AtomicUsize::new(0), Mutex::new(()));
-        Self { all: all.into_boxed_slice(), hand_over, next, changing, cpus }
+        let (next_connection, next_socket) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (all, changing) = (all.into_boxed_slice(), Mutex::new(()));
+        Self { all, hand_over, next_connection, next_socket, changing, cpus }
     }
 
     /// The CPU that the threads of squeue `index` are kept on.
@@ -116,7 +118,7 @@ impl Squeues {
         let (local, remote) = (local.map(stack::canonical), stack::canonical(remote));
         let source = || self.all[0].look(|core| core.shard.source_for(remote));
         let home = hand_over.spread().home_to_connect(local, remote, source)?.map(Home::index);
-        Ok(home.unwrap_or_else(|| self.pick()))
+        Ok(home.unwrap_or_else(|| self.pick(&self.next_connection)))
     }
 
     /// The squeue for a UDP socket bound to `port`, or to any where that is zero.
@@ -124,12 +126,13 @@ impl Squeues {
         let Some(hand_over) = &self.hand_over else { return 0 };
         // Where one squeue has the datagrams of all ports, the others have no port to pick.
         let is_by_port = hand_over.spread().policy() != Policy::Protocol;
-        if port == 0 && is_by_port { self.pick() } else { hand_over.of_port(port) }
+        if port == 0 && is_by_port { self.pick(&self.next_socket) } else { hand_over.of_port(port) }
     }
 
     /// The squeue of the CPU that the calling thread runs on, where squeues have CPUs and this is one of
-    /// theirs, and else each in turn.
-    fn pick(&self) -> usize {
+    /// theirs, and else each in turn: of its kind, for who asks for a name by a socket each time before he connects would
+    /// have all his connections in every second squeue.
+    fn pick(&self, next: &AtomicUsize) -> usize {
         let here = match self.cpus.is_empty() {
             true => None,
             false => {
@@ -138,7 +141,7 @@ impl Squeues {
         };
         // There may be more CPUs than squeues.
         let here = here.filter(|index| *index < self.all.len());
-        here.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed) % self.all.len())
+        here.unwrap_or_else(|| next.fetch_add(1, Ordering::Relaxed) % self.all.len())
     }
 
     /// Tells all threads that the stack's last handle is gone.
