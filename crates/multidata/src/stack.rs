@@ -379,10 +379,13 @@ impl Stack {
     /// it panics, what it was asked about is dropped (`drop_filter_panicked`), whichever thread it was.
     pub fn set_filter(&self, filter: Option<Box<dyn PacketFilter>>) {
         let filters = shared_filter::for_each(filter, self.runtime.squeues.len());
-        let pairs = self.runtime.squeues.iter().zip(filters);
-        let replaced: Vec<_> = pairs
-            .map(|(squeue, filter)| squeue.look(|core| core.shard.set_filter(filter)))
-            .collect();
+        // Of two who set one at once, one is the last in all squeues.
+        let replaced: Vec<_> = self.runtime.squeues.alone(|all| {
+            let pairs = all.iter().zip(filters);
+            pairs
+                .map(|(squeue, filter)| squeue.look(|core| core.shard.set_filter(filter)))
+                .collect()
+        });
         // Application code again, which no lock is held for.
         drop(replaced);
     }

@@ -156,3 +156,71 @@ impl Squeues {
         self.all.iter().map(|squeue| squeue.look(|core| core.counters.bytes_copied_in)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::runtime::squeue::Squeue;
+    use crate::runtime::waiting::Sleeper;
+    use crate::{InterfaceConfig, Stack};
+    use batch::{Multidata, ReceiveBatch};
+    use core::ops::Range;
+    use device::{Medium, WireConfig, WireEnd};
+    use stack::{FilterFlow, Handling, InterfaceId, PacketFilter, Verdict};
+    use std::sync::Arc;
+    use std::task::{Wake, Waker};
+
+    /// A filter that lets everything pass.
+    struct Open;
+
+    impl PacketFilter for Open {
+        fn handling(&self, _: &FilterFlow) -> Handling {
+            Handling::Batches
+        }
+
+        fn transmit(
+            &mut self,
+            _: time::Instant,
+            _: InterfaceId,
+            _: &Multidata,
+            _: Range<usize>,
+            _: &mut [Verdict],
+        ) {
+        }
+
+        fn receive(
+            &mut self,
+            _: time::Instant,
+            _: InterfaceId,
+            _: &ReceiveBatch,
+            _: &mut [Verdict],
+        ) {
+        }
+    }
+
+    /// A waker that takes the filter away.
+    struct Closing(Stack);
+
+    impl Wake for Closing {
+        fn wake(self: Arc<Self>) {
+            self.0.set_filter(None);
+        }
+    }
+
+    #[test]
+    fn of_two_filters_that_are_set_at_once_all_squeues_have_the_same() {
+        let end = WireEnd::plain(Medium::Ip);
+        let (near, _far) = device::wire(WireConfig::new(end, end));
+        let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
+        let stack = Stack::builder().squeues(2).interface(near, interface);
+        let stack = stack.build().expect("a stack");
+        // Who comes to the first squeue next calls the waker when he has left it.
+        let mut core = stack.squeue(0).lock();
+        core.woken.push(Sleeper::Task(Waker::from(Arc::new(Closing(stack.clone())))));
+        core.desk.as_ref().expect("there is another squeue").exchange().announce(0);
+        drop(core);
+        stack.set_filter(Some(Box::new(Open)));
+        let had = |squeue: &Arc<Squeue>| squeue.look(|core| core.shard.set_filter(None).is_some());
+        let had: Vec<bool> = stack.squeues().iter().map(had).collect();
+        assert_eq!(had[0], had[1], "whichever came last");
+    }
+}
