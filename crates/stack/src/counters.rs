@@ -105,12 +105,18 @@ counters::counters! {
         syn_cookies_refused,
         /// SYN cookies that came back after the connection they had opened.
         syn_cookies_spent,
-        /// SYNs that became pending connections of a forwarder.
+        /// SYNs that became pending connections of a forwarder. Each is counted in one of accepted, refused, ignored,
+        /// taken back and expired when it is none any more.
         forwards_pending,
         /// Pending connections that were accepted.
         forwards_accepted,
         /// Pending connections that were refused.
         forwards_refused,
+        /// Pending connections that were forgotten without an answer because the program said so, or closed their
+        /// forwarder before it took them.
+        forwards_ignored,
+        /// Pending connections that were reset by their peer, or that another socket had when they were accepted.
+        forwards_taken_back,
         /// SYNs of pending connections that came again, and were absorbed.
         forwards_repeated,
         /// Pending connections forgotten because nobody decided while their peer was heard of.

@@ -381,6 +381,7 @@ impl Shard {
         let pending = self.take_pending(id).ok_or(SocketError::ConnectionAborted)?;
         let is_taken = self.half_open.contains(&id.flow) || self.time_wait.contains(&id.flow);
         if is_taken || self.sockets.by_flow(&id.flow).is_some() {
+            self.counters.forwards_taken_back += 1;
             return Err(SocketError::ConnectionAborted);
         }
         let outcome = self.open_pending(now, &id.flow, &pending);
@@ -400,7 +401,7 @@ impl Shard {
 
     /// Forgets a pending connection without an answer. Its next SYN is another one's first.
     pub fn tcp_ignore_pending(&mut self, id: &PendingId) {
-        self.take_pending(id);
+        self.counters.forwards_ignored += u64::from(self.take_pending(id).is_some());
     }
 
     /// A segment of no connection, no listener's and no handshake's: for a forwarder? `None` where not.
@@ -427,7 +428,8 @@ impl Shard {
                 }
                 let (number, interface) = (known.number, known.interface);
                 let id = PendingId { flow: *flow, number, interface };
-                self.take_pending(&id);
+                let was_pending = self.take_pending(&id).is_some();
+                self.counters.forwards_taken_back += u64::from(was_pending);
                 return Some(Err(DropReason::BadState));
             }
             if !is_syn_only(header) {
@@ -520,7 +522,7 @@ impl Shard {
         self.forwarding.forwarders.retain(|(_, its)| *its != index);
         debug_assert!(!self.forwarding.forwarders.iter().any(|(it, _)| *it == forwarder.prefix));
         for id in &forwarder.arrived {
-            self.take_pending(id);
+            self.tcp_ignore_pending(id);
         }
     }
 

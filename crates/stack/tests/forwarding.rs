@@ -317,6 +317,37 @@ fn a_flood_of_forged_syns_is_bounded_counted_and_forgotten() {
 }
 
 #[test]
+fn what_became_of_pending_connections_adds_up() {
+    let mut net = net(false);
+    let id = forwarder(&mut net, Cidr::ANY_IPV4, 32);
+    let ask = |net: &mut Net, number| net.inject(1, [syn(number, 7, TcpFlags::SYN)]);
+    (0..8).for_each(|number| ask(&mut net, number));
+    let pending: Vec<PendingId> = (0..6).map(|_| next(&mut net, id)).collect();
+    net.inject(1, [syn(0, 8, TcpFlags::RST)]);
+    let (now, by) = (net.now, net.hosts[1].interface);
+    let shard = &mut net.hosts[1].shard;
+    let peers = "192.0.0.0/16".parse().expect("a network");
+    shard.add_route(now, peers, None, by).expect("a sound route");
+    shard.tcp_accept_pending(now, &pending[0]).expect_err("its peer took it back");
+    shard.tcp_accept_pending(now, &pending[1]).expect("it waits");
+    shard.tcp_refuse_pending(now, &pending[2]);
+    // Said twice, it counts once.
+    shard.tcp_ignore_pending(&pending[3]);
+    shard.tcp_ignore_pending(&pending[3]);
+    shard.tcp_listen(at("93.184.215.14:80"), 8).expect("an accepted address");
+    ask(&mut net, 4);
+    let shard = &mut net.hosts[1].shard;
+    shard.tcp_accept_pending(now, &pending[4]).expect_err("the listener has it");
+    shard.close(now, id);
+    assert_eq!(shard.holdings().forwarded, 1, "it was taken");
+    net.run(61 * SECOND);
+    let it = net.hosts[1].shard.counters().shard;
+    assert_eq!((it.forwards_pending, it.forwards_accepted, it.forwards_refused), (8, 1, 1));
+    let without_an_answer = (it.forwards_ignored, it.forwards_taken_back, it.forwards_expired);
+    assert_eq!(without_an_answer, (3, 2, 1));
+}
+
+#[test]
 fn of_two_attempts_from_one_port_the_last_counts() {
     let mut net = net(false);
     let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 1);
