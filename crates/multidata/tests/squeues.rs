@@ -4,11 +4,15 @@
 mod pair;
 
 use device::{Queue, TransmitMode};
-use multidata::{InterfaceConfig, Policy, Stack, StackBuilder, TcpListener, TcpStream, UdpSocket};
+use multidata::{
+    Interest, InterfaceConfig, Policy, Stack, StackBuilder, TcpListener, TcpStream, UdpSocket,
+};
 use pair::{LEFT, RIGHT, check_pattern, connected, interface, right, send_pattern};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// How two stacks are joined.
@@ -464,6 +468,43 @@ fn the_last_handle_waits_for_what_is_left_to_deliver_in_any_squeue() {
             took
         });
         assert!(is_soon, "{shape:?}: it was delivered");
+    }
+}
+
+/// A task that lets go of its connection, the last handle of its stack, in place.
+#[derive(Default)]
+struct LetsGo(Mutex<Option<TcpStream>>);
+
+impl Wake for LetsGo {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().expect("no panic").take());
+    }
+}
+
+#[test]
+fn a_thread_of_the_stack_that_drops_the_last_handle_delivers_what_is_left() {
+    // The connection is in either squeue.
+    for count in [1, 2, 2, 2, 2] {
+        let (near, far) = device::wire(pair::ethernet());
+        let left = Stack::builder().squeues(count).interface(near, interface(LEFT)).build();
+        let right_stack = Stack::builder().interface(far, interface(pair::RIGHT)).build();
+        let (left, right_stack) = (left.expect("a stack"), right_stack.expect("a stack"));
+        let (mut client, mut server) = connected(&left, &right_stack);
+        client.set_nonblocking(true).expect("always");
+        let mut sent = 0;
+        while let Ok(count) = client.write(&[7; 65_536]) {
+            sent += count;
+        }
+        let task = Arc::<LetsGo>::default();
+        drop(left);
+        // Whoever wakes it waits until it has the connection.
+        let mut last = task.0.lock().expect("no panic");
+        last.insert(client).register_waker(Interest::Writable, &Waker::from(Arc::clone(&task)));
+        drop(last);
+        server.set_read_timeout(Some(pair::PATIENCE)).expect("a time");
+        let mut received = Vec::new();
+        server.read_to_end(&mut received).expect("it was delivered, and ended");
+        assert_eq!(received.len(), sent, "of {count} squeues");
     }
 }
 

@@ -127,15 +127,17 @@ impl Threads {
         }
     }
 
-    /// Waits for all threads to end, except the calling one: the last handle of a stack may be
-    /// dropped by a waker that the worker runs.
+    /// Waits for all threads to end, but where one of them is calling: the last handle of a stack may be dropped by a
+    /// waker that a worker runs. That one has its own squeue to deliver for, the others wait until it has, and each
+    /// ends by itself.
     pub(crate) fn join(self) {
         let own = std::thread::current().id();
+        if self.handles.iter().any(|handle| handle.thread().id() == own) {
+            return;
+        }
         for handle in self.handles {
-            if handle.thread().id() != own {
-                // A thread that panicked has said so on standard error already.
-                drop(handle.join());
-            }
+            // A thread that panicked has said so on standard error already.
+            drop(handle.join());
         }
     }
 }
