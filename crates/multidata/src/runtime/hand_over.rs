@@ -7,6 +7,7 @@
 //! a lock, so it tries: where somebody is inside, that one looks again after it has left (a
 //! [`Door`](steering::Door)). So nothing is left lying, and nobody holds two squeues.
 
+use super::memory_watch::MemoryWatch;
 use super::port::Port;
 use super::squeue::Squeue;
 use core::net::SocketAddr;
@@ -23,6 +24,7 @@ pub(crate) struct HandOver {
     /// Squeues that may have something left to deliver, after the stack's last handle is gone: a bit for
     /// each.
     undelivered: AtomicU64,
+    memory: MemoryWatch,
 }
 
 /// A squeue's part in handing over; it is under the squeue's lock.
@@ -44,6 +46,7 @@ impl HandOver {
                 ),
                 squeues: OnceLock::new(),
                 undelivered: AtomicU64::new(u64::MAX >> (64 - count)),
+                memory: MemoryWatch::new(count),
             })
         })
     }
@@ -111,6 +114,19 @@ impl HandOver {
         let squeues = self.squeues.get().into_iter().flatten().enumerate();
         let others = squeues.filter(|(other, _)| *other != index);
         others.filter_map(|(_, squeue)| squeue.upgrade()).for_each(|it| it.wake_threads());
+    }
+
+    /// Which squeues have tasks that wait for memory.
+    pub(super) fn memory(&self) -> &MemoryWatch {
+        &self.memory
+    }
+
+    /// Has whoever sleeps on the first device of these squeues, a bit for each, look for memory: a leader or the worker.
+    pub(super) fn tell_of_memory(&self, squeues: u64) {
+        let all = self.squeues.get().into_iter().flatten().enumerate();
+        let told = all.filter(|(index, _)| squeues >> index & 1 > 0);
+        let squeues = told.filter_map(|(_, squeue)| squeue.upgrade());
+        squeues.for_each(|squeue| squeue.waiters.wake_first());
     }
 
     /// Whether squeue `index` was told something since [`steering::Desk::take_note`]; asked after unlocking.

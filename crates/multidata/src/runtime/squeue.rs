@@ -419,6 +419,11 @@ impl Core {
         self.discipline.on_turn(now, arrived) == Mode::Poll
     }
 
+    /// What is left of the pool to share, in all squeues.
+    pub(super) fn left_to_share_bytes(&self) -> usize {
+        self.pool.left_to_share_bytes()
+    }
+
     /// Whether an interface has an IPv6 address, or asks for one.
     pub(crate) fn has_ipv6(&self, port: &Port) -> bool {
         self.shard.addresses(port.id).iter().any(|status| status.cidr.address().is_ipv6())

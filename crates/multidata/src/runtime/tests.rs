@@ -7,7 +7,7 @@ use super::shared_queue::Place;
 use super::squeue::{Core, Squeue};
 use super::squeues::Squeues;
 use super::turn::{After, Call};
-use super::waiting::Interest;
+use super::waiting::{Interest, Lack, Sleeper};
 use super::worker::Threads;
 use batch::{BlockPool, Multidata, PoolConfig, ReceiveBatch};
 use device::{
@@ -103,8 +103,14 @@ fn squeue() -> (Squeue, Arc<Silent>, [SocketId; 2]) {
 }
 
 fn squeue_of(others: Option<(usize, Arc<HandOver>)>) -> (Squeue, Arc<Silent>, [SocketId; 2]) {
+    squeue_with(others, BlockPool::new(PoolConfig::default()))
+}
+
+fn squeue_with(
+    others: Option<(usize, Arc<HandOver>)>,
+    pool: BlockPool,
+) -> (Squeue, Arc<Silent>, [SocketId; 2]) {
     let device = Arc::new(Silent::default());
-    let pool = BlockPool::new(PoolConfig::default());
     let mut shard = Shard::new(ShardConfig {
         tcp: tcp::Config::default(),
         pool: pool.clone(),
@@ -234,7 +240,7 @@ fn a_thread_that_waits_in_a_waker_keeps_the_lead_that_it_was_given_before() {
         until(&squeue, |core| core.watch.has_leader());
         let follower = scope.spawn(|| {
             squeue.operate(&call(other, Some(10_000)), |core, _| {
-                core.woken.extend(task.take().map(super::waiting::Sleeper::Task));
+                core.woken.extend(task.take().map(Sleeper::Task));
                 other_done.load(Ordering::SeqCst).then_some(()).ok_or(SocketError::WouldBlock)
             })
         });
@@ -315,6 +321,35 @@ fn what_was_left_at_a_taken_squeue_is_seen_to_by_who_leaves_it() {
         scope.spawn(|| drop(squeue.try_lock().expect("nobody is inside")));
     });
     assert_eq!(squeue.counters().runtime.squeue_migrations, 2, "there and back");
+}
+
+#[test]
+fn memory_that_one_squeue_gives_back_is_looked_for_in_another() {
+    let layout = "R1S2F1".parse().expect("a layout");
+    let spread = Spread::new(layout, Policy::Flow, 2).expect("a spread");
+    let hand_over = HandOver::new(spread, 1, [1, 2]).expect("two squeues");
+    let pool = BlockPool::new(PoolConfig::default());
+    let of = |index| squeue_with(Some((index, Arc::clone(&hand_over))), pool.clone());
+    let [(first, device, [socket, _]), (second, ..)] = [of(0), of(1)];
+    let squeues = [first, second].map(Arc::new);
+    hand_over.connect(&squeues);
+    let [first, second] = squeues;
+    let blocks = core::iter::repeat_with(|| pool.allocate(65_536).expect("room"));
+    // Not all, which the squeues would have to do something about.
+    let mut held: Vec<_> = blocks.take(pool.left_to_share_bytes() / 65_536 - 1).collect();
+    first.wait_for_memory(socket, Lack::Share, Waker::noop());
+    let told = || {
+        second.once(|_, _| ());
+        device.wakes.load(Ordering::SeqCst)
+    };
+    assert_eq!(told(), 0, "nothing has come back");
+    held.pop();
+    assert_eq!((told(), told()), (1, 1), "it is told once");
+    assert!(first.look(|core| core.waiting.has_tasks()));
+    first.once(|_, _| ());
+    assert!(!first.look(|core| core.waiting.has_tasks()));
+    held.pop();
+    assert_eq!(told(), 1, "nobody waits");
 }
 
 #[test]

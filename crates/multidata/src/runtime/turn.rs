@@ -400,9 +400,18 @@ impl Squeue {
         core.counters.wakeups_sent += woken.len() as u64 + u64::from(wakes_waiter);
         let concerned = core.desk.as_mut().map_or(0, Desk::take_concerned);
         let concerns_all = core::mem::take(&mut core.concerns_all);
+        let has_memory = self.others.as_ref().map_or(0, |(index, others)| {
+            let has_tasks = core.waiting.deadline().is_some();
+            others.memory().on_leave(*index, has_tasks, || core.left_to_share_bytes())
+        });
         drop(core);
-        if concerns_all && let Some((index, others)) = &self.others {
-            others.wake_others(*index);
+        if let Some((index, others)) = &self.others {
+            if concerns_all {
+                others.wake_others(*index);
+            }
+            if has_memory > 0 {
+                others.tell_of_memory(has_memory);
+            }
         }
         within.wake(woken);
         if wakes_waiter && let Some(waiter) = self.waiters.first() {

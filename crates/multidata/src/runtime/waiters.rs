@@ -90,6 +90,11 @@ impl Waiters {
         None
     }
 
+    /// Has somebody who sleeps on the first interface's look again.
+    pub(super) fn wake_first(&self) {
+        self.first.iter().for_each(Waiter::wake);
+    }
+
     /// Has all who sleep on any of them look again.
     pub(super) fn wake(&self) {
         let further = locked(&self.further).clone();

@@ -146,7 +146,7 @@ const MEMORY_RETRY: Duration = Duration::from_millis(1);
 const SHARE_RETRY_MAX: Duration = Duration::from_millis(32);
 
 /// How much memory there is to be for each task that is woken because of it: a block of the usual size.
-const MEMORY_EACH_BYTES: usize = 65_536;
+pub(super) const MEMORY_EACH_BYTES: usize = 65_536;
 
 /// So many places for sockets are kept, used or not, and so many in each for those who wait for it.
 const SLOTS_KEPT: usize = 1_024;
