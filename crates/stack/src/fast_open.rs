@@ -4,7 +4,8 @@
 //! they are drawn from the shard's secret for steps of six hours, and the step before is the backup
 //! (4.1.2: keys are changed regularly). Theirs lie in a bounded
 //! table in which the oldest makes room, one for each of our addresses that they were given to (4.1.3). A path that swallowed a SYN with the option is spared
-//! it for an hour, so that a middlebox costs one timeout and not each connection one (7.1).
+//! it for an hour, so that a middlebox costs one timeout and not each connection one (7.1). Of several shards that are one
+//! host each tells the others what it has learned, for the next connection may be theirs.
 
 use crate::endpoint::canonical;
 use crate::error::SocketError;
@@ -23,7 +24,7 @@ use time::{Duration, Instant};
 use wire::TcpFastOpen;
 
 /// Our address and the peer's: a cookie is good between these.
-type Pair = (IpAddr, IpAddr);
+pub(crate) type Pair = (IpAddr, IpAddr);
 
 /// Pairs whose cookie is remembered.
 const KNOWN_MAX: usize = 1_024;
@@ -190,10 +191,19 @@ impl Shard {
     /// A connection that this side opened is established: remembers what it learned.
     pub(crate) fn on_fast_open_outcome(&mut self, now: Instant, index: u32) {
         let Some(socket) = self.sockets.tcp(index) else { return };
-        if let Some(outcome) = socket.connection.take_fast_open_outcome() {
-            let has_evicted = self.fast_open.learn(now, socket.path.network.addresses(), outcome);
-            self.counters.fast_open_cookies_evicted += u64::from(has_evicted);
+        let Some(outcome) = socket.connection.take_fast_open_outcome() else { return };
+        let pair = socket.path.network.addresses();
+        if outcome.cookie.is_some() || outcome.failed {
+            // The next connection to this peer may be another shard's.
+            self.tell_of_fast_open(pair, outcome);
         }
+        self.learn_fast_open(now, pair, outcome);
+    }
+
+    /// What a connection learned of these addresses, here or in another shard of the host.
+    pub(crate) fn learn_fast_open(&mut self, now: Instant, pair: Pair, outcome: FastOpenOutcome) {
+        let has_evicted = self.fast_open.learn(now, pair, outcome);
+        self.counters.fast_open_cookies_evicted += u64::from(has_evicted);
     }
 
     /// What a SYN comes to, for a listener with these options.

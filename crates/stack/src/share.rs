@@ -17,6 +17,7 @@
 //! brought a segment to a shard that does not have its connection.
 
 use crate::addressing::{AddressOrigin, LinkNews};
+use crate::fast_open::Pair;
 use crate::ingress::{Incoming, Origin, flow_of};
 use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
@@ -33,6 +34,7 @@ use link::{Known, Request};
 use siphasher::sip::SipHasher13;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tcp::FastOpenOutcome;
 use time::Instant;
 use wire::{TcpHeader, UdpView, protocol};
 
@@ -97,6 +99,8 @@ enum What {
     Wish { interface: InterfaceId, wish: Wish },
     /// A datagram of our own to a group that this shard may have listeners of.
     Looped { interface: InterfaceId, datagram: udp::Datagram },
+    /// What a connection learned of fast open between these addresses.
+    FastOpen { pair: Pair, outcome: FastOpenOutcome },
 }
 
 impl What {
@@ -111,7 +115,10 @@ impl What {
                 key: key_of_flow(&Flow { local: it.destination, remote: it.source }, secret),
                 held_bytes: it.payload.block().len(),
             },
-            Self::Question { .. } | Self::Answer { .. } => StrayWeight::Neighbour,
+            // Where there is no room for it, it is asked for or found out again.
+            Self::Question { .. } | Self::Answer { .. } | Self::FastOpen { .. } => {
+                StrayWeight::Neighbour
+            }
             Self::Address { .. }
             | Self::News { .. }
             | Self::NewsTaken
@@ -309,6 +316,7 @@ impl Shard {
                 self.sharing.raw_icmp = *is_wanted;
                 return;
             }
+            What::FastOpen { pair, outcome } => return self.learn_fast_open(now, *pair, *outcome),
             What::Packet(whole) | What::RawCopy(whole) => whole.origin.interface,
             What::News { interface, .. } => {
                 self.add_stray(0, What::NewsTaken);
@@ -348,7 +356,15 @@ impl Shard {
                     self.drops.add(reason);
                 }
             }
-            What::NewsTaken | What::RawIcmp(_) => {}
+            What::NewsTaken | What::RawIcmp(_) | What::FastOpen { .. } => {}
+        }
+    }
+
+    /// Tells all other shards what a connection learned of fast open.
+    pub(crate) fn tell_of_fast_open(&mut self, pair: Pair, outcome: FastOpenOutcome) {
+        let (own, count) = self.sharing.share.as_ref().map_or((0, 0), |it| (it.index, it.count));
+        for home in (0..count).filter(|home| *home != own) {
+            self.add_stray(home, What::FastOpen { pair, outcome });
         }
     }
 

@@ -214,6 +214,25 @@ fn a_fast_open_cookie_of_one_shard_is_good_in_another() {
     assert_eq!(server[1].0.tcp_read(NOW, accepted, &mut text), Ok(5));
 }
 
+/// The next connection to a server may be another shard's, which shows the cookie that the first one was given.
+#[test]
+fn a_fast_open_cookie_that_one_shard_was_given_another_shows() {
+    let mut client = [0, 1].map(|index| shard(0, Some(index), Medium::Ip));
+    let mut server = shard(1, None, Medium::Ip);
+    let remote = SocketAddr::new(address(1, false), 80);
+    server.0.tcp_listen_with(remote, harness::fast_open(8)).expect("a free port");
+    let [one, other] = &mut client;
+    let connection = one.0.tcp_connect(NOW, client_at(0), remote).expect("a route");
+    one.0.tcp_offer_fast_open(NOW, connection, false).expect("its SYN was not sent");
+    give(NOW, &mut server, sent(NOW, one));
+    assert!(!other.0.tcp_may_open_fast(NOW, None, remote, false));
+    give(NOW, one, sent(NOW, &mut server));
+    assert_eq!(carry(NOW, &mut one.0, &mut other.0), 1);
+    assert_eq!(carry(NOW, &mut other.0, &mut one.0), 0);
+    let connection = other.0.tcp_connect(NOW, client_at(1), remote).expect("a route");
+    assert_ne!(other.0.tcp_offer_fast_open(NOW, connection, false), Ok(0), "it has one");
+}
+
 /// Any shard may connect, by a port whose connection is its own; so no two open the same.
 #[test]
 fn no_two_shards_choose_the_same_port_to_the_same_peer() {
