@@ -612,7 +612,8 @@ impl Stack {
         let flushed = self.runtime.squeues.iter().try_for_each(|squeue| {
             let call = Call {
                 socket: None,
-                interest: Interest::Writable,
+                // It is asked also where all devices have failed: perhaps behind the last byte.
+                interest: Interest::Readable,
                 after: After::Leave,
                 takes_bytes: 0,
                 blocks: true,

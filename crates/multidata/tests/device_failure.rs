@@ -489,3 +489,19 @@ fn a_stack_that_ends_waits_for_no_device_that_failed() {
         assert_eq!(error.to_string(), "the cable was cut: splice it");
     }
 }
+
+#[test]
+fn a_stack_whose_devices_failed_behind_the_last_byte_has_delivered_everything() {
+    for squeues in [1, 2] {
+        let (left, right_stack) = pair::pair_with(|builder| builder.squeues(squeues));
+        let (client, server) = pair::connected(&left, &right_stack);
+        pair::exchange(&client, &server, 3, 100_000);
+        drop((client, server));
+        left.clone().shutdown(pair::PATIENCE).expect("it is delivered");
+        drop(right_stack);
+        eventually(|| left.interfaces()[0].failed.is_some());
+        left.clone().shutdown(pair::PATIENCE).expect("nothing was left");
+        left.remove_interface(0).expect("it is there");
+        left.shutdown(pair::PATIENCE).expect("nothing was left");
+    }
+}
