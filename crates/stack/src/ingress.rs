@@ -393,18 +393,15 @@ fn as_tcp_segment<'a>(
         header,
         payload: if payload_len > 0 { incoming.payload(header_len) } else { None },
         sparse: incoming.batch.is_sparse(incoming.index),
-        segments: segments_of(&incoming.frame, payload_len),
+        segment_len: segment_len_of(&incoming.frame),
         congestion_experienced: incoming.info.ecn() == crate::ECN_CE,
     }
 }
 
-/// How many segments of the wire a frame stands for.
+/// Payload bytes of each segment of the wire that a frame stands for; 0 where it is one.
 #[inline]
-pub(crate) fn segments_of(frame: &Frame, payload_len: usize) -> u32 {
-    match frame.segmented {
-        Some(run) if run.segment_len > 0 => payload_len.div_ceil(run.segment_len as usize) as u32,
-        _ => 1,
-    }
+pub(crate) fn segment_len_of(frame: &Frame) -> u32 {
+    frame.segmented.map_or(0, |run| run.segment_len.into())
 }
 
 /// Whether a segment asks for a new connection.

@@ -138,7 +138,7 @@ impl Train {
         Some(tcp::Follower {
             payload: batch.chunk(index, self.payload..end)?,
             sparse: batch.is_sparse(index),
-            segments: crate::ingress::segments_of(&frame, payload_len),
+            segment_len: crate::ingress::segment_len_of(&frame),
             pushed: flags.contains(TcpFlags::PSH),
         })
     }

@@ -328,7 +328,7 @@ mod tests {
             header,
             payload: payload.map(crate::tests::harness::chunk),
             sparse: false,
-            segments: 1,
+            segment_len: 0,
             congestion_experienced: false,
         }
     }

@@ -1,6 +1,6 @@
 //! Urgent pointer, payload and FIN (RFC 9293, 3.10.7.4, sixth to eighth).
 
-use super::{Incoming, part_of};
+use super::{Cuts, Incoming};
 use crate::acknowledging::Owed;
 use crate::connection::{Connection, OwedReset};
 use crate::event::{ConnectionError, Events};
@@ -64,13 +64,13 @@ impl Connection {
                 if let Some(theirs) = incoming.header.options.timestamps {
                     self.window_tuning.on_echo(theirs.echo);
                 }
-                self.on_arrival(now, arrival, incoming)
+                self.on_arrival(now, arrival, incoming, payload_len)
             }
             None => Ok(()),
         };
         let notes_each = self.acks.notes_each() && payload_len > 0 && outcome.is_ok();
         if notes_each && !fin && !self.receive.is_fin_next() {
-            self.note_each(next, payload_len, incoming.segments);
+            self.note_each(next, payload_len, incoming.cuts);
         }
         // What is here already says nothing against the FIN behind it.
         if fin && matches!(outcome, Ok(()) | Err(DropReason::Duplicate)) {
@@ -95,11 +95,14 @@ impl Connection {
         now: Instant,
         arrival: Arrival,
         incoming: &Incoming<'_>,
+        payload_len: u32,
     ) -> Result<(), DropReason> {
         match arrival {
             Arrival::InOrder | Arrival::FilledGap => {
                 let pushed = incoming.flags.contains(TcpFlags::PSH);
-                self.on_in_order(now, incoming.sequence, incoming.segments, pushed);
+                // Where blocks are scarce a part of it may have been all that was kept.
+                let kept = self.receive.next().offset_from(incoming.sequence).min(payload_len);
+                self.on_in_order(now, incoming.sequence, incoming.cuts.count(kept), pushed);
                 if arrival == Arrival::FilledGap {
                     self.acks.on_retransmission();
                 } else if self.receive.has_gap() {
@@ -111,14 +114,15 @@ impl Connection {
                 Ok(())
             }
             Arrival::OutOfOrder => {
-                self.counters.out_of_order_segments += u64::from(incoming.segments);
-                count(&mut self.totals.segments_out_of_order, incoming.segments);
-                self.totals.data_segments_received += u64::from(incoming.segments);
-                self.acks.on_out_of_order(incoming.segments, self.negotiated.sack);
+                let segments = incoming.cuts.count(payload_len);
+                self.counters.out_of_order_segments += u64::from(segments);
+                count(&mut self.totals.segments_out_of_order, segments);
+                self.totals.data_segments_received += u64::from(segments);
+                self.acks.on_out_of_order(segments, self.negotiated.sack);
                 Ok(())
             }
             Arrival::Duplicate => {
-                self.counters.duplicate_segments += u64::from(incoming.segments);
+                self.counters.duplicate_segments += u64::from(incoming.cuts.count(payload_len));
                 self.acks.on_retransmission();
                 Err(DropReason::Duplicate)
             }
@@ -147,10 +151,8 @@ impl Connection {
     /// Data of `own_len` bytes arrived that moved RCV.NXT on from `start`, or waits: notes the ACKs that its segments
     /// ask for. The FIN is the last of the stream, so its ACK is as good behind the batch.
     #[cold]
-    pub(super) fn note_each(&mut self, start: SeqNumber, own_len: u32, segments: u32) {
+    pub(super) fn note_each(&mut self, start: SeqNumber, own_len: u32, cuts: Cuts) {
         let len = self.receive.next().offset_from(start);
-        // A guest's header may call a super-frame tens of thousands.
-        let segments = segments.min(DUE_MAX as u32);
         // The clock does not change what is echoed.
         let said = self.segment_options(Instant::ZERO);
         let mut due = Due {
@@ -162,10 +164,10 @@ impl Connection {
         let mut count = match len {
             // Ahead of its turn: who has no SACK counts the ACKs of its segments.
             0 if self.negotiated.sack => 1,
-            0 => segments,
+            0 => cuts.count(own_len),
             // Where it fills a gap, what waits behind is acknowledged with it and at once (RFC 5681, 4.2).
             _ if len > own_len => 1,
-            _ => part_of(segments, len, own_len),
+            _ => cuts.count(len),
         };
         if self.acks.owed() == Owed::Now
             && let Some(sack) = self.report_sack()
@@ -175,12 +177,10 @@ impl Connection {
             // What came twice may lie ahead of all segments of a super-frame but the last (RFC 2883, 4).
             count = 1;
         }
-        // Of a super-frame it is known how many segments it was, and they were as long as segments of
-        // the peer are.
-        let usual = self.negotiated.payload_max_receive();
-        let step = if len.div_ceil(usual) == count { usual } else { len.div_ceil(count) };
-        for index in 1..=count {
-            due.number = start + len.min(index.saturating_mul(step));
+        // A guest's header may call a super-frame tens of thousands.
+        let first = 1 + count.saturating_sub(DUE_MAX as u32);
+        for index in first..=count {
+            due.number = start + if index < count { cuts.end(index, len) } else { len };
             if len == 0 {
                 self.acks.owe_now();
             }

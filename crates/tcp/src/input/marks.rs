@@ -19,8 +19,8 @@ impl Connection {
         }
         if incoming.marked {
             // What a device joins is marked throughout, or not at all.
-            self.counters.ecn_marks_received += u64::from(incoming.segments);
-            count(&mut self.totals.marked_segments_received, incoming.segments);
+            self.counters.ecn_marks_received += u64::from(incoming.segments());
+            count(&mut self.totals.marked_segments_received, incoming.segments());
         }
         if self.ecn.on_data(incoming.header.flags, incoming.marked) {
             // The peer may be about to send very little, or to send too much: it hears at once.

@@ -10,6 +10,7 @@
 //! dropped; an ACK or a reset that the RFC wants in return is then owed already.
 
 mod acknowledgment;
+mod cuts;
 mod data;
 mod handshake;
 mod marks;
@@ -25,6 +26,7 @@ use crate::timers::Timer;
 use crate::window_tuning::Observed;
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
+use cuts::Cuts;
 use time::Instant;
 use wire::{SeqNumber, TcpFlags, TcpHeader};
 
@@ -37,8 +39,9 @@ pub struct Segment<'a> {
     pub payload: Option<Chunk>,
     /// The payload's block holds little else: copy the payload instead of keeping the block.
     pub sparse: bool,
-    /// How many segments of the wire it stands for; at least 1.
-    pub segments: u32,
+    /// Payload bytes of each of the segments of the wire that it stands for, but for the last, which may be
+    /// shorter; 0 where it is one.
+    pub segment_len: u32,
     /// The network marked it (RFC 3168).
     pub congestion_experienced: bool,
 }
@@ -52,7 +55,8 @@ pub(crate) struct Incoming<'a> {
     sequence: SeqNumber,
     payload: Option<Chunk>,
     sparse: bool,
-    segments: u32,
+    /// Where its segments of the wire end.
+    cuts: Cuts,
     /// What of it came before, which was cut off: reported where nothing else is amiss.
     old: Option<(SeqNumber, SeqNumber)>,
     /// Some of it was cut off.
@@ -66,18 +70,17 @@ impl Incoming<'_> {
         self.payload.as_ref().map_or(0, |payload| payload.len() as u32)
     }
 
+    /// How many segments of the wire it is, or was, where nothing is left of them; at least 1.
+    fn segments(&self) -> u32 {
+        self.cuts.count(self.payload_len())
+    }
+
     /// SEG.LEN.
     fn len(&self) -> u32 {
         self.payload_len()
             + u32::from(self.flags.contains(TcpFlags::SYN))
             + u32::from(self.flags.contains(TcpFlags::FIN))
     }
-}
-
-/// How many of so many segments the first or the last `part` bytes of `len` are, or are of; at least 1.
-fn part_of(segments: u32, part: u32, len: u32) -> u32 {
-    let part = u64::from(segments) * u64::from(part);
-    part.div_ceil(len.max(1).into()).max(1) as u32
 }
 
 impl Connection {
@@ -92,20 +95,20 @@ impl Connection {
         segment: Segment<'_>,
         pool: &BlockPool,
     ) -> Result<(), DropReason> {
-        let segments = segment.segments.max(1);
-        self.counters.segments_received += u64::from(segments);
-        self.totals.segments_received += u64::from(segments);
         let mut incoming = Incoming {
             header: segment.header,
             flags: segment.header.flags,
             sequence: segment.header.sequence,
             payload: segment.payload.filter(|payload| !payload.is_empty()),
             sparse: segment.sparse,
-            segments,
+            cuts: self.cuts(segment.header, segment.segment_len),
             old: None,
             trimmed: false,
             marked: segment.congestion_experienced,
         };
+        let segments = incoming.segments();
+        self.counters.segments_received += u64::from(segments);
+        self.totals.segments_received += u64::from(segments);
         match self.state {
             State::Closed | State::Listen => Err(DropReason::BadState),
             State::SynSent => self.on_syn_sent(now, &mut incoming, pool),
@@ -182,7 +185,7 @@ impl Connection {
             return Ok(());
         }
         if self.negotiated.is_missing_timestamp(incoming.header) {
-            self.counters.timestamps_missing += u64::from(incoming.segments);
+            self.counters.timestamps_missing += u64::from(incoming.segments());
             if !self.config.timestamps_required {
                 // As from a peer that has none: it cannot be told from the past, and TS.Recent stays.
                 return Ok(());
@@ -248,7 +251,6 @@ impl Connection {
             // What lies beyond the window is not kept, nor is the FIN behind it. With a closed
             // window the ACK and a reset still count (RFC 9293, 3.10.7.4, MUST-66). A FIN right
             // behind the window takes no room and is kept.
-            incoming.segments = part_of(incoming.segments, room, incoming.payload_len());
             incoming.payload = incoming.payload.take().filter(|_| room > 0);
             if let Some(payload) = &mut incoming.payload {
                 payload.truncate(room as usize);
@@ -290,9 +292,12 @@ impl Connection {
         if let Some(payload) = &mut incoming.payload {
             let old = (count as usize).min(payload.len());
             incoming.old = self.find_old(incoming.sequence, &payload.bytes()[..old]);
-            let len = payload.len();
             payload.trim_front(count as usize);
-            incoming.segments = part_of(incoming.segments, payload.len() as u32, len as u32);
+            if !payload.is_empty() {
+                let again = incoming.cuts.count_whole(count);
+                self.counters.duplicate_segments += u64::from(again);
+            }
+            incoming.cuts = incoming.cuts.behind(count);
             if payload.is_empty() {
                 incoming.payload = None;
             }
@@ -329,7 +334,7 @@ impl Connection {
         }
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
-            self.counters.duplicate_segments += u64::from(incoming.segments);
+            self.counters.duplicate_segments += u64::from(incoming.segments());
             // What comes with a SYN is of another connection (RFC 7413), and no duplicate of this one's.
             if let Some(payload) = &incoming.payload
                 && !incoming.flags.contains(TcpFlags::SYN)

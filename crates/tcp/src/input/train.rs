@@ -8,6 +8,7 @@
 //! (RFC 5681, 2). What is left of a follower is its payload, at RCV.NXT and within the window; so
 //! the outcome is what it would have been one by one, to the last field.
 
+use super::Cuts;
 use crate::connection::Connection;
 use crate::receive_queue::Arrival;
 use batch::{BlockPool, Chunk};
@@ -22,8 +23,8 @@ pub struct Follower {
     pub payload: Chunk,
     /// The payload's block holds little else: copy the payload instead of keeping the block.
     pub sparse: bool,
-    /// How many segments of the wire it stands for; at least 1.
-    pub segments: u32,
+    /// Payload bytes of each of the segments of the wire that it stands for, but for the last; 0 where it is one.
+    pub segment_len: u32,
     /// It carries PSH.
     pub pushed: bool,
 }
@@ -55,8 +56,10 @@ impl Connection {
         let mut outcome = Ok(());
         while let Some(follower) = next(self.receive.next(), self.receive.window()) {
             let sequence = self.receive.next();
-            self.counters.segments_received += u64::from(follower.segments);
-            self.totals.segments_received += u64::from(follower.segments);
+            let cuts = self.cuts(leader, follower.segment_len);
+            let of_wire = cuts.count(follower.payload.len() as u32);
+            self.counters.segments_received += u64::from(of_wire);
+            self.totals.segments_received += u64::from(of_wire);
             // Its header counts even where its payload is not kept.
             last = Some(sequence);
             count += 1;
@@ -70,9 +73,9 @@ impl Connection {
                 break;
             }
             pushed = follower.pushed;
-            segments += follower.segments;
+            segments += of_wire;
             if self.acks.notes_each() {
-                self.note_follower(sequence, follower.segments);
+                self.note_follower(sequence, cuts);
             }
         }
         self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
@@ -98,7 +101,7 @@ impl Connection {
     /// Notes the ACKs that a follower asks for. Apart from the loop, which would be prepared for it.
     #[cold]
     #[inline(never)]
-    fn note_follower(&mut self, start: SeqNumber, segments: u32) {
-        self.note_each(start, self.receive.next().offset_from(start), segments);
+    fn note_follower(&mut self, start: SeqNumber, cuts: Cuts) {
+        self.note_each(start, self.receive.next().offset_from(start), cuts);
     }
 }

@@ -209,7 +209,7 @@ impl World {
             header: &packet.header,
             payload: payload.filter(|chunk| !chunk.is_empty()),
             sparse: false,
-            segments: 1,
+            segment_len: 0,
             congestion_experienced: packet.marked,
         };
         let _ = connection.on_segment(self.now, segment, &self.pool);

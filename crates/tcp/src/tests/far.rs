@@ -98,7 +98,7 @@ impl Pair {
                 header: &header,
                 payload: Some(self.zeros(len)),
                 sparse: false,
-                segments: 1,
+                segment_len: 0,
                 congestion_experienced: false,
             };
             let _ = self.ends[to].on_segment(self.now, segment, &self.pool);

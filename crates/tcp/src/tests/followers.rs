@@ -18,7 +18,7 @@ fn receive_two(harness: &mut Harness, train: bool, start: u32, ack: u32) {
     let mut followers = VecDeque::from([chunk(&bytes)]);
     let outcome = harness.connection.on_followers(harness.now, &leader, &harness.pool, |_, _| {
         let payload = followers.pop_front()?;
-        Some(Follower { payload, sparse: false, segments: 1, pushed: false })
+        Some(Follower { payload, sparse: false, segment_len: 0, pushed: false })
     });
     outcome.expect("taken");
 }

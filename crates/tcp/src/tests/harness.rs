@@ -180,7 +180,7 @@ impl Harness {
             header,
             payload: Some(chunk(payload)),
             sparse: false,
-            segments: 1,
+            segment_len: 0,
             congestion_experienced: self.marked,
         };
         self.connection.on_segment(self.now, segment, &self.pool)

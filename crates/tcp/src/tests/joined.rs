@@ -238,7 +238,7 @@ impl World {
             header: &flying.header,
             payload: Some(Chunk::whole(Block::from(Bytes::from(flying.payload)))),
             sparse,
-            segments: 1,
+            segment_len: 0,
             congestion_experienced: false,
         };
         let _ = connection.on_segment(now, segment, &self.pool);

@@ -137,7 +137,7 @@ impl Path {
                 header: &header,
                 payload: Some(Chunk::whole(Block::from(Bytes::from(payload)))),
                 sparse: false,
-                segments: 1,
+                segment_len: 0,
                 congestion_experienced: false,
             };
             let _ = self.ends[to].on_segment(now, segment, &self.pool);

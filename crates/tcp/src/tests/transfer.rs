@@ -214,7 +214,7 @@ fn a_super_frame_counts_as_its_segments() {
         header: &header,
         payload: Some(chunk(&stream(0..3_000))),
         sparse: true,
-        segments: 3,
+        segment_len: MSS as u32,
         congestion_experienced: false,
     };
     harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");

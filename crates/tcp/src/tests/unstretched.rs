@@ -21,7 +21,7 @@ fn receive_train(harness: &mut Harness, start: u32, count: u32) {
     let outcome = connection.on_followers(harness.now, &leader, &harness.pool, |_, _| {
         left = left.checked_sub(1)?;
         let payload = chunk(&bytes);
-        Some(Follower { payload, sparse: false, segments: 1, pushed: false })
+        Some(Follower { payload, sparse: false, segment_len: 0, pushed: false })
     });
     outcome.expect("in order");
     connection.on_batch_end(harness.now);
@@ -73,17 +73,19 @@ fn what_is_left_of_a_train_is_acknowledged_with_the_next_segment_or_by_the_timer
 #[test]
 fn a_super_frame_has_the_acks_of_its_segments() {
     let mut harness = Harness::established(letter(2));
-    let mut receive = |start, len, segments| super_frame(&mut harness, start, len, segments);
-    assert_eq!(receive(1, 5_000, 5), [2_001, 4_001]);
-    assert_eq!(receive(5_001, 2_003, 3), [6_001, 7_004], "the last one is shorter");
-    assert_eq!(receive(7_004, 1_800, 3), [8_204], "segments shorter than they could be");
+    let mut receive = |start, len, each| super_frame(&mut harness, start, len, each);
+    assert_eq!(receive(1, 5_000, 1_000), [2_001, 4_001]);
+    assert_eq!(receive(5_001, 2_003, 1_000), [6_001, 7_004], "the last one is shorter");
+    assert_eq!(receive(7_004, 1_800, 600), [8_204], "segments shorter than they could be");
+    // As many as there would be of the longest, and yet shorter.
+    assert_eq!(receive(8_804, 2_700, 900), [9_704, 11_504], "of a peer with a smaller MSS");
 }
 
-fn super_frame(harness: &mut Harness, start: u32, len: usize, segments: u32) -> Vec<u32> {
+fn super_frame(harness: &mut Harness, start: u32, len: usize, segment_len: u32) -> Vec<u32> {
     let header = harness.header(ACK, start, 1);
     let payload = Some(chunk(&stream(0..len)));
     let (sparse, congestion_experienced) = (false, false);
-    let segment = Segment { header: &header, payload, sparse, segments, congestion_experienced };
+    let segment = Segment { header: &header, payload, sparse, segment_len, congestion_experienced };
     harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
     harness.connection.on_batch_end(harness.now);
     harness.take().iter().map(Sent::acknowledgment).collect()
@@ -94,7 +96,7 @@ fn super_frame(harness: &mut Harness, start: u32, len: usize, segments: u32) -> 
 fn a_super_frame_behind_a_gap_has_the_duplicate_acks_of_its_segments() {
     for stretch_acks in [false, true] {
         let mut harness = Harness::established(Config { stretch_acks, ..letter(2) });
-        assert_eq!(super_frame(&mut harness, 1_001, 4_000, 4), [1; 4]);
+        assert_eq!(super_frame(&mut harness, 1_001, 4_000, 1_000), [1; 4]);
     }
 }
 
@@ -102,23 +104,26 @@ fn a_super_frame_behind_a_gap_has_the_duplicate_acks_of_its_segments() {
 #[test]
 fn the_segments_of_super_frames_are_counted_each() {
     let mut harness = Harness::established(plain_config());
-    super_frame(&mut harness, 1_001, 4_000, 4);
+    super_frame(&mut harness, 1_001, 4_000, 1_000);
     assert_eq!(harness.connection.counters().out_of_order_segments, 4);
-    super_frame(&mut harness, 1, 1_000, 1);
+    super_frame(&mut harness, 1, 1_000, 1_000);
     let header = harness.header(ACK, 2_001, 1);
     let payload = Some(chunk(&stream(0..3_000)));
-    let (sparse, segments, congestion_experienced) = (false, 3, false);
-    let segment = Segment { header: &header, payload, sparse, segments, congestion_experienced };
+    let (sparse, segment_len, congestion_experienced) = (false, MSS as u32, false);
+    let segment = Segment { header: &header, payload, sparse, segment_len, congestion_experienced };
     let _ = harness.connection.on_segment(harness.now, segment, &harness.pool);
     assert_eq!(harness.connection.counters().duplicate_segments, 3);
+    super_frame(&mut harness, 3_501, 4_000, 1_000);
+    assert_eq!(harness.connection.counters().duplicate_segments, 4, "and the first of these");
+    assert_eq!(harness.connection.totals.data_segments_received, 5 + 3);
 }
 
 // Of what came again nothing is new but the last segment, whose ACK is as good as late already.
 #[test]
 fn a_super_frame_of_which_the_most_was_here_has_the_acks_of_the_rest() {
     let mut harness = Harness::established(letter(2));
-    assert_eq!(super_frame(&mut harness, 1, 2_000, 2), [2_001]);
-    assert_eq!(super_frame(&mut harness, 1, 3_000, 3), [3_001]);
+    assert_eq!(super_frame(&mut harness, 1, 2_000, 1_000), [2_001]);
+    assert_eq!(super_frame(&mut harness, 1, 3_000, 1_000), [3_001]);
     assert_eq!(harness.connection.poll_timeout(), None, "nothing is owed");
 }
 
@@ -126,7 +131,7 @@ fn a_super_frame_of_which_the_most_was_here_has_the_acks_of_the_rest() {
 #[test]
 fn the_last_of_a_super_frame_is_acknowledged_by_the_timer() {
     let mut harness = Harness::established(letter(2));
-    assert_eq!(super_frame(&mut harness, 1, 5_000, 5), [2_001, 4_001]);
+    assert_eq!(super_frame(&mut harness, 1, 5_000, 1_000), [2_001, 4_001]);
     harness.pass_to_deadline();
     assert_eq!(harness.expect_one().acknowledgment(), 5_001);
 }
@@ -142,7 +147,7 @@ fn a_super_frame_that_fills_a_gap_has_one_ack_of_all() {
         harness.receive(ACK, start, 1, &stream(0..1_000));
         harness.take();
     }
-    assert_eq!(super_frame(&mut harness, 1, 2_000, 2), [12_001]);
+    assert_eq!(super_frame(&mut harness, 1, 2_000, 1_000), [12_001]);
 }
 
 // RFC 2883, 4: a report of a duplicate is below the acknowledgment, or within what waits.
@@ -156,8 +161,8 @@ fn a_super_frame_over_what_is_there_already_tells_of_that_behind_it() {
     assert_eq!(harness.expect_one().acknowledgment(), 1);
     let header = harness.header(ACK, 1, 1);
     let payload = Some(chunk(&stream(0..2_758)));
-    let (sparse, segments, congestion_experienced) = (false, 3, false);
-    let segment = Segment { header: &header, payload, sparse, segments, congestion_experienced };
+    let (sparse, segment_len, congestion_experienced) = (false, MSS as u32, false);
+    let segment = Segment { header: &header, payload, sparse, segment_len, congestion_experienced };
     harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
     harness.connection.on_batch_end(harness.now);
     let sent = harness.take();
