@@ -39,18 +39,24 @@ impl Connection {
     }
 
     /// The header of an ACK whose first block reports a duplicate (RFC 2883, 4), where there is one
-    /// to report. The blocks behind it are the usual ones, of which the first is the one that holds
-    /// the duplicate, if it lies beyond RCV.NXT.
+    /// to report. The blocks behind it are the usual ones.
     pub(super) fn report_stamp(&self, now: Instant, window: u16) -> Option<Stamp> {
         self.report_sack().map(|sack| self.stamp(window, self.options_with(now, sack)))
     }
 
-    /// The blocks of that ACK.
+    /// The blocks of that ACK. RFC 2883, 4: the block that holds the duplicate, where it lies beyond RCV.NXT, is the
+    /// second, though something else may have come behind it in the same batch; elsewhere it would be no report.
     pub(crate) fn report_sack(&self) -> Option<SackBlocks> {
         let (start, end) = self.duplicates.next()?;
+        let max = self.sack_blocks_max();
+        let waits = self.receive.sack_blocks(max);
+        let holds = |block: &&(SeqNumber, SeqNumber)| {
+            start.is_at_or_after(block.0) && end.is_at_or_before(block.1)
+        };
+        let (holding, others) = (waits.as_slice().iter().filter(holds), waits.as_slice().iter());
         let mut sack = SackBlocks::NONE;
         sack.push(start, end);
-        for (start, end) in self.receive.sack_blocks(self.sack_blocks_max() - 1).as_slice() {
+        for (start, end) in holding.chain(others.filter(|it| !holds(it))).take(max - 1) {
             sack.push(*start, *end);
         }
         Some(sack)

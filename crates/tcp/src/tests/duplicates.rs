@@ -113,6 +113,23 @@ fn a_duplicate_of_what_waits_is_followed_by_the_block_that_holds_it() {
     assert_eq!(acks(&mut harness), [(500, blocks)]);
 }
 
+// RFC 2883, 4: then "the second SACK block in that option should specify that (possibly larger) block of data".
+#[test]
+fn the_block_that_holds_a_duplicate_follows_it_whatever_came_behind_it_in_the_batch() {
+    let mut harness = established(false);
+    for at in [1_000, 3_000, 5_000, 7_000] {
+        send(&mut harness, at..at + 500).expect("ahead of its turn");
+    }
+    harness.take();
+    for at in [1_000, 9_000] {
+        let header = harness.header(ACK, 1 + at, 1);
+        let _ = harness.receive_header(&header, &stream(at as usize..at as usize + 500));
+    }
+    harness.connection.on_batch_end(harness.now);
+    let newest = [(1_000, 1_500), (1_000, 1_500), (9_000, 9_500), (7_000, 7_500)];
+    assert_eq!(acks(&mut harness), [(0, newest.to_vec())]);
+}
+
 // RFC 2883, 4.2, examples 4 and 5: of a segment that came in part, the part.
 #[test]
 fn of_a_segment_that_came_in_part_the_first_contiguous_part_is_reported() {
