@@ -34,11 +34,13 @@ impl Connection {
     ) -> Result<(), DropReason> {
         self.note_old(incoming.old.take());
         if !self.state.receives_data() {
-            // Behind the peer's FIN there is nothing.
-            return match incoming.payload {
-                Some(_) => Err(DropReason::BadState),
-                None => Ok(()),
-            };
+            // Behind the peer's FIN there is nothing. What lies before may have come again for its ACK (RFC 9293,
+            // MUST-67).
+            if incoming.payload.is_none() {
+                return Ok(());
+            }
+            self.acks.owe_now();
+            return Err(DropReason::BadState);
         }
         let fin = incoming.flags.contains(TcpFlags::FIN);
         let payload_len = incoming.payload_len();

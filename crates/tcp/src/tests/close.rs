@@ -55,6 +55,19 @@ fn closing_second_goes_through_close_wait_and_last_ack() {
     assert!(harness.connection.is_finished() && harness.connection.error().is_none());
 }
 
+// RFC 9293, MUST-67: what comes again is acknowledged, though it goes on where nothing can be any more.
+#[test]
+fn old_data_that_goes_on_behind_the_fin_is_acknowledged() {
+    let mut harness = Harness::established(plain_config());
+    harness.receive(FIN | ACK, 1, 1, b"bye");
+    assert_eq!(harness.expect_one().acknowledgment(), 5);
+    for (at, bytes) in [(1, &b"bye, or not"[..]), (5, b"or not")] {
+        assert_eq!(harness.try_receive(ACK, at, 1, bytes), Err(DropReason::BadState));
+        assert_eq!(harness.expect_one().acknowledgment(), 5);
+    }
+    assert_eq!((state(&harness), harness.read(20)), (State::CloseWait, b"bye".to_vec()));
+}
+
 #[test]
 fn closing_at_the_same_time_goes_through_closing() {
     let mut harness = Harness::established(plain_config());
