@@ -243,12 +243,12 @@ impl Acknowledging {
         }
     }
 
-    /// A segment arrived that was sent again (seed 001: "this process will be triggered for every
+    /// Segments arrived that were sent again (seed 001: "this process will be triggered for every
     /// retransmitted segment").
-    pub(crate) fn on_retransmission(&mut self) {
+    pub(crate) fn on_retransmission(&mut self, segments: u32) {
         self.on_disorder();
         // A receiver asked to acknowledge every segment keeps doing so.
-        self.deferral = self.deferral.min(2).max(self.deferral.saturating_sub(1));
+        self.deferral = self.deferral.min(2).max(self.deferral.saturating_sub(segments));
     }
 
     /// Something arrived ahead of its turn. A peer without SACK learns of loss by counting duplicate
@@ -438,11 +438,11 @@ mod tests {
         let mut policy = Acknowledging::new(4, 0, 10);
         for expected in [4, 3, 2, 2] {
             assert_eq!(policy.deferral, expected);
-            policy.on_retransmission();
+            policy.on_retransmission(1);
             assert_eq!(policy.owed(), Owed::Now);
         }
         let mut every = Acknowledging::new(1, 0, 10);
-        every.on_retransmission();
+        every.on_retransmission(1);
         assert_eq!(every.deferral, 1);
     }
 

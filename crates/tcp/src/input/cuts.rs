@@ -44,8 +44,8 @@ impl Cuts {
 
     /// How many of the first `len` bytes the first `count` segments are.
     pub(super) fn end(self, count: u32, len: u32) -> u32 {
-        let behind = count.saturating_sub(1).saturating_mul(self.len);
-        len.min(self.first_len.saturating_add(behind))
+        let Some(others) = count.checked_sub(1) else { return 0 };
+        len.min(self.first_len.saturating_add(others.saturating_mul(self.len)))
     }
 
     /// What is left behind the first `len` bytes.
@@ -94,6 +94,9 @@ mod tests {
             [0, 0, 1, 1, 3]
         );
         let one = Cuts::every(u32::MAX);
-        assert_eq!((one.count(65_535), one.behind(7).count(65_528), one.end(1, 9)), (1, 1, 9));
+        assert_eq!(
+            (one.count(65_535), one.behind(7).count(65_528), one.end(1, 9), one.end(0, 9)),
+            (1, 1, 9, 0)
+        );
     }
 }

@@ -11,7 +11,33 @@ use crate::unstretched::{DUE_MAX, Due};
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
 use time::Instant;
-use wire::{SeqNumber, TcpFlags};
+use wire::{SackBlocks, SeqNumber, TcpFlags, TcpHeader};
+
+/// What of a super-frame waited already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Again {
+    /// Segments of which all did.
+    segments: u32,
+    /// The last segment of which something did, counted from 1, and whether all of it did.
+    through: u32,
+    is_whole: bool,
+}
+
+/// Data of which each segment may ask for an ACK of its own.
+pub(super) struct Arrived<'a> {
+    pub(super) header: &'a TcpHeader,
+    /// RCV.NXT before it.
+    pub(super) start: SeqNumber,
+    /// Its payload, which may be ahead of its turn.
+    pub(super) len: u32,
+    /// What of it waited already.
+    pub(super) again: Again,
+    pub(super) cuts: Cuts,
+    /// What went on beyond the window was cut off.
+    pub(super) beyond: bool,
+    /// The FIN is behind it: the ACK of its last segment is as good behind the batch.
+    pub(super) ends_stream: bool,
+}
 
 impl Connection {
     /// The application will read no more: once it has closed its own direction, too, new data makes it a reset, as where
@@ -57,22 +83,29 @@ impl Connection {
         if payload_len > 0 {
             self.on_marked_data(incoming);
         }
+        let mut again = Again::default();
         let outcome = match incoming.payload.take() {
             Some(payload) => {
-                self.note_overlap(offset, &payload);
+                again = self.note_overlap(offset, &payload, incoming.cuts);
                 let copied_before = self.receive.copied_bytes();
                 let arrival = self.receive.insert(offset, payload, incoming.sparse, pool);
                 self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
                 if let Some(theirs) = incoming.header.options.timestamps {
                     self.window_tuning.on_echo(theirs.echo);
                 }
-                self.on_arrival(now, arrival, incoming, payload_len)
+                self.on_arrival(now, arrival, incoming, (payload_len, again))
             }
             None => Ok(()),
         };
         let notes_each = self.acks.notes_each() && payload_len > 0 && outcome.is_ok();
-        if notes_each && !fin && !self.receive.is_fin_next() {
-            self.note_each(next, payload_len, incoming.cuts);
+        if notes_each {
+            let ends_stream = fin || self.receive.is_fin_next();
+            let Incoming { header, cuts, beyond, .. } = *incoming;
+            let (start, len) = (next, payload_len);
+            let data = Arrived { header, start, len, again, cuts, beyond, ends_stream };
+            self.note_each(now, &data);
+        } else if incoming.beyond {
+            self.acks.owe_now();
         }
         // What is here already says nothing against the FIN behind it.
         if fin && matches!(outcome, Ok(()) | Err(DropReason::Duplicate)) {
@@ -90,33 +123,46 @@ impl Connection {
         outcome
     }
 
-    /// RFC 5681, 4.2: what is out of order, or fills a gap, is acknowledged at once.
+    /// RFC 5681, 4.2: what is out of order, or fills a gap, is acknowledged at once. Of the segments `again` are here
+    /// already.
     #[inline]
     fn on_arrival(
         &mut self,
         now: Instant,
         arrival: Arrival,
         incoming: &Incoming<'_>,
-        payload_len: u32,
+        (payload_len, again): (u32, Again),
     ) -> Result<(), DropReason> {
         match arrival {
             Arrival::InOrder | Arrival::FilledGap => {
                 let pushed = incoming.flags.contains(TcpFlags::PSH);
                 // Where blocks are scarce a part of it may have been all that was kept.
-                let kept = self.receive.next().offset_from(incoming.sequence).min(payload_len);
-                self.on_in_order(now, incoming.sequence, incoming.cuts.count(kept), pushed);
+                let received = self.receive.next().offset_from(incoming.sequence);
+                let kept = received.min(payload_len);
+                let segments = incoming.cuts.count(kept);
+                self.on_in_order(
+                    now,
+                    incoming.sequence,
+                    segments - again.segments.min(segments),
+                    pushed,
+                );
+                self.note_again(again.segments);
                 if arrival == Arrival::FilledGap {
-                    self.acks.on_retransmission();
+                    let ends_gap = kept == received && !self.receive.has_gap();
+                    let within = if ends_gap { again.through.min(segments) } else { segments };
+                    self.acks.on_retransmission(within.saturating_sub(again.segments).max(1));
                 } else if self.receive.has_gap() {
                     self.acks.on_disorder();
                 }
-                if incoming.trimmed {
+                if incoming.sequence != incoming.header.sequence {
                     self.acks.owe_now();
                 }
                 Ok(())
             }
             Arrival::OutOfOrder => {
-                let segments = incoming.cuts.count(payload_len);
+                let segments =
+                    incoming.cuts.count(payload_len).saturating_sub(again.segments).max(1);
+                self.note_again(again.segments);
                 self.counters.out_of_order_segments += u64::from(segments);
                 count(&mut self.totals.segments_out_of_order, segments);
                 self.totals.data_segments_received += u64::from(segments);
@@ -124,8 +170,7 @@ impl Connection {
                 Ok(())
             }
             Arrival::Duplicate => {
-                self.counters.duplicate_segments += u64::from(incoming.cuts.count(payload_len));
-                self.acks.on_retransmission();
+                self.note_again(incoming.cuts.count(payload_len));
                 Err(DropReason::Duplicate)
             }
             Arrival::Refused | Arrival::NoMemory => Err(self.on_refused(arrival)),
@@ -150,48 +195,74 @@ impl Connection {
         self.acks.on_data(now, segments, pushed, || rtt.rto());
     }
 
-    /// Data of `own_len` bytes arrived that moved RCV.NXT on from `start`, or waits: notes the ACKs that its segments
-    /// ask for. The FIN is the last of the stream, so its ACK is as good behind the batch.
+    /// Data arrived that moved RCV.NXT on, or waits: notes the ACKs that its segments ask for.
     #[cold]
-    pub(super) fn note_each(&mut self, start: SeqNumber, own_len: u32, cuts: Cuts) {
+    pub(super) fn note_each(&mut self, now: Instant, data: &Arrived<'_>) {
+        let Arrived { header, start, len: own_len, again, cuts, beyond, ends_stream } = *data;
         let len = self.receive.next().offset_from(start);
         // The clock does not change what is echoed.
         let said = self.segment_options(Instant::ZERO);
-        let mut due = Due {
-            number: start,
-            echo: said.timestamps.map_or(0, |it| it.echo),
-            sack: said.sack,
-            ecn: self.ecn.flags(),
-        };
-        let mut count = match len {
+        let (number, echo) = (start, said.timestamps.map_or(0, |it| it.echo));
+        let mut due = Due { number, echo, sack: said.sack, ecn: self.ecn.flags() };
+        let segments = match len {
             // Ahead of its turn: who has no SACK counts the ACKs of its segments.
-            0 if self.negotiated.sack => 1,
+            0 if self.negotiated.sack => cuts.count(own_len).min(1 + u32::from(ends_stream)),
             0 => cuts.count(own_len),
-            // Where it fills a gap, what waits behind is acknowledged with it and at once (RFC 5681, 4.2).
+            // What waited behind is acknowledged with it.
             _ if len > own_len => 1,
             _ => cuts.count(len),
         };
-        if self.acks.owed() == Owed::Now
-            && let Some(sack) = self.report_sack()
-        {
-            due.sack = sack;
-            self.on_duplicate_reported();
-            // What came twice may lie ahead of all segments of a super-frame but the last (RFC 2883, 4).
-            count = 1;
-        }
-        // A guest's header may call a super-frame tens of thousands.
-        let first = 1 + count.saturating_sub(DUE_MAX as u32);
-        for index in first..=count {
-            due.number = start + if index < count { cuts.end(index, len) } else { len };
-            if len == 0 {
+        // Where it fills a gap, all up to there is acknowledged at once (RFC 5681, 4.2) and as one, for no block tells
+        // of what waited any more. A guest's header may call a super-frame tens of thousands.
+        let through = if len > 0 { again.through.min(segments) } else { 0 };
+        let first = through.max(1 + segments.saturating_sub(DUE_MAX as u32));
+        for index in first..=segments {
+            if due.number != start {
+                // What is due is as good as sent, so the same timestamp may be the one to echo now.
+                self.take_timestamp_of(now, header, due.number);
+                due.echo = self.negotiated.timestamps.map_or(0, |it| it.option(now).echo);
+            }
+            due.number = start + if index < segments { cuts.end(index, len) } else { len };
+            // A segment that did not fit is acknowledged at once, as is what is behind a gap.
+            let is_cut = index == segments && cuts.count_whole(own_len) < cuts.count(own_len);
+            if len == 0 || self.receive.has_gap() || (beyond && is_cut) {
                 self.acks.owe_now();
             }
-            self.acks.on_each(due);
+            if index < segments || !ends_stream {
+                let reports = index == first && self.acks.owed() == Owed::Now;
+                self.note(due, reports);
+            }
+            if index == through && again.is_whole {
+                // As is one that came again.
+                self.acks.owe_now();
+            }
+        }
+        if beyond && cuts.count_whole(own_len) == cuts.count(own_len) {
+            // Whole segments did not fit.
+            self.acks.owe_now();
+        }
+    }
+
+    /// Notes the ACK that a segment asks for; with `reports` one for each duplicate that is to be reported, if any is.
+    fn note(&mut self, due: Due, reports: bool) {
+        let report = if reports { self.take_report() } else { None };
+        self.acks.on_each(Due { sack: report.unwrap_or(due.sack), ..due });
+        while report.is_some()
+            && let Some(sack) = self.take_report()
+        {
+            self.acks.owe_now();
+            self.acks.on_each(Due { sack, ..due });
         }
         // What is acknowledged decides which timestamp is kept (RFC 7323, 4.3).
         if let Some(due) = self.acks.due_count().checked_sub(1).and_then(|it| self.acks.due(it)) {
             self.last_ack_sent = due.number;
         }
+    }
+
+    fn take_report(&mut self) -> Option<SackBlocks> {
+        let sack = self.report_sack()?;
+        self.on_duplicate_reported();
+        Some(sack)
     }
 
     /// What arrived was not kept: says why.
@@ -207,19 +278,47 @@ impl Connection {
         DropReason::ReceiveBufferFull
     }
 
-    /// Takes note of what of a payload waits already.
+    /// Takes note of what of a payload waits already, and says of how many segments all does.
     #[inline]
-    fn note_overlap(&mut self, offset: u32, payload: &Chunk) {
-        if !self.receive.has_gap() {
-            return;
+    fn note_overlap(&mut self, offset: u32, payload: &Chunk, cuts: Cuts) -> Again {
+        match self.receive.has_gap() {
+            true => self.note_each_overlap(offset, payload, cuts),
+            false => Again::default(),
         }
-        let overlap = self.receive.overlap(offset, payload);
-        if let Some((start, end)) = overlap.first {
-            let next = self.receive.next();
-            self.note_duplicate(next + start, next + end);
+    }
+
+    #[cold]
+    fn note_each_overlap(&mut self, offset: u32, payload: &Chunk, cuts: Cuts) -> Again {
+        let mut again = Again::default();
+        if self.receive.overlap(offset, payload).first.is_none() {
+            return again;
         }
-        if overlap.is_conflicting {
-            self.counters.overlap_conflicts += 1;
+        let len = payload.len() as u32;
+        let mut start = 0;
+        for index in 1..=cuts.count(len) {
+            let end = cuts.end(index, len);
+            let mut part = payload.clone();
+            part.truncate(end as usize);
+            part.trim_front(start as usize);
+            let overlap = self.receive.overlap(offset + start, &part);
+            if let Some((from, to)) = overlap.first {
+                let next = self.receive.next();
+                self.note_duplicate(next + from, next + to);
+                again.through = index;
+                again.is_whole = to - from == end - start;
+                again.segments += u32::from(again.is_whole);
+            }
+            self.counters.overlap_conflicts += u64::from(overlap.is_conflicting);
+            start = end;
+        }
+        again
+    }
+
+    /// So many segments have arrived of which all was here already.
+    pub(super) fn note_again(&mut self, segments: u32) {
+        if segments > 0 {
+            self.counters.duplicate_segments += u64::from(segments);
+            self.acks.on_retransmission(segments);
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Incoming<'a> {
     flags: TcpFlags,
     /// SEG.SEQ of what is left.
     sequence: SeqNumber,
+    /// The same of its first segment of the wire that reaches RCV.NXT, whatever was cut off.
+    began: SeqNumber,
     payload: Option<Chunk>,
     sparse: bool,
     /// Where its segments of the wire end.
@@ -61,6 +63,8 @@ pub(crate) struct Incoming<'a> {
     old: Option<(SeqNumber, SeqNumber)>,
     /// Some of it was cut off.
     trimmed: bool,
+    /// Some of that lay beyond the window.
+    beyond: bool,
     /// The network marked it.
     marked: bool,
 }
@@ -73,6 +77,12 @@ impl Incoming<'_> {
     /// How many segments of the wire it is, or was, where nothing is left of them; at least 1.
     fn segments(&self) -> u32 {
         self.cuts.count(self.payload_len())
+    }
+
+    /// SEG.SEQ of its segment of the wire in which the first `len` bytes end.
+    fn began(&self, len: u32) -> SeqNumber {
+        let before = self.cuts.count_whole(len.saturating_sub(1));
+        self.sequence + self.cuts.end(before, len)
     }
 
     /// SEG.LEN.
@@ -99,11 +109,13 @@ impl Connection {
             header: segment.header,
             flags: segment.header.flags,
             sequence: segment.header.sequence,
+            began: segment.header.sequence,
             payload: segment.payload.filter(|payload| !payload.is_empty()),
             sparse: segment.sparse,
             cuts: self.cuts(segment.header, segment.segment_len),
             old: None,
             trimmed: false,
+            beyond: false,
             marked: segment.congestion_experienced,
         };
         let segments = incoming.segments();
@@ -256,8 +268,10 @@ impl Connection {
                 payload.truncate(room as usize);
             }
             incoming.flags = incoming.flags.without(TcpFlags::FIN);
-            incoming.trimmed = true;
-            self.acks.owe_now();
+            (incoming.trimmed, incoming.beyond) = (true, true);
+            if room == 0 {
+                self.acks.owe_now();
+            }
         }
         Ok(())
     }
@@ -266,8 +280,7 @@ impl Connection {
     /// alone must not move TS.Recent ahead and have the peer's own segments refused by PAWS.
     #[inline]
     fn take_timestamp(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        // SEG.SEQ is where it began, whatever was cut off because it had come before.
-        self.take_timestamp_of(now, incoming.header, incoming.header.sequence);
+        self.take_timestamp_of(now, incoming.header, incoming.began);
     }
 
     /// The same for a segment with this header, which begins at `sequence`.
@@ -289,18 +302,19 @@ impl Connection {
 
     /// Forgets the first `count` sequence numbers, which arrived before.
     fn cut_front(&mut self, incoming: &mut Incoming<'_>, count: u32) {
+        let segments = incoming.segments();
+        incoming.began = incoming.began(count);
         if let Some(payload) = &mut incoming.payload {
             let old = (count as usize).min(payload.len());
             incoming.old = self.find_old(incoming.sequence, &payload.bytes()[..old]);
             payload.trim_front(count as usize);
-            if !payload.is_empty() {
-                let again = incoming.cuts.count_whole(count);
-                self.counters.duplicate_segments += u64::from(again);
-            }
-            incoming.cuts = incoming.cuts.behind(count);
             if payload.is_empty() {
                 incoming.payload = None;
             }
+            // What is new of the last may be its FIN.
+            let before_last = segments - 1;
+            self.note_again(incoming.cuts.count_whole(count).min(before_last));
+            incoming.cuts = incoming.cuts.behind(count);
         }
         incoming.sequence += count;
         incoming.trimmed = true;
@@ -323,7 +337,8 @@ impl Connection {
         if ends_at_next {
             // Our ACK was lost: the next one echoes the repetition, or the peer would measure its own
             // timeout as a round trip and raise it with every lost ACK.
-            self.take_timestamp(now, incoming);
+            let began = incoming.began(incoming.payload_len());
+            self.take_timestamp_of(now, incoming.header, began);
         }
         // A duplicate shows, too, that the peer is there, and so does a probe with which it asks for us. Nothing else
         // of what its ACK says is looked at.
@@ -334,7 +349,7 @@ impl Connection {
         }
         if incoming.len() > 0 {
             // Sent again because our ACK was lost, or by mistake: RFC 9293, MUST-67 asks for an ACK.
-            self.counters.duplicate_segments += u64::from(incoming.segments());
+            self.note_again(incoming.segments());
             // What comes with a SYN is of another connection (RFC 7413), and no duplicate of this one's.
             if let Some(payload) = &incoming.payload
                 && !incoming.flags.contains(TcpFlags::SYN)
@@ -342,7 +357,6 @@ impl Connection {
                 let old = self.find_old(incoming.sequence, payload.bytes());
                 self.note_old(old);
             }
-            self.acks.on_retransmission();
             return Err(DropReason::Duplicate);
         }
         // A keepalive, a probe, or a stray ACK: answered, within the limit that keeps two ends from

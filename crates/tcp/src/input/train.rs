@@ -8,7 +8,8 @@
 //! (RFC 5681, 2). What is left of a follower is its payload, at RCV.NXT and within the window; so
 //! the outcome is what it would have been one by one, to the last field.
 
-use super::Cuts;
+use super::cuts::Cuts;
+use super::data::{Again, Arrived};
 use crate::connection::Connection;
 use crate::receive_queue::Arrival;
 use batch::{BlockPool, Chunk};
@@ -75,7 +76,7 @@ impl Connection {
             pushed = follower.pushed;
             segments += of_wire;
             if self.acks.notes_each() {
-                self.note_follower(sequence, cuts);
+                self.note_follower(now, leader, (sequence, cuts));
             }
         }
         self.counters.copied_bytes += self.receive.copied_bytes() - copied_before;
@@ -101,7 +102,15 @@ impl Connection {
     /// Notes the ACKs that a follower asks for. Apart from the loop, which would be prepared for it.
     #[cold]
     #[inline(never)]
-    fn note_follower(&mut self, start: SeqNumber, cuts: Cuts) {
-        self.note_each(start, self.receive.next().offset_from(start), cuts);
+    fn note_follower(
+        &mut self,
+        now: Instant,
+        header: &TcpHeader,
+        (start, cuts): (SeqNumber, Cuts),
+    ) {
+        let len = self.receive.next().offset_from(start);
+        let (again, beyond, ends_stream) = (Again::default(), false, false);
+        let data = Arrived { header, start, len, again, cuts, beyond, ends_stream };
+        self.note_each(now, &data);
     }
 }

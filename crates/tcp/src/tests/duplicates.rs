@@ -223,3 +223,28 @@ fn what_came_first_stays_and_other_content_is_counted() {
     assert_eq!(counted(&harness), 3, "next, and reaching over what waits");
     assert_eq!(harness.read(2_000), stream(0..1_600));
 }
+
+// As if its segments had come one by one, of which each tells what of it came before.
+#[test]
+fn of_a_super_frame_each_segment_that_waits_already_is_reported_and_counted() {
+    let mut harness = established(false);
+    for at in [2_000, 4_000, 5_000] {
+        send(&mut harness, at..at + 1_000).expect("ahead of its turn");
+    }
+    harness.take();
+    let header = harness.header(ACK, 1_001, 1);
+    let segment = crate::Segment {
+        header: &header,
+        payload: Some(chunk(&stream(1_000..7_000))),
+        sparse: false,
+        segment_len: MSS as u32,
+        congestion_experienced: false,
+    };
+    harness.connection.on_segment(harness.now, segment, &harness.pool).expect("some of it is new");
+    harness.connection.on_batch_end(harness.now);
+    let reports: Vec<_> = acks(&mut harness).into_iter().map(|(_, blocks)| blocks).collect();
+    let whole = (1_000, 7_000);
+    assert_eq!(reports, [vec![(2_000, 3_000), whole], vec![(4_000, 6_000), whole]]);
+    assert_eq!(harness.connection.counters().duplicate_segments, 3);
+    assert_eq!(harness.connection.counters().out_of_order_segments, 6, "three and three");
+}

@@ -15,6 +15,7 @@ mod info;
 mod joined;
 mod loss;
 mod lossy;
+mod merged;
 mod options;
 mod path_changes;
 mod pauses;

@@ -1,7 +1,7 @@
 //! RFC 1122's letter: however many segments come in at one instant, every second one, or every one, has
 //! an ACK of its own.
 
-use super::harness::{ACK, Harness, MSS, Sent, chunk, plain_config, stream};
+use super::harness::{ACK, FIN, Harness, MSS, Sent, chunk, plain_config, stream};
 use crate::{Config, Follower, Segment};
 use time::Duration;
 use wire::{TcpOptions, TcpTimestamps};
@@ -125,6 +125,32 @@ fn a_super_frame_of_which_the_most_was_here_has_the_acks_of_the_rest() {
     assert_eq!(super_frame(&mut harness, 1, 2_000, 1_000), [2_001]);
     assert_eq!(super_frame(&mut harness, 1, 3_000, 1_000), [3_001]);
     assert_eq!(harness.connection.poll_timeout(), None, "nothing is owed");
+}
+
+// SHLD-18 again: not only where there is nothing else to say.
+#[test]
+fn a_super_frame_with_old_data_the_end_of_the_window_or_a_fin_has_the_acks_of_its_segments() {
+    let config = Config { sack: true, ..letter(2) };
+    let options =
+        TcpOptions { mss: Some(MSS as u16), sack_permitted: true, ..TcpOptions::default() };
+    let mut harness = Harness::established_with(config, options);
+    assert_eq!(super_frame(&mut harness, 1, 2_000, 1_000), [2_001]);
+    let again = "the report of what came again goes with the first";
+    assert_eq!(super_frame(&mut harness, 1_001, 6_000, 1_000), [3_001, 5_001, 7_001], "{again}");
+    let header = harness.header(ACK | FIN, 7_001, 1);
+    let payload = Some(chunk(&stream(0..5_000)));
+    let (sparse, segment_len, congestion_experienced) = (false, MSS as u32, false);
+    let segment = Segment { header: &header, payload, sparse, segment_len, congestion_experienced };
+    harness.connection.on_segment(harness.now, segment, &harness.pool).expect("in order");
+    harness.connection.on_batch_end(harness.now);
+    let sent: Vec<u32> = harness.take().iter().map(Sent::acknowledgment).collect();
+    assert_eq!(sent, [9_001, 11_001, 12_002]);
+    let mut harness = Harness::established(letter(2));
+    let numbers: Vec<u32> = (1..=10).map(|it| 2_000 * it + 1).collect();
+    assert_eq!(super_frame(&mut harness, 1, 20_000, 1_000), numbers);
+    let mut harness = Harness::established(letter(2));
+    assert_eq!(super_frame(&mut harness, 1, 19_500, 1_000).last(), Some(&19_501));
+    assert_eq!(super_frame(&mut harness, 19_501, 3_000, 1_000), [20_001], "cut by the window");
 }
 
 // RFC 9293, 3.8.6.3, MUST-58: an ACK is delayed, and not for ever.
