@@ -100,6 +100,11 @@ impl Snapshot {
     pub(crate) fn in_flight_bytes(&self) -> u32 {
         self.in_flight_bytes
     }
+
+    /// Its record goes on with what was sent later.
+    pub(crate) fn on_joined(&mut self, later: &Self) {
+        self.in_flight_bytes = later.in_flight_bytes;
+    }
 }
 
 /// The estimator of one connection.

@@ -161,6 +161,7 @@ impl SentRecords {
                 last.is_joined |= last.sent_at != now;
                 last.end = end;
                 last.sent_at = now;
+                last.snapshot.on_joined(&snapshot);
             }
             _ => {
                 if self.records.is_empty() {

@@ -4,11 +4,12 @@ use super::harness::*;
 use super::recovery::{RTT, in_flight, path, probed, sack, sack_config};
 
 // RFC 8985, 7.4.2: "Invoke congestion control to react to the loss event the probe has repaired": in the flight that
-// had it, and not in what is written when it shows.
+// had it, and not in what is written when it shows; be that a batch of many segments or many of one.
 #[test]
 fn a_loss_that_a_probe_repaired_reduces_by_the_flight_in_which_it_was() {
-    for tail_alone in [false, true] {
+    for (tail_alone, packets) in [(false, 100), (true, 100), (true, 1)] {
         let mut harness = path(sack_config());
+        harness.batch_limit(packets);
         harness.write(&stream(0..10_000));
         assert_eq!(harness.take().len(), 10);
         harness.now += RTT;
