@@ -1,6 +1,7 @@
 //! Segment scripts against one connection, and two connections joined back to back.
 
 mod after_timeouts;
+mod batched;
 mod bottleneck;
 mod close;
 mod duplicates;
