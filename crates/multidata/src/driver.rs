@@ -1,6 +1,6 @@
 //! A stack in somebody's event loop.
 
-use crate::runtime::squeue::Squeue;
+use crate::runtime::squeue::{Core, Squeue};
 use crate::stack::Stack;
 use device::{EventSource, Waiter};
 use std::fmt;
@@ -43,9 +43,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # }
 /// ```
 ///
-/// The loop is to come back soon: for as long as it does something else, what arrives waits, and so do timers. Sockets
-/// may be used from the loop and from everywhere else, blocking calls from other threads only. Dropped, it leaves its
-/// part to the stack's own threads again.
+/// The loop is to come back soon: for as long as it does something else, what arrives waits, and so do timers, for 40 ms
+/// at most, which is how long it takes one of the stack's threads to notice. Sockets may be used from the loop and from
+/// everywhere else, blocking calls from other threads only. Dropped, it leaves its part to the stack's own threads again.
 pub struct Driver {
     squeue: Arc<Squeue>,
     /// The device's.
@@ -160,7 +160,7 @@ impl Driver {
         let before = self.end_wait();
         let mut core = squeue.lock();
         if before == State::Leads {
-            core.watch.on_leader_back();
+            core.on_driver_back();
         }
         if core.stopping.is_some() {
             squeue.release(core);
@@ -180,6 +180,7 @@ impl Driver {
             self.state = State::Leads;
             let until = core.deadline();
             core.watch.lead(None, until);
+            core.driven = Some(now);
             core.counters.leader_waits += 1;
             until
         };
@@ -216,12 +217,20 @@ impl Driver {
     }
 }
 
+impl Core {
+    /// The driver that led is back.
+    fn on_driver_back(&mut self) {
+        self.driven = None;
+        self.watch.on_leader_back();
+    }
+}
+
 impl Drop for Driver {
     fn drop(&mut self) {
         if self.end_wait() == State::Leads {
             let squeue = Arc::clone(&self.squeue);
             let mut core = squeue.lock();
-            core.watch.on_leader_back();
+            core.on_driver_back();
             squeue.release(core);
         }
     }

@@ -112,7 +112,8 @@
 //! [`Connecting`] are what an executor's types can be built from; the crate `multidata-tokio` has
 //! those of tokio. They try and enter the waker under one lock, so no event is missed and nobody is
 //! woken who does not wait. Tasks cannot wait for a device, so with tasks waiting it is the stack's own thread
-//! that does, at the price of a wake-up between threads.
+//! that does, at the price of a wake-up between threads. An event loop that watches the device does without
+//! ([`Stack::drivers`]; `multidata_tokio::drive`).
 //!
 //! # Looking inside
 //!

@@ -3,8 +3,9 @@
 //! [`TcpStream`], [`TcpListener`] and [`UdpSocket`] are shaped like those of `tokio::net`, [`RawSocket`] like
 //! the last; [`TcpForwarder`] and [`UdpForwarder`] take connections and datagrams to addresses of others, and
 //! streams are [`AsyncRead`](tokio::io::AsyncRead) and [`AsyncWrite`](tokio::io::AsyncWrite), so what is built
-//! on these (hyper by `hyper_util::rt::TokioIo`, rustls, codecs, `tokio::io::copy`) runs over them. Of tokio only the
-//! traits and the scheduler's budget are used; its driver (`net`) is not, because the stack brings its own.
+//! on these (hyper by `hyper_util::rt::TokioIo`, rustls, codecs, `tokio::io::copy`) runs over them. The stack brings what
+//! waits for its devices with it; where tokio shall ([`drive`]), its I/O is used, and else only its traits and the
+//! scheduler's budget.
 //!
 //! ```
 //! use multidata::device::{Medium, WireConfig, WireEnd, wire};
@@ -50,7 +51,8 @@
 //! from one socket), all are woken and the first one gets it, as in tokio.
 //!
 //! Tasks cannot wait for a device: the stack's own thread does, and a wake-up between threads
-//! stands between a packet's arrival and its task.
+//! stands between a packet's arrival and its task. With [`drive`] the runtime waits for the device, too, and nothing
+//! stands between them.
 //!
 //! # Cancellation
 //!

@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
     pub(crate) application_ran: Instant,
+    /// Since when an event loop leads, where one does.
+    pub(crate) driven: Option<Instant>,
     /// The last turn used up its budget.
     pub(crate) is_unfinished: bool,
     /// All devices failed; the first one's sentence.
@@ -139,6 +141,7 @@ impl Core {
             woken: Vec::new(),
             event_watch: Arc::default(),
             watch: Watch::default(),
+            driven: None,
             application_ran: Instant::ZERO,
             is_unfinished: false,
             failed: None,

@@ -184,8 +184,7 @@ impl Squeue {
                 core.watch.on_worker_back();
             }
             let now = self.clock.now();
-            let is_left = core.is_unfinished && core.time_for_calls(now, false) == Duration::ZERO;
-            if core::mem::take(&mut is_due) || is_left || core.owed_frames() > 0 {
+            if core::mem::take(&mut is_due) || core.is_left_to_worker(now) {
                 core.run(now);
             }
             if core.is_unfinished {
@@ -290,6 +289,14 @@ impl Squeue {
 }
 
 impl Core {
+    /// Whether there is something for a worker to do that was not called from the device.
+    fn is_left_to_worker(&self, now: Instant) -> bool {
+        let is_left = self.is_unfinished && self.time_for_calls(now, false) == Duration::ZERO;
+        // An event loop that leads may be one that does not run just now.
+        let is_late = self.driven.is_some_and(|since| now.since(since) >= ASIDE_MAX);
+        is_left || is_late || self.owed_frames() > 0
+    }
+
     /// Whether application threads do the worker's part.
     fn stands_aside(&self, now: Instant) -> bool {
         let has_others = self.desk.as_ref().is_some_and(Desk::has_others);
