@@ -55,7 +55,8 @@ pub(crate) const FLOWS_MAX: usize = 1_024;
 /// than two minutes).
 pub(crate) const IDLE: Duration = Duration::from_secs(120);
 
-#[tokio::main]
+// One thread for all: what a packet wakes is done where it was received.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     // Each connection and each flow has one.
     linux::descriptors::raise();
