@@ -174,8 +174,8 @@ pub trait Waiter: Send + Sync {
 
 /// A wait for a device that takes no thread: an event loop watches a file.
 ///
-/// Each wait is between a [`begin`](EventSource::begin) and an [`end`](EventSource::end), and counts as one of a thread
-/// for [`Waiter::wake`].
+/// Each wait is between a [`begin`](EventSource::begin) and an [`end`](EventSource::end), one at a time. [`Waiter::wake`]
+/// calls the loop besides a thread, and neither's call ends the other's wait or is taken by it.
 #[cfg(unix)]
 pub trait EventSource: Send + Sync {
     /// Readable when the wait is over. What made it readable may stay: it is to be watched for the edge

@@ -13,7 +13,7 @@
 //! A device that cannot say that it has room again, or that its interface is gone, is helped: where
 //! it is stalled the wait is a short one, and a second file, a netlink socket, tells of changes.
 //!
-//! Who has an event loop watches one file for all of that ([`event_source`]).
+//! Who has an event loop watches one file for all of that ([`event_source`]), and is called besides the threads.
 
 mod event_source;
 
@@ -257,6 +257,11 @@ impl Waiter for FileWaiter {
     fn wake(&self) {
         if !self.woken.swap(true, Ordering::SeqCst) && self.waiters.load(Ordering::SeqCst) > 0 {
             self.write_event();
+        }
+        if let Some(Some(epoll)) = self.epoll.get()
+            && epoll.wake()
+        {
+            self.syscalls.fetch_add(1, Ordering::Relaxed);
         }
     }
 

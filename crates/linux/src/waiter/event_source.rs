@@ -1,19 +1,23 @@
 //! The wait for a device as one file, for who has an event loop.
 //!
-//! It is an epoll that watches the device, the eventfd of those who wake, the netlink socket and a timer. The loop
+//! It is an epoll that watches the device, an eventfd of those who wake, the netlink socket and a timer. The loop
 //! watches it for the edge, so a device that stays readable, with no memory to receive into or because it failed,
 //! does not keep the loop busy.
+//!
+//! The eventfd is not that of the threads: one that a loop has yet to see, which may do something else for long, would
+//! end all their sleeps meanwhile, and one that it has seen would be missing to a thread that is about to sleep. It is
+//! never emptied, as each call is an edge.
 
 use super::FileWaiter;
 use device::EventSource;
 use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +32,10 @@ const TIMER: u64 = 3;
 pub(super) struct Epoll {
     epoll: OwnedFd,
     timer: OwnedFd,
+    call: OwnedFd,
+    /// As [`FileWaiter::waiters`] and [`FileWaiter::woken`], of the loop.
+    waits: AtomicBool,
+    woken: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -46,16 +54,29 @@ impl Epoll {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let watch = |file: BorrowedFd<'_>, what| {
             epoll::add(&epoll, file, EventData::new_u64(what), EventFlags::IN | EventFlags::ET)
         };
         watch(waiter.file.as_fd(), DEVICE)?;
-        watch(waiter.event.as_fd(), CALL)?;
+        watch(call.as_fd(), CALL)?;
         watch(timer.as_fd(), TIMER)?;
         if let Some(changes) = &waiter.changes {
             watch(changes.as_fd(), CHANGES)?;
         }
-        Ok(Self { epoll, timer, state: Mutex::default() })
+        let (waits, woken) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { epoll, timer, call, waits, woken, state: Mutex::default() })
+    }
+
+    /// The loop is called; says whether that took a system call.
+    pub(super) fn wake(&self) -> bool {
+        let is_called =
+            !self.woken.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst);
+        if is_called {
+            // It fails only when the counter is at its end, after centuries.
+            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        }
+        is_called
     }
 }
 
@@ -117,24 +138,22 @@ impl EventSource for FileWaiter {
     }
 
     fn begin(&self, timeout: Option<Duration>) -> bool {
-        self.waiters.fetch_add(1, Ordering::SeqCst);
-        if self.woken.swap(false, Ordering::SeqCst) {
+        let Some(Some(epoll)) = self.epoll.get() else { return false };
+        epoll.waits.store(true, Ordering::SeqCst);
+        if epoll.woken.swap(false, Ordering::SeqCst) {
             return false;
         }
         let timeout = self.patience(timeout);
         let is_over = timeout.is_some_and(|timeout| timeout.is_zero());
-        let Some(Some(epoll)) = self.epoll.get() else { return false };
         !is_over && self.prepare(epoll, timeout).is_ok()
     }
 
     fn end(&self) {
-        if let Some(Some(epoll)) = self.epoll.get() {
-            self.take_events(epoll);
-        }
-        let was_called = self.woken.swap(false, Ordering::SeqCst);
-        if self.waiters.fetch_sub(1, Ordering::SeqCst) == 1 && was_called {
-            self.empty_event();
-        }
+        let Some(Some(epoll)) = self.epoll.get() else { return };
+        self.take_events(epoll);
+        // Whoever called meanwhile is answered by this return.
+        epoll.woken.store(false, Ordering::SeqCst);
+        epoll.waits.store(false, Ordering::SeqCst);
     }
 }
 
@@ -207,5 +226,39 @@ mod tests {
         assert!(source.begin(None) && is_over(source, LONG));
         source.end();
         assert!(began.elapsed() >= super::super::STARVED, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_loop_that_does_not_come_keeps_no_thread_awake() {
+        let waiter = quiet();
+        let source = waiter.event_source().expect("descriptors are left");
+        assert!(source.begin(None));
+        waiter.wake();
+        let began = Instant::now();
+        let pause = Duration::from_millis(30);
+        (0..2).for_each(|_| waiter.wait(Some(pause)));
+        assert!(began.elapsed() >= pause, "a call ended two sleeps: {:?}", began.elapsed());
+        assert!(is_over(source, Duration::ZERO), "the loop was called");
+        source.end();
+    }
+
+    /// Between a thread's leave of the lock and its sleep.
+    #[test]
+    fn a_loop_does_not_take_the_call_of_a_thread_that_is_about_to_sleep() {
+        let waiter = quiet();
+        let source = waiter.event_source().expect("descriptors are left");
+        for is_before in [false, true] {
+            if !is_before {
+                assert!(source.begin(None));
+            }
+            waiter.wake();
+            if is_before {
+                assert!(!source.begin(None), "it was called");
+            }
+            source.end();
+            let began = Instant::now();
+            waiter.wait(Some(LONG));
+            assert!(began.elapsed() < LONG / 2, "the call was lost");
+        }
     }
 }
