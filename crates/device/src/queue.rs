@@ -165,9 +165,10 @@ pub trait Waiter: Send + Sync {
         None
     }
 
-    /// The same as something that an event loop can watch; `None` where only a thread can wait.
+    /// The same as something that an event loop can watch; `None` where only a thread can wait. Whoever has it lets go of
+    /// it when it comes to that, so it is not to keep the device open. Each call says the same one.
     #[cfg(unix)]
-    fn event_source(&self) -> Option<&dyn EventSource> {
+    fn event_source(&self) -> Option<Arc<dyn EventSource>> {
         None
     }
 }
@@ -179,7 +180,7 @@ pub trait Waiter: Send + Sync {
 #[cfg(unix)]
 pub trait EventSource: Send + Sync {
     /// Readable when the wait is over. What made it readable may stay: it is to be watched for the edge
-    /// (EPOLLET), from before the wait begins. It is the same file for as long as the waiter lives.
+    /// (EPOLLET), from before the wait begins. It is always the same file.
     fn file(&self) -> BorrowedFd<'_>;
 
     /// Begins to wait, for `timeout` at most where there is one. Says `false` where the wait is over already.

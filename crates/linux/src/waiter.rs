@@ -34,6 +34,14 @@ pub(crate) struct FileWaiter {
     event: OwnedFd,
     waiters: AtomicUsize,
     woken: AtomicBool,
+    condition: Arc<Condition>,
+    /// What an event loop watches, where one does.
+    epoll: OnceLock<Arc<Epoll>>,
+}
+
+/// What decides for what is waited, and what came of it. It does not have the device.
+#[derive(Debug, Default)]
+struct Condition {
     /// The last transmit found the device full: also wait for room.
     wants_room: AtomicBool,
     /// The last receive found no memory: frames are looked for again after [`STARVED`].
@@ -48,8 +56,6 @@ pub(crate) struct FileWaiter {
     changes: Option<OwnedFd>,
     /// It told of some since the last [`FileWaiter::take_changed`].
     is_changed: AtomicBool,
-    /// What an event loop watches, where one does.
-    epoll: OnceLock<Option<Epoll>>,
     syscalls: AtomicU64,
 }
 
@@ -66,22 +72,7 @@ impl FileWaiter {
     /// # Errors
     /// Where the process has no descriptor left.
     pub(crate) fn new(file: Arc<OwnedFd>) -> rustix::io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self {
-            file,
-            event,
-            waiters: AtomicUsize::new(0),
-            woken: AtomicBool::new(false),
-            wants_room: AtomicBool::new(false),
-            is_starved: AtomicBool::new(false),
-            is_failed: AtomicBool::new(false),
-            is_lost: AtomicBool::new(false),
-            is_stalled: AtomicBool::new(false),
-            changes: None,
-            is_changed: AtomicBool::new(false),
-            epoll: OnceLock::new(),
-            syscalls: AtomicU64::new(0),
-        })
+        Self::over(file, None)
     }
 
     /// The same, which also returns when `changes`, a non-blocking netlink socket that is told of
@@ -90,7 +81,19 @@ impl FileWaiter {
     /// # Errors
     /// Where the process has no descriptor left.
     pub(crate) fn with_changes(file: Arc<OwnedFd>, changes: OwnedFd) -> rustix::io::Result<Self> {
-        Ok(Self { changes: Some(changes), ..Self::new(file)? })
+        Self::over(file, Some(changes))
+    }
+
+    fn over(file: Arc<OwnedFd>, changes: Option<OwnedFd>) -> rustix::io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            file,
+            event,
+            waiters: AtomicUsize::new(0),
+            woken: AtomicBool::new(false),
+            condition: Arc::new(Condition { changes, ..Condition::default() }),
+            epoll: OnceLock::new(),
+        })
     }
 
     /// As [`FileWaiter::new`], and returns also when an interface of the network namespace changes, where the
@@ -107,7 +110,8 @@ impl FileWaiter {
 
     /// Whether something about interfaces has changed since the last call.
     pub(crate) fn take_changed(&self) -> bool {
-        self.is_changed.load(Ordering::Relaxed) && self.is_changed.swap(false, Ordering::Relaxed)
+        self.condition.is_changed.load(Ordering::Relaxed)
+            && self.condition.is_changed.swap(false, Ordering::Relaxed)
     }
 
     /// The same for who sends and does not come to wait: it is asked now and then whether there was a
@@ -121,43 +125,105 @@ impl FileWaiter {
         self.take_changed()
     }
 
+    /// Reads what the netlink socket says, without waiting for it, for who does not wait.
+    pub(crate) fn read_changes(&self) {
+        self.condition.read_changes();
+    }
+
     /// Whether the device has no room and cannot say when it has: then waits are short.
     pub(crate) fn on_stall(&self, stalled: bool) {
-        self.is_stalled.store(stalled, Ordering::Relaxed);
+        self.condition.is_stalled.store(stalled, Ordering::Relaxed);
     }
 
     /// From now on, waiting also ends when the device has room.
     pub(crate) fn want_room(&self) {
-        self.wants_room.store(true, Ordering::Relaxed);
+        self.condition.wants_room.store(true, Ordering::Relaxed);
     }
 
     /// Whether waiting ends when the device has room.
     #[cfg(test)]
     pub(crate) fn wants_room(&self) -> bool {
-        self.wants_room.load(Ordering::Relaxed)
+        self.condition.wants_room.load(Ordering::Relaxed)
     }
 
     /// How the last receive ended, which decides whether frames are waited for.
     pub(crate) fn on_receive(&self, starved: bool, failed: bool) {
-        self.is_starved.store(starved, Ordering::Relaxed);
-        self.is_failed.store(failed, Ordering::Relaxed);
+        self.condition.is_starved.store(starved, Ordering::Relaxed);
+        self.condition.is_failed.store(failed, Ordering::Relaxed);
     }
 
     /// The device failed: until a receive succeeds, waiting ends when woken only.
     pub(crate) fn on_failure(&self) {
-        self.is_failed.store(true, Ordering::Relaxed);
+        self.condition.is_failed.store(true, Ordering::Relaxed);
     }
 
     /// Whether the interface is away, and may come back.
     pub(crate) fn set_lost(&self, lost: bool) {
-        self.is_lost.store(lost, Ordering::Relaxed);
+        self.condition.is_lost.store(lost, Ordering::Relaxed);
     }
 
     /// How many system calls waiting and waking took.
     pub(crate) fn syscalls(&self) -> u64 {
-        self.syscalls.load(Ordering::Relaxed)
+        self.condition.syscalls.load(Ordering::Relaxed)
     }
 
+    /// Waits, and says whether somebody woke us by the eventfd.
+    fn poll(&self, timeout: Option<Duration>) -> bool {
+        let mut wanted = PollFlags::IN;
+        if self.condition.wants_room.load(Ordering::Relaxed) {
+            wanted |= PollFlags::OUT;
+        }
+        let is_starved = self.condition.is_starved.load(Ordering::Relaxed);
+        let is_lost = self.condition.is_lost.load(Ordering::Relaxed);
+        let is_failed = self.condition.is_failed.load(Ordering::Relaxed);
+        let changes = self.condition.changes.as_ref().unwrap_or(&self.event);
+        let mut files = [
+            PollFd::new(&self.event, PollFlags::IN),
+            PollFd::new(&*self.file, wanted),
+            PollFd::new(changes, PollFlags::IN),
+        ];
+        // The kernel tells of errors whether asked or not, so a file that is not called is left out.
+        let is_left = is_lost || is_starved || is_failed;
+        let watched = match (is_left, &self.condition.changes) {
+            (true, _) => 1,
+            (false, None) => 2,
+            (false, Some(_)) => 3,
+        };
+        // A timeout too long for the kernel is none.
+        let timeout =
+            self.condition.patience(timeout).and_then(|timeout| Timespec::try_from(timeout).ok());
+        self.condition.syscalls.fetch_add(1, Ordering::Relaxed);
+        // An interrupted wait returns early, which the contract allows.
+        if poll(&mut files[..watched], timeout.as_ref()).is_err() {
+            return false;
+        }
+        if files[1].revents().contains(PollFlags::OUT) {
+            self.condition.wants_room.store(false, Ordering::Relaxed);
+        }
+        if watched == 3 && !files[2].revents().is_empty() {
+            self.condition.read_changes();
+        }
+        !files[0].revents().is_empty()
+    }
+
+    fn empty_event(&self) {
+        self.condition.syscalls.fetch_add(1, Ordering::Relaxed);
+        // It fails only where another waiter was faster.
+        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+        // Somebody began to wait since the last one left, and what was just read may have been for them.
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            self.write_event();
+        }
+    }
+
+    fn write_event(&self) {
+        self.condition.syscalls.fetch_add(1, Ordering::Relaxed);
+        // It fails only when the counter is at its end, which is readable too.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Condition {
     /// How long to wait at most, where `timeout` is asked for, and the device must be looked at again.
     fn patience(&self, timeout: Option<Duration>) -> Option<Duration> {
         let looks =
@@ -168,47 +234,9 @@ impl FileWaiter {
         looks.map(|(_, look)| *look).chain(timeout).min()
     }
 
-    /// Waits, and says whether somebody woke us by the eventfd.
-    fn poll(&self, timeout: Option<Duration>) -> bool {
-        let mut wanted = PollFlags::IN;
-        if self.wants_room.load(Ordering::Relaxed) {
-            wanted |= PollFlags::OUT;
-        }
-        let is_starved = self.is_starved.load(Ordering::Relaxed);
-        let is_lost = self.is_lost.load(Ordering::Relaxed);
-        let is_failed = self.is_failed.load(Ordering::Relaxed);
-        let changes = self.changes.as_ref().unwrap_or(&self.event);
-        let mut files = [
-            PollFd::new(&self.event, PollFlags::IN),
-            PollFd::new(&*self.file, wanted),
-            PollFd::new(changes, PollFlags::IN),
-        ];
-        // The kernel tells of errors whether asked or not, so a file that is not called is left out.
-        let is_left = is_lost || is_starved || is_failed;
-        let watched = match (is_left, &self.changes) {
-            (true, _) => 1,
-            (false, None) => 2,
-            (false, Some(_)) => 3,
-        };
-        // A timeout too long for the kernel is none.
-        let timeout = self.patience(timeout).and_then(|timeout| Timespec::try_from(timeout).ok());
-        self.syscalls.fetch_add(1, Ordering::Relaxed);
-        // An interrupted wait returns early, which the contract allows.
-        if poll(&mut files[..watched], timeout.as_ref()).is_err() {
-            return false;
-        }
-        if files[1].revents().contains(PollFlags::OUT) {
-            self.wants_room.store(false, Ordering::Relaxed);
-        }
-        if watched == 3 && !files[2].revents().is_empty() {
-            self.read_changes();
-        }
-        !files[0].revents().is_empty()
-    }
-
     /// Reads what the netlink socket says, without waiting for it; that it says something is enough.
     /// Who waits has it done, who does not may do so himself.
-    pub(crate) fn read_changes(&self) {
+    fn read_changes(&self) {
         let Some(changes) = &self.changes else { return };
         let mut message = [0_u8; 4_096];
         loop {
@@ -220,22 +248,6 @@ impl FileWaiter {
                 Err(_) => return,
             }
         }
-    }
-
-    fn empty_event(&self) {
-        self.syscalls.fetch_add(1, Ordering::Relaxed);
-        // It fails only where another waiter was faster.
-        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
-        // Somebody began to wait since the last one left, and what was just read may have been for them.
-        if self.waiters.load(Ordering::SeqCst) > 0 {
-            self.write_event();
-        }
-    }
-
-    fn write_event(&self) {
-        self.syscalls.fetch_add(1, Ordering::Relaxed);
-        // It fails only when the counter is at its end, which is readable too.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 }
 
@@ -258,16 +270,15 @@ impl Waiter for FileWaiter {
         if !self.woken.swap(true, Ordering::SeqCst) && self.waiters.load(Ordering::SeqCst) > 0 {
             self.write_event();
         }
-        if let Some(Some(epoll)) = self.epoll.get()
-            && epoll.wake()
-        {
-            self.syscalls.fetch_add(1, Ordering::Relaxed);
-        }
+        self.epoll.get().into_iter().for_each(|epoll| epoll.wake());
     }
 
-    fn event_source(&self) -> Option<&dyn EventSource> {
-        let epoll = self.epoll.get_or_init(|| Epoll::new(self).ok());
-        epoll.is_some().then_some(self)
+    fn event_source(&self) -> Option<Arc<dyn EventSource>> {
+        if self.epoll.get().is_none() {
+            // Another time there may be a descriptor left. Of two who make one, the first one's is kept.
+            let _ = self.epoll.set(Epoll::new(self).ok()?.into());
+        }
+        Some(Arc::clone(self.epoll.get()?) as _)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::runtime::squeue::{Core, Squeue};
 use crate::stack::Stack;
-use device::{EventSource, Waiter};
+use device::EventSource;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use steering::Role;
 use time::{Duration, Instant};
 
@@ -47,9 +47,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// at most, which is how long it takes one of the stack's threads to notice. Sockets may be used from the loop and from
 /// everywhere else, blocking calls from other threads only. Dropped, it leaves its part to the stack's own threads again.
 pub struct Driver {
-    squeue: Arc<Squeue>,
+    /// Gone with the stack, and its devices with it, whenever the loop comes.
+    squeue: Weak<Squeue>,
     /// The device's.
-    waiter: Arc<dyn Waiter>,
+    source: Arc<dyn EventSource>,
     state: State,
 }
 
@@ -77,13 +78,7 @@ pub enum Turn {
 /// What an event loop watches: readable when the driver is to have a turn. Whatever made it readable may stay, so it is to
 /// be watched for the edge (EPOLLET, as tokio and mio do).
 #[derive(Clone)]
-pub struct DriverFile(Arc<dyn Waiter>);
-
-impl DriverFile {
-    fn source(&self) -> &dyn EventSource {
-        source(&*self.0).expect("it was asked for when the file was made")
-    }
-}
+pub struct DriverFile(Arc<dyn EventSource>);
 
 /// Both are of the same device.
 impl PartialEq for DriverFile {
@@ -96,7 +91,7 @@ impl Eq for DriverFile {}
 
 impl AsFd for DriverFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.source().file()
+        self.0.file()
     }
 }
 
@@ -118,11 +113,6 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// What an event loop can watch of a waiter.
-fn source(waiter: &dyn Waiter) -> Option<&dyn EventSource> {
-    waiter.event_source()
-}
-
 impl Stack {
     /// What an event loop needs to run the stack in the place of its threads: a driver for each squeue. Devices other than
     /// an interface's first of all have a thread as before.
@@ -130,32 +120,32 @@ impl Stack {
     /// # Errors
     /// The device of the first interface cannot be watched by an event loop, or the process has no descriptor left.
     pub fn drivers(&self) -> io::Result<Vec<Driver>> {
-        self.squeues().iter().map(|squeue| Driver::new(Arc::clone(squeue))).collect()
+        self.squeues().iter().map(Driver::new).collect()
     }
 }
 
 impl Driver {
-    fn new(squeue: Arc<Squeue>) -> io::Result<Self> {
-        let waiter = squeue.first_waiter().filter(|waiter| source(&**waiter).is_some());
-        let waiter = waiter.ok_or_else(|| {
+    fn new(squeue: &Arc<Squeue>) -> io::Result<Self> {
+        let source = squeue.first_waiter().and_then(|waiter| waiter.event_source());
+        let source = source.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::Unsupported,
                 "an event loop cannot watch the first interface's device, or the process has no descriptor left: leave the \
                  stack to its own threads, or raise RLIMIT_NOFILE",
             )
         })?;
-        Ok(Self { squeue, waiter, state: State::Awake })
+        Ok(Self { squeue: Arc::downgrade(squeue), source, state: State::Awake })
     }
 
     /// What to watch. It is another one when the device was replaced.
     #[must_use]
     pub fn file(&self) -> DriverFile {
-        DriverFile(Arc::clone(&self.waiter))
+        DriverFile(Arc::clone(&self.source))
     }
 
     /// Runs the squeue, its devices included.
     pub fn turn(&mut self) -> Turn {
-        let squeue = Arc::clone(&self.squeue);
+        let Some(squeue) = self.squeue.upgrade() else { return Turn::Ended };
         let _alarm = squeue.alarm();
         let before = self.end_wait();
         let mut core = squeue.lock();
@@ -172,7 +162,7 @@ impl Driver {
             squeue.release(core);
             return Turn::Again;
         }
-        let is_watched = self.follow_device();
+        let is_watched = self.follow_device(&squeue);
         let until = if !is_watched || core.failed.is_some() || core.watch.role() == Role::Follows {
             self.state = State::Looks;
             Some(now + LOOK)
@@ -193,25 +183,23 @@ impl Driver {
 
     /// Another device may have taken the place of the one there was. Says whether it can be watched; one that cannot is
     /// left to the stack's threads. To be asked under the lock: who replaces it calls the one there was afterwards.
-    fn follow_device(&mut self) -> bool {
-        let current = self.squeue.first_waiter();
-        let Some(waiter) = current.filter(|it| source(&**it).is_some()) else { return false };
-        self.waiter = waiter;
+    fn follow_device(&mut self, squeue: &Squeue) -> bool {
+        let current = squeue.first_waiter();
+        let Some(source) = current.and_then(|it| it.event_source()) else { return false };
+        self.source = source;
         true
     }
 
     /// Begins to wait; says whether there is something to wait for.
     fn begin_wait(&self, until: Option<Instant>, now: Instant) -> bool {
-        source(&*self.waiter).is_some_and(|it| it.begin(until.map(|until| until.since(now))))
+        self.source.begin(until.map(|until| until.since(now)))
     }
 
     /// Says what it was.
     fn end_wait(&mut self) -> State {
         let before = core::mem::replace(&mut self.state, State::Awake);
-        if before != State::Awake
-            && let Some(source) = source(&*self.waiter)
-        {
-            source.end();
+        if before != State::Awake {
+            self.source.end();
         }
         before
     }
@@ -227,8 +215,9 @@ impl Core {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.end_wait() == State::Leads {
-            let squeue = Arc::clone(&self.squeue);
+        if self.end_wait() == State::Leads
+            && let Some(squeue) = self.squeue.upgrade()
+        {
             let mut core = squeue.lock();
             core.on_driver_back();
             squeue.release(core);

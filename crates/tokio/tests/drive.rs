@@ -254,8 +254,6 @@ fn a_device_is_replaced_under_its_driver() {
             // The old one has the address until it is gone, so another place is taken first.
             let spare = UdpSocket::bind("127.0.0.1:0").expect("loopback");
             left.replace_device(0, device(spare, far)).expect("it is of the same kind");
-            // Its driver lets go of the old one when it is called.
-            tokio::time::sleep(Duration::from_millis(5)).await;
             let socket = UdpSocket::bind(near).expect("nobody has it any more");
             left.replace_device(0, device(socket, far)).expect("it is of the same kind");
         }
@@ -263,6 +261,40 @@ fn a_device_is_replaced_under_its_driver() {
         let _server = transact(&mut client, server, 200).await;
         let turns = counted(&left).worker_turns - before;
         assert!(turns < 50, "{turns} turns of the stack's own thread with the new device");
+    }));
+}
+
+/// The driver has it to watch, and does not run meanwhile. It finds the next one that has the interface's place.
+#[test]
+fn a_removed_device_is_closed_and_the_next_one_driven() {
+    let (left, right, [near, far]) = tunnelled();
+    runtime().block_on(in_time(async {
+        drive(&left).expect("a tunnel can be watched");
+        drive(&right).expect("a tunnel can be watched");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        left.remove_interface(0).expect("it is there");
+        let socket = UdpSocket::bind(near).expect("nobody has it any more");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
+        left.add_interface(device(socket, far), interface).expect("it is as good");
+        let (mut client, server) = connected(&left, &right).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let before = counted(&left);
+        let _server = transact(&mut client, server, 200).await;
+        let turns = counted(&left).worker_turns - before.worker_turns;
+        assert!(turns < 50, "{turns} turns of the stack's own thread with the new device");
+    }));
+}
+
+/// As before there were drivers: whoever ends a stack may open its device.
+#[test]
+fn the_device_of_a_stack_is_closed_with_it() {
+    let (left, _right, [near, _]) = tunnelled();
+    runtime().block_on(in_time(async {
+        drive(&left).expect("a tunnel can be watched");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        drop(left);
+        UdpSocket::bind(near).expect("nobody has it any more");
     }));
 }
 

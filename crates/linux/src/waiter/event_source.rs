@@ -7,8 +7,11 @@
 //! The eventfd is not that of the threads: one that a loop has yet to see, which may do something else for long, would
 //! end all their sleeps meanwhile, and one that it has seen would be missing to a thread that is about to sleep. It is
 //! never emptied, as each call is an edge.
+//!
+//! A loop comes when it comes, so what it holds does not keep the device open: that is closed when the stack lets go of
+//! it, and its place in the epoll goes with it.
 
-use super::FileWaiter;
+use super::{Condition, FileWaiter};
 use device::EventSource;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -18,7 +21,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// What an event is about.
@@ -33,6 +36,9 @@ pub(super) struct Epoll {
     epoll: OwnedFd,
     timer: OwnedFd,
     call: OwnedFd,
+    /// The device, which is let go of by others.
+    file: Weak<OwnedFd>,
+    condition: Arc<Condition>,
     /// As [`FileWaiter::waiters`] and [`FileWaiter::woken`], of the loop.
     waits: AtomicBool,
     woken: AtomicBool,
@@ -61,35 +67,43 @@ impl Epoll {
         watch(waiter.file.as_fd(), DEVICE)?;
         watch(call.as_fd(), CALL)?;
         watch(timer.as_fd(), TIMER)?;
-        if let Some(changes) = &waiter.changes {
+        if let Some(changes) = &waiter.condition.changes {
             watch(changes.as_fd(), CHANGES)?;
         }
         let (waits, woken) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { epoll, timer, call, waits, woken, state: Mutex::default() })
+        let (file, condition) = (Arc::downgrade(&waiter.file), Arc::clone(&waiter.condition));
+        let state = Mutex::default();
+        Ok(Self { epoll, timer, call, file, condition, waits, woken, state })
     }
 
-    /// The loop is called; says whether that took a system call.
-    pub(super) fn wake(&self) -> bool {
-        let is_called =
-            !self.woken.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst);
-        if is_called {
+    /// The loop is called.
+    pub(super) fn wake(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst) {
+            self.count_syscall();
             // It fails only when the counter is at its end, after centuries.
             let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
         }
-        is_called
     }
-}
 
-impl FileWaiter {
-    /// Has the epoll watch what the wait is for; says `false` where that cannot be.
-    fn prepare(&self, epoll: &Epoll, timeout: Option<Duration>) -> rustix::io::Result<()> {
-        let mut state = epoll.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let wants_room = self.wants_room.load(Ordering::Relaxed);
-        if wants_room != state.wants_room {
+    fn count_syscall(&self) {
+        self.condition.syscalls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the epoll watch what the wait is for; fails where that cannot be.
+    fn prepare(&self, timeout: Option<Duration>) -> rustix::io::Result<()> {
+        let mut state = self.state();
+        let wants_room = self.condition.wants_room.load(Ordering::Relaxed);
+        if wants_room != state.wants_room
+            && let Some(file) = self.file.upgrade()
+        {
             let room = if wants_room { EventFlags::OUT } else { EventFlags::empty() };
             let wanted = EventFlags::IN | EventFlags::ET | room;
-            self.syscalls.fetch_add(1, Ordering::Relaxed);
-            epoll::modify(&epoll.epoll, &*self.file, EventData::new_u64(DEVICE), wanted)?;
+            self.count_syscall();
+            epoll::modify(&self.epoll, &*file, EventData::new_u64(DEVICE), wanted)?;
             state.wants_room = wants_room;
         }
         let Some(timeout) = timeout else { return Ok(()) };
@@ -99,61 +113,53 @@ impl FileWaiter {
         }
         let Ok(it_value) = Timespec::try_from(timeout) else { return Ok(()) };
         let value = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        self.syscalls.fetch_add(1, Ordering::Relaxed);
-        timerfd_settime(&epoll.timer, TimerfdTimerFlags::empty(), &value)?;
+        self.count_syscall();
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value)?;
         state.armed = Some(due);
         Ok(())
     }
 
     /// Takes note of what ended the wait.
-    fn take_events(&self, epoll: &Epoll) {
+    fn take_events(&self) {
         let mut events: Vec<Event> = Vec::with_capacity(4);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        self.syscalls.fetch_add(1, Ordering::Relaxed);
-        if epoll::wait(&epoll.epoll, spare_capacity(&mut events), Some(&at_once)).is_err() {
+        self.count_syscall();
+        if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once)).is_err() {
             return;
         }
         for Event { flags, data } in events {
             match data.u64() {
                 DEVICE if flags.contains(EventFlags::OUT) => {
-                    self.wants_room.store(false, Ordering::Relaxed);
+                    self.condition.wants_room.store(false, Ordering::Relaxed);
                 }
-                CHANGES => self.read_changes(),
-                TIMER => {
-                    epoll.state.lock().unwrap_or_else(PoisonError::into_inner).armed = None;
-                }
+                CHANGES => self.condition.read_changes(),
+                TIMER => self.state().armed = None,
                 _ => {}
             }
         }
     }
 }
 
-impl EventSource for FileWaiter {
+impl EventSource for Epoll {
     fn file(&self) -> BorrowedFd<'_> {
-        match self.epoll.get() {
-            Some(Some(epoll)) => epoll.epoll.as_fd(),
-            // Who asks has been handed the event source, and so it is there.
-            _ => self.event.as_fd(),
-        }
+        self.epoll.as_fd()
     }
 
     fn begin(&self, timeout: Option<Duration>) -> bool {
-        let Some(Some(epoll)) = self.epoll.get() else { return false };
-        epoll.waits.store(true, Ordering::SeqCst);
-        if epoll.woken.swap(false, Ordering::SeqCst) {
+        self.waits.store(true, Ordering::SeqCst);
+        if self.woken.swap(false, Ordering::SeqCst) {
             return false;
         }
-        let timeout = self.patience(timeout);
+        let timeout = self.condition.patience(timeout);
         let is_over = timeout.is_some_and(|timeout| timeout.is_zero());
-        !is_over && self.prepare(epoll, timeout).is_ok()
+        !is_over && self.prepare(timeout).is_ok()
     }
 
     fn end(&self) {
-        let Some(Some(epoll)) = self.epoll.get() else { return };
-        self.take_events(epoll);
+        self.take_events();
         // Whoever called meanwhile is answered by this return.
-        epoll.woken.store(false, Ordering::SeqCst);
-        epoll.waits.store(false, Ordering::SeqCst);
+        self.woken.store(false, Ordering::SeqCst);
+        self.waits.store(false, Ordering::SeqCst);
     }
 }
 
@@ -177,7 +183,7 @@ mod tests {
     #[test]
     fn a_call_ends_the_wait_also_one_that_came_before() {
         let waiter = quiet();
-        let source = waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source().expect("descriptors are left");
         for _ in 0..3 {
             assert!(source.begin(None));
             assert!(!is_over(source, Duration::ZERO));
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn the_wait_ends_in_time_and_a_longer_one_behind_it_too() {
         let waiter = quiet();
-        let source = waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source().expect("descriptors are left");
         for span in [Duration::from_millis(3), Duration::from_millis(30), Duration::from_millis(1)]
         {
             let began = Instant::now();
@@ -215,7 +221,7 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let address = socket.local_addr().expect("bound");
         let waiter = FileWaiter::new(std::sync::Arc::new(socket.into())).expect("an eventfd");
-        let source = waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source().expect("descriptors are left");
         assert!(source.begin(None));
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         sender.send_to(b"x", address).expect("loopback");
@@ -231,7 +237,7 @@ mod tests {
     #[test]
     fn a_loop_that_does_not_come_keeps_no_thread_awake() {
         let waiter = quiet();
-        let source = waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source().expect("descriptors are left");
         assert!(source.begin(None));
         waiter.wake();
         let began = Instant::now();
@@ -246,7 +252,7 @@ mod tests {
     #[test]
     fn a_loop_does_not_take_the_call_of_a_thread_that_is_about_to_sleep() {
         let waiter = quiet();
-        let source = waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source().expect("descriptors are left");
         for is_before in [false, true] {
             if !is_before {
                 assert!(source.begin(None));
