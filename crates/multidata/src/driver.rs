@@ -118,7 +118,8 @@ impl Stack {
     /// an interface's first of all have a thread as before.
     ///
     /// # Errors
-    /// The device of the first interface cannot be watched by an event loop, or the process has no descriptor left.
+    /// The device of the first interface cannot be watched by an event loop, or the process has no descriptor left;
+    /// `ResourceBusy` where there are drivers already.
     pub fn drivers(&self) -> io::Result<Vec<Driver>> {
         self.squeues().iter().map(Driver::new).collect()
     }
@@ -134,6 +135,10 @@ impl Driver {
                  stack to its own threads, or raise RLIMIT_NOFILE",
             )
         })?;
+        if squeue.look(|core| core::mem::replace(&mut core.has_driver, true)) {
+            let message = "the stack has drivers already: drop those first";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
         Ok(Self { squeue: Arc::downgrade(squeue), source, state: State::Awake })
     }
 
@@ -215,11 +220,13 @@ impl Core {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.end_wait() == State::Leads
-            && let Some(squeue) = self.squeue.upgrade()
-        {
+        let before = self.end_wait();
+        if let Some(squeue) = self.squeue.upgrade() {
             let mut core = squeue.lock();
-            core.on_driver_back();
+            core.has_driver = false;
+            if before == State::Leads {
+                core.on_driver_back();
+            }
             squeue.release(core);
         }
     }

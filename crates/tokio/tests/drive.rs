@@ -298,6 +298,25 @@ fn the_device_of_a_stack_is_closed_with_it() {
     }));
 }
 
+/// Two would take each other's events.
+#[test]
+fn a_stack_is_driven_once_at_a_time() {
+    let (left, _right, _) = tunnelled();
+    let first = runtime();
+    first.block_on(in_time(async {
+        drive(&left).expect("a tunnel can be watched");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let error = drive(&left).expect_err("it is driven");
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}");
+    }));
+    let second = runtime();
+    second.block_on(in_time(async {
+        assert_eq!(drive(&left).expect_err("it is driven").kind(), ErrorKind::ResourceBusy);
+    }));
+    drop(first);
+    second.block_on(in_time(async { drive(&left).expect("nobody drives it any more") }));
+}
+
 #[test]
 fn a_device_that_no_event_loop_can_watch_is_named() {
     let (left, _right) = pair::pair();

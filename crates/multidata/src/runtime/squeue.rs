@@ -87,7 +87,9 @@ pub(crate) struct Core {
     pub(crate) watch: Watch<SocketId, Arc<Parker>>,
     /// When an application thread last took the lock.
     pub(crate) application_ran: Instant,
-    /// Since when an event loop leads, where one does.
+    /// An event loop may lead.
+    pub(crate) has_driver: bool,
+    /// Since when it does, where it does.
     pub(crate) driven: Option<Instant>,
     /// The last turn used up its budget.
     pub(crate) is_unfinished: bool,
@@ -141,6 +143,7 @@ impl Core {
             woken: Vec::new(),
             event_watch: Arc::default(),
             watch: Watch::default(),
+            has_driver: false,
             driven: None,
             application_ran: Instant::ZERO,
             is_unfinished: false,
