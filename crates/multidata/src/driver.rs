@@ -1,11 +1,13 @@
 //! A stack in somebody's event loop.
 
 use crate::runtime::squeue::{Core, Squeue};
+use crate::runtime::turn::{Panic, resume_unless_panicking};
 use crate::stack::Stack;
 use device::EventSource;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use steering::Role;
 use time::{Duration, Instant};
@@ -152,10 +154,14 @@ impl Driver {
     pub fn turn(&mut self) -> Turn {
         let Some(squeue) = self.squeue.upgrade() else { return Turn::Ended };
         let _alarm = squeue.alarm();
-        let before = self.end_wait();
+        let (before, panic) = self.end_wait();
         let mut core = squeue.lock();
         if before == State::Leads {
             core.on_driver_back();
+        }
+        if let Some(panic) = panic {
+            squeue.release(core);
+            resume_unwind(panic);
         }
         if core.stopping.is_some() {
             squeue.release(core);
@@ -200,13 +206,14 @@ impl Driver {
         self.source.begin(until.map(|until| until.since(now)))
     }
 
-    /// Says what it was.
-    fn end_wait(&mut self) -> State {
+    /// Says what it was. What a device panics with, which is the application's code, is kept for the caller: who has led
+    /// must not do so for ever.
+    fn end_wait(&mut self) -> (State, Option<Panic>) {
         let before = core::mem::replace(&mut self.state, State::Awake);
-        if before != State::Awake {
-            self.source.end();
+        if before == State::Awake {
+            return (before, None);
         }
-        before
+        (before, catch_unwind(AssertUnwindSafe(|| self.source.end())).err())
     }
 }
 
@@ -220,7 +227,7 @@ impl Core {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let before = self.end_wait();
+        let (before, panic) = self.end_wait();
         if let Some(squeue) = self.squeue.upgrade() {
             let mut core = squeue.lock();
             core.has_driver = false;
@@ -229,5 +236,6 @@ impl Drop for Driver {
             }
             squeue.release(core);
         }
+        resume_unless_panicking(panic);
     }
 }

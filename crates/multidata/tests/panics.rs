@@ -243,6 +243,81 @@ fn a_device_that_panics_ends_one_call_or_one_turn_of_the_worker() {
 }
 
 /// A device that can do nothing else.
+/// A wait of an event loop that panics when it ends.
+#[cfg(unix)]
+struct Watched(Arc<dyn Waiter>, Arc<Ending>);
+
+#[cfg(unix)]
+struct Ending(std::os::unix::net::UnixStream, AtomicUsize);
+
+#[cfg(unix)]
+impl device::EventSource for Ending {
+    fn file(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.0)
+    }
+
+    fn begin(&self, _: Option<Duration>) -> bool {
+        true
+    }
+
+    fn end(&self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        panic!("of the test's own making");
+    }
+}
+
+#[cfg(unix)]
+impl Waiter for Watched {
+    fn wait(&self, timeout: Option<Duration>) {
+        self.0.wait(timeout);
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn event_source(&self) -> Option<Arc<dyn device::EventSource>> {
+        Some(Arc::clone(&self.1) as _)
+    }
+}
+
+#[cfg(unix)]
+struct WatchedQueue(WireQueue, Arc<Ending>);
+
+#[cfg(unix)]
+impl Queue for WatchedQueue {
+    device::forward_queue!(|self| self.0, but waiter);
+
+    fn waiter(&self) -> Arc<dyn Waiter> {
+        Arc::new(Watched(self.0.waiter(), Arc::clone(&self.1)))
+    }
+}
+
+/// Be it in its turn or when it is dropped, perhaps by a panic.
+#[cfg(unix)]
+#[test]
+fn a_driver_whose_wait_panics_leads_no_more() {
+    let (file, _other) = std::os::unix::net::UnixStream::pair().expect("descriptors are left");
+    let ending = Arc::new(Ending(file, AtomicUsize::new(0)));
+    let (queue, _peer) = device::wire(pair::ethernet());
+    let queue = WatchedQueue(queue, Arc::clone(&ending));
+    let stack = Stack::builder().interface(queue, interface(RIGHT)).build().expect("a stack");
+    for (ended, is_dropped) in [(1, false), (2, true)] {
+        let mut driver = stack.drivers().expect("it is watched").remove(0);
+        assert_eq!(driver.turn(), multidata::Turn::Wait);
+        let ends = AssertUnwindSafe(|| if is_dropped { drop(driver) } else { _ = driver.turn() });
+        catch_unwind(ends).expect_err("it panicked");
+        assert_eq!(ending.1.load(Ordering::SeqCst), ended);
+        let before = stack.counters().runtime;
+        let socket = UdpSocket::bind(&stack, right(7)).expect("a free port");
+        socket.set_read_timeout(Some(Duration::from_millis(5))).expect("it is open");
+        socket.recv_from(&mut [0; 1]).expect_err("nothing came");
+        let after = stack.counters().runtime;
+        assert!(after.leader_waits > before.leader_waits, "its thread leads");
+        assert_eq!(after.follower_parks, before.follower_parks);
+    }
+}
+
 struct Broken(WireQueue);
 
 impl Queue for Broken {

@@ -10,10 +10,10 @@ use tokio::io::unix::AsyncFd;
 /// come back when the runtime is gone.
 ///
 /// # Errors
-/// As [`Stack::drivers`]; or the runtime was built without I/O.
+/// As [`Stack::drivers`].
 ///
 /// # Panics
-/// Outside a runtime.
+/// Outside a runtime, or in one that was built without I/O (`enable_io`).
 pub fn drive(stack: &Stack) -> io::Result<()> {
     for driver in stack.drivers()? {
         // Here, where somebody hears of the error.
