@@ -22,7 +22,8 @@
 //! who asks for a little would get nothing.
 //!
 //! Of the same memory datagrams and raw packets that nobody has read hold half at most, whoever has them
-//! ([`Unread`](crate::Unread)).
+//! ([`Unread`](crate::Unread)), and what connections have received and nobody has read about three eighths: with both
+//! there is still what is set aside.
 //!
 //! What is held only because it lies in one block with what is kept can be had back
 //! ([`BlockPool::copy_out`]).
@@ -64,6 +65,13 @@ pub struct PoolConfig {
     /// ([`Unread`](crate::Unread)). `None` is half of what there is to send with, so that readers who do not come leave
     /// the other half to connections.
     pub datagrams_limit_bytes: Option<usize>,
+    /// How many bytes the data may hold that connections have received and nobody has read, in all of them that share the
+    /// pool: of each the blocks that it lies in, or twice its length, if that is less, for it can be copied out of them.
+    /// Where this leaves a connection less than twice its buffer, its window opens no further than half of what is left,
+    /// but for 8 KiB; who holds as much as is left gets no more, but for 8 KiB in order, so that the limit may be exceeded
+    /// by about as much for each connection. `None` is three eighths of what there is to send with. Low limits slow down
+    /// readers that are slower than their peers, high ones leave less to send with where many do not read.
+    pub streams_limit_bytes: Option<usize>,
 }
 
 impl PoolConfig {
@@ -98,6 +106,7 @@ impl Default for PoolConfig {
             receive_reserve_bytes: 64 << 20,
             cached_limit_bytes: 32 << 20,
             datagrams_limit_bytes: None,
+            streams_limit_bytes: None,
         }
     }
 }
@@ -149,7 +158,7 @@ impl BlockPool {
                 classes,
                 outstanding_bytes: AtomicUsize::new(0),
                 held_bytes: AtomicUsize::new(0),
-                datagrams_bytes: AtomicUsize::new(0),
+                unread_bytes: Default::default(),
                 misses: AtomicU64::new(0),
                 oversize: AtomicU64::new(0),
                 failures: AtomicU64::new(0),
@@ -199,13 +208,32 @@ impl BlockPool {
     /// How many bytes what nobody has read may hold ([`PoolConfig::datagrams_limit_bytes`]).
     #[must_use]
     pub fn datagrams_limit_bytes(&self) -> usize {
-        self.depot.datagrams_limit_bytes()
+        self.depot.unread_limit_bytes(Kind::Datagrams)
     }
 
     /// How many bytes of that are charged, a little ahead of what is held ([`Unread`](crate::Unread)).
     #[must_use]
     pub fn datagrams_bytes(&self) -> usize {
-        self.depot.datagrams_bytes.load(Ordering::Relaxed)
+        self.depot.unread_bytes(Kind::Datagrams)
+    }
+
+    /// How many bytes connections may hold of what nobody has read ([`PoolConfig::streams_limit_bytes`]).
+    #[must_use]
+    pub fn streams_limit_bytes(&self) -> usize {
+        self.depot.unread_limit_bytes(Kind::Streams)
+    }
+
+    /// How many bytes of that are charged, a little ahead of what is held.
+    #[must_use]
+    pub fn streams_bytes(&self) -> usize {
+        self.depot.unread_bytes(Kind::Streams)
+    }
+
+    /// How many bytes of that are left.
+    #[inline]
+    #[must_use]
+    pub fn left_to_streams_bytes(&self) -> usize {
+        self.depot.left_unread_bytes(Kind::Streams)
     }
 
     pub(crate) fn depot(&self) -> &Arc<Depot> {
@@ -278,6 +306,25 @@ impl BlockPool {
     }
 }
 
+/// What there is a count of as long as nobody has read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Datagrams and raw packets.
+    Datagrams,
+    /// What connections have received.
+    Streams,
+}
+
+impl Kind {
+    /// Its usual part of what there is to send with. Together they leave what is set aside.
+    fn eighths(self) -> usize {
+        match self {
+            Self::Datagrams => 4,
+            Self::Streams => 3,
+        }
+    }
+}
+
 /// What the pool's clones and the slabs that are out share.
 #[derive(Debug)]
 pub(crate) struct Depot {
@@ -287,8 +334,8 @@ pub(crate) struct Depot {
     outstanding_bytes: AtomicUsize,
     /// Of all buffers that there are, out or free.
     held_bytes: AtomicUsize,
-    /// What [`Unread`](crate::Unread) counts.
-    datagrams_bytes: AtomicUsize,
+    /// What [`Unread`](crate::Unread) counts, of each kind.
+    unread_bytes: [AtomicUsize; 2],
     misses: AtomicU64,
     oversize: AtomicU64,
     failures: AtomicU64,
@@ -371,22 +418,30 @@ impl Depot {
         }
     }
 
-    fn datagrams_limit_bytes(&self) -> usize {
+    pub(crate) fn unread_limit_bytes(&self, kind: Kind) -> usize {
         let config = &self.config;
-        config.datagrams_limit_bytes.unwrap_or_else(|| config.send_limit_bytes() / 2)
+        match kind {
+            Kind::Datagrams => config.datagrams_limit_bytes,
+            Kind::Streams => config.streams_limit_bytes,
+        }
+        .unwrap_or_else(|| config.send_limit_bytes() / 8 * kind.eighths())
+    }
+
+    fn unread_bytes(&self, kind: Kind) -> usize {
+        self.unread_bytes[kind as usize].load(Ordering::Relaxed)
     }
 
     /// How many bytes more may be held unread.
     #[inline]
-    pub(crate) fn left_to_datagrams_bytes(&self) -> usize {
-        let counted_bytes = self.datagrams_bytes.load(Ordering::Relaxed);
-        self.datagrams_limit_bytes().saturating_sub(counted_bytes)
+    pub(crate) fn left_unread_bytes(&self, kind: Kind) -> usize {
+        self.unread_limit_bytes(kind).saturating_sub(self.unread_bytes(kind))
     }
 
     /// Who was counted with so many bytes now is with others.
-    pub(crate) fn count_datagrams(&self, before_bytes: usize, bytes: usize) {
+    pub(crate) fn count_unread(&self, kind: Kind, before_bytes: usize, bytes: usize) {
         // Wraps back where it becomes less.
-        self.datagrams_bytes.fetch_add(bytes.wrapping_sub(before_bytes), Ordering::Relaxed);
+        let more_bytes = bytes.wrapping_sub(before_bytes);
+        self.unread_bytes[kind as usize].fetch_add(more_bytes, Ordering::Relaxed);
     }
 
     fn take(self: &Arc<Self>, len_bytes: usize, limit_bytes: usize) -> Result<BlockMut, Exhausted> {
@@ -455,6 +510,7 @@ mod tests {
             receive_reserve_bytes: 2_000,
             cached_limit_bytes: 10_000,
             datagrams_limit_bytes: None,
+            streams_limit_bytes: None,
         })
     }
 

@@ -1,4 +1,5 @@
-//! How much of a pool the packets may hold that nobody has read, in all sockets together.
+//! How much of a pool may be held by what nobody has read, in all sockets together: datagrams and raw packets, and the
+//! data of connections.
 //!
 //! Each socket's queue has a bound of its own, and many sockets whose applications do not read, each within
 //! its bound, would hold all there is to send with, for ever: a datagram is not acknowledged, so no window closes
@@ -7,9 +8,13 @@
 //!
 //! ```text
 //!  shard 0: Unread { bytes, charged_bytes } --+
-//!  shard 1: Unread { bytes, charged_bytes } --+--> Depot::datagrams_bytes = sum of charged_bytes <= limit, about
+//!  shard 1: Unread { bytes, charged_bytes } --+--> Depot::unread_bytes[kind] = sum of charged_bytes <= limit, about
 //!                    bytes <= charged_bytes
 //! ```
+//!
+//! Connections have a count and a limit of their own ([`PoolConfig::streams_limit_bytes`](crate::PoolConfig)): what was
+//! announced to their peers cannot be taken back, so some hundred that are not read hold what their windows said. They
+//! say themselves what they hold ([`Unread::recount`]), and ask the pool what is left.
 //!
 //! A queue may grow while it holds less than is left (the rule of [`FlowShares`](crate::FlowShares)): of `n` that
 //! grow at the same time each comes to one part of `n + 1`. Who holds nothing may always take one packet, however
@@ -22,7 +27,7 @@
 //! a packet costs an addition and a comparison, not an atomic operation on what all threads write. So the shared
 //! count is too high by up to two steps for each shard.
 
-use crate::pool::{BlockPool, Depot};
+use crate::pool::{BlockPool, Depot, Kind};
 use std::sync::Arc;
 
 /// What is charged ahead, unless the limit is very small.
@@ -35,6 +40,7 @@ const STEP_PART: usize = 1_024;
 #[derive(Debug)]
 pub struct Unread {
     depot: Arc<Depot>,
+    kind: Kind,
     step_bytes: usize,
     bytes: usize,
     /// What the pool counts for it; no less than `bytes`.
@@ -42,36 +48,51 @@ pub struct Unread {
 }
 
 impl Unread {
-    /// Nothing yet, of this pool.
+    /// No datagrams yet, of this pool.
     #[must_use]
-    pub fn new(pool: &BlockPool) -> Self {
-        let step_bytes = STEP_BYTES_MAX.min(pool.datagrams_limit_bytes() / STEP_PART);
-        Self { depot: pool.depot().clone(), step_bytes, bytes: 0, charged_bytes: 0 }
+    pub fn datagrams(pool: &BlockPool) -> Self {
+        Self::new(pool, Kind::Datagrams)
+    }
+
+    /// Nothing yet of what connections receive, of this pool.
+    #[must_use]
+    pub fn streams(pool: &BlockPool) -> Self {
+        Self::new(pool, Kind::Streams)
+    }
+
+    fn new(pool: &BlockPool, kind: Kind) -> Self {
+        let depot = pool.depot().clone();
+        let step_bytes = STEP_BYTES_MAX.min(depot.unread_limit_bytes(kind) / STEP_PART);
+        Self { depot, kind, step_bytes, bytes: 0, charged_bytes: 0 }
     }
 
     /// Whether a queue that holds so many bytes may have another packet.
     #[inline]
     #[must_use]
     pub fn may_grow(&self, held_bytes: usize) -> bool {
-        held_bytes == 0 || held_bytes < self.depot.left_to_datagrams_bytes()
+        held_bytes == 0 || held_bytes < self.depot.left_unread_bytes(self.kind)
+    }
+
+    /// Who held `before_bytes` now holds `bytes`.
+    #[inline]
+    pub fn recount(&mut self, before_bytes: usize, bytes: usize) {
+        self.bytes = self.bytes - before_bytes + bytes;
+        let is_much = self.charged_bytes > self.bytes + 2 * self.step_bytes;
+        if is_much || self.bytes > self.charged_bytes {
+            self.charge();
+        }
     }
 
     /// A packet with a payload of `len` bytes is in a queue.
     #[inline]
     pub fn add(&mut self, len: usize) {
-        self.bytes += self.depot.size_of(len).1;
-        if self.bytes > self.charged_bytes {
-            self.charge();
-        }
+        self.recount(0, self.depot.size_of(len).1);
     }
 
     /// A packet with a payload of `len` bytes is in it no more.
     #[inline]
     pub fn remove(&mut self, len: usize) {
-        self.bytes -= self.depot.size_of(len).1;
-        if self.charged_bytes - self.bytes > 2 * self.step_bytes {
-            self.charge();
-        }
+        self.recount(self.depot.size_of(len).1, 0);
     }
 
     /// What is counted here.
@@ -84,14 +105,14 @@ impl Unread {
     #[cold]
     fn charge(&mut self) {
         let wanted_bytes = self.bytes + self.step_bytes;
-        self.depot.count_datagrams(self.charged_bytes, wanted_bytes);
+        self.depot.count_unread(self.kind, self.charged_bytes, wanted_bytes);
         self.charged_bytes = wanted_bytes;
     }
 }
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        self.depot.count_datagrams(self.charged_bytes, 0);
+        self.depot.count_unread(self.kind, self.charged_bytes, 0);
     }
 }
 
@@ -125,7 +146,7 @@ mod tests {
     #[test]
     fn a_queue_has_half_of_what_is_left_and_an_empty_one_a_packet() {
         let pool = pool(Some(1 << 20));
-        let mut unread = Unread::new(&pool);
+        let mut unread = Unread::datagrams(&pool);
         // 512 of 2 KiB are the limit; what is charged ahead is taken for used.
         let mut counts = Vec::new();
         for _ in 0..12 {
@@ -143,7 +164,7 @@ mod tests {
     #[test]
     fn what_one_shard_holds_another_has_not_and_a_shard_that_ends_leaves_nothing_counted() {
         let pool = pool(Some(4 << 20));
-        let [mut one, mut other] = [Unread::new(&pool), Unread::new(&pool)];
+        let [mut one, mut other] = [Unread::datagrams(&pool), Unread::datagrams(&pool)];
         assert!(other.may_grow(1 << 20));
         assert!((1_000..=1_024).contains(&taken(&mut one, 0)));
         assert!((480..=512).contains(&taken(&mut other, 0)));
@@ -156,7 +177,7 @@ mod tests {
     #[test]
     fn one_packet_after_the_other_does_not_touch_the_count_of_all() {
         let pool = pool(None);
-        let mut unread = Unread::new(&pool);
+        let mut unread = Unread::datagrams(&pool);
         unread.add(1_472);
         let charged_bytes = pool.datagrams_bytes();
         for _ in 0..10_000 {
@@ -174,7 +195,7 @@ mod tests {
             steps in proptest::collection::vec((0..3_usize, any::<bool>(), 0..70_000_usize), 1..300),
         ) {
             let pool = pool(limit_bytes);
-            let mut shards = [0; 3].map(|_| (Unread::new(&pool), VecDeque::new()));
+            let mut shards = [0; 3].map(|_| (Unread::datagrams(&pool), VecDeque::new()));
             for (at, is_read, len) in steps {
                 let (unread, queue) = &mut shards[at];
                 match (is_read, queue.front().copied()) {

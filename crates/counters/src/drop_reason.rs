@@ -118,6 +118,8 @@ drop_reasons! {
     /// A datagram or raw packet for a socket that has others unread, where all sockets together hold about as much
     /// unread as they may.
     DatagramsFull => "drop_datagrams_full",
+    /// Data for a connection that has some unread, where all connections together hold about as much unread as they may.
+    StreamsFull => "drop_streams_full",
     /// No route to the destination.
     NoRoute => "drop_no_route",
     /// Queued for sending from an address that the interface has no more.

@@ -52,13 +52,14 @@ fn stack_of(network: u8, layout: &str) -> (Stack, Interface) {
     (builder.build().expect("a stack"), interface)
 }
 
-/// 64 connections that nobody reads, from the kernel, over a pool of 4 MiB; and another one.
+/// 64 connections that nobody reads, from the kernel, over a pool of 4 MiB that they may have; and another one.
 fn slow_readers() {
     let (mut device, _interface) = kernel::tap(&TapConfig::default(), 59);
     let config = InterfaceConfig::new(kernel::cidr(false, 59, 2));
     let pool = batch::BlockPool::new(batch::PoolConfig {
         limit_bytes: 4 << 20,
         receive_reserve_bytes: 2 << 20,
+        streams_limit_bytes: Some(usize::MAX),
         ..batch::PoolConfig::default()
     });
     let queue = device.queue(0).expect("it has one");

@@ -1,11 +1,12 @@
-//! Sockets of datagrams that nobody reads, in all squeues of a stack: together they leave memory to connections.
+//! Sockets that nobody reads, in all squeues of a stack: together they leave memory to connections.
 
 mod pair;
 
 use batch::{BlockPool, PoolConfig};
 use counters::DropReason;
-use multidata::UdpSocket;
+use multidata::{TcpListener, TcpStream, UdpSocket};
 use pair::{PATIENCE, check_pattern, connected, pair_with, right, send_pattern};
+use std::io::Write as _;
 use std::time::Instant;
 
 #[test]
@@ -51,4 +52,49 @@ fn datagrams_that_nobody_reads_in_any_squeue_leave_memory_to_send_with() {
     });
     drop(unread);
     assert_eq!(right_stack.gauges().datagrams_bytes, 0);
+}
+
+/// Such connections cannot be told that their windows are less than was announced.
+#[test]
+fn connections_that_nobody_reads_in_any_squeue_leave_memory_to_send_with() {
+    const LIMIT_BYTES: usize = 2 << 20;
+    let (left, right_stack) = pair_with(|builder| {
+        let config = PoolConfig {
+            limit_bytes: 8 << 20,
+            receive_reserve_bytes: 2 << 20,
+            streams_limit_bytes: Some(LIMIT_BYTES),
+            ..PoolConfig::default()
+        };
+        builder.squeues(3).pool(BlockPool::new(config))
+    });
+    let listener = TcpListener::bind(&right_stack, right(100)).expect("a free port");
+    let hoarders: Vec<_> = (0..60)
+        .map(|_| {
+            let client = TcpStream::connect(&left, right(100)).expect("it listens");
+            client.set_nonblocking(true).expect("a socket");
+            (client, listener.accept().expect("a connection").0)
+        })
+        .collect();
+    let started = Instant::now();
+    let refused = || right_stack.counters().stack.drops.count(DropReason::StreamsFull);
+    while refused() == 0 || right_stack.gauges().streams_bytes < LIMIT_BYTES as u64 / 10 * 8 {
+        for (client, _) in &hoarders {
+            let mut client = client;
+            drop(client.write(&[7; 20_000]));
+        }
+        assert!(started.elapsed() < PATIENCE, "{} are refused", refused());
+    }
+    let each = right_stack.squeue_gauges();
+    assert!(each.iter().all(|of_one| of_one.streams_bytes > LIMIT_BYTES as u64 / 100), "{each:?}");
+    // What each has in any case, and what comes in one batch.
+    let gauges = right_stack.gauges();
+    assert!(gauges.streams_bytes < 2 * LIMIT_BYTES as u64, "{gauges:?}");
+    assert_eq!(right_stack.counters().stack.drops.count(DropReason::NoMemory), 0);
+    let (client, server) = connected(&left, &right_stack);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_pattern(&server, 3, 4 << 20));
+        check_pattern(&client, 3, 4 << 20);
+    });
+    drop(hoarders);
+    assert_eq!(right_stack.gauges().streams_bytes, 0);
 }

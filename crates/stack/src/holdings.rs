@@ -28,6 +28,8 @@ pub struct Holdings {
     pub reassemblies: usize,
     /// Bytes of blocks that datagrams and raw packets which nobody has read are counted with.
     pub unread_bytes: usize,
+    /// Bytes that connections are counted with for what they have received and nobody has read.
+    pub unread_stream_bytes: usize,
 }
 
 impl Shard {
@@ -46,6 +48,7 @@ impl Shard {
             waiting_for_neighbours: self.interfaces.iter().map(|i| i.waiting.len()).sum(),
             reassemblies: self.reassembly.len(),
             unread_bytes: self.unread.bytes(),
+            unread_stream_bytes: self.unread_streams.bytes(),
         }
     }
 }

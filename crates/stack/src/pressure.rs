@@ -16,13 +16,15 @@
 //!
 //! Where it does not help, because what is unread fills its blocks well, what is kept is bounded:
 //! by [`BlockPool::is_low`](batch::BlockPool::is_low), `is_scarce` and `is_nearly_exhausted`, in
-//! TCP's receive queue and for what UDP and raw sockets receive below. Those have a bound for all of them
-//! together besides ([`Unread`](batch::Unread)), as no window keeps their peers from sending: without it many that
-//! nobody reads held all there is to send with.
+//! TCP's receive queue and for what UDP and raw sockets receive below. That begins when all there is to send with
+//! is gone; so that what nobody reads does not bring it there, it has a bound for all sockets together besides
+//! ([`Unread`](batch::Unread)), one for these and one for connections. What these hold is counted when they are settled:
+//! the bound may be exceeded by what comes in one batch.
 
 use crate::shard::Shard;
 use crate::sockets::Socket;
-use batch::Chunk;
+use crate::tcp_socket::TcpSocket;
+use batch::{Chunk, Unread};
 use counters::DropReason;
 use std::collections::VecDeque;
 
@@ -57,6 +59,18 @@ impl Pressure {
     pub(crate) fn shrink(&mut self, slots: usize) {
         self.holders.retain(|index| (*index as usize) < slots);
         self.holders.shrink_to_fit();
+    }
+}
+
+impl TcpSocket {
+    /// Has what it holds unread counted as it is now.
+    #[inline]
+    pub(crate) fn recount_unread(&mut self, unread: &mut Unread) {
+        let held_bytes = u32::try_from(self.connection.unread_held_bytes()).unwrap_or(u32::MAX);
+        if held_bytes != self.counted_bytes {
+            unread.recount(self.counted_bytes as usize, held_bytes as usize);
+            self.counted_bytes = held_bytes;
+        }
     }
 }
 
@@ -106,7 +120,11 @@ impl Shard {
     fn copy_out_of(&mut self, index: u32, bytes_max: usize) -> usize {
         let pool = &self.pool;
         match self.sockets.socket_mut(index) {
-            Some(Socket::Tcp(socket)) => socket.connection.copy_out(pool, bytes_max),
+            Some(Socket::Tcp(socket)) => {
+                let copied = socket.connection.copy_out(pool, bytes_max);
+                socket.recount_unread(&mut self.unread_streams);
+                copied
+            }
             Some(Socket::Udp(socket)) => pool.copy_out(socket.received.payloads_mut(), bytes_max),
             Some(Socket::Raw(socket)) => pool.copy_out(socket.payloads_mut(), bytes_max),
             Some(Socket::Listener(_) | Socket::Forwarder(_)) | None => 0,

@@ -166,6 +166,8 @@ pub struct Shard {
     pub(crate) pressure: Pressure,
     /// What UDP and raw sockets hold, of what all shards may.
     pub(crate) unread: Unread,
+    /// What connections hold of what they have received, of what those of all shards may.
+    pub(crate) unread_streams: Unread,
 }
 
 impl Shard {
@@ -180,7 +182,8 @@ impl Shard {
         let sequence_key = core::array::from_fn(|i| config.secret[i]);
         let mut shard = Self {
             config: Arc::new(config.tcp),
-            unread: Unread::new(&config.pool),
+            unread: Unread::datagrams(&config.pool),
+            unread_streams: Unread::streams(&config.pool),
             pool: config.pool,
             interfaces: Interfaces::new(loopback::interface()),
             routes: RouteTable::default(),
@@ -394,6 +397,7 @@ impl Shard {
     pub(crate) fn settle(&mut self, now: Instant, index: u32) {
         let Some(socket) = self.sockets.tcp(index) else { return };
         self.connection_counters.collect(&mut socket.connection);
+        socket.recount_unread(&mut self.unread_streams);
         let events = socket.connection.take_events();
         if !socket.connection.wants_transmit(now) {
             socket.allowance_bytes = 0;
@@ -435,6 +439,7 @@ impl Shard {
     /// Forgets a connection; its counters are kept.
     pub(crate) fn remove_connection(&mut self, index: u32) {
         let Some(Socket::Tcp(socket)) = self.sockets.remove(index) else { return };
+        self.unread_streams.recount(socket.counted_bytes as usize, 0);
         self.orphans -= usize::from(socket.detached);
         self.deadlines.forget(index);
         self.remove_flow(&socket.flow(), index);

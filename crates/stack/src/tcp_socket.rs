@@ -66,6 +66,8 @@ pub(crate) struct TcpSocket {
     pub(crate) touched: bool,
     /// What it may still send in the turn that the end of a batch cut short.
     pub(crate) allowance_bytes: u32,
+    /// What the shard has counted for what was received and nobody has read.
+    pub(crate) counted_bytes: u32,
     /// What the peer had acknowledged when its neighbour was last confirmed.
     pub(crate) confirmed: SeqNumber,
     /// The application has let go of it.
@@ -689,6 +691,7 @@ impl Shard {
             queued: false,
             touched: false,
             allowance_bytes: 0,
+            counted_bytes: 0,
             detached: false,
             pending: Readiness::NONE,
             awaited_room: None,

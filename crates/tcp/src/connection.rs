@@ -564,6 +564,15 @@ impl Connection {
         self.receive.len()
     }
 
+    /// What is held of the pool for bytes that arrived and were not read, those included that came ahead of their turn:
+    /// the blocks that they lie in, or, where [`Connection::copy_out`] would come to less, twice as many bytes as they
+    /// are. Its owner has [`batch::Unread`] count it.
+    #[inline]
+    #[must_use]
+    pub fn unread_held_bytes(&self) -> usize {
+        self.receive.held_bytes()
+    }
+
     /// Whether the blocks in which unread bytes lie are much longer than these: memory that
     /// [`Connection::copy_out`] can give back.
     #[must_use]

@@ -17,6 +17,10 @@
 //! copies of a few bytes each, ahead of their turn, come to hold so much, they are gathered. When the
 //! pool has nothing left to share, whoever holds much more than is unread is asked to copy that out
 //! ([`ReceiveQueue::copy_out`]).
+//!
+//! Many queues, each within its capacity, may hold more than there is memory. So all that share a pool hold a part of it
+//! ([`BlockPool::left_to_streams_bytes`]): a queue grows while it holds less than is left, and offers half of that, so that
+//! little which was announced has to be refused. A few segments in order a reader gets at any time.
 
 use crate::assembler::{Assembler, AssemblerConfig, Insert, Overlap, Piece};
 use crate::room::{make_room, release};
@@ -44,6 +48,9 @@ const SYN_WINDOW_LOW_BYTES: u32 = 32_768;
 /// Unread bytes up to which a connection may go on receiving while the pool is low.
 const UNREAD_LOW_BYTES_MAX: usize = 65_536;
 
+/// Unread bytes up to which a connection may go on receiving whatever others hold: some segments of the usual size.
+const UNREAD_LEAST_BYTES: usize = 8_192;
+
 /// What is taken of a segment at a time while blocks are scarce: one of the usual size.
 const SCARCE_LEN_BYTES_MAX: usize = 2_048;
 
@@ -62,6 +69,8 @@ pub(crate) enum Arrival {
     Refused,
     /// The pool is low, or has no block to copy it to: it was not kept, as if it had been lost.
     NoMemory,
+    /// As much is unread as may be, in all connections, and too much in this one: it was not kept.
+    TooMuchUnread,
 }
 
 /// The receive queue.
@@ -78,14 +87,15 @@ pub(crate) struct ReceiveQueue {
     has_fin: bool,
     /// Only a SYN has announced a window so far, which could not say more than 65,535.
     is_syn_window: bool,
-    /// The pool was low when payload arrived last.
-    is_pressed: bool,
+    /// What could be offered of the capacity when payload arrived last.
+    offer_bytes_max: u32,
     /// RCV.NXT when a closed window was announced last; before that a number that is gone.
     closed_at: SeqNumber,
     /// What waits behind a gap, while anything does.
     ahead: Option<Box<Ahead>>,
     ahead_bounds: AssemblerConfig,
-    capacity_bytes: usize,
+    /// As long as a window can be, 1 GiB at most.
+    capacity_bytes: u32,
     copied_bytes: u64,
     /// Lengths of the blocks under `chunks`; a block counts once for neighbours in it.
     pinned_bytes: usize,
@@ -113,11 +123,11 @@ impl ReceiveQueue {
             tail_is_ours: false,
             has_fin: false,
             is_syn_window: true,
-            is_pressed: false,
+            offer_bytes_max: u32::MAX,
             closed_at: SeqNumber(0),
             ahead: None,
             ahead_bounds: assembler,
-            capacity_bytes,
+            capacity_bytes: capacity_bytes as u32,
             copied_bytes: 0,
             pinned_bytes: 0,
         }
@@ -128,7 +138,7 @@ impl ReceiveQueue {
     pub(crate) fn on_syn(&mut self, irs: SeqNumber) {
         self.next = irs + 1;
         self.closed_at = irs - 1;
-        self.edge = self.next + self.capacity_bytes.min(65_535) as u32;
+        self.edge = self.next + self.capacity_bytes.min(65_535);
     }
 
     /// The sequence number of the byte that is read next.
@@ -157,17 +167,23 @@ impl ReceiveQueue {
         self.edge
     }
 
-    /// Whether blocks were scarce when payload arrived last.
+    /// Whether blocks were scarce when payload arrived last, or much was unread in all connections.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.is_pressed
+        self.capacity_bytes > self.offer_bytes_max
     }
 
-    /// The buffer that is offered: all of it, or what can be kept while blocks are scarce.
-    fn offered_bytes(&self) -> usize {
-        match self.is_pressed {
-            true => self.capacity_bytes.min(UNREAD_LOW_BYTES_MAX),
-            false => self.capacity_bytes,
-        }
+    /// The buffer that is offered: all of it, or what can be kept now; no less than two units of the window's scale, or
+    /// nothing might be announced at all.
+    fn offered_bytes(&self, shift: u8) -> u32 {
+        self.capacity_bytes.min(self.offer_bytes_max.max(2 << shift))
+    }
+
+    /// What is held for the application, as it is counted in the pool: blocks, or what would be held at most if it was
+    /// copied out of them.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let (waits, pinned) = self.ahead.as_ref().map_or((0, 0), |it| it.extent());
+        (self.pinned_bytes + pinned).min(2 * (self.len + waits))
     }
 
     /// Bytes that wait for the application.
@@ -180,11 +196,11 @@ impl ReceiveQueue {
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.capacity_bytes
+        self.capacity_bytes as usize
     }
 
     pub(crate) fn set_capacity(&mut self, capacity_bytes: usize) {
-        self.capacity_bytes = capacity_bytes;
+        self.capacity_bytes = capacity_bytes as u32;
     }
 
     /// Whether something waits behind a gap.
@@ -194,11 +210,11 @@ impl ReceiveQueue {
 
     /// The window to announce now, in bytes: what was announced before, or more by at least a
     /// segment or half the buffer (RFC 9293, 3.8.6.2.2: silly window avoidance, MUST-39).
-    pub(crate) fn window_to_announce(&self, mss: u32) -> u32 {
+    pub(crate) fn window_to_announce(&self, mss: u32, shift: u8) -> u32 {
         let announced = self.window();
-        let offered = self.offered_bytes();
-        let free = offered.saturating_sub(self.len) as u32;
-        let step = mss.min(offered as u32 / 2);
+        let offered = self.offered_bytes(shift);
+        let free = offered.saturating_sub(self.len as u32);
+        let step = mss.min(offered / 2);
         if free >= announced.saturating_add(step) { free } else { announced }
     }
 
@@ -215,14 +231,14 @@ impl ReceiveQueue {
     /// by two segments or half the buffer, once less than half of it was left; and by enough to be another
     /// window where it is shifted by so many bits, or each read would send an ACK that says nothing new.
     pub(crate) fn wants_update(&self, mss: u32, shift: u8) -> bool {
-        let half = self.offered_bytes() as u32 / 2;
+        let half = self.offered_bytes(shift) / 2;
         let announced = self.window();
         if self.is_syn_window && announced >= SYN_WINDOW_LOW_BYTES {
             // The ACK of what arrives says more anyway; the first read of a small exchange is not
             // worth a segment.
             return false;
         }
-        let window = self.window_to_announce(mss);
+        let window = self.window_to_announce(mss, shift);
         announced < half
             && window >= announced.saturating_add(half.min(2 * mss).max(1))
             && window >> shift > announced >> shift
@@ -239,9 +255,11 @@ impl ReceiveQueue {
     ) -> Arrival {
         // Under memory pressure only what comes next is kept, and only for a reader who keeps up:
         // what waits must not take the room in which that would arrive.
-        self.is_pressed = pool.is_low();
-        let is_scarce = self.is_pressed && pool.is_scarce();
-        if self.is_pressed
+        let is_low = pool.is_low();
+        let left_bytes = pool.left_to_streams_bytes();
+        self.offer_bytes_max = offer_bytes_max(is_low, left_bytes);
+        let is_scarce = is_low && pool.is_scarce();
+        if is_low
             && (offset > 0
                 || self.len >= UNREAD_LOW_BYTES_MAX
                 || (is_scarce && (self.len > 0 || pool.is_nearly_exhausted())))
@@ -252,6 +270,12 @@ impl ReceiveQueue {
             // The rest comes again, as if it had been lost.
             chunk.truncate(SCARCE_LEN_BYTES_MAX);
             return self.insert_scarce(&chunk, pool);
+        }
+        if self.held_bytes() >= left_bytes {
+            if offset > 0 || self.len >= UNREAD_LEAST_BYTES {
+                return Arrival::TooMuchUnread;
+            }
+            chunk.truncate(UNREAD_LEAST_BYTES - self.len);
         }
         if offset > 0 {
             return self.insert_ahead(offset, chunk, sparse, pool);
@@ -287,10 +311,7 @@ impl ReceiveQueue {
 
     /// Whether the blocks that are held are much longer than what waits in them.
     pub(crate) fn holds_much_more(&self) -> bool {
-        let (waits, pinned) = match &self.ahead {
-            Some(ahead) => (ahead.assembler.len_bytes(), ahead.pinned_bytes),
-            None => (0, 0),
-        };
+        let (waits, pinned) = self.ahead.as_ref().map_or((0, 0), |it| it.extent());
         holds_much_more(self.len + waits, self.pinned_bytes + pinned)
     }
 
@@ -562,7 +583,7 @@ impl ReceiveQueue {
     }
 
     fn pinned_bytes_max(&self) -> usize {
-        self.capacity_bytes.saturating_mul(PINNED_FACTOR_MAX)
+        self.capacity().saturating_mul(PINNED_FACTOR_MAX)
     }
 
     /// Puts a chunk last.
@@ -595,7 +616,18 @@ impl ReceiveQueue {
     }
 }
 
+/// What may be offered of a buffer, where the pool is low or not and so much is left to all connections.
+fn offer_bytes_max(is_low: bool, left_bytes: usize) -> u32 {
+    let most_bytes = if is_low { UNREAD_LOW_BYTES_MAX } else { u32::MAX as usize };
+    (left_bytes / 2).clamp(UNREAD_LEAST_BYTES, most_bytes) as u32
+}
+
 impl Ahead {
+    /// How many bytes wait, and how long the blocks are that they lie in.
+    fn extent(&self) -> (usize, usize) {
+        (self.assembler.len_bytes(), self.pinned_bytes)
+    }
+
     /// A handle on the bytes of `chunk` that may be kept: itself, or a copy where it would pin too
     /// much. Says how much was copied; `None` where there is no block to copy to.
     fn hold(

@@ -225,7 +225,8 @@ impl Core {
 
     /// How much was dropped because nobody has read what came before.
     fn shed(&self) -> u64 {
-        let full = [DropReason::SocketQueueFull, DropReason::DatagramsFull];
+        let full =
+            [DropReason::SocketQueueFull, DropReason::DatagramsFull, DropReason::StreamsFull];
         full.into_iter().map(|reason| self.shard.drop_count(reason)).sum()
     }
 

@@ -47,6 +47,9 @@ counters::counters! {
         /// Bytes of blocks that the datagrams and packets among them are counted with, of which there is a limit for all
         /// sockets together (`PoolConfig::datagrams_limit_bytes`).
         datagrams_bytes,
+        /// Bytes that connections are counted with for what they have received and nobody has read, of which there is a
+        /// limit for all of them together, too (`PoolConfig::streams_limit_bytes`).
+        streams_bytes,
         /// Bytes that the peers of connections have not acknowledged, those that were never sent included.
         unacknowledged_bytes,
         /// Bytes of blocks that are in use, of the pool and of everybody who shares it.
@@ -100,6 +103,7 @@ impl Stack {
                 tcp_forwarder_pending: core.shard.forwarded_count() as u64,
                 tcp_time_wait: core.shard.time_wait_count() as u64,
                 datagrams_bytes: core.shard.holdings().unread_bytes as u64,
+                streams_bytes: core.shard.holdings().unread_stream_bytes as u64,
                 ..Gauges::ZERO
             });
             let mut from = Some(ListPosition::default());

@@ -173,7 +173,9 @@ impl Connection {
                 self.note_again(incoming.cuts.count(payload_len));
                 Err(DropReason::Duplicate)
             }
-            Arrival::Refused | Arrival::NoMemory => Err(self.on_refused(arrival)),
+            Arrival::Refused | Arrival::NoMemory | Arrival::TooMuchUnread => {
+                Err(self.on_refused(arrival))
+            }
         }
     }
 
@@ -267,9 +269,11 @@ impl Connection {
 
     /// What arrived was not kept: says why.
     pub(super) fn on_refused(&mut self, arrival: Arrival) -> DropReason {
-        if arrival == Arrival::NoMemory {
-            // As if it had been lost: an ACK now would only ask for it again at once.
-            return DropReason::NoMemory;
+        // As if it had been lost: an ACK now would only ask for it again at once.
+        match arrival {
+            Arrival::NoMemory => return DropReason::NoMemory,
+            Arrival::TooMuchUnread => return DropReason::StreamsFull,
+            _ => {}
         }
         if self.receive.has_gap() {
             self.counters.out_of_order_refused += 1;

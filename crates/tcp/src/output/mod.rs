@@ -138,8 +138,9 @@ impl Connection {
         self.plan.window = u32::from(window) << self.negotiated.receive_shift;
         self.plan.acknowledgment = self.receive.next();
         if self.acks.due_count() > 0 {
-            let mss = self.negotiated.payload_max_receive();
-            self.plan.window_exact = self.receive.window_to_announce(mss);
+            let (mss, shift) =
+                (self.negotiated.payload_max_receive(), self.negotiated.receive_shift);
+            self.plan.window_exact = self.receive.window_to_announce(mss, shift);
         }
         let options = self.segment_options(now);
         let mut planner = self.planner_at(now);

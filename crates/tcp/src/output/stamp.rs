@@ -24,8 +24,8 @@ impl Connection {
     /// The window to announce, as it stands in the header (RFC 7323, 2.2). Rounded down: the edge
     /// that was announced stays valid for what arrives ([`crate::receive_queue`]).
     pub(crate) fn window_field(&self) -> u16 {
-        let window = self.receive.window_to_announce(self.negotiated.payload_max_receive());
-        u16::try_from(window >> self.negotiated.receive_shift).unwrap_or(u16::MAX)
+        let (mss, shift) = (self.negotiated.payload_max_receive(), self.negotiated.receive_shift);
+        u16::try_from(self.receive.window_to_announce(mss, shift) >> shift).unwrap_or(u16::MAX)
     }
 
     /// Options of a segment that is not a SYN. RFC 2018, 4: SACK blocks go into every ACK for as

@@ -74,6 +74,7 @@ fn a_low_pool_keeps_only_what_comes_next_and_is_read() {
         size_classes_bytes: vec![1_000],
         limit_bytes: 200_000,
         receive_reserve_bytes: 160_000,
+        streams_limit_bytes: Some(usize::MAX),
         ..PoolConfig::default()
     });
     let elsewhere: Vec<_> = (0..41).map(|_| pool.allocate_receive(1_000)).collect();
@@ -95,12 +96,73 @@ fn a_low_pool_keeps_only_what_comes_next_and_is_read() {
     assert_eq!(queue.insert(1_000, next(), false, &pool), Arrival::OutOfOrder);
 }
 
+/// What others hold is counted by who has them.
+#[test]
+fn where_much_is_unread_elsewhere_less_is_offered_and_some_segments_are_kept() {
+    let (mut queue, pool) = queue(300_000);
+    let limit_bytes = pool.streams_limit_bytes();
+    let mut elsewhere = batch::Unread::streams(&pool);
+    let mut arrives = |queue: &mut ReceiveQueue, offset, left_bytes| {
+        // Of which a step is charged ahead, as for what was nothing before.
+        let bytes = limit_bytes - left_bytes - 65_536;
+        elsewhere.recount(elsewhere.bytes(), 0);
+        elsewhere.recount(0, bytes);
+        let block = pool.allocate_receive(1_000).expect("room").freeze();
+        queue.insert(offset, Chunk::new(block, 0..1_000), false, &pool)
+    };
+    assert_eq!(arrives(&mut queue, 0, 600_000), Arrival::InOrder);
+    assert!(!queue.is_pressed());
+    assert_eq!(queue.offered_bytes(0), 300_000);
+    let edge = queue.edge();
+    assert_eq!(arrives(&mut queue, 0, 100_000), Arrival::InOrder);
+    assert_eq!((queue.offered_bytes(0), queue.edge()), (50_000, edge));
+    // It holds two blocks of 2,048, of which copies would hold 4,000 at most.
+    assert_eq!(arrives(&mut queue, 1_000, 4_000), Arrival::TooMuchUnread);
+    assert_eq!(arrives(&mut queue, 1_000, 4_001), Arrival::OutOfOrder);
+    assert_eq!(arrives(&mut queue, 0, 0), Arrival::FilledGap);
+    // The last of them is cut.
+    for _ in 0..5 {
+        assert_eq!(arrives(&mut queue, 0, 0), Arrival::InOrder);
+    }
+    assert_eq!(queue.len(), UNREAD_LEAST_BYTES);
+    assert_eq!(arrives(&mut queue, 0, 0), Arrival::TooMuchUnread);
+    assert_eq!([0, 7, 14].map(|shift| queue.offered_bytes(shift)), [8_192, 8_192, 32_768]);
+    assert_eq!(queue.read(&mut [0; 10]), 10);
+    assert_eq!(arrives(&mut queue, 0, 0), Arrival::InOrder);
+    assert_eq!(queue.len(), UNREAD_LEAST_BYTES);
+    assert_eq!(arrives(&mut queue, 0, 600_000), Arrival::InOrder);
+    assert!(!queue.is_pressed());
+}
+
+#[test]
+fn what_is_held_is_counted_as_blocks_or_as_what_copies_of_it_hold() {
+    let (mut queue, pool) = queue(300_000);
+    let block = pool.allocate(65_536).expect("room").freeze();
+    let part = |range| Chunk::new(block.clone(), range);
+    queue.insert(0, part(0..1_000), false, &pool);
+    assert_eq!(queue.held_bytes(), 2_000);
+    queue.insert(0, part(1_000..50_000), false, &pool);
+    assert_eq!(queue.held_bytes(), 65_536);
+    queue.insert(10, part(50_010..51_010), false, &pool);
+    assert_eq!(queue.held_bytes(), 102_000);
+    queue.insert(0, part(50_000..50_010), false, &pool);
+    assert_eq!(queue.held_bytes(), 102_020);
+    assert_eq!(queue.read(&mut [0; 51_000]), 51_000);
+    assert_eq!(queue.held_bytes(), 20);
+    queue.clear();
+    assert_eq!(queue.held_bytes(), 0);
+}
+
 #[test]
 fn what_there_is_no_block_to_copy_to_is_refused_for_want_of_memory() {
     let (mut queue, _) = queue(1_000);
     // Nothing is kept back, so the pool is not low before it is exhausted.
-    let config = PoolConfig { limit_bytes: 0, receive_reserve_bytes: 0, ..PoolConfig::default() };
-    let pool = BlockPool::new(config);
+    let pool = BlockPool::new(PoolConfig {
+        limit_bytes: 0,
+        receive_reserve_bytes: 0,
+        streams_limit_bytes: Some(usize::MAX),
+        ..PoolConfig::default()
+    });
     assert!(!pool.is_low());
     assert_eq!(queue.insert(0, chunk(b"ab"), false, &pool), Arrival::NoMemory);
     assert_eq!(queue.insert(2, chunk(b"cd"), true, &pool), Arrival::NoMemory);
@@ -158,13 +220,13 @@ fn the_window_never_moves_back_and_opens_in_steps() {
     let (mut queue, pool) = queue(4_000);
     assert_eq!(queue.window(), 4_000);
     queue.insert(0, chunk(&[1; 3_900]), false, &pool);
-    assert_eq!(queue.window_to_announce(1_000), 100);
+    assert_eq!(queue.window_to_announce(1_000, 0), 100);
     let mut out = [0; 999];
     queue.read(&mut out);
-    assert_eq!(queue.window_to_announce(1_000), 100, "less than a segment more");
+    assert_eq!(queue.window_to_announce(1_000, 0), 100, "less than a segment more");
     assert!(!queue.wants_update(1_000, 0));
     queue.read(&mut out[..1]);
-    assert_eq!(queue.window_to_announce(1_000), 1_100);
+    assert_eq!(queue.window_to_announce(1_000, 0), 1_100);
     assert!(!queue.wants_update(1_000, 0), "one segment is not worth an ACK of its own");
     queue.read(&mut out);
     queue.read(&mut out[..1]);
@@ -172,7 +234,7 @@ fn the_window_never_moves_back_and_opens_in_steps() {
     queue.on_announced(2_100, 0);
     assert_eq!(queue.window(), 2_100);
     queue.set_capacity(10);
-    assert_eq!(queue.window_to_announce(1_000), 2_100);
+    assert_eq!(queue.window_to_announce(1_000, 0), 2_100);
 }
 
 /// A sender that leaves out a byte, sends those behind it one by one, and then the one left out; and does

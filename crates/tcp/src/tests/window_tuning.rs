@@ -147,6 +147,7 @@ fn where_blocks_are_scarce_the_window_stops_growing_and_keeps_its_edge() {
     harness.pool = BlockPool::new(PoolConfig {
         limit_bytes: 100_000,
         receive_reserve_bytes: 90_000,
+        streams_limit_bytes: Some(usize::MAX),
         ..PoolConfig::default()
     });
     let held = harness.pool.allocate_receive(16_000).expect("room");
