@@ -116,8 +116,8 @@ impl fmt::Debug for Driver {
 }
 
 impl Stack {
-    /// What an event loop needs to run the stack in the place of its threads: a driver for each squeue. Devices other than
-    /// an interface's first of all have a thread as before.
+    /// What an event loop needs to run the stack in the place of its threads: a driver for each squeue. The devices of
+    /// interfaces behind the first have a thread each, as before.
     ///
     /// # Errors
     /// The device of the first interface cannot be watched by an event loop, or the process has no descriptor left;
