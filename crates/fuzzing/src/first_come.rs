@@ -83,9 +83,11 @@ impl Stream {
         let first = self.position(claim.first);
         let (from, to) =
             (first.max(0) as usize, (first + claim.len as i64).min(edge).max(0) as usize);
-        let conflicts = (from.max(self.read)..to)
-            .filter_map(|at| self.held.get(at))
-            .any(|held| *held != NOTHING && *held != claim.variant);
+        let conflicts = |to| {
+            let held = (from.max(self.read)..to).filter_map(|at| self.held.get(at));
+            held.copied().any(|held| held != NOTHING && held != claim.variant)
+        };
+        let (old_conflicts, conflicts) = (conflicts(to.min(self.in_order)), conflicts(to));
         let next = info.bytes_received as usize;
         assert!(next >= self.in_order, "RCV.NXT goes back");
         let is_ahead = info.segments_out_of_order > self.out_of_order;
@@ -111,6 +113,8 @@ impl Stream {
         // What comes with a SYN is of another connection.
         let is_compared = is_taken || (counted.duplicates > 0 && !claim.has_syn);
         let is_counted = counted.conflicts > 0 || self.taken > COMPARED_MAX;
+        // Of a segment that begins with what came before that may be all that was looked at: the rest was refused.
+        let conflicts = if is_taken || first >= next as i64 { conflicts } else { old_conflicts };
         assert!(!is_compared || !conflicts || is_counted, "a conflict is not counted: {claim:?}");
         self.taken += usize::from(is_compared);
     }
