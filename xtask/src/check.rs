@@ -1,8 +1,8 @@
 //! `cargo xtask test`: the whole check, the one that CI runs.
 //!
 //! In: the work tree and what the machine grants. Out: the output of every step under a heading of
-//! its own, then a table of steps with their times, the tests that could not run, and as the last
-//! line `N passed, N failed`.
+//! its own, then a table of steps with their times, the tests that could not run, what failed tests said, and as
+//! the last line `N passed, N failed`.
 //!
 //! A failed step does not stop the ones after it: one run shows everything that is wrong. What the
 //! machine does not grant (namespaces, the TUN driver) is printed at the start; where `CI=true` or
@@ -200,6 +200,9 @@ impl Course {
         let all_ran = self.withheld.is_empty() || !self.strict;
         if !all_ran {
             println!("Here everything must run: what could not run counts as a failure.");
+        }
+        if !self.tally.failures().is_empty() {
+            println!("What failed tests said:\n{}", self.tally.failures());
         }
         println!("{}", self.tally);
         Ok(all_ran && self.steps.iter().all(|step| step.passed))

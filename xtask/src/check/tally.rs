@@ -2,7 +2,8 @@
 //!
 //! In: the standard output of `cargo test`. Out: the same bytes, line by line, and the sum of all
 //! `test result:` lines. A test binary that dies prints no such line; its run then counts as one
-//! failure at least, so that the sum cannot say that all is well.
+//! failure at least, so that the sum cannot say that all is well. What failed tests said is kept, to
+//! be printed under the sums: of a log of thousands of lines often only the end is at hand.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -10,11 +11,15 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 
+/// What is kept of what one failed test said, its name's line among them.
+const REPORT_LINES_MAX: usize = 20;
+
 /// The sum over all runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     passed: usize,
     failed: usize,
+    failures: String,
 }
 
 /// What one run of `cargo test` gave.
@@ -22,6 +27,10 @@ pub(super) struct Tally {
 pub(super) struct Counted {
     passed: usize,
     failed: usize,
+    /// What failed tests said.
+    failures: String,
+    /// Of the test whose report is being read, what may still be kept. None outside of reports.
+    report_lines_left: Option<usize>,
     /// Whether cargo itself was content.
     pub(super) success: bool,
 }
@@ -32,6 +41,12 @@ impl Tally {
     pub(super) fn add(&mut self, run: &Counted, withheld: usize) {
         self.passed += run.passed.saturating_sub(withheld);
         self.failed += if run.success { run.failed } else { run.failed.max(1) };
+        self.failures.push_str(&run.failures);
+    }
+
+    /// What failed tests said, each from its name on. Empty where none failed, or none could say so.
+    pub(super) fn failures(&self) -> &str {
+        &self.failures
     }
 }
 
@@ -43,6 +58,7 @@ impl fmt::Display for Tally {
 
 impl Counted {
     fn on_line(&mut self, line: &str) {
+        self.keep_report(line);
         // A test that prints without a newline leaves its text in front.
         let Some((_, result)) = line.split_once("test result: ") else { return };
         let number_of = |what: &str| {
@@ -52,6 +68,23 @@ impl Counted {
         };
         self.passed += number_of("passed");
         self.failed += number_of("failed");
+    }
+
+    /// Between two lines `failures:` the test harness prints what each failed test said, under its name.
+    fn keep_report(&mut self, line: &str) {
+        let is_bound = line.trim_end() == "failures:";
+        if is_bound || line.starts_with("---- ") {
+            let ends = is_bound && self.report_lines_left.is_some();
+            self.report_lines_left = (!ends).then_some(REPORT_LINES_MAX);
+        }
+        if is_bound {
+            return;
+        }
+        if let Some(left @ 1..) = &mut self.report_lines_left {
+            *left -= 1;
+            self.failures.push_str(line.trim_end());
+            self.failures.push('\n');
+        }
     }
 }
 
@@ -109,6 +142,20 @@ mod tests {
     #[test]
     fn a_test_that_could_not_run_has_not_passed() {
         assert_eq!(tally(&[(counted(&[PASSED], true), 2)]), "10 passed, 0 failed");
+    }
+
+    #[test]
+    fn what_failed_tests_said_is_kept_in_part() {
+        let long = "a line\n".repeat(100);
+        let report = format!(
+            "noise\nfailures:\n\n---- a stdout ----\nbecause\n\n---- b stdout ----\n{long}\nfailures:\n    a\n{FAILED}"
+        );
+        let run = counted(&report.lines().collect::<Vec<_>>(), false);
+        let mut tally = Tally::default();
+        tally.add(&run, 0);
+        let kept: Vec<&str> = tally.failures().lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(kept[..3], ["---- a stdout ----", "because", "---- b stdout ----"]);
+        assert_eq!(kept.len(), 3 + REPORT_LINES_MAX - 1);
     }
 
     #[test]
