@@ -4,10 +4,15 @@ mod pair;
 
 use batch::{BlockPool, PoolConfig};
 use counters::DropReason;
-use multidata::{TcpListener, TcpStream, UdpSocket};
+use multidata::{Gauges, Stack, TcpListener, TcpStream, UdpSocket};
 use pair::{PATIENCE, check_pattern, connected, pair_with, right, send_pattern};
 use std::io::Write as _;
 use std::time::Instant;
+
+/// Whether each squeue holds more than so many bytes of what nobody has read.
+fn each_holds(stack: &Stack, of: impl Fn(&Gauges) -> u64, more_than: usize) -> bool {
+    stack.squeue_gauges().iter().all(|of_one| of(of_one) > more_than as u64)
+}
 
 #[test]
 fn datagrams_that_nobody_reads_in_any_squeue_leave_memory_to_send_with() {
@@ -27,19 +32,21 @@ fn datagrams_that_nobody_reads_in_any_squeue_leave_memory_to_send_with() {
     let sends = UdpSocket::bind(&left, "0.0.0.0:0").expect("a free port");
     let started = Instant::now();
     let refused = || right_stack.counters().stack.drops.count(DropReason::DatagramsFull);
-    while refused() < 3_000 {
+    // One squeue alone may have taken most, on a busy machine.
+    let hold = || each_holds(&right_stack, |of_one| of_one.datagrams_bytes, LIMIT_BYTES / 100);
+    while refused() < 3_000 || !hold() {
         for port in 100..160 {
             for _ in 0..8 {
                 sends.send_to(&[7; 1_400], right(port)).expect("room");
             }
         }
-        assert!(started.elapsed() < PATIENCE, "{} are refused", refused());
+        assert!(
+            started.elapsed() < PATIENCE,
+            "{} are refused, {:?}",
+            refused(),
+            right_stack.squeue_gauges()
+        );
     }
-    let each = right_stack.squeue_gauges();
-    assert!(
-        each.iter().all(|of_one| of_one.datagrams_bytes > LIMIT_BYTES as u64 / 100),
-        "{each:?}"
-    );
     let gauges = right_stack.gauges();
     // What was charged ahead is little, and one in each queue comes on top.
     let bounds = LIMIT_BYTES as u64 / 10 * 9..(LIMIT_BYTES + 60 * 2_048) as u64;
@@ -77,15 +84,20 @@ fn connections_that_nobody_reads_in_any_squeue_leave_memory_to_send_with() {
         .collect();
     let started = Instant::now();
     let refused = || right_stack.counters().stack.drops.count(DropReason::StreamsFull);
-    while refused() == 0 || right_stack.gauges().streams_bytes < LIMIT_BYTES as u64 / 10 * 8 {
+    let is_full = || right_stack.gauges().streams_bytes >= LIMIT_BYTES as u64 / 10 * 8;
+    let hold = || each_holds(&right_stack, |of_one| of_one.streams_bytes, LIMIT_BYTES / 100);
+    while refused() == 0 || !is_full() || !hold() {
         for (client, _) in &hoarders {
             let mut client = client;
             drop(client.write(&[7; 20_000]));
         }
-        assert!(started.elapsed() < PATIENCE, "{} are refused", refused());
+        assert!(
+            started.elapsed() < PATIENCE,
+            "{} are refused, {:?}",
+            refused(),
+            right_stack.squeue_gauges()
+        );
     }
-    let each = right_stack.squeue_gauges();
-    assert!(each.iter().all(|of_one| of_one.streams_bytes > LIMIT_BYTES as u64 / 100), "{each:?}");
     // What each has in any case, and what comes in one batch.
     let gauges = right_stack.gauges();
     assert!(gauges.streams_bytes < 2 * LIMIT_BYTES as u64, "{gauges:?}");
