@@ -460,12 +460,8 @@ impl TcpStream {
             return Ok(0);
         }
         let id = self.shared.socket.id;
-        let len = self.fetch(After::Send, len_max, |core, now| {
-            let mut block = Bytes::new();
-            let take = |chunk| pieces.push(Received::piece(chunk, &mut block));
-            core.shard.tcp_read_chunks(now, id, (len_max, usize::MAX), take)
-        })?;
-        Ok(len.unwrap_or(0))
+        let take = |core: &mut Core, now| take_pieces(core, now, id, len_max, pieces);
+        Ok(self.fetch(After::Send, len_max, take)?.unwrap_or(0))
     }
 
     /// Wakes `waker` once, at the next event `interest` is in. What is possible already wakes
@@ -692,6 +688,20 @@ fn sleep_for_room(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Appends what has arrived to `pieces`, in the blocks it was received in, and says how many bytes it is: `len_max` at
+/// most.
+fn take_pieces(
+    core: &mut Core,
+    now: Instant,
+    id: SocketId,
+    len_max: usize,
+    pieces: &mut Vec<Bytes>,
+) -> Result<usize, SocketError> {
+    let mut block = Bytes::new();
+    let take = |chunk| pieces.push(Received::piece(chunk, &mut block));
+    core.shard.tcp_read_chunks(now, id, (len_max, usize::MAX), take)
 }
 
 /// A block of received bytes in the hands of the application.

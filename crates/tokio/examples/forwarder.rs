@@ -18,17 +18,20 @@ use linux::{TapConfig, TapDevice, TapKind};
 use multidata::device::Queue;
 use multidata::ip::{Cidr, IcmpErrorKind};
 use multidata::{ForwardedDatagram, InterfaceConfig, ReceivedPacket, Stack};
-use multidata_tokio::{PendingConnection, RawSocket, TcpForwarder, UdpForwarder};
+use multidata_tokio::{
+    PendingConnection, RawSocket, ReadHalf, TcpForwarder, UdpForwarder, WriteHalf,
+};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
 use std::error::Error;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::io::copy_bidirectional_with_sizes;
+use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UdpSocket;
+use tokio::net::tcp::{ReadHalf as OuterReadHalf, WriteHalf as OuterWriteHalf};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -133,14 +136,51 @@ async fn relay_connection(pending: PendingConnection) -> io::Result<(u64, u64)> 
     let mut inner = pending.accept()?;
     inner.socket().set_keepalive(Some(KEEPALIVE))?;
     SockRef::from(&outer).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    let (from_inside, to_inside) = inner.split();
+    let (from_outside, to_outside) = outer.split();
     let copied =
-        copy_bidirectional_with_sizes(&mut inner, &mut outer, BUFFER_BYTES, BUFFER_BYTES).await;
+        tokio::try_join!(carry_out(from_inside, to_outside), carry_in(from_outside, to_inside));
     if copied.is_err() {
         // What broke off at one side must not look like an end at the other: a reset is passed on as one.
         inner.set_zero_linger()?;
         SockRef::from(&outer).set_linger(Some(Duration::ZERO))?;
     }
     copied
+}
+
+/// Carries what comes from inside on from the blocks that it was received in. Those are for what the stack receives: it
+/// takes no more than the outside has room for, and what that does not take at once after all is copied out of them.
+async fn carry_out(mut inside: ReadHalf<'_>, mut outside: OuterWriteHalf<'_>) -> io::Result<u64> {
+    let (mut pieces, mut total) = (Vec::new(), 0);
+    loop {
+        outside.writable().await?;
+        let len = inside.read_bytes_vectored(BUFFER_BYTES, &mut pieces).await?;
+        if len == 0 {
+            break;
+        }
+        let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let written = match outside.try_write_vectored(&slices) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            outcome => outcome?,
+        };
+        if written < len {
+            let left = pieces.drain(..).flatten().skip(written).collect::<Vec<u8>>();
+            outside.write_all(&left).await?;
+        }
+        pieces.clear();
+        total += len as u64;
+    }
+    outside.shutdown().await?;
+    Ok(total)
+}
+
+/// Carries what comes from outside in. To lend the buffer to the stack would cost as much as the copy: memory that the
+/// stack sends from is warm.
+async fn carry_in(outside: OuterReadHalf<'_>, mut inside: WriteHalf<'_>) -> io::Result<u64> {
+    let mut outside = BufReader::with_capacity(BUFFER_BYTES, outside);
+    let total = tokio::io::copy_buf(&mut outside, &mut inside).await?;
+    inside.shutdown().await?;
+    Ok(total)
 }
 
 /// The outer half of a flow. Whoever carries the answers holds it, and so decides how long it lives.

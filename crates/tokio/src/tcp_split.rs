@@ -1,6 +1,7 @@
 //! The directions of a connection, apart.
 
 use crate::TcpStream;
+use multidata::bytes::Bytes;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -88,6 +89,18 @@ macro_rules! reading_half {
                 self.stream.try_read(out)
             }
 
+            /// As [`TcpStream::read_bytes_vectored`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn read_bytes_vectored(
+                &mut self,
+                len_max: usize,
+                pieces: &mut Vec<Bytes>,
+            ) -> io::Result<usize> {
+                self.stream.read_bytes_vectored(len_max, pieces).await
+            }
+
             /// As [`TcpStream::peek`].
             ///
             /// # Errors
@@ -131,6 +144,14 @@ macro_rules! writing_half {
             /// As there.
             pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
                 self.stream.try_write(bytes)
+            }
+
+            /// As [`TcpStream::write_bytes`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn write_bytes(&mut self, bytes: &mut Bytes) -> io::Result<()> {
+                self.stream.write_bytes(bytes).await
             }
         }
     };

@@ -2,6 +2,7 @@
 
 use crate::direction::Direction;
 use crate::tcp_split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
+use multidata::bytes::Bytes;
 use multidata::{ConnectOptions, Stack};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -182,6 +183,40 @@ impl TcpStream {
     /// `WouldBlock` where there is none; as for writes.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         (&self.socket).write(bytes)
+    }
+
+    /// Waits for data and takes what is there, `len_max` bytes at most, without a copy: appends the blocks it was received
+    /// in to `pieces` and says how many bytes they are; zero at the end of the stream. Do not keep them for long: they count
+    /// against the pool's limit ([`multidata::TcpStream::read_bytes_vectored`]).
+    ///
+    /// Nothing is lost where the future is dropped.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub async fn read_bytes_vectored(
+        &self,
+        len_max: usize,
+        pieces: &mut Vec<Bytes>,
+    ) -> io::Result<usize> {
+        let poll = |context: &mut Context<'_>| {
+            self.socket.poll_read_bytes_vectored(context, len_max, pieces)
+        };
+        self.readable.wait(poll).await
+    }
+
+    /// Queues all of `bytes`, without a copy. The stack holds them until the peer has acknowledged them
+    /// ([`multidata::TcpStream::write_bytes`]).
+    ///
+    /// Where the future is dropped, or fails, what was not queued is still in `bytes`, but for what an error of the
+    /// connection met.
+    ///
+    /// # Errors
+    /// As for writes.
+    pub async fn write_bytes(&self, bytes: &mut Bytes) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.writable.wait(|context| self.socket.poll_write_bytes(context, bytes)).await?;
+        }
+        Ok(())
     }
 
     /// Waits for data and copies it out, leaving it to be read again; zero at the end of the stream.

@@ -2,6 +2,7 @@
 
 mod pair;
 
+use bytes::Bytes;
 use multidata_tokio::{TcpListener, TcpStream};
 use pair::{bytes, connected, pair, right, run};
 use std::io::{ErrorKind, IoSlice};
@@ -410,5 +411,78 @@ fn a_stream_has_the_settings_of_its_path() {
         assert_eq!(client.set_ttl(0).expect_err("out of range").kind(), ErrorKind::InvalidInput);
         client.set_single_packets(true).expect("open");
         client.set_dont_route(true).expect("open");
+    });
+}
+
+#[test]
+fn bytes_are_lent_and_handed_out_without_a_copy() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (client, server) = connected(&left, &right_stack).await;
+        let (sent, mut writer) = (Bytes::from(bytes(5, 3_000_000)), client.into_split().1);
+        let mut lent = sent.clone();
+        tokio::spawn(async move {
+            // Nobody else has the last part.
+            let mut last = Bytes::from(lent.split_off(2_900_000).to_vec());
+            writer.write_bytes(&mut lent).await.expect("the other end reads");
+            writer.write_bytes(&mut last).await.expect("the other end reads");
+            assert!(lent.is_empty() && last.is_empty());
+        });
+        let mut reader = server.into_split().0;
+        let (mut pieces, mut received) = (Vec::new(), Vec::new());
+        loop {
+            let count = reader.read_bytes_vectored(100_000, &mut pieces).await.expect("it is sent");
+            assert!(count <= 100_000);
+            assert_eq!(count, pieces.iter().map(Bytes::len).sum::<usize>());
+            if count == 0 {
+                break;
+            }
+            pieces.drain(..).for_each(|piece| received.extend_from_slice(&piece));
+        }
+        assert!(received == sent, "the stream came otherwise");
+        assert_eq!(reader.read_bytes_vectored(0, &mut pieces).await.expect("always"), 0);
+        let counted = [&left, &right_stack].map(|stack| stack.counters().runtime);
+        assert_eq!(counted.map(|runtime| runtime.bytes_copied_in), [0, 0]);
+        assert_eq!(counted.map(|runtime| runtime.bytes_copied_out), [0, 0]);
+        assert_eq!(counted[0].bytes_lent, 3_000_000);
+    });
+}
+
+#[test]
+fn a_write_of_lent_bytes_that_is_given_up_leaves_the_rest() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (client, mut server) = connected(&left, &right_stack).await;
+        client.socket().set_send_buffer_size(100_000).expect("a size");
+        let sent = Bytes::from(bytes(6, 20_000_000));
+        let mut left_bytes = sent.clone();
+        // Nobody reads.
+        let soon = Duration::from_millis(50);
+        for _ in 0..3 {
+            let given_up = tokio::time::timeout(soon, client.write_bytes(&mut left_bytes)).await;
+            given_up.expect_err("it does not fit");
+        }
+        assert!(left_bytes.len() < sent.len());
+        let reading = tokio::spawn(async move {
+            let mut received = vec![0; 20_000_000];
+            server.read_exact(&mut received).await.expect("it is sent");
+            received
+        });
+        client.write_bytes(&mut left_bytes).await.expect("the other end reads");
+        assert!(reading.await.expect("it read") == sent, "the stream came otherwise");
+    });
+}
+
+#[test]
+fn lent_bytes_for_a_connection_that_is_gone_are_an_error() {
+    run(async {
+        let (left, right_stack) = pair();
+        let (client, server) = connected(&left, &right_stack).await;
+        server.socket().abort();
+        client.readable().await.expect("no device failed");
+        let mut lent = Bytes::from_static(b"late");
+        let error = client.write_bytes(&mut lent).await.expect_err("it was reset");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(lent, "late");
     });
 }

@@ -4,13 +4,15 @@
 //! So what becomes possible in between is not missed, and a call that succeeds leaves no waker
 //! behind. A waker is called once; who still has to wait calls again.
 
-use super::TcpStream;
+use super::{LENT_LEN_BYTES_MAX, TcpStream, take_pieces};
 use crate::copy_in::{Copied, Layout};
+use crate::runtime::outside::lend;
 use crate::runtime::squeue::Core;
 use crate::runtime::turn::After;
 use crate::runtime::waiting::{Interest, Lack};
 use crate::socket::Socket;
-use batch::Chunk;
+use batch::{Block, Chunk};
+use bytes::Bytes;
 use core::task::{Context, Poll, ready};
 use stack::{SendPlan, SocketError, SocketId};
 use std::collections::VecDeque;
@@ -75,6 +77,25 @@ impl TcpStream {
         Poll::Ready(Ok(count.unwrap_or(0)))
     }
 
+    /// As [`TcpStream::poll_read`], without a copy: what [`TcpStream::read_bytes_vectored`] does.
+    ///
+    /// # Errors
+    /// As for reads.
+    pub fn poll_read_bytes_vectored(
+        &self,
+        context: &mut Context<'_>,
+        len_max: usize,
+        pieces: &mut Vec<Bytes>,
+    ) -> Poll<io::Result<usize>> {
+        if len_max == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let id = self.shared.socket.id;
+        let take = |core: &mut Core, now| take_pieces(core, now, id, len_max, pieces);
+        let len = ready!(self.poll_fetch(context, After::Send, take))?;
+        Poll::Ready(Ok(len.unwrap_or(0)))
+    }
+
     fn poll_fetch<T>(
         &self,
         context: &Context<'_>,
@@ -122,6 +143,37 @@ impl TcpStream {
             let count = append_fitting(core, now, socket.id, chunks)?;
             layout.count(&mut core.counters, count);
             Ok(count)
+        })
+    }
+
+    /// Queues the front of the caller's own memory, without a copy, as much as there is room for, and says how much;
+    /// the rest stays in `bytes`. It is held as [`TcpStream::write_bytes`] says.
+    ///
+    /// # Errors
+    /// As for writes.
+    pub fn poll_write_bytes(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let socket = &self.shared.socket;
+        let _turn = ready!(self.shared.writing.poll_take(socket, context));
+        socket.poll(Interest::Writable, After::Send, context, |core, now| {
+            let plan = core.shard.tcp_send_plan(socket.id)?;
+            let low_water_bytes = self.low_water_bytes(&plan).max(1);
+            if plan.lent_room_bytes < low_water_bytes.min(bytes.len()) {
+                core.shard.tcp_await_room(socket.id, low_water_bytes, true);
+                return Err(SocketError::WouldBlock);
+            }
+            let len = plan.lent_room_bytes.min(bytes.len()).min(LENT_LEN_BYTES_MAX);
+            let piece = lend(bytes.split_to(len));
+            core.shard.tcp_append(now, socket.id, Chunk::whole(Block::from(piece)))?;
+            core.unpolled_bytes += len;
+            core.counters.bytes_lent += len as u64;
+            Ok(len)
         })
     }
 
