@@ -156,7 +156,7 @@ impl World {
         let packet = fragment(identification, offset, piece.len, piece.more, piece.wrong);
         let Ok(info) = ip::parse_fragment(&packet) else { return };
         let chunk = Chunk::whole(Block::from(Bytes::from(packet)));
-        let arrival = ip::Arrival { link_multicast: false, directed_broadcast: false };
+        let arrival = ip::Arrival::default();
         let received = ReceivedFragment { interface: 0, packet: chunk, sparse, arrival };
         let is_low = self.pool.is_low();
         let before = self.drops.count(DropReason::FragmentOverlap);

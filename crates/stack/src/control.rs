@@ -261,6 +261,7 @@ impl Shard {
         Arrival {
             link_multicast: origin.link_multicast,
             directed_broadcast: interface.is_broadcast(info.destination),
+            from_own_host: interface.is_loopback,
         }
     }
 }

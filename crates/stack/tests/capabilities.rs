@@ -567,13 +567,27 @@ fn datagrams_and_refusals_come_back_to_oneself() {
     let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
     let here = shard.udp_bind(address("127.0.0.1:53")).expect("a free port");
     let there = shard.udp_bind(address("0.0.0.0:54")).expect("a free port");
+    let mut askers = Vec::new();
     for _ in 0..20 {
         let chunk = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from(data(9_000))));
         shard.udp_send(there, Some(address("127.0.0.1:53")), chunk).expect("room");
     }
     let nobody = shard.tcp_connect(now, None, address("127.0.0.1:99")).expect("loopback");
+    for (port, nobody) in [(55, "127.0.0.1:99"), (56, "[::1]:99"), (57, "10.0.0.1:99")] {
+        let (any, nobody) = (format!("[::]:{port}"), address(nobody));
+        let any = if nobody.is_ipv4() { format!("0.0.0.0:{port}") } else { any };
+        let asker = shard.udp_bind(address(&any)).expect("a free port");
+        shard.udp_connect(asker, nobody).expect("loopback");
+        let chunk = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"hello")));
+        shard.udp_send(asker, None, chunk).expect("room");
+        askers.push(asker);
+    }
     net.run(SECOND);
     let shard = &mut net.hosts[0].shard;
+    for asker in askers {
+        let told = shard.udp_receive(asker).map(drop);
+        assert_eq!(told, Err(SocketError::ConnectionRefused), "nobody listens there");
+    }
     for _ in 0..20 {
         let (payload, from) = shard.udp_receive(here).expect("a datagram");
         assert!(payload.bytes() == data(9_000));

@@ -253,11 +253,20 @@ fn a_socket_for_icmp_hears_requests_that_the_stack_answers() {
     net.run(SECOND);
     assert_eq!(received(&mut net, 0, asker).len(), 1);
     assert_eq!(received(&mut net, 1, listener).len(), 1);
-    // To ourselves, over loopback.
-    let own = address(0, false);
-    net.hosts[0].shard.raw_send(asker, own, chunk(&echo_request(false, 2, b"x"))).expect("room");
-    net.run(SECOND);
-    assert_eq!(received(&mut net, 0, asker).len(), 1);
+}
+
+#[test]
+fn who_asks_itself_for_echoes_has_them_by_whichever_of_its_addresses() {
+    let mut net = net();
+    let asker = net.hosts[0].shard.raw_bind_echo(anywhere(), 5).expect("free");
+    for own in ["10.0.0.1", "fd00::1", "127.0.0.1", "127.1.2.3", "::1"] {
+        let own: IpAddr = own.parse().expect("an address");
+        let request = chunk(&echo_request(own.is_ipv6(), 2, b"x"));
+        net.hosts[0].shard.raw_send(asker, own, request).expect("room");
+        net.run(SECOND);
+        let replies = received(&mut net, 0, asker);
+        assert_eq!(replies.iter().map(|it| it.source).collect::<Vec<_>>(), [own]);
+    }
 }
 
 #[test]

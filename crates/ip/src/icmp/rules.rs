@@ -13,6 +13,8 @@ pub struct Arrival {
     /// The destination is the broadcast address of a network of the interface
     /// ([`Cidr::broadcast`](crate::Cidr::broadcast)).
     pub directed_broadcast: bool,
+    /// It has not left this host, of which a loopback address is one then.
+    pub from_own_host: bool,
 }
 
 /// Whether a packet may be answered with an ICMP error of this kind (RFC 1122, 3.2.2; RFC 4443,
@@ -32,7 +34,7 @@ pub fn may_answer_with_error(
     );
     let about_fragment = info.source.is_ipv6() && about_header;
     if (info.fragment && !about_fragment)
-        || !is_one_host(info.source)
+        || !is_one_host(info.source, arrival)
         || is_icmp_error(info, transport)
     {
         return false;
@@ -55,7 +57,7 @@ pub fn may_answer_with_error(
 #[must_use]
 pub fn may_answer_echo(info: &PacketInfo, arrival: Arrival) -> bool {
     let is_of_link = matches!(info.destination, IpAddr::V6(it) if it.octets()[..2] == [0xff, 2]);
-    is_one_host(info.source) && (is_of_link || !is_for_many(info.destination, arrival))
+    is_one_host(info.source, arrival) && (is_of_link || !is_for_many(info.destination, arrival))
 }
 
 fn is_for_many(destination: IpAddr, arrival: Arrival) -> bool {
@@ -66,16 +68,18 @@ fn is_for_many(destination: IpAddr, arrival: Arrival) -> bool {
 }
 
 /// RFC 1122, 3.2.2: no error about a datagram whose source does not define a single host: zero,
-/// loopback, broadcast, multicast, class E. RFC 4443, 2.4 e 6 says the same for IPv6.
-fn is_one_host(source: IpAddr) -> bool {
+/// loopback, broadcast, multicast, class E. RFC 4443, 2.4 e 6 says the same for IPv6. Loopback is this host where the
+/// packet is, too: only on a network it is whichever host hears it.
+fn is_one_host(source: IpAddr, arrival: Arrival) -> bool {
+    if source.is_loopback() {
+        return arrival.from_own_host;
+    }
     match source {
         IpAddr::V4(source) => {
             let [first, ..] = source.octets();
-            first != 0 && first < 224 && !source.is_loopback()
+            first != 0 && first < 224
         }
-        IpAddr::V6(source) => {
-            !source.is_unspecified() && !source.is_multicast() && !source.is_loopback()
-        }
+        IpAddr::V6(source) => !source.is_unspecified() && !source.is_multicast(),
     }
 }
 

@@ -435,6 +435,19 @@ fn errors_are_withheld_where_they_could_do_harm() {
     for source in ["::", "::1", "ff02::1"] {
         assert!(!may(info(source, "fd00::1", protocol::UDP), &[], plain), "{source}");
     }
+    // What has not left this host.
+    let own = Arrival { from_own_host: true, ..plain };
+    for (source, expected) in
+        [("127.0.0.1", true), ("::1", true), ("0.0.0.0", false), ("::", false)]
+    {
+        let info =
+            info(source, if source.contains(':') { "::1" } else { "127.0.0.1" }, protocol::UDP);
+        assert_eq!(
+            (may(info, &[], own), may_answer_echo(&info, own)),
+            (expected, expected),
+            "{source}"
+        );
+    }
     assert!(!may(PacketInfo { fragment: true, ..udp }, &[], plain));
 
     let icmp = info("10.0.0.2", "10.0.0.1", protocol::ICMP);
