@@ -42,6 +42,9 @@ const ACCEPT_PERIOD: Duration = Duration::from_millis(20);
 const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(20), interval: Duration::from_secs(5), count: 8 };
 
+/// When a write that does not get on looks whether the other end says something.
+const TALK_TIME: Duration = Duration::from_millis(20);
+
 /// How long the last ACKs may take once the application is done.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -150,12 +153,21 @@ fn send_all(source: &mut Source, stream: &mut TcpStream, to: SocketAddr) -> Resu
     let progress = Progress::bytes(source.len_bytes);
     let mut piece = vec![0; PIECE_LEN_BYTES];
     let mut sent_bytes = 0;
+    stream.set_write_timeout(Some(TALK_TIME)).attempt(|| "cannot set the connection up")?;
     loop {
         let len = source.read(sent_bytes, &mut piece)?;
         if len == 0 {
             break;
         }
-        stream.write_all(&piece[..len]).attempt(|| format!("the connection to {to} failed"))?;
+        let mut rest = &piece[..len];
+        while !rest.is_empty() {
+            let written = match stream.write(rest) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => unheard(stream),
+                outcome => outcome,
+            };
+            let written = written.attempt(|| format!("the connection to {to} failed"))?;
+            rest = &rest[written..];
+        }
         progress.advance(len as u64);
         sent_bytes += len as u64;
     }
@@ -163,7 +175,6 @@ fn send_all(source: &mut Source, stream: &mut TcpStream, to: SocketAddr) -> Resu
     stream.shutdown(Shutdown::Write).attempt(|| "cannot end the stream")?;
     progress.say("waiting for the other end");
     loop {
-        // What a talkative other end says meanwhile is not ours to keep.
         let len = stream
             .read(&mut piece)
             .attempt(|| format!("{to} did not confirm that it received everything"))?;
@@ -171,6 +182,23 @@ fn send_all(source: &mut Source, stream: &mut TcpStream, to: SocketAddr) -> Resu
             return Ok(());
         }
     }
+}
+
+/// Takes in what a talkative other end has said, which is not ours to keep, and wrote nothing: one that echoes reads on
+/// only where it is read.
+fn unheard(stream: &mut TcpStream) -> io::Result<usize> {
+    let mut piece = vec![0; PIECE_LEN_BYTES];
+    stream.set_nonblocking(true)?;
+    let outcome = loop {
+        match stream.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(0),
+            Ok(0) => break Ok(0),
+            Ok(_) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    stream.set_nonblocking(false)?;
+    outcome
 }
 
 /// `multidata receive ADDR:PORT FILE`: listens, accepts one connection, writes what comes.

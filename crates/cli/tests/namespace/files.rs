@@ -213,6 +213,22 @@ pub(crate) fn over_a_tun() {
     interface.delete().expect("root of the namespace");
 }
 
+pub(crate) fn echoed_file_does_not_stand() {
+    let directory = tempdir().expect("a temporary directory");
+    let file = directory.path().join("data.bin");
+    // More than all buffers of both ends hold.
+    let content = contents(48 << 20);
+    std::fs::write(&file, &content).expect("room for it");
+    let listener = TcpListener::bind((KERNEL[0], 0)).expect("the kernel's address");
+    let to = listener.local_addr().expect("it is bound");
+    let running = Running::start(&format!("send {} {to} {}", file.display(), link(0)));
+    let (mut stream, _) = listener.accept().expect("the stack connects");
+    let mut other = stream.try_clone().expect("a socket of ours");
+    assert_eq!(std::io::copy(&mut stream, &mut other).expect("all of it"), content.len() as u64);
+    drop((stream, other));
+    assert_eq!(running.end(), (Some(0), String::new()));
+}
+
 pub(crate) fn empty_travels_too() {
     assert!(sent(0, b"", "").is_empty());
     assert!(received(0, b"", 7_002).is_empty());

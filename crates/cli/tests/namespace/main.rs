@@ -22,6 +22,7 @@ const TESTS: &[Test] = &[
     ("the_mode_follows_the_device", files::mode_follows_the_device),
     ("a_file_is_sent_as_it_was_asked_for", files::is_sent_as_it_was_asked_for),
     ("an_empty_file_travels_too", files::empty_travels_too),
+    ("a_file_that_is_echoed_does_not_stand", files::echoed_file_does_not_stand),
     (
         "a_file_is_sent_at_the_rate_that_was_asked_for",
         files::is_sent_at_the_rate_that_was_asked_for,
