@@ -156,7 +156,8 @@ fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
         let sockets = station::accept(&listener, scenario.connections);
         (kernel, sockets)
     };
-    against_process(scenario, bounds, connects, (&station, sockets, kernel))
+    let ran = against_process(scenario, bounds, connects, (&station, sockets, kernel))?;
+    station.close().map(|()| ran)
 }
 
 /// Against a second stack of ours in another process.
@@ -176,7 +177,8 @@ fn through_tunnel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let station = Station::over_tunnel(scenario, device, true)?;
     let at = SocketAddr::new(Addresses::of(scenario).far, tunnel::PORT);
     let sockets = station.connect(at, scenario.connections);
-    against_process(scenario, bounds, true, (&station, sockets, process))
+    let ran = against_process(scenario, bounds, true, (&station, sockets, process))?;
+    station.close().map(|()| ran)
 }
 
 /// The work of this end and that of a process at the other end, with connections that exist.
@@ -266,7 +268,8 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     };
     let spent = clocks.spent()?;
     let counters = measure::counted_since(&before, &near.counters());
-    conclude(scenario, &Measured { work, spent, counters }, near.about())
+    let ran = conclude(scenario, &Measured { work, spent, counters }, near.about())?;
+    near.close().map(|()| ran)
 }
 
 /// Datagrams to a socket of the kernel's, or of a second stack, in this process.
@@ -298,7 +301,9 @@ fn send_datagrams(scenario: &Scenario, plan: &datagrams::Plan) -> Result<Ran, Fa
     };
     let spent = clocks?.spent()?;
     let counters = measure::counted_since(&before, &near.counters());
-    conclude(scenario, &Measured { work: WorkDone::Sent(outcome), spent, counters }, near.about())
+    let work = WorkDone::Sent(outcome);
+    let ran = conclude(scenario, &Measured { work, spent, counters }, near.about())?;
+    near.close().map(|()| ran)
 }
 
 fn our_plan(scenario: &Scenario, bounds: Bounds, connected: bool) -> Plan {

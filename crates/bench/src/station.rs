@@ -54,7 +54,7 @@ pub struct Station {
     /// The CPUs that this process may use.
     cpus: Vec<usize>,
     /// What the stack sends and receives goes here; it ends behind the stack.
-    _capture: Option<CaptureFile>,
+    capture: Option<CaptureFile>,
     /// Held open: what the queue stands on lives as long as this.
     _ground: Option<Ground>,
 }
@@ -112,7 +112,7 @@ impl Station {
         let (queues, capture) = if is_near { wrapped(scenario, queues)? } else { (queues, None) };
         let stack = build(scenario, queues, (address, addresses.prefix_len), is_near)?;
         let station = Self::of(scenario, stack, about, is_near)?;
-        Ok(Self { _capture: capture, _ground: ground, ..station })
+        Ok(Self { capture, _ground: ground, ..station })
     }
 
     /// This stack at one end of a tunnel whose device is open: the near end, which measures and
@@ -131,7 +131,7 @@ impl Station {
         let queue = device.queue(0).attempt(|| "cannot open the tunnel")?;
         let (queues, capture) = wrapped(scenario, vec![Box::new(queue)])?;
         let stack = build(scenario, queues, (address, addresses.prefix_len), is_near)?;
-        Ok(Self { _capture: capture, ..Self::of(scenario, stack, about, is_near)? })
+        Ok(Self { capture, ..Self::of(scenario, stack, about, is_near)? })
     }
 
     fn of(
@@ -148,9 +148,19 @@ impl Station {
             spreading: scenario.spreading,
             is_near,
             cpus: linux::cpu::allowed().attempt(|| "the CPUs of this process are not known")?,
-            _capture: None,
+            capture: None,
             _ground: None,
         })
+    }
+
+    /// Ends the stack, and behind it the capture.
+    ///
+    /// # Errors
+    /// A sentence: what the stack sent and received is not all in the file.
+    pub fn close(self) -> Result<(), Failure> {
+        let Self { stack, capture, _ground, .. } = self;
+        drop(stack);
+        capture.map_or(Ok(()), |it| it.finish().map(drop).attempt(|| "the capture is not complete"))
     }
 
     /// What the device said is on.

@@ -106,6 +106,10 @@ fn results_that_cannot_be_written_are_an_error_and_leave_nothing() {
     assert!(ran.stderr.contains("No space left on device"), "{ran:?}");
     assert!(ran.stdout.contains("multidata"), "what was measured is not lost: {ran:?}");
 
+    let ran = run(&format!("{short} --capture /dev/full"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.sentence().contains("the capture is not complete: No space left"), "{ran:?}");
+
     let directory = tempfile::tempdir().expect("a temporary directory");
     let occupied = directory.path().join("occupied");
     std::fs::create_dir(&occupied).expect("a directory of ours");
