@@ -42,7 +42,7 @@ const SIZES: &str = "Sizes are bytes, or a number with K, M, G or T, which are p
 
 /// A userspace TCP/IP stack whose unit of work is a batch of packets.
 #[derive(Debug, Parser)]
-#[command(name = "multidata", version, about, after_help = SIZES, disable_help_subcommand = true)]
+#[command(name = "multidata", version, after_help = SIZES, disable_help_subcommand = true)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) verb: Verb,

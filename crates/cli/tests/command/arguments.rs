@@ -53,6 +53,7 @@ fn wrong_arguments_exit_with_2_and_say_what_is_wrong() {
 fn help_names_the_verbs_and_not_the_hidden_one() {
     let ran = run("--help");
     assert_eq!(ran.code, Some(0));
+    assert!(ran.stdout.starts_with("A userspace TCP/IP stack whose unit of work"), "{ran:?}");
     for verb in ["bench", "send", "receive"] {
         assert!(ran.stdout.contains(verb), "{ran:?}");
     }
