@@ -324,7 +324,7 @@ const DATAGRAM_LEN_BYTES_MAX: usize = 65_507;
 /// The kernel's bound for TAP devices.
 const MTU_MAX: usize = 65_521;
 /// Threads are given out per connection; more than this is for tasks.
-const CONNECTIONS_MAX: usize = 1_000;
+pub const CONNECTIONS_MAX: usize = 1_000;
 /// The kernel connects from one address, by default from any of 28,232 ports, some of which are in TIME-WAIT from the
 /// run before.
 pub const TASK_CONNECTIONS_MAX: usize = 19_000;

@@ -354,6 +354,14 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A parser for numbers of connections, of which there may be so many at the same time.
+fn connections_up_to(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| match text.parse() {
+        Ok(count) if (1..=most).contains(&count) => Ok(count),
+        _ => Err(format!("give a number from 1 to {most}")),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
     On,

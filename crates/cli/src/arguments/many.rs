@@ -1,6 +1,8 @@
 //! The arguments of `bench many`.
 
-use super::{DeviceArgument, DirectionArgument, Job, OutputArguments, Reading, Switch};
+use super::{
+    DeviceArgument, DirectionArgument, Job, OutputArguments, Reading, Switch, connections_up_to,
+};
 use bench::many::Axes;
 use bench::scenario::{DeviceKind, Direction, Scenario, TASK_CONNECTIONS_MAX};
 use bench::sizes::{parse_buffer_size, parse_seconds};
@@ -10,13 +12,6 @@ use std::time::Duration;
 
 /// The kernel keeps a pointer for each, and some two KiB for each that waits.
 const QUEUE_PACKETS_MAX: usize = 1 << 20;
-
-fn parse_connections(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count) if (1..=TASK_CONNECTIONS_MAX).contains(&count) => Ok(count),
-        _ => Err(format!("give a number from 1 to {TASK_CONNECTIONS_MAX}")),
-    }
-}
 
 fn parse_queue(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -52,7 +47,7 @@ pub(crate) struct ManyArguments {
         value_name = "N,..",
         value_delimiter = ',',
         default_value = "64,256,1000,4000,10000",
-        value_parser = parse_connections
+        value_parser = connections_up_to(TASK_CONNECTIONS_MAX)
     )]
     connections: Vec<usize>,
     /// What the application writes in one call

@@ -1,9 +1,9 @@
 //! The arguments of `bench receive`.
 
-use super::{DeviceArgument, Job, OutputArguments, Reading, Switch};
+use super::{DeviceArgument, Job, OutputArguments, Reading, Switch, connections_up_to};
 use bench::layouts::{self, Placement};
 use bench::receive::{Axes, Count, parse_blocks, parse_hold_off};
-use bench::scenario::{DeviceKind, Direction, Scenario};
+use bench::scenario::{CONNECTIONS_MAX, DeviceKind, Direction, Scenario};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use clap::Args;
 use device::TransmitMode;
@@ -39,7 +39,8 @@ pub(crate) struct CoalescingArguments {
     #[arg(long, value_name = "TIME,..", value_delimiter = ',', value_parser = parse_hold_off)]
     hold_off: Vec<Duration>,
     /// Connections at the same time
-    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1",
+          value_parser = connections_up_to(CONNECTIONS_MAX))]
     connections: Vec<usize>,
     /// Layouts of the receiver, as in R2S0F0: rings of the device, soft rings behind each, and 1 where
     /// each soft ring has a squeue of its own (fan-out)
@@ -122,7 +123,7 @@ impl CoalescingArguments {
         if scenarios.is_empty() {
             return Err(
                 "no combination of these can be measured: --offload on is for wire, tap, tun \
-                        and packet, --blocks 1ms for packet, --mtu 576 to 65521, --connections 1 to 1000"
+                        and packet, --blocks 1ms for packet, --mtu 576 to 65521"
                     .to_owned(),
             );
         }

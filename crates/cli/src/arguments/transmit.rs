@@ -1,7 +1,7 @@
 //! The arguments of `bench transmit`.
 
-use super::{DeviceArgument, Job, OutputArguments, Switch, TransformArgument};
-use bench::scenario::{DeviceKind, Direction, Scenario};
+use super::{DeviceArgument, Job, OutputArguments, Switch, TransformArgument, connections_up_to};
+use bench::scenario::{CONNECTIONS_MAX, DeviceKind, Direction, Scenario};
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use bench::transmit::Axes;
 use clap::Args;
@@ -29,7 +29,8 @@ pub(crate) struct TransmitArguments {
           value_parser = parse_buffer_size)]
     write_size: Vec<usize>,
     /// Connections at the same time
-    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1,10")]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1,10",
+          value_parser = connections_up_to(CONNECTIONS_MAX))]
     connections: Vec<usize>,
     /// Threaded NAPI of TAP and TUN devices
     #[arg(long, value_enum, value_delimiter = ',', value_name = "on,off", default_value = "off")]

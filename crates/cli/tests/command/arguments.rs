@@ -27,6 +27,8 @@ fn wrong_arguments_exit_with_2_and_say_what_is_wrong() {
         ("send file [::1]:7 --device t0 --address 10.0.0.2/24", "Usage: multidata send"),
         ("bench stream --mtu 12", "Usage: multidata bench stream"),
         ("bench many --connections 0", "from 1 to 19000"),
+        ("bench transmit --device wire --connections 0,1", "from 1 to 1000"),
+        ("bench receive --device wire --connections 1,1001", "from 1 to 1000"),
         ("bench many --connections 1000000", "from 1 to 19000"),
         ("bench many --queue 0", "from 1 to 1048576"),
         ("bench loss --loss 100", "less than 100"),
