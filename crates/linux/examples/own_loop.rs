@@ -2,7 +2,8 @@
 //!
 //! ```sh
 //! cargo run --release -p multidata-linux --example own_loop tap0 10.0.0.2/24 &    # as root
-//! ip address add 10.0.0.1/24 dev tap0 && ip link set tap0 up
+//! until ip address add 10.0.0.1/24 dev tap0 2> /dev/null; do sleep 1; done
+//! ip link set tap0 up
 //! ping -c 3 10.0.0.2 && echo hello | nc -N 10.0.0.2 7
 //! ```
 //!
