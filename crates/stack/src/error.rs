@@ -18,7 +18,7 @@ pub enum SocketError {
     AddressNotAvailable,
     /// Every local port that could be picked is taken.
     NoPortLeft,
-    /// No route leads to the destination.
+    /// No route leads to the destination, here or, as it said, at a router on the way.
     NoRoute,
     /// Nothing can be sent to this address: no interface, or not the one on the way, has an address of its IP version to
     /// send from.
@@ -273,7 +273,8 @@ impl fmt::Display for SocketError {
             Self::AddressNotAvailable => "no interface of this stack has this local address",
             Self::NoPortLeft => "every local port that could be picked is taken",
             Self::NoRoute => {
-                "no route leads to the destination: give the interface a gateway or a route"
+                "no route leads to the destination: give the interface a gateway or a route, unless a router on the way \
+                 said it"
             }
             Self::NoSourceFor(to) => {
                 let version = if to.is_ipv4() { "IPv4" } else { "IPv6" };
