@@ -37,6 +37,9 @@ use withheld::Withheld;
 /// what the dev profile hides.
 const OPTIMISED_TESTS: &str = "multidata-checksum";
 
+/// What the documentation is built with: a link that leads nowhere, or to what readers of it are not shown, is refused.
+const REFUSED_LINKS: &str = r#"build.rustdocflags = ["-D", "rustdoc::broken-intra-doc-links", "-D", "rustdoc::private-intra-doc-links"]"#;
+
 /// Runs the check, or only its quick part, and says whether all of it passed.
 ///
 /// # Errors
@@ -62,6 +65,7 @@ pub(crate) fn run(root: &Path, quick: bool) -> Result<bool, Failure> {
     course.tests("test of events", &[&events[..], &["--test", "tracing"]].concat());
     if !quick {
         course.interleavings(target_dir.join("loom").as_std_path());
+        course.cargo("doc", &["doc", "--workspace", "--no-deps", "--config", REFUSED_LINKS]);
         let optimised = ["test", "--profile", "checked", "--package", OPTIMISED_TESTS];
         course.tests("test --profile checked", &optimised);
         let results_dir = PathBuf::from(target_dir.join("smoke"));

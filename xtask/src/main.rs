@@ -38,7 +38,7 @@ enum Verb {
     /// Report what breaks the rules of the house: edges between crates, lengths, forbidden words,
     /// dead files, system calls in the core, stray `unsafe`
     Tidy,
-    /// Run the whole check: fmt, clippy, tidy, tests, a smoke run of every bench, cargo-deny
+    /// Run the whole check: fmt, clippy, tidy, tests, links of the documentation, a smoke run of every bench, cargo-deny
     Test {
         /// Only fmt, clippy, tidy and the tests of the dev profile
         #[arg(long)]

@@ -5,7 +5,7 @@
 //! right), raw packets, fragments, ICMP errors about the connection; and of the application and the
 //! clock. The payload of every segment is one of a few functions of its sequence number, so what overlaps
 //! agrees or contradicts as the input says; what the application reads, and what is counted, must be as
-//! [`first_come`](crate::first_come) says.
+//! `first_come` says.
 //!
 //! Over Ethernet there are neighbours besides, who may be silent or lie, IPv6, marks of congestion, and
 //! super-frames.

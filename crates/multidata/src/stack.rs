@@ -599,7 +599,7 @@ impl Stack {
     /// handle. A neighbour that does not answer is given up after three seconds. Sockets that are still open are not touched: they
     /// keep the stack alive.
     ///
-    /// More closed connections at once than [`StackConfig::orphans_max`](crate::StackConfig::orphans_max) are
+    /// More closed connections at once than [`StackConfig::orphans_max`](field@crate::StackConfig::orphans_max) are
     /// reset, and what they held is not waited for.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ const LENT_LEN_BYTES_MAX: usize = 1 << 30;
 ///
 /// Handles made with [`TcpStream::try_clone`] share the connection, its timeouts and its modes.
 /// Dropping the last one closes the connection: what was written is still delivered, by the stack,
-/// in the background, unless more connections than [`StackConfig::orphans_max`](crate::StackConfig::orphans_max)
+/// in the background, unless more connections than [`StackConfig::orphans_max`](field@crate::StackConfig::orphans_max)
 /// are left so at once, of which those beyond are reset. Where received data was never read, the peer gets a reset instead of a FIN
 /// (RFC 2525, 2.17), so that it learns that its data was lost.
 #[derive(Debug)]

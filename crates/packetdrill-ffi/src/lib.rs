@@ -16,7 +16,7 @@
 //!   that its waiting in a loop ends) or waits for a packet (`netdev_receive`);
 //! * a call that blocks is made by packetdrill's second thread. It sleeps here until the first thread
 //!   lets enough time pass or packets arrive; then time stands still until the second thread has
-//!   looked at the clock, so that what it reads is when the call returned ([`session`]);
+//!   looked at the clock, so that what it reads is when the call returned (`session`);
 //! * a descriptor is a real one, of `/dev/null`, because packetdrill closes with close(2) what a
 //!   script left open.
 //!

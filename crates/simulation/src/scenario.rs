@@ -1,7 +1,7 @@
 //! What a seed means: hosts, links, disturbances and how many connections, before anything runs.
 //!
 //! A scenario is a value that can be printed. What connections do is drawn while the world runs,
-//! from streams of the same seed ([`crate::behaviour`]).
+//! from streams of the same seed (`crate::world`).
 
 use crate::link::LinkPlan;
 use crate::random::Random;

@@ -96,7 +96,7 @@ impl core::error::Error for BadSpread {}
 /// Whom a frame concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The home that has this slot, see [`Spread::home_of_slot`].
+    /// The home that has this slot, see `Spread::home_of_slot`.
     Slot(u16),
     /// The home of the ring it came on, because the device has spread the flows; and where that does not have
     /// the connection, [`Spread::home_of_reply`].

@@ -246,9 +246,9 @@ pub struct Parameters {
     pub local_port: u16,
     /// The peer's port.
     pub remote_port: u16,
-    /// Our initial sequence number; see [`crate::isn`].
+    /// Our initial sequence number; see `crate::isn`.
     pub isn: SeqNumber,
-    /// Added to the timestamp clock; see [`crate::isn`].
+    /// Added to the timestamp clock; see `crate::isn`.
     pub timestamp_offset: u32,
     /// The MSS we announce: what our interface receives, without IP and TCP headers.
     pub mss_receive: u16,

@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// How long FIN-WAIT-2 lasts where the application is gone: see [`Config::fin_wait_2`].
+    /// How long FIN-WAIT-2 lasts where the application is gone: see `Config::fin_wait_2`.
     pub fn set_fin_wait_2(&mut self, span: Duration) {
         if self.config.fin_wait_2 != span {
             self.config_mut().fin_wait_2 = span;

@@ -2,7 +2,7 @@
 //! from one queue, does to them what the path does, and gives them to the other.
 //!
 //! Faults are those of [`device::FaultQueue`] around either queue; rate, queue and delay are a
-//! [`DelayLine`]. While frames are under way a direction looks at its device every [`TICK`] instead
+//! [`DelayLine`]. While frames are under way a direction looks at its device every `TICK` instead
 //! of sleeping until the next frame, so that a frame does not cost a wake-up.
 
 use super::delay_line::{DelayLine, DelayLineConfig};

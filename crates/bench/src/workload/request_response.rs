@@ -53,7 +53,7 @@ pub struct AskingAll {
     pub len_bytes: usize,
 }
 
-/// Asks over each of these connections at the same time, see [`over_all`].
+/// Asks over each of these connections at the same time, see `over_all`.
 ///
 /// # Errors
 /// The first failure, as a sentence.
@@ -83,7 +83,7 @@ pub fn ask_all<S: Socket>(
     })
 }
 
-/// Answers over each of these connections at the same time, see [`over_all`]. Returns the number of
+/// Answers over each of these connections at the same time, see `over_all`. Returns the number of
 /// transactions.
 ///
 /// # Errors

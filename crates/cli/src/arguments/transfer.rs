@@ -180,8 +180,9 @@ impl ReceiveArguments {
 pub(crate) struct SendArguments {
     /// What to send, - for standard input; of a file that grows meanwhile, what it holds at the beginning
     pub(crate) file: PathBuf,
-    /// Where to connect to, such as 10.0.0.1:7000 or [fd00::1]:7000
-    #[arg(value_name = "ADDR:PORT", value_parser = parse_end)]
+    // What is in brackets here the documentation of this crate would take for a link.
+    #[arg(value_name = "ADDR:PORT", value_parser = parse_end,
+          help = "Where to connect to, such as 10.0.0.1:7000 or [fd00::1]:7000")]
     pub(crate) to: SocketAddr,
     /// Send so many bits of frames a second at most, headers included, such as 100M; K, M
     /// and G are powers of 1000 here
@@ -199,8 +200,8 @@ pub(crate) struct SendArguments {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReceiveArguments {
-    /// Where to listen: this stack's address, such as 10.0.0.2:7000 or [fd00::2]:7000
-    #[arg(value_name = "ADDR:PORT", value_parser = parse_end)]
+    #[arg(value_name = "ADDR:PORT", value_parser = parse_end,
+          help = "Where to listen: this stack's address, such as 10.0.0.2:7000 or [fd00::2]:7000")]
     pub(crate) at: SocketAddr,
     /// The file to write, - for standard output; it appears when all of it has arrived
     pub(crate) file: PathBuf,

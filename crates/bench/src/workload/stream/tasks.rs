@@ -8,7 +8,7 @@
 //! go on: otherwise the first to come, whose data leaves as fast as it writes, would write megabytes
 //! before the last had its first turn, and few connections would be active at a time.
 //!
-//! An end tells apart what moved while all were busy, and what that cost ([`Window`]). When sending ends, ten thousand
+//! An end tells apart what moved while all were busy, and what that cost (`Window`). When sending ends, ten thousand
 //! sockets hold a gigabyte, which the fast ones empty soon and the last ones alone, after their retransmission
 //! timeouts: a run of 6 s took 60, and said of its middle nothing.
 
