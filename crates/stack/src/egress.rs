@@ -92,6 +92,10 @@ impl Shard {
         if interface.is_removed {
             return;
         }
+        if interface.is_idle() {
+            // So it is whenever everything was sent: who drives the shard asks until nothing is left.
+            return self.wake_blocked(id);
+        }
         out.set_limits(interface.limits(room));
         out.set_block_bytes_max(interface.capabilities.block_bytes_max);
         let may_ask = self.may_ask(id);

@@ -129,6 +129,12 @@ impl Interface {
         }
     }
 
+    /// Whether it has nothing to send, nothing to ask and nothing to pass on.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ready.len() == 0 && self.outbox.is_empty() && self.neighbours.is_quiet()
+    }
+
     /// How large a batch may grow: what the mode says, the device takes, and has room for.
     pub(crate) fn limits(&self, room: Room) -> Limits {
         let Capabilities {

@@ -337,7 +337,7 @@ impl Shard {
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
         let mut open = self.interfaces.iter().filter(|i| !i.has_failed);
-        open.any(|i| i.ready.len() > 0 || !i.outbox.is_empty() || !i.neighbours.is_quiet())
+        open.any(|it| !it.is_idle())
     }
 
     /// Whether packets wait for a neighbour to answer, which it does or is given up in a few seconds.

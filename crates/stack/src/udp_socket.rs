@@ -711,11 +711,18 @@ impl Shard {
 
     /// Tells the sockets that found the outbox of interface `id` full when there is room again,
     /// whoever made it.
+    #[inline]
     pub(crate) fn wake_blocked(&mut self, id: InterfaceId) {
-        let interface = &mut self.interfaces[id];
+        if !self.interfaces[id].blocked.is_empty() {
+            self.wake_all_blocked(id);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_all_blocked(&mut self, id: InterfaceId) {
+        let interface = &self.interfaces[id];
         // Who waits for a device that failed is told so.
-        let is_worth_it = interface.outbox.has_room() || interface.has_failed;
-        if interface.blocked.is_empty() || !is_worth_it {
+        if !interface.outbox.has_room() && !interface.has_failed {
             return;
         }
         while let Some(index) = self.interfaces[id].blocked.pop() {
