@@ -193,7 +193,7 @@ impl Acknowledging {
         if now != self.last_segment_at {
             // Before the first there was none, and the application may have asked already.
             let is_first = self.last_data_at().is_none();
-            if !is_first && now - self.last_segment_at > pause() {
+            if !is_first && now > self.last_segment_at + pause() {
                 self.quick = self.quick_initial;
                 self.bearable = u32::MAX;
             }
@@ -295,9 +295,9 @@ impl Acknowledging {
     }
 
     /// The batch is through: an ACK held back for long enough becomes owed now. Says whether the
-    /// timer is to run. `rtt` is the receiver's estimate of a round trip.
-    pub(crate) fn on_batch_end(&mut self, now: Instant, rtt: Duration) -> bool {
-        if now - self.round_started_at >= rtt {
+    /// timer is to run. `rtt_ns` is the receiver's estimate of a round trip.
+    pub(crate) fn on_batch_end(&mut self, now: Instant, rtt_ns: u64) -> bool {
+        if now >= self.round_started_at.after_nanos(rtt_ns) {
             self.round_started_at = now;
             self.arrived_before = core::mem::take(&mut self.arrived);
         }
@@ -353,6 +353,7 @@ impl Acknowledging {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use time::nanos;
 
     const PAUSE: Duration = Duration::from_millis(200);
 
@@ -404,7 +405,7 @@ mod tests {
         let mut acks = 0;
         for _ in 0..segments {
             policy.on_data(now, 1, false, || PAUSE);
-            policy.on_batch_end(now, PAUSE);
+            policy.on_batch_end(now, nanos(PAUSE));
             if policy.owed() == Owed::Now {
                 policy.on_sent();
                 acks += 1;
@@ -427,9 +428,9 @@ mod tests {
     fn a_push_at_the_end_of_a_batch_settles_two_segments_but_not_one() {
         let mut policy = Acknowledging::new(8, 0, 10);
         policy.on_data(Instant::ZERO, 1, true, || PAUSE);
-        assert!(policy.on_batch_end(Instant::ZERO, PAUSE));
+        assert!(policy.on_batch_end(Instant::ZERO, nanos(PAUSE)));
         policy.on_data(Instant::ZERO, 1, true, || PAUSE);
-        assert!(!policy.on_batch_end(Instant::ZERO, PAUSE));
+        assert!(!policy.on_batch_end(Instant::ZERO, nanos(PAUSE)));
         assert_eq!(policy.owed(), Owed::Now);
     }
 
@@ -456,7 +457,7 @@ mod tests {
                 let mut acks = 0;
                 for _ in 0..window {
                     policy.on_data(now, 1, false, || PAUSE);
-                    policy.on_batch_end(now, rtt);
+                    policy.on_batch_end(now, nanos(rtt));
                     if policy.owed() == Owed::Now {
                         policy.on_sent();
                         acks += 1;
@@ -478,7 +479,7 @@ mod tests {
         policy.on_sent();
         let arrive = |policy: &mut Acknowledging| {
             policy.on_data(now, 1, false, || PAUSE);
-            policy.on_batch_end(now, rtt)
+            policy.on_batch_end(now, nanos(rtt))
         };
         for _ in 0..5 {
             assert!(arrive(&mut policy), "held back");

@@ -497,14 +497,17 @@ impl Connection {
         if self.send.flight() > 0 || self.window_use.is_decayed {
             return;
         }
-        let (silence, rto) = (now - self.last_data_sent_at, self.rtt.rto());
+        if now <= self.rtt.expires_at(self.last_data_sent_at) {
+            return;
+        }
+        let silence = now - self.last_data_sent_at;
         let keeps = self.config.congestion.idle == Idle::Decay
-            && is_near(self.rtt.min_rtt())
+            && is_near(self.rtt.min_rtt_ns())
             && silence <= NON_VALIDATED_PERIOD;
-        if silence > rto && !keeps {
+        if !keeps {
             // RFC 5681, 4.1: the old window proves nothing.
             self.window_use.is_decayed = true;
-            self.congestion.on_idle(silence, rto, self.negotiated.payload_max());
+            self.congestion.on_idle(silence, self.rtt.rto(), self.negotiated.payload_max());
         }
     }
 

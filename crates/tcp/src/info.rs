@@ -232,7 +232,7 @@ impl Connection {
             rtt: self.rtt.smoothed(),
             rtt_variation: self.rtt.variation(),
             rtt_min: self.rtt.min_rtt(),
-            receive_rtt: self.window_tuning.rtt(self.rtt.smoothed()),
+            receive_rtt: self.window_tuning.rtt(self.rtt.smoothed_ns()),
             congestion: self.config.congestion.algorithm.name(),
             congestion_window_bytes: self.congestion.window(),
             slow_start_threshold_bytes: self.congestion.slow_start_threshold(),

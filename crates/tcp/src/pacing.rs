@@ -25,7 +25,7 @@ use crate::congestion::Congestion as _;
 use crate::connection::Connection;
 use crate::timers::Timer;
 use core::num::NonZeroU64;
-use time::{Duration, Instant};
+use time::{Duration, Instant, nanos};
 
 /// Shortest least round trip that [`Pacing::Auto`] paces.
 const RTT_PACED_MIN: Duration = Duration::from_millis(1);
@@ -132,10 +132,6 @@ impl Pacer {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn bytes_in(rate: u64, duration: Duration) -> u64 {
     rate.saturating_mul(nanos(duration) / 1_000) / 1_000_000
 }
@@ -182,10 +178,10 @@ impl Connection {
         }
         match self.config.pacing {
             Pacing::Off => return None,
-            Pacing::Auto if self.rtt.min_rtt()? < RTT_PACED_MIN => return None,
+            Pacing::Auto if self.rtt.min_rtt_ns()? < nanos(RTT_PACED_MIN) => return None,
             Pacing::Auto | Pacing::On => {}
         }
-        let srtt_ns = nanos(self.rtt.smoothed()?).max(1);
+        let srtt_ns = self.rtt.smoothed_ns()?.max(1);
         let window = self.congestion.window();
         // As Linux: beyond half the threshold the next round trip may pass it.
         let ns_per_s = match window < self.congestion.slow_start_threshold() / 2 {

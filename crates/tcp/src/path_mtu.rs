@@ -288,7 +288,7 @@ impl Connection {
             // While it opens the timer is the SYN-ACK's, and what is lost waits for the handshake.
             if !is_opening {
                 self.timers.stop(Timer::Retransmission);
-                self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+                self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
             }
         }
         // What the window had room for may be a small segment of the new size, and wait for more of it.

@@ -17,7 +17,7 @@
 //!
 //! What always holds: the RTO is between `rto_min` and `rto_max`, whatever the samples.
 
-use time::Duration;
+use time::{Duration, Instant, nanos};
 
 /// Fixed-point fraction bits of the averages, so that a gain of 1/8000 still moves them.
 const FRACTION_BITS: u32 = 8;
@@ -29,7 +29,7 @@ const SAMPLE_MAX: Duration = Duration::from_secs(3600);
 const EXPECTED_SAMPLES_MAX: u32 = 1024;
 
 /// What the least round trip counts as that no clock has seen.
-const MIN_RTT_LEAST: Duration = Duration::from_micros(1);
+const MIN_RTT_LEAST_NS: u64 = 1_000;
 
 /// The RTO when a SYN timed out and the handshake measured nothing (RFC 6298, 5.7).
 const RTO_AFTER_SYN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -90,7 +90,7 @@ impl RttEstimator {
             rto_min_us: to_us(config.rto_min),
             rto_max_us: to_us(config.rto_max),
             averages: None,
-            rto_base_ns: to_ns(rto_base),
+            rto_base_ns: nanos(rto_base),
             backoff_count: 0,
             min_rtt_ns: u64::MAX,
             syn_timed_out: false,
@@ -107,7 +107,7 @@ impl RttEstimator {
     pub(crate) fn on_sample_of(&mut self, rtt: Duration, expected_samples: u32) {
         let rtt = rtt.min(SAMPLE_MAX);
         if !rtt.is_zero() {
-            self.min_rtt_ns = self.min_rtt_ns.min(to_ns(rtt));
+            self.min_rtt_ns = self.min_rtt_ns.min(nanos(rtt));
         }
         let sample = to_fixed(rtt);
         let averages = match self.averages {
@@ -124,9 +124,9 @@ impl RttEstimator {
             }
         };
         self.averages = Some(averages);
-        let variance_term = from_fixed(averages.variation.saturating_mul(4));
-        let rto = from_fixed(averages.smoothed) + variance_term.max(self.rto_min());
-        self.set_rto_base(rto);
+        let variance_term_ns = from_fixed(averages.variation.saturating_mul(4));
+        let rto_ns = from_fixed(averages.smoothed) + variance_term_ns.max(self.rto_min_ns());
+        self.set_rto_base(rto_ns);
         self.backoff_count = 0;
     }
 
@@ -149,7 +149,7 @@ impl RttEstimator {
     /// is gone and the measured RTO stands.
     pub(crate) fn on_established(&mut self) {
         if self.syn_timed_out && self.averages.is_none() {
-            self.set_rto_base(RTO_AFTER_SYN_TIMEOUT);
+            self.set_rto_base(nanos(RTO_AFTER_SYN_TIMEOUT));
         }
         self.syn_timed_out = false;
         self.backoff_count = 0;
@@ -163,8 +163,20 @@ impl RttEstimator {
 
     /// The retransmission timeout, back-off included.
     pub(crate) fn rto(&self) -> Duration {
+        Duration::from_nanos(self.rto_ns())
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub(crate) fn rto_ns(&self) -> u64 {
         let factor = 1_u32.checked_shl(self.backoff_count).unwrap_or(u32::MAX);
-        Duration::from_nanos(self.rto_base_ns).saturating_mul(factor).min(self.rto_max())
+        self.rto_base_ns.saturating_mul(factor.into()).min(self.rto_max_ns())
+    }
+
+    /// When what is sent now is to be sent again.
+    #[inline]
+    pub(crate) fn expires_at(&self, now: Instant) -> Instant {
+        now.after_nanos(self.rto_ns())
     }
 
     /// How often the RTO has doubled since the last sample.
@@ -174,33 +186,47 @@ impl RttEstimator {
 
     /// SRTT, once there was a sample.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed_ns().map(Duration::from_nanos)
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub(crate) fn smoothed_ns(&self) -> Option<u64> {
         self.averages.map(|averages| from_fixed(averages.smoothed))
     }
 
     /// RTTVAR, once there was a sample.
     pub(crate) fn variation(&self) -> Option<Duration> {
-        self.averages.map(|averages| from_fixed(averages.variation))
+        self.averages.map(|averages| Duration::from_nanos(from_fixed(averages.variation)))
     }
 
     /// The least sample ever seen that was not zero: where one instant stands for several rounds of a turn, zero
     /// says that the clock stood still, not how short the path is. A microsecond where all were zero.
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt_ns().map(Duration::from_nanos)
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub(crate) fn min_rtt_ns(&self) -> Option<u64> {
         match self.min_rtt_ns {
-            u64::MAX => self.averages.map(|_| MIN_RTT_LEAST),
-            least_ns => Some(Duration::from_nanos(least_ns)),
+            u64::MAX => self.averages.map(|_| MIN_RTT_LEAST_NS),
+            least_ns => Some(least_ns),
         }
     }
 
-    fn set_rto_base(&mut self, rto: Duration) {
-        self.rto_base_ns = to_ns(rto.clamp(self.rto_min(), self.rto_max()));
+    fn set_rto_base(&mut self, rto_ns: u64) {
+        self.rto_base_ns = rto_ns.clamp(self.rto_min_ns(), self.rto_max_ns());
     }
 
-    fn rto_min(&self) -> Duration {
-        Duration::from_micros(self.rto_min_us.into())
+    #[inline]
+    fn rto_min_ns(&self) -> u64 {
+        u64::from(self.rto_min_us) * 1_000
     }
 
-    fn rto_max(&self) -> Duration {
-        Duration::from_micros(self.rto_max_us.into())
+    #[inline]
+    fn rto_max_ns(&self) -> u64 {
+        u64::from(self.rto_max_us) * 1_000
     }
 }
 
@@ -214,17 +240,13 @@ fn to_us(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
-fn to_ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
+/// Of a sample, which [`SAMPLE_MAX`] bounds: an hour is 2^50 of these.
 fn to_fixed(duration: Duration) -> i64 {
-    let scaled = duration.min(SAMPLE_MAX).as_nanos() << FRACTION_BITS;
-    i64::try_from(scaled).unwrap_or(i64::MAX)
+    (nanos(duration.min(SAMPLE_MAX)) << FRACTION_BITS) as i64
 }
 
-fn from_fixed(fixed: i64) -> Duration {
-    Duration::from_nanos(fixed.max(0).unsigned_abs() >> FRACTION_BITS)
+fn from_fixed(fixed: i64) -> u64 {
+    fixed.max(0).unsigned_abs() >> FRACTION_BITS
 }
 
 #[cfg(test)]
@@ -308,7 +330,7 @@ mod tests {
     fn a_clock_that_stood_still_says_nothing_of_the_least() {
         let mut estimator = RttEstimator::default();
         estimator.on_sample(ms(0));
-        assert_eq!(estimator.min_rtt(), Some(MIN_RTT_LEAST));
+        assert_eq!(estimator.min_rtt(), Some(Duration::from_nanos(MIN_RTT_LEAST_NS)));
         estimator.on_sample(ms(300));
         estimator.on_sample(ms(0));
         assert_eq!(estimator.min_rtt(), Some(ms(300)));

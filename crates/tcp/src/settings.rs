@@ -69,7 +69,7 @@ impl Connection {
     /// What may be in flight grew: while that is sent, as much should be queued behind it.
     pub(crate) fn tune_send_buffer(&mut self) {
         let flight_max = self.congestion.window().min(self.send.window);
-        let limit_bytes = growth_max(self.send_limit_bytes as usize, self.rtt.min_rtt());
+        let limit_bytes = growth_max(self.send_limit_bytes as usize, self.rtt.min_rtt_ns());
         let wanted = (flight_max.saturating_mul(2) as usize).min(limit_bytes);
         if wanted > self.send_queue.capacity() {
             self.send_queue.set_capacity(wanted);

@@ -87,15 +87,15 @@ impl Connection {
         if self.send.flight() == 0 || !self.state.sends_data() {
             return;
         }
-        if self.probe_timeout().is_some() {
+        if self.probe_timeout_ns().is_some() {
             self.recovery.probe.owed = true;
-            return self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+            return self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
         }
         let losses = self.detect_losses(now, false);
         if losses.bytes > 0 {
             self.counters.reordering_timeouts += 1;
             // RFC 8985, 8: one of the timers at a time; what is lost is sent first, also where both are due by now.
-            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+            self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
         }
         if self.wants_fast_recovery(losses.again_count) {
             let sacked = self.recovery.sacked_bytes();

@@ -22,7 +22,7 @@
 //! milliseconds; below that, and without timestamps, it is what our own segments measured (the
 //! handshake at least) or how long a whole window takes to turn over, whichever is less.
 
-use time::{Duration, Instant};
+use time::{Duration, Instant, nanos};
 use wire::SeqNumber;
 
 /// Segments that are read in a first round trip without being remarkable: RFC 6928's window.
@@ -38,8 +38,8 @@ const NEAR: Duration = Duration::from_millis(1);
 const NEAR_BYTES_MAX: usize = 1 << 20;
 
 /// Whether a path with this least round trip is a near one.
-pub(crate) fn is_near(rtt_min: Option<Duration>) -> bool {
-    rtt_min.is_some_and(|rtt| rtt < NEAR)
+pub(crate) fn is_near(rtt_min_ns: Option<u64>) -> bool {
+    rtt_min_ns.is_some_and(|rtt_ns| rtt_ns < nanos(NEAR))
 }
 
 /// How far a buffer may grow towards its limit on a near path, or on another.
@@ -48,8 +48,8 @@ fn bound(limit_bytes: usize, is_near: bool) -> usize {
 }
 
 /// How far a buffer may grow towards its limit on a path with this least round trip.
-pub(crate) fn growth_max(limit_bytes: usize, rtt_min: Option<Duration>) -> usize {
-    bound(limit_bytes, is_near(rtt_min))
+pub(crate) fn growth_max(limit_bytes: usize, rtt_min_ns: Option<u64>) -> usize {
+    bound(limit_bytes, is_near(rtt_min_ns))
 }
 
 /// A tick of the clock of our timestamps.
@@ -67,8 +67,8 @@ pub(crate) struct Observed {
     /// within the tick.
     pub(crate) echo: Option<Duration>,
     /// What our own segments measured, and the least of it.
-    pub(crate) own_rtt: Option<Duration>,
-    pub(crate) own_rtt_min: Option<Duration>,
+    pub(crate) own_rtt_ns: Option<u64>,
+    pub(crate) own_rtt_min_ns: Option<u64>,
     /// The peer's full segment.
     pub(crate) mss: u32,
 }
@@ -145,8 +145,14 @@ impl WindowTuning {
     }
 
     /// The receiver's estimate of the round-trip time, once there is one.
-    pub(crate) fn rtt(&self, own_rtt: Option<Duration>) -> Option<Duration> {
-        let own_us = own_rtt.map_or(UNKNOWN, to_us);
+    pub(crate) fn rtt(&self, own_rtt_ns: Option<u64>) -> Option<Duration> {
+        self.rtt_ns(own_rtt_ns).map(Duration::from_nanos)
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub(crate) fn rtt_ns(&self, own_rtt_ns: Option<u64>) -> Option<u64> {
+        let own_us = own_rtt_ns.map_or(UNKNOWN, |ns| bounded_us(ns / 1_000));
         // The last round may have had no echo but that of the data that ended a silence. It must not last as long as that.
         let echoed_us = self.rtt_us.min(self.echo_us);
         let us = match echoed_us {
@@ -155,7 +161,7 @@ impl WindowTuning {
             echoed_us if echoed_us <= TICK_US => own_us.min(self.turn_us).min(TICK_US),
             echoed_us => echoed_us,
         };
-        (us != UNKNOWN).then(|| Duration::from_micros(us.max(1).into()))
+        (us != UNKNOWN).then(|| u64::from(us.max(1)) * 1_000)
     }
 
     /// A batch is through: says how large the buffer should be, where it should be larger than
@@ -167,8 +173,8 @@ impl WindowTuning {
     ) -> Option<usize> {
         let Observed { now, mss, .. } = *observed;
         self.measure(observed);
-        let rtt = self.rtt(observed.own_rtt)?;
-        if now - self.round_started_at < rtt {
+        let rtt_ns = self.rtt_ns(observed.own_rtt_ns)?;
+        if now < self.round_started_at.after_nanos(rtt_ns) {
             return None;
         }
         self.round_started_at = now;
@@ -186,7 +192,7 @@ impl WindowTuning {
         let twice = 2 * read + u64::from(SPARE_SEGMENTS * mss);
         // What was read grew: it will have grown again before a larger window takes effect.
         let ahead = (2 * twice).saturating_mul(read - before) / before;
-        let is_near = self.was_near || is_near(observed.own_rtt_min);
+        let is_near = self.was_near || is_near(observed.own_rtt_min_ns);
         let limit_bytes = bound(self.limit_bytes as usize, is_near);
         let wanted = twice.saturating_add(ahead).min(limit_bytes as u64) as usize;
         (wanted > capacity_bytes).then_some(wanted)
@@ -217,7 +223,11 @@ impl WindowTuning {
 }
 
 fn to_us(duration: Duration) -> u32 {
-    u32::try_from(duration.as_micros()).unwrap_or(UNKNOWN - 1)
+    bounded_us(nanos(duration) / 1_000)
+}
+
+fn bounded_us(us: u64) -> u32 {
+    u32::try_from(us).unwrap_or(UNKNOWN - 1)
 }
 
 #[cfg(test)]
@@ -232,8 +242,8 @@ mod tests {
             next: SeqNumber(0),
             edge: SeqNumber(1 << 20),
             echo: echo_ms.map(Duration::from_millis),
-            own_rtt: None,
-            own_rtt_min: None,
+            own_rtt_ns: None,
+            own_rtt_min_ns: None,
             mss: MSS,
         }
     }
@@ -278,8 +288,8 @@ mod tests {
     fn on_a_near_path_a_buffer_stays_within_what_a_cache_holds() {
         let mut tuning = WindowTuning::new(Instant::ZERO, 6 << 20);
         let near = |now_ms| Observed {
-            own_rtt: Some(Duration::from_micros(300)),
-            own_rtt_min: Some(Duration::from_micros(50)),
+            own_rtt_ns: Some(300_000),
+            own_rtt_min_ns: Some(50_000),
             ..observed(now_ms, None)
         };
         tuning.on_read(1 << 20);
@@ -295,8 +305,8 @@ mod tests {
             now: Instant::from_micros(now_us),
             next: SeqNumber(next),
             edge: SeqNumber(edge),
-            own_rtt: Some(Duration::from_millis(30)),
-            own_rtt_min: Some(Duration::from_millis(30)),
+            own_rtt_ns: Some(30_000_000),
+            own_rtt_min_ns: Some(30_000_000),
             ..observed(0, None)
         };
         tuning.on_batch_end(&at(10, 0, 100_000), 100_000);
@@ -335,15 +345,15 @@ mod tests {
     fn the_round_trip_is_the_least_of_a_round_and_below_a_tick_what_we_measured() {
         let mut tuning = WindowTuning::new(Instant::ZERO, 1_000_000);
         assert_eq!(tuning.rtt(None), None);
-        let own = Some(Duration::from_micros(80));
-        assert_eq!(tuning.rtt(own), own);
+        let (own, own_ns) = (Some(Duration::from_micros(80)), Some(80_000));
+        assert_eq!(tuning.rtt(own_ns), own);
         for (at, echo) in [(100, 50), (101, 30), (102, 70), (200, 40)] {
             tuning.on_batch_end(&observed(at, Some(echo)), 0);
         }
-        assert_eq!(tuning.rtt(own), Some(Duration::from_millis(30)));
+        assert_eq!(tuning.rtt(own_ns), Some(Duration::from_millis(30)));
         tuning.on_batch_end(&observed(300, Some(1)), 0);
         tuning.on_batch_end(&observed(400, None), 0);
-        assert_eq!(tuning.rtt(own), own);
+        assert_eq!(tuning.rtt(own_ns), own);
         assert_eq!(tuning.rtt(None), Some(Duration::from_millis(1)));
     }
 

@@ -58,6 +58,13 @@ impl Instant {
         }
     }
 
+    /// The instant `ns` nanoseconds later, or the end of time.
+    #[inline]
+    #[must_use]
+    pub const fn after_nanos(self, ns: u64) -> Self {
+        Self(self.0.saturating_add(ns))
+    }
+
     /// The time since `earlier`, or zero where `earlier` is in fact later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
@@ -65,13 +72,21 @@ impl Instant {
     }
 }
 
+/// A duration in nanoseconds, or the longest that can be said. What is kept, or asked for with every packet, is such a
+/// number: a [`Duration`] has whole seconds apart, and to make one of nanoseconds is a division.
+#[inline]
+#[must_use]
+pub const fn nanos(duration: Duration) -> u64 {
+    let ns = duration.as_secs().saturating_mul(1_000_000_000);
+    ns.saturating_add(duration.subsec_nanos() as u64)
+}
+
 /// Saturates at the end of time instead of overflowing.
 impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, rhs: Duration) -> Self {
-        let ns = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_add(ns))
+        self.after_nanos(nanos(rhs))
     }
 }
 
@@ -101,5 +116,7 @@ mod tests {
         assert_eq!(later - start, Duration::from_micros(250));
         assert_eq!(start - later, Duration::ZERO);
         assert_eq!(Instant::from_nanos(u64::MAX) + Duration::MAX, Instant::from_nanos(u64::MAX));
+        assert_eq!(nanos(Duration::from_millis(3_007)), 3_007_000_000);
+        assert_eq!((nanos(Duration::ZERO), nanos(Duration::MAX)), (0, u64::MAX));
     }
 }

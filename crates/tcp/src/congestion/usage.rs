@@ -1,6 +1,6 @@
 //! How much of the window was used (RFC 2861, 3.2; what RFC 7661 calls a validated window).
 
-use time::{Duration, Instant};
+use time::Instant;
 
 /// Watches whether a connection ever needs its window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,14 +22,14 @@ impl WindowUse {
         now: Instant,
         in_flight_bytes: u32,
         limited: bool,
-        rto: Duration,
+        rto_ns: u64,
     ) -> Option<u32> {
         if limited {
             (self.used_bytes, self.since) = (0, now);
             return None;
         }
         self.used_bytes = self.used_bytes.max(in_flight_bytes);
-        if now - self.since < rto {
+        if now < self.since.after_nanos(rto_ns) {
             return None;
         }
         self.since = now;
@@ -41,18 +41,18 @@ impl WindowUse {
 mod tests {
     use super::*;
 
-    const RTO: Duration = Duration::from_millis(200);
+    const RTO_NS: u64 = 200_000_000;
 
     #[test]
     fn reports_once_per_timeout_in_which_the_window_held_nothing_back() {
         let mut usage = WindowUse::default();
         let at = |ms: u64| Instant::from_millis(10_000 + ms);
-        assert_eq!(usage.on_ack(at(0), 9_000, true, RTO), None);
-        assert_eq!(usage.on_ack(at(100), 5_000, false, RTO), None);
-        assert_eq!(usage.on_ack(at(150), 3_000, false, RTO), None);
-        assert_eq!(usage.on_ack(at(200), 1_000, false, RTO), Some(5_000));
-        assert_eq!(usage.on_ack(at(300), 1_000, false, RTO), None);
-        assert_eq!(usage.on_ack(at(350), 9_000, true, RTO), None);
-        assert_eq!(usage.on_ack(at(500), 1_000, false, RTO), None, "a new interval");
+        assert_eq!(usage.on_ack(at(0), 9_000, true, RTO_NS), None);
+        assert_eq!(usage.on_ack(at(100), 5_000, false, RTO_NS), None);
+        assert_eq!(usage.on_ack(at(150), 3_000, false, RTO_NS), None);
+        assert_eq!(usage.on_ack(at(200), 1_000, false, RTO_NS), Some(5_000));
+        assert_eq!(usage.on_ack(at(300), 1_000, false, RTO_NS), None);
+        assert_eq!(usage.on_ack(at(350), 9_000, true, RTO_NS), None);
+        assert_eq!(usage.on_ack(at(500), 1_000, false, RTO_NS), None, "a new interval");
     }
 }

@@ -167,7 +167,7 @@ impl Connection {
             self.timers.stop(Timer::User);
             return;
         }
-        self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+        self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
         if let Some(user_timeout) = self.user_timeout() {
             self.timers.set(Timer::User, now + user_timeout);
         }

@@ -59,7 +59,7 @@ impl Connection {
     /// it is new data that is held back, as pacing does. (Linux has two segments at least, and never waits.)
     #[cold]
     fn hold_for_timeout(&mut self, now: Instant) {
-        let expires_at = now + self.rtt.rto();
+        let expires_at = self.rtt.expires_at(now);
         if self.send.flight() > 0 {
             self.timers.set(Timer::Retransmission, expires_at);
         }

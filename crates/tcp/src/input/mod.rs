@@ -27,7 +27,7 @@ use crate::window_tuning::Observed;
 use batch::{BlockPool, Chunk};
 use counters::DropReason;
 use cuts::Cuts;
-use time::Instant;
+use time::{Instant, nanos};
 use wire::{SeqNumber, TcpFlags, TcpHeader};
 
 /// A segment for a connection.
@@ -131,10 +131,9 @@ impl Connection {
     /// All segments of a device batch were handed in: decides whether to acknowledge now.
     pub fn on_batch_end(&mut self, now: Instant) {
         self.tune_receive_buffer(now);
-        let rtt = self.window_tuning.rtt(self.rtt.smoothed());
-        if self.acks.on_batch_end(now, rtt.unwrap_or(self.config.deferred_acks_interval))
-            && self.state != State::Closed
-        {
+        let rtt_ns = self.window_tuning.rtt_ns(self.rtt.smoothed_ns());
+        let rtt_ns = rtt_ns.unwrap_or_else(|| nanos(self.config.deferred_acks_interval));
+        if self.acks.on_batch_end(now, rtt_ns) && self.state != State::Closed {
             self.timers.set_if_idle(Timer::DelayedAck, now + self.config.deferred_acks_interval);
         }
         self.arm_pacing(now);
@@ -149,8 +148,8 @@ impl Connection {
             next: self.receive.next(),
             edge: self.receive.edge(),
             echo: timestamps.zip(echo).and_then(|(ours, echo)| ours.age(now, echo)),
-            own_rtt: self.rtt.smoothed(),
-            own_rtt_min: self.rtt.min_rtt(),
+            own_rtt_ns: self.rtt.smoothed_ns(),
+            own_rtt_min_ns: self.rtt.min_rtt_ns(),
             mss: self.negotiated.payload_max_receive(),
         };
         let wanted = self.window_tuning.on_batch_end(&observed, self.receive.capacity());

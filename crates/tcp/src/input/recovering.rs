@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::info::count;
 use crate::recovery::sack::Report;
 use crate::recovery::{Delivered, Losses, ProbeVerdict, RecoveryState, RoundTrips, Witness};
+use crate::rtt::RttEstimator;
 use crate::timers::Timer;
 use counters::trace;
 use time::{Duration, Instant};
@@ -195,14 +196,15 @@ impl Connection {
         self.forgive_timeouts();
         if self.send.flight() > 0 {
             // What would have set it again, the retransmission, may not be wanted any more.
-            self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
+            self.timers.set_if_idle(Timer::Retransmission, self.rtt.expires_at(now));
         }
     }
 
     /// Finds what is lost now (RFC 8985, 6.2, step 5).
     pub(crate) fn detect_losses(&mut self, now: Instant, advanced: bool) -> Losses {
         let mss = self.negotiated.payload_max();
-        let losses = self.recovery.detect(now, &self.send, advanced, self.round_trips(), mss);
+        let losses =
+            self.recovery.detect(now, &self.send, advanced, || round_trips(&self.rtt), mss);
         if losses.bytes > 0 {
             self.counters.lost_bytes += u64::from(losses.bytes);
             self.counters.retransmissions_lost += u64::from(losses.again_count);
@@ -212,15 +214,15 @@ impl Connection {
     }
 
     pub(crate) fn round_trips(&self) -> RoundTrips {
-        RoundTrips { min: self.rtt.min_rtt(), smoothed: self.rtt.smoothed() }
+        round_trips(&self.rtt)
     }
 
     fn tell_controller(&mut self, now: Instant, facts: &AckFacts) {
         let pipe = self.recovery.pipe(&self.send);
         let rate = self.recovery.rate.sample(&facts.delivered.gathered, pipe, self.rtt.min_rtt());
         if facts.advanced {
-            let rto = self.rtt.rto();
-            let unused = self.window_use.on_ack(now, facts.flight_before, self.cwnd_limited, rto);
+            let (limited, rto_ns) = (self.cwnd_limited, self.rtt.rto_ns());
+            let unused = self.window_use.on_ack(now, facts.flight_before, limited, rto_ns);
             if let Some(used_bytes) = unused {
                 self.congestion.on_unused(used_bytes);
             }
@@ -327,18 +329,22 @@ impl Connection {
 
     /// Says whether a tail loss probe is to be sent if nothing is heard.
     pub(crate) fn arm_probe_timer(&mut self, now: Instant) -> bool {
-        let Some(timeout) = self.probe_timeout() else { return false };
+        let Some(timeout_ns) = self.probe_timeout_ns() else { return false };
         // RFC 8985, 7.2: never later than the retransmission timer would.
         let rto_at = self.timers.deadline(Timer::Retransmission);
-        let rto_at = rto_at.unwrap_or_else(|| now + self.rtt.rto());
-        self.timers.set(Timer::Loss, (now + timeout).min(rto_at));
+        let rto_at = rto_at.unwrap_or_else(|| self.rtt.expires_at(now));
+        self.timers.set(Timer::Loss, now.after_nanos(timeout_ns).min(rto_at));
         true
     }
 
     /// How long until a tail loss probe, if one may be sent.
-    pub(crate) fn probe_timeout(&self) -> Option<Duration> {
+    pub(crate) fn probe_timeout_ns(&self) -> Option<u64> {
+        let smoothed_rtt_ns = self.rtt.smoothed_ns().filter(|_| self.config.tail_loss_probes)?;
         let mss = self.negotiated.payload_max();
-        let timeout = self.recovery.probe_timeout(&self.send, self.rtt.smoothed(), mss);
-        timeout.filter(|_| self.config.tail_loss_probes)
+        self.recovery.probe_timeout_ns(&self.send, smoothed_rtt_ns, mss)
     }
+}
+
+fn round_trips(rtt: &RttEstimator) -> RoundTrips {
+    RoundTrips { min: rtt.min_rtt(), smoothed: rtt.smoothed() }
 }

@@ -75,7 +75,7 @@ impl Connection {
                 self.counters.retransmitted_segments += u64::from(!first);
                 count(&mut self.totals.segments_retransmitted, u32::from(!first));
                 // A SYN-ACK that the peer's own repetition asked for does not put off the timeout.
-                self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
+                self.timers.set_if_idle(Timer::Retransmission, self.rtt.expires_at(now));
                 if let Some(user_timeout) = self.user_timeout() {
                     self.timers.set_if_idle(Timer::User, now + user_timeout);
                 }
@@ -136,7 +136,7 @@ impl Connection {
             self.ecn.on_cwr_sent();
         }
         if !self.timers.is_set(Timer::Retransmission) {
-            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+            self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
             self.timers.stop(Timer::Persist);
             if let Some(user_timeout) = self.user_timeout() {
                 self.timers.set_if_idle(Timer::User, now + user_timeout);
@@ -164,9 +164,9 @@ impl Connection {
         self.recovery.on_sent_again(now, again, &self.send, timestamp);
         if segment.sequence == self.send.una {
             // The timer stands for the first segment, which has just left once more.
-            self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+            self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
         } else {
-            self.timers.set_if_idle(Timer::Retransmission, now + self.rtt.rto());
+            self.timers.set_if_idle(Timer::Retransmission, self.rtt.expires_at(now));
         }
     }
 
@@ -182,7 +182,7 @@ impl Connection {
         let again_from = again.then_some(segment.sequence);
         self.recovery.probe.on_sent(self.send.nxt, again_from, flight_bytes);
         // RFC 8985, 7.3: "the sender MUST re-arm the RTO timer".
-        self.timers.set(Timer::Retransmission, now + self.rtt.rto());
+        self.timers.set(Timer::Retransmission, self.rtt.expires_at(now));
     }
 
     pub(crate) fn on_duplicate_reported(&mut self) {

@@ -434,7 +434,7 @@ impl Recovery {
         now: Instant,
         send: &SendSequence,
         partial: bool,
-        round_trips: RoundTrips,
+        round_trips: impl FnOnce() -> RoundTrips,
         mss: u32,
     ) -> Losses {
         if !self.sack {
@@ -448,7 +448,8 @@ impl Recovery {
             return Losses::default();
         }
         let settled = self.state != RecoveryState::Open || self.is_threshold_reached(mss);
-        let window = self.rack.reordering_window(settled, round_trips.min, round_trips.smoothed);
+        let RoundTrips { min, smoothed } = round_trips();
+        let window = self.rack.reordering_window(settled, min, smoothed);
         self.awaits_order = false;
         let Self { flight, rate, .. } = self;
         let Some(Flight { sent, newest, .. }) = flight.as_deref_mut() else {

@@ -5,14 +5,13 @@
 
 use super::{Again, Recovery, RecoveryState};
 use crate::send_sequence::SendSequence;
-use time::Duration;
 use wire::SeqNumber;
 
 /// TLP.max_ack_delay: how long a receiver may hold back the ACK of a single segment.
-const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
+const ACK_DELAY_MAX_NS: u64 = 200_000_000;
 
 /// Beyond two round trips, for the work of both ends.
-const MARGIN: Duration = Duration::from_millis(2);
+const MARGIN_NS: u64 = 2_000_000;
 
 /// The state of one connection's probes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,8 +118,9 @@ impl TailProbe {
     }
 
     /// TLP_calc_PTO (RFC 8985, 7.2); the caller bounds it by the retransmission timer.
-    pub(crate) fn timeout(smoothed_rtt: Duration, is_single: bool) -> Duration {
-        smoothed_rtt * 2 + if is_single { ACK_DELAY_MAX } else { MARGIN }
+    #[inline]
+    pub(crate) fn timeout_ns(smoothed_rtt_ns: u64, is_single: bool) -> u64 {
+        2 * smoothed_rtt_ns + if is_single { ACK_DELAY_MAX_NS } else { MARGIN_NS }
     }
 }
 
@@ -128,22 +128,19 @@ impl Recovery {
     /// How long until a tail loss probe, if one may be sent: nothing is known to be lost or out of
     /// order (RFC 8985, 7.2), nor waits for the reordering timer, which has the same clock and comes first (8).
     #[inline]
-    pub(crate) fn probe_timeout(
+    pub(crate) fn probe_timeout_ns(
         &self,
         send: &SendSequence,
-        smoothed_rtt: Option<Duration>,
+        smoothed_rtt_ns: u64,
         mss: u32,
-    ) -> Option<Duration> {
+    ) -> Option<u64> {
         let may = self.sack
             && self.state == RecoveryState::Open
             && self.sacked_bytes() == 0
             && !self.awaits_order
             && send.flight() > 0
             && self.probe.may_probe();
-        if !may {
-            return None;
-        }
-        Some(TailProbe::timeout(smoothed_rtt?, send.flight() <= mss))
+        may.then(|| TailProbe::timeout_ns(smoothed_rtt_ns, send.flight() <= mss))
     }
 
     /// The last segment that was sent, unless it was SACKed.
