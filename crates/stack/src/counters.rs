@@ -3,7 +3,7 @@
 use crate::interface::Interface;
 use counters::{DropCounters, RefusalCounters};
 use link::NeighbourCounters;
-use tcp::{Connection, TcpCounters};
+use tcp::{Connection, Lent, TcpCounters};
 
 counters::counters! {
     /// Events of the way in and the way out above the device.
@@ -166,12 +166,12 @@ counters::counters! {
 /// work. Connections without a table of their own are what makes a hundred thousand of them cheap.
 #[derive(Debug)]
 pub(crate) struct ConnectionCounters {
-    table: Option<Box<TcpCounters>>,
+    lent: Option<Box<Lent>>,
 }
 
 impl Default for ConnectionCounters {
     fn default() -> Self {
-        Self { table: Some(Box::default()) }
+        Self { lent: Some(Box::default()) }
     }
 }
 
@@ -183,9 +183,9 @@ impl ConnectionCounters {
         connection: &mut Connection,
         work: impl FnOnce(&mut Connection) -> T,
     ) -> T {
-        connection.swap_counters(&mut self.table);
+        connection.swap_lent(&mut self.lent);
         let outcome = work(connection);
-        connection.swap_counters(&mut self.table);
+        connection.swap_lent(&mut self.lent);
         outcome
     }
 
@@ -193,15 +193,15 @@ impl ConnectionCounters {
     #[inline]
     pub(crate) fn collect(&mut self, connection: &mut Connection) {
         let mut own = None;
-        connection.swap_counters(&mut own);
-        if let (Some(table), Some(own)) = (&mut self.table, own) {
-            table.merge(&own);
+        connection.swap_lent(&mut own);
+        if let (Some(lent), Some(own)) = (&mut self.lent, own) {
+            lent.counters.merge(&own.counters);
         }
     }
 
     /// The sums so far.
     pub(crate) fn sums(&self) -> TcpCounters {
-        self.table.as_deref().copied().unwrap_or_default()
+        self.lent.as_ref().map(|lent| lent.counters).unwrap_or_default()
     }
 }
 

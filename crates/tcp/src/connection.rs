@@ -20,7 +20,7 @@ use crate::acknowledging::{Acknowledging, Owed};
 use crate::chronograph::{Chronograph, Waits};
 use crate::config::{Config, Parameters};
 use crate::congestion::{Congestion as _, Controller, Idle, NON_VALIDATED_PERIOD, WindowUse};
-use crate::counters::{Counting, TcpCounters};
+use crate::counters::{Counting, Lent, TcpCounters};
 use crate::duplicates::Duplicates;
 use crate::ecn::Ecn;
 use crate::event::{ConnectionError, Events, SendError};
@@ -409,11 +409,11 @@ impl Connection {
         &self.counters
     }
 
-    /// Exchanges the table in which the connection counts for another one: an owner of many
-    /// connections lends each of them the same table for the time of a call, and takes it back. A
-    /// connection without a table makes one when it has something to count.
-    pub fn swap_counters(&mut self, table: &mut Option<Box<TcpCounters>>) {
-        self.counters.swap(table);
+    /// Exchanges the table in which the connection counts for another one, with what else is lent:
+    /// an owner of many connections lends each of them the same for the time of a call, and takes it
+    /// back. A connection without a table makes one when it has something to count.
+    pub fn swap_lent(&mut self, lent: &mut Option<Box<Lent>>) {
+        self.counters.swap(lent);
     }
 
     /// The settings. Sizes of buffers are as asked for: [`Connection::send_buffer`] and

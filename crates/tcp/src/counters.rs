@@ -2,10 +2,11 @@
 //!
 //! A table is long, connections are many, and who asks wants the sums. So a connection has no table
 //! of its own but counts in one that its owner lends it for the time of a call
-//! ([`Connection::swap_counters`](crate::Connection::swap_counters)). One that was lent none makes
+//! ([`Connection::swap_lent`](crate::Connection::swap_lent)). One that was lent none makes
 //! its own when it first counts something, and its owner may collect that later. What is to be known
 //! of each connection stands in [`crate::info`].
 
+use crate::recovery::Flight;
 use core::ops::{Deref, DerefMut};
 
 counters::counters! {
@@ -138,15 +139,31 @@ counters::counters! {
     }
 }
 
-/// The table a connection counts in.
+/// What an owner of many connections lends each of them for the time of a call, so that none needs its own.
+#[derive(Debug, Default)]
+pub struct Lent {
+    /// The table in which the connection counts.
+    pub counters: TcpCounters,
+    /// Memory for records, of the last connection of which nothing was outstanding any more: who sends a little at a
+    /// time would go to the allocator for every segment, and an idle one is to keep none.
+    flight: Option<Box<Flight>>,
+}
+
+/// The table a connection counts in, with what else it was lent.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
-    table: Option<Box<TcpCounters>>,
+    lent: Option<Box<Lent>>,
 }
 
 impl Counting {
-    pub(crate) fn swap(&mut self, table: &mut Option<Box<TcpCounters>>) {
-        core::mem::swap(&mut self.table, table);
+    pub(crate) fn swap(&mut self, lent: &mut Option<Box<Lent>>) {
+        core::mem::swap(&mut self.lent, lent);
+    }
+
+    /// Where memory for records lies ready.
+    #[inline]
+    pub(crate) fn spare_flight(&mut self) -> Option<&mut Option<Box<Flight>>> {
+        self.lent.as_mut().map(|lent| &mut lent.flight)
     }
 }
 
@@ -154,13 +171,13 @@ impl Deref for Counting {
     type Target = TcpCounters;
 
     fn deref(&self) -> &TcpCounters {
-        self.table.as_deref().unwrap_or(&TcpCounters::ZERO)
+        self.lent.as_ref().map_or(&TcpCounters::ZERO, |lent| &lent.counters)
     }
 }
 
 impl DerefMut for Counting {
     #[inline]
     fn deref_mut(&mut self) -> &mut TcpCounters {
-        self.table.get_or_insert_with(Box::default)
+        &mut self.lent.get_or_insert_with(Box::default).counters
     }
 }

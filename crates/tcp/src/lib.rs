@@ -56,7 +56,7 @@ pub use crate::config::{
 };
 pub use crate::congestion::{Algorithm, CongestionConfig, Idle};
 pub use crate::connection::Connection;
-pub use crate::counters::TcpCounters;
+pub use crate::counters::{Lent, TcpCounters};
 pub use crate::ecn::EcnMode;
 pub use crate::event::{ConnectionError, Events, SendError};
 pub use crate::fast_open::FastOpenOutcome;

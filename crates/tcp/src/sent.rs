@@ -141,6 +141,16 @@ impl SentRecords {
         }
     }
 
+    /// Begins anew where all was acknowledged.
+    pub(crate) fn restart(&mut self, iss: SeqNumber) {
+        debug_assert!(self.records.is_empty() && self.again.is_empty(), "all was acknowledged");
+        debug_assert!(
+            self.sacked_bytes == 0 && self.lost_bytes == 0,
+            "nothing is left to be either"
+        );
+        (self.lost_from, self.judged_until) = (iss, iss);
+    }
+
     /// New data, `start` being where the last ended.
     #[inline]
     pub(crate) fn on_sent(

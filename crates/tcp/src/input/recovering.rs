@@ -65,6 +65,7 @@ impl Connection {
                 timestamps.is_some_and(|(ours, theirs)| ours.is_echo_before(theirs.echo, sent_at))
             },
         );
+        self.recovery.give_up_flight(self.counters.spare_flight());
         if has_blocks || facts.delivered.reordered || facts.delivered.reneged {
             self.count_deliveries(facts);
         }

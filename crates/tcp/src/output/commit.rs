@@ -38,7 +38,8 @@ impl Connection {
         self.note_wait(now, self.plan.window_closed);
         let app_limited = self.recovery.rate.is_app_limited();
         if self.send.nxt.is_after(nxt_before) {
-            self.recovery.on_sent(now, nxt_before, &self.send);
+            let spare = self.counters.spare_flight();
+            self.recovery.on_sent(now, nxt_before, &self.send, spare);
             self.arm_probe_timer(now);
             // Less than a segment is the application's doing, too: Nagle or a cork holds it back.
             let unsent = self.send_queue.len_from(self.send.nxt);

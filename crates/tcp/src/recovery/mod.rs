@@ -133,7 +133,7 @@ pub(crate) struct Losses {
 
 /// What is known of what is outstanding.
 #[derive(Debug)]
-struct Flight {
+pub(crate) struct Flight {
     sent: SentRecords,
     newest: Newest,
     /// The sum of the delivery rate behind the last that was counted in it twice.
@@ -141,6 +141,19 @@ struct Flight {
 }
 
 impl Flight {
+    /// Nothing was sent yet, and `start` will be the first; in memory that lies ready, if any does.
+    fn begin(start: SeqNumber, spare: Option<Box<Self>>) -> Box<Self> {
+        let newest = Newest { sent: (Instant::ZERO, start), rtt: Duration::ZERO };
+        match spare {
+            Some(mut flight) => {
+                flight.sent.restart(start);
+                (flight.newest, flight.recounted_until) = (newest, 0);
+                flight
+            }
+            None => Box::new(Self { sent: SentRecords::new(start), newest, recounted_until: 0 }),
+        }
+    }
+
     /// What was taken for the answer to a copy was that to its original: the newest that is known to have arrived is one
     /// of those that were sent once.
     fn forget_copies(&mut self) {
@@ -268,16 +281,20 @@ impl Recovery {
         Some(Again { sequence, len })
     }
 
-    /// New data was sent: everything from `start` to SND.NXT.
+    /// New data was sent: everything from `start` to SND.NXT. Records are kept in memory that lies ready in `spare`.
     #[inline]
-    pub(crate) fn on_sent(&mut self, now: Instant, start: SeqNumber, send: &SendSequence) {
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        start: SeqNumber,
+        send: &SendSequence,
+        spare: Option<&mut Option<Box<Flight>>>,
+    ) {
         let pipe = self.pipe(send);
         let len = send.nxt.offset_from(start);
         let snapshot = self.rate.on_sent(now, pipe.saturating_sub(len), pipe);
-        let flight = self.flight.get_or_insert_with(|| {
-            let newest = Newest { sent: (Instant::ZERO, start), rtt: Duration::ZERO };
-            Box::new(Flight { sent: SentRecords::new(start), newest, recounted_until: 0 })
-        });
+        let begin = || Flight::begin(start, spare.and_then(Option::take));
+        let flight = self.flight.get_or_insert_with(begin);
         flight.sent.on_sent(now, start, send.nxt, snapshot);
         if let Some(episode) = &mut self.episode {
             episode.prr.on_sent(len);
@@ -355,10 +372,18 @@ impl Recovery {
             delivered.refused_count += sacked.refused_count;
         }
         delivered.gathered.leave_out_before(*recounted_until);
-        if sent.is_empty() {
-            self.flight = None;
-        }
         delivered
+    }
+
+    /// After [`Recovery::on_delivered`]: where nothing is outstanding any more, the memory for records is given up.
+    #[inline]
+    pub(crate) fn give_up_flight(&mut self, spare: Option<&mut Option<Box<Flight>>>) {
+        if self.flight.as_ref().is_some_and(|flight| flight.sent.is_empty()) {
+            let flight = self.flight.take();
+            if let Some(spare) = spare {
+                *spare = flight;
+            }
+        }
     }
 
     /// SND.UNA moved by `acked` bytes; the records know already. Says what was delivered: without

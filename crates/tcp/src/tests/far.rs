@@ -271,7 +271,7 @@ fn losses_at_the_end_are_repaired_before_the_timer() {
         assert!(is_probed, "{counters:?}");
         // The timer of those without SACK counts as one; what follows begins anew.
         let mut table = None;
-        pair.ends[from].swap_counters(&mut table);
+        pair.ends[from].swap_lent(&mut table);
     });
 }
 
@@ -317,7 +317,7 @@ fn silence_of_any_length_leaves_a_connection_as_it_was() {
                 pair.fill(from);
                 pair.exchange();
                 pair.pass(Duration::from_secs(2));
-                pair.ends[from].swap_counters(&mut None);
+                pair.ends[from].swap_lent(&mut None);
                 pair.move_to(from, total);
                 let rtt = pair.ends[1 - from].info(pair.now).receive_rtt;
                 assert!(rtt < Some(Duration::from_secs(1)), "{days} days: {rtt:?}");
