@@ -125,8 +125,12 @@ impl Connection {
             debug_assert_eq!(self.next_segment(&mut self.planner_at(now)).map(|it| it.kind), None);
             return false;
         }
-        let mut planner = self.planner_at(now);
-        self.next_segment(&mut planner).is_some()
+        let plans = || self.next_segment(&mut self.planner_at(now)).is_some();
+        if self.goes_at_once(now) {
+            debug_assert!(plans(), "nothing holds it back");
+            return true;
+        }
+        plans()
     }
 
     /// Appends what the state calls for, as far as the batch has room, and says how many segments

@@ -151,6 +151,20 @@ impl Connection {
             && self.duplicates.next().is_none()
     }
 
+    /// Whether new data goes for certain: nothing is in flight that it could wait for, the peer's window takes all of
+    /// it, and neither a cork nor the rate holds it back. So it is when an application writes that waited for an
+    /// answer, and who only asks need not plan for that either.
+    #[inline]
+    pub(super) fn goes_at_once(&self, now: Instant) -> bool {
+        let unsent = self.send_queue.len_from(self.send.nxt);
+        self.is_usual()
+            && self.send.flight() == 0
+            && unsent > 0
+            && unsent <= self.send.usable(self.send.nxt)
+            && !self.corked
+            && self.pacing_budget(now) > 0
+    }
+
     /// Decides on the next segment. The stages that seldom have one are functions of their own: the
     /// compiler would prepare for all of them whenever one is asked.
     #[inline]
