@@ -162,6 +162,7 @@ impl ReceiveBatch {
     }
 
     /// The bytes of frame `index`; empty where there is no such frame.
+    #[inline]
     #[must_use]
     pub fn bytes(&self, index: usize) -> &[u8] {
         let Some(frame) = self.frames.get(index) else { return &[] };

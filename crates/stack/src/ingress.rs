@@ -50,6 +50,7 @@ pub(crate) struct Incoming<'a> {
     /// The frame's index in the batch.
     pub(crate) index: usize,
     frame: Frame,
+    bytes: &'a [u8],
     /// Where the transport header begins in the frame, and where the packet ends.
     pub(crate) transport: usize,
     pub(crate) end: usize,
@@ -66,12 +67,14 @@ impl<'a> Incoming<'a> {
     ) -> Result<Self, DropReason> {
         let frame = batch.frame(index).ok_or(DropReason::Truncated)?;
         let (transport, end) = (network + info.header_len, network + info.total_len);
-        Ok(Self { origin, info, batch, index, frame, transport, end })
+        let bytes = batch.bytes(index).get(transport..end).unwrap_or(&[]);
+        Ok(Self { origin, info, batch, index, frame, bytes, transport, end })
     }
 
     /// The transport header and what follows it.
-    pub(crate) fn transport_bytes(&self) -> &[u8] {
-        self.batch.bytes(self.index).get(self.transport..self.end).unwrap_or(&[])
+    #[inline]
+    pub(crate) fn transport_bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The packet from its network header on.

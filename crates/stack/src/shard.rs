@@ -412,6 +412,8 @@ impl Shard {
         self.deadlines.want(index, wanted);
         if !events.is_empty() {
             self.on_connection_events(now, index, events);
+        } else if !socket.detached && !socket.connection.is_finished() {
+            return;
         }
         let Some(socket) = self.sockets.tcp(index) else { return };
         if socket.is_over() {
