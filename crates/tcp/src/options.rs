@@ -74,6 +74,8 @@ pub(crate) struct Negotiated {
     mss_peer: u16,
     /// Bytes of options in each packet's network header.
     network_options_len: u8,
+    /// What follows from path, peer and these ([`Negotiated::mss_send`]): it is asked for ten times a segment.
+    mss_send: u16,
     /// Applied to windows the peer announces.
     pub(crate) send_shift: u8,
     /// Applied to windows we announce.
@@ -89,23 +91,27 @@ impl Negotiated {
         let config = &parameters.config;
         let timestamps =
             Timestamps { offset: parameters.timestamp_offset, recent: 0, recent_at: None };
-        Self {
+        let mut offer = Self {
             mss_receive: parameters.mss_receive,
             mss_send_max: parameters.mss_send_max,
             mss_peer: parameters.mss_default,
             network_options_len: 0,
+            mss_send: MSS_MIN,
             send_shift: 0,
             receive_shift: shift_for(config),
             window_scaling: config.window_scaling,
             sack: config.sack,
             timestamps: config.timestamps.then_some(timestamps),
-        }
+        };
+        offer.set_mss_send();
+        offer
     }
 
     /// Takes the options of the peer's SYN: what one side did not offer is off.
     pub(crate) fn on_syn(&mut self, now: Instant, options: &TcpOptions) {
         if let Some(mss) = options.mss {
             self.mss_peer = mss;
+            self.set_mss_send();
         }
         match options.window_scale.filter(|_| self.window_scaling) {
             Some(shift) => self.send_shift = shift.min(WINDOW_SHIFT_MAX),
@@ -152,6 +158,7 @@ impl Negotiated {
 
     pub(crate) fn set_path_mss(&mut self, mss_send_max: u16) {
         self.mss_send_max = mss_send_max;
+        self.set_mss_send();
     }
 
     /// What the peer announced.
@@ -166,6 +173,7 @@ impl Negotiated {
 
     pub(crate) fn set_network_options(&mut self, len_bytes: u8) {
         self.network_options_len = len_bytes;
+        self.set_mss_send();
     }
 
     /// What peer and path take behind headers without options.
@@ -180,8 +188,13 @@ impl Negotiated {
 
     /// The longest segment that may be sent, TCP's options included: RFC 9293, 3.7.1, MUST-16, has the
     /// network header's taken from it whether path or peer sets the bound (RFC 6691).
+    #[inline]
     pub(crate) fn mss_send(&self) -> u16 {
-        self.less_network_options(self.mss_path()).max(MSS_MIN)
+        self.mss_send
+    }
+
+    fn set_mss_send(&mut self) {
+        self.mss_send = self.less_network_options(self.mss_path()).max(MSS_MIN);
     }
 
     /// SMSS: the payload of a full segment with the options that every segment carries.

@@ -214,9 +214,16 @@ impl Connection {
     }
 
     /// Runs the timer where new data waits for its release.
+    #[inline]
     pub(crate) fn arm_pacing(&mut self, now: Instant) {
-        let waits = now < self.pacer.released_at
-            && (self.state.sends_data() || self.answers_early())
+        if now < self.pacer.released_at {
+            self.await_release(now);
+        }
+    }
+
+    #[inline(never)]
+    fn await_release(&mut self, now: Instant) {
+        let waits = (self.state.sends_data() || self.answers_early())
             && self.send_queue.len_from(self.send.nxt) > 0
             && self.pacing_budget(now) == 0;
         if waits && !self.timers.is_set(Timer::Pacing) {

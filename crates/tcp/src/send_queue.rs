@@ -84,7 +84,7 @@ impl SendQueue {
 
     /// Bytes queued from `sequence` on; none where it lies behind the end.
     pub(crate) fn len_from(&self, sequence: SeqNumber) -> u32 {
-        u32::try_from(self.end_sequence().distance(sequence)).unwrap_or(0)
+        self.end_sequence().distance(sequence).max(0).cast_unsigned()
     }
 
     /// Queues a chunk; the caller has asked for [`SendQueue::room`].

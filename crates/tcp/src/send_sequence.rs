@@ -47,7 +47,7 @@ impl SendSequence {
 
     /// The usable window at `nxt`, in bytes.
     pub(crate) fn usable(&self, nxt: SeqNumber) -> u32 {
-        u32::try_from((self.una + self.window).distance(nxt)).unwrap_or(0)
+        (self.una + self.window).distance(nxt).max(0).cast_unsigned()
     }
 
     /// Everything before `end` was sent.

@@ -175,13 +175,16 @@ impl Connection {
 
     /// Runs the persist timer where data waits for the peer's window and nothing is in flight whose
     /// acknowledgment would bring news of it.
+    #[inline]
     pub(crate) fn arm_persist(&mut self, now: Instant) {
-        let waits = self.state.sends_data()
-            && self.send.flight() == 0
-            && !self.owing.window_probe
-            && self.send_queue.len_from(self.send.nxt) > 0
-            && self.is_window_closed();
-        if !waits {
+        if self.send.flight() == 0 && self.send_queue.len_from(self.send.nxt) > 0 {
+            self.await_window(now);
+        }
+    }
+
+    #[inline(never)]
+    fn await_window(&mut self, now: Instant) {
+        if !self.state.sends_data() || self.owing.window_probe || !self.is_window_closed() {
             return;
         }
         self.chronograph.enter(now, Waits::PeerWindow);

@@ -55,15 +55,15 @@ impl Connection {
             return;
         }
         let timestamps = self.negotiated.timestamps.zip(header.options.timestamps);
-        facts.delivered = self.recovery.on_delivered(
+        self.recovery.on_delivered(
             now,
-            self.send.una,
-            &facts.report,
+            (self.send.una, &facts.report),
             self.rtt.min_rtt(),
             self.negotiated.payload_max(),
             |sent_at| {
                 timestamps.is_some_and(|(ours, theirs)| ours.is_echo_before(theirs.echo, sent_at))
             },
+            &mut facts.delivered,
         );
         self.recovery.give_up_flight(self.counters.spare_flight());
         if has_blocks || facts.delivered.reordered || facts.delivered.reneged {

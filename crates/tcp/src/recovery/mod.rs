@@ -22,6 +22,7 @@
 //! never moves back. Planning works on a [`Walk`], a copy of the little that moves, so that what the
 //! device does not take leaves no trace.
 
+mod flight;
 mod probe;
 mod prr;
 mod rack;
@@ -31,14 +32,15 @@ mod undo;
 use crate::info::SegmentCounts;
 use crate::rate::{DeliveryRate, Gathered};
 use crate::send_sequence::SendSequence;
-use crate::sent::{Fate, Record, SentRecords};
+use crate::sent::{Fate, Record};
 use probe::TailProbe;
 use prr::Prr;
-use rack::{Newest, Rack};
+use rack::Rack;
 use time::{Duration, Instant};
 use undo::{Frto, Undo};
 use wire::SeqNumber;
 
+pub(crate) use flight::Flight;
 pub(crate) use probe::ProbeVerdict;
 pub(crate) use undo::Witness;
 
@@ -129,39 +131,6 @@ pub(crate) struct Losses {
     pub(crate) again_count: u32,
     /// The reordering timer (RFC 8985, 6.2, step 5).
     pub(crate) next_at: Option<Instant>,
-}
-
-/// What is known of what is outstanding.
-#[derive(Debug)]
-pub(crate) struct Flight {
-    sent: SentRecords,
-    newest: Newest,
-    /// The sum of the delivery rate behind the last that was counted in it twice.
-    recounted_until: u64,
-}
-
-impl Flight {
-    /// Nothing was sent yet, and `start` will be the first; in memory that lies ready, if any does.
-    fn begin(start: SeqNumber, spare: Option<Box<Self>>) -> Box<Self> {
-        let newest = Newest { sent: (Instant::ZERO, start), rtt: Duration::ZERO };
-        match spare {
-            Some(mut flight) => {
-                flight.sent.restart(start);
-                (flight.newest, flight.recounted_until) = (newest, 0);
-                flight
-            }
-            None => Box::new(Self { sent: SentRecords::new(start), newest, recounted_until: 0 }),
-        }
-    }
-
-    /// What was taken for the answer to a copy was that to its original: the newest that is known to have arrived is one
-    /// of those that were sent once.
-    fn forget_copies(&mut self) {
-        let arrived = |it: &&Record| it.fate == Fate::Sacked && !it.is_again();
-        let newest = self.sent.iter().filter(arrived).max_by_key(|it| it.sent_at);
-        let none = (Instant::ZERO, self.newest.sent.1);
-        self.newest.sent = newest.map_or(none, |it| (it.sent_at, it.end));
-    }
 }
 
 /// What one recovery needs.
@@ -324,21 +293,21 @@ impl Recovery {
     }
 
     /// An ACK says what was delivered: all before `una`, and what its blocks report.
-    /// `is_earlier_copy`: whether the echoed timestamp is from before this instant.
+    /// `is_earlier_copy`: whether the echoed timestamp is from before this instant. `delivered` is where it is told,
+    /// and was nothing before.
     #[inline]
     pub(crate) fn on_delivered(
         &mut self,
         now: Instant,
-        una: SeqNumber,
-        report: &sack::Report,
+        (una, report): (SeqNumber, &sack::Report),
         min_rtt: Option<Duration>,
         mss: u32,
         is_earlier_copy: impl Fn(Instant) -> bool,
-    ) -> Delivered {
-        let mut delivered =
-            Delivered { sacked_before: self.sacked_bytes(), ..Delivered::default() };
+        delivered: &mut Delivered,
+    ) {
+        delivered.sacked_before = self.sacked_bytes();
         let Self { flight, rack, rate, point, .. } = self;
-        let Some(flight_now) = flight.as_deref_mut() else { return delivered };
+        let Some(flight_now) = flight.as_deref_mut() else { return };
         let Flight { sent, newest, recounted_until } = flight_now;
         let mut take = |part: &Record, delivered: &mut Delivered| {
             let again = part.is_again();
@@ -364,15 +333,14 @@ impl Recovery {
             } else if delivered.bytes == 0 {
                 delivered.is_first_late = is_earlier_copy(part.sent_at);
             }
-            take(part, &mut delivered);
+            take(part, delivered);
         });
         for (start, end) in report.blocks() {
-            let sacked = sent.on_sack(start, end, &mut |part| take(part, &mut delivered));
+            let sacked = sent.on_sack(start, end, &mut |part| take(part, delivered));
             delivered.sacked_bytes += sacked.newly_bytes;
             delivered.refused_count += sacked.refused_count;
         }
         delivered.gathered.leave_out_before(*recounted_until);
-        delivered
     }
 
     /// After [`Recovery::on_delivered`]: where nothing is outstanding any more, the memory for records is given up.
