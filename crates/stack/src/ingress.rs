@@ -119,8 +119,6 @@ impl Shard {
         self.relieve_pool();
         self.counters.receive_batches += 1;
         self.counters.receive_frames += batch.len() as u64;
-        // Another interface, or addresses that came or went.
-        self.checked_addresses = None;
         self.screen_received(now, id, batch);
         let mut index = 0;
         while index < batch.len() {
@@ -211,13 +209,18 @@ impl Shard {
         let is_tcp = info.protocol == protocol::TCP;
         let is_checked = is_tcp
             && !origin.link_multicast
-            && self.checked_addresses.as_ref().is_some_and(|(source, destination)| {
-                *source == info.source && *destination == info.destination
+            && self.checked_addresses.as_ref().is_some_and(|(interface, source, destination)| {
+                *interface == origin.interface
+                    && *source == info.source
+                    && *destination == info.destination
             });
         if !is_checked {
             let packet = batch.bytes(index).get(network..).unwrap_or(&[]);
             self.check_addresses(&origin, info, info.transport(packet))?;
-            self.checked_addresses = is_tcp.then_some((info.source, info.destination));
+            // Groups come and go, and no connection is with one.
+            let is_lasting = is_tcp && !info.destination.is_multicast();
+            let checked = (origin.interface, info.source, info.destination);
+            self.checked_addresses = is_lasting.then_some(checked);
         }
         let incoming = Incoming::new(origin, info, batch, index, network)?;
         match incoming.info.protocol {

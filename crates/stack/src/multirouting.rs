@@ -173,7 +173,15 @@ impl Shard {
     }
 
     /// The device took the first `taken` packets of the batch.
+    #[inline]
     pub(crate) fn send_copies(&mut self, taken: usize) {
+        if !self.copies.planned.is_empty() {
+            self.send_planned_copies(taken);
+        }
+    }
+
+    #[inline(never)]
+    fn send_planned_copies(&mut self, taken: usize) {
         let mut planned = core::mem::take(&mut self.copies.planned);
         for copy in planned.drain(..).filter(|copy| copy.at < taken) {
             self.queue_copy(copy.interface, copy.packet);

@@ -109,6 +109,7 @@ impl Shard {
             gateways: Vec::new(),
         };
         *interface = Interface { is_removed: true, ..Interface::new(config, id, 0) };
+        self.checked_addresses = None;
         self.drops.add_many(DropReason::InterfaceRemoved, waiting as u64);
         self.counters.interfaces_removed += 1;
         self.routes.remove_interface(id.number());

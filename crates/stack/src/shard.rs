@@ -147,9 +147,9 @@ pub struct Shard {
     pub(crate) tcp_options: wire::TcpOptionCounters,
     /// The flow of the last segment and its connection.
     pub(crate) flow_cache: Option<(Flow, u32)>,
-    /// Source and destination of TCP segments that the receive batch under way was found to be
-    /// right about.
-    pub(crate) checked_addresses: Option<(IpAddr, IpAddr)>,
+    /// Source and destination of the last TCP segment that was for us, and the interface that it came by: the next one
+    /// mostly has them, too. Whoever changes what an interface accepts forgets them.
+    pub(crate) checked_addresses: Option<(InterfaceId, IpAddr, IpAddr)>,
     /// Whether there are trains, and the one that may be under way.
     pub(crate) receive_trains: bool,
     pub(crate) train: Train,
@@ -257,6 +257,7 @@ impl Shard {
         }
         let seed = self.seed.wrapping_add(u64::from(id.number()));
         self.interfaces.put(Interface::new(config, id, seed));
+        self.checked_addresses = None;
         self.negotiate(id);
         Ok(id)
     }

@@ -412,7 +412,6 @@ impl Shard {
     }
 
     fn on_stray_packet(&mut self, now: Instant, whole: &Whole) {
-        self.checked_addresses = None;
         if let Err(reason) = self.on_whole(now, whole.clone()) {
             self.drops.add(reason);
         }

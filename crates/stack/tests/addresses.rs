@@ -413,7 +413,15 @@ fn a_removed_address_takes_its_connections_its_route_and_its_packets_with_it() {
     let bound: SocketAddr = "10.9.0.1:5000".parse().expect("an address");
     let datagrams = net.hosts[0].shard.udp_bind(bound).expect("a free port");
     net.run(Duration::from_millis(50));
-    net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
+    let server = net.hosts[1].shard.tcp_accept(listener).expect("an open connection");
+    let chunk = || batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"x")));
+    let tell = |net: &mut Net| {
+        let now = net.now;
+        net.hosts[1].shard.tcp_append(now, server, chunk()).expect("room");
+        net.run(Duration::from_millis(50));
+        net.hosts[0].shard.drop_count(counters::DropReason::NotOurAddress)
+    };
+    assert_eq!(tell(&mut net), 0);
     let (now, id) = (net.now, net.hosts[0].interface);
     while net.hosts[0].shard.poll_event().is_some() {}
     net.hosts[0].shard.remove_address(now, id, address("10.9.0.1/16")).expect("ours");
@@ -423,12 +431,13 @@ fn a_removed_address_takes_its_connections_its_route_and_its_packets_with_it() {
     assert_eq!(status.error, Some(SocketError::AddressRemoved));
     let again = net.hosts[0].shard.tcp_connect(now, None, remote);
     assert_eq!(again, Err(SocketError::NoRoute));
-    let chunk = batch::Chunk::whole(batch::Block::from(bytes::Bytes::from_static(b"x")));
     let near = SocketAddr::new(harness::address(1, false), 9);
-    let sent = net.hosts[0].shard.udp_send(datagrams, Some(near), chunk);
+    let sent = net.hosts[0].shard.udp_send(datagrams, Some(near), chunk());
     assert_eq!(sent, Err(SocketError::AddressNotAvailable));
     let twice = net.hosts[0].shard.remove_address(now, id, address("10.9.0.1/16"));
     assert_eq!(twice, Err(SocketError::AddressNotAvailable));
+    // The segment before had the same addresses, and was for us.
+    assert!(tell(&mut net) > 0, "it is for nobody here now");
 }
 
 /// Who sent IPv4 packets from `source`, of all that is on the wire.

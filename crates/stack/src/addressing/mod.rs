@@ -355,6 +355,7 @@ impl Shard {
             interface.neighbours.on_source_address(is_ipv4);
         }
         interface.addresses.push(cidr);
+        self.checked_addresses = None;
         // RFC 5942, 4: a formed address says nothing of who is on the link; its router does.
         let origin = interface.addressing.find(cidr.address()).map(|record| record.origin);
         if origin != Some(AddressOrigin::Router) {
@@ -410,6 +411,7 @@ impl Shard {
         if interface.addresses.len() == before {
             return false;
         }
+        self.checked_addresses = None;
         if origin != Some(AddressOrigin::Router) {
             self.remove_network_route(id, cidr);
         }

@@ -163,6 +163,7 @@ impl Connection {
             new_data_ecn: self.ecn.codepoint(),
             owes_cwr: self.ecn.owes_cwr(),
         };
+        let mut built = 0;
         while let Some(mut segment) = self.next_segment(&mut planner) {
             let asked = segment.len;
             if !builder.push(self, now, &mut segment, out) {
@@ -186,6 +187,7 @@ impl Connection {
                 segment.count += builder.push_more(self, &segment, more, out);
                 planner.on_more(&segment);
             }
+            built += segment.count as usize;
             self.plan.segments.push(segment);
         }
         if self.config.push_bursts {
@@ -194,7 +196,7 @@ impl Connection {
         self.cwnd_limited = planner.is_cwnd_limited();
         self.plan.window_closed = planner.window_closed;
         self.plan.full = planner.full;
-        self.plan.segments.iter().map(|segment| segment.count as usize).sum()
+        built
     }
 
     /// Why the connection has no more than one packet to send, by the conditions that seed 000, 4.4.3
