@@ -139,6 +139,14 @@ pub fn wire(config: WireConfig) -> (WireQueue, WireQueue) {
     (a, b)
 }
 
+/// A frame that the transmit call under way takes.
+#[derive(Debug)]
+struct PlannedFrame {
+    frame: SuperFrame,
+    /// Its bytes, header included.
+    len: usize,
+}
+
 /// One end of an in-process wire.
 #[derive(Debug)]
 pub struct WireQueue {
@@ -152,7 +160,7 @@ pub struct WireQueue {
     /// Where the blocks of outgoing frames come from and go back to.
     pool: BlockPool,
     /// What this transmit call takes.
-    plan: Vec<SuperFrame>,
+    plan: Vec<PlannedFrame>,
     staged: Staged,
     /// The block whose frames are being handed up.
     opened: Opened,
@@ -220,7 +228,7 @@ impl WireQueue {
         batch: &Multidata,
         frame: SuperFrame,
         room: &mut Room,
-        plan: &mut Vec<SuperFrame>,
+        plan: &mut Vec<PlannedFrame>,
     ) -> Result<(), Stop> {
         let head = batch.packet(frame.packets.start).ok_or(Stop::Refused)?;
         let len = head.header_len() + frame.payload_len;
@@ -239,7 +247,7 @@ impl WireQueue {
         }
         room.bytes -= len;
         room.packets -= count;
-        plan.push(frame);
+        plan.push(PlannedFrame { frame, len });
         Ok(())
     }
 
@@ -254,7 +262,7 @@ impl WireQueue {
     /// Sends what is planned, in the form of the mode, as far as there is memory, and says how many
     /// packets went.
     fn carry(&mut self, batch: &Multidata) -> usize {
-        let packets = self.plan.last().map_or(0, |frame| frame.packets.end);
+        let packets = self.plan.last().map_or(0, |planned| planned.frame.packets.end);
         let before = self.counters.transmit_packets;
         match self.mode {
             TransmitMode::Chain => {
@@ -286,11 +294,10 @@ impl WireQueue {
     /// for, and says how many.
     fn stage(&mut self, batch: &Multidata, range: Range<usize>) -> usize {
         let plan = self.plan.get(range).unwrap_or(&[]);
-        let lens = plan.iter().map(|frame| aligned(frame_len(batch, frame)));
-        let mut left_bytes: usize = lens.sum();
+        let mut left_bytes: usize = plan.iter().map(|planned| aligned(planned.len)).sum();
         let mut open: Option<(BlockMut, usize, usize)> = None;
-        for (index, frame) in plan.iter().enumerate() {
-            let len = frame_len(batch, frame);
+        for (index, PlannedFrame { frame, len }) in plan.iter().enumerate() {
+            let len = *len;
             let fits = |(block, at, _): &(BlockMut, usize, usize)| at + len <= block.capacity();
             if !open.as_ref().is_some_and(fits) {
                 close_block(&mut self.staged, open.take());
@@ -348,11 +355,6 @@ const FRAME_LEN_MAX: usize = 65_535 + LINK_LEN_MAX;
 
 fn aligned(len: usize) -> usize {
     len.next_multiple_of(FRAME_ALIGN_BYTES)
-}
-
-fn frame_len(batch: &Multidata, frame: &SuperFrame) -> usize {
-    let head = batch.packet(frame.packets.start);
-    head.map_or(0, |head| head.header_len() + frame.payload_len)
 }
 
 /// Copies header and payload to `out`, which has the frame's length.
@@ -430,7 +432,7 @@ impl Queue for WireQueue {
         let packets_before = self.outgoing.packets();
         let room = self.room();
         let mut stopped = self.make_plan(batch, room);
-        let planned = self.plan.last().map_or(0, |frame| frame.packets.end);
+        let planned = self.plan.last().map_or(0, |planned| planned.frame.packets.end);
         let taken = self.carry(batch);
         if taken < planned {
             stopped = Some(Stop::Full);
