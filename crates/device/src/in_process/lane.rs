@@ -125,8 +125,8 @@ pub(super) struct Listed {
 /// the receiver cuts.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
-    frames: Vec<QueuedFrame>,
-    parcels: Vec<Parcel>,
+    frames: VecDeque<QueuedFrame>,
+    parcels: VecDeque<Parcel>,
     /// Bytes of the frames of the block that is to be added next.
     filled_bytes: usize,
     pub(super) totals: Totals,
@@ -158,20 +158,20 @@ impl Staged {
     pub(super) fn push_frame(&mut self, queued: QueuedFrame) {
         self.totals.add(queued.packets, 1, queued.frame.len as usize);
         self.filled_bytes += queued.frame.len as usize;
-        self.frames.push(queued);
+        self.frames.push_back(queued);
     }
 
     /// Adds the block of the last `count` frames.
     pub(super) fn push_block(&mut self, block: Block, count: usize) {
         let filled_bytes = core::mem::take(&mut self.filled_bytes);
-        self.parcels.push(Parcel::Listed(Listed { block, left: count, filled_bytes }));
+        self.parcels.push_back(Parcel::Listed(Listed { block, left: count, filled_bytes }));
     }
 
     /// Adds a block that the receiver cuts.
     pub(super) fn push_uncut(&mut self, block: BlockMut, layout: FrameBlock) {
         let bytes = layout.frames().map(|frame| frame.range.len()).sum();
         self.totals.add(layout.packets.len(), layout.packets.len(), bytes);
-        self.parcels.push(Parcel::Uncut(block, layout));
+        self.parcels.push_back(Parcel::Uncut(block, layout));
     }
 }
 
@@ -250,6 +250,16 @@ impl Contents {
     }
 }
 
+/// Moves all of `staged` behind what lies in `queue`. Where that is nothing they change places: nothing is moved, and the
+/// memory goes back and forth.
+#[inline]
+fn hang_in<T>(queue: &mut VecDeque<T>, staged: &mut VecDeque<T>) {
+    match queue.is_empty() {
+        true => core::mem::swap(queue, staged),
+        false => queue.append(staged),
+    }
+}
+
 /// One direction of a wire.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -310,8 +320,8 @@ impl Lane {
             return;
         }
         let mut contents = self.lock();
-        contents.frames.extend(staged.frames.drain(..));
-        contents.parcels.extend(staged.parcels.drain(..));
+        hang_in(&mut contents.frames, &mut staged.frames);
+        hang_in(&mut contents.parcels, &mut staged.parcels);
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.packets.fetch_add(packets, Ordering::SeqCst);
     }
