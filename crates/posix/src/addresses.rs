@@ -16,12 +16,13 @@ pub enum Address {
 
 impl Address {
     /// The address as the stack knows it, for a socket of `domain`: IPv4-mapped IPv6 addresses
-    /// become IPv4.
-    pub(crate) fn for_domain(self, domain: Domain) -> Result<SocketAddr, Errno> {
+    /// become IPv4, to which no way leads from one with IPV6_V6ONLY.
+    pub(crate) fn for_domain(self, domain: Domain, ipv6_only: bool) -> Result<SocketAddr, Errno> {
         match (self, domain) {
             (Self::Inet(address @ SocketAddr::V4(_)), Domain::Inet) => Ok(address),
             (Self::Inet(address @ SocketAddr::V6(_)), Domain::Inet6) => {
-                Ok(stack::canonical(address))
+                let address = stack::canonical(address);
+                if address.is_ipv4() && ipv6_only { Err(Errno::ENETUNREACH) } else { Ok(address) }
             }
             (Self::Inet(SocketAddr::V4(_)), Domain::Inet6) => Err(Errno::EINVAL),
             _ => Err(Errno::EAFNOSUPPORT),

@@ -36,7 +36,7 @@ impl Host {
             }
             Phase::Idle if stream.deferred.is_some() => Err(Errno::EISCONN.into()),
             Phase::Idle if stream.options.fast_open.on_connect => {
-                let remote = address.for_domain(stream.domain)?;
+                let remote = address.for_domain(stream.domain, stream.options.ipv6_only)?;
                 let (local, options) = (stream.bound, stream.options.clone());
                 let without_cookie = self.opens_without_cookie(&options);
                 if !self.shard().tcp_may_open_fast(now, local, remote, without_cookie) {
@@ -89,7 +89,7 @@ impl Host {
     pub(crate) fn open(&mut self, fd: Fd, address: Address) -> Result<(), Errno> {
         let now = self.now;
         let stream = self.files.stream(fd)?;
-        let remote = address.for_domain(stream.domain)?;
+        let remote = address.for_domain(stream.domain, stream.options.ipv6_only)?;
         let (local, options) = (stream.bound, stream.options.clone());
         let config = options.config(&self.config.tcp);
         let opened = self.shard().tcp_connect_with(now, local, remote, config);

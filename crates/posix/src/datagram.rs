@@ -54,6 +54,15 @@ impl Datagram {
         }
     }
 
+    /// Where datagrams to an address go. As Linux: a socket of AF_INET6 takes those of IPv4 also as they are.
+    fn remote(&self, address: Address) -> Result<SocketAddr, Errno> {
+        let address = match address {
+            Address::Inet(plain) if plain.is_ipv4() => Address::seen_from(self.domain, plain),
+            other => other,
+        };
+        address.for_domain(self.domain, self.options.ipv6_only)
+    }
+
     /// Whether a call with these flags must not wait.
     fn waits_not(&self, flags: i32) -> bool {
         self.nonblocking || flags & MSG_DONTWAIT != 0
@@ -78,7 +87,7 @@ impl Host {
             }
             return Ok(Reply::value(0));
         }
-        let peer = address.for_domain(self.files.datagram(fd)?.domain)?;
+        let peer = self.files.datagram(fd)?.remote(address)?;
         let id = self.datagram_id(fd)?;
         self.shard().udp_connect(id, peer)?;
         self.files.datagram(fd)?.peer = Some(peer);
@@ -97,7 +106,9 @@ impl Host {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let datagram = self.files.datagram(fd)?;
-        let to = to.map(|to| to.for_domain(datagram.domain)).transpose()?;
+        let names_nobody =
+            |to: &Address| *to == Address::Unspecified && datagram.domain == Domain::Inet6;
+        let to = to.filter(|to| !names_nobody(to)).map(|to| datagram.remote(to)).transpose()?;
         // As Linux: where the first of it goes, all of it goes.
         let to = datagram.gathered.as_ref().map_or(to, |(_, first)| Some(*first));
         let remote = to.or(datagram.peer).ok_or(Errno::EDESTADDRREQ)?;

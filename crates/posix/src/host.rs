@@ -392,12 +392,16 @@ impl Host {
     }
 
     fn bind(&mut self, fd: Fd, address: Address) -> Attempt {
-        let (domain, is_free) = match self.files.get(fd)? {
-            File::Stream(stream) => (stream.domain, stream.options.free_bind),
-            File::Datagram(datagram) => (datagram.domain, false),
+        let (domain, options) = match self.files.get(fd)? {
+            File::Stream(stream) => (stream.domain, &stream.options),
+            File::Datagram(datagram) => (datagram.domain, &datagram.options),
             _ => return Err(Errno::ENOTSOCK.into()),
         };
-        let local = address.for_domain(domain)?;
+        let is_free = options.free_bind;
+        let local = address.for_domain(domain, options.ipv6_only).map_err(|error| match error {
+            Errno::ENETUNREACH => Errno::EINVAL,
+            other => other,
+        })?;
         let is_ours =
             is_free || self.config.addresses.iter().any(|cidr| cidr.address() == local.ip());
         if !is_ours && !local.ip().is_unspecified() {

@@ -4,6 +4,7 @@
 use super::abi::*;
 use super::*;
 
+mod addresses;
 mod descriptors;
 mod epolls;
 mod opening;

@@ -1,0 +1,42 @@
+//! Addresses of both families, and this host's own.
+
+use super::*;
+
+fn socket_of(pair: &mut Pair, domain: u16, kind: i32) -> Fd {
+    pair.call(0, Call::Socket { domain: domain.into(), kind, protocol: 0 }).value as Fd
+}
+
+fn send_to(fd: Fd, to: &str) -> Call {
+    Call::Send { fd, bytes: b"x".to_vec(), flags: 0, to: Some(address(to)) }
+}
+
+// Linux's tcp_v6_connect(), inet6_bind() and udpv6_sendmsg().
+#[test]
+fn a_socket_of_one_family_alone_speaks_no_ipv4() {
+    let mut pair = Pair::new();
+    for kind in [SOCK_STREAM, SOCK_DGRAM] {
+        let fd = socket_of(&mut pair, AF_INET6, kind);
+        pair.call(0, set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1));
+        let bind = Call::Bind { fd, address: address("[::ffff:10.0.0.1]:7") };
+        assert_eq!(pair.refused(0, bind), Errno::EINVAL);
+        let connect = |to| Call::Connect { fd, address: address(to) };
+        assert_eq!(pair.refused(0, connect("[::ffff:10.0.0.2]:80")), Errno::ENETUNREACH);
+    }
+    let fd = socket_of(&mut pair, AF_INET6, SOCK_DGRAM);
+    pair.call(0, set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1));
+    for to in ["10.0.0.2:80", "[::ffff:10.0.0.2]:80"] {
+        assert_eq!(pair.refused(0, send_to(fd, to)), Errno::ENETUNREACH);
+    }
+    assert!(!pair.hosts[0].has_packet());
+}
+
+#[test]
+fn a_datagram_socket_of_ipv6_takes_ipv4_addresses_as_they_are() {
+    let mut pair = Pair::new();
+    let fd = socket_of(&mut pair, AF_INET6, SOCK_DGRAM);
+    let packet = pair.packet_of(0, send_to(fd, "10.0.0.2:80"));
+    assert_eq!(packet[16..20], [10, 0, 0, 2]);
+    pair.call(0, Call::Connect { fd, address: address("10.0.0.2:81") });
+    let packet = pair.packet_of(0, send(fd, b"x"));
+    assert_eq!((&packet[16..20], &packet[22..24]), (&[10, 0, 0, 2][..], &[0, 81][..]));
+}
