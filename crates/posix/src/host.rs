@@ -402,8 +402,9 @@ impl Host {
             Errno::ENETUNREACH => Errno::EINVAL,
             other => other,
         })?;
-        let is_ours =
-            is_free || self.config.addresses.iter().any(|cidr| cidr.address() == local.ip());
+        let is_ours = is_free
+            || local.ip().is_loopback()
+            || self.config.addresses.iter().any(|cidr| cidr.address() == local.ip());
         if !is_ours && !local.ip().is_unspecified() {
             if !self.config.adopts_addresses || self.has_network() {
                 return Err(Errno::EADDRNOTAVAIL.into());

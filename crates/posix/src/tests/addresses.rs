@@ -40,3 +40,21 @@ fn a_datagram_socket_of_ipv6_takes_ipv4_addresses_as_they_are() {
     let packet = pair.packet_of(0, send(fd, b"x"));
     assert_eq!((&packet[16..20], &packet[22..24]), (&[10, 0, 0, 2][..], &[0, 81][..]));
 }
+
+#[test]
+fn the_loopback_addresses_are_this_hosts() {
+    let mut pair = Pair::new();
+    for (domain, local) in [(AF_INET, "127.0.0.1:7"), (AF_INET6, "[::1]:7")] {
+        let listener = socket_of(&mut pair, domain, SOCK_STREAM);
+        pair.call(0, Call::Bind { fd: listener, address: address(local) });
+        pair.call(0, Call::Listen { fd: listener, backlog: 1 });
+        let client = socket_of(&mut pair, domain, SOCK_STREAM);
+        pair.call(0, Call::Connect { fd: client, address: address(local) });
+        pair.call(0, Call::Accept { fd: listener });
+        let receiver = socket_of(&mut pair, domain, SOCK_DGRAM);
+        pair.call(0, Call::Bind { fd: receiver, address: address(local) });
+        let sender = socket_of(&mut pair, domain, SOCK_DGRAM);
+        pair.call(0, send_to(sender, local));
+        assert_eq!(pair.call(0, receive(receiver, MSG_DONTWAIT)).value, 1);
+    }
+}
