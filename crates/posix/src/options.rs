@@ -240,8 +240,9 @@ impl Host {
                 let (first, second) = pair(name, value)?;
                 let options = self.options(fd)?;
                 if name == SO_LINGER {
-                    options.linger =
-                        (first != 0).then(|| Duration::from_secs(second.max(0) as u64));
+                    // As Linux: less than nothing is for ever, or as good as that.
+                    let seconds = (second as i32).cast_unsigned();
+                    options.linger = (first != 0).then(|| Duration::from_secs(seconds.into()));
                 } else {
                     if !(0..1_000_000).contains(&second) {
                         // Linux: EDOM.

@@ -288,3 +288,17 @@ fn an_open_to_many_or_from_the_other_family_is_told_why() {
         }
     }
 }
+
+#[test]
+fn a_linger_of_less_than_nothing_is_no_reset() {
+    let mut pair = Pair::new();
+    let (_, server, client) = pair.connected();
+    let value = [1_i32, -1].iter().flat_map(|it| it.to_ne_bytes()).collect();
+    pair.call(0, Call::SetOption { fd: client, level: SOL_SOCKET, name: SO_LINGER, value });
+    pair.call(0, send(client, b"last words"));
+    let mut task = pair.hosts[0].begin(Call::Close { fd: client });
+    assert_eq!(pair.hosts[0].attempt(&mut task), None, "it waits for the ACK of the FIN");
+    pair.carry();
+    assert_eq!(pair.call(1, receive(server, 0)).value, 10);
+    assert_eq!(pair.call(1, receive(server, 0)).value, 0);
+}
