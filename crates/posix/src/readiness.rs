@@ -77,7 +77,9 @@ impl Host {
         if status.urgent_mark.is_some() {
             bits |= POLLPRI;
         }
-        if matches!(status.state, State::SynSent) {
+        // An open that another one crosses is under way, too; data that came with a SYN is there.
+        let opens = matches!(stream.phase, Phase::Connecting(_));
+        if status.state == State::SynSent || (opens && status.state == State::SynReceived) {
             return Ok(bits);
         }
         if status.readable_bytes >= stream.options.receive_low_water.max(1) {

@@ -302,3 +302,50 @@ fn a_linger_of_less_than_nothing_is_no_reset() {
     assert_eq!(pair.call(1, receive(server, 0)).value, 10);
     assert_eq!(pair.call(1, receive(server, 0)).value, 0);
 }
+
+// Linux's tcp_poll(): a handshake under way is no room to write.
+#[test]
+fn an_open_that_crosses_another_is_not_told_as_done() {
+    let mut pair = Pair::new();
+    let host = &mut pair.hosts[0];
+    let mut call = |call: Call| {
+        let mut task = host.begin(call);
+        let outcome = host.attempt(&mut task).expect("it does not block");
+        (outcome, host.take_packet())
+    };
+    let (domain, kind) = (i32::from(AF_INET), SOCK_STREAM | SOCK_NONBLOCK);
+    let socket = call(Call::Socket { domain, kind, protocol: 0 }).0;
+    let fd = socket.expect("it succeeds").value as Fd;
+    call(Call::Bind { fd, address: address("10.0.0.1:7") }).0.expect("it succeeds");
+    let (_, syn) = call(Call::Connect { fd, address: address("10.0.0.2:7") });
+    host.inject(&crossing(&syn.expect("a SYN").1));
+    let mut call = |call: Call| {
+        let mut task = host.begin(call);
+        host.attempt(&mut task).expect("it does not block").expect("it succeeds").output
+    };
+    let state = call(Call::GetOption { fd, level: IPPROTO_TCP, name: TCP_INFO, len: 1 });
+    assert_eq!(state, Output::Value(vec![3]), "SYN-RECEIVED");
+    let entries = vec![PollEntry { fd, events: POLLIN | POLLOUT, revents: 0 }];
+    let Output::Polled(entries) = call(Call::Poll { entries, timeout_ms: 0 }) else {
+        panic!("poll tells of entries")
+    };
+    assert_eq!(entries[0].revents, 0);
+}
+
+/// The peer's own SYN, which crosses this one.
+fn crossing(syn: &[u8]) -> Vec<u8> {
+    let mut crossing = syn[..40].to_vec();
+    crossing[3] = 40;
+    crossing[12..20].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1]);
+    crossing[32] = 0x50;
+    // The segment's sum has the addresses before it, protocol and length.
+    for (start, end, at, more) in [(0, 20, 10, 0_u32), (12, 40, 36, 6 + 20)] {
+        crossing[at..at + 2].fill(0);
+        let words = crossing[start..end].chunks(2);
+        let sum = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum::<u32>();
+        let sum = sum + more;
+        let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+        crossing[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    crossing
+}
