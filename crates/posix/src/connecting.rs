@@ -29,6 +29,7 @@ impl Host {
         }
         match stream.phase {
             Phase::Listening(_) | Phase::Connected(_) => Err(Errno::EISCONN.into()),
+            Phase::Connecting(_) if stream.must_leave && !task.begun => Err(Errno::EINVAL.into()),
             Phase::Connecting(_) => self.go_on_connecting(task, fd),
             // Another call has given up what this one waited for.
             Phase::Idle if task.begun => {

@@ -40,6 +40,8 @@ pub(crate) struct Stream {
     pub(crate) read_shut: bool,
     /// shutdown(SHUT_WR) was called, be it in vain.
     pub(crate) write_shut: bool,
+    /// shutdown(2) met an open that had failed: before another, the program must leave it.
+    pub(crate) must_leave: bool,
     /// The error was told to the program; from then on the stream has merely ended.
     pub(crate) error_told: bool,
     /// The error of a connection that this socket has left, where it was not told.
@@ -83,6 +85,7 @@ impl Stream {
             deferred: None,
             read_shut: false,
             write_shut: false,
+            must_leave: false,
             error_told: false,
             error_left: None,
             lacks_space: false,
@@ -105,7 +108,7 @@ impl Stream {
     /// It neither listens nor is connected any more: nothing of it is shut, and the port is free that was picked for it.
     pub(crate) fn become_idle(&mut self) {
         self.phase = Phase::Idle;
-        (self.read_shut, self.write_shut) = (false, false);
+        (self.read_shut, self.write_shut, self.must_leave) = (false, false, false);
         // What was held back went with the connection.
         (self.more_follows, self.cork_ends) = (false, None);
         self.bound = self.bound.filter(|_| !self.picked);
@@ -322,7 +325,12 @@ impl Host {
         }
         let Some((id, status)) = self.status(fd)? else { return Err(Errno::ENOTCONN.into()) };
         match status.state {
-            State::Closed | State::Listen => return Err(Errno::ENOTCONN.into()),
+            State::Closed | State::Listen => {
+                let stream = self.files.stream(fd)?;
+                stream.must_leave = matches!(stream.phase, Phase::Connecting(_));
+                self.shut(fd, how)?;
+                return Err(Errno::ENOTCONN.into());
+            }
             State::SynSent => {
                 // As Linux: an open that is under way is given up, and the socket may begin another.
                 self.disconnect(fd, id)?;

@@ -349,3 +349,26 @@ fn crossing(syn: &[u8]) -> Vec<u8> {
     }
     crossing
 }
+
+// Linux's inet_shutdown() and __inet_stream_connect().
+#[test]
+fn a_failed_open_that_was_shut_down_must_be_left_before_another() {
+    let mut pair = Pair::new();
+    let listener = pair.socket(1, SOCK_STREAM);
+    pair.call(1, Call::Bind { fd: listener, address: address("10.0.0.2:80") });
+    pair.call(1, Call::Listen { fd: listener, backlog: 1 });
+    for how in [SHUT_RD, SHUT_WR] {
+        let fd = pair.socket(0, SOCK_STREAM | SOCK_NONBLOCK);
+        let connect = |to| Call::Connect { fd, address: address(to) };
+        assert_eq!(pair.refused(0, connect("10.0.0.2:81")), Errno::EINPROGRESS);
+        assert_eq!(pair.refused(0, Call::Shutdown { fd, how }), Errno::ENOTCONN);
+        assert_eq!(pair.refused(0, connect("10.0.0.2:80")), Errno::EINVAL);
+        let error = get_int(&mut pair, 0, (fd, SOL_SOCKET, SO_ERROR));
+        assert_eq!(error, Errno::ECONNREFUSED.0);
+        assert_eq!(pair.refused(0, connect("10.0.0.2:80")), Errno::EINVAL);
+        pair.call(0, disconnect(fd));
+        assert_eq!(pair.refused(0, connect("10.0.0.2:80")), Errno::EINPROGRESS);
+        pair.call(0, connect("10.0.0.2:80"));
+        pair.call(0, send(fd, b"x"));
+    }
+}
