@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes a pipe holds (pipe(7)).
 const PIPE_BYTES: usize = 65_536;
 
+/// What is written whole or not at all (pipe(7), PIPE_BUF).
+const WHOLE_BYTES_MAX: usize = 4_096;
+
 /// What both ends of a pipe share. A lock, though one thread uses it at a time, because the host
 /// may move between threads.
 #[derive(Debug, Default)]
@@ -44,6 +47,11 @@ impl Pipe {
     pub(crate) fn room(&self) -> usize {
         // What was put back may be more than it holds.
         PIPE_BYTES.saturating_sub(self.len())
+    }
+
+    /// Whether there is room for whatever goes whole: as POSIX has it of poll(2), and Linux as long as a page is free.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.room() >= WHOLE_BYTES_MAX
     }
 
     pub(crate) fn is_other_end_closed(&self) -> bool {
@@ -94,7 +102,11 @@ impl Pipe {
             (true, written) => return Ok(Reply::value(written as i64)),
             (false, _) => {}
         }
-        let count = self.room().min(bytes.len() - task.written);
+        let room = self.room();
+        let count = match bytes.len() <= WHOLE_BYTES_MAX && room < bytes.len() {
+            true => 0,
+            false => room.min(bytes.len() - task.written),
+        };
         self.put(&bytes[task.written..task.written + count]);
         task.written += count;
         match (task.written == bytes.len(), self.nonblocking, task.written) {
@@ -128,9 +140,9 @@ impl Host {
         }
     }
 
-    /// Room in a pipe is news where there was none.
+    /// Room in a pipe is news where there was not enough.
     pub(crate) fn wake_writer(&mut self, pipe: &Pipe, was_full: bool) {
-        if was_full && pipe.room() > 0 {
+        if was_full && pipe.is_writable() {
             self.wake_pipe(pipe, News::OUTPUT);
         }
     }
@@ -192,7 +204,7 @@ impl Host {
                 let (bytes, before) = (task.read.clone(), task.written);
                 let attempt = self.send(task, to, &bytes, dont_wait(may_not_wait), None);
                 // What was sent is in the pipe no more, also while the call waits; what is not sent stays there.
-                let was_full = pipe.room() == 0;
+                let was_full = !pipe.is_writable();
                 pipe.take(task.written - before);
                 if let Err(Stop::Errno(_)) = attempt {
                     // It went with a SYN that nobody answered.

@@ -42,7 +42,7 @@ impl Host {
             }
             File::PipeWrite(pipe) => {
                 let broken = if pipe.is_other_end_closed() { POLLERR } else { 0 };
-                Ok(broken | if pipe.room() > 0 { WRITABLE } else { 0 })
+                Ok(broken | if pipe.is_writable() { WRITABLE } else { 0 })
             }
             File::Epoll(_) => Ok(if self.epoll_has_events(fd)? { READABLE } else { 0 }),
         }

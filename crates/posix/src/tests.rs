@@ -9,6 +9,7 @@ mod descriptors;
 mod epolls;
 mod opening;
 mod options;
+mod pipes;
 
 /// Two hosts, 10.0.0.1 and 10.0.0.2, on a network without delay.
 struct Pair {

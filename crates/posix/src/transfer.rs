@@ -53,7 +53,7 @@ impl Host {
             File::Datagram(_) => self.receive_datagram(task, fd, len, flags),
             File::PipeRead(pipe) => {
                 let pipe = pipe.clone();
-                let was_full = pipe.room() == 0;
+                let was_full = !pipe.is_writable();
                 let reply = pipe.read(len)?;
                 self.wake_writer(&pipe, was_full);
                 Ok(reply)
