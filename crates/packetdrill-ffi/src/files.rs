@@ -287,8 +287,8 @@ pub(crate) unsafe extern "C" fn recvmsg(
             let room = bytes.len().min(header.msg_namelen as usize);
             // SAFETY: see the module `calls`.
             unsafe { memory::write(header.msg_name, &bytes[..room])? };
+            header.msg_namelen = bytes.len() as socklen_t;
         }
-        header.msg_namelen = bytes.len() as socklen_t;
         // SAFETY: see the module `calls`.
         let (control_len, cut) = unsafe { give_control(&header, &received.control)? };
         header.msg_controllen = control_len as _;

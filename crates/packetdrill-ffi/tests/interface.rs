@@ -192,8 +192,9 @@ fn a_handshake_goes_through_the_structure() {
             let mut message: libc::msghdr = core::mem::zeroed();
             (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
             (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), room);
+            message.msg_namelen = 7;
             assert_eq!((interface.recvmsg)(data, accepted, &raw mut message, 0), 2);
-            assert_eq!(message.msg_flags, flags);
+            assert_eq!((message.msg_flags, message.msg_namelen), (flags, 7), "nobody asked who");
             if flags == 0 {
                 let told = *libc::CMSG_FIRSTHDR(&raw const message);
                 assert_eq!((told.cmsg_level, told.cmsg_type), (libc::IPPROTO_TCP, TCP_INQ));
