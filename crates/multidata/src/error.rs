@@ -18,6 +18,7 @@ pub fn socket_error(error: SocketError) -> Error {
         SocketError::NoRoute | SocketError::NoSourceFor(_) => ErrorKind::NetworkUnreachable,
         SocketError::DeviceFailed => ErrorKind::NetworkDown,
         SocketError::HostUnreachable => ErrorKind::HostUnreachable,
+        SocketError::Prohibited => ErrorKind::PermissionDenied,
         SocketError::ConnectionRefused => ErrorKind::ConnectionRefused,
         SocketError::ConnectionReset => ErrorKind::ConnectionReset,
         SocketError::ConnectionAborted => ErrorKind::ConnectionAborted,
@@ -32,7 +33,7 @@ pub fn socket_error(error: SocketError) -> Error {
         | SocketError::NoHostAddress
         | SocketError::InvalidArgument(_) => ErrorKind::InvalidInput,
         SocketError::TooManySockets | SocketError::TooManyAddresses => ErrorKind::QuotaExceeded,
-        SocketError::ProtocolNotRaw => ErrorKind::Unsupported,
+        SocketError::ProtocolUnreachable | SocketError::ProtocolNotRaw => ErrorKind::Unsupported,
     };
     Error::new(kind, error)
 }

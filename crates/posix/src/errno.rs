@@ -68,6 +68,8 @@ impl From<SocketError> for Errno {
             SocketError::NoRoute | SocketError::NoSourceFor(_) => Self::ENETUNREACH,
             SocketError::DeviceFailed => Self::ENETDOWN,
             SocketError::HostUnreachable => Self::EHOSTUNREACH,
+            SocketError::ProtocolUnreachable => Self::ENOPROTOOPT,
+            SocketError::Prohibited => Self::EACCES,
             SocketError::ConnectionRefused => Self::ECONNREFUSED,
             // Whoever reset it: a program that shut both directions is told so of data that came then.
             SocketError::ConnectionReset | SocketError::ConnectionAborted => Self::ECONNRESET,

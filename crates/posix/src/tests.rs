@@ -7,6 +7,7 @@ use super::*;
 mod addresses;
 mod descriptors;
 mod epolls;
+mod errors;
 mod opening;
 mod options;
 mod pipes;

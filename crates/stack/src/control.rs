@@ -102,6 +102,8 @@ impl Shard {
                     IcmpErrorKind::PortUnreachable => SocketError::ConnectionRefused,
                     IcmpErrorKind::PacketTooBig { .. } => SocketError::MessageTooLong,
                     IcmpErrorKind::NetUnreachable => SocketError::NoRoute,
+                    IcmpErrorKind::ProtocolUnreachable => SocketError::ProtocolUnreachable,
+                    IcmpErrorKind::Prohibited if quoted.remote.is_ipv6() => SocketError::Prohibited,
                     _ => SocketError::HostUnreachable,
                 };
                 // Where an error about a host on a link comes by, that host is.
@@ -130,10 +132,15 @@ impl Shard {
             }
             IcmpErrorKind::PacketTooBig { .. } => false,
             // A filter on the way, not the peer, which has refused nothing; as for UDP.
-            IcmpErrorKind::Prohibited => {
-                connection.on_unreachable(ConnectionError::HostUnreachable, sequence)
+            IcmpErrorKind::Prohibited if error.quoted.remote.is_ipv6() => {
+                connection.on_unreachable(ConnectionError::Prohibited, sequence)
             }
-            kind if kind.is_hard() => connection.on_unreachable(ConnectionError::Refused, sequence),
+            IcmpErrorKind::ProtocolUnreachable => {
+                connection.on_unreachable(ConnectionError::ProtocolUnreachable, sequence)
+            }
+            IcmpErrorKind::PortUnreachable => {
+                connection.on_unreachable(ConnectionError::Refused, sequence)
+            }
             IcmpErrorKind::NetUnreachable => {
                 connection.on_unreachable(ConnectionError::NetworkUnreachable, sequence)
             }

@@ -27,6 +27,11 @@ pub enum SocketError {
     DeviceFailed,
     /// The neighbour on the way did not answer, or a router said that the host is unreachable.
     HostUnreachable,
+    /// The host said that it does not speak the protocol.
+    ProtocolUnreachable,
+    /// A filter on the way, or a policy of a router's, forbids it. ICMPv6 says so; of IPv4 it is
+    /// [`HostUnreachable`](Self::HostUnreachable), as hosts have it there.
+    Prohibited,
     /// The peer answered the SYN with a reset.
     ConnectionRefused,
     /// The peer reset the connection.
@@ -286,6 +291,8 @@ impl fmt::Display for SocketError {
             }
             Self::DeviceFailed => "the device of the interface on the way has failed",
             Self::HostUnreachable => "the host is unreachable: its neighbour does not answer, or a router says so",
+            Self::ProtocolUnreachable => "the host does not speak the protocol, and says so",
+            Self::Prohibited => "a filter on the way forbids it",
             Self::ConnectionRefused => "the peer refused the connection",
             Self::ConnectionReset => "the peer reset the connection",
             Self::ConnectionAborted => "the connection was aborted on this side",

@@ -789,6 +789,8 @@ fn connection_error(error: ConnectionError) -> SocketError {
         ConnectionError::TimedOut => SocketError::TimedOut,
         ConnectionError::HostUnreachable => SocketError::HostUnreachable,
         ConnectionError::NetworkUnreachable => SocketError::NoRoute,
+        ConnectionError::ProtocolUnreachable => SocketError::ProtocolUnreachable,
+        ConnectionError::Prohibited => SocketError::Prohibited,
         ConnectionError::AddressRemoved => SocketError::AddressRemoved,
         ConnectionError::Aborted => SocketError::ConnectionAborted,
     }

@@ -648,10 +648,14 @@ fn a_relay_refuses_datagrams_and_their_senders_hear_it() {
         let mut net = net(true);
         let forwarder = net.hosts[1].shard.udp_forward(prefix).expect("it is accepted");
         let too_big = IcmpErrorKind::PacketTooBig { mtu_bytes: 1_280 };
+        let prohibited = match prefix == Cidr::ANY_IPV4 {
+            true => SocketError::HostUnreachable,
+            false => SocketError::Prohibited,
+        };
         for (kind, len, kept, error) in [
             (IcmpErrorKind::PortUnreachable, 3, 3, SocketError::ConnectionRefused),
             (IcmpErrorKind::PortUnreachable, 3, 0, SocketError::ConnectionRefused),
-            (IcmpErrorKind::Prohibited, 1_400, 1_400, SocketError::HostUnreachable),
+            (IcmpErrorKind::Prohibited, 1_400, 1_400, prohibited),
             (too_big, 3_000, 3_000, SocketError::MessageTooLong),
         ] {
             let client = sent(&mut net, at(to), len);

@@ -71,6 +71,11 @@ pub enum ConnectionError {
     HostUnreachable,
     /// The network said that the peer's network cannot be reached.
     NetworkUnreachable,
+    /// The peer's host said that it does not speak TCP.
+    ProtocolUnreachable,
+    /// The network said that it is forbidden to reach the peer (ICMPv6; that of IPv4 has no word for it that hosts know
+    /// from an unreachable host).
+    Prohibited,
 }
 
 impl fmt::Display for ConnectionError {
@@ -83,6 +88,8 @@ impl fmt::Display for ConnectionError {
             Self::Aborted => "the connection was aborted on this side",
             Self::TimedOut => "the peer did not answer in time",
             Self::HostUnreachable => "the peer's host cannot be reached",
+            Self::ProtocolUnreachable => "the peer's host does not speak the protocol",
+            Self::Prohibited => "the way to the peer's host is prohibited",
             Self::NetworkUnreachable => "the peer's network cannot be reached",
         })
     }
