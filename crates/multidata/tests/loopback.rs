@@ -4,7 +4,7 @@ mod pair;
 
 use counters::DropReason;
 use multidata::{Stack, TcpListener, TcpStream, UdpSocket};
-use pair::pair;
+use pair::{pair, pair_with};
 use std::io::{Read, Write};
 
 #[test]
@@ -40,6 +40,35 @@ fn two_threads_of_one_stack_exchange_mebibytes_over_loopback() {
     ];
     for reason in way {
         assert_eq!(counted.stack.drops.count(reason), 0, "{reason:?}");
+    }
+}
+
+/// As on Linux: programs take the address that they listen at for one to connect to.
+#[test]
+fn who_connects_to_nobody_is_connected_to_this_host() {
+    for squeues in [1, 3] {
+        let (stack, _other) = pair_with(|builder| builder.squeues(squeues));
+        for any in ["0.0.0.0:0", "[::]:0"] {
+            let listener = TcpListener::bind(&stack, any).expect("a free port");
+            let there = listener.local_addr().expect("it is open");
+            for _ in 0..2 * squeues {
+                let client = TcpStream::connect(&stack, there).expect("this host");
+                let peer = client.peer_addr().expect("connected");
+                assert!(peer.ip().is_loopback(), "{peer}");
+                listener.accept().expect("connected");
+            }
+            let receiver = UdpSocket::bind(&stack, any).expect("a free port");
+            let sender = UdpSocket::bind(&stack, any).expect("a free port");
+            let there = receiver.local_addr().expect("it is open");
+            sender.send_to(b"one", there).expect("this host");
+            sender.connect(there).expect("this host");
+            sender.send(b"two").expect("this host");
+            for expected in [b"one", b"two"] {
+                let mut bytes = [0; 3];
+                let (_, from) = receiver.recv_from(&mut bytes).expect("a datagram");
+                assert!(from.ip().is_loopback() && bytes == *expected, "{from}");
+            }
+        }
     }
 }
 

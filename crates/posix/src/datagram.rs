@@ -90,6 +90,7 @@ impl Host {
         let peer = self.files.datagram(fd)?.remote(address)?;
         let id = self.datagram_id(fd)?;
         self.shard().udp_connect(id, peer)?;
+        let peer = self.shard().udp_peer(id)?;
         self.files.datagram(fd)?.peer = Some(peer);
         Ok(Reply::value(0))
     }

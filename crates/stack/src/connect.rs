@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::sockets::{Flow, SocketId};
 use crate::taken_ports::{Purpose, Standing};
 use crate::time_wait::{reusable, standing_in_time_wait};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tcp::Connection;
 use time::Instant;
@@ -47,6 +47,8 @@ impl Shard {
         let (remote, by) = self.take_scope(remote)?;
         let (local, of) = local.map(|local| self.take_scope(local)).transpose()?.unzip();
         let asked = agreed(by, of.flatten())?;
+        let from = local.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |local| local.ip());
+        let remote = self.or_this_host(remote, from);
         // RFC 9293, 3.9.2.3, MUST-46: neither broadcast nor multicast is a peer.
         let is_broadcast = self.interfaces.iter().any(|i| i.is_broadcast(remote.ip()));
         if remote.ip().is_multicast() || is_broadcast {

@@ -10,13 +10,16 @@
 //!   handed out it says that both ends are this host's. Of other addresses scopes say nothing.
 //! * Flow labels are not chosen by applications.
 //!
+//! * `0.0.0.0` and `::` are nobody's. Who connects or sends there means this host, as on Linux: programs take the
+//!   address that they listen at for one to connect to.
+//!
 //! What is given is taken apart here, and what is handed out is put together; between the two, flows and ports are
 //! known by what packets say.
 
 use crate::error::{BadArgument, SocketError};
 use crate::interfaces::InterfaceId;
 use crate::shard::Shard;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An address and port as the sockets of a shard have them: an IPv4-mapped IPv6 address is the IPv4 address, only
 /// link-local addresses have a scope, and none has a flow label.
@@ -71,6 +74,20 @@ pub(crate) fn is_of_a_link(address: IpAddr) -> bool {
 }
 
 impl Shard {
+    /// Where what is for `remote` goes from `local`. Nobody stands for the own address that it comes from, over IPv4,
+    /// or else for a loopback address, which is of IPv4 where `local` is.
+    pub(crate) fn or_this_host(&self, remote: SocketAddr, local: IpAddr) -> SocketAddr {
+        let has_own = !local.is_unspecified() && self.is_own_address(local);
+        let host = match (remote.ip(), local) {
+            (remote, _) if !remote.is_unspecified() => remote,
+            (IpAddr::V4(_), IpAddr::V4(_)) if has_own => local,
+            (IpAddr::V6(_), IpAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
+            (IpAddr::V6(_), IpAddr::V4(_)) if !has_own => Ipv6Addr::LOCALHOST.into(),
+            _ => Ipv4Addr::LOCALHOST.into(),
+        };
+        SocketAddr::new(host, remote.port())
+    }
+
     /// What packets have of an address, and the interface that its scope names.
     ///
     /// # Errors

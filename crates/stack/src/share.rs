@@ -26,7 +26,7 @@ use crate::sockets::Flow;
 use batch::{Chunk, Frame, ReceiveBatch, ReceivedChecksum, Segmented, StrayShares, StrayWeight};
 use core::fmt;
 use core::hash::{Hash, Hasher};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
 use counters::DropReason;
 use ip::{Cidr, IcmpIncoming};
@@ -292,6 +292,7 @@ impl Shard {
     /// [`SocketError::NoSourceFor`](crate::SocketError::NoSourceFor) where the interface on the way has no such address.
     pub fn source_for(&self, remote: SocketAddr) -> Result<IpAddr, crate::SocketError> {
         let (remote, asked) = self.take_scope(remote)?;
+        let remote = self.or_this_host(remote, Ipv4Addr::UNSPECIFIED.into());
         let (interface, next_hop) = self.route_by(remote.ip(), asked)?;
         self.interfaces[interface].source_for(remote.ip(), next_hop)
     }

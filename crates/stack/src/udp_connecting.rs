@@ -47,9 +47,10 @@ impl Shard {
         if socket.prefix.is_some() {
             return Err(BadArgument::Forwarder.into());
         }
-        has_port(plain)?;
-        socket.may_speak_to(plain)?;
         let local = socket.local;
+        let plain = self.or_this_host(plain, local.ip());
+        has_port(plain)?;
+        self.udp_socket(id)?.may_speak_to(plain)?;
         let (local, of) = self.take_scope(local)?;
         let peer = match is_for_many(plain.ip()) {
             true => canonical(peer),

@@ -310,8 +310,11 @@ impl Shard {
         let (discovery, multicast, marks) = (socket.mtu_discovery, socket.multicast, socket.marks);
         let (ip_options, dont_route) = (socket.ip_options.clone(), socket.dont_route);
         let remote = to.or(socket.peer).ok_or(SocketError::DestinationRequired)?;
+        let is_forwarder = socket.prefix.is_some();
         let keeps_source = from.is_none() && socket.keeps_source_to(remote);
         let ((local, of), (remote, by)) = (self.take_scope(local)?, self.take_scope(remote)?);
+        // A relay has nothing to say to this host in the place of who gave no address.
+        let remote = if is_forwarder { remote } else { self.or_this_host(remote, local.ip()) };
         let asked = agreed(by, of)?;
         has_port(remote)?;
         self.udp_socket(id)?.may_speak_to(remote)?;

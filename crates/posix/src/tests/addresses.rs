@@ -58,3 +58,57 @@ fn the_loopback_addresses_are_this_hosts() {
         assert_eq!(pair.call(0, receive(receiver, MSG_DONTWAIT)).value, 1);
     }
 }
+
+/// The local address and the peer's of the last datagram or connection are those of a kernel's sockets.
+#[test]
+fn who_names_nobody_means_this_host() {
+    let mut pair = Pair::new();
+    for (domain, bound, to, from, told) in [
+        (AF_INET, None, "0.0.0.0:7", "127.0.0.1", "127.0.0.1:7"),
+        (AF_INET, Some("10.0.0.1:0"), "0.0.0.0:7", "10.0.0.1", "10.0.0.1:7"),
+        (AF_INET6, None, "[::]:7", "::1", "[::1]:7"),
+        (AF_INET6, None, "[::ffff:0.0.0.0]:7", "::ffff:127.0.0.1", "[::ffff:127.0.0.1]:7"),
+        (
+            AF_INET6,
+            Some("[::ffff:10.0.0.1]:0"),
+            "[::]:7",
+            "::ffff:10.0.0.1",
+            "[::ffff:127.0.0.1]:7",
+        ),
+    ] {
+        let any = if domain == AF_INET6 { "[::]:7" } else { "0.0.0.0:7" };
+        let listener = socket_of(&mut pair, domain, SOCK_STREAM);
+        pair.call(0, Call::Bind { fd: listener, address: address(any) });
+        pair.call(0, Call::Listen { fd: listener, backlog: 1 });
+        let receiver = socket_of(&mut pair, domain, SOCK_DGRAM);
+        pair.call(0, Call::Bind { fd: receiver, address: address(any) });
+        let [client, sender, connected] = [SOCK_STREAM, SOCK_DGRAM, SOCK_DGRAM].map(|kind| {
+            let fd = socket_of(&mut pair, domain, kind);
+            if let Some(bound) = bound {
+                pair.call(0, Call::Bind { fd, address: address(bound) });
+            }
+            fd
+        });
+        pair.call(0, Call::Connect { fd: client, address: address(to) });
+        pair.call(0, send_to(sender, to));
+        pair.call(0, Call::Connect { fd: connected, address: address(to) });
+        pair.call(0, send(connected, b"x"));
+        let accepted = pair.call(0, Call::Accept { fd: listener });
+        let Output::Address(Address::Inet(peer)) = accepted.output else { panic!("an address") };
+        assert_eq!(peer.ip().to_string(), from, "{to}");
+        for _ in 0..2 {
+            let output = pair.call(0, receive(receiver, MSG_DONTWAIT)).output;
+            let Output::Received { from: Some(Address::Inet(sender)), .. } = output else {
+                panic!("{output:?}")
+            };
+            assert_eq!(sender.ip().to_string(), from, "{to}");
+        }
+        let connected_to = pair.hosts[0].files.datagram(connected).expect("it is open");
+        let peer = connected_to.peer.expect("it has one");
+        assert_eq!(Address::seen_from(connected_to.domain, peer), address(told), "{to}");
+        for fd in [listener, receiver, client, sender, connected, accepted.value as Fd] {
+            pair.call(0, Call::Close { fd });
+        }
+    }
+    assert!(pair.hosts.iter().all(|host| !host.has_packet()), "all stays here");
+}
