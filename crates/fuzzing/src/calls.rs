@@ -97,7 +97,8 @@ impl World<'_> {
                     2 => shard.raw_bind_echo(at.ip(), u16::from(choice)),
                     _ => {
                         let (shared, one_family) = (manner & 1 != 0, manner & 2 != 0);
-                        shard.udp_bind_with(at, BindOptions { shared, one_family })
+                        let yielding = manner & 4 != 0;
+                        shard.udp_bind_with(at, BindOptions { shared, yielding, one_family })
                     }
                 };
                 self.keep(number, socket.ok());
@@ -302,7 +303,7 @@ fn listening(manner: u8) -> ListenOptions {
         },
         defer_accept: if has(16) { Duration::from_secs(3) } else { Duration::ZERO },
         free_bind: has(64),
-        bind: BindOptions { shared: has(32), one_family: has(64) },
+        bind: BindOptions { shared: has(32), yielding: has(16), one_family: has(64) },
         ..ListenOptions::default()
     }
 }

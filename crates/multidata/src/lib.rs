@@ -91,7 +91,7 @@
 //! | no answer to the SYN and its repetitions, or `connect_timeout` is over | `connect` | `TimedOut` |
 //! | ICMP: the host, its network; a filter of IPv6; the host knows no TCP | `connect` | `HostUnreachable`, `NetworkUnreachable`; `PermissionDenied`; `Unsupported` |
 //! | no route, or no own address of that IP version; an address that is not ours; no port left or taken | `connect`, `bind` | `NetworkUnreachable`; `AddrNotAvailable`; `AddrInUse` |
-//! | a port and address others are bound to, unless all said `shared` | `bind` | `AddrInUse` |
+//! | a port and address others are bound to, unless all said `shared` (of UDP sockets: or all `yielding`) | `bind` | `AddrInUse` |
 //! | the peer's end of the stream, all of it read, whatever came behind it | `read` | none: zero bytes |
 //! | the peer reset the connection | `read`, once what had arrived was read; `write` | `ConnectionReset` |
 //! | the peer stopped answering (retries, user timeout, keepalive) | `read`, `write` | `TimedOut` |

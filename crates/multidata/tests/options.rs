@@ -107,7 +107,7 @@ fn the_first_bytes_go_with_the_handshake() {
 #[test]
 fn sockets_share_a_port_where_all_want_to() {
     let (_, right_stack) = pair_with(|builder| builder);
-    let bind = BindOptions { shared: true, one_family: false };
+    let bind = BindOptions { shared: true, ..BindOptions::default() };
     let options = ListenOptions { bind, ..ListenOptions::default() };
     for _ in 0..2 {
         std::mem::forget(

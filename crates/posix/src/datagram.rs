@@ -257,7 +257,8 @@ impl Host {
     fn make_datagram(&mut self, fd: Fd, local: SocketAddr) -> Result<SocketId, Errno> {
         let options = self.files.datagram(fd)?.options.clone();
         let one_family = local.is_ipv4() || options.ipv6_only;
-        let bind = BindOptions { shared: options.reuse_port, one_family };
+        let (shared, yielding) = (options.reuse_port, options.reuse_address);
+        let bind = BindOptions { shared, yielding, one_family };
         let id = self.shard().udp_bind_with(local, bind)?;
         let mode = mtu_discovery(options.mtu_discovery)?;
         self.shard().udp_set_mtu_discovery(id, mode)?;

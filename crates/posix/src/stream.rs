@@ -242,7 +242,7 @@ impl Host {
         let options = stream.options.clone();
         let config = Some(options.config(&self.config.tcp));
         let one_family = local.is_ipv4() || options.ipv6_only;
-        let bind = BindOptions { shared: options.reuse_port, one_family };
+        let bind = BindOptions { shared: options.reuse_port, yielding: false, one_family };
         let marks = options.marks_over(local.is_ipv4(), domain);
         let (fast_open, defer_accept) = (self.served(&options), options.defer_accept());
         let defaults = self.config.listen.clone();

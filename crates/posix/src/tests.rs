@@ -5,6 +5,7 @@ use super::abi::*;
 use super::*;
 
 mod addresses;
+mod datagrams;
 mod descriptors;
 mod epolls;
 mod errors;

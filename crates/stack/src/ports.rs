@@ -29,6 +29,10 @@ pub struct BindOptions {
     /// everybody on a link come to all of them. The same link-local address on two links is one address here: who is
     /// bound to it on each listens on two ports.
     pub shared: bool,
+    /// UDP sockets that all yield may have the same address and port, too (SO_REUSEADDR). The one that was bound last gets
+    /// what is for one of them, and those before it have that again when it is closed; datagrams to a group or to
+    /// everybody on a link come to all of them. Of listeners it says nothing.
+    pub yielding: bool,
     /// An unspecified address stands for the addresses of its own family (IPV6_V6ONLY) instead of
     /// all addresses.
     pub one_family: bool,
@@ -67,7 +71,25 @@ impl Bound {
 struct Entry {
     bound: Bound,
     is_shared: bool,
+    is_yielding: bool,
     index: u32,
+}
+
+impl Entry {
+    fn new(protocol: Protocol, address: IpAddr, options: BindOptions, index: u32) -> Self {
+        Self {
+            bound: Bound::new(address, options),
+            is_shared: options.shared,
+            is_yielding: options.yielding && protocol == Protocol::Udp,
+            index,
+        }
+    }
+
+    /// Whether one stands in the way of the other.
+    fn excludes(&self, other: &Self) -> bool {
+        let agree = (self.is_shared && other.is_shared) || (self.is_yielding && other.is_yielding);
+        self.bound.overlaps(other.bound) && !agree
+    }
 }
 
 /// The sockets of one port of one protocol.
@@ -160,7 +182,12 @@ impl Ports {
     }
 
     fn choose(&self, entries: &[Entry], bound: Bound, peer: SocketAddr) -> Option<u32> {
-        let mut candidates = entries.iter().filter(|its| its.bound == bound);
+        let at = entries.iter().filter(|its| its.bound == bound);
+        let newest = at.clone().next_back()?;
+        if !newest.is_shared {
+            return Some(newest.index);
+        }
+        let mut candidates = at.filter(|its| its.is_shared);
         let count = candidates.clone().count();
         let chosen = match count {
             0 | 1 => 0,
@@ -226,10 +253,8 @@ impl Ports {
         options: BindOptions,
     ) -> bool {
         let Some(port) = self.ports.get(&(protocol, local.port())) else { return true };
-        let bound = Bound::new(local.ip(), options);
-        let is_in_the_way =
-            |its: &Entry| its.bound.overlaps(bound) && !(its.is_shared && options.shared);
-        !port.entries().any(is_in_the_way)
+        let entry = Entry::new(protocol, local.ip(), options, 0);
+        !port.entries().any(|its| its.excludes(&entry))
     }
 
     /// Binds a socket.
@@ -247,8 +272,7 @@ impl Ports {
             return Err(SocketError::AddressInUse);
         }
         let port = self.ports.entry((protocol, local.port())).or_default();
-        let bound = Bound::new(local.ip(), options);
-        port.open.push(Entry { bound, is_shared: options.shared, index });
+        port.open.push(Entry::new(protocol, local.ip(), options, index));
         Ok(())
     }
 
@@ -311,9 +335,10 @@ mod tests {
         text.parse().expect("an address and a port")
     }
 
-    const SHARED: BindOptions = BindOptions { shared: true, one_family: false };
-    const ONE_FAMILY: BindOptions = BindOptions { shared: false, one_family: true };
-    const ALONE: BindOptions = BindOptions { shared: false, one_family: false };
+    const ALONE: BindOptions = BindOptions { shared: false, yielding: false, one_family: false };
+    const SHARED: BindOptions = BindOptions { shared: true, ..ALONE };
+    const YIELDING: BindOptions = BindOptions { yielding: true, ..ALONE };
+    const ONE_FAMILY: BindOptions = BindOptions { one_family: true, ..ALONE };
 
     #[test]
     fn addresses_that_overlap_stand_in_each_others_way() {
@@ -351,6 +376,39 @@ mod tests {
             assert_eq!(find(port), find(port));
         }
         assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+    }
+
+    // As a kernel's sockets answer.
+    #[test]
+    fn of_sockets_that_yield_the_last_one_has_the_port() {
+        let mut ports = Ports::new(Keys(1, 2));
+        let peer = at("10.0.0.7:7");
+        let find = |ports: &Ports| ports.find(Protocol::Udp, at("10.0.0.1:80"), peer);
+        for index in 1..4 {
+            ports.add(Protocol::Udp, at("10.0.0.1:80"), YIELDING, index).expect("all yield");
+            assert_eq!(find(&ports), Some(index));
+        }
+        let alone = ports.add(Protocol::Udp, at("10.0.0.1:80"), ALONE, 9);
+        assert_eq!(alone, Err(SocketError::AddressInUse));
+        ports.add(Protocol::Udp, at("0.0.0.0:80"), YIELDING, 4).expect("all yield");
+        assert_eq!(find(&ports), Some(3), "who is bound to the address comes first");
+        ports.connect(80, 1, peer, None);
+        assert_eq!(find(&ports), Some(1), "and before that who is connected");
+        ports.connect(80, 1, at("10.0.0.8:8"), None);
+        ports.remove(Protocol::Udp, 80, 3);
+        assert_eq!(find(&ports), Some(2));
+        assert_eq!(ports.all_of(Protocol::Udp, at("10.0.0.1:80")).len(), 3);
+        // Who shares and yields has others of each kind beside it, but these not each other.
+        let mut ports = Ports::new(Keys(1, 2));
+        let both = BindOptions { shared: true, ..YIELDING };
+        ports.add(Protocol::Udp, at("10.0.0.1:80"), both, 1).expect("free");
+        ports.add(Protocol::Udp, at("10.0.0.1:80"), SHARED, 2).expect("both share");
+        let other = ports.add(Protocol::Udp, at("10.0.0.1:80"), YIELDING, 3);
+        assert_eq!(other, Err(SocketError::AddressInUse));
+        for index in 1..3 {
+            let listener = ports.add(Protocol::Tcp, at("10.0.0.1:80"), YIELDING, index);
+            assert_eq!(listener.is_ok(), index == 1, "two listeners would not know which is meant");
+        }
     }
 
     #[test]
