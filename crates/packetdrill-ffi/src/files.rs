@@ -85,8 +85,7 @@ fn send_bytes(
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(Errno::EFAULT) => {
-            let (level, name) = (posix::abi::SOL_SOCKET, posix::abi::SO_TYPE);
-            let kind = session.call(Call::GetOption { fd, level, name, len: 4 })?.output;
+            let kind = kind_of(session, fd)?;
             let is_stream = kind == Output::Value(posix::abi::SOCK_STREAM.to_ne_bytes().to_vec());
             if is_stream && flags & posix::abi::MSG_FASTOPEN == 0 {
                 session.call(Call::Send { fd, bytes: Vec::new(), flags, to })?;
@@ -96,6 +95,12 @@ fn send_bytes(
         Err(error) => return Err(error),
     };
     session.call(Call::Send { fd, bytes, flags, to }).map(|reply| reply.value)
+}
+
+/// What SO_TYPE says, which sockets alone have.
+fn kind_of(session: &Session, fd: posix::Fd) -> Result<Output, Errno> {
+    let (level, name) = (posix::abi::SOL_SOCKET, posix::abi::SO_TYPE);
+    session.call(Call::GetOption { fd, level, name, len: 4 }).map(|reply| reply.output)
 }
 
 /// As the kernel answers where there is nowhere to read to: what is there stays there.
@@ -322,6 +327,10 @@ pub(crate) unsafe extern "C" fn writev(
         let fd = open_fd(session, fd)?;
         // SAFETY: see the module `calls`.
         let bytes = unsafe { vector(buffers, count, Errno::EINVAL).and_then(|it| gather(&it)) };
+        // As in the kernel, which sends an empty datagram for write(2) of nothing alone.
+        if bytes.as_ref().is_ok_and(Vec::is_empty) && kind_of(session, fd).is_ok() {
+            return Ok(0);
+        }
         send_bytes(session, fd, bytes, 0, None)
     };
     // SAFETY: see `enter`.

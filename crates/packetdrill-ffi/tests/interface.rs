@@ -629,6 +629,10 @@ fn lengths_below_zero_are_refused() {
         assert_eq!(errno(), Some(libc::EINVAL));
         assert_eq!((interface.readv)(data, fd, parts.as_ptr(), 2), -1);
         assert_eq!(errno(), Some(libc::EINVAL));
+        // Nothing to write is none either, where a vector says so, and takes nothing where write(2) says it.
+        assert_eq!((interface.writev)(data, fd, parts.as_ptr(), 0), 0);
+        assert_eq!((interface.write)(data, fd, value, 0), -1);
+        assert_eq!(errno(), Some(libc::EPIPE));
         // Nothing to read is no call on the socket, which has no connection.
         assert_eq!((interface.read)(data, fd, value, 0), 0);
         assert_eq!((interface.recv)(data, fd, value, 0, 0), -1);
