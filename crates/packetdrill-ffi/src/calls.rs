@@ -157,8 +157,12 @@ pub(crate) unsafe extern "C" fn accept(
             _ => None,
         };
         // SAFETY: see the module.
-        unsafe { give_address(address, from, len)? };
-        session.publish(reply.value as i32).map(i64::from)
+        let given = unsafe { give_address(address, from, len) };
+        let fd = reply.value as i32;
+        // Nobody would know of the connection: as in the kernel it is closed.
+        given.and_then(|()| session.publish(fd)).map(i64::from).inspect_err(|_| {
+            let _ = session.call(Call::Close { fd });
+        })
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as c_int }

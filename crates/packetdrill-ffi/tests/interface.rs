@@ -773,3 +773,47 @@ fn packetdrill_runs_our_scripts_through_the_library() {
     assert!(run - excused >= 225, "it could not read {excused} of {run}");
     assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
 }
+
+// Linux's __sys_accept4(): what could not be told of is nobody's, and the peer hears of that.
+#[test]
+fn a_connection_that_accept_cannot_tell_of_is_closed() {
+    let interface = load("");
+    let data = interface.userdata;
+    let mut packet = [0_u8; 2_048];
+    let (mut len, mut time_us) = (packet.len(), 0);
+    // SAFETY: as above, and the last pointer is written to only by the kernel, which looks whether it may.
+    unsafe {
+        let mut part = libc::iovec { iov_base: (&raw mut time_us).cast(), iov_len: 8 };
+        if libc::process_vm_readv(libc::getpid(), &raw mut part, 1, &raw const part, 1, 0) != 8 {
+            return cannot_run("a process may not read its own memory by system call");
+        }
+        let listener = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
+        let mut local = address(8080);
+        let at = (&raw const local).cast();
+        assert_eq!((interface.bind)(data, listener, at, ADDRESS_LEN), 0);
+        assert_eq!((interface.listen)(data, listener, 1), 0);
+        let syn = segment(0x02, 100, 0);
+        assert_eq!((interface.netdev_send)(data, syn.as_ptr().cast(), syn.len()), 0);
+        let buffer = packet.as_mut_ptr().cast();
+        assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
+        let first = u32::from_be_bytes([packet[24], packet[25], packet[26], packet[27]]) + 1;
+        let ack = segment(0x10, 101, first);
+        assert_eq!((interface.netdev_send)(data, ack.as_ptr().cast(), ack.len()), 0);
+        let place = (&raw mut local).cast();
+        let nowhere = core::ptr::without_provenance_mut(8);
+        assert_eq!((interface.accept)(data, listener, place, nowhere), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
+        len = packet.len();
+        assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
+        assert_eq!(packet[33] & 0x05, 0x01, "a FIN");
+        (interface.free)(data);
+    }
+}
+
+fn cannot_run(why: &str) {
+    let name = "a_connection_that_accept_cannot_tell_of_is_closed";
+    eprintln!("CANNOT RUN: {name}: {why}");
+    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
+        std::fs::write(PathBuf::from(directory).join(name), why).expect("room for a note");
+    }
+}
