@@ -128,9 +128,10 @@ pub(crate) unsafe extern "C" fn bind(
     len: socklen_t,
 ) -> c_int {
     let call = |session: &Session| {
+        let fd = session.open_fd(fd)?;
         // SAFETY: see the module.
         let address = unsafe { address(at, len)? };
-        session.call(Call::Bind { fd: session.fd(fd), address }).map(|reply| reply.value)
+        session.call(Call::Bind { fd, address }).map(|reply| reply.value)
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as c_int }
@@ -175,9 +176,10 @@ pub(crate) unsafe extern "C" fn connect(
     len: socklen_t,
 ) -> c_int {
     let call = |session: &Session| {
+        let fd = session.open_fd(fd)?;
         // SAFETY: see the module.
         let address = unsafe { address(to, len)? };
-        session.call(Call::Connect { fd: session.fd(fd), address }).map(|reply| reply.value)
+        session.call(Call::Connect { fd, address }).map(|reply| reply.value)
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as c_int }
@@ -204,10 +206,10 @@ pub(crate) unsafe extern "C" fn ioctl(
     argument: *mut c_int,
 ) -> c_int {
     let call = |session: &Session| {
+        let fd = session.open_fd(fd)?;
         let reads = request == posix::abi::FIONBIO;
         // SAFETY: see the module.
         let value = if reads { unsafe { memory::read_value(argument)? } } else { 0 };
-        let fd = session.fd(fd);
         let reply = session.call(Call::Ioctl { fd, request, argument: value })?;
         if let Output::Integer(value) = reply.output {
             // SAFETY: see the module.
@@ -256,11 +258,12 @@ pub(crate) unsafe extern "C" fn getsockopt(
     len: *mut socklen_t,
 ) -> c_int {
     let call = |session: &Session| {
+        let fd = session.open_fd(fd)?;
         // SAFETY: see the module.
         let room = unsafe { memory::read_value(len)? };
         // Signed in the kernel.
         let room = usize::try_from(room.cast_signed()).map_err(|_| Errno::EINVAL)?;
-        let call = Call::GetOption { fd: session.fd(fd), level, name, len: room };
+        let call = Call::GetOption { fd, level, name, len: room };
         let Reply { value: returned, output } = session.call(call)?;
         if let Output::Value(bytes) = output {
             // SAFETY: see the module.
@@ -284,12 +287,13 @@ pub(crate) unsafe extern "C" fn setsockopt(
     len: socklen_t,
 ) -> c_int {
     let call = |session: &Session| {
+        let fd = session.open_fd(fd)?;
         if len > 65_536 {
             return Err(Errno::EINVAL);
         }
         // SAFETY: see the module.
         let value = unsafe { memory::read(value, len as usize)? };
-        let call = Call::SetOption { fd: session.fd(fd), level, name, value };
+        let call = Call::SetOption { fd, level, name, value };
         session.call(call).map(|reply| reply.value)
     };
     // SAFETY: see `enter`.

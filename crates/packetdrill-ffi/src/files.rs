@@ -68,11 +68,6 @@ fn receive_as(session: &Session, call: Call) -> Result<Received, Errno> {
     })
 }
 
-/// The host's descriptor. One that is not open is found out before anything is read of the caller's memory.
-fn open_fd(session: &Session, fd: c_int) -> Result<posix::Fd, Errno> {
-    if session.has_published(fd) { Ok(session.fd(fd)) } else { Err(Errno::EBADF) }
-}
-
 /// Sends what was read of the caller's memory. Where that could not be read, a connection that takes nothing says
 /// so first.
 fn send_bytes(
@@ -225,6 +220,7 @@ pub(crate) unsafe extern "C" fn readv(
 ) -> ssize_t {
     let call = |session: &Session| {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        session.open_fd(fd)?;
         // SAFETY: see the module `calls`.
         let buffers = unsafe { vector(buffers, count, Errno::EINVAL)? };
         let received = read_call(session, fd, len_of(&buffers))?;
@@ -280,6 +276,7 @@ pub(crate) unsafe extern "C" fn recvmsg(
     flags: c_int,
 ) -> ssize_t {
     let call = |session: &Session| {
+        session.open_fd(fd)?;
         // SAFETY: a message header is plain data; see the module `calls` for the pointers.
         let mut header = unsafe { memory::read_value(message)? };
         // SAFETY: see the module `calls`.
@@ -324,7 +321,7 @@ pub(crate) unsafe extern "C" fn writev(
 ) -> ssize_t {
     let call = |session: &Session| {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-        let fd = open_fd(session, fd)?;
+        let fd = session.open_fd(fd)?;
         // SAFETY: see the module `calls`.
         let bytes = unsafe { vector(buffers, count, Errno::EINVAL).and_then(|it| gather(&it)) };
         // As in the kernel, which sends an empty datagram for write(2) of nothing alone.
@@ -358,7 +355,7 @@ pub(crate) unsafe extern "C" fn sendto(
     to_len: socklen_t,
 ) -> ssize_t {
     let call = |session: &Session| {
-        let fd = open_fd(session, fd)?;
+        let fd = session.open_fd(fd)?;
         if len > TRANSFER_BYTES_MAX {
             return Err(Errno::EINVAL);
         }
@@ -383,7 +380,7 @@ pub(crate) unsafe extern "C" fn sendmsg(
     flags: c_int,
 ) -> ssize_t {
     let call = |session: &Session| {
-        let fd = open_fd(session, fd)?;
+        let fd = session.open_fd(fd)?;
         // SAFETY: a message header is plain data; see the module `calls` for the pointers.
         let header = unsafe { memory::read_value(message)? };
         // SAFETY: see the module `calls`.

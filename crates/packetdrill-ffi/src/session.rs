@@ -352,6 +352,11 @@ impl Session {
         self.lock().fds.get(&real).copied().unwrap_or(-1)
     }
 
+    /// The same, of one that is open: as in the kernel that comes before anything is read of the caller's memory.
+    pub(crate) fn open_fd(&self, real: c_int) -> Result<posix::Fd, Errno> {
+        if self.has_published(real) { Ok(self.fd(real)) } else { Err(Errno::EBADF) }
+    }
+
     /// Whether a real descriptor stands for one of the host's.
     pub(crate) fn has_published(&self, real: c_int) -> bool {
         self.lock().fds.contains_key(&real)

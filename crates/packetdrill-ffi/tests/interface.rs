@@ -393,6 +393,21 @@ fn bad_pointers_are_errors_as_from_the_kernel() {
             assert_eq!((interface.sendmsg)(data, of, core::ptr::null(), 0), -1);
             assert_eq!(errno(), Some(if of == fd { libc::EFAULT } else { error }));
         }
+        let (none, nothing) = (core::ptr::null_mut::<c_void>(), core::ptr::null::<c_void>());
+        assert_eq!((interface.bind)(data, 9_999, nothing.cast(), ADDRESS_LEN), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        assert_eq!((interface.connect)(data, 9_999, nothing.cast(), ADDRESS_LEN), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        assert_eq!((interface.setsockopt)(data, 9_999, 1, 2, nothing, 4), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        assert_eq!((interface.getsockopt)(data, 9_999, 1, 2, none, none.cast()), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        assert_eq!((interface.ioctl)(data, 9_999, libc::FIONBIO, none.cast()), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        assert_eq!((interface.readv)(data, 9_999, nothing.cast(), 1), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
+        assert_eq!((interface.recvmsg)(data, 9_999, none.cast(), 0), -1);
+        assert_eq!(errno(), Some(libc::EBADF));
         let datagrams = (interface.socket)(data, libc::AF_INET, libc::SOCK_DGRAM, 0);
         assert_eq!((interface.write)(data, datagrams, core::ptr::null(), 5), -1);
         assert_eq!(errno(), Some(libc::EFAULT));
