@@ -4,7 +4,7 @@ use crate::calls::{address, address_bytes, enter, give_address};
 use crate::memory;
 use crate::session::Session;
 use libc::{epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, sockaddr, socklen_t, ssize_t};
-use posix::{Address, Call, EpollEvent, Errno, Output, PollEntry};
+use posix::{Address, Call, EpollEvent, Errno, Output, PollEntry, Stamp};
 use std::ffi::{c_int, c_uint, c_void};
 
 /// The most that one call moves.
@@ -27,6 +27,8 @@ enum Control {
     Nothing,
     /// TCP_INQ.
     Unread(i32),
+    /// SO_TIMESTAMP, SO_TIMESTAMPNS.
+    Stamped(Stamp),
     /// From the error queue: the first and the last write whose bytes were copied.
     ZeroCopied {
         first: u32,
@@ -52,8 +54,9 @@ fn receive_as(session: &Session, call: Call) -> Result<Received, Errno> {
     let reply = session.call(call)?;
     let value = reply.value;
     Ok(match reply.output {
-        Output::Received { bytes, from, flags, unread } => {
-            let control = unread.map_or(Control::Nothing, Control::Unread);
+        Output::Received { bytes, from, flags, unread, stamp } => {
+            let control = unread.map(Control::Unread).or(stamp.map(Control::Stamped));
+            let control = control.unwrap_or(Control::Nothing);
             Received { value, bytes, from, flags, control }
         }
         Output::ZeroCopied { first, last, is_ipv4 } => {
@@ -110,11 +113,20 @@ impl Control {
     /// Level, type and data.
     fn parts(&self) -> Option<(i32, i32, Vec<u8>)> {
         use posix::abi::{
-            IP_RECVERR, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_RECVERR, TCP_INQ,
+            IP_RECVERR, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPV6_RECVERR, SO_TIMESTAMP,
+            SOL_SOCKET, TCP_INQ,
         };
         match self {
             Self::Nothing => None,
             Self::Unread(unread) => Some((IPPROTO_TCP, TCP_INQ, unread.to_ne_bytes().to_vec())),
+            Self::Stamped(Stamp { at, option }) => {
+                // struct timeval, struct timespec: the same kind of message as the option.
+                let nanos = at.as_nanos();
+                let unit = if *option == SO_TIMESTAMP { 1_000 } else { 1 };
+                let parts = [nanos / 1_000_000_000, nanos % 1_000_000_000 / unit];
+                let data = parts.iter().flat_map(|part| part.to_ne_bytes()).collect();
+                Some((SOL_SOCKET, *option, data))
+            }
             Self::ZeroCopied { first, last, is_ipv4 } => {
                 // struct sock_extended_err: no error, SO_EE_ORIGIN_ZEROCOPY, SO_EE_CODE_ZEROCOPY_COPIED.
                 let mut data = vec![0, 0, 0, 0, 5, 0, 1, 0];

@@ -789,6 +789,53 @@ fn packetdrill_runs_our_scripts_through_the_library() {
     assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
 }
 
+// socket(7), SO_TIMESTAMP.
+#[test]
+fn a_message_tells_when_a_datagram_came() {
+    let interface = load("");
+    let data = interface.userdata;
+    let mut packet =
+        vec![0x45, 0, 0, 29, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 168, 44, 55];
+    let sum = checksum(&packet, 0);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend([5555_u16.to_be_bytes(), 8080_u16.to_be_bytes(), [0, 9], [0, 0]].concat());
+    packet.push(b'x');
+    // SAFETY: as above.
+    unsafe {
+        let fd = (interface.socket)(data, libc::AF_INET, libc::SOCK_DGRAM, 0);
+        let local = address(8080);
+        let at = (&raw const local).cast();
+        assert_eq!((interface.bind)(data, fd, at, ADDRESS_LEN), 0);
+        for (option, nanos) in [(libc::SO_TIMESTAMP, 1_000), (libc::SO_TIMESTAMPNS, 1)] {
+            let on = (&raw const ON).cast();
+            assert_eq!((interface.setsockopt)(data, fd, libc::SOL_SOCKET, option, on, 4), 0);
+            let clock = || {
+                let mut now: libc::timeval = core::mem::zeroed();
+                (interface.gettimeofday)(data, &raw mut now, core::ptr::null_mut());
+                now.tv_sec * 1_000_000_000 + now.tv_usec * 1_000
+            };
+            assert_eq!((interface.usleep)(data, 1_234_567), 0);
+            let before = clock();
+            assert_eq!((interface.netdev_send)(data, packet.as_ptr().cast(), packet.len()), 0);
+            let after = clock();
+            let (mut text, mut control) = ([0_u8; 8], [0_u64; 8]);
+            let mut buffer = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: 8 };
+            let mut message: libc::msghdr = core::mem::zeroed();
+            (message.msg_iov, message.msg_iovlen) = (&raw mut buffer, 1);
+            (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), 64);
+            assert_eq!((interface.recvmsg)(data, fd, &raw mut message, 0), 1);
+            assert_eq!(message.msg_controllen as usize, 32);
+            let told = *libc::CMSG_FIRSTHDR(&raw const message);
+            assert_eq!((told.cmsg_level, told.cmsg_type), (libc::SOL_SOCKET, option));
+            let value = libc::CMSG_DATA(libc::CMSG_FIRSTHDR(&raw const message));
+            let [seconds, parts] = value.cast::<[i64; 2]>().read_unaligned();
+            let told = seconds * 1_000_000_000 + parts * nanos;
+            assert!((before..=after).contains(&told), "{before} {told} {after}");
+        }
+        (interface.free)(data);
+    }
+}
+
 // Linux's __sys_accept4(): what could not be told of is nobody's, and the peer hears of that.
 #[test]
 fn a_connection_that_accept_cannot_tell_of_is_closed() {

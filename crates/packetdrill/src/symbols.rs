@@ -193,6 +193,7 @@ pub(crate) const SYMBOLS: &[(&str, i64)] = &[
     ("SO_SNDTIMEO", 0x15),
     ("SO_TIMESTAMP", 0x1d),
     ("SO_TIMESTAMPING", 0x25),
+    ("SO_TIMESTAMPNS", 0x23),
     ("SO_TXTIME", 0x3d),
     ("SO_TYPE", 3),
     ("SO_ZEROCOPY", 0x3c),

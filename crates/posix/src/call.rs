@@ -1,6 +1,7 @@
 //! System calls and what they return, as data.
 
 use crate::Address;
+use time::Instant;
 
 /// A file descriptor.
 pub type Fd = i32;
@@ -139,13 +140,14 @@ pub struct Reply {
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Output {
     Nothing,
-    /// Bytes read, where they came from, flags as in `msg_flags`, and what is left to be read, where the
-    /// program asked to be told (TCP_INQ).
+    /// Bytes read, where they came from, flags as in `msg_flags`, and, where the program asked to be told, what is left
+    /// to be read (TCP_INQ) and when a datagram came (SO_TIMESTAMP, SO_TIMESTAMPNS).
     Received {
         bytes: Vec<u8>,
         from: Option<Address>,
         flags: i32,
         unread: Option<i32>,
+        stamp: Option<Stamp>,
     },
     Address(Address),
     /// The value of an option.
@@ -162,6 +164,15 @@ pub enum Output {
         last: u32,
         is_ipv4: bool,
     },
+}
+
+/// When a datagram came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The time of the host.
+    pub at: Instant,
+    /// The option that asked for it, and so the kind of the message that tells it.
+    pub option: i32,
 }
 
 impl Reply {

@@ -4,7 +4,7 @@ use crate::abi::{
     MSG_DONTWAIT, MSG_ERRQUEUE, MSG_MORE, MSG_OOB, MSG_PEEK, MSG_TRUNC, SHUT_RD, SHUT_WR,
 };
 use crate::addresses::Domain;
-use crate::call::{Fd, Output, Reply};
+use crate::call::{Fd, Output, Reply, Stamp};
 use crate::epoll::News;
 use crate::host::{Attempt, Host, Task};
 use crate::options::{Options, mtu_discovery};
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use stack::{BindOptions, SocketError, SocketId};
 use std::collections::VecDeque;
+use time::Instant;
 
 /// The longest payload over either family (RFC 768: 65,535 bytes with the header).
 const PAYLOAD_BYTES_MAX: usize = 65_527;
@@ -32,10 +33,18 @@ pub(crate) struct Datagram {
     /// shutdown(SHUT_WR) was called, be it in vain.
     pub(crate) write_shut: bool,
     /// Datagrams taken from the stack to look at them.
-    held: VecDeque<(Vec<u8>, SocketAddr)>,
+    held: VecDeque<Held>,
     /// What was sent with MSG_MORE so far, and where the datagram goes that it is of.
     gathered: Option<(Vec<u8>, SocketAddr)>,
     pub(crate) error: Option<Errno>,
+}
+
+/// A datagram, where it came from and when.
+#[derive(Clone, Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    from: SocketAddr,
+    at: Instant,
 }
 
 impl Datagram {
@@ -171,11 +180,16 @@ impl Host {
             true => datagram.held.front().cloned(),
             false => datagram.held.pop_front(),
         };
-        let Some((mut bytes, from)) = next else {
+        let Some(Held { mut bytes, from, at }) = next else {
             if datagram.read_shut && !datagram.waits_not(flags) {
                 // As Linux: the end is told to those only that would wait for more.
-                let output =
-                    Output::Received { bytes: Vec::new(), from: None, flags: 0, unread: None };
+                let output = Output::Received {
+                    bytes: Vec::new(),
+                    from: None,
+                    flags: 0,
+                    unread: None,
+                    stamp: None,
+                };
                 return Ok(Reply { value: 0, output });
             }
             let (waits_not, timeout) =
@@ -187,9 +201,10 @@ impl Host {
         bytes.truncate(len);
         let value = if flags & MSG_TRUNC != 0 { whole } else { bytes.len() };
         let from = Some(Address::seen_from(datagram.domain, from));
+        let stamp = datagram.options.timestamps.map(|option| Stamp { at, option });
         Ok(Reply {
             value: value as i64,
-            output: Output::Received { bytes, from, flags: told, unread: None },
+            output: Output::Received { bytes, from, flags: told, unread: None, stamp },
         })
     }
 
@@ -214,7 +229,7 @@ impl Host {
 
     pub(crate) fn next_datagram_len(&mut self, fd: Fd) -> Result<usize, Errno> {
         self.hold_next(fd)?;
-        Ok(self.files.datagram(fd)?.held.front().map_or(0, |(bytes, _)| bytes.len()))
+        Ok(self.files.datagram(fd)?.held.front().map_or(0, |held| held.bytes.len()))
     }
 
     /// Takes an error from the stack; says whether there was one.
@@ -233,9 +248,10 @@ impl Host {
         if !self.files.datagram(fd)?.held.is_empty() {
             return Ok(());
         }
-        if let Ok((payload, from)) = self.shard().udp_receive(id) {
-            let bytes = payload.bytes().to_vec();
-            self.files.datagram(fd)?.held.push_back((bytes, from));
+        if let Ok(datagram) = self.shard().udp_receive_datagram(id) {
+            let (bytes, from) = (datagram.payload.bytes().to_vec(), datagram.source);
+            let at = datagram.received_at.unwrap_or(self.now);
+            self.files.datagram(fd)?.held.push_back(Held { bytes, from, at });
         }
         Ok(())
     }

@@ -105,6 +105,11 @@ impl Host {
     }
 }
 
+/// Whether an option is one of these.
+pub(crate) fn is_of_fast_open(name: i32) -> bool {
+    matches!(name, TCP_FASTOPEN | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY | TCP_FASTOPEN_NO_COOKIE)
+}
+
 /// One key, or a primary and a backup.
 fn keys(bytes: &[u8]) -> Result<FastOpenKeys, Errno> {
     let (primary, rest) = bytes.split_first_chunk().ok_or(Errno::EINVAL)?;

@@ -37,7 +37,7 @@ mod transfer;
 mod zero_copy;
 
 pub use addresses::Address;
-pub use call::{Call, EpollEvent, Fd, Output, PollEntry, Reply};
+pub use call::{Call, EpollEvent, Fd, Output, PollEntry, Reply, Stamp};
 pub use errno::Errno;
 pub use host::{Host, HostConfig, Task};
 pub use stack::{FastOpenKeys, FastOpenOptions, ListenOptions, SynCookieMode};

@@ -11,7 +11,7 @@ use crate::addresses::Domain;
 use crate::buffers::buffer_bytes;
 use crate::call::{Fd, Output, Reply};
 use crate::descriptors::File;
-use crate::fast_open::FastOpen;
+use crate::fast_open::{FastOpen, is_of_fast_open};
 use crate::host::{Attempt, Host};
 use crate::kept_options::KeptOptions;
 use crate::stream::Phase;
@@ -51,6 +51,8 @@ pub(crate) struct Options {
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
     pub(crate) linger: Option<Duration>,
+    /// SO_TIMESTAMP or SO_TIMESTAMPNS, whichever was asked for last.
+    pub(crate) timestamps: Option<i32>,
     /// SO_ZEROCOPY: writes with MSG_ZEROCOPY are told of.
     pub(crate) zero_copy: bool,
     keepalive: bool,
@@ -106,6 +108,7 @@ impl Default for Options {
             receive_timeout: None,
             send_timeout: None,
             linger: None,
+            timestamps: None,
             zero_copy: false,
             keepalive: false,
             keepalive_idle_s: 7_200,
@@ -308,6 +311,10 @@ impl Host {
             SO_MARK => options.mark = value,
             SO_OOBINLINE => options.out_of_band_inline = on,
             SO_KEEPALIVE => options.keepalive = on,
+            // As Linux: one or the other, and whichever is switched off, none is left.
+            SO_TIMESTAMP | SO_TIMESTAMPNS if !is_stream => {
+                options.timestamps = on.then_some(name);
+            }
             SO_ZEROCOPY if !(0..=1).contains(&value) => return Err(Errno::EINVAL),
             SO_ZEROCOPY => options.zero_copy = on,
             SO_DONTROUTE => {
@@ -676,6 +683,9 @@ impl Host {
             SO_PRIORITY => options.priority,
             SO_MARK => options.mark,
             SO_KEEPALIVE => options.keepalive.into(),
+            SO_TIMESTAMP | SO_TIMESTAMPNS if !is_stream => {
+                (options.timestamps == Some(name)).into()
+            }
             SO_ZEROCOPY => options.zero_copy.into(),
             SO_SNDBUF => sending as i32,
             SO_RCVBUF => receiving as i32,
@@ -751,10 +761,6 @@ pub(crate) fn mtu_discovery(value: i32) -> Result<stack::MtuDiscovery, Errno> {
         3 => stack::MtuDiscovery::Probe,
         _ => return Err(Errno::EINVAL),
     })
-}
-
-fn is_of_fast_open(name: i32) -> bool {
-    matches!(name, TCP_FASTOPEN | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY | TCP_FASTOPEN_NO_COOKIE)
 }
 
 /// As ip(7) has it: a byte will do.

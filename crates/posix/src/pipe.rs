@@ -71,7 +71,10 @@ impl Pipe {
         }
         let bytes = self.take(len);
         let value = bytes.len() as i64;
-        Ok(Reply { value, output: Output::Received { bytes, from: None, flags: 0, unread: None } })
+        Ok(Reply {
+            value,
+            output: Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None },
+        })
     }
 
     fn take(&self, len: usize) -> Vec<u8> {

@@ -37,7 +37,8 @@ impl Host {
             File::Epoll(_) => Err(Errno::EINVAL.into()),
             File::Stream(_) | File::Datagram(_) | File::PipeRead(_) => {
                 let bytes = Vec::new();
-                let output = Output::Received { bytes, from: None, flags: 0, unread: None };
+                let output =
+                    Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None };
                 Ok(Reply { value: 0, output })
             }
         }
@@ -463,5 +464,8 @@ fn received(task: &mut Task, flags: i32) -> Reply {
     let value = bytes.len() as i64;
     // RFC 9293 has no messages; with MSG_TRUNC Linux throws away what it counts.
     let bytes = if flags & MSG_TRUNC != 0 { Vec::new() } else { bytes };
-    Reply { value, output: Output::Received { bytes, from: None, flags: 0, unread: None } }
+    Reply {
+        value,
+        output: Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None },
+    }
 }

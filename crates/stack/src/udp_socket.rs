@@ -353,19 +353,36 @@ impl Shard {
             self.queue_or_block(index, interface_id, packet)?;
         }
         if let Some(payload) = looped {
-            let source = SocketAddr::new(source, local.port());
-            // A listener that is full loses it, as one on another host would.
-            let delivered = self.in_one_block(&payload).and_then(|payload| {
-                let (destination, traffic_class) = (remote, class);
-                let looped =
-                    udp::Datagram { source, destination, payload, traffic_class, hop_limit };
-                self.loop_to_group(interface_id, looped)
-            });
-            if let Err(reason) = delivered {
-                self.drops.add(reason);
-            }
+            let ends = (SocketAddr::new(source, local.port()), remote);
+            self.loop_datagram(interface_id, ends, &payload, (class, hop_limit));
         }
         Ok(())
+    }
+
+    /// Gives what leaves for a group to the listeners here.
+    fn loop_datagram(
+        &mut self,
+        id: InterfaceId,
+        (source, destination): (SocketAddr, SocketAddr),
+        payload: &Chunks,
+        (traffic_class, hop_limit): (u8, u8),
+    ) {
+        // A listener that is full loses it, as one on another host would.
+        let delivered = self.in_one_block(payload).and_then(|payload| {
+            let received_at = None;
+            let looped = udp::Datagram {
+                source,
+                destination,
+                payload,
+                traffic_class,
+                hop_limit,
+                received_at,
+            };
+            self.loop_to_group(id, looped)
+        });
+        if let Err(reason) = delivered {
+            self.drops.add(reason);
+        }
     }
 
     /// Whether `len` bytes behind the network header may leave by interface `id`, and whether routers
@@ -614,7 +631,7 @@ impl Shard {
             return Ok(());
         }
         if is_to_many {
-            return self.on_udp_to_many(incoming, local, source, payload_len);
+            return self.on_udp_to_many(now, incoming, (local, source), payload_len);
         }
         let Some(index) = found else {
             self.send_error(now, incoming, IcmpErrorKind::PortUnreachable);
@@ -629,7 +646,7 @@ impl Shard {
         let queued = socket.queued();
         let payload =
             self.keep(index, queued, payload, incoming.batch.is_sparse(incoming.index))?;
-        self.push_datagram(index, flow, received(incoming, local, source, payload))
+        self.push_datagram(index, flow, received(now, incoming, (local, source), payload))
     }
 
     /// Whether socket `index` has room for a datagram, to be asked before work is done for it; who is none has.
@@ -667,9 +684,9 @@ impl Shard {
     /// A datagram to a group or to everybody on the link: to every socket that listens.
     fn on_udp_to_many(
         &mut self,
+        now: Instant,
         incoming: &Incoming<'_>,
-        local: SocketAddr,
-        source: SocketAddr,
+        (local, source): (SocketAddr, SocketAddr),
         payload_len: usize,
     ) -> Result<(), DropReason> {
         let by = incoming.origin.interface;
@@ -687,7 +704,7 @@ impl Shard {
         payload.truncate(payload_len);
         // One copy for all: the slowest of several readers must not pin the block it came in.
         let payload = self.compact(&payload)?;
-        let datagram = received(incoming, local, source, payload);
+        let datagram = received(now, incoming, (local, source), payload);
         self.deliver_to_all(&sockets, &datagram)
     }
 
@@ -765,11 +782,12 @@ impl Shard {
 
 /// A datagram as it came in, between these ends.
 fn received(
+    now: Instant,
     incoming: &Incoming<'_>,
-    destination: SocketAddr,
-    source: SocketAddr,
+    (destination, source): (SocketAddr, SocketAddr),
     payload: Chunk,
 ) -> udp::Datagram {
     let (traffic_class, hop_limit) = (incoming.info.traffic_class, incoming.info.hop_limit);
-    udp::Datagram { source, destination, payload, traffic_class, hop_limit }
+    let received_at = Some(now);
+    udp::Datagram { source, destination, payload, traffic_class, hop_limit, received_at }
 }

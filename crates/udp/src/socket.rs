@@ -3,6 +3,7 @@
 use batch::{Admission, Chunk, FlowShares};
 use core::net::SocketAddr;
 use std::collections::VecDeque;
+use time::Instant;
 
 /// What holding a datagram costs besides its payload, in bytes: without it, a flood of empty
 /// datagrams would cost an attacker nothing and us the queue.
@@ -51,6 +52,8 @@ pub struct Datagram {
     pub traffic_class: u8,
     /// How many routers might still have forwarded it.
     pub hop_limit: u8,
+    /// When it came in. Nothing is known of what a socket of the same host sent to a group, which came by no link.
+    pub received_at: Option<Instant>,
 }
 
 /// What a UDP socket received and nobody has read yet.
@@ -196,7 +199,8 @@ mod tests {
         let source = source.parse().expect("an address and a port");
         let destination = SocketAddr::from(([10, 0, 0, 9], 53));
         let payload = Chunk::whole(Block::from(Bytes::from_static(payload)));
-        Datagram { source, destination, payload, traffic_class: 0, hop_limit: 64 }
+        let (traffic_class, hop_limit, received_at) = (0, 64, None);
+        Datagram { source, destination, payload, traffic_class, hop_limit, received_at }
     }
 
     fn anonymous(payload: &'static [u8]) -> Datagram {

@@ -233,7 +233,8 @@ fn transfer(call: &Call) -> Result<Reply, i32> {
     match call {
         Call::ReadNothing { fd } => {
             let bytes = raw_calls::read(*fd, 0)?;
-            let output = Output::Received { bytes, from: None, flags: 0, unread: None };
+            let output =
+                Output::Received { bytes, from: None, flags: 0, unread: None, stamp: None };
             Ok(Reply { value: 0, output })
         }
         Call::Receive { fd, len, flags } => match raw_calls::receive(*fd, *len, *flags) {
@@ -243,13 +244,22 @@ fn transfer(call: &Call) -> Result<Reply, i32> {
                 let value = bytes.len() as i64;
                 Ok(Reply {
                     value,
-                    output: Output::Received { bytes, from: None, flags: 0, unread: None },
+                    output: Output::Received {
+                        bytes,
+                        from: None,
+                        flags: 0,
+                        unread: None,
+                        stamp: None,
+                    },
                 })
             }
             Err(errno) => Err(errno),
             Ok((value, bytes, from, flags)) => {
                 let from = address(&from);
-                Ok(Reply { value, output: Output::Received { bytes, from, flags, unread: None } })
+                Ok(Reply {
+                    value,
+                    output: Output::Received { bytes, from, flags, unread: None, stamp: None },
+                })
             }
         },
         Call::Send { fd, bytes, flags, to } => {
