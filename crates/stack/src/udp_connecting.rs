@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A source is kept though another would be chosen by now, because the peer knows it. On Linux a socket whose source was
-//! taken from the host fails from then on. Here the next datagram, or who asks for the source, has another chosen: a peer that
+//! taken from the host fails from then on over IPv4 (ENETUNREACH, also of connect(2) until AF_UNSPEC), and over IPv6 sends on
+//! from an address that the host does not have. Here the next datagram, or who asks for the source, has another chosen: a peer that
 //! knows its clients by more than their addresses (QUIC, WireGuard) then goes on, and others would have to be asked
 //! anew in either case.
 
