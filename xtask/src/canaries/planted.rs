@@ -40,8 +40,8 @@ pub(super) const PLANTED: &[Planted] = &[
     Planted {
         name: "window-off-by-a-few",
         file: "crates/tcp/src/send_sequence.rs",
-        original: "u32::try_from((self.una + self.window).distance(nxt)).unwrap_or(0)",
-        mistake: "u32::try_from((self.una + self.window + 2).distance(nxt)).unwrap_or(0)",
+        original: "(self.una + self.window).distance(nxt).max(0).cast_unsigned()",
+        mistake: "(self.una + self.window + 2).distance(nxt).max(0).cast_unsigned()",
         finder: Finder::Simulator,
     },
     Planted {
