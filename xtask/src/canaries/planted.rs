@@ -75,8 +75,8 @@ pub(super) const PLANTED: &[Planted] = &[
     Planted {
         name: "no-persist-timer",
         file: "crates/tcp/src/timeouts.rs",
-        original: "        if !waits {\n            return;\n        }\n        self.chronograph.enter(now, Waits::PeerWindow);",
-        mistake: "        if waits || !waits {\n            return;\n        }\n        self.chronograph.enter(now, Waits::PeerWindow);",
+        original: "        if self.send.flight() == 0 && self.send_queue.len_from(self.send.nxt) > 0 {\n            self.await_window(now);",
+        mistake: "        if self.send.flight() == 0 && self.send_queue.len_from(self.send.nxt) > 0 && self.send.flight() > 0 {\n            self.await_window(now);",
         finder: Finder::Simulator,
     },
     Planted {
