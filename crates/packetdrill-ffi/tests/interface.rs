@@ -2,11 +2,15 @@
 //! `--ignored`, the packetdrill binary that the environment variable `PACKETDRILL` names runs our
 //! scripts, too.
 
+#[path = "../../linux/tests/network/withheld.rs"]
+mod withheld;
+
 use multidata_packetdrill::Interface;
 use std::ffi::{CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use withheld::cannot_run;
 
 type Init = unsafe extern "C" fn(*const c_char, *mut Interface);
 
@@ -236,11 +240,11 @@ fn a_handshake_goes_through_the_structure() {
     }
 }
 
-/// A connection on the listener's host, and what the peer's next segments begin and acknowledge.
+/// A listener with a connection that waits to be accepted, and what the peer's next segments acknowledge.
 ///
 /// # Safety
 /// The structure is one of [`load`]'s.
-unsafe fn connected(interface: &Interface) -> (i32, u32) {
+unsafe fn asked(interface: &Interface) -> (i32, u32) {
     let data = interface.userdata;
     let local = address(8080);
     let mut packet = [0_u8; 2_048];
@@ -258,8 +262,20 @@ unsafe fn connected(interface: &Interface) -> (i32, u32) {
         let first = u32::from_be_bytes([packet[24], packet[25], packet[26], packet[27]]) + 1;
         let ack = segment(0x10, 101, first);
         assert_eq!((interface.netdev_send)(data, ack.as_ptr().cast(), ack.len()), 0);
+        (listener, first)
+    }
+}
+
+/// A connection on the listener's host, and what the peer's next segments acknowledge.
+///
+/// # Safety
+/// The structure is one of [`load`]'s.
+unsafe fn connected(interface: &Interface) -> (i32, u32) {
+    // SAFETY: as there.
+    unsafe {
+        let (listener, first) = asked(interface);
         let null = core::ptr::null_mut();
-        let accepted = (interface.accept)(data, listener, null, null.cast());
+        let accepted = (interface.accept)(interface.userdata, listener, null, null.cast());
         assert!(accepted > listener);
         (accepted, first)
     }
@@ -847,35 +863,18 @@ fn a_connection_that_accept_cannot_tell_of_is_closed() {
     unsafe {
         let mut part = libc::iovec { iov_base: (&raw mut time_us).cast(), iov_len: 8 };
         if libc::process_vm_readv(libc::getpid(), &raw mut part, 1, &raw const part, 1, 0) != 8 {
-            return cannot_run("a process may not read its own memory by system call");
+            let name = "a_connection_that_accept_cannot_tell_of_is_closed";
+            return cannot_run(name, "a process may not read its own memory by system call");
         }
-        let listener = (interface.socket)(data, libc::AF_INET, libc::SOCK_STREAM, 0);
-        let mut local = address(8080);
-        let at = (&raw const local).cast();
-        assert_eq!((interface.bind)(data, listener, at, ADDRESS_LEN), 0);
-        assert_eq!((interface.listen)(data, listener, 1), 0);
-        let syn = segment(0x02, 100, 0);
-        assert_eq!((interface.netdev_send)(data, syn.as_ptr().cast(), syn.len()), 0);
-        let buffer = packet.as_mut_ptr().cast();
-        assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
-        let first = u32::from_be_bytes([packet[24], packet[25], packet[26], packet[27]]) + 1;
-        let ack = segment(0x10, 101, first);
-        assert_eq!((interface.netdev_send)(data, ack.as_ptr().cast(), ack.len()), 0);
-        let place = (&raw mut local).cast();
+        let (listener, _) = asked(&interface);
+        let mut peer = address(0);
+        let place = (&raw mut peer).cast();
         let nowhere = core::ptr::without_provenance_mut(8);
         assert_eq!((interface.accept)(data, listener, place, nowhere), -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
-        len = packet.len();
+        let buffer = packet.as_mut_ptr().cast();
         assert_eq!((interface.netdev_receive)(data, buffer, &raw mut len, &raw mut time_us), 0);
         assert_eq!(packet[33] & 0x05, 0x01, "a FIN");
         (interface.free)(data);
-    }
-}
-
-fn cannot_run(why: &str) {
-    let name = "a_connection_that_accept_cannot_tell_of_is_closed";
-    eprintln!("CANNOT RUN: {name}: {why}");
-    if let Some(directory) = std::env::var_os("MULTIDATA_CANNOT_RUN_DIR") {
-        std::fs::write(PathBuf::from(directory).join(name), why).expect("room for a note");
     }
 }

@@ -207,8 +207,7 @@ impl TcpStream {
     /// Queues all of `bytes`, without a copy. The stack holds them until the peer has acknowledged them
     /// ([`multidata::TcpStream::write_bytes`]).
     ///
-    /// Where the future is dropped, or fails, what was not queued is still in `bytes`, but for what an error of the
-    /// connection met.
+    /// Where the future is dropped, or fails, what was not queued is still in `bytes`.
     ///
     /// # Errors
     /// As for writes.
