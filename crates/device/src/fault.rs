@@ -36,6 +36,11 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use wire::{EthernetRepr, EthernetView, ether_type, protocol};
+#[cfg(unix)]
+use {
+    crate::EventSource,
+    std::{fmt, os::fd::BorrowedFd, sync::OnceLock},
+};
 
 /// How long a waiter sleeps at most while frames are held back.
 const HOLDING_WAIT: Duration = Duration::from_millis(1);
@@ -132,6 +137,8 @@ pub struct FaultQueue<Q> {
     /// Blocks that the caller's batch already has in this call, by index.
     added: Vec<(Block, u32)>,
     holding: Arc<AtomicBool>,
+    #[cfg(unix)]
+    source: Arc<OnceLock<Arc<FaultSource>>>,
     injections: VecDeque<Injection>,
     revoked: bool,
     failed: Option<DeviceError>,
@@ -154,6 +161,8 @@ impl<Q: Queue> FaultQueue<Q> {
             idle_receives: 0,
             added: Vec::new(),
             holding: Arc::new(AtomicBool::new(false)),
+            #[cfg(unix)]
+            source: Arc::default(),
             injections: VecDeque::new(),
             revoked: false,
             failed: None,
@@ -439,7 +448,12 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
     }
 
     fn waiter(&self) -> Arc<dyn Waiter> {
-        Arc::new(FaultWaiter { inner: self.inner.waiter(), holding: self.holding.clone() })
+        Arc::new(FaultWaiter {
+            inner: self.inner.waiter(),
+            holding: Arc::clone(&self.holding),
+            #[cfg(unix)]
+            source: Arc::clone(&self.source),
+        })
     }
 
     fn counters(&self) -> DeviceCounters {
@@ -453,16 +467,13 @@ impl<Q: Queue> Queue for FaultQueue<Q> {
 struct FaultWaiter {
     inner: Arc<dyn Waiter>,
     holding: Arc<AtomicBool>,
+    #[cfg(unix)]
+    source: Arc<OnceLock<Arc<FaultSource>>>,
 }
 
 impl Waiter for FaultWaiter {
     fn wait(&self, timeout: Option<Duration>) {
-        if self.holding.load(Ordering::SeqCst) {
-            let timeout = timeout.map_or(HOLDING_WAIT, |timeout| timeout.min(HOLDING_WAIT));
-            self.inner.wait(Some(timeout));
-        } else {
-            self.inner.wait(timeout);
-        }
+        self.inner.wait(patience(&self.holding, timeout));
     }
 
     fn wake(&self) {
@@ -473,4 +484,52 @@ impl Waiter for FaultWaiter {
         // What is held comes when its time has come, which the inner one does not know.
         if self.holding.load(Ordering::SeqCst) { None } else { self.inner.is_ready() }
     }
+
+    #[cfg(unix)]
+    fn event_source(&self) -> Option<Arc<dyn EventSource>> {
+        if self.source.get().is_none() {
+            let (inner, holding) = (self.inner.event_source()?, Arc::clone(&self.holding));
+            // Of two who make one, the first one's is kept.
+            let _ = self.source.set(Arc::new(FaultSource { inner, holding }));
+        }
+        self.source.get().cloned().map(|source| source as _)
+    }
+}
+
+/// The same for an event loop.
+#[cfg(unix)]
+struct FaultSource {
+    inner: Arc<dyn EventSource>,
+    holding: Arc<AtomicBool>,
+}
+
+#[cfg(unix)]
+impl fmt::Debug for FaultSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FaultSource")
+            .field("holding", &self.holding)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(unix)]
+impl EventSource for FaultSource {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.inner.file()
+    }
+
+    fn begin(&self, timeout: Option<Duration>) -> bool {
+        self.inner.begin(patience(&self.holding, timeout))
+    }
+
+    fn end(&self) {
+        self.inner.end();
+    }
+}
+
+/// How long to wait where `timeout` is asked for.
+fn patience(holding: &AtomicBool, timeout: Option<Duration>) -> Option<Duration> {
+    let look = holding.load(Ordering::SeqCst).then_some(HOLDING_WAIT);
+    look.into_iter().chain(timeout).min()
 }

@@ -503,4 +503,9 @@ impl Waiter for WireWaiter {
     fn wake(&self) {
         self.doorbell.ring();
     }
+
+    #[cfg(target_os = "linux")]
+    fn event_source(&self) -> Option<Arc<dyn crate::EventSource>> {
+        self.doorbell.event_file().map(|file| file as _)
+    }
 }

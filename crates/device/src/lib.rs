@@ -16,6 +16,8 @@
 
 mod capabilities;
 pub mod capture;
+#[cfg(target_os = "linux")]
+mod event_file;
 pub mod fault;
 pub mod in_process;
 pub mod lowering;
@@ -29,6 +31,8 @@ pub use capabilities::{
     Medium, Segmentation, TransmitMode,
 };
 pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
+#[cfg(target_os = "linux")]
+pub use event_file::EventFile;
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
 pub use in_process::{
     PacketReceiver, PacketSender, WireConfig, WireEnd, WireQueue, packet_pipe, wire,

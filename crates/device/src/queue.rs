@@ -183,7 +183,8 @@ pub trait EventSource: Send + Sync {
     /// (EPOLLET), from before the wait begins. It is always the same file.
     fn file(&self) -> BorrowedFd<'_>;
 
-    /// Begins to wait, for `timeout` at most where there is one. Says `false` where the wait is over already.
+    /// Begins to wait, for `timeout` at most where there is one. Says `false` where the wait is over already. Frames that
+    /// came before are told by [`Waiter::is_ready`], asked after it, where that can tell.
     fn begin(&self, timeout: Option<Duration>) -> bool;
 
     /// Ends the wait, be it over or not.

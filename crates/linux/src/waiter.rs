@@ -19,7 +19,7 @@ mod event_source;
 
 use crate::netlink;
 use device::{EventSource, Waiter};
-use event_source::Epoll;
+use event_source::Watch;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ pub(crate) struct FileWaiter {
     woken: AtomicBool,
     condition: Arc<Condition>,
     /// What an event loop watches, where one does.
-    epoll: OnceLock<Arc<Epoll>>,
+    watch: OnceLock<Arc<Watch>>,
 }
 
 /// What decides for what is waited, and what came of it. It does not have the device.
@@ -92,7 +92,7 @@ impl FileWaiter {
             waiters: AtomicUsize::new(0),
             woken: AtomicBool::new(false),
             condition: Arc::new(Condition { changes, ..Condition::default() }),
-            epoll: OnceLock::new(),
+            watch: OnceLock::new(),
         })
     }
 
@@ -164,7 +164,8 @@ impl FileWaiter {
 
     /// How many system calls waiting and waking took.
     pub(crate) fn syscalls(&self) -> u64 {
-        self.condition.syscalls.load(Ordering::Relaxed)
+        let watching = self.watch.get().map_or(0, |watch| watch.syscalls());
+        self.condition.syscalls.load(Ordering::Relaxed) + watching
     }
 
     /// Waits, and says whether somebody woke us by the eventfd.
@@ -270,15 +271,15 @@ impl Waiter for FileWaiter {
         if !self.woken.swap(true, Ordering::SeqCst) && self.waiters.load(Ordering::SeqCst) > 0 {
             self.write_event();
         }
-        self.epoll.get().into_iter().for_each(|epoll| epoll.wake());
+        self.watch.get().into_iter().for_each(|watch| watch.wake());
     }
 
     fn event_source(&self) -> Option<Arc<dyn EventSource>> {
-        if self.epoll.get().is_none() {
+        if self.watch.get().is_none() {
             // Another time there may be a descriptor left. Of two who make one, the first one's is kept.
-            let _ = self.epoll.set(Epoll::new(self).ok()?.into());
+            let _ = self.watch.set(Watch::new(self).ok()?.into());
         }
-        Some(Arc::clone(self.epoll.get()?) as _)
+        Some(Arc::clone(self.watch.get()?) as _)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{Panic, resume_unless_panicking};
 use crate::stack::Stack;
-use device::EventSource;
+use device::{EventSource, Waiter};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -173,37 +173,43 @@ impl Driver {
             squeue.release(core);
             return Turn::Again;
         }
-        let is_watched = self.follow_device(&squeue);
-        let until = if !is_watched || core.failed.is_some() || core.watch.role() == Role::Follows {
-            self.state = State::Looks;
-            Some(now + LOOK)
-        } else {
-            self.state = State::Leads;
-            let until = core.deadline();
-            core.watch.lead(None, until);
-            core.driven = Some(now);
-            core.counters.leader_waits += 1;
-            until
-        };
+        let watched = self.follow_device(&squeue);
+        let until =
+            if watched.is_none() || core.failed.is_some() || core.watch.role() == Role::Follows {
+                self.state = State::Looks;
+                Some(now + LOOK)
+            } else {
+                self.state = State::Leads;
+                let until = core.deadline();
+                core.watch.lead(None, until);
+                core.driven = Some(now);
+                core.counters.leader_waits += 1;
+                until
+            };
         squeue.release(core);
-        match self.begin_wait(until, now) {
+        match self.begin_wait(watched.as_deref(), until, now) {
             true => Turn::Wait,
             false => Turn::Again,
         }
     }
 
-    /// Another device may have taken the place of the one there was. Says whether it can be watched; one that cannot is
+    /// Another device may have taken the place of the one there was. Says which can be watched; one that cannot is
     /// left to the stack's threads. To be asked under the lock: who replaces it calls the one there was afterwards.
-    fn follow_device(&mut self, squeue: &Squeue) -> bool {
-        let current = squeue.first_waiter();
-        let Some(source) = current.and_then(|it| it.event_source()) else { return false };
-        self.source = source;
-        true
+    fn follow_device(&mut self, squeue: &Squeue) -> Option<Arc<dyn Waiter>> {
+        let current = squeue.first_waiter()?;
+        self.source = current.event_source()?;
+        Some(current)
     }
 
     /// Begins to wait; says whether there is something to wait for.
-    fn begin_wait(&self, until: Option<Instant>, now: Instant) -> bool {
+    fn begin_wait(
+        &self,
+        watched: Option<&dyn Waiter>,
+        until: Option<Instant>,
+        now: Instant,
+    ) -> bool {
         self.source.begin(until.map(|until| until.since(now)))
+            && watched.and_then(Waiter::is_ready) != Some(true)
     }
 
     /// Says what it was. What a device panics with, which is the application's code, is kept for the caller: who has led

@@ -316,13 +316,3 @@ fn a_stack_is_driven_once_at_a_time() {
     drop(first);
     second.block_on(in_time(async { drive(&left).expect("nobody drives it any more") }));
 }
-
-#[test]
-fn a_device_that_no_event_loop_can_watch_is_named() {
-    let (left, _right) = pair::pair();
-    runtime().block_on(in_time(async {
-        let error = drive(&left).expect_err("a wire is no file");
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("an event loop cannot watch"), "{error}");
-    }));
-}

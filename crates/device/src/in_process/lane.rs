@@ -17,8 +17,10 @@ use core::task::Waker;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+#[cfg(target_os = "linux")]
+use {crate::EventFile, std::sync::OnceLock};
 
-/// Wakes the threads of one end, or a task.
+/// Wakes the threads of one end, a task, or an event loop.
 #[derive(Debug, Default)]
 pub(super) struct Doorbell {
     /// Rung and not yet heard.
@@ -29,6 +31,9 @@ pub(super) struct Doorbell {
     task: Mutex<Option<Waker>>,
     condition: Condvar,
     sleeps: AtomicU64,
+    /// The event loop that is to be woken, where there is one.
+    #[cfg(target_os = "linux")]
+    event_file: OnceLock<Arc<EventFile>>,
 }
 
 impl Doorbell {
@@ -64,6 +69,8 @@ impl Doorbell {
                 task.wake();
             }
         }
+        #[cfg(target_os = "linux")]
+        self.event_file.get().into_iter().for_each(|file| file.wake_waiting());
     }
 
     /// Has this task woken once, in the place of any other. It looks for news afterwards.
@@ -85,12 +92,24 @@ impl Doorbell {
     /// Wakes who waits now or waits next.
     pub(super) fn ring(&self) {
         self.rung.store(true, Ordering::SeqCst);
+        #[cfg(target_os = "linux")]
+        self.event_file.get().into_iter().for_each(|file| file.wake());
         self.signal();
     }
 
-    /// How often a thread went to sleep.
+    /// What an event loop watches for this.
+    #[cfg(target_os = "linux")]
+    pub(super) fn event_file(&self) -> Option<Arc<EventFile>> {
+        EventFile::of(&self.event_file)
+    }
+
+    /// How often a thread went to sleep, and how often the kernel was called for an event loop.
     pub(super) fn sleeps(&self) -> u64 {
-        self.sleeps.load(Ordering::Relaxed)
+        #[cfg(target_os = "linux")]
+        let of_loop = self.event_file.get().map_or(0, |file| file.syscalls());
+        #[cfg(not(target_os = "linux"))]
+        let of_loop = 0;
+        self.sleeps.load(Ordering::Relaxed) + of_loop
     }
 }
 

@@ -1,165 +1,85 @@
 //! The wait for a device as one file, for who has an event loop.
 //!
-//! It is an epoll that watches the device, an eventfd of those who wake, the netlink socket and a timer. The loop
-//! watches it for the edge, so a device that stays readable, with no memory to receive into or because it failed,
-//! does not keep the loop busy.
-//!
-//! The eventfd is not that of the threads: one that a loop has yet to see, which may do something else for long, would
-//! end all their sleeps meanwhile, and one that it has seen would be missing to a thread that is about to sleep. It is
-//! never emptied, as each call is an edge.
+//! It is an [`EventFile`] that watches the device and the netlink socket, too. A device that stays readable, with no
+//! memory to receive into or because it failed, does not keep the loop busy, which watches for the edge.
 //!
 //! A loop comes when it comes, so what it holds does not keep the device open: that is closed when the stack lets go of
-//! it, and its place in the epoll goes with it.
+//! it, and its place among what is watched goes with it.
 
 use super::{Condition, FileWaiter};
-use device::EventSource;
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use device::{EventFile, EventSource};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// What an event is about.
 const DEVICE: u64 = 0;
-const CALL: u64 = 1;
-const CHANGES: u64 = 2;
-const TIMER: u64 = 3;
+const CHANGES: u64 = 1;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Epoll {
-    epoll: OwnedFd,
-    timer: OwnedFd,
-    call: OwnedFd,
+pub(super) struct Watch {
+    event_file: EventFile,
     /// The device, which is let go of by others.
-    file: Weak<OwnedFd>,
+    device: Weak<OwnedFd>,
     condition: Arc<Condition>,
-    /// As [`FileWaiter::waiters`] and [`FileWaiter::woken`], of the loop.
-    waits: AtomicBool,
-    woken: AtomicBool,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
     /// The device is watched for room, too.
-    wants_room: bool,
-    /// When the timer goes off. A wait that may last longer leaves it, and is over early.
-    armed: Option<Instant>,
+    wants_room: AtomicBool,
 }
 
-impl Epoll {
+impl Watch {
     /// # Errors
     /// Where the process has no descriptor left.
-    pub(super) fn new(waiter: &FileWaiter) -> rustix::io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let watch = |file: BorrowedFd<'_>, what| {
-            epoll::add(&epoll, file, EventData::new_u64(what), EventFlags::IN | EventFlags::ET)
-        };
-        watch(waiter.file.as_fd(), DEVICE)?;
-        watch(call.as_fd(), CALL)?;
-        watch(timer.as_fd(), TIMER)?;
+    pub(super) fn new(waiter: &FileWaiter) -> io::Result<Self> {
+        let event_file = EventFile::new()?;
+        event_file.watch(waiter.file.as_fd(), DEVICE, false)?;
         if let Some(changes) = &waiter.condition.changes {
-            watch(changes.as_fd(), CHANGES)?;
+            event_file.watch(changes.as_fd(), CHANGES, false)?;
         }
-        let (waits, woken) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (file, condition) = (Arc::downgrade(&waiter.file), Arc::clone(&waiter.condition));
-        let state = Mutex::default();
-        Ok(Self { epoll, timer, call, file, condition, waits, woken, state })
+        let (device, condition) = (Arc::downgrade(&waiter.file), Arc::clone(&waiter.condition));
+        Ok(Self { event_file, device, condition, wants_room: AtomicBool::new(false) })
     }
 
     /// The loop is called.
     pub(super) fn wake(&self) {
-        if !self.woken.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst) {
-            self.count_syscall();
-            // It fails only when the counter is at its end, after centuries.
-            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
-        }
+        self.event_file.wake();
     }
 
-    fn count_syscall(&self) {
-        self.condition.syscalls.fetch_add(1, Ordering::Relaxed);
+    /// How many system calls it took.
+    pub(super) fn syscalls(&self) -> u64 {
+        self.event_file.syscalls()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has the epoll watch what the wait is for; fails where that cannot be.
-    fn prepare(&self, timeout: Option<Duration>) -> rustix::io::Result<()> {
-        let mut state = self.state();
+    /// Has the device watched for what the wait is for; fails where that cannot be.
+    fn prepare(&self) -> io::Result<()> {
         let wants_room = self.condition.wants_room.load(Ordering::Relaxed);
-        if wants_room != state.wants_room
-            && let Some(file) = self.file.upgrade()
+        if wants_room != self.wants_room.load(Ordering::Relaxed)
+            && let Some(device) = self.device.upgrade()
         {
-            let room = if wants_room { EventFlags::OUT } else { EventFlags::empty() };
-            let wanted = EventFlags::IN | EventFlags::ET | room;
-            self.count_syscall();
-            epoll::modify(&self.epoll, &*file, EventData::new_u64(DEVICE), wanted)?;
-            state.wants_room = wants_room;
+            self.event_file.watch_otherwise(device.as_fd(), DEVICE, wants_room)?;
+            self.wants_room.store(wants_room, Ordering::Relaxed);
         }
-        let Some(timeout) = timeout else { return Ok(()) };
-        let Some(due) = Instant::now().checked_add(timeout) else { return Ok(()) };
-        if state.armed.is_some_and(|armed| armed <= due) {
-            return Ok(());
-        }
-        let Ok(it_value) = Timespec::try_from(timeout) else { return Ok(()) };
-        let value = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        self.count_syscall();
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value)?;
-        state.armed = Some(due);
         Ok(())
-    }
-
-    /// Takes note of what ended the wait.
-    fn take_events(&self) {
-        let mut events: Vec<Event> = Vec::with_capacity(4);
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        self.count_syscall();
-        if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once)).is_err() {
-            return;
-        }
-        for Event { flags, data } in events {
-            match data.u64() {
-                DEVICE if flags.contains(EventFlags::OUT) => {
-                    self.condition.wants_room.store(false, Ordering::Relaxed);
-                }
-                CHANGES => self.condition.read_changes(),
-                TIMER => self.state().armed = None,
-                _ => {}
-            }
-        }
     }
 }
 
-impl EventSource for Epoll {
+impl EventSource for Watch {
     fn file(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.event_file.file()
     }
 
     fn begin(&self, timeout: Option<Duration>) -> bool {
-        self.waits.store(true, Ordering::SeqCst);
-        if self.woken.swap(false, Ordering::SeqCst) {
-            return false;
-        }
-        let timeout = self.condition.patience(timeout);
-        let is_over = timeout.is_some_and(|timeout| timeout.is_zero());
-        !is_over && self.prepare(timeout).is_ok()
+        self.event_file.begin(self.condition.patience(timeout)) && self.prepare().is_ok()
     }
 
     fn end(&self) {
-        self.take_events();
-        // Whoever called meanwhile is answered by this return.
-        self.woken.store(false, Ordering::SeqCst);
-        self.waits.store(false, Ordering::SeqCst);
+        self.event_file.end_with(|what, has_room| match what {
+            DEVICE if has_room => self.condition.wants_room.store(false, Ordering::Relaxed),
+            CHANGES => self.condition.read_changes(),
+            _ => {}
+        });
     }
 }
 
@@ -168,7 +88,8 @@ mod tests {
     use super::*;
     use crate::waiter::tests::quiet;
     use device::Waiter;
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::time::Instant;
 
     const LONG: Duration = Duration::from_secs(20);
 

@@ -166,6 +166,9 @@ impl Queue for SharedQueue {
 struct Bell {
     state: Mutex<BellState>,
     changed: Condvar,
+    /// The event loop that is to be woken, where there is one.
+    #[cfg(target_os = "linux")]
+    event_file: OnceLock<Arc<device::EventFile>>,
 }
 
 #[derive(Debug, Default)]
@@ -192,14 +195,22 @@ impl Waiter for Bell {
     }
 
     fn wake(&self) {
-        let mut state = super::locked(&self.state);
-        state.rung += 1;
-        if state.sleepers == 0 {
-            state.is_pending = true;
-            return;
+        let has_sleepers = {
+            let mut state = super::locked(&self.state);
+            state.rung += 1;
+            state.is_pending |= state.sleepers == 0;
+            state.sleepers > 0
+        };
+        if has_sleepers {
+            self.changed.notify_all();
         }
-        drop(state);
-        self.changed.notify_all();
+        #[cfg(target_os = "linux")]
+        self.event_file.get().into_iter().for_each(|file| file.wake());
+    }
+
+    #[cfg(target_os = "linux")]
+    fn event_source(&self) -> Option<Arc<dyn device::EventSource>> {
+        device::EventFile::of(&self.event_file).map(|file| file as _)
     }
 }
 

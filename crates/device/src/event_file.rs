@@ -1,0 +1,207 @@
+//! A wait as one file, for who has an event loop.
+//!
+//! It is an epoll that watches an eventfd of those who call, a timer, and the files that whoever waits is waiting for,
+//! where there are such. The loop watches it for the edge, so a file that stays readable does not keep the loop busy.
+//!
+//! The eventfd is the loop's and no thread's: one that a loop has yet to see, which may do something else for long,
+//! would end all sleeps of threads meanwhile, and one that it has seen would be missing to a thread that is about to
+//! sleep. It is never emptied, as each call is an edge.
+
+use crate::EventSource;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What events of its own carry; a file that is watched may have any other mark.
+const CALL: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX - 1;
+
+/// An [`EventSource`] for the [`Waiter`](crate::Waiter) of a device whose frames somebody brings, who calls:
+///
+/// ```
+/// use device::{EventFile, EventSource, Waiter};
+/// use std::sync::{Arc, OnceLock};
+/// use std::time::Duration;
+///
+/// /// Whoever brings a frame wakes it.
+/// #[derive(Default)]
+/// struct Bell {
+///     // What threads sleep on is left out here.
+///     file: OnceLock<Arc<EventFile>>,
+/// }
+///
+/// impl Waiter for Bell {
+///     fn wait(&self, _timeout: Option<Duration>) {}
+///
+///     fn wake(&self) {
+///         self.file.get().into_iter().for_each(|file| file.wake());
+///     }
+///
+///     fn event_source(&self) -> Option<Arc<dyn EventSource>> {
+///         EventFile::of(&self.file).map(|file| file as _)
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct EventFile {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    call: OwnedFd,
+    /// The loop waits, or is about to.
+    waits: AtomicBool,
+    /// It was called, and has not come back since.
+    woken: AtomicBool,
+    /// When the timer goes off. A wait that may last longer leaves it, and is over early.
+    armed: Mutex<Option<Instant>>,
+    syscalls: AtomicU64,
+}
+
+impl EventFile {
+    /// # Errors
+    /// Where the process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        for (file, mark) in [(&call, CALL), (&timer, TIMER)] {
+            epoll::add(&epoll, file, EventData::new_u64(mark), interest(false))?;
+        }
+        Ok(Self {
+            epoll,
+            timer,
+            call,
+            waits: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
+            armed: Mutex::default(),
+            syscalls: AtomicU64::new(0),
+        })
+    }
+
+    /// The one in `place`, made there when it is first asked for; `None` where the process has no descriptor left, as it
+    /// may have another time. Of two who make one, the first one's is kept.
+    pub fn of(place: &std::sync::OnceLock<std::sync::Arc<Self>>) -> Option<std::sync::Arc<Self>> {
+        if place.get().is_none() {
+            let _ = place.set(Self::new().ok()?.into());
+        }
+        place.get().cloned()
+    }
+
+    /// Has waits end when `file`, which is not watched yet, becomes readable, or has room where that is asked for. It is
+    /// not kept open, and is watched until it is closed.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn watch(&self, file: BorrowedFd<'_>, mark: u64, for_room: bool) -> io::Result<()> {
+        self.count_syscall();
+        Ok(epoll::add(&self.epoll, file, EventData::new_u64(mark), interest(for_room))?)
+    }
+
+    /// The same for a file that is watched already.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn watch_otherwise(
+        &self,
+        file: BorrowedFd<'_>,
+        mark: u64,
+        for_room: bool,
+    ) -> io::Result<()> {
+        self.count_syscall();
+        Ok(epoll::modify(&self.epoll, file, EventData::new_u64(mark), interest(for_room))?)
+    }
+
+    /// Ends this wait or the next one.
+    pub fn wake(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst) {
+            self.count_syscall();
+            // It fails only when the counter is at its end, after centuries.
+            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Ends a wait that has begun. Who looks for news after that, as who waits is to do, finds what was there before:
+    /// that must have been stored with sequential consistency.
+    pub fn wake_waiting(&self) {
+        if self.waits.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Ends a wait, and says which of the watched files were ready, by their marks, and whether they have room.
+    pub fn end_with(&self, mut on_ready: impl FnMut(u64, bool)) {
+        let mut events: Vec<Event> = Vec::with_capacity(4);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.count_syscall();
+        if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once)).is_ok() {
+            for Event { flags, data } in events {
+                if !matches!(data.u64(), CALL | TIMER) {
+                    on_ready(data.u64(), flags.contains(EventFlags::OUT));
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// How many system calls it took.
+    pub fn syscalls(&self) -> u64 {
+        self.syscalls.load(Ordering::Relaxed)
+    }
+
+    fn count_syscall(&self) {
+        self.syscalls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has the timer go off in time; fails where that cannot be.
+    fn arm(&self, timeout: Duration) -> rustix::io::Result<()> {
+        let Some(due) = Instant::now().checked_add(timeout) else { return Ok(()) };
+        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+        if armed.is_some_and(|armed| armed <= due) {
+            return Ok(());
+        }
+        let Ok(it_value) = Timespec::try_from(timeout) else { return Ok(()) };
+        let value = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        self.count_syscall();
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value)?;
+        *armed = Some(due);
+        Ok(())
+    }
+}
+
+fn interest(for_room: bool) -> EventFlags {
+    let room = if for_room { EventFlags::OUT } else { EventFlags::empty() };
+    EventFlags::IN | EventFlags::ET | room
+}
+
+impl EventSource for EventFile {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn begin(&self, timeout: Option<Duration>) -> bool {
+        self.waits.store(true, Ordering::SeqCst);
+        if self.woken.swap(false, Ordering::SeqCst) {
+            return false;
+        }
+        timeout.is_none_or(|timeout| !timeout.is_zero() && self.arm(timeout).is_ok())
+    }
+
+    fn end(&self) {
+        {
+            let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+            // What has gone off, or is about to, is armed anew.
+            *armed = armed.filter(|due| *due > Instant::now());
+        }
+        // Whoever called meanwhile is answered by this return.
+        self.woken.store(false, Ordering::SeqCst);
+        self.waits.store(false, Ordering::SeqCst);
+    }
+}
