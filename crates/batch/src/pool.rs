@@ -58,7 +58,7 @@ pub struct PoolConfig {
     /// last eighth of it is for frames while they are looked at, and never for what is kept; the
     /// eighth before it is for readers who have nothing else to read.
     pub receive_reserve_bytes: usize,
-    /// How many bytes of free buffers are kept for reuse.
+    /// How many bytes of free buffers are kept for reuse; while more are out, as many as those, as far as the limit goes.
     pub cached_limit_bytes: usize,
     /// How many bytes the datagrams and raw packets that nobody has read may hold, in all sockets of all who share the
     /// pool: each counted as long as a block of its own, with one more for each socket that has none
@@ -234,6 +234,12 @@ impl BlockPool {
     #[must_use]
     pub fn left_to_streams_bytes(&self) -> usize {
         self.depot.left_unread_bytes(Kind::Streams)
+    }
+
+    /// How many bytes there are, out or free.
+    #[cfg(test)]
+    fn held_bytes(&self) -> usize {
+        self.depot.held_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn depot(&self) -> &Arc<Depot> {
@@ -471,13 +477,28 @@ impl Depot {
         Arc::new(Slab { bytes, class, home: Arc::downgrade(self), sums: PieceSums::default() })
     }
 
-    /// Whether a buffer of so many bytes may be kept for reuse.
-    fn keeps(&self, class: usize, size: usize) -> bool {
-        let outstanding_bytes = self.outstanding_bytes.load(Ordering::Relaxed);
+    /// Whether buffers of such a length are kept for reuse at all.
+    fn is_cached(&self, class: usize, size: usize) -> bool {
+        class < self.config.size_classes_bytes.len() && size <= self.config.largest_cached_len_bytes
+    }
+
+    /// Whether there are more free buffers than are kept, with one of `size` bytes that has come back. While much is out
+    /// as much is kept: what thousands of connections hold comes back and goes out again in waves, which would make and
+    /// clear buffers anew. All there are together never exceed the pool's limit for that.
+    fn has_too_many(&self, size: usize) -> bool {
+        let outstanding_bytes = self.outstanding_bytes.load(Ordering::Relaxed).saturating_sub(size);
         let free_bytes = self.held_bytes.load(Ordering::Relaxed).saturating_sub(outstanding_bytes);
-        class < self.config.size_classes_bytes.len()
-            && size <= self.config.largest_cached_len_bytes
-            && free_bytes + size <= self.config.cached_limit_bytes
+        let left_bytes = self.config.limit_bytes.saturating_sub(outstanding_bytes);
+        free_bytes > self.config.cached_limit_bytes.max(outstanding_bytes.min(left_bytes))
+    }
+
+    /// Lets go of a free buffer of this class.
+    fn release_one(&self, class: usize) {
+        let released = lock(&self.classes[class]).free.pop();
+        if let Some(slab) = released {
+            // It is counted off as one that was out.
+            self.outstanding_bytes.fetch_add(slab.bytes.len(), Ordering::Relaxed);
+        }
     }
 
     /// Lets go of one reference; the last one brings the buffer home.
@@ -489,7 +510,15 @@ impl Depot {
         let Some(last) = Arc::get_mut(&mut slab) else { return };
         let Some(depot) = last.home.upgrade() else { return };
         let (class, size) = (last.class, last.bytes.len());
-        if !depot.keeps(class, size) {
+        if !depot.is_cached(class, size) {
+            return;
+        }
+        if depot.has_too_many(size) {
+            // With one more, so that what was kept while much was out goes as that comes back.
+            drop(slab);
+            if depot.has_too_many(0) {
+                depot.release_one(class);
+            }
             return;
         }
         last.sums.clear();
@@ -528,6 +557,29 @@ mod tests {
         drop(pool.allocate(10).expect("room"));
         let counters = pool.counters();
         assert_eq!((counters.allocations, counters.allocation_misses), (2, 1));
+    }
+
+    #[test]
+    fn what_comes_back_in_waves_is_kept_while_as_much_is_out_and_goes_with_it() {
+        let config = PoolConfig {
+            limit_bytes: 102_000,
+            cached_limit_bytes: 3_000,
+            ..small().config().clone()
+        };
+        let pool = BlockPool::new(config);
+        let buffers =
+            |count| (0..count).map(|_| pool.allocate(1_000).expect("room")).collect::<Vec<_>>();
+        let mut out = buffers(80);
+        for _ in 0..5 {
+            out.truncate(45);
+            assert!(pool.held_bytes() <= 102_000);
+            out.extend(buffers(35));
+        }
+        // As many as were out were free, but for what the limit had no room for.
+        assert!((80..115).contains(&pool.counters().allocation_misses), "{:?}", pool.counters());
+        out.clear();
+        assert_eq!((pool.counters().outstanding_bytes, pool.held_bytes()), (0, 3_000));
+        assert_eq!(pool.depot.classes.iter().map(|it| lock(it).free.len()).sum::<usize>(), 3);
     }
 
     #[test]
