@@ -13,6 +13,7 @@ use crate::results::{LEAST_RECEIVED_BYTES, MOST_RECEIVED_BYTES, Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
 use crate::table::{cells, headed};
+use crate::workload::stream::Workers;
 use std::time::Duration;
 
 /// The axes: every value of each with every value of the others.
@@ -22,6 +23,8 @@ pub struct Axes {
     pub devices: Vec<DeviceKind>,
     /// Which way the bytes flow.
     pub directions: Vec<Direction>,
+    /// Whether the threads of the tasks run their stacks as well; first those that do not.
+    pub driven: Vec<bool>,
     /// Numbers of connections; the first is what the others are compared with.
     pub connections: Vec<usize>,
 }
@@ -32,21 +35,29 @@ impl Axes {
     #[must_use]
     pub fn scenarios(&self, time: Duration, common: &Scenario) -> Vec<Scenario> {
         let mut scenarios = Vec::new();
-        for &device in &self.devices {
-            for &direction in &self.directions {
-                scenarios.extend(self.connections.iter().map(|&connections| Scenario {
-                    device,
-                    direction,
-                    connections,
-                    tasks: true,
-                    amount: Amount::Time(time),
-                    queue_packets: common.queue_packets.filter(|_| device.is_tun()),
-                    ..common.clone()
-                }));
-            }
+        for (device, direction, workers) in self.paths() {
+            scenarios.extend(self.connections.iter().map(|&connections| Scenario {
+                device,
+                direction,
+                connections,
+                workers,
+                amount: Amount::Time(time),
+                queue_packets: common.queue_packets.filter(|_| device.is_tun()),
+                ..common.clone()
+            }));
         }
         scenarios.retain(|scenario| scenario.check().is_ok());
         scenarios
+    }
+
+    fn paths(&self) -> impl Iterator<Item = (DeviceKind, Direction, Workers)> {
+        let workers = |&driven| if driven { Workers::Drivers } else { Workers::Tasks };
+        let ways = move |&direction| self.driven.iter().map(move |it| (direction, workers(it)));
+        let of_device = move |&device| {
+            let ways = self.directions.iter().flat_map(ways);
+            ways.map(move |(direction, workers)| (device, direction, workers))
+        };
+        self.devices.iter().flat_map(of_device)
     }
 }
 
@@ -81,7 +92,10 @@ fn row(runs: &[&Run]) -> Option<Row> {
     };
     let each = |run: &Run, what: &str, of: &str| ratio(counter(run, what), counter(run, of));
     Some(Row {
-        path: format!("{} {}", first.device, first.direction),
+        path: match first.workers {
+            Workers::Drivers => format!("{} {} driven", first.device, first.direction),
+            Workers::Tasks | Workers::Threads => format!("{} {}", first.device, first.direction),
+        },
         connections: first.connections,
         throughput_gbps: of(&|run| Some(run.throughput_gbps)),
         stack_cpu_s_per_gb: of(&|run| Some(run.stack_cpu_s_per_gb)),
@@ -173,6 +187,7 @@ mod tests {
         Axes {
             devices: vec![DeviceKind::Wire, DeviceKind::Tap],
             directions: vec![Direction::Send, Direction::Receive],
+            driven: vec![false, true],
             connections: vec![64, 10_000],
         }
     }
@@ -185,11 +200,11 @@ mod tests {
     #[test]
     fn every_combination_is_sound_and_has_a_name_of_its_own() {
         let scenarios = scenarios();
-        assert_eq!(scenarios.len(), 8);
+        assert_eq!(scenarios.len(), 16);
         let mut names: Vec<String> = scenarios.iter().map(Scenario::name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 16);
     }
 
     #[test]
@@ -199,13 +214,15 @@ mod tests {
         let scenarios = axes().scenarios(Duration::from_millis(10), &common);
         let (queued, others): (Vec<_>, Vec<_>) =
             scenarios.iter().partition(|it| it.name().contains("queue-5000"));
-        assert!(queued.len() == 4 && queued.iter().all(|it| it.device == DeviceKind::Tap));
-        assert!(others.len() == 4 && others.iter().all(|it| it.device == DeviceKind::Wire));
+        assert!(queued.len() == 8 && queued.iter().all(|it| it.device == DeviceKind::Tap));
+        assert!(others.len() == 8 && others.iter().all(|it| it.device == DeviceKind::Wire));
     }
 
     #[test]
     fn each_number_of_connections_is_compared_with_the_first_of_its_path() {
-        let runs = scenarios().into_iter().zip([10.0, 8.0, 4.0, 3.0, 2.0, 1.0, 1.0, 1.0]);
+        let gbps =
+            [10.0, 8.0, 20.0, 18.0, 4.0, 3.0, 5.0, 4.0, 2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+        let runs = scenarios().into_iter().zip(gbps);
         let runs = runs.map(|(scenario, gbps)| {
             let mut figures = run(TransmitMode::Multidata, gbps);
             let even = figures.bytes / scenario.connections as u64;
@@ -213,17 +230,21 @@ mod tests {
             figures.counters.insert(MOST_RECEIVED_BYTES.to_owned(), 2 * even);
             let of = Run::of(&scenario);
             let (connections, direction) = (of.connections, of.direction);
-            let (scenario, device) = (of.scenario, of.device);
-            Run { scenario, device, connections, direction, ..figures }
+            let (scenario, device, workers) = (of.scenario, of.device, of.workers);
+            Run { scenario, device, connections, workers, direction, ..figures }
         });
         let results = results(runs.collect());
         assert_eq!(
             findings(&results),
             [
                 "wire send: 10000 connections have 0.80 times the throughput of 64.",
+                "wire send driven: 10000 connections have 0.90 times the throughput of 64.",
                 "wire receive: 10000 connections have 0.75 times the throughput of 64.",
+                "wire receive driven: 10000 connections have 0.80 times the throughput of 64.",
                 "tap send: 10000 connections have 0.50 times the throughput of 64.",
+                "tap send driven: 10000 connections have 0.50 times the throughput of 64.",
                 "tap receive: 10000 connections have 1.00 times the throughput of 64.",
+                "tap receive driven: 10000 connections have 1.00 times the throughput of 64.",
             ]
         );
         assert!(render(&results).contains("50 to 200"), "{}", render(&results));

@@ -4,6 +4,7 @@
 //! field; fields are only ever added together with a new name.
 
 use crate::scenario::Scenario;
+use crate::workload::stream::Workers;
 use crate::{Attempt, Failure, host, statistics};
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,8 @@ pub struct Run {
     pub zero_copy: bool,
     /// Connections at the same time.
     pub connections: usize,
+    /// Who does the work over them.
+    pub workers: Workers,
     /// Longest IP packet, in bytes.
     pub mtu: usize,
     /// Bytes that arrived, both directions together; of datagrams those that were sent, and the figures below are of
@@ -130,6 +133,7 @@ impl Run {
             write_len_bytes: scenario.written_len_bytes(),
             zero_copy: scenario.zero_copy,
             connections: scenario.connections,
+            workers: scenario.workers,
             mtu: scenario.mtu_bytes,
             bytes: 0,
             seconds: 0.0,

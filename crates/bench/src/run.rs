@@ -140,7 +140,7 @@ fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let task = |meeting| Task {
         meeting,
         connections: scenario.connections,
-        tasks: scenario.tasks,
+        workers: scenario.workers,
         work: their_work(scenario, bounds, connects),
         cpu: scenario.pin.then_some(KERNEL_CPU),
     };
@@ -168,7 +168,7 @@ fn through_tunnel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let task = Task {
         meeting: Meeting::Tunnel(far),
         connections: scenario.connections,
-        tasks: scenario.tasks,
+        workers: scenario.workers,
         work: their_work(scenario, bounds, true),
         cpu: scenario.pin.then_some(KERNEL_CPU),
     };
@@ -230,7 +230,7 @@ fn work(
         (Workload::Stream, _) => {
             let mut tasks = our_plan(scenario, bounds, connected).tasks(&sockets)?;
             station.place(&sockets, &mut tasks);
-            let ours = stream::run_all_by(scenario.tasks, sockets, &tasks)?;
+            let ours = stream::run_all_by(station.by(scenario.workers), sockets, &tasks)?;
             Ok(WorkDone::Streamed { ours, theirs: Box::default() })
         }
         (Workload::RequestResponse { len_bytes }, [_, ..]) => {
@@ -257,7 +257,8 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
             let mut far_tasks = their_plan(scenario, bounds, true).tasks(&pair.far)?;
             near.place(&pair.near, &mut near_tasks);
             far.place(&pair.far, &mut far_tasks);
-            let (ours, theirs) = wire::stream(scenario.tasks, pair, &near_tasks, &far_tasks)?;
+            let by = [&near, &far].map(|station| station.by(scenario.workers));
+            let (ours, theirs) = wire::stream(by, pair, &near_tasks, &far_tasks)?;
             WorkDone::Streamed { ours, theirs: Box::new(theirs) }
         }
         Workload::RequestResponse { len_bytes } => {

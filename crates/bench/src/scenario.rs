@@ -5,6 +5,7 @@
 //! the system ([`Scenario::check`]).
 
 use crate::layouts::{self, Spreading};
+use crate::workload::stream::Workers;
 use core::fmt;
 use device::{Forms, TransmitMode};
 use multidata::{Coalescing, CopyIn};
@@ -255,8 +256,8 @@ pub struct Scenario {
     pub mode: TransmitMode,
     /// Connections at the same time.
     pub connections: usize,
-    /// A task for each of them, all of an end's in one thread; else a thread for each.
-    pub tasks: bool,
+    /// Who does the work over them.
+    pub workers: Workers,
     /// How the frames that this stack receives are put together; `Single` takes them one by one.
     pub coalescing: Coalescing,
     /// Longest IP packet of the device.
@@ -344,7 +345,7 @@ impl Scenario {
             direction,
             mode,
             connections: 1,
-            tasks: false,
+            workers: Workers::Threads,
             coalescing: Self::coalescing_of(mode),
             mtu_bytes: 1_500,
             amount: Amount::Time(Duration::from_secs(1)),
@@ -443,8 +444,9 @@ impl Scenario {
         }
         let write = self.write_word();
         words.extend(write.as_deref());
-        if self.tasks {
-            connections = format!("{} tasks", self.connections);
+        if self.workers != Workers::Threads {
+            let driven = if self.workers == Workers::Drivers { "driven " } else { "" };
+            connections = format!("{} {driven}tasks", self.connections);
             words.push(&connections);
         } else if self.connections > 1 {
             connections = format!("x{}", self.connections);
@@ -549,7 +551,10 @@ impl Scenario {
                 self.mtu_bytes
             ));
         }
-        let connections_max = if self.tasks { TASK_CONNECTIONS_MAX } else { CONNECTIONS_MAX };
+        let connections_max = match self.workers {
+            Workers::Threads => CONNECTIONS_MAX,
+            Workers::Tasks | Workers::Drivers => TASK_CONNECTIONS_MAX,
+        };
         if !(1..=connections_max).contains(&self.connections) {
             return Err(format!(
                 "--connections {} is out of range: give 1 to {connections_max}",

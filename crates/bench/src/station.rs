@@ -6,7 +6,7 @@ use crate::place::{Addresses, on_cpu};
 use crate::scenario::{DeviceKind, Outbound, Scenario, Times};
 use crate::socket::{Socket, retry_interrupted};
 use crate::times::{CopyTimes, TimedQueue};
-use crate::workload::stream::Task;
+use crate::workload::stream::{By, Task, Workers};
 use crate::{Attempt, Failure};
 use batch::{BlockPool, PoolConfig};
 use bytes::Bytes;
@@ -236,6 +236,11 @@ impl Station {
                 connect(is_pinned.and_then(|it| it.squeue_cpu(index % squeues, &self.cpus)))
             })
             .collect()
+    }
+
+    /// By whom the work over its connections is done.
+    pub fn by(&self, workers: Workers) -> By<'_> {
+        workers.of(Some(&self.stack))
     }
 
     /// Says of each task on which CPU it is to be done: that of its connection, as the scenario has it.

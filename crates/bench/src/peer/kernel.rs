@@ -19,7 +19,7 @@ use crate::peer::tunnel::TunnelEnd;
 use crate::scenario::Amount;
 use crate::socket::{Socket, retry_interrupted};
 use crate::workload::request_response::{self, Asked, AskingAll};
-use crate::workload::stream::{self, Totals};
+use crate::workload::stream::{self, By, Totals, Workers};
 use crate::{Attempt, Failure};
 use linux::{descriptors, kernel_socket};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct Task {
     /// How many connections.
     pub connections: usize,
     /// A task for each of them instead of a thread.
-    pub tasks: bool,
+    pub workers: Workers,
     /// What to do over them.
     pub work: Work,
     /// Run on this CPU only.
@@ -254,22 +254,22 @@ fn work(task: &Task) -> Result<Report, Failure> {
     }
     if let Meeting::Tunnel(end) = &task.meeting {
         let said = |address| say(&Report::Listening(address));
-        let (_station, sockets) = end.meet(task.connections, said)?;
+        let (station, sockets) = end.meet(task.connections, said)?;
         if let Work::Ask { .. } = task.work {
             for socket in &sockets {
                 socket.set_nodelay(true).attempt(|| "cannot set a socket up")?;
             }
         }
-        return work_over(task, sockets);
+        return work_over(task, sockets, station.by(task.workers));
     }
-    work_over(task, meet(task)?)
+    work_over(task, meet(task)?, task.workers.of(None))
 }
 
-fn work_over<S: Socket>(task: &Task, sockets: Vec<S>) -> Result<Report, Failure> {
+fn work_over<S: Socket>(task: &Task, sockets: Vec<S>, by: By<'_>) -> Result<Report, Failure> {
     match (&task.work, sockets.first()) {
         (Work::Stream(plan), _) => {
             let tasks = plan.tasks(&sockets)?;
-            stream::run_all_by(task.tasks, sockets, &tasks).map(Report::Streamed)
+            stream::run_all_by(by, sockets, &tasks).map(Report::Streamed)
         }
         (Work::Ask { seed, amount, len_bytes }, Some(_)) => {
             let connected = matches!(task.meeting, Meeting::Connect(_));

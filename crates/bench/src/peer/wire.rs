@@ -2,7 +2,7 @@
 
 use crate::station::{self, Station};
 use crate::workload::request_response::{self, Asked, AskingAll};
-use crate::workload::stream::{self, Task, Totals};
+use crate::workload::stream::{self, By, Task, Totals};
 use crate::{Attempt, Failure};
 use multidata::TcpStream;
 
@@ -34,14 +34,14 @@ pub fn meet(near: &Station, far: &Station, connections: usize) -> Result<Pair, F
 /// # Errors
 /// A sentence.
 pub fn stream(
-    by_tasks: bool,
+    [near_by, far_by]: [By<'_>; 2],
     pair: Pair,
     near: &[Task],
     far: &[Task],
 ) -> Result<(Totals, Totals), Failure> {
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| stream::run_all_by(by_tasks, pair.far, far));
-        let ours = stream::run_all_by(by_tasks, pair.near, near);
+        let other = scope.spawn(|| stream::run_all_by(far_by, pair.far, far));
+        let ours = stream::run_all_by(near_by, pair.near, near);
         let theirs = joined(other.join());
         Ok((ours?, theirs?))
     })

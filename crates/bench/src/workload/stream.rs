@@ -17,6 +17,7 @@ use crate::verify::{Flow, Pattern};
 use crate::{Attempt, Failure};
 use bytes::Bytes;
 use linux::cpu::{thread_time, thread_waits};
+use multidata::Stack;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -253,18 +254,50 @@ impl Totals {
     }
 }
 
-/// Does the task over each of these connections, by tasks or by threads.
+/// Who does the work over the connections of an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Workers {
+    /// A thread for each.
+    #[default]
+    Threads,
+    /// A task for each, all of an end's in one thread.
+    Tasks,
+    /// The same, and that thread runs the stack as well, where the end is ours ([`multidata_tokio::drive`]).
+    Drivers,
+}
+
+impl Workers {
+    /// Those of the end with this stack; the kernel's has none.
+    pub fn of(self, stack: Option<&Stack>) -> By<'_> {
+        match self {
+            Self::Threads => By::Threads,
+            Self::Tasks => By::Tasks(None),
+            Self::Drivers => By::Tasks(stack),
+        }
+    }
+}
+
+/// Who does the work of an end.
+#[derive(Clone, Copy, Debug)]
+pub enum By<'a> {
+    /// See [`Workers`].
+    Threads,
+    /// With the stack that they run.
+    Tasks(Option<&'a Stack>),
+}
+
+/// Does the task over each of these connections.
 ///
 /// # Errors
 /// The first failure, as a sentence.
 pub fn run_all_by<S: Socket>(
-    by_tasks: bool,
+    by: By<'_>,
     sockets: Vec<S>,
     tasks: &[Task],
 ) -> Result<Totals, Failure> {
-    match by_tasks {
-        true => tasks::run_all(sockets, tasks),
-        false => run_all(&sockets, tasks),
+    match by {
+        By::Tasks(stack) => tasks::run_all(sockets, tasks, stack),
+        By::Threads => run_all(&sockets, tasks),
     }
 }
 

@@ -50,6 +50,15 @@ pub(crate) struct ManyArguments {
         value_parser = connections_up_to(TASK_CONNECTIONS_MAX)
     )]
     connections: Vec<usize>,
+    /// The thread of the tasks runs the stack as well (`multidata_tokio::drive`); off: the stack's own threads do
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "on,off",
+        default_value = "off,on"
+    )]
+    drive: Vec<Switch>,
     /// What the application writes in one call
     #[arg(long, value_name = "B", default_value = "64K", value_parser = parse_buffer_size)]
     write_size: usize,
@@ -82,6 +91,7 @@ impl ManyArguments {
         let axes = Axes {
             devices: self.device.iter().map(|device| (*device).into()).collect(),
             directions: self.direction.iter().map(|direction| (*direction).into()).collect(),
+            driven: self.drive.iter().map(|it| *it == Switch::On).collect(),
             connections: self.connections,
         };
         let offload = self.offload == Switch::On;

@@ -47,7 +47,7 @@ fn every_option_of_a_stream_reaches_its_scenario() {
         direction: Direction::Both,
         mode: TransmitMode::Lso,
         connections: 3,
-        tasks: false,
+        workers: bench::workload::stream::Workers::Threads,
         mtu_bytes: 9_000,
         amount: Amount::Bytes(64 << 20),
         write_len_bytes: 8_192,

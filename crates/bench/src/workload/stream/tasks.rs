@@ -17,6 +17,7 @@ use crate::measure::Clocks;
 use crate::peer::kernel::STUCK;
 use crate::socket::Socket;
 use crate::{Attempt, Failure};
+use multidata::Stack;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -36,7 +37,11 @@ thread_local! {
 ///
 /// # Errors
 /// The first failure, as a sentence; nothing moved for long.
-pub fn run_all<S: Socket>(sockets: Vec<S>, tasks: &[Task]) -> Result<Totals, Failure> {
+pub fn run_all<S: Socket>(
+    sockets: Vec<S>,
+    tasks: &[Task],
+    stack: Option<&Stack>,
+) -> Result<Totals, Failure> {
     let refused = || "cannot start tasks";
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.attempt(refused)?;
@@ -44,6 +49,9 @@ pub fn run_all<S: Socket>(sockets: Vec<S>, tasks: &[Task]) -> Result<Totals, Fai
     let window = Arc::new(Window::of(tasks));
     let before = Sender::of_this_thread();
     let outcomes = runtime.block_on(async {
+        if let Some(stack) = stack {
+            multidata_tokio::drive(stack).attempt(|| "cannot run the stack by tasks")?;
+        }
         let mut running = Vec::with_capacity(sockets.len());
         let started = Instant::now();
         for (socket, task) in sockets.into_iter().zip(tasks) {
