@@ -159,6 +159,11 @@ fn sent(now: Instant, shard: &mut Shard, id: InterfaceId) -> Vec<Vec<u8>> {
 
 /// What a server answers that leases one address for ten minutes, with a route to 10.9/16 and a default route.
 fn leasing(frame: &[u8]) -> Option<Vec<u8>> {
+    leasing_in(frame, 0)
+}
+
+/// The same, of a network whose mask ends like this.
+fn leasing_in(frame: &[u8], mask: u8) -> Option<Vec<u8>> {
     let ip = Ipv4View::parse(frame.get(EthernetRepr::LEN..)?).ok()?;
     let view = UdpView::parse(ip.payload()).ok()?;
     if (ip.protocol(), view.destination_port()) != (wire::protocol::UDP, 67) {
@@ -176,7 +181,7 @@ fn leasing(frame: &[u8]) -> Option<Vec<u8>> {
     bytes[16..20].copy_from_slice(&[10, 0, 0, 9]);
     bytes[28..34].copy_from_slice(&station(0).0);
     bytes.extend([99, 130, 83, 99, 53, 1, answer, 54, 4, 10, 0, 0, 254]);
-    bytes.extend([1, 4, 255, 255, 255, 0, 6, 4, 10, 0, 0, 53, 26, 2, 0x05, 0x78]);
+    bytes.extend([1, 4, 255, 255, 255, mask, 6, 4, 10, 0, 0, 53, 26, 2, 0x05, 0x78]);
     bytes.extend([121, 12, 16, 10, 9, 10, 0, 0, 2, 0, 10, 0, 0, 254, 51, 4, 0, 0, 2, 88]);
     let mut datagram = vec![0; 8];
     wire::UdpRepr { source_port: 67, destination_port: 68, payload_len: bytes.len() }
@@ -221,6 +226,40 @@ fn one_shard_leases_an_address_and_all_have_it_as_long_as_it_lasts() {
         let nothing = SocketError::NoSourceFor(remote.parse().expect("an address"));
         assert_eq!(host.connect(remote), Err(nothing));
     }
+}
+
+/// RFC 1122, 3.2.1.3: no packet comes from all hosts of a network, also where that was one host's address before.
+#[test]
+fn who_had_the_address_that_a_new_mask_makes_everybodys_is_heard_by_no_shard_any_more() {
+    let dhcp = Some(dhcp::ClientConfig::default());
+    let mut host = Host::new(&AddressingConfig { dhcp, ..AddressingConfig::default() });
+    let (mut asked, mut extension) = (0, None);
+    // The server is a neighbour whom nobody knows, so everybody is asked for an extension in the end.
+    host.run(Duration::from_secs(550), |_, frame| {
+        asked += u32::from(leasing(frame).is_some());
+        match asked {
+            3.. => {
+                extension = extension.take().or_else(|| leasing_in(frame, 128));
+                None
+            }
+            _ => leasing(frame),
+        }
+    });
+    let mut segment = vec![0; wire::TCP_HEADER_LEN_MIN];
+    wire::TcpHeader::default().emit(&mut segment).expect("room");
+    let addresses = (Ipv4Addr::new(10, 0, 0, 127).into(), LEASED);
+    let segment = craft::packet(station(0), addresses, wire::protocol::TCP, 64, (&segment, 16));
+    host.hear(&extension.expect("the lease was to be extended"));
+    let dropped = |host: &Host| {
+        let of = |(shard, _): &(Shard, InterfaceId)| shard.drop_count(DropReason::BadSource);
+        host.shards.iter().map(of).collect::<Vec<_>>()
+    };
+    host.hear(&segment);
+    assert_eq!(dropped(&host), [1, 0, 0], "the others are about to hear of it");
+    host.carry();
+    let before = dropped(&host);
+    host.hear(&segment);
+    assert_eq!(dropped(&host), before.iter().map(|count| count + 1).collect::<Vec<_>>());
 }
 
 fn routed(policy: ClaimPolicy) -> Host {

@@ -259,6 +259,8 @@ impl Shard {
         let Some(used) = interface.addresses.iter_mut().find(|it| **it == old) else { return };
         *used = cidr;
         if old != cidr {
+            // Which address stands for all hosts of a network follows from the mask.
+            self.checked_addresses = None;
             self.add_network_route(id, cidr);
             self.remove_network_route(id, old);
         }
