@@ -155,7 +155,7 @@ impl TcpSocket {
     fn has_awaited_room(&self, left_bytes: usize) -> bool {
         let connection = &self.connection;
         let Some(AwaitedRoom { bytes, lack }) = self.awaited_room else { return true };
-        if connection.send_queue_len() == 0 || !connection.state().accepts_data() {
+        if connection.send_queue_len() == 0 || !connection.accepts_data() {
             return true;
         }
         let awaited_bytes = bytes as usize;
@@ -312,7 +312,7 @@ impl Shard {
         if let Some(error) = connection.error() {
             return Err(connection_error(error));
         }
-        if !connection.state().accepts_data() {
+        if !connection.accepts_data() {
             return Err(SocketError::BrokenPipe);
         }
         let lent_room_bytes = connection.send_room();

@@ -142,6 +142,26 @@ fn a_connection_in_time_wait_is_followed_by_one_that_is_forwarded() {
 }
 
 #[test]
+fn who_ends_its_stream_before_the_handshake_is_over_writes_no_more() {
+    let mut net = net(false);
+    let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 8);
+    let client = connect(&mut net, at("93.184.215.14:80"));
+    let (pending, now) = (next(&mut net, forwarder), net.now);
+    let shard = &mut net.hosts[1].shard;
+    let server = shard.tcp_accept_pending(now, &pending).expect("it waits");
+    shard.tcp_append(now, server, chunk(b"all")).expect("room");
+    shard.tcp_shutdown_write(now, server).expect("open");
+    assert_eq!(shard.tcp_status(server).expect("open").state, State::SynReceived);
+    // Room there will never be: who waited for it would wait as long as the peer likes.
+    assert_eq!(shard.tcp_send_plan(server), Err(SocketError::BrokenPipe));
+    net.run(10 * MS);
+    let shard = &mut net.hosts[0].shard;
+    let mut bytes = [0; 8];
+    assert_eq!(shard.tcp_read(net.now, client, &mut bytes), Ok(3));
+    assert_eq!(shard.tcp_read(net.now, client, &mut bytes), Ok(0));
+}
+
+#[test]
 fn refused_is_a_reset_and_ignored_is_silence() {
     let mut net = net(false);
     let forwarder = forwarder(&mut net, Cidr::ANY_IPV4, 8);

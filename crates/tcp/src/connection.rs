@@ -454,10 +454,16 @@ impl Connection {
         self.send_queue.len().saturating_sub(self.send.flight() as usize)
     }
 
+    /// Whether this side has not closed: what has no room now may have some later.
+    #[must_use]
+    pub fn accepts_data(&self) -> bool {
+        self.state.accepts_data() && !self.owing.fin
+    }
+
     /// How many bytes [`Connection::append`] takes now; 0 once this side has closed.
     #[must_use]
     pub fn send_room(&self) -> usize {
-        if self.state.accepts_data() && !self.owing.fin { self.send_queue.room() } else { 0 }
+        if self.accepts_data() { self.send_queue.room() } else { 0 }
     }
 
     /// How data that is appended now will be cut: the payload of a full segment, at least 1, and how
@@ -475,7 +481,7 @@ impl Connection {
     /// [`SendError::Full`] where the chunk is longer than [`Connection::send_room`],
     /// [`SendError::Closed`] where this side has closed or the connection is gone.
     pub fn append(&mut self, now: Instant, chunk: Chunk) -> Result<(), SendError> {
-        if !self.state.accepts_data() || self.owing.fin {
+        if !self.accepts_data() {
             return Err(SendError::Closed);
         }
         if chunk.len() > self.send_queue.room() {
