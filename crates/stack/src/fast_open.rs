@@ -15,7 +15,7 @@ use crate::shard::Shard;
 use crate::sockets::{Keys, SocketId};
 use batch::Chunk;
 use core::hash::BuildHasher;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use counters::DropReason;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -133,8 +133,10 @@ impl Shard {
         without_cookie: bool,
     ) -> bool {
         let asked = local.map(|local| canonical(local).ip()).filter(|it| !it.is_unspecified());
+        let from = asked.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        let remote = self.or_this_host(canonical(remote), from);
         let Ok(local) = asked.map_or_else(|| self.source_for(remote), Ok) else { return false };
-        let pair = (local, canonical(remote).ip());
+        let pair = (local, remote.ip());
         let option = self.fast_open.option_for(now, pair, without_cookie);
         option.is_some_and(|(option, _)| option != Some(TcpFastOpen::REQUEST))
     }

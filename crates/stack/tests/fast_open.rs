@@ -182,6 +182,26 @@ fn each_address_of_a_client_has_a_cookie_of_its_own() {
 }
 
 // RFC 7413, 7.1: a path that swallows such SYNs costs one timeout, and then no more.
+/// Programs connect to the address that they listen at.
+#[test]
+fn who_connects_to_nobody_opens_fast_where_this_host_gave_a_cookie() {
+    for any in ["0.0.0.0:80", "[::]:80"] {
+        let mut net = Net::new(TransmitMode::Multidata, false);
+        let (any, now) = (any.parse().expect("an address"), net.now);
+        let options = harness::fast_open(16);
+        net.hosts[0].shard.tcp_listen_with(any, options).expect("free");
+        let may = |net: &Net| net.hosts[0].shard.tcp_may_open_fast(now, None, any, false);
+        assert!(!may(&net));
+        for is_fast in [false, true] {
+            assert_eq!(may(&net), is_fast);
+            open(&mut net, any, b"hello").expect("this host");
+            net.run(10 * MS);
+            let counters = net.hosts[0].shard.counters();
+            assert_eq!(counters.tcp.fast_open_bytes_received > 0, is_fast, "{any}");
+        }
+    }
+}
+
 #[test]
 fn a_path_that_drops_syns_with_data_is_spared_them() {
     let (mut net, listener, to) = with_cookie(16);
