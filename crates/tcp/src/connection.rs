@@ -451,7 +451,9 @@ impl Connection {
     /// Bytes queued and never sent.
     #[must_use]
     pub fn unsent_len(&self) -> usize {
-        self.send_queue.len().saturating_sub(self.send.flight() as usize)
+        // Numbers in flight may be the SYN's.
+        let unsent = self.send_queue.len_from(self.behind_syn(self.send.nxt));
+        self.send_queue.len().min(unsent as usize)
     }
 
     /// Whether this side has not closed: what has no room now may have some later.

@@ -224,7 +224,7 @@ impl Connection {
             sacked_bytes: self.recovery.sacked_bytes(),
             lost_bytes: self.recovery.lost_bytes(),
             again_bytes: self.recovery.again_bytes(),
-            unsent_bytes: self.send_queue.len_from(self.send.nxt),
+            unsent_bytes: self.unsent_len() as u32,
             outstanding: self.recovery.segments(&self.send, negotiated.payload_max()),
             since_data_sent: now - self.last_data_sent_at,
             since_received: now - self.last_received_at,

@@ -55,6 +55,26 @@ fn the_sums_are_those_of_what_was_sent_and_received() {
     assert!(info.retransmits > 0 && info.backoff > 0 && info.segments_retransmitted > 0);
 }
 
+/// The SYN is none of the bytes that were queued, before it was sent and while it is in flight.
+#[test]
+fn what_waits_for_the_handshake_was_never_sent() {
+    let mut harness = Harness::connect(plain_config());
+    harness.write(&stream(0..300));
+    for syns in [0, 1] {
+        let info = harness.connection.info(harness.now);
+        assert_eq!((harness.connection.unsent_len(), info.unsent_bytes), (300, 300), "{syns}");
+        harness.take();
+    }
+    harness.receive(SYN | ACK, 0, 1, b"");
+    assert_eq!(harness.take_ranges(), [(1, 300)]);
+    let info = harness.connection.info(harness.now);
+    assert_eq!((harness.connection.unsent_len(), info.unsent_bytes), (0, 0));
+    harness.connection.shutdown_write();
+    harness.take();
+    harness.connection.abort();
+    assert_eq!(harness.connection.unsent_len(), 0);
+}
+
 #[test]
 fn the_time_that_the_peers_window_cost_is_told() {
     let mut harness = Harness::established(plain_config());
