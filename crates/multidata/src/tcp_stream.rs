@@ -186,7 +186,7 @@ impl TcpStream {
 
     /// Whether segments that are not full wait until they are, or until this is taken back (`true`, TCP_CORK, which
     /// `std::net` does not have): for who writes a message in several pieces. Unlike Linux's it waits without
-    /// end.
+    /// end, but where nothing is under way for a write that waits for room.
     ///
     /// # Errors
     /// None; the signature is that of `std::net`.

@@ -359,6 +359,30 @@ fn a_corked_connection_sends_full_segments_only() {
     assert_eq!(&both, b"headtail");
 }
 
+/// As on Linux: who waits for room cannot add to a segment what would fill it.
+#[test]
+fn a_corked_connection_without_room_for_more_sends_what_it_has() {
+    let (left, right_stack) = pair();
+    for lends in [false, true] {
+        let (mut client, mut server) = connected(&left, &right_stack);
+        client.set_write_timeout(Some(20 * SECOND)).expect("a time");
+        client.set_cork(true).expect("open");
+        match lends {
+            // Less than a segment.
+            false => {
+                client.set_send_buffer_size(1_000).expect("a size");
+                client.write_all(&[b'x'; 3_000]).expect("the peer acknowledges");
+            }
+            // More pieces than a queue holds.
+            true => (0..3_000).for_each(|_| {
+                client.write_bytes(Bytes::from_static(b"x")).expect("the peer acknowledges");
+            }),
+        }
+        client.set_cork(false).expect("open");
+        server.read_exact(&mut [0; 3_000]).expect("it was sent");
+    }
+}
+
 // TCP_LINGER2: the peer need not close for the connection to be forgotten.
 #[test]
 fn a_connection_need_not_wait_for_the_peers_end() {

@@ -28,6 +28,7 @@ use crate::interfaces::InterfaceId;
 use crate::offered::Fit;
 use crate::outbox::{Network, NextHop, Outgoing};
 use crate::shard::Shard;
+use crate::sockets::SocketId;
 use crate::unscreened::{Built, Unscreened};
 use batch::{Limits, Multidata};
 use core::ops::Range;
@@ -303,6 +304,18 @@ impl Shard {
             Some(_) => unscreened.push(Built { packet, count, mtu_bytes }, flow),
         }
         true
+    }
+
+    /// A writer waits for room. As on Linux a cork does not keep what makes some, or both would wait for ever.
+    pub(crate) fn ease_cork(&mut self, id: SocketId) {
+        let Ok(index) = self.sockets.index(id) else { return };
+        if let Some(socket) = self.sockets.tcp(index)
+            && socket.connection.ease_cork()
+            && let Some(interface) = self.interfaces.get_mut(socket.path.interface)
+        {
+            // Whether anything goes is found out in its turn.
+            interface.ready.add(index, &mut socket.queued);
+        }
     }
 
     fn emit_connection(&mut self, now: Instant, id: InterfaceId, index: u32, out: &mut Multidata) {

@@ -297,6 +297,7 @@ impl Shard {
     pub fn tcp_await_room(&mut self, id: SocketId, room_bytes: usize, is_lent: bool) {
         if let Ok(socket) = self.tcp_socket(id) {
             socket.await_room(room_bytes, is_lent);
+            self.ease_cork(id);
         }
     }
 

@@ -35,6 +35,7 @@ use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 use crate::send_queue::SendQueue;
 use crate::send_sequence::SendSequence;
+use crate::settings::Cork;
 use crate::state::State;
 use crate::timers::{Timer, Timers};
 use crate::urgent::Urgent;
@@ -108,7 +109,7 @@ pub struct Connection {
     /// See [`Connection::set_super_frame_len`].
     pub(crate) super_frame_len: u16,
     /// See [`Connection::set_cork`].
-    pub(crate) corked: bool,
+    pub(crate) cork: Cork,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) send: SendSequence,
@@ -226,7 +227,7 @@ impl Connection {
             chronograph: Chronograph::default(),
             nodelay: config.nodelay,
             super_frame_len: 0,
-            corked: false,
+            cork: Cork::default(),
             user_timeout_agreed_s: 0,
             fast_open: None,
             config,
@@ -495,6 +496,7 @@ impl Connection {
             self.chronograph.enter(now, Waits::Path);
         }
         self.send_queue.append(chunk);
+        self.cork.on_append();
         self.arm_persist(now);
         self.arm_pacing(now);
         Ok(())

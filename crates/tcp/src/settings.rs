@@ -8,6 +8,35 @@ use crate::window_tuning::growth_max;
 use std::sync::Arc;
 use time::Instant;
 
+/// Whether segments that are not full wait for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cork {
+    #[default]
+    Out,
+    /// They do.
+    In,
+    /// They do while something is in flight: see [`Connection::ease_cork`].
+    Eased,
+}
+
+impl Cork {
+    #[inline]
+    pub(crate) fn on_append(&mut self) {
+        if *self == Self::Eased {
+            *self = Self::In;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn holds_back(self, in_flight: bool) -> bool {
+        match self {
+            Self::Out => false,
+            Self::In => true,
+            Self::Eased => in_flight,
+        }
+    }
+}
+
 impl Connection {
     /// Small segments are sent at once from now on, or no more.
     pub fn set_nodelay(&mut self, nodelay: bool) {
@@ -56,7 +85,17 @@ impl Connection {
     /// Holds back segments that are not full, until it is called with `false` or the stream ends
     /// (TCP_CORK, and MSG_MORE of one call): the application will add to them soon.
     pub fn set_cork(&mut self, corked: bool) {
-        self.corked = corked;
+        self.cork = if corked { Cork::In } else { Cork::Out };
+    }
+
+    /// The application would add to what a cork holds back, and waits for room: until it has added, nothing is held
+    /// back that no acknowledgment on its way will make room behind. Says whether there is a cork that was not eased.
+    pub fn ease_cork(&mut self) -> bool {
+        let is_in = self.cork == Cork::In;
+        if is_in {
+            self.cork = Cork::Eased;
+        }
+        is_in
     }
 
     /// Fixes the size of the send buffer: it no longer follows what may be in flight. What is queued

@@ -161,7 +161,7 @@ impl Connection {
             && self.send.flight() == 0
             && unsent > 0
             && unsent <= self.send.usable(self.send.nxt)
-            && !self.corked
+            && !self.cork.holds_back(false)
             && self.pacing_budget(now) > 0
     }
 
@@ -344,7 +344,11 @@ impl Connection {
         let Some(len) = self.fit_window(planner.nxt, wanted) else { return NewData::WindowClosed };
         if len < wanted {
             // It goes as it is.
-        } else if len < planner.full && self.corked && !fin && !self.urgent.is_sending() {
+        } else if len < planner.full
+            && self.cork.holds_back(in_flight)
+            && !fin
+            && !self.urgent.is_sending()
+        {
             // The application will add to it. What is urgent waits for nothing.
             return NewData::Nothing;
         } else if len < planner.full && in_flight && !fin && self.nagle_holds_back() {

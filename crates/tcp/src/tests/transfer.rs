@@ -234,3 +234,20 @@ fn a_reset_behind_data_leaves_no_timer_running() {
     harness.connection.on_batch_end(harness.now);
     assert_eq!(harness.connection.poll_timeout(), None);
 }
+
+/// Who adds to what a cork holds back and finds no room waits for acknowledgments, and for none where nothing was sent.
+#[test]
+fn an_eased_cork_holds_nothing_back_once_nothing_is_in_flight() {
+    let mut harness = Harness::established(plain_config());
+    harness.connection.set_cork(true);
+    harness.write(&stream(0..1_500));
+    assert_eq!(harness.take_ranges(), [(1, 1_000)]);
+    assert!(harness.connection.ease_cork() && !harness.connection.ease_cork());
+    harness.expect_nothing();
+    harness.receive(ACK, 1, 1_001, b"");
+    assert_eq!(harness.take_ranges(), [(1_001, 500)]);
+    harness.receive(ACK, 1, 1_501, b"");
+    // What is added is held back as before.
+    harness.write(&stream(1_500..1_700));
+    harness.expect_nothing();
+}
