@@ -40,15 +40,24 @@ pub fn default_job(time: Duration) -> Vec<Scenario> {
 /// The wire carries no super-frames to a kernel, so `lso` stays only where the wire takes it.
 #[must_use]
 pub fn over_the_wire(job: &[Scenario]) -> Vec<Scenario> {
-    let mut scenarios: Vec<Scenario> = Vec::new();
-    for scenario in job {
-        let moved =
-            Scenario { device: DeviceKind::Wire, napi: false, io_uring: false, ..scenario.clone() };
-        if !scenarios.contains(&moved) {
-            scenarios.push(moved);
+    each_once(job.iter().map(|scenario| Scenario {
+        device: DeviceKind::Wire,
+        napi: false,
+        io_uring: false,
+        ..scenario.clone()
+    }))
+}
+
+/// All of these in their order, each once: what a list names twice is measured as often as all others.
+#[must_use]
+pub fn each_once<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
         }
     }
-    scenarios
+    once
 }
 
 /// The indices of `count` scenarios in the order in which round `round` runs them.

@@ -11,6 +11,7 @@
 //! each frame below it cannot save, so that curves are flat on devices where that rules.
 
 use crate::counted::{self, Counted};
+use crate::plan::each_once;
 use crate::results::{Results, Run};
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario};
 use crate::statistics::{median, ratio};
@@ -127,20 +128,13 @@ pub struct Axes {
 
 impl Axes {
     fn coalescings(&self) -> Vec<Coalescing> {
-        let mut all = Vec::new();
-        for count in &self.counts {
-            for &hold_off in &self.hold_offs {
-                let coalescing = match *count {
-                    Count::Adaptive => Coalescing::ADAPTIVE,
-                    Count::Frames(1) => Coalescing { count: 1, ..Coalescing::OFF },
-                    Count::Frames(count) => Coalescing { count, hold_off, adaptive: false },
-                };
-                if !all.contains(&coalescing) {
-                    all.push(coalescing);
-                }
-            }
-        }
-        all
+        let of = |count: Count, hold_off| match count {
+            Count::Adaptive => Coalescing::ADAPTIVE,
+            Count::Frames(1) => Coalescing { count: 1, ..Coalescing::OFF },
+            Count::Frames(count) => Coalescing { count, hold_off, adaptive: false },
+        };
+        let counts = self.counts.iter();
+        each_once(counts.flat_map(|count| self.hold_offs.iter().map(move |it| of(*count, *it))))
     }
 
     /// Every sound combination, each run for this long. Neighbours differ in coalescing only.

@@ -6,9 +6,9 @@
 //! device cannot do - super-frames without offload - is left out, not failed; so is a scheme that would
 //! be only another name for `multidata` on a device, and of that a sentence is left.
 
+use crate::plan::each_once;
 use crate::scenario::{Amount, DeviceKind, Direction, Scenario, Times, TransformKind};
 use device::TransmitMode;
-use std::collections::HashSet;
 use std::time::Duration;
 
 /// The axes.
@@ -85,10 +85,8 @@ impl Axes {
             it.times = if is_timed { timed } else { Times::Off };
         });
         scenarios.retain(|scenario| scenario.check().is_ok() && is_worth_running(scenario));
-        // A value that an axis names twice is measured once.
-        let mut names = HashSet::new();
-        scenarios.retain(|scenario| names.insert(scenario.name()));
-        scenarios
+        // What is nothing to a device makes no other scenario there.
+        each_once(scenarios)
     }
 }
 

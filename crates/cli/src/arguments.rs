@@ -15,6 +15,7 @@ mod transmit;
 pub(crate) use address::AddressArgument;
 use bench::layouts::{self, Placement};
 use bench::loss::run::PRODUCT_MAX_BYTES;
+use bench::plan::each_once;
 use bench::receive::parse_blocks;
 use bench::scenario::{
     Amount, DeviceKind, Direction, Outbound, PeerKind, Scenario, TransformKind, Workload,
@@ -499,7 +500,7 @@ impl BenchArguments {
     /// # Errors
     /// A sentence, where options contradict each other.
     pub(crate) fn job(self) -> Result<Job, String> {
-        let job = match self.workload {
+        let mut job = match self.workload {
             None => Job {
                 scenarios: bench::plan::default_job(self.job.seconds),
                 may_use_wire: true,
@@ -517,6 +518,7 @@ impl BenchArguments {
                 return Err("a measurement of its own is no list of scenarios".into());
             }
         };
+        job.scenarios = each_once(job.scenarios);
         job.scenarios.iter().try_for_each(Scenario::check)?;
         Ok(job)
     }
@@ -549,12 +551,7 @@ impl PathArguments {
 
     /// The modes and whether offload is on, each following from the other where not given.
     fn modes(&self, given: &[TransmitMode], default: &[TransmitMode]) -> (Vec<TransmitMode>, bool) {
-        let mut modes: Vec<TransmitMode> = Vec::new();
-        for mode in given.iter().copied() {
-            if !modes.contains(&mode) {
-                modes.push(mode);
-            }
-        }
+        let mut modes = each_once(given.iter().copied());
         if modes.is_empty() {
             modes = match self.offload {
                 Some(Switch::On) => vec![TransmitMode::Lso],

@@ -4,6 +4,7 @@ use crate::arguments::LossArguments;
 use crate::bench_verb::{Preparation, measured, prepare, tell};
 use crate::output::deliver;
 use bench::loss::{Cell, Results, run};
+use bench::plan::each_once;
 use bench::results::to_json;
 use bench::{Attempt, Failure};
 use linux::Sandbox;
@@ -45,14 +46,12 @@ pub(crate) fn run(arguments: &LossArguments) -> Result<(), Failure> {
 /// Every loss with every round-trip time.
 pub(crate) fn cells(arguments: &LossArguments) -> Vec<Cell> {
     let times = arguments.rtt.iter().map(|millis| Duration::from_millis(*millis));
-    times
-        .flat_map(|round_trip| {
-            arguments.loss.iter().map(move |loss| Cell {
-                reorder_percent: arguments.reorder,
-                corrupt_percent: arguments.corrupt,
-                rate_bits_per_s: arguments.rate * 1_000_000,
-                ..Cell::new(*loss, round_trip)
-            })
+    each_once(times.flat_map(|round_trip| {
+        arguments.loss.iter().map(move |loss| Cell {
+            reorder_percent: arguments.reorder,
+            corrupt_percent: arguments.corrupt,
+            rate_bits_per_s: arguments.rate * 1_000_000,
+            ..Cell::new(*loss, round_trip)
         })
-        .collect()
+    }))
 }

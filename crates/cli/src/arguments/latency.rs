@@ -2,6 +2,7 @@
 
 use super::OutputArguments;
 use bench::latency::Load;
+use bench::plan::each_once;
 use bench::sizes::{parse_buffer_size, parse_seconds};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -46,6 +47,6 @@ impl LatencyArguments {
             LoadArgument::Send => Load::Send,
             LoadArgument::Receive => Load::Receive,
         };
-        self.load.iter().map(load).collect()
+        each_once(self.load.iter().map(load))
     }
 }

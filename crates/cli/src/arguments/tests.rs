@@ -75,6 +75,43 @@ fn every_option_of_a_stream_reaches_its_scenario() {
 }
 
 #[test]
+fn what_a_list_names_twice_is_measured_as_often_as_all_others() {
+    for (words, lists) in [
+        ("stream --device wire", "--mode single,multidata --multidata-outbound on,off"),
+        ("stream --device tunnel", "--transform null,chacha20poly1305 --udp-offload on,off"),
+        ("stream --device packet", "--blocks off,1ms"),
+        ("stream --device tap", "--io-uring on,off"),
+        ("rr --device wire", "--layout R1S0F0,R2S0F0 --placement core,other"),
+        ("transmit", "--device wire,tap --connections 1,2 --write-size 4K,8K --zero-copy on,off"),
+        ("transmit --mode multidata", "--device tap --napi off,on --times off,on"),
+        ("receive", "--device wire,tap --connections 1,2 --coalesce 1,2 --hold-off off,50us"),
+        ("receive", "--layout R1S0F0,R2S0F0 --placement core,other --polling off,always"),
+        ("many", "--device wire,tap --direction send,receive --connections 1,2"),
+        ("copyin --device wire", "--write-size 4K,8K --policy old,first-mss --datagram 1000,2000"),
+    ] {
+        let scenarios = |lists: &str| job(&format!("bench {words} {lists}")).unwrap().scenarios;
+        let once = scenarios(lists);
+        assert!(once.len() > 1, "{words}");
+        for list in lists.split(' ').filter(|word| !word.starts_with("--")) {
+            let twice = lists.replace(list, &format!("{list},{list}"));
+            assert_eq!(scenarios(&twice), once, "{words} {twice}");
+        }
+    }
+    let bench = |words: &str| match CommandLine::try_parse_from(words.split(' ')).unwrap().verb {
+        Verb::Bench(arguments) => arguments.workload.unwrap(),
+        verb => panic!("{verb:?}"),
+    };
+    let BenchVerb::Latency(latency) = bench("multidata bench latency --load send,idle,send") else {
+        panic!("not latency");
+    };
+    assert_eq!(latency.loads(), [bench::latency::Load::Send, bench::latency::Load::Idle]);
+    let BenchVerb::Loss(loss) = bench("multidata bench loss --loss 1,0,1.0 --rtt 1,20,1") else {
+        panic!("not loss");
+    };
+    assert_eq!(crate::loss_verb::cells(&loss).len(), 2 * 2);
+}
+
+#[test]
 fn offload_and_mode_follow_from_each_other() {
     let modes = |words: &str| -> Vec<(TransmitMode, bool)> {
         let job = job(words).unwrap();
