@@ -5,6 +5,7 @@
 
 mod address;
 mod copy_in;
+mod files;
 mod latency;
 mod many;
 mod ping;
@@ -518,6 +519,9 @@ impl BenchArguments {
                 return Err("a measurement of its own is no list of scenarios".into());
             }
         };
+        let capture = job.scenarios.iter().find_map(|scenario| scenario.capture.as_deref());
+        let json = job.output.json.as_deref();
+        files::check_distinct(&[("--capture", capture), ("--json", json)], &[])?;
         job.scenarios = each_once(job.scenarios);
         job.scenarios.iter().try_for_each(Scenario::check)?;
         Ok(job)

@@ -51,6 +51,7 @@ impl PingArguments {
         if to.is_ipv4() != link.address.is_ipv4() {
             return Err(format!("{to} and --address {} are of two IP versions", link.address));
         }
+        link.check_files(&[("--json", self.json.as_deref())], &[])?;
         link.check()
     }
 

@@ -1,5 +1,6 @@
 //! The arguments of `send` and `receive`, and of the device that these and `ping` use.
 
+use super::files::{Named, check_distinct};
 use super::{AddressArgument, Switch, congestion_of};
 use bench::sizes::{parse_rate, parse_seconds};
 use clap::Args;
@@ -57,6 +58,17 @@ pub(crate) struct LinkArguments {
 }
 
 impl LinkArguments {
+    /// Looks for files with two purposes, among these that a verb writes or reads and those of the link.
+    pub(super) fn check_files(
+        &self,
+        written: &[Named<'_>],
+        read: &[Named<'_>],
+    ) -> Result<(), String> {
+        let capture = ("--capture", self.capture.as_deref());
+        let key_file = ("--key-file", self.key_file.as_deref());
+        check_distinct(&[written, &[capture]].concat(), &[read, &[key_file]].concat())
+    }
+
     /// Looks for contradictions.
     pub(super) fn check(&self) -> Result<(), String> {
         let is_lso = self.mode == Some(TransmitMode::Lso);
@@ -153,6 +165,7 @@ impl SendArguments {
         if to.is_ipv4() != link.address.is_ipv4() {
             return Err(format!("{to} and --address {} are of two IP versions", link.address));
         }
+        link.check_files(&[], &[("FILE", Some(&self.file))])?;
         link.check()
     }
 }
@@ -172,6 +185,7 @@ impl ReceiveArguments {
         if own != Some(at.ip()) && !is_any {
             return Err(format!("{at} is not at this stack's --address {}", link.address));
         }
+        link.check_files(&[("FILE", Some(&self.file))], &[])?;
         link.check()
     }
 }
