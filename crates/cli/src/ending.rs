@@ -63,7 +63,7 @@ pub(crate) fn arrange() -> Result<(), Failure> {
     let refused = || "cannot arrange for interruptions";
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         if !is_ignored(&status, signal) {
             signals.add(signal);
         }

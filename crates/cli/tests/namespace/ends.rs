@@ -114,7 +114,7 @@ pub(crate) fn grown_file_is_sent_as_it_was() {
 }
 
 pub(crate) fn interruption_resets_the_connection() {
-    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGQUIT, 131), (Signal::SIGTERM, 143)] {
         // The rate holds packets back, and the reset must not wait behind a file of them.
         for options in ["", "--rate 1M"] {
             let (running, mut stream) = stalled(options, |running, _| interrupt(running, signal));

@@ -51,7 +51,7 @@ impl Running {
     /// It heeds all signals, also where the tests do not: they may be started in the background of a script, which
     /// has its children ignore interruptions.
     pub(crate) fn start(arguments: &str) -> Self {
-        let heeding = ["--default-signal=HUP,INT,TERM", COMMAND];
+        let heeding = ["--default-signal=HUP,INT,QUIT,TERM", COMMAND];
         Self::spawn(Command::new("env").args(heeding).args(arguments.split_whitespace()))
     }
 
