@@ -102,6 +102,7 @@ impl Source {
         let refused = || format!("cannot read {name}");
         let is_standard_input = path == Path::new("-");
         let file = match is_standard_input {
+            true if is_input_closed() => return Err("standard input is closed").attempt(refused),
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             false => File::open(path),
         };
@@ -146,6 +147,18 @@ impl Source {
             ));
         }
     }
+}
+
+/// Whether this process was started without standard input. Rust's runtime opens /dev/null in its place, which would be
+/// sent as an empty file; for reading and writing, where a shell that is asked for /dev/null opens it for reading.
+fn is_input_closed() -> bool {
+    let about = std::fs::read_to_string("/proc/self/fdinfo/0").unwrap_or_default();
+    let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok());
+    // O_ACCMODE and O_RDWR.
+    let is_for_both = flags.is_some_and(|flags| flags & 3 == 2);
+    let place = std::fs::read_link("/proc/self/fd/0");
+    is_for_both && place.is_ok_and(|place| place == Path::new("/dev/null"))
 }
 
 /// Sends the file and waits until the other end has ended its stream.

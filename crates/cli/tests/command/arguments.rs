@@ -1,6 +1,6 @@
 //! Wrong arguments and places that cannot be had.
 
-use crate::harness::{command, run, run_interrupted};
+use crate::harness::{command, run, run_after, run_interrupted};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -94,6 +94,16 @@ fn a_file_that_cannot_be_read_or_written_is_named() {
         assert_eq!(ran.code, Some(1), "{ran:?}");
         assert_eq!(ran.sentence(), sentence);
     }
+}
+
+#[test]
+fn a_standard_input_that_is_closed_is_no_empty_file() {
+    let arguments = "send - 10.9.9.1:7000 --device no-such-tap0 --address 10.9.9.2/24";
+    let ran = run_after("exec <&-", arguments);
+    assert_eq!((ran.code, ran.sentence()), (Some(1), "cannot read -: standard input is closed"));
+    // One that is empty is.
+    let ran = run_after("exec </dev/null", arguments);
+    assert!(ran.sentence().contains("no-such-tap0"), "{ran:?}");
 }
 
 #[test]
