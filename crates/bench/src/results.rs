@@ -92,7 +92,8 @@ pub struct Run {
     /// Bytes that arrived, both directions together; of datagrams those that were sent, and the figures below are of
     /// them.
     pub bytes: u64,
-    /// Seconds by the clock of the receiving end, from the first byte to the end of the stream.
+    /// Seconds by the clock of the receiving end, from the first byte to the end of the stream. Zero, as is the
+    /// throughput, where one read brought all bytes: then nothing says how long they took.
     pub seconds: f64,
     /// Bytes times eight over seconds, in 10^9 bits per second; where connections are tasks' and
     /// sending ends by time, of the bytes and the seconds in which all had something to send.
@@ -200,7 +201,7 @@ pub struct Summary {
     pub first: Run,
     /// How many runs.
     pub runs: usize,
-    /// Median throughput, in 10^9 bits per second.
+    /// Median throughput, in 10^9 bits per second, of the runs that have one; zero where none has.
     pub throughput_gbps: f64,
     /// Median CPU of this stack's process, in seconds for each 10^9 bytes.
     pub stack_cpu_s_per_gb: f64,
@@ -241,7 +242,8 @@ impl Summary {
                 |run| (*run).clone(),
             ),
             runs: runs.len(),
-            throughput_gbps: median(&|run| Some(run.throughput_gbps)).unwrap_or(0.0),
+            throughput_gbps: median(&|run| Some(run.throughput_gbps).filter(|it| *it > 0.0))
+                .unwrap_or(0.0),
             stack_cpu_s_per_gb: median(&|run| Some(run.stack_cpu_s_per_gb)).unwrap_or(0.0),
             stack_kernel_cpu_s_per_gb: median(&|run| Some(run.stack_kernel_cpu_s_per_gb))
                 .unwrap_or(0.0),

@@ -46,7 +46,10 @@ const STREAM_HEADS: [&str; 7] = [
 
 fn stream_figures(row: &Summary) -> [String; 6] {
     [
-        format!("{:.2}", row.throughput_gbps),
+        match row.throughput_gbps > 0.0 {
+            true => format!("{:.2}", row.throughput_gbps),
+            false => "-".to_owned(),
+        },
         format!("{:.3}", row.stack_cpu_s_per_gb),
         format!("{:.3}", row.system_cpu_s_per_gb),
         grouped(row.packets),
@@ -228,7 +231,7 @@ fn circumstances<'a>(run: &'a Run, but: &[&str]) -> (Vec<&'a str>, &'a str, usiz
 }
 
 fn compare_switch(off: &Summary, on: &Summary) -> Option<String> {
-    let speed = ratio(off.throughput_gbps, on.throughput_gbps)?;
+    let speed = speed(off, on)?;
     let cost = ratio(off.stack_cpu_s_per_gb, on.stack_cpu_s_per_gb)?;
     let what = match switch_of(&off.first) {
         word if word == Outbound::Off.word() => "off",
@@ -242,6 +245,11 @@ fn compare_switch(off: &Summary, on: &Summary) -> Option<String> {
         off.throughput_gbps,
         on.throughput_gbps,
     ))
+}
+
+/// How fast `one` was against `other`, where both have a throughput.
+fn speed(one: &Summary, other: &Summary) -> Option<f64> {
+    ratio(one.throughput_gbps, other.throughput_gbps).filter(|speed| *speed > 0.0)
 }
 
 /// Whether frames reached the device many by one call, as the scenario's name says.
@@ -268,7 +276,7 @@ fn compare(single: &Summary, other: &Summary) -> Option<String> {
             ratio(many, one)?,
         ));
     }
-    let speed = ratio(other.throughput_gbps, single.throughput_gbps)?;
+    let speed = speed(other, single)?;
     let cost = ratio(other.stack_cpu_s_per_gb, single.stack_cpu_s_per_gb)?;
     let what = match other.first.mode.as_str() {
         "lso" => "super-frames".to_owned(),
@@ -425,6 +433,18 @@ mod tests {
             let sentence = findings(&results(runs)).remove(0);
             assert!(sentence.starts_with(words), "{sentence}");
         }
+    }
+
+    #[test]
+    fn what_one_read_brought_has_no_rate_and_is_compared_with_nothing() {
+        let at_once = |mode| Run { seconds: 0.0, throughput_gbps: 0.0, ..run(mode, 8.0) };
+        let [single, multidata] = [TransmitMode::Single, TransmitMode::Multidata];
+        let all = results(vec![at_once(single), run(multidata, 8.0), at_once(multidata)]);
+        let text = render(&all);
+        assert!(text.contains(" - ") && text.contains("8.00"), "of the runs that have one: {text}");
+        assert!(findings(&all).is_empty(), "{:?}", findings(&all));
+        let all = results(vec![run(single, 8.0), at_once(multidata)]);
+        assert!(findings(&all).is_empty(), "{:?}", findings(&all));
     }
 
     #[test]

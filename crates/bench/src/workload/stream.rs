@@ -148,6 +148,8 @@ pub struct Outcome {
     pub sender: Sender,
     /// When the first byte and the end of the stream arrived.
     pub received_between: Option<(Instant, Instant)>,
+    /// Reads that brought some.
+    pub reads: u64,
 }
 
 /// What threads that send take while they do: from the first write to the end of the last.
@@ -223,7 +225,8 @@ pub struct Totals {
     pub received_bytes: u64,
     /// What sending took of the threads that sent.
     pub sender: Sender,
-    /// From the first byte of any connection to the last end of a stream.
+    /// From the first byte of any connection to the last end of a stream; zero where one read brought all there
+    /// was, as nobody saw how long that took to come.
     pub receiving_s: f64,
     /// What was done while all were busy, where that was told apart.
     pub busy: Option<Busy>,
@@ -240,12 +243,14 @@ impl Totals {
         let first = outcomes.iter().filter_map(|outcome| Some(outcome.received_between?.0)).min();
         let last = outcomes.iter().filter_map(|outcome| Some(outcome.received_between?.1)).max();
         let received = || outcomes.iter().map(|outcome| outcome.received_bytes);
+        let reads: u64 = outcomes.iter().map(|outcome| outcome.reads).sum();
         Self {
             sent_bytes: outcomes.iter().map(|outcome| outcome.sent_bytes).sum(),
             received_bytes: received().sum(),
             sender: outcomes.iter().fold(Sender::default(), |sum, it| sum.plus(it.sender)),
             receiving_s: first
                 .zip(last)
+                .filter(|_| reads > 1)
                 .map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64()),
             busy: None,
             least_received_bytes: received().min().unwrap_or(0),
@@ -438,7 +443,7 @@ fn receive<S: Socket>(socket: &S, receiving: &Receiving) -> Result<Outcome, Fail
     let lends = receiving.zero_copy && S::LENDS;
     let mut buffer = vec![0; if lends { 0 } else { READ_LEN_BYTES }];
     let mut pieces = Vec::new();
-    let mut received_bytes = 0_u64;
+    let (mut received_bytes, mut reads) = (0_u64, 0);
     let mut first = None;
     loop {
         pieces.clear();
@@ -451,6 +456,7 @@ fn receive<S: Socket>(socket: &S, receiving: &Receiving) -> Result<Outcome, Fail
             break;
         }
         first.get_or_insert_with(Instant::now);
+        reads += 1;
         if lends {
             for piece in &pieces {
                 receiving.check(received_bytes, piece)?;
@@ -464,6 +470,7 @@ fn receive<S: Socket>(socket: &S, receiving: &Receiving) -> Result<Outcome, Fail
     Ok(Outcome {
         received_bytes,
         received_between: first.map(|first| (first, Instant::now())),
+        reads,
         ..Outcome::default()
     })
 }

@@ -228,6 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Work<S> {
             self.outcome.received_between.get_or_insert((now, now));
             self.window.on_read(now, count);
             self.outcome.received_bytes += count as u64;
+            self.outcome.reads += 1;
             context.waker().wake_by_ref();
             return Ok(Poll::Pending);
         }

@@ -51,6 +51,15 @@ fn every_byte_of_a_bounded_stream_arrives() {
 }
 
 #[test]
+fn what_one_read_brought_took_nobody_knows_how_long() {
+    for (bytes, has_time) in [(100, false), (1_234_567, true)] {
+        let (_, received) = transfer(sending(Amount::Bytes(bytes), u64::MAX), receiving(u64::MAX));
+        let totals = Totals::of(&[received.unwrap()]);
+        assert_eq!((totals.received_bytes, totals.receiving_s > 0.0), (bytes, has_time));
+    }
+}
+
+#[test]
 fn a_timed_stream_is_checked_up_to_its_verified_length() {
     let timed = sending(Amount::Time(Duration::from_millis(50)), 25_000);
     // The sender's pattern goes on to the end of its block, the receiver checks no further.
