@@ -32,7 +32,10 @@ fn run_all_by(
     for scenario in scenarios {
         progress.say(&format!("verifying {}", scenario.name()));
         let ran = run(scenario, Pass::Verification)?;
-        results.add(|all| drop(all.host.devices.insert(scenario.name(), ran.about)));
+        results.add(|all| {
+            all.host.devices.insert(scenario.name(), ran.about);
+            all.capture_lost += ran.capture_lost;
+        });
         progress.advance(1);
     }
     for round in 0..rounds {
@@ -40,7 +43,10 @@ fn run_all_by(
             let scenario = &scenarios[index];
             progress.say(&format!("round {} of {rounds}: {}", round + 1, scenario.name()));
             let ran = run(scenario, Pass::Timed)?;
-            results.add(|all| all.runs.push(ran.run));
+            results.add(|all| {
+                all.runs.push(ran.run);
+                all.capture_lost += ran.capture_lost;
+            });
             progress.advance(1);
         }
     }
@@ -61,7 +67,7 @@ mod tests {
             runs += usize::from(pass == Pass::Timed);
             match runs {
                 14 => Err(Failure::new("stuck")),
-                _ => Ok(Ran { run: Run::of(scenario), about: String::new() }),
+                _ => Ok(Ran { run: Run::of(scenario), about: String::new(), capture_lost: 0 }),
             }
         });
         assert_eq!(outcome, Err(Failure::new("stuck")));

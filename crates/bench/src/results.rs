@@ -23,6 +23,9 @@ pub struct Results {
     pub host: Host,
     /// One entry for each timed run, in the order in which they ran.
     pub runs: Vec<Run>,
+    /// Packets that are missing from the captures of all passes, which is no result.
+    #[serde(skip)]
+    pub capture_lost: u64,
 }
 
 /// Where, when and how a job ran.
@@ -161,7 +164,8 @@ impl Results {
     /// Those of a job that begins, with these arguments of the command.
     #[must_use]
     pub fn begin(arguments: &[String]) -> Self {
-        Self { schema: SCHEMA.to_owned(), host: host::describe(arguments), runs: Vec::new() }
+        let host = host::describe(arguments);
+        Self { schema: SCHEMA.to_owned(), host, runs: Vec::new(), capture_lost: 0 }
     }
 
     /// The runs of each scenario by its name, scenarios in the order in which they first ran.

@@ -52,6 +52,8 @@ pub struct Ran {
     pub run: Run,
     /// What the device said is on.
     pub about: String,
+    /// Packets that are missing from its capture.
+    pub capture_lost: u64,
 }
 
 /// Runs a scenario once.
@@ -157,7 +159,7 @@ fn against_kernel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
         (kernel, sockets)
     };
     let ran = against_process(scenario, bounds, connects, (&station, sockets, kernel))?;
-    station.close().map(|()| ran)
+    station.close().map(|capture_lost| Ran { capture_lost, ..ran })
 }
 
 /// Against a second stack of ours in another process.
@@ -178,7 +180,7 @@ fn through_tunnel(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let at = SocketAddr::new(Addresses::of(scenario).far, tunnel::PORT);
     let sockets = station.connect(at, scenario.connections);
     let ran = against_process(scenario, bounds, true, (&station, sockets, process))?;
-    station.close().map(|()| ran)
+    station.close().map(|capture_lost| Ran { capture_lost, ..ran })
 }
 
 /// The work of this end and that of a process at the other end, with connections that exist.
@@ -270,7 +272,7 @@ fn against_self(scenario: &Scenario, bounds: Bounds) -> Result<Ran, Failure> {
     let spent = clocks.spent()?;
     let counters = measure::counted_since(&before, &near.counters());
     let ran = conclude(scenario, &Measured { work, spent, counters }, near.about())?;
-    near.close().map(|()| ran)
+    near.close().map(|capture_lost| Ran { capture_lost, ..ran })
 }
 
 /// Datagrams to a socket of the kernel's, or of a second stack, in this process.
@@ -304,7 +306,7 @@ fn send_datagrams(scenario: &Scenario, plan: &datagrams::Plan) -> Result<Ran, Fa
     let counters = measure::counted_since(&before, &near.counters());
     let work = WorkDone::Sent(outcome);
     let ran = conclude(scenario, &Measured { work, spent, counters }, near.about())?;
-    near.close().map(|()| ran)
+    near.close().map(|capture_lost| Ran { capture_lost, ..ran })
 }
 
 fn our_plan(scenario: &Scenario, bounds: Bounds, connected: bool) -> Plan {
@@ -407,7 +409,7 @@ fn conclude(scenario: &Scenario, measured: &Measured, about: &str) -> Result<Ran
         counters,
         ..Run::of(scenario)
     };
-    Ok(Ran { run, about: about.to_owned() })
+    Ok(Ran { run, about: about.to_owned(), capture_lost: 0 })
 }
 
 /// What sending took, and where that time went, if it was measured.

@@ -153,14 +153,17 @@ impl Station {
         })
     }
 
-    /// Ends the stack, and behind it the capture.
+    /// Ends the stack, and behind it the capture. Says how many packets are missing from that, which was slower than
+    /// they came.
     ///
     /// # Errors
-    /// A sentence: what the stack sent and received is not all in the file.
-    pub fn close(self) -> Result<(), Failure> {
+    /// A sentence: the file could not be written to its end.
+    pub fn close(self) -> Result<u64, Failure> {
         let Self { stack, capture, _ground, .. } = self;
         drop(stack);
-        capture.map_or(Ok(()), |it| it.finish().map(drop).attempt(|| "the capture is not complete"))
+        let Some(capture) = capture else { return Ok(0) };
+        let counters = capture.finish().attempt(|| "the capture is not complete")?;
+        Ok(counters.capture_lost)
     }
 
     /// What the device said is on.

@@ -2,7 +2,7 @@
 
 use crate::arguments::{CipherArguments, Job, OutputArguments, Reading};
 use crate::ending;
-use crate::output::{complain, deliver, leave_line, print};
+use crate::output::{complain, deliver, leave_line, print, tell_missing};
 use bench::growing::Growing;
 use bench::peer::kernel;
 use bench::place::Place;
@@ -38,6 +38,7 @@ pub(crate) fn run(job: &Job, directory: Option<&Path>) -> Result<(), Failure> {
     }
     let (results, outcome) =
         measured(Results::begin(&line), move |results| job::run_all(&scenarios, rounds, results));
+    tell_missing(results.capture_lost);
     tell(outcome, rounds, !results.runs.is_empty(), |medians_of| {
         let text = report(job.reading, &results, medians_of);
         let is_for_json = place.as_ref().is_some_and(WholeFile::is_standard_output);

@@ -88,6 +88,13 @@ pub(crate) fn note(lines: &str) {
     let _ = io::stderr().write_all(lines.as_bytes());
 }
 
+/// Says that a capture is not whole, where so many packets came faster than it was written.
+pub(crate) fn tell_missing(packets: u64) {
+    if packets > 0 {
+        complain(&format!("{packets} packets are missing from the capture"));
+    }
+}
+
 /// Says something on standard error, or to nobody where that is closed.
 pub(crate) fn complain(sentence: &str) {
     let _ = writeln!(io::stderr(), "multidata: {sentence}");

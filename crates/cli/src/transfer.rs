@@ -520,10 +520,7 @@ fn counted_lines(stack: &Stack) -> String {
 fn finish(capture: Option<CaptureFile>) -> Result<(), Failure> {
     let Some(capture) = capture else { return Ok(()) };
     let counters = capture.finish().attempt(|| "the capture is not complete")?;
-    if counters.capture_lost > 0 {
-        let sentence = format!("{} packets are missing from the capture", counters.capture_lost);
-        crate::output::complain(&sentence);
-    }
+    crate::output::tell_missing(counters.capture_lost);
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 
 use crate::harness::{has_network, has_tap, has_xdp, measure, run, run_after};
 use serde_json::Value;
+use std::io::Read;
+use std::time::Duration;
 
 const FIELDS: [&str; 22] = [
     "batches",
@@ -213,6 +215,31 @@ fn the_switch_of_the_way_out_is_seen_in_the_batches() {
         assert_eq!(run["scenario"], format!("wire {name} send multidata"));
         assert_eq!(figure(run, "packets"), figure(run, "batches"), "{run}");
     }
+}
+
+#[test]
+fn what_a_capture_is_missing_is_said() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let pipe = directory.path().join("capture");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("it is everywhere");
+    assert!(made.success());
+    // Open for both, so that it does not end with the first who writes; and read at some 10 MB/s.
+    let mut reader =
+        std::fs::File::options().read(true).write(true).open(&pipe).expect("it was made");
+    std::thread::spawn(move || {
+        let mut piece = vec![0; 64 << 10];
+        while reader.read(&mut piece).is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let capture = pipe.display();
+    let bench = "bench stream --device wire --mode multidata --bytes 64M --runs 1 --capture";
+    let ran = run(&format!("{bench} {capture}"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains(" packets are missing from the capture"), "{ran:?}");
+    let ran =
+        run("bench stream --device wire --mode multidata --bytes 4K --runs 1 --capture /dev/null");
+    assert!(!ran.stderr.contains("missing"), "{ran:?}");
 }
 
 #[test]
