@@ -22,6 +22,7 @@ use stack::{AddressingConfig, InterfaceConfig, InterfaceId, Shard, ShardConfig};
 use stack::{SocketError, SocketId, tcp};
 use std::error::Error;
 use std::io::{self, Read};
+use std::process::ExitCode;
 
 /// Frames fetched and batches sent in a turn at most: both directions, and timers, get their share.
 const FRAMES_MAX: usize = 256;
@@ -229,9 +230,18 @@ impl<Q: Queue + AsFd> Host<Q> {
     }
 }
 
-// In the test, which brings a device of its own, nobody calls it.
+// In the test, which brings a device of its own, nobody calls these two.
 #[allow(dead_code)]
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    let outcome = run();
+    if let Err(error) = &outcome {
+        eprintln!("own_loop: {error}");
+    }
+    ExitCode::from(u8::from(outcome.is_err()))
+}
+
+#[allow(dead_code)]
+fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (name, address) = (arguments.next(), arguments.next());
     let config = TapConfig { name, ..TapConfig::default() };

@@ -18,6 +18,7 @@ use multidata::device::{PacketReceiver, PacketSender, packet_pipe};
 use multidata::{InterfaceConfig, Stack, TcpListener, TcpStream};
 use std::io::{self, Write};
 use std::net::UdpSocket;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Room for what goes around a packet on its way, so that datagrams are not fragmented.
@@ -28,7 +29,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const TOTAL_BYTES: usize = 64 << 20;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    let outcome = run();
+    if let Err(error) = &outcome {
+        eprintln!("packets: {error}");
+    }
+    ExitCode::from(u8::from(outcome.is_err()))
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [local, remote, address, to @ ..] = &arguments[..] else {
         return Err("usage: packets LOCAL:PORT REMOTE:PORT ADDRESS/PREFIX [CONNECT:PORT]".into());

@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -60,7 +61,15 @@ pub(crate) const IDLE: Duration = Duration::from_secs(120);
 
 // One thread for all: what a packet wakes is done where it was received.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    let outcome = forward().await;
+    if let Err(error) = &outcome {
+        eprintln!("forwarder: {error}");
+    }
+    ExitCode::from(u8::from(outcome.is_err()))
+}
+
+async fn forward() -> Result<(), Box<dyn Error>> {
     // Each connection and each flow has one.
     linux::descriptors::raise();
     let name = std::env::args().nth(1).unwrap_or_else(|| String::from("tun0"));
