@@ -15,7 +15,9 @@ pub fn socket_error(error: SocketError) -> Error {
         SocketError::AddressNotAvailable | SocketError::AddressRemoved => {
             ErrorKind::AddrNotAvailable
         }
-        SocketError::NoRoute | SocketError::NoSourceFor(_) => ErrorKind::NetworkUnreachable,
+        SocketError::NoRoute(_) | SocketError::NetworkUnreachable | SocketError::NoSourceFor(_) => {
+            ErrorKind::NetworkUnreachable
+        }
         SocketError::DeviceFailed => ErrorKind::NetworkDown,
         SocketError::HostUnreachable => ErrorKind::HostUnreachable,
         SocketError::Prohibited => ErrorKind::PermissionDenied,

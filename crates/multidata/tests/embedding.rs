@@ -313,7 +313,8 @@ fn a_filter_and_an_error_need_no_other_crate() {
     assert_eq!(packets.load(Ordering::Relaxed), 1);
     let error = socket.send_to(b"x", "198.51.100.9:7").expect_err("no route");
     let source = error.get_ref().and_then(|it| it.downcast_ref::<SocketError>());
-    assert_eq!(source, Some(&SocketError::NoRoute));
+    assert_eq!(source, Some(&SocketError::NoRoute([198, 51, 100, 9].into())));
+    assert!(error.to_string().contains("no route leads to 198.51.100.9"), "{error}");
 }
 
 /// The other end of a wire in the hands of the program: its own packets, whole and unparsed, as a device of a

@@ -65,7 +65,9 @@ impl From<SocketError> for Errno {
             SocketError::WouldBlock => Self::EAGAIN,
             SocketError::AddressInUse => Self::EADDRINUSE,
             SocketError::AddressNotAvailable | SocketError::NoPortLeft => Self::EADDRNOTAVAIL,
-            SocketError::NoRoute | SocketError::NoSourceFor(_) => Self::ENETUNREACH,
+            SocketError::NoRoute(_)
+            | SocketError::NetworkUnreachable
+            | SocketError::NoSourceFor(_) => Self::ENETUNREACH,
             SocketError::DeviceFailed => Self::ENETDOWN,
             SocketError::HostUnreachable => Self::EHOSTUNREACH,
             SocketError::ProtocolUnreachable => Self::ENOPROTOOPT,

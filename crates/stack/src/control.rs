@@ -101,7 +101,7 @@ impl Shard {
                 let reported = match error.kind {
                     IcmpErrorKind::PortUnreachable => SocketError::ConnectionRefused,
                     IcmpErrorKind::PacketTooBig { .. } => SocketError::MessageTooLong,
-                    IcmpErrorKind::NetUnreachable => SocketError::NoRoute,
+                    IcmpErrorKind::NetUnreachable => SocketError::NetworkUnreachable,
                     IcmpErrorKind::ProtocolUnreachable => SocketError::ProtocolUnreachable,
                     IcmpErrorKind::Prohibited if quoted.remote.is_ipv6() => SocketError::Prohibited,
                     _ => SocketError::HostUnreachable,

@@ -18,8 +18,10 @@ pub enum SocketError {
     AddressNotAvailable,
     /// Every local port that could be picked is taken.
     NoPortLeft,
-    /// No route leads to the destination, here or, as it said, at a router on the way.
-    NoRoute,
+    /// No route of this stack leads to this address or network, or none that the socket may take.
+    NoRoute(IpAddr),
+    /// A router on the way said that no route of its leads to the destination.
+    NetworkUnreachable,
     /// Nothing can be sent to this address: no interface, or not the one on the way, has an address of its IP version to
     /// send from.
     NoSourceFor(IpAddr),
@@ -277,10 +279,13 @@ impl fmt::Display for SocketError {
             }
             Self::AddressNotAvailable => "no interface of this stack has this local address",
             Self::NoPortLeft => "every local port that could be picked is taken",
-            Self::NoRoute => {
-                "no route leads to the destination: give the interface a gateway or a route, unless a router on the way \
-                 said it"
+            Self::NoRoute(to) => {
+                return write!(
+                    formatter,
+                    "no route leads to {to}, or none that the socket may take: give the interface a gateway or a route"
+                );
             }
+            Self::NetworkUnreachable => "a router on the way has no route to the destination, and says so",
             Self::NoSourceFor(to) => {
                 let version = if to.is_ipv4() { "IPv4" } else { "IPv6" };
                 return write!(

@@ -555,7 +555,7 @@ impl Shard {
         }
         let remote = flow.remote.ip();
         let next_hop =
-            self.way_back(pending.interface, remote).map_err(|_| SocketError::NoRoute)?;
+            self.way_back(pending.interface, remote).map_err(|_| SocketError::NoRoute(remote))?;
         let config = Arc::clone(&self.config);
         let parameters = self.parameters(now, pending.interface, flow, config);
         let connection = pending.kept.accept(now, parameters);

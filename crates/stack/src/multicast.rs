@@ -297,11 +297,11 @@ impl Shard {
             return usual;
         }
         if asked.is_some() {
-            return usual.and(Err(SocketError::NoRoute));
+            return usual.and(Err(SocketError::NoRoute(group)));
         }
         let has_source =
             |id: &InterfaceId| *id != InterfaceId::LOOPBACK && may(&self.interfaces[*id]);
-        self.interfaces.ids().find(has_source).ok_or(SocketError::NoRoute)
+        self.interfaces.ids().find(has_source).ok_or(SocketError::NoRoute(group))
     }
 
     /// Enters a listener and reports what changed. Says whether there was room.

@@ -72,7 +72,7 @@ impl Shard {
         on: bool,
     ) -> Result<(), SocketError> {
         if !self.routes.set_duplicating(destination, id.number(), on) {
-            return Err(SocketError::NoRoute);
+            return Err(SocketError::NoRoute(destination.address()));
         }
         if !self.routes.has_duplicating() {
             // Nobody takes note of devices that stand still any more.

@@ -38,7 +38,7 @@ impl Shard {
         mtu_bytes: Option<usize>,
     ) -> Result<(), SocketError> {
         if !self.routes.set_mtu(destination, mtu_bytes) {
-            return Err(SocketError::NoRoute);
+            return Err(SocketError::NoRoute(destination.address()));
         }
         self.path_mtus.invalidate();
         Ok(())

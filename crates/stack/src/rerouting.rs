@@ -82,7 +82,8 @@ impl Shard {
         destination: Cidr,
         id: InterfaceId,
     ) -> Result<(), SocketError> {
-        self.routes.remove_on(destination, id.number(), None).ok_or(SocketError::NoRoute)?;
+        let removed = self.routes.remove_on(destination, id.number(), None);
+        removed.ok_or(SocketError::NoRoute(destination.address()))?;
         self.reroute_all(now);
         Ok(())
     }

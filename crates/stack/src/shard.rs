@@ -493,7 +493,7 @@ impl Shard {
         let is_of_it = |cidr: &ip::Cidr| cidr.address().is_ipv4() == destination.is_ipv4();
         let has = |it: &Interface| !it.is_loopback && it.addresses.iter().any(is_of_it);
         match self.interfaces.iter().any(has) {
-            true => SocketError::NoRoute,
+            true => SocketError::NoRoute(destination),
             false => SocketError::NoSourceFor(destination),
         }
     }
@@ -512,7 +512,7 @@ impl Shard {
         if self.interfaces[id].is_ours(destination) {
             return Ok((InterfaceId::LOOPBACK, destination));
         }
-        let route = self.route_of(id, destination).ok_or(SocketError::NoRoute)?;
+        let route = self.route_of(id, destination).ok_or(SocketError::NoRoute(destination))?;
         Ok((id, route.next_hop(destination)))
     }
 
@@ -542,13 +542,14 @@ impl Shard {
             return Ok(found);
         }
         if asked.is_some() {
-            return Err(SocketError::NoRoute);
+            return Err(SocketError::NoRoute(destination));
         }
         let leads = |route: &&Route| {
             route.destination.contains(destination)
                 && self.interfaces.get(InterfaceId::numbered(route.interface)).is_some_and(has)
         };
-        let route = self.routes.routes().iter().find(leads).ok_or(SocketError::NoRoute)?;
+        let route =
+            self.routes.routes().iter().find(leads).ok_or(SocketError::NoRoute(destination))?;
         Ok((InterfaceId::numbered(route.interface), route.next_hop(destination)))
     }
 

@@ -789,7 +789,7 @@ fn connection_error(error: ConnectionError) -> SocketError {
         ConnectionError::BrokenPipe => SocketError::BrokenPipe,
         ConnectionError::TimedOut => SocketError::TimedOut,
         ConnectionError::HostUnreachable => SocketError::HostUnreachable,
-        ConnectionError::NetworkUnreachable => SocketError::NoRoute,
+        ConnectionError::NetworkUnreachable => SocketError::NetworkUnreachable,
         ConnectionError::ProtocolUnreachable => SocketError::ProtocolUnreachable,
         ConnectionError::Prohibited => SocketError::Prohibited,
         ConnectionError::AddressRemoved => SocketError::AddressRemoved,

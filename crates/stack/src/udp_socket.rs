@@ -103,7 +103,7 @@ impl Way {
         dont_route: bool,
     ) -> Result<Self, SocketError> {
         if dont_route && self.next_hop != to.ip() {
-            return Err(SocketError::NoRoute);
+            return Err(SocketError::NoRoute(to.ip()));
         }
         let asked = marks.hop_limit.filter(|_| !to.ip().is_multicast());
         Ok(Self { hop_limit: asked.map_or(self.hop_limit, NonZeroU8::get), ..self })

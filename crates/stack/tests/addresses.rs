@@ -430,7 +430,7 @@ fn a_removed_address_takes_its_connections_its_route_and_its_packets_with_it() {
     let status = net.hosts[0].shard.tcp_status(client).expect("not closed yet");
     assert_eq!(status.error, Some(SocketError::AddressRemoved));
     let again = net.hosts[0].shard.tcp_connect(now, None, remote);
-    assert_eq!(again, Err(SocketError::NoRoute));
+    assert_eq!(again, Err(SocketError::NoRoute(remote.ip())));
     let near = SocketAddr::new(harness::address(1, false), 9);
     let sent = net.hosts[0].shard.udp_send(datagrams, Some(near), chunk());
     assert_eq!(sent, Err(SocketError::AddressNotAvailable));

@@ -419,7 +419,7 @@ fn a_leased_route_stands_in_for_a_route_that_goes() {
     let far = "192.0.2.1:80".parse().expect("an address");
     shard.tcp_connect(now, None, far).expect("the server's route");
     shard.remove_route(now, everywhere, id).expect("that one, then");
-    assert_eq!(shard.tcp_connect(now, None, far), Err(SocketError::NoRoute));
+    assert_eq!(shard.tcp_connect(now, None, far), Err(SocketError::NoRoute(far.ip())));
 }
 
 /// A network may be made larger while addresses of it are leased.
@@ -453,7 +453,7 @@ fn an_extended_lease_may_have_another_mask() {
     assert!(net.wire.iter().any(|(from, frame)| *from == 0 && is_asked(frame)), "a neighbour");
     let narrow = ip::Cidr::new(LEASED.into(), 24).expect("a network");
     let gone = net.hosts[0].shard.remove_route(now, narrow, id);
-    assert_eq!(gone, Err(SocketError::NoRoute));
+    assert_eq!(gone, Err(SocketError::NoRoute(narrow.address())));
 }
 
 /// An answer to the REQUEST that asks for an extension, with other classless routes (RFC 3442).

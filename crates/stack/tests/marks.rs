@@ -78,7 +78,7 @@ fn datagrams_are_marked_and_those_that_must_not_be_routed_are_refused() {
         shard.udp_send(socket, Some(to.parse().expect("an address")), chunk)
     };
     assert_eq!(send("10.0.0.2:7"), Ok(()));
-    assert_eq!(send("192.0.2.1:7"), Err(SocketError::NoRoute));
+    assert_eq!(send("192.0.2.1:7"), Err(SocketError::NoRoute([192, 0, 2, 1].into())));
     net.run(Duration::from_millis(10));
     assert_eq!(seen(&mut net, 0), [(0xba, 5)], "ECN of a datagram is the application's");
     let shard = &mut net.hosts[0].shard;

@@ -314,7 +314,7 @@ fn a_datagram_to_a_group_leaves_by_the_interface_that_has_its_source() {
         let by = |interface| MulticastOptions { interface, ..MulticastOptions::default() };
         shard.udp_set_multicast(id, by(Some(first))).expect("an interface");
         let refused = shard.udp_send(id, to, chunk(b"by the first"));
-        assert_eq!(refused, Err(SocketError::NoRoute), "it has another address");
+        assert!(matches!(refused, Err(SocketError::NoRoute(_))), "it has another address");
     }
     // What was asked for may go.
     let by_second = MulticastOptions { interface: Some(second), ..MulticastOptions::default() };

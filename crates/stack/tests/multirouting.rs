@@ -149,9 +149,9 @@ fn a_flow_is_back_in_batches_when_only_one_route_is_left_so() {
     move_bytes(&mut net, client, server, 200_000);
     assert!(sent_by(&mut net, first).1 > 8);
     assert_eq!(sent_by(&mut net, second).0, 0);
-    let elsewhere = "192.0.2.0/24".parse().expect("a network");
+    let elsewhere: ip::Cidr = "192.0.2.0/24".parse().expect("a network");
     let unknown = net.hosts[0].shard.set_route_duplicating(net.now, elsewhere, first, true);
-    assert_eq!(unknown, Err(SocketError::NoRoute));
+    assert_eq!(unknown, Err(SocketError::NoRoute(elsewhere.address())));
 }
 
 #[test]

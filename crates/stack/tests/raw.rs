@@ -286,7 +286,8 @@ fn what_the_stack_keeps_to_itself_is_refused_and_so_is_one_socket_too_many() {
     assert_eq!(shard.raw_set_hop_limit(sockets[0], Some(0)), Err(BadArgument::NoHops.into()));
     assert_eq!(shard.raw_receive(sockets[0]).err(), Some(SocketError::WouldBlock));
     let nowhere = "192.0.2.1".parse().expect("an address");
-    assert_eq!(shard.raw_send(sockets[0], nowhere, chunk(b"x")), Err(SocketError::NoRoute));
+    let refused = shard.raw_send(sockets[0], nowhere, chunk(b"x"));
+    assert_eq!(refused, Err(SocketError::NoRoute(nowhere)));
     let icmp = shard.raw_bind_echo(anywhere(), 0).expect("identifiers are another table");
     assert_eq!(shard.udp_receive(icmp).err(), Some(SocketError::InvalidSocket));
 }

@@ -336,7 +336,8 @@ fn one_shard_listens_to_routers_and_all_follow_them() {
     host.hear(&advertised(0, 0, 33));
     host.run(Duration::from_secs(1), |_, _| None);
     assert_eq!(host.states(), [(global, deprecated), (local, preferred)]);
-    assert_eq!(host.connect("2001:db8:9::1"), Err(SocketError::NoRoute));
+    let far = "2001:db8:9::1";
+    assert_eq!(host.connect(far), Err(SocketError::NoRoute(far.parse().expect("an address"))));
     assert_eq!(host.connect("2001:db8:1::77").map(|_| ()), Ok(()), "on the link");
     assert_eq!(host.drops(DropReason::UnrelatedIcmp), 0);
 }

@@ -79,7 +79,7 @@ impl World {
             Ok(()) => self.counters.datagrams += 1,
             Err(SocketError::WouldBlock) => {}
             Err(
-                SocketError::NoRoute
+                SocketError::NoRoute(_)
                 | SocketError::NoSourceFor(_)
                 | SocketError::AddressNotAvailable,
             ) if !is_able => {}

@@ -43,7 +43,7 @@ impl World {
                 return;
             }
             Err(
-                SocketError::NoRoute
+                SocketError::NoRoute(_)
                 | SocketError::NoSourceFor(_)
                 | SocketError::AddressNotAvailable,
             ) if !is_able => {
