@@ -52,7 +52,7 @@
 //!
 //! Tasks cannot wait for a device: the stack's own thread does, and a wake-up between threads
 //! stands between a packet's arrival and its task. With [`drive`] the runtime waits for the device, too, and nothing
-//! stands between them.
+//! stands between them; that needs no file, so it goes for packet pipes as well.
 //!
 //! # Cancellation
 //!
