@@ -473,6 +473,8 @@ impl Depot {
             self.oversize.fetch_add(1, Ordering::Relaxed);
         }
         self.held_bytes.fetch_add(size, Ordering::Relaxed);
+        // What is free was of no use for this, and may be more than there is room for beside it.
+        self.release_surplus();
         let bytes = vec![0; size].into_boxed_slice();
         Arc::new(Slab { bytes, class, home: Arc::downgrade(self), sums: PieceSums::default() })
     }
@@ -482,22 +484,29 @@ impl Depot {
         class < self.config.size_classes_bytes.len() && size <= self.config.largest_cached_len_bytes
     }
 
-    /// Whether there are more free buffers than are kept, with one of `size` bytes that has come back. While much is out
-    /// as much is kept: what thousands of connections hold comes back and goes out again in waves, which would make and
-    /// clear buffers anew. All there are together never exceed the pool's limit for that.
-    fn has_too_many(&self, size: usize) -> bool {
-        let outstanding_bytes = self.outstanding_bytes.load(Ordering::Relaxed).saturating_sub(size);
+    /// Whether there are more free buffers than are kept. While much is out as much is kept: what thousands of
+    /// connections hold comes back and goes out again in waves, which would make and clear buffers anew. All there are
+    /// together never exceed the pool's limit for that.
+    fn has_too_many(&self) -> bool {
+        let outstanding_bytes = self.outstanding_bytes.load(Ordering::Relaxed);
         let free_bytes = self.held_bytes.load(Ordering::Relaxed).saturating_sub(outstanding_bytes);
         let left_bytes = self.config.limit_bytes.saturating_sub(outstanding_bytes);
         free_bytes > self.config.cached_limit_bytes.max(outstanding_bytes.min(left_bytes))
     }
 
-    /// Lets go of a free buffer of this class.
-    fn release_one(&self, class: usize) {
-        let released = lock(&self.classes[class]).free.pop();
-        if let Some(slab) = released {
-            // It is counted off as one that was out.
-            self.outstanding_bytes.fetch_add(slab.bytes.len(), Ordering::Relaxed);
+    /// Lets go of free buffers until there are not too many, of the class that has most: what one size left behind goes
+    /// where another one is used.
+    fn release_surplus(&self) {
+        while self.has_too_many() {
+            let classes = self.classes.iter().zip(&self.config.size_classes_bytes);
+            let most = classes.max_by_key(|(class, size)| lock(class).free.len() * **size);
+            let released = most.and_then(|(class, _)| lock(class).free.pop());
+            let Some(mut slab) = released else { return };
+            self.held_bytes.fetch_sub(slab.bytes.len(), Ordering::Relaxed);
+            if let Some(free) = Arc::get_mut(&mut slab) {
+                // It would be counted off as one that was out.
+                free.home = Weak::new();
+            }
         }
     }
 
@@ -513,17 +522,10 @@ impl Depot {
         if !depot.is_cached(class, size) {
             return;
         }
-        if depot.has_too_many(size) {
-            // With one more, so that what was kept while much was out goes as that comes back.
-            drop(slab);
-            if depot.has_too_many(0) {
-                depot.release_one(class);
-            }
-            return;
-        }
         last.sums.clear();
         depot.outstanding_bytes.fetch_sub(size, Ordering::Relaxed);
         lock(&depot.classes[class]).free.push(slab);
+        depot.release_surplus();
     }
 }
 
@@ -580,6 +582,35 @@ mod tests {
         out.clear();
         assert_eq!((pool.counters().outstanding_bytes, pool.held_bytes()), (0, 3_000));
         assert_eq!(pool.depot.classes.iter().map(|it| lock(it).free.len()).sum::<usize>(), 3);
+    }
+
+    #[test]
+    fn what_one_size_left_free_goes_as_another_comes_back_and_makes_room_for_it() {
+        let config = PoolConfig {
+            limit_bytes: 102_000,
+            cached_limit_bytes: 3_000,
+            largest_cached_len_bytes: 2_000,
+            ..small().config().clone()
+        };
+        let pool = BlockPool::new(config);
+        let buffers = |count, size| {
+            (0..count).map(|_| pool.allocate(size).expect("room")).collect::<Vec<_>>()
+        };
+        let (small, mut large) = (buffers(40, 1_000), buffers(20, 2_000));
+        drop(small);
+        assert_eq!(pool.held_bytes(), 80_000, "as many are kept as are out");
+        large.extend(buffers(30, 2_000));
+        assert!(pool.held_bytes() <= 105_000, "{} beyond both limits", pool.held_bytes());
+        // In waves, for which there is as much as for the only size that is used.
+        let misses = pool.counters().allocation_misses;
+        for _ in 0..10 {
+            large.truncate(30);
+            large.extend(buffers(20, 2_000));
+        }
+        let misses = pool.counters().allocation_misses - misses;
+        assert!(misses <= 20, "{misses} buffers made anew for want of kept ones");
+        drop(large);
+        assert!(pool.held_bytes() <= 3_000, "{} are kept", pool.held_bytes());
     }
 
     #[test]
