@@ -186,8 +186,10 @@ impl Driver {
                 core.counters.leader_waits += 1;
                 until
             };
+        // What lies in a device that failed stays there.
+        let asked = watched.filter(|_| squeue.failed_first(&core).is_none());
         squeue.release(core);
-        match self.begin_wait(watched.as_deref(), until, now) {
+        match self.begin_wait(asked.as_deref(), until, now) {
             true => Turn::Wait,
             false => Turn::Again,
         }
@@ -201,15 +203,10 @@ impl Driver {
         Some(current)
     }
 
-    /// Begins to wait; says whether there is something to wait for.
-    fn begin_wait(
-        &self,
-        watched: Option<&dyn Waiter>,
-        until: Option<Instant>,
-        now: Instant,
-    ) -> bool {
+    /// Begins to wait; says whether there is something to wait for: `asked` may have it already.
+    fn begin_wait(&self, asked: Option<&dyn Waiter>, until: Option<Instant>, now: Instant) -> bool {
         self.source.begin(until.map(|until| until.since(now)))
-            && watched.and_then(Waiter::is_ready) != Some(true)
+            && asked.and_then(Waiter::is_ready) != Some(true)
     }
 
     /// Says what it was. What a device panics with, which is the application's code, is kept for the caller: who has led

@@ -233,6 +233,35 @@ fn a_packet_pipe_needs_no_other_thread() {
     });
 }
 
+/// Nobody fetches them, so that they are no reason for another turn.
+#[test]
+fn what_lies_in_a_device_that_failed_keeps_no_loop_busy() {
+    for has_another in [false, true] {
+        let (near, mut sender, receiver) = device::packet_pipe(1_500);
+        let (other, _other_sender, _other_receiver) = device::packet_pipe(1_500);
+        let interface = |address: &str| InterfaceConfig::new(address.parse().expect("an address"));
+        let builder = Stack::builder().interface(near, interface("10.1.0.1/24"));
+        let builder = match has_another {
+            true => builder.interface(other, interface("10.2.0.1/24")),
+            false => builder,
+        };
+        let stack = builder.build().expect("a stack");
+        run(async move {
+            drive(&stack).expect("its device calls a loop");
+            drop(receiver);
+            let socket = multidata::UdpSocket::bind(&stack, "10.1.0.1:7").expect("a free port");
+            // It is how the stack notices.
+            let _ = socket.send_to(b"x", "10.1.0.2:7");
+            sender.send(&[0x45; 40]).expect("this half is open");
+            let runs = || stack.counters().runtime.squeue_runs;
+            let before = runs();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let runs = runs() - before;
+            assert!(runs < 100, "{runs} turns in 300 ms, with another interface: {has_another}");
+        });
+    }
+}
+
 /// A device on which only threads can wait.
 struct ForThreads<Q>(Q);
 

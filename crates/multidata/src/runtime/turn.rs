@@ -330,7 +330,7 @@ impl Squeue {
 
     /// The waiter of the first interface, where nobody receives from its device any more; asked under the
     /// lock by who is to sleep there.
-    pub(super) fn failed_first(&self, core: &Core) -> Option<Seen> {
+    pub(crate) fn failed_first(&self, core: &Core) -> Option<Seen> {
         let is_failed = core.ports.first()?.failed.is_some();
         self.waiters.first().filter(|_| is_failed).map(WaiterSlot::seen)
     }
