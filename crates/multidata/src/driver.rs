@@ -31,15 +31,16 @@ const LOOK: Duration = Duration::from_millis(20);
 /// let mut file = driver.file();
 /// watch(&file);
 /// loop {
-///     match driver.turn() {
-///         Turn::Wait => readable(),
-///         Turn::Again => {}
-///         Turn::Ended => return,
-///     }
-///     // Another device may be in the place of the one there was.
+///     let turn = driver.turn();
+///     // Another device may be in the place of the one there was: what is waited for is that one.
 ///     if driver.file() != file {
 ///         file = driver.file();
 ///         watch(&file);
+///     }
+///     match turn {
+///         Turn::Wait => readable(),
+///         Turn::Again => {}
+///         Turn::Ended => return,
 ///     }
 /// }
 /// # }
