@@ -16,7 +16,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,8 @@ pub struct EventFile {
     woken: AtomicBool,
     /// When the timer goes off. A wait that may last longer leaves it, and is over early.
     armed: Mutex<Option<Instant>>,
+    /// How many files the epoll watches, or has watched.
+    watched: AtomicUsize,
     syscalls: AtomicU64,
 }
 
@@ -82,6 +84,7 @@ impl EventFile {
             waits: AtomicBool::new(false),
             woken: AtomicBool::new(false),
             armed: Mutex::default(),
+            watched: AtomicUsize::new(2),
             syscalls: AtomicU64::new(0),
         })
     }
@@ -96,13 +99,16 @@ impl EventFile {
     }
 
     /// Has waits end when `file`, which is not watched yet, becomes readable, or has room where that is asked for. It is
-    /// not kept open, and is watched until it is closed.
+    /// not kept open, and is watched until it is closed. Any `mark` is the caller's but the two highest, which nothing is
+    /// told of.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn watch(&self, file: BorrowedFd<'_>, mark: u64, for_room: bool) -> io::Result<()> {
         self.count_syscall();
-        Ok(epoll::add(&self.epoll, file, EventData::new_u64(mark), interest(for_room))?)
+        epoll::add(&self.epoll, file, EventData::new_u64(mark), interest(for_room))?;
+        self.watched.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The same for a file that is watched already.
@@ -138,7 +144,8 @@ impl EventFile {
 
     /// Ends a wait, and says which of the watched files were ready, by their marks, and whether they have room.
     pub fn end_with(&self, mut on_ready: impl FnMut(u64, bool)) {
-        let mut events: Vec<Event> = Vec::with_capacity(4);
+        // For all at once: what is left out would be told by the next edge, which may never come.
+        let mut events: Vec<Event> = Vec::with_capacity(self.watched.load(Ordering::Relaxed));
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.count_syscall();
         if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once)).is_ok() {
@@ -203,5 +210,128 @@ impl EventSource for EventFile {
         // Whoever called meanwhile is answered by this return.
         self.woken.store(false, Ordering::SeqCst);
         self.waits.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// What watches an event file for the edge.
+    struct Loop(OwnedFd);
+
+    impl Loop {
+        fn new(file: &EventFile) -> Self {
+            let epoll = epoll::create(CreateFlags::CLOEXEC).expect("descriptors are left");
+            epoll::add(&epoll, file.file(), EventData::new_u64(0), interest(false)).expect("new");
+            Self(epoll)
+        }
+
+        /// Whether there was an edge within `timeout`.
+        fn is_called(&self, timeout: Duration) -> bool {
+            let mut events: Vec<Event> = Vec::with_capacity(1);
+            let timeout = Timespec::try_from(timeout).expect("it is short");
+            epoll::wait(&self.0, spare_capacity(&mut events), Some(&timeout)).expect("an epoll") > 0
+        }
+    }
+
+    fn watched() -> (EventFile, Loop) {
+        let file = EventFile::new().expect("descriptors are left");
+        let of_it = Loop::new(&file);
+        (file, of_it)
+    }
+
+    #[test]
+    fn each_call_is_an_edge_and_ends_one_wait() {
+        let (file, of_it) = watched();
+        for _ in 0..3 {
+            file.wake_waiting();
+            assert!(file.begin(None), "nobody waited");
+            assert!(!of_it.is_called(Duration::ZERO));
+            file.wake_waiting();
+            assert!(of_it.is_called(LONG));
+            file.end();
+            file.wake();
+            assert!(!file.begin(None), "it was called before");
+            file.end();
+            assert!(file.begin(None));
+            file.wake();
+            assert!(of_it.is_called(LONG));
+            file.wake();
+            assert!(!of_it.is_called(Duration::ZERO), "once is enough");
+            file.end();
+        }
+    }
+
+    #[test]
+    fn the_timer_goes_off_once_for_each_wait_that_needs_it() {
+        let (file, of_it) = watched();
+        let short = Duration::from_millis(3);
+        for _ in 0..3 {
+            assert!(file.begin(Some(short)) && of_it.is_called(LONG));
+            file.end();
+        }
+        assert!(!file.begin(Some(Duration::ZERO)), "it is over already");
+        file.end();
+        // One that is left, for a shorter wait, ends a longer one early; the next is waited for to its end.
+        assert!(file.begin(Some(10 * short)));
+        file.wake();
+        assert!(of_it.is_called(LONG));
+        file.end();
+        assert!(file.begin(Some(LONG)) && of_it.is_called(LONG / 2));
+        file.end();
+        assert!(file.begin(Some(short)) && of_it.is_called(LONG));
+        file.end();
+        assert!(file.begin(None) && !of_it.is_called(3 * short), "nothing is left");
+        file.end();
+    }
+
+    #[test]
+    fn all_files_that_are_ready_are_told() {
+        let (file, of_it) = watched();
+        let files = [(); 10].map(|()| eventfd(1, EventfdFlags::CLOEXEC).expect("descriptors"));
+        for (mark, other) in files.iter().enumerate() {
+            file.watch(other.as_fd(), mark as u64, mark % 2 > 0).expect("it is new");
+        }
+        assert!(file.begin(None) && of_it.is_called(LONG));
+        file.wake();
+        let mut told = Vec::new();
+        file.end_with(|mark, has_room| told.push((mark, has_room)));
+        told.sort_unstable();
+        assert_eq!(told, (0..10).map(|mark| (mark, mark % 2 > 0)).collect::<Vec<_>>());
+        file.end_with(|mark, _| panic!("nothing new is in {mark}"));
+    }
+
+    /// Who brings news calls who waits; who waits looks for news after it has begun.
+    #[test]
+    fn no_news_are_missed_between_two_threads() {
+        const NEWS: u32 = 30_000;
+        let (file, of_it) = watched();
+        let (brought, seen) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for news in 1..=NEWS {
+                    // Now before, now while, now after the other one goes to wait.
+                    (0..news % 64).for_each(|_| std::hint::spin_loop());
+                    brought.store(news, Ordering::SeqCst);
+                    file.wake_waiting();
+                    while seen.load(Ordering::SeqCst) < news {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut known = 0;
+            while known < NEWS {
+                if file.begin(None) && brought.load(Ordering::SeqCst) == known {
+                    assert!(of_it.is_called(LONG), "{known} were seen, the next was missed");
+                }
+                file.end();
+                known = brought.load(Ordering::SeqCst);
+                seen.store(known, Ordering::SeqCst);
+            }
+        });
     }
 }
