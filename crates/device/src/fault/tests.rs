@@ -306,3 +306,23 @@ fn who_waits_can_look_first_whether_something_came() {
     assert_eq!(drain(&mut b).len(), 10);
     assert_eq!(waiter.is_ready(), Some(false));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_event_loop_does_not_wait_for_long_on_a_held_frame_either() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let (mut a, mut b) = pair(FaultConfig { reorder: 1.0, ..FaultConfig::default() });
+    let source = b.waiter().event_source().expect("descriptors are left");
+    assert!(Arc::ptr_eq(&source, &b.waiter().event_source().expect("it is there")), "the same");
+    assert!(source.begin(None));
+    source.end();
+    a.transmit(&batch_of([7]));
+    assert_eq!(receive(&mut b, 9), []);
+    assert!(source.begin(None));
+    let long = Timespec { tv_sec: 20, tv_nsec: 0 };
+    let mut files = [PollFd::from_borrowed_fd(source.file(), PollFlags::IN)];
+    assert_eq!(poll(&mut files, Some(&long)), Ok(1));
+    source.end();
+    assert_eq!(receive(&mut b, 9), []);
+    assert_eq!(receive(&mut b, 9), [7]);
+}

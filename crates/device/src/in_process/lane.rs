@@ -438,4 +438,26 @@ mod tests {
         lane.pop(&mut Opened::default(), &mut ReceiveBatch::new(), 1);
         assert!(lane.sender.rung.load(Ordering::SeqCst));
     }
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_loop_is_called_for_news_while_it_waits_and_for_a_ring_at_any_time() {
+        use crate::EventSource;
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let doorbell = Doorbell::default();
+        let file = doorbell.event_file().expect("descriptors are left");
+        let is_called = || {
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let mut files = [PollFd::from_borrowed_fd(file.file(), PollFlags::IN)];
+            poll(&mut files, Some(&at_once)).expect("it can be polled") > 0
+        };
+        doorbell.signal();
+        assert!(file.begin(None) && !is_called(), "who begins to wait looks by itself");
+        file.end();
+        doorbell.ring();
+        assert!(!file.begin(None), "it was rung before");
+        file.end();
+        assert!(file.begin(None) && !is_called());
+        doorbell.signal();
+        assert!(is_called());
+    }
 }

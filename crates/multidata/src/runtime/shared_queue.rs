@@ -239,6 +239,20 @@ mod tests {
         assert!(before.elapsed() >= Duration::from_millis(5), "nothing was left over");
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_bell_calls_the_event_loop_besides() {
+        let bell = Bell::default();
+        let source = bell.event_source().expect("descriptors are left");
+        assert!(source.begin(None), "nobody rang");
+        source.end();
+        bell.wake();
+        assert!(!source.begin(None), "it rang before");
+        source.end();
+        bell.wait(None);
+        assert!(source.begin(None), "neither takes the other's call");
+    }
+
     #[test]
     fn queues_are_shared_only_where_there_are_too_few() {
         let end = device::WireEnd::plain(device::Medium::Ip);
