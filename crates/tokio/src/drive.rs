@@ -15,9 +15,9 @@ use tokio::io::unix::AsyncFd;
 /// # Panics
 /// Outside a runtime, or in one that was built without I/O (`enable_io`).
 pub fn drive(stack: &Stack) -> io::Result<()> {
-    for driver in stack.drivers()? {
-        // Here, where somebody hears of the error.
-        let file = watch(driver.file())?;
+    // Here, where somebody hears of the error, and before the first is run: where one cannot be, none is.
+    let watched = stack.drivers()?.into_iter().map(|driver| Ok((watch(driver.file())?, driver)));
+    for (file, driver) in watched.collect::<io::Result<Vec<_>>>()? {
         tokio::spawn(run(driver, file));
     }
     Ok(())

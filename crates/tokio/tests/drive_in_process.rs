@@ -8,6 +8,7 @@ use multidata_tokio::{TcpStream, drive};
 use pair::{bytes, connected};
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -293,5 +294,62 @@ fn a_device_that_no_event_loop_can_watch_is_named() {
         let error = drive(&stack).expect_err("it does not call");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("an event loop cannot watch"), "{error}");
+    });
+}
+
+/// A device whose file an event loop refuses, which takes none that lies on a disk.
+struct Unwatchable<Q>(Q);
+
+struct OnDisk(Arc<dyn device::Waiter>, Arc<Disk>);
+
+struct Disk(std::fs::File);
+
+impl device::EventSource for Disk {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn begin(&self, _: Option<Duration>) -> bool {
+        true
+    }
+
+    fn end(&self) {}
+}
+
+impl device::Waiter for OnDisk {
+    fn wait(&self, timeout: Option<Duration>) {
+        self.0.wait(timeout);
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn event_source(&self) -> Option<Arc<dyn device::EventSource>> {
+        Some(Arc::clone(&self.1) as _)
+    }
+}
+
+impl<Q: Queue> Queue for Unwatchable<Q> {
+    device::forward_queue!(|self| self.0, but waiter);
+
+    fn waiter(&self) -> Arc<dyn device::Waiter> {
+        let file = std::fs::File::open("/proc/self/exe").expect("what runs is a file");
+        Arc::new(OnDisk(self.0.waiter(), Arc::new(Disk(file))))
+    }
+}
+
+/// All squeues are driven, or none.
+#[test]
+fn a_stack_of_which_one_queue_cannot_be_watched_is_left_to_its_threads() {
+    let [near, other] = [(); 2].map(|()| device::packet_pipe(1_500));
+    let queues: Vec<Box<dyn Queue>> = vec![Box::new(near.0), Box::new(Unwatchable(other.0))];
+    let interface = InterfaceConfig::new("10.1.0.1/24".parse().expect("an address"));
+    let builder = Stack::builder().squeues(2).multiqueue_interface(queues, interface);
+    let stack = builder.build().expect("a stack");
+    run(async move {
+        drive(&stack).expect_err("a file on a disk is never readable by an event");
+        let drivers = stack.drivers().expect("nobody has them");
+        assert_eq!(drivers.len(), 2);
     });
 }
