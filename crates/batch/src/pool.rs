@@ -614,6 +614,43 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_miscounted_among_threads() {
+        let config = PoolConfig {
+            limit_bytes: 400_000,
+            cached_limit_bytes: 3_000,
+            largest_cached_len_bytes: 2_000,
+            ..small().config().clone()
+        };
+        let pool = BlockPool::new(config);
+        let (to_other, from_other) = std::sync::mpsc::sync_channel(64);
+        std::thread::scope(|scope| {
+            scope.spawn(|| from_other.into_iter().for_each(drop));
+            for seed in 1..3_usize {
+                let (pool, to_other) = (pool.clone(), to_other.clone());
+                scope.spawn(move || {
+                    let mut kept = std::collections::VecDeque::new();
+                    for turn in 0..20_000 {
+                        let size = if turn / 500 % 2 == 0 { 1_000 } else { 2_000 };
+                        if let Ok(block) = pool.allocate(size) {
+                            let block = block.freeze();
+                            // Two threads let go of it, perhaps at the same moment.
+                            to_other.send(block.clone()).expect("it takes all");
+                            kept.push_back(block);
+                        }
+                        kept.truncate(turn * seed % 40);
+                    }
+                });
+            }
+            drop(to_other);
+        });
+        let free = pool.depot.classes.iter().zip([1_000, 2_000]);
+        let free_bytes: usize = free.map(|(class, size)| lock(class).free.len() * size).sum();
+        assert_eq!(pool.counters().outstanding_bytes, 0);
+        assert_eq!(pool.held_bytes(), free_bytes);
+        assert!(free_bytes <= 3_000, "{free_bytes}");
+    }
+
+    #[test]
     fn sizes_above_the_largest_cached_class_go_back_to_the_allocator() {
         let pool = small();
         drop(pool.allocate(1_500).expect("room"));
