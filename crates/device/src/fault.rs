@@ -38,7 +38,7 @@ use std::sync::Arc;
 use wire::{EthernetRepr, EthernetView, ether_type, protocol};
 #[cfg(unix)]
 use {
-    crate::EventSource,
+    crate::{EventSource, MakeSource},
     std::{fmt, os::fd::BorrowedFd, sync::OnceLock},
 };
 
@@ -486,9 +486,9 @@ impl Waiter for FaultWaiter {
     }
 
     #[cfg(unix)]
-    fn event_source(&self) -> Option<Arc<dyn EventSource>> {
+    fn event_source(&self, make: MakeSource<'_>) -> Option<Arc<dyn EventSource>> {
         if self.source.get().is_none() {
-            let (inner, holding) = (self.inner.event_source()?, Arc::clone(&self.holding));
+            let (inner, holding) = (self.inner.event_source(make)?, Arc::clone(&self.holding));
             // Of two who make one, the first one's is kept.
             let _ = self.source.set(Arc::new(FaultSource { inner, holding }));
         }

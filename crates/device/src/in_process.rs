@@ -504,8 +504,8 @@ impl Waiter for WireWaiter {
         self.doorbell.ring();
     }
 
-    #[cfg(target_os = "linux")]
-    fn event_source(&self) -> Option<Arc<dyn crate::EventSource>> {
-        self.doorbell.event_file().map(|file| file as _)
+    #[cfg(unix)]
+    fn event_source(&self, make: crate::MakeSource<'_>) -> Option<Arc<dyn crate::EventSource>> {
+        Some(self.doorbell.called_source(make)?)
     }
 }

@@ -16,8 +16,6 @@
 
 mod capabilities;
 pub mod capture;
-#[cfg(target_os = "linux")]
-mod event_file;
 pub mod fault;
 pub mod in_process;
 pub mod lowering;
@@ -31,15 +29,13 @@ pub use capabilities::{
     Medium, Segmentation, TransmitMode,
 };
 pub use capture::{Capture, CaptureConfig, CaptureCounters, CaptureQueue};
-#[cfg(target_os = "linux")]
-pub use event_file::EventFile;
 pub use fault::{FaultConfig, FaultCounters, FaultQueue, Injection};
 pub use in_process::{
     PacketReceiver, PacketSender, WireConfig, WireEnd, WireQueue, packet_pipe, wire,
 };
 pub use lowering::{BlockForm, Contiguous};
 #[cfg(unix)]
-pub use queue::EventSource;
+pub use queue::{CalledSource, EventSource, MakeSource, made_once};
 pub use queue::{DeviceCounters, DeviceError, Queue, Received, Room, Stop, Transmitted, Waiter};
 pub use rate::{RateConfig, RateCounters, RateLimit, RateQueue};
 pub use transform::Transform;

@@ -165,12 +165,72 @@ pub trait Waiter: Send + Sync {
         None
     }
 
-    /// The same as something that an event loop can watch; `None` where only a thread can wait. Whoever has it lets go of
+    /// The same as something that an event loop can watch, which a device that is no file has `make` make; `None` where
+    /// only a thread can wait. Whoever has it lets go of
     /// it when it comes to that, so it is not to keep the device open. Each call says the same one.
     #[cfg(unix)]
-    fn event_source(&self) -> Option<Arc<dyn EventSource>> {
+    fn event_source(&self, make: MakeSource<'_>) -> Option<Arc<dyn EventSource>> {
+        let _ = make;
         None
     }
+}
+
+/// Makes what a device that is no file calls for an event loop; `None` where the process has no descriptor left. Files
+/// are the system's, and not of this crate.
+#[cfg(unix)]
+pub type MakeSource<'a> = &'a dyn Fn() -> Option<Arc<dyn CalledSource>>;
+
+/// An [`EventSource`] for a device whose frames somebody brings, who calls. It is asked for when a loop first watches the
+/// device, and kept:
+///
+/// ```
+/// use device::{CalledSource, EventSource, MakeSource, Waiter};
+/// use std::sync::{Arc, OnceLock};
+/// use std::time::Duration;
+///
+/// /// Whoever brings a frame wakes it.
+/// #[derive(Default)]
+/// struct Bell {
+///     // What threads sleep on is left out here.
+///     source: OnceLock<Arc<dyn CalledSource>>,
+/// }
+///
+/// impl Waiter for Bell {
+///     fn wait(&self, _timeout: Option<Duration>) {}
+///
+///     fn wake(&self) {
+///         self.source.get().into_iter().for_each(|source| source.wake());
+///     }
+///
+///     fn event_source(&self, make: MakeSource<'_>) -> Option<Arc<dyn EventSource>> {
+///         Some(device::made_once(&self.source, make)?)
+///     }
+/// }
+/// ```
+#[cfg(unix)]
+pub trait CalledSource: EventSource + core::fmt::Debug {
+    /// Ends this wait or the next one.
+    fn wake(&self);
+
+    /// Ends a wait that has begun. Who looks for news after that, as who waits is to do, finds what was there before:
+    /// that must have been stored with sequential consistency.
+    fn wake_waiting(&self);
+
+    /// How many system calls it took.
+    fn syscalls(&self) -> u64;
+}
+
+/// The source in `place`, made there when it is first asked for; `None` where that cannot be, as it may be another time.
+/// Of two who make one, the first one's is kept.
+#[cfg(unix)]
+pub fn made_once(
+    place: &std::sync::OnceLock<Arc<dyn CalledSource>>,
+    make: MakeSource<'_>,
+) -> Option<Arc<dyn CalledSource>> {
+    if place.get().is_none() {
+        let _ = place.set(make()?);
+    }
+    place.get().cloned()
 }
 
 /// A wait for a device that takes no thread: an event loop watches a file.
@@ -281,4 +341,61 @@ pub trait Queue: Send {
 /// So that what wraps a queue wraps one of any device.
 impl<Q: Queue + ?Sized> Queue for Box<Q> {
     crate::forward_queue!(|self| **self);
+}
+
+#[cfg(all(test, unix))]
+pub(crate) mod tests {
+    use super::{CalledSource, EventSource};
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use std::fs::File;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    /// Notes how it is called, and how long the waits may last.
+    #[derive(Debug)]
+    pub(crate) struct Noting {
+        file: File,
+        pub(crate) wakes: AtomicU64,
+        pub(crate) wakes_waiting: AtomicU64,
+        pub(crate) waits: Mutex<Vec<Option<Duration>>>,
+    }
+
+    impl Noting {
+        pub(crate) fn new() -> Arc<Self> {
+            Arc::new(Self {
+                file: File::open("/dev/null").expect("it can be read"),
+                wakes: AtomicU64::new(0),
+                wakes_waiting: AtomicU64::new(0),
+                waits: Mutex::default(),
+            })
+        }
+    }
+
+    impl EventSource for Noting {
+        fn file(&self) -> BorrowedFd<'_> {
+            self.file.as_fd()
+        }
+
+        fn begin(&self, timeout: Option<Duration>) -> bool {
+            self.waits.lock().expect("no panic").push(timeout);
+            true
+        }
+
+        fn end(&self) {}
+    }
+
+    impl CalledSource for Noting {
+        fn wake(&self) {
+            self.wakes.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn wake_waiting(&self) {
+            self.wakes_waiting.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn syscalls(&self) -> u64 {
+            0
+        }
+    }
 }

@@ -18,7 +18,7 @@
 mod event_source;
 
 use crate::netlink;
-use device::{EventSource, Waiter};
+use device::{EventSource, MakeSource, Waiter};
 use event_source::Watch;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -274,7 +274,7 @@ impl Waiter for FileWaiter {
         self.watch.get().into_iter().for_each(|watch| watch.wake());
     }
 
-    fn event_source(&self) -> Option<Arc<dyn EventSource>> {
+    fn event_source(&self, _: MakeSource<'_>) -> Option<Arc<dyn EventSource>> {
         if self.watch.get().is_none() {
             // Another time there may be a descriptor left. Of two who make one, the first one's is kept.
             let _ = self.watch.set(Watch::new(self).ok()?.into());

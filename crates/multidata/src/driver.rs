@@ -3,7 +3,7 @@
 use crate::runtime::squeue::{Core, Squeue};
 use crate::runtime::turn::{Panic, resume_unless_panicking};
 use crate::stack::Stack;
-use device::{EventSource, Waiter};
+use device::{CalledSource, EventSource, Waiter};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -128,9 +128,17 @@ impl Stack {
     }
 }
 
+/// For devices that are no files.
+pub(crate) fn make_source() -> Option<Arc<dyn CalledSource>> {
+    #[cfg(target_os = "linux")]
+    return Some(Arc::new(event_file::EventFile::new().ok()?));
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 impl Driver {
     fn new(squeue: &Arc<Squeue>) -> io::Result<Self> {
-        let source = squeue.first_waiter().and_then(|waiter| waiter.event_source());
+        let source = squeue.first_waiter().and_then(|waiter| waiter.event_source(&make_source));
         let source = source.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -200,7 +208,7 @@ impl Driver {
     /// left to the stack's threads. To be asked under the lock: who replaces it calls the one there was afterwards.
     fn follow_device(&mut self, squeue: &Squeue) -> Option<Arc<dyn Waiter>> {
         let current = squeue.first_waiter()?;
-        self.source = current.event_source()?;
+        self.source = current.event_source(&make_source)?;
         Some(current)
     }
 

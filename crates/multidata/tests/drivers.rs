@@ -40,8 +40,8 @@ impl Waiter for LateWaiter {
         self.0.is_ready()
     }
 
-    fn event_source(&self) -> Option<Arc<dyn EventSource>> {
-        Some(Arc::new(LateSource(self.0.event_source()?, Arc::clone(&self.1))))
+    fn event_source(&self, make: device::MakeSource<'_>) -> Option<Arc<dyn EventSource>> {
+        Some(Arc::new(LateSource(self.0.event_source(make)?, Arc::clone(&self.1))))
     }
 }
 

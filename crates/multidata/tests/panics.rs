@@ -276,7 +276,7 @@ impl Waiter for Watched {
         self.0.wake();
     }
 
-    fn event_source(&self) -> Option<Arc<dyn device::EventSource>> {
+    fn event_source(&self, _: device::MakeSource<'_>) -> Option<Arc<dyn device::EventSource>> {
         Some(Arc::clone(&self.1) as _)
     }
 }

@@ -325,7 +325,7 @@ impl device::Waiter for OnDisk {
         self.0.wake();
     }
 
-    fn event_source(&self) -> Option<Arc<dyn device::EventSource>> {
+    fn event_source(&self, _: device::MakeSource<'_>) -> Option<Arc<dyn device::EventSource>> {
         Some(Arc::clone(&self.1) as _)
     }
 }

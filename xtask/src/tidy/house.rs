@@ -31,6 +31,7 @@ const HOUSE: &[&str] = &[
     "stack",
     "steering",
     "simulation",
+    "event-file",
     "linux",
     "fuzzing",
     "multidata",

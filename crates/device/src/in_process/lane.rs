@@ -17,8 +17,8 @@ use core::task::Waker;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-#[cfg(target_os = "linux")]
-use {crate::EventFile, std::sync::OnceLock};
+#[cfg(unix)]
+use {crate::CalledSource, std::sync::OnceLock};
 
 /// Wakes the threads of one end, a task, or an event loop.
 #[derive(Debug, Default)]
@@ -32,8 +32,8 @@ pub(super) struct Doorbell {
     condition: Condvar,
     sleeps: AtomicU64,
     /// The event loop that is to be woken, where there is one.
-    #[cfg(target_os = "linux")]
-    event_file: OnceLock<Arc<EventFile>>,
+    #[cfg(unix)]
+    called: OnceLock<Arc<dyn CalledSource>>,
 }
 
 impl Doorbell {
@@ -69,8 +69,8 @@ impl Doorbell {
                 task.wake();
             }
         }
-        #[cfg(target_os = "linux")]
-        self.event_file.get().into_iter().for_each(|file| file.wake_waiting());
+        #[cfg(unix)]
+        self.called.get().into_iter().for_each(|source| source.wake_waiting());
     }
 
     /// Has this task woken once, in the place of any other. It looks for news afterwards.
@@ -92,22 +92,25 @@ impl Doorbell {
     /// Wakes who waits now or waits next.
     pub(super) fn ring(&self) {
         self.rung.store(true, Ordering::SeqCst);
-        #[cfg(target_os = "linux")]
-        self.event_file.get().into_iter().for_each(|file| file.wake());
+        #[cfg(unix)]
+        self.called.get().into_iter().for_each(|source| source.wake());
         self.signal();
     }
 
     /// What an event loop watches for this.
-    #[cfg(target_os = "linux")]
-    pub(super) fn event_file(&self) -> Option<Arc<EventFile>> {
-        EventFile::of(&self.event_file)
+    #[cfg(unix)]
+    pub(super) fn called_source(
+        &self,
+        make: crate::MakeSource<'_>,
+    ) -> Option<Arc<dyn CalledSource>> {
+        crate::made_once(&self.called, make)
     }
 
     /// How often a thread went to sleep, and how often the kernel was called for an event loop.
     pub(super) fn sleeps(&self) -> u64 {
-        #[cfg(target_os = "linux")]
-        let of_loop = self.event_file.get().map_or(0, |file| file.syscalls());
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(unix)]
+        let of_loop = self.called.get().map_or(0, |source| source.syscalls());
+        #[cfg(not(unix))]
         let of_loop = 0;
         self.sleeps.load(Ordering::Relaxed) + of_loop
     }
@@ -438,26 +441,19 @@ mod tests {
         lane.pop(&mut Opened::default(), &mut ReceiveBatch::new(), 1);
         assert!(lane.sender.rung.load(Ordering::SeqCst));
     }
-    #[cfg(target_os = "linux")]
+
+    #[cfg(unix)]
     #[test]
     fn a_loop_is_called_for_news_while_it_waits_and_for_a_ring_at_any_time() {
-        use crate::EventSource;
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let doorbell = Doorbell::default();
-        let file = doorbell.event_file().expect("descriptors are left");
-        let is_called = || {
-            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let mut files = [PollFd::from_borrowed_fd(file.file(), PollFlags::IN)];
-            poll(&mut files, Some(&at_once)).expect("it can be polled") > 0
-        };
+        use crate::queue::tests::Noting;
+        let (doorbell, noting) = (Doorbell::default(), Noting::new());
+        let made = doorbell.called_source(&|| Some(Arc::clone(&noting) as _)).expect("it is made");
+        let again = doorbell.called_source(&|| None).expect("it is there");
+        assert!(Arc::ptr_eq(&made, &again), "the same");
+        let called = || [&noting.wakes, &noting.wakes_waiting].map(|it| it.load(Ordering::SeqCst));
         doorbell.signal();
-        assert!(file.begin(None) && !is_called(), "who begins to wait looks by itself");
-        file.end();
+        assert_eq!(called(), [0, 1], "only who waits is called for news");
         doorbell.ring();
-        assert!(!file.begin(None), "it was rung before");
-        file.end();
-        assert!(file.begin(None) && !is_called());
-        doorbell.signal();
-        assert!(is_called());
+        assert_eq!(called()[0], 1, "a ring is for the next wait, too");
     }
 }

@@ -7,7 +7,8 @@
 //! it, and its place among what is watched goes with it.
 
 use super::{Condition, FileWaiter};
-use device::{EventFile, EventSource};
+use device::{CalledSource, EventSource};
+use event_file::EventFile;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn a_call_ends_the_wait_also_one_that_came_before() {
         let waiter = quiet();
-        let source = &*waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source(&|| None).expect("descriptors are left");
         for _ in 0..3 {
             assert!(source.begin(None));
             assert!(!is_over(source, Duration::ZERO));
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn the_wait_ends_in_time_and_a_longer_one_behind_it_too() {
         let waiter = quiet();
-        let source = &*waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source(&|| None).expect("descriptors are left");
         for span in [Duration::from_millis(3), Duration::from_millis(30), Duration::from_millis(1)]
         {
             let began = Instant::now();
@@ -142,7 +143,7 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let address = socket.local_addr().expect("bound");
         let waiter = FileWaiter::new(std::sync::Arc::new(socket.into())).expect("an eventfd");
-        let source = &*waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source(&|| None).expect("descriptors are left");
         assert!(source.begin(None));
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         sender.send_to(b"x", address).expect("loopback");
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn a_loop_that_does_not_come_keeps_no_thread_awake() {
         let waiter = quiet();
-        let source = &*waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source(&|| None).expect("descriptors are left");
         assert!(source.begin(None));
         waiter.wake();
         let began = Instant::now();
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn a_loop_does_not_take_the_call_of_a_thread_that_is_about_to_sleep() {
         let waiter = quiet();
-        let source = &*waiter.event_source().expect("descriptors are left");
+        let source = &*waiter.event_source(&|| None).expect("descriptors are left");
         for is_before in [false, true] {
             if !is_before {
                 assert!(source.begin(None));

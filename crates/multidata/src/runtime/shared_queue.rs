@@ -167,8 +167,8 @@ struct Bell {
     state: Mutex<BellState>,
     changed: Condvar,
     /// The event loop that is to be woken, where there is one.
-    #[cfg(target_os = "linux")]
-    event_file: OnceLock<Arc<device::EventFile>>,
+    #[cfg(unix)]
+    called: OnceLock<Arc<dyn device::CalledSource>>,
 }
 
 #[derive(Debug, Default)]
@@ -204,13 +204,13 @@ impl Waiter for Bell {
         if has_sleepers {
             self.changed.notify_all();
         }
-        #[cfg(target_os = "linux")]
-        self.event_file.get().into_iter().for_each(|file| file.wake());
+        #[cfg(unix)]
+        self.called.get().into_iter().for_each(|source| source.wake());
     }
 
-    #[cfg(target_os = "linux")]
-    fn event_source(&self) -> Option<Arc<dyn device::EventSource>> {
-        device::EventFile::of(&self.event_file).map(|file| file as _)
+    #[cfg(unix)]
+    fn event_source(&self, make: device::MakeSource<'_>) -> Option<Arc<dyn device::EventSource>> {
+        Some(device::made_once(&self.called, make)?)
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_bell_calls_the_event_loop_besides() {
         let bell = Bell::default();
-        let source = bell.event_source().expect("descriptors are left");
+        let source = bell.event_source(&crate::driver::make_source).expect("descriptors are left");
         assert!(source.begin(None), "nobody rang");
         source.end();
         bell.wake();

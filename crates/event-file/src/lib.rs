@@ -7,7 +7,9 @@
 //! would end all sleeps of threads meanwhile, and one that it has seen would be missing to a thread that is about to
 //! sleep. It is never emptied, as each call is an edge.
 
-use crate::EventSource;
+#![cfg(target_os = "linux")]
+
+use device::{CalledSource, EventSource};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -24,32 +26,7 @@ use std::time::{Duration, Instant};
 const CALL: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
 
-/// An [`EventSource`] for the [`Waiter`](crate::Waiter) of a device whose frames somebody brings, who calls:
-///
-/// ```
-/// use device::{EventFile, EventSource, Waiter};
-/// use std::sync::{Arc, OnceLock};
-/// use std::time::Duration;
-///
-/// /// Whoever brings a frame wakes it.
-/// #[derive(Default)]
-/// struct Bell {
-///     // What threads sleep on is left out here.
-///     file: OnceLock<Arc<EventFile>>,
-/// }
-///
-/// impl Waiter for Bell {
-///     fn wait(&self, _timeout: Option<Duration>) {}
-///
-///     fn wake(&self) {
-///         self.file.get().into_iter().for_each(|file| file.wake());
-///     }
-///
-///     fn event_source(&self) -> Option<Arc<dyn EventSource>> {
-///         EventFile::of(&self.file).map(|file| file as _)
-///     }
-/// }
-/// ```
+/// See the crate's documentation.
 #[derive(Debug)]
 pub struct EventFile {
     epoll: OwnedFd,
@@ -89,15 +66,6 @@ impl EventFile {
         })
     }
 
-    /// The one in `place`, made there when it is first asked for; `None` where the process has no descriptor left, as it
-    /// may have another time. Of two who make one, the first one's is kept.
-    pub fn of(place: &std::sync::OnceLock<std::sync::Arc<Self>>) -> Option<std::sync::Arc<Self>> {
-        if place.get().is_none() {
-            let _ = place.set(Self::new().ok()?.into());
-        }
-        place.get().cloned()
-    }
-
     /// Has waits end when `file`, which is not watched yet, becomes readable, or has room where that is asked for. It is
     /// not kept open, and is watched until it is closed. Any `mark` is the caller's but the two highest, which nothing is
     /// told of.
@@ -125,23 +93,6 @@ impl EventFile {
         Ok(epoll::modify(&self.epoll, file, EventData::new_u64(mark), interest(for_room))?)
     }
 
-    /// Ends this wait or the next one.
-    pub fn wake(&self) {
-        if !self.woken.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst) {
-            self.count_syscall();
-            // It fails only when the counter is at its end, after centuries.
-            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// Ends a wait that has begun. Who looks for news after that, as who waits is to do, finds what was there before:
-    /// that must have been stored with sequential consistency.
-    pub fn wake_waiting(&self) {
-        if self.waits.load(Ordering::SeqCst) {
-            self.wake();
-        }
-    }
-
     /// Ends a wait, and says which of the watched files were ready, by their marks, and whether they have room.
     pub fn end_with(&self, mut on_ready: impl FnMut(u64, bool)) {
         // For all at once: what is left out would be told by the next edge, which may never come.
@@ -156,11 +107,6 @@ impl EventFile {
             }
         }
         self.end();
-    }
-
-    /// How many system calls it took.
-    pub fn syscalls(&self) -> u64 {
-        self.syscalls.load(Ordering::Relaxed)
     }
 
     fn count_syscall(&self) {
@@ -210,6 +156,26 @@ impl EventSource for EventFile {
         // Whoever called meanwhile is answered by this return.
         self.woken.store(false, Ordering::SeqCst);
         self.waits.store(false, Ordering::SeqCst);
+    }
+}
+
+impl CalledSource for EventFile {
+    fn wake(&self) {
+        if !self.woken.swap(true, Ordering::SeqCst) && self.waits.load(Ordering::SeqCst) {
+            self.count_syscall();
+            // It fails only when the counter is at its end, after centuries.
+            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn wake_waiting(&self) {
+        if self.waits.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn syscalls(&self) -> u64 {
+        self.syscalls.load(Ordering::Relaxed)
     }
 }
 
