@@ -19,7 +19,8 @@ pub fn socket_error(error: SocketError) -> Error {
             ErrorKind::NetworkUnreachable
         }
         SocketError::DeviceFailed => ErrorKind::NetworkDown,
-        SocketError::HostUnreachable => ErrorKind::HostUnreachable,
+        SocketError::SourceIsolated => ErrorKind::NetworkUnreachable,
+        SocketError::HostUnreachable | SocketError::HostUnknown => ErrorKind::HostUnreachable,
         SocketError::Prohibited => ErrorKind::PermissionDenied,
         SocketError::ConnectionRefused => ErrorKind::ConnectionRefused,
         SocketError::ConnectionReset => ErrorKind::ConnectionReset,
@@ -35,7 +36,10 @@ pub fn socket_error(error: SocketError) -> Error {
         | SocketError::NoHostAddress
         | SocketError::InvalidArgument(_) => ErrorKind::InvalidInput,
         SocketError::TooManySockets | SocketError::TooManyAddresses => ErrorKind::QuotaExceeded,
-        SocketError::ProtocolUnreachable | SocketError::ProtocolNotRaw => ErrorKind::Unsupported,
+        SocketError::ProtocolUnreachable
+        | SocketError::SourceRouteFailed
+        | SocketError::ParameterProblem
+        | SocketError::ProtocolNotRaw => ErrorKind::Unsupported,
     };
     Error::new(kind, error)
 }

@@ -236,7 +236,9 @@ impl Host {
     pub(crate) fn hold_error(&mut self, fd: Fd) -> Result<bool, Errno> {
         let Some(id) = self.files.datagram(fd)?.id else { return Ok(false) };
         let Err(error) = self.shard().udp_check(id) else { return Ok(false) };
-        self.files.datagram(fd)?.error = Some(error.into());
+        let datagram = self.files.datagram(fd)?;
+        let is_ipv4 = datagram.peer.is_some_and(|peer| peer.is_ipv4());
+        datagram.error = Some(Errno::told(error, is_ipv4));
         Ok(true)
     }
 

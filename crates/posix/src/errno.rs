@@ -26,6 +26,8 @@ impl Errno {
     pub const ENOTTY: Self = Self(25);
     pub const ESPIPE: Self = Self(29);
     pub const EPIPE: Self = Self(32);
+    pub const ENONET: Self = Self(64);
+    pub const EPROTO: Self = Self(71);
     pub const ENOSYS: Self = Self(38);
     pub const ENOTSOCK: Self = Self(88);
     pub const EDESTADDRREQ: Self = Self(89);
@@ -47,6 +49,7 @@ impl Errno {
     pub const ENOTCONN: Self = Self(107);
     pub const ETIMEDOUT: Self = Self(110);
     pub const ECONNREFUSED: Self = Self(111);
+    pub const EHOSTDOWN: Self = Self(112);
     pub const EHOSTUNREACH: Self = Self(113);
     pub const EALREADY: Self = Self(114);
     pub const EINPROGRESS: Self = Self(115);
@@ -56,6 +59,17 @@ impl Errno {
 impl fmt::Display for Errno {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "errno {}", self.0)
+    }
+}
+
+impl Errno {
+    /// Of an error that a router or the peer's host told of a packet over IPv4 or IPv6. As Linux: over IPv6 a protocol
+    /// that nobody speaks there is as any other header that is not understood.
+    pub(crate) fn told(error: SocketError, is_ipv4: bool) -> Self {
+        match error {
+            SocketError::ProtocolUnreachable if !is_ipv4 => Self::EPROTO,
+            other => other.into(),
+        }
     }
 }
 
@@ -70,6 +84,10 @@ impl From<SocketError> for Errno {
             | SocketError::NoSourceFor(_) => Self::ENETUNREACH,
             SocketError::DeviceFailed => Self::ENETDOWN,
             SocketError::HostUnreachable => Self::EHOSTUNREACH,
+            SocketError::HostUnknown => Self::EHOSTDOWN,
+            SocketError::SourceIsolated => Self::ENONET,
+            SocketError::SourceRouteFailed => Self::EOPNOTSUPP,
+            SocketError::ParameterProblem => Self::EPROTO,
             SocketError::ProtocolUnreachable => Self::ENOPROTOOPT,
             SocketError::Prohibited => Self::EACCES,
             SocketError::ConnectionRefused => Self::ECONNREFUSED,

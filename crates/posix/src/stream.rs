@@ -415,7 +415,10 @@ impl Host {
 
     /// The error of a connection, told once.
     pub(crate) fn take_error(&mut self, fd: Fd) -> Result<Option<Errno>, Errno> {
-        let error = self.status(fd)?.and_then(|(_, status)| status.error);
+        let told = |status: TcpStatus| {
+            status.error.map(|error| Errno::told(error, status.remote.is_ipv4()))
+        };
+        let error = self.status(fd)?.and_then(|(_, status)| told(status));
         let stream = self.files.stream(fd)?;
         if let Some(error) = stream.error_left.take() {
             return Ok(Some(error));
@@ -424,7 +427,7 @@ impl Host {
             return Ok(None);
         }
         stream.error_told = true;
-        Ok(error.map(Errno::from))
+        Ok(error)
     }
 
     /// The same for who asks by SO_ERROR, and is told of what has not ended the connection, too.
@@ -432,7 +435,8 @@ impl Host {
         if let Some(error) = self.take_error(fd)? {
             return Ok(Some(error));
         }
-        let Some((id, _)) = self.status(fd)? else { return Ok(None) };
-        Ok(self.shard().tcp_take_soft_error(id)?.map(Errno::from))
+        let Some((id, status)) = self.status(fd)? else { return Ok(None) };
+        let error = self.shard().tcp_take_soft_error(id)?;
+        Ok(error.map(|error| Errno::told(error, status.remote.is_ipv4())))
     }
 }

@@ -4,7 +4,7 @@
 //! neighbour discovery to `neighbours.rs`, and whatever there is to answer goes to the outbox.
 
 use crate::endpoint::scoped;
-use crate::error::SocketError;
+use crate::error::{SocketError, connection_error};
 use crate::ingress::{Incoming, Origin};
 use crate::interfaces::InterfaceId;
 use crate::marks::PacketMarks;
@@ -99,12 +99,8 @@ impl Shard {
             }
             wire::protocol::UDP => {
                 let reported = match error.kind {
-                    IcmpErrorKind::PortUnreachable => SocketError::ConnectionRefused,
                     IcmpErrorKind::PacketTooBig { .. } => SocketError::MessageTooLong,
-                    IcmpErrorKind::NetUnreachable => SocketError::NetworkUnreachable,
-                    IcmpErrorKind::ProtocolUnreachable => SocketError::ProtocolUnreachable,
-                    IcmpErrorKind::Prohibited if quoted.remote.is_ipv6() => SocketError::Prohibited,
-                    _ => SocketError::HostUnreachable,
+                    kind => connection_error(reported(kind, quoted.remote.is_ipv4())),
                 };
                 // Where an error about a host on a link comes by, that host is.
                 let remote = scoped(quoted.remote, by);
@@ -131,22 +127,12 @@ impl Shard {
                 true
             }
             IcmpErrorKind::PacketTooBig { .. } => false,
-            // A filter on the way, not the peer, which has refused nothing; as for UDP.
-            IcmpErrorKind::Prohibited if error.quoted.remote.is_ipv6() => {
-                connection.on_unreachable(ConnectionError::Prohibited, sequence)
-            }
-            IcmpErrorKind::ProtocolUnreachable => {
-                connection.on_unreachable(ConnectionError::ProtocolUnreachable, sequence)
-            }
-            IcmpErrorKind::PortUnreachable => {
-                connection.on_unreachable(ConnectionError::Refused, sequence)
-            }
-            IcmpErrorKind::NetUnreachable => {
-                connection.on_unreachable(ConnectionError::NetworkUnreachable, sequence)
-            }
             // A piece of one segment is missing at the peer's host, which is there; the next may come whole.
             IcmpErrorKind::ReassemblyTimeExceeded => connection.is_outstanding(sequence),
-            _ => connection.on_unreachable(ConnectionError::HostUnreachable, sequence),
+            kind => {
+                let error = reported(kind, error.quoted.remote.is_ipv4());
+                connection.on_unreachable(error, sequence)
+            }
         };
         self.settle(now, index);
         is_plausible
@@ -270,5 +256,25 @@ impl Shard {
             directed_broadcast: interface.is_broadcast(info.destination),
             from_own_host: interface.is_loopback,
         }
+    }
+}
+
+/// What an ICMP error other than one about the length says of the peer. A filter on the way is not the peer, which has
+/// refused nothing; of IPv4 hosts know it as an unreachable host.
+fn reported(kind: IcmpErrorKind, is_ipv4: bool) -> ConnectionError {
+    use ConnectionError as Error;
+    use IcmpErrorKind as Kind;
+    match kind {
+        Kind::NetUnreachable => Error::NetworkUnreachable,
+        Kind::ProtocolUnreachable => Error::ProtocolUnreachable,
+        Kind::PortUnreachable => Error::Refused,
+        Kind::Prohibited if !is_ipv4 => Error::Prohibited,
+        Kind::HostUnknown => Error::HostUnknown,
+        Kind::SourceIsolated => Error::SourceIsolated,
+        Kind::SourceRouteFailed => Error::SourceRouteFailed,
+        Kind::ParameterProblem { .. }
+        | Kind::UnrecognisedOption { .. }
+        | Kind::HeaderChainIncomplete => Error::ParameterProblem,
+        _ => Error::HostUnreachable,
     }
 }

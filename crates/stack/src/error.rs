@@ -6,6 +6,7 @@ use crate::raw_socket::ICMP_LEN_MIN;
 use core::fmt;
 use core::net::IpAddr;
 use ip::Cidr;
+use tcp::ConnectionError;
 
 /// Why a socket call failed. Every variant reads as a sentence that says what was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,14 @@ pub enum SocketError {
     DeviceFailed,
     /// The neighbour on the way did not answer, or a router said that the host is unreachable.
     HostUnreachable,
+    /// A router on the way said that it does not know the host.
+    HostUnknown,
+    /// A router said that this host is cut off from the network.
+    SourceIsolated,
+    /// A router said that a packet could not go the way that it asks for.
+    SourceRouteFailed,
+    /// A router or the host said that it does not understand a packet's header.
+    ParameterProblem,
     /// The host said that it does not speak the protocol.
     ProtocolUnreachable,
     /// A filter on the way, or a policy of a router's, forbids it. ICMPv6 says so; of IPv4 it is
@@ -296,6 +305,10 @@ impl fmt::Display for SocketError {
             }
             Self::DeviceFailed => "the device of the interface on the way has failed",
             Self::HostUnreachable => "the host is unreachable: its neighbour does not answer, or a router says so",
+            Self::HostUnknown => "a router on the way does not know the host",
+            Self::SourceIsolated => "a router says that this host is cut off from the network",
+            Self::SourceRouteFailed => "the host cannot be reached on the way that the packet asks for",
+            Self::ParameterProblem => "a packet's header was not understood on its way",
             Self::ProtocolUnreachable => "the host does not speak the protocol, and says so",
             Self::Prohibited => "a filter on the way forbids it",
             Self::ConnectionRefused => "the peer refused the connection",
@@ -333,6 +346,26 @@ impl fmt::Display for SocketError {
 }
 
 impl std::error::Error for SocketError {}
+
+/// Why a connection ended, or what is said of its peer.
+pub(crate) fn connection_error(error: ConnectionError) -> SocketError {
+    match error {
+        ConnectionError::Refused => SocketError::ConnectionRefused,
+        ConnectionError::Reset => SocketError::ConnectionReset,
+        ConnectionError::BrokenPipe => SocketError::BrokenPipe,
+        ConnectionError::TimedOut => SocketError::TimedOut,
+        ConnectionError::HostUnreachable => SocketError::HostUnreachable,
+        ConnectionError::NetworkUnreachable => SocketError::NetworkUnreachable,
+        ConnectionError::HostUnknown => SocketError::HostUnknown,
+        ConnectionError::SourceIsolated => SocketError::SourceIsolated,
+        ConnectionError::SourceRouteFailed => SocketError::SourceRouteFailed,
+        ConnectionError::ParameterProblem => SocketError::ParameterProblem,
+        ConnectionError::ProtocolUnreachable => SocketError::ProtocolUnreachable,
+        ConnectionError::Prohibited => SocketError::Prohibited,
+        ConnectionError::AddressRemoved => SocketError::AddressRemoved,
+        ConnectionError::Aborted => SocketError::ConnectionAborted,
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! TCP as sockets: connections, and the calls on them. Listeners are in `backlog.rs`.
 
 use crate::endpoint::scoped;
-use crate::error::{BadArgument, SocketError};
+use crate::error::{BadArgument, SocketError, connection_error};
 use crate::event::Readiness;
 use crate::interface::Interface;
 use crate::interfaces::InterfaceId;
@@ -17,7 +17,7 @@ use core::num::NonZeroU64;
 use counters::MultidataRefusal;
 use ip::Trust;
 use std::sync::Arc;
-use tcp::{Connection, ConnectionError, Events, Parameters, SendError, State};
+use tcp::{Connection, Events, Parameters, SendError, State};
 use time::{Duration, Instant};
 use wire::{Ipv4Options, SeqNumber};
 
@@ -779,20 +779,5 @@ fn send_error(error: SendError) -> SocketError {
     match error {
         SendError::Full => SocketError::WouldBlock,
         SendError::Closed => SocketError::BrokenPipe,
-    }
-}
-
-fn connection_error(error: ConnectionError) -> SocketError {
-    match error {
-        ConnectionError::Refused => SocketError::ConnectionRefused,
-        ConnectionError::Reset => SocketError::ConnectionReset,
-        ConnectionError::BrokenPipe => SocketError::BrokenPipe,
-        ConnectionError::TimedOut => SocketError::TimedOut,
-        ConnectionError::HostUnreachable => SocketError::HostUnreachable,
-        ConnectionError::NetworkUnreachable => SocketError::NetworkUnreachable,
-        ConnectionError::ProtocolUnreachable => SocketError::ProtocolUnreachable,
-        ConnectionError::Prohibited => SocketError::Prohibited,
-        ConnectionError::AddressRemoved => SocketError::AddressRemoved,
-        ConnectionError::Aborted => SocketError::ConnectionAborted,
     }
 }

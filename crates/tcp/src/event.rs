@@ -71,6 +71,14 @@ pub enum ConnectionError {
     HostUnreachable,
     /// The network said that the peer's network cannot be reached.
     NetworkUnreachable,
+    /// The network said that it does not know the peer's host.
+    HostUnknown,
+    /// The network said that this host is cut off from it.
+    SourceIsolated,
+    /// The network said that a packet could not go the way that it asks for.
+    SourceRouteFailed,
+    /// The network or the peer's host said that it does not understand a packet's header.
+    ParameterProblem,
     /// The peer's host said that it does not speak TCP.
     ProtocolUnreachable,
     /// The network said that it is forbidden to reach the peer (ICMPv6; that of IPv4 has no word for it that hosts know
@@ -88,6 +96,12 @@ impl fmt::Display for ConnectionError {
             Self::Aborted => "the connection was aborted on this side",
             Self::TimedOut => "the peer did not answer in time",
             Self::HostUnreachable => "the peer's host cannot be reached",
+            Self::HostUnknown => "the network does not know the peer's host",
+            Self::SourceIsolated => "this host is cut off from the network",
+            Self::SourceRouteFailed => {
+                "the peer's host cannot be reached on the way that is asked for"
+            }
+            Self::ParameterProblem => "a packet's header was not understood on its way",
             Self::ProtocolUnreachable => "the peer's host does not speak the protocol",
             Self::Prohibited => "the way to the peer's host is prohibited",
             Self::NetworkUnreachable => "the peer's network cannot be reached",

@@ -69,6 +69,12 @@ pub enum IcmpErrorKind {
     NetUnreachable,
     /// The host does not answer, or is not there.
     HostUnreachable,
+    /// The network does not know such a host.
+    HostUnknown,
+    /// The source of the packet is cut off from the network.
+    SourceIsolated,
+    /// The packet could not go the way that it asks for.
+    SourceRouteFailed,
     /// The host does not speak the transport protocol.
     ProtocolUnreachable,
     /// Nobody listens on the port.
@@ -162,11 +168,14 @@ fn parse_ipv4(message: &[u8]) -> Result<IcmpIncoming, DropReason> {
             Icmpv4Repr::CODE_FRAGMENTATION_NEEDED => {
                 Kind::PacketTooBig { mtu_bytes: path_mtu_ipv4(next_hop_mtu, view.body()) }
             }
-            // RFC 1122, 3.2.2.1: 6 network unknown, 8 source isolated, 11 type of service; 5 is a
-            // failed source route.
-            Icmpv4Repr::CODE_NET | 5 | 6 | 8 | 11 => Kind::NetUnreachable,
-            // RFC 1812, 5.2.7.1: 9, 10 and 13 prohibited, 14 and 15 precedence.
-            9 | 10 | 13..=15 => Kind::Prohibited,
+            5 => Kind::SourceRouteFailed,
+            7 => Kind::HostUnknown,
+            8 => Kind::SourceIsolated,
+            // RFC 1122, 3.2.2.1: 6 network unknown, 11 type of service. 9 is prohibited, but the whole network (as
+            // hosts have it, Linux among them).
+            Icmpv4Repr::CODE_NET | 6 | 9 | 11 => Kind::NetUnreachable,
+            // RFC 1812, 5.2.7.1: 10 and 13 prohibited, 14 and 15 precedence.
+            10 | 13..=15 => Kind::Prohibited,
             _ => Kind::HostUnreachable,
         },
         Icmpv4Repr::TimeExceeded { code: 1 } => Kind::ReassemblyTimeExceeded,
@@ -212,10 +221,12 @@ fn parse_ipv6(info: &PacketInfo, message: &[u8]) -> Result<IcmpIncoming, DropRea
         Icmpv6Repr::Other { kind: 130..=132 | 143, .. } => return Ok(IcmpIncoming::Mld),
         Icmpv6Repr::Other { kind, code, .. } => return Ok(IcmpIncoming::Other { kind, code }),
         Icmpv6Repr::DestinationUnreachable { code } => match code {
-            Icmpv6Repr::CODE_NO_ROUTE | Icmpv6Repr::CODE_BEYOND_SCOPE => Kind::NetUnreachable,
+            Icmpv6Repr::CODE_NO_ROUTE => Kind::NetUnreachable,
             Icmpv6Repr::CODE_PORT => Kind::PortUnreachable,
             // 5: source address failed a policy, 6: reject route.
             Icmpv6Repr::CODE_PROHIBITED | 5 | 6 => Kind::Prohibited,
+            // RFC 6554, 3: a routing header that cannot be followed; RFC 8883, 3: headers that are too long.
+            7 | 8 => Kind::ParameterProblem { pointer: 0 },
             _ => Kind::HostUnreachable,
         },
         Icmpv6Repr::PacketTooBig { mtu } => {

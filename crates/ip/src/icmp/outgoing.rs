@@ -61,6 +61,9 @@ fn error_ipv4(kind: IcmpErrorKind) -> Icmpv4Repr {
     match kind {
         IcmpErrorKind::NetUnreachable => unreachable(Icmpv4Repr::CODE_NET),
         IcmpErrorKind::HostUnreachable => unreachable(Icmpv4Repr::CODE_HOST),
+        IcmpErrorKind::SourceRouteFailed => unreachable(5),
+        IcmpErrorKind::HostUnknown => unreachable(7),
+        IcmpErrorKind::SourceIsolated => unreachable(8),
         IcmpErrorKind::ProtocolUnreachable => unreachable(Icmpv4Repr::CODE_PROTOCOL),
         IcmpErrorKind::PortUnreachable => unreachable(Icmpv4Repr::CODE_PORT),
         // RFC 1812, 5.2.7.1: communication administratively prohibited.
@@ -85,8 +88,14 @@ fn error_ipv4(kind: IcmpErrorKind) -> Icmpv4Repr {
 fn error_ipv6(kind: IcmpErrorKind, packet: &[u8]) -> Icmpv6Repr {
     let unreachable = |code| Icmpv6Repr::DestinationUnreachable { code };
     match kind {
-        IcmpErrorKind::NetUnreachable => unreachable(Icmpv6Repr::CODE_NO_ROUTE),
-        IcmpErrorKind::HostUnreachable => unreachable(Icmpv6Repr::CODE_ADDRESS),
+        IcmpErrorKind::NetUnreachable | IcmpErrorKind::SourceIsolated => {
+            unreachable(Icmpv6Repr::CODE_NO_ROUTE)
+        }
+        IcmpErrorKind::HostUnreachable | IcmpErrorKind::HostUnknown => {
+            unreachable(Icmpv6Repr::CODE_ADDRESS)
+        }
+        // RFC 6554, 3.
+        IcmpErrorKind::SourceRouteFailed => unreachable(7),
         // RFC 4443, 3.4: an unrecognised next header, with a pointer to the field that names it.
         IcmpErrorKind::ProtocolUnreachable => {
             let pointer = u32::try_from(protocol_named_at(packet)).unwrap_or(u32::MAX);
