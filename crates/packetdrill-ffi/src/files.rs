@@ -1,10 +1,10 @@
 //! Reading, writing, poll, epoll, pipes.
 
 use crate::calls::{address, address_bytes, enter, give_address};
-use crate::memory;
 use crate::session::Session;
+use crate::{control, memory};
 use libc::{epoll_event, iovec, loff_t, msghdr, nfds_t, pollfd, sockaddr, socklen_t, ssize_t};
-use posix::{Address, Call, EpollEvent, Errno, Output, PollEntry, Stamp};
+use posix::{Address, Call, ControlMessage, EpollEvent, Errno, Output, PollEntry, Stamp};
 use std::ffi::{c_int, c_uint, c_void};
 
 /// The most that one call moves.
@@ -79,6 +79,7 @@ fn send_bytes(
     bytes: Result<Vec<u8>, Errno>,
     flags: c_int,
     to: Option<Address>,
+    control: Vec<ControlMessage>,
 ) -> Result<i64, Errno> {
     let bytes = match bytes {
         Ok(bytes) => bytes,
@@ -86,13 +87,13 @@ fn send_bytes(
             let kind = kind_of(session, fd)?;
             let is_stream = kind == Output::Value(posix::abi::SOCK_STREAM.to_ne_bytes().to_vec());
             if is_stream && flags & posix::abi::MSG_FASTOPEN == 0 {
-                session.call(Call::Send { fd, bytes: Vec::new(), flags, to })?;
+                session.call(Call::Send { fd, bytes: Vec::new(), flags, to, control })?;
             }
             return Err(Errno::EFAULT);
         }
         Err(error) => return Err(error),
     };
-    session.call(Call::Send { fd, bytes, flags, to }).map(|reply| reply.value)
+    session.call(Call::Send { fd, bytes, flags, to, control }).map(|reply| reply.value)
 }
 
 /// What SO_TYPE says, which sockets alone have.
@@ -340,7 +341,7 @@ pub(crate) unsafe extern "C" fn writev(
         if bytes.as_ref().is_ok_and(Vec::is_empty) && kind_of(session, fd).is_ok() {
             return Ok(0);
         }
-        send_bytes(session, fd, bytes, 0, None)
+        send_bytes(session, fd, bytes, 0, None, Vec::new())
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as ssize_t }
@@ -379,7 +380,7 @@ pub(crate) unsafe extern "C" fn sendto(
         };
         // SAFETY: see the module `calls`.
         let bytes = unsafe { memory::read(buffer, len) };
-        send_bytes(session, fd, bytes, flags, to)
+        send_bytes(session, fd, bytes, flags, to, Vec::new())
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as ssize_t }
@@ -398,13 +399,15 @@ pub(crate) unsafe extern "C" fn sendmsg(
         // SAFETY: see the module `calls`.
         let buffers = unsafe { vector(header.msg_iov, header.msg_iovlen, Errno::EMSGSIZE)? };
         // SAFETY: see the module `calls`.
+        let control = unsafe { control::read(&header)? };
+        // SAFETY: see the module `calls`.
         let bytes = unsafe { gather(&buffers) };
         let to = match header.msg_name.is_null() || header.msg_namelen == 0 {
             true => None,
             // SAFETY: see the module `calls`.
             false => Some(unsafe { address(header.msg_name.cast(), header.msg_namelen)? }),
         };
-        send_bytes(session, fd, bytes, flags, to)
+        send_bytes(session, fd, bytes, flags, to, control)
     };
     // SAFETY: see `enter`.
     unsafe { enter(data, call) as ssize_t }

@@ -32,6 +32,7 @@
 
 mod abi;
 mod calls;
+mod control;
 mod files;
 mod memory;
 mod network;

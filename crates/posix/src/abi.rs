@@ -70,6 +70,7 @@ pub const SO_SNDLOWAT: i32 = 19;
 pub const SO_RCVTIMEO: i32 = 20;
 pub const SO_TIMESTAMP: i32 = 29;
 pub const SO_TIMESTAMPNS: i32 = 35;
+pub const SO_TIMESTAMPING: i32 = 37;
 pub const SO_SNDTIMEO: i32 = 21;
 pub const SO_ACCEPTCONN: i32 = 30;
 pub const SO_PROTOCOL: i32 = 38;
@@ -81,6 +82,10 @@ pub const SO_BUSY_POLL: i32 = 46;
 pub const SO_INCOMING_CPU: i32 = 49;
 pub const SO_MEMINFO: i32 = 55;
 pub const SO_ZEROCOPY: i32 = 60;
+
+/// Control messages of sockets of any family.
+pub const SCM_RIGHTS: i32 = 1;
+pub const SCM_CREDENTIALS: i32 = 2;
 
 pub const TCP_NODELAY: i32 = 1;
 pub const TCP_MAXSEG: i32 = 2;
@@ -118,6 +123,8 @@ pub const TCP_THIN_DUPACK: i32 = 17;
 pub const IP_TOS: i32 = 1;
 pub const IP_TTL: i32 = 2;
 pub const IP_OPTIONS: i32 = 4;
+pub const IP_RETOPTS: i32 = 7;
+pub const IP_PKTINFO: i32 = 8;
 pub const IP_MTU_DISCOVER: i32 = 10;
 pub const IP_RECVERR: i32 = 11;
 pub const IP_MTU: i32 = 14;
@@ -129,6 +136,9 @@ pub const IPV6_MTU_DISCOVER: i32 = 23;
 pub const IPV6_MTU: i32 = 24;
 pub const IPV6_RECVERR: i32 = 25;
 pub const IPV6_V6ONLY: i32 = 26;
+pub const IPV6_PKTINFO: i32 = 50;
+pub const IPV6_HOPLIMIT: i32 = 52;
+pub const IPV6_DONTFRAG: i32 = 62;
 pub const IPV6_TCLASS: i32 = 67;
 pub const IPV6_FREEBIND: i32 = 78;
 

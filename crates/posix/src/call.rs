@@ -1,6 +1,6 @@
 //! System calls and what they return, as data.
 
-use crate::Address;
+use crate::{Address, ControlMessage};
 use time::Instant;
 
 /// A file descriptor.
@@ -47,6 +47,7 @@ pub enum Call {
         bytes: Vec<u8>,
         flags: i32,
         to: Option<Address>,
+        control: Vec<ControlMessage>,
     },
     Fcntl {
         fd: Fd,

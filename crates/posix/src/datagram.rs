@@ -5,14 +5,15 @@ use crate::abi::{
 };
 use crate::addresses::Domain;
 use crate::call::{Fd, Output, Reply, Stamp};
+use crate::control::Asked;
 use crate::epoll::News;
 use crate::host::{Attempt, Host, Task};
 use crate::options::{Options, mtu_discovery};
-use crate::{Address, Errno};
+use crate::{Address, ControlMessage, Errno};
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use stack::{BindOptions, SocketError, SocketId};
+use stack::{BindOptions, Envelope, SocketError, SocketId};
 use std::collections::VecDeque;
 use time::Instant;
 
@@ -111,6 +112,7 @@ impl Host {
         bytes: &[u8],
         flags: i32,
         to: Option<Address>,
+        control: &[ControlMessage],
     ) -> Attempt {
         if flags & MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP.into());
@@ -122,7 +124,8 @@ impl Host {
         // As Linux: where the first of it goes, all of it goes.
         let to = datagram.gathered.as_ref().map_or(to, |(_, first)| Some(*first));
         let remote = to.or(datagram.peer).ok_or(Errno::EDESTADDRREQ)?;
-        let marks = datagram.options.marks_over(remote.is_ipv4(), datagram.domain);
+        let asked = Asked::of_datagram(control, remote.is_ipv4())?;
+        let marks = asked.over(datagram.options.marks_over(remote.is_ipv4(), datagram.domain));
         if let Some(error) = datagram.error.take() {
             return Err(error.into());
         }
@@ -141,7 +144,9 @@ impl Host {
         let id = self.datagram_id(fd)?;
         self.shard().set_marks(id, marks)?;
         let chunk = Chunk::whole(Block::from(Bytes::from(whole)));
-        let sent = self.shard().udp_send(id, to, chunk);
+        let from = asked.source.map(|source| SocketAddr::new(source, 0));
+        let envelope = Envelope { from, to, ..Envelope::default() };
+        let sent = self.shard().udp_send_with(id, envelope, chunk);
         if sent != Err(SocketError::WouldBlock) {
             self.files.datagram(fd)?.gathered = None;
         }
@@ -156,6 +161,11 @@ impl Host {
                 let (waits_not, timeout) =
                     (datagram.waits_not(flags), datagram.options.send_timeout);
                 Err(self.wait(task, waits_not, timeout))
+            }
+            // As Linux: a source that a control message names and this host does not have.
+            Err(SocketError::AddressNotAvailable) if asked.source.is_some() => {
+                let is_ipv4 = remote.is_ipv4();
+                Err(if is_ipv4 { Errno::ENETUNREACH } else { Errno::EINVAL }.into())
             }
             Err(error) => Err(error.into()),
         }

@@ -236,7 +236,9 @@ impl Host {
             Call::Connect { fd, address } => self.connect(task, fd, address),
             Call::ReadNothing { fd } => self.read_nothing(fd),
             Call::Receive { fd, len, flags } => self.receive(task, fd, len, flags),
-            Call::Send { fd, bytes, flags, to } => self.send(task, fd, &bytes, flags, to),
+            Call::Send { fd, bytes, flags, to, control } => {
+                self.send(task, fd, &bytes, flags, to, &control)
+            }
             Call::Fcntl { fd, command, argument } => self.fcntl(fd, command, argument),
             Call::Ioctl { fd, request, argument } => self.ioctl(fd, request, argument),
             Call::Close { fd } => self.close(task, fd),

@@ -20,6 +20,7 @@ mod addresses;
 mod buffers;
 mod call;
 mod connecting;
+mod control;
 mod cork;
 mod datagram;
 mod descriptors;
@@ -38,6 +39,7 @@ mod zero_copy;
 
 pub use addresses::Address;
 pub use call::{Call, EpollEvent, Fd, Output, PollEntry, Reply, Stamp};
+pub use control::ControlMessage;
 pub use errno::Errno;
 pub use host::{Host, HostConfig, Task};
 pub use stack::{FastOpenKeys, FastOpenOptions, ListenOptions, SynCookieMode};

@@ -205,7 +205,7 @@ impl Host {
                     };
                 }
                 let (bytes, before) = (task.read.clone(), task.written);
-                let attempt = self.send(task, to, &bytes, dont_wait(may_not_wait), None);
+                let attempt = self.send(task, to, &bytes, dont_wait(may_not_wait), None, &[]);
                 // What was sent is in the pipe no more, also while the call waits; what is not sent stays there.
                 let was_full = !pipe.is_writable();
                 pipe.take(task.written - before);

@@ -100,7 +100,7 @@ impl Pair {
 }
 
 fn send(fd: Fd, bytes: &[u8]) -> Call {
-    Call::Send { fd, bytes: bytes.to_vec(), flags: 0, to: None }
+    Call::Send { fd, bytes: bytes.to_vec(), flags: 0, to: None, control: Vec::new() }
 }
 
 fn receive(fd: Fd, flags: i32) -> Call {
@@ -227,7 +227,8 @@ fn a_datagram_socket_that_has_left_its_peer_hears_everybody() {
     pair.call(1, Call::Bind { fd: first, address: address("10.0.0.2:7") });
     pair.call(1, Call::Bind { fd: second, address: address("10.0.0.2:8") });
     let to = Some(address("10.0.0.1:7"));
-    let hello = Call::Send { fd: second, bytes: b"hello".to_vec(), flags: 0, to };
+    let hello =
+        Call::Send { fd: second, bytes: b"hello".to_vec(), flags: 0, to, control: Vec::new() };
     pair.call(0, Call::Connect { fd: ours, address: address("10.0.0.2:7") });
     pair.call(1, hello.clone());
     assert_eq!(pair.refused(0, receive(ours, MSG_DONTWAIT)), Errno::EAGAIN);
@@ -275,7 +276,13 @@ fn a_bound_for_what_is_unsent_bounds_a_write() {
         value: bytes.to_ne_bytes().to_vec(),
     };
     pair.call(0, bound(4_000));
-    let write = Call::Send { fd: client, bytes: vec![0; 200_000], flags: MSG_DONTWAIT, to: None };
+    let write = Call::Send {
+        fd: client,
+        bytes: vec![0; 200_000],
+        flags: MSG_DONTWAIT,
+        to: None,
+        control: Vec::new(),
+    };
     let mut task = pair.hosts[0].begin(write.clone());
     let taken = pair.hosts[0].attempt(&mut task).expect("it does not block").expect("it succeeds");
     // What left at once, ten segments, and one piece that is not shorter than the bound.
@@ -302,7 +309,13 @@ fn a_bound_for_what_is_unsent_bounds_a_write() {
 fn writes_without_a_copy_are_told_of_in_order_and_as_a_range() {
     let mut pair = Pair::new();
     let (_, _, client) = pair.connected();
-    let zero_copy = |flags: i32| Call::Send { fd: client, bytes: vec![7; 10], flags, to: None };
+    let zero_copy = |flags: i32| Call::Send {
+        fd: client,
+        bytes: vec![7; 10],
+        flags,
+        to: None,
+        control: Vec::new(),
+    };
     let told = |pair: &mut Pair| pair.try_call(0, receive(client, MSG_ERRQUEUE));
     // Nobody asked for notices.
     pair.call(0, zero_copy(MSG_ZEROCOPY));
@@ -359,6 +372,7 @@ fn what_is_sent_with_more_to_follow_is_of_one_datagram() {
         bytes: bytes.to_vec(),
         flags,
         to: to.map(address),
+        control: Vec::new(),
     };
     assert_eq!(pair.refused(0, part(b"x", MSG_MORE, None)), Errno::EDESTADDRREQ);
     assert_eq!(pair.refused(0, part(b"x", MSG_OOB, Some("10.0.0.2:53"))), Errno::EOPNOTSUPP);

@@ -9,7 +9,7 @@ use crate::descriptors::File;
 use crate::epoll::News;
 use crate::host::{Attempt, Host, Stop, Task};
 use crate::stream::{Phase, is_open};
-use crate::{Address, Errno};
+use crate::{Address, ControlMessage, Errno, control};
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use stack::{SocketError, SocketId};
@@ -187,9 +187,11 @@ impl Host {
         bytes: &[u8],
         flags: i32,
         to: Option<Address>,
+        control: &[ControlMessage],
     ) -> Attempt {
         match self.files.get(fd)? {
             File::Stream(_) => {
+                control::check_stream(control)?;
                 let attempt = self.send_stream(task, fd, bytes, flags, to);
                 if flags & MSG_ZEROCOPY != 0 && attempt.as_ref().is_ok_and(|reply| reply.value > 0)
                 {
@@ -197,7 +199,7 @@ impl Host {
                 }
                 attempt
             }
-            File::Datagram(_) => self.send_datagram(task, fd, bytes, flags, to),
+            File::Datagram(_) => self.send_datagram(task, fd, bytes, flags, to, control),
             File::PipeWrite(pipe) => {
                 let (pipe, before) = (pipe.clone(), task.written);
                 let attempt = pipe.write(task, bytes);

@@ -262,7 +262,7 @@ fn transfer(call: &Call) -> Result<Reply, i32> {
                 })
             }
         },
-        Call::Send { fd, bytes, flags, to } => {
+        Call::Send { fd, bytes, flags, to, .. } => {
             let to = to.map(sockaddr).unwrap_or_default();
             match raw_calls::send(*fd, bytes, *flags, &to) {
                 Err(errno) if errno == Errno::ENOTSOCK.0 => {

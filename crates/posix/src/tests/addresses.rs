@@ -7,7 +7,7 @@ fn socket_of(pair: &mut Pair, domain: u16, kind: i32) -> Fd {
 }
 
 fn send_to(fd: Fd, to: &str) -> Call {
-    Call::Send { fd, bytes: b"x".to_vec(), flags: 0, to: Some(address(to)) }
+    Call::Send { fd, bytes: b"x".to_vec(), flags: 0, to: Some(address(to)), control: Vec::new() }
 }
 
 // Linux's tcp_v6_connect(), inet6_bind() and udpv6_sendmsg().

@@ -27,7 +27,7 @@ fn sockets_that_reuse_an_address_yield_it_to_the_last() {
     let sender = pair.socket(0, SOCK_DGRAM);
     let word = |to: &str| {
         let (bytes, to) = (b"x".to_vec(), Some(address(to)));
-        Call::Send { fd: sender, bytes, flags: 0, to }
+        Call::Send { fd: sender, bytes, flags: 0, to, control: Vec::new() }
     };
     pair.call(0, word("10.0.0.2:7"));
     assert_eq!([first, second, last].map(|fd| heard(&mut pair, fd)), [false, false, true]);
@@ -46,7 +46,7 @@ fn a_datagram_tells_when_it_came_where_it_is_asked() {
     pair.call(1, Call::Bind { fd, address: address("10.0.0.2:7") });
     let sender = pair.socket(0, SOCK_DGRAM);
     let (bytes, to) = (b"x".to_vec(), Some(address("10.0.0.2:7")));
-    let word = Call::Send { fd: sender, bytes, flags: 0, to };
+    let word = Call::Send { fd: sender, bytes, flags: 0, to, control: Vec::new() };
     let mut told = |asked: Option<(i32, i32)>| {
         if let Some((name, value)) = asked {
             pair.call(1, set_int(fd, SOL_SOCKET, name, value));
@@ -70,4 +70,47 @@ fn a_datagram_tells_when_it_came_where_it_is_asked() {
     let stream = pair.socket(1, SOCK_STREAM);
     let asked = set_int(stream, SOL_SOCKET, SO_TIMESTAMP, 1);
     assert_eq!(pair.refused(1, asked), Errno::ENOPROTOOPT);
+}
+
+// As on Linux, which was asked: sendmsg(2) with control messages.
+#[test]
+fn one_datagram_is_marked_by_what_is_sent_with_it() {
+    use crate::ControlMessage;
+    use crate::abi::{
+        IP_PKTINFO, IP_TOS, IP_TTL, IPPROTO_IP, IPPROTO_IPV6, IPV6_TCLASS, SOL_SOCKET,
+    };
+    let mut pair = Pair::new();
+    let fd = pair.socket(0, SOCK_DGRAM);
+    let message = |level, kind, data: &[u8]| ControlMessage { level, kind, data: data.to_vec() };
+    let mut sent = |control: Vec<ControlMessage>| {
+        let to = Some(address("10.0.0.2:9"));
+        let call = Call::Send { fd, bytes: b"x".to_vec(), flags: 0, to, control };
+        let mut task = pair.hosts[0].begin(call);
+        pair.hosts[0].attempt(&mut task).expect("it does not block")?;
+        let packet = pair.hosts[0].take_packet().expect("a packet").1;
+        Ok((packet[1], packet[8]))
+    };
+    assert_eq!(sent(vec![message(IPPROTO_IP, IP_TOS, &[8])]), Ok((8, 64)));
+    let both = vec![
+        message(IPPROTO_IP, IP_TOS, &16_i32.to_ne_bytes()),
+        message(IPPROTO_IP, IP_TTL, &7_i32.to_ne_bytes()),
+    ];
+    assert_eq!(sent(both), Ok((16, 7)));
+    assert_eq!(sent(Vec::new()), Ok((0, 64)), "the next has what the socket has");
+    let passed_over = message(IPPROTO_IPV6, IPV6_TCLASS, &[1]);
+    assert_eq!(sent(vec![passed_over]), Ok((0, 64)), "of another family");
+    for wrong in [
+        message(IPPROTO_IP, IP_TOS, &[8, 0]),
+        message(IPPROTO_IP, IP_TTL, &[7]),
+        message(IPPROTO_IP, IP_TTL, &0_i32.to_ne_bytes()),
+        message(IPPROTO_IP, IP_PKTINFO, &[0; 8]),
+        message(IPPROTO_IP, 99, &[0; 4]),
+        message(SOL_SOCKET, 99, &[0; 4]),
+    ] {
+        assert_eq!(sent(vec![wrong.clone()]), Err(Errno::EINVAL), "{wrong:?}");
+    }
+    let mut source = [0; 12];
+    source[4..8].copy_from_slice(&[1, 2, 3, 4]);
+    let of_nobody = sent(vec![message(IPPROTO_IP, IP_PKTINFO, &source)]);
+    assert_eq!(of_nobody, Err(Errno::ENETUNREACH), "no address of ours");
 }

@@ -11,6 +11,7 @@ fn a_send_that_opens_is_refused_as_an_open_is() {
         bytes: b"early".to_vec(),
         flags: MSG_FASTOPEN | MSG_DONTWAIT,
         to: Some(address),
+        control: Vec::new(),
     };
     let fresh = pair.socket(0, SOCK_STREAM);
     assert_eq!(pair.refused(0, open(fresh, Address::Unspecified)), Errno::EOPNOTSUPP);
@@ -36,6 +37,7 @@ fn a_send_that_opens_tells_what_went_with_the_syn() {
         bytes: vec![7; len],
         flags: MSG_FASTOPEN | flags,
         to: Some(address("10.0.0.2:80")),
+        control: Vec::new(),
     };
     let read = |fd| Call::Receive { fd, len: 10_000, flags: 0 };
     let asking = pair.socket(0, SOCK_STREAM);

@@ -325,7 +325,7 @@ fn buffers_that_nobody_set_are_told_as_they_are() {
     // poll(2) tells of room when a third of what the queue really holds is free.
     pair.call(0, Call::Fcntl { fd: client, command: F_SETFL, argument: O_NONBLOCK.into() });
     let bytes = vec![0; config.send_buffer_bytes + 1];
-    let fill = Call::Send { fd: client, bytes, flags: 0, to: None };
+    let fill = Call::Send { fd: client, bytes, flags: 0, to: None, control: Vec::new() };
     let mut task = pair.hosts[0].begin(fill);
     let queued = pair.hosts[0].attempt(&mut task).expect("it does not block").expect("room").value;
     assert!((sizes.0..=config.send_buffer_bytes).contains(&(queued as usize)), "{queued}");

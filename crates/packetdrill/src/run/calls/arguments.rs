@@ -266,7 +266,7 @@ impl Runner<'_> {
             self.connecting(live, port);
         }
         self.on_write(live, &bytes);
-        Ok(Call::Send { fd: live, bytes, flags, to: address })
+        Ok(Call::Send { fd: live, bytes, flags, to: address, control: Vec::new() })
     }
 
     fn poll_entry(&self, entry: &Expression) -> Result<PollEntry, String> {
