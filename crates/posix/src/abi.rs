@@ -150,11 +150,14 @@ pub const POLLHUP: i16 = 0x10;
 pub const POLLNVAL: i16 = 0x20;
 pub const POLLRDNORM: i16 = 0x40;
 pub const POLLWRNORM: i16 = 0x100;
+pub const POLLWRBAND: i16 = 0x200;
 pub const POLLRDHUP: i16 = 0x2000;
 
 pub const EPOLL_CTL_ADD: i32 = 1;
 pub const EPOLL_CTL_DEL: i32 = 2;
 pub const EPOLL_CTL_MOD: i32 = 3;
+pub const EPOLLEXCLUSIVE: u32 = 1 << 28;
+pub const EPOLLWAKEUP: u32 = 1 << 29;
 pub const EPOLLONESHOT: u32 = 1 << 30;
 pub const EPOLLET: u32 = 1 << 31;
 

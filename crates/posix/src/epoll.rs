@@ -8,8 +8,8 @@
 
 use crate::Errno;
 use crate::abi::{
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN,
-    POLLOUT, POLLPRI, POLLRDNORM, POLLWRNORM,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE, EPOLLONESHOT,
+    EPOLLWAKEUP, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI, POLLRDNORM, POLLWRNORM,
 };
 use crate::call::{EpollEvent, Fd, Output, Reply};
 use crate::descriptors::File;
@@ -63,7 +63,11 @@ impl News {
 }
 
 /// Flags in the event mask that are not events.
-const FLAGS: u32 = EPOLLET | EPOLLONESHOT | 1 << 29 | 1 << 28;
+const FLAGS: u32 = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE;
+
+/// All that may be asked for together with EPOLLEXCLUSIVE (Linux: EPOLLEXCLUSIVE_OK_BITS).
+const EXCLUSIVE_BITS: u32 =
+    (POLLIN | POLLOUT | POLLERR | POLLHUP) as u32 | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
 
 /// How many times an epoll may lie within another (Linux: EP_MAX_NESTS). What looking costs doubles with each.
 const NESTS_MAX: usize = 4;
@@ -112,12 +116,15 @@ impl Host {
             return Err(Errno::EBADF.into());
         }
         let known = self.epoll(epoll)?.interests.contains_key(&fd);
-        if fd == epoll {
+        if fd == epoll || !self.may_be_exclusive(operation, fd, event) {
             return Err(Errno::EINVAL.into());
         }
+        let is_exclusive = |it: &Interest| it.event.events & EPOLLEXCLUSIVE != 0;
+        let excludes = self.epoll(epoll)?.interests.get(&fd).is_some_and(is_exclusive);
         match operation {
             EPOLL_CTL_ADD if known => return Err(Errno::EEXIST.into()),
             EPOLL_CTL_MOD | EPOLL_CTL_DEL if !known => return Err(Errno::ENOENT.into()),
+            EPOLL_CTL_MOD if excludes => return Err(Errno::EINVAL.into()),
             EPOLL_CTL_ADD if self.nests_too_deep(epoll, fd) => return Err(LOOP.into()),
             EPOLL_CTL_ADD | EPOLL_CTL_MOD => {
                 let interest = Interest { event, spent: false };
@@ -169,6 +176,16 @@ impl Host {
             return Err(Stop::Wait(self.wait_until(task, timeout_ms)));
         }
         Ok(Reply { value: events.len() as i64, output: Output::Epoll(events) })
+    }
+
+    /// EPOLLEXCLUSIVE is said when an interest is new, of a file that is no epoll, and with no more than it goes with.
+    fn may_be_exclusive(&mut self, operation: i32, fd: Fd, event: EpollEvent) -> bool {
+        let is_epoll = matches!(self.files.get(fd), Ok(File::Epoll(_)));
+        match (event.events & EPOLLEXCLUSIVE != 0, operation) {
+            (true, EPOLL_CTL_ADD) => !is_epoll && event.events & !EXCLUSIVE_BITS == 0,
+            (true, EPOLL_CTL_MOD) => false,
+            _ => true,
+        }
     }
 
     /// A closed file is nobody's interest any more.

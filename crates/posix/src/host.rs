@@ -353,9 +353,14 @@ impl Host {
                 news = News::STATE;
             }
         } else {
-            let status = self.status(fd)?;
-            let is_at_end = status.is_some_and(|(_, status)| is_peer_done(status.state));
+            let status = self.status(fd)?.map(|(_, status)| status);
+            let is_at_end = status.as_ref().is_some_and(|status| is_peer_done(status.state));
             let stream = self.files.stream(fd)?;
+            let least = stream.options.receive_low_water;
+            // As Linux: less than a program wants is no news for it (SO_RCVLOWAT).
+            if status.is_some_and(|it| it.readable_bytes < least && it.urgent_mark.is_none()) {
+                news = News::NONE;
+            }
             // Room is news only for a program that found none.
             stream.space_made |= has(Readiness::WRITABLE) && stream.lacks_space;
             let ends = is_at_end && !core::mem::replace(&mut stream.end_seen, is_at_end);

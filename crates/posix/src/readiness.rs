@@ -2,7 +2,8 @@
 
 use crate::Errno;
 use crate::abi::{
-    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM,
+    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRBAND,
+    POLLWRNORM,
 };
 use crate::call::{Fd, Output, PollEntry, Reply};
 use crate::descriptors::File;
@@ -34,7 +35,12 @@ impl Host {
                 let error = if datagram.error.is_some() { POLLERR } else { 0 };
                 let ended = if datagram.read_shut { READABLE | POLLRDHUP } else { 0 };
                 let hung = datagram.read_shut && datagram.write_shut;
-                Ok(readable | ended | WRITABLE | error | if hung { POLLHUP } else { 0 })
+                Ok(readable
+                    | ended
+                    | WRITABLE
+                    | POLLWRBAND
+                    | error
+                    | if hung { POLLHUP } else { 0 })
             }
             File::PipeRead(pipe) => {
                 let hung = if pipe.is_other_end_closed() { POLLHUP } else { 0 };
