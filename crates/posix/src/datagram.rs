@@ -13,6 +13,7 @@ use crate::{Address, ControlMessage, Errno};
 use batch::{Block, Chunk};
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use ip::Cidr;
 use stack::{BindOptions, Envelope, SocketError, SocketId};
 use std::collections::VecDeque;
 use time::Instant;
@@ -98,6 +99,7 @@ impl Host {
             return Ok(Reply::value(0));
         }
         let peer = self.files.datagram(fd)?.remote(address)?;
+        self.check_broadcast(fd, peer)?;
         let id = self.datagram_id(fd)?;
         self.shard().udp_connect(id, peer)?;
         let peer = self.shard().udp_peer(id)?;
@@ -132,6 +134,8 @@ impl Host {
         if datagram.write_shut {
             return Err(Errno::EPIPE.into());
         }
+        self.check_broadcast(fd, remote)?;
+        let datagram = self.files.datagram(fd)?;
         let before = datagram.gathered.as_ref().map_or(&[][..], |(before, _)| before);
         let whole = [before, bytes].concat();
         if flags & MSG_MORE != 0 {
@@ -216,6 +220,18 @@ impl Host {
             value: value as i64,
             output: Output::Received { bytes, from, flags: told, unread: None, stamp },
         })
+    }
+
+    /// socket(7), SO_BROADCAST: who has not asked for it sends to no broadcast address.
+    fn check_broadcast(&mut self, fd: Fd, remote: SocketAddr) -> Result<(), Errno> {
+        let asks = self.files.datagram(fd)?.options.broadcast;
+        let of_network = |cidr: &Cidr| cidr.broadcast().map(IpAddr::V4) == Some(remote.ip());
+        let is_broadcast = remote.ip() == IpAddr::V4(Ipv4Addr::BROADCAST)
+            || self.config.addresses.iter().any(of_network);
+        match is_broadcast && !asks {
+            true => Err(Errno::EACCES),
+            false => Ok(()),
+        }
     }
 
     /// shutdown(2): of a socket without a peer it fails, but holds.

@@ -39,7 +39,7 @@ const RECEIVE_BUFFER_MIN: usize = 2_304;
 pub(crate) struct Options {
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
-    broadcast: bool,
+    pub(crate) broadcast: bool,
     out_of_band_inline: bool,
     pub(crate) priority: i32,
     mark: i32,
@@ -305,8 +305,8 @@ impl Host {
         match name {
             SO_REUSEADDR => options.reuse_address = on,
             SO_REUSEPORT => options.reuse_port = on,
-            // Kept without effect: see above.
             SO_BROADCAST => options.broadcast = on,
+            // Kept without effect: see above.
             SO_PRIORITY => options.priority = value,
             SO_MARK => options.mark = value,
             SO_OOBINLINE => options.out_of_band_inline = on,

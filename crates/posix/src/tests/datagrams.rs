@@ -25,6 +25,7 @@ fn sockets_that_reuse_an_address_yield_it_to_the_last() {
     let [first, second, last] = [1, 1, 1].map(|reuses| bound(reuses).expect("they all reuse it"));
     assert_eq!(bound(0), Err(Errno::EADDRINUSE));
     let sender = pair.socket(0, SOCK_DGRAM);
+    pair.call(0, set_int(sender, SOL_SOCKET, SO_BROADCAST, 1));
     let word = |to: &str| {
         let (bytes, to) = (b"x".to_vec(), Some(address(to)));
         Call::Send { fd: sender, bytes, flags: 0, to, control: Vec::new() }
@@ -113,4 +114,21 @@ fn one_datagram_is_marked_by_what_is_sent_with_it() {
     source[4..8].copy_from_slice(&[1, 2, 3, 4]);
     let of_nobody = sent(vec![message(IPPROTO_IP, IP_PKTINFO, &source)]);
     assert_eq!(of_nobody, Err(Errno::ENETUNREACH), "no address of ours");
+}
+
+/// socket(7), SO_BROADCAST.
+#[test]
+fn who_does_not_ask_for_it_sends_to_no_broadcast_address() {
+    let mut pair = Pair::new();
+    for to in ["10.0.0.255:7", "255.255.255.255:7"] {
+        let fd = pair.socket(0, SOCK_DGRAM);
+        let connect = Call::Connect { fd, address: address(to) };
+        let (bytes, to) = (b"x".to_vec(), Some(address(to)));
+        let send = Call::Send { fd, bytes, flags: 0, to, control: Vec::new() };
+        assert_eq!(pair.refused(0, connect.clone()), Errno::EACCES);
+        assert_eq!(pair.refused(0, send.clone()), Errno::EACCES);
+        pair.call(0, set_int(fd, SOL_SOCKET, SO_BROADCAST, 1));
+        pair.call(0, send);
+        pair.call(0, connect);
+    }
 }
