@@ -155,16 +155,24 @@ unsafe fn give_control(header: &msghdr, control: &Control) -> Result<(usize, i32
         let of_data = data.len() as u32;
         (libc::CMSG_LEN(of_data) as usize, libc::CMSG_SPACE(of_data) as usize)
     };
-    if header.msg_control.is_null() || header.msg_controllen < len {
+    // SAFETY: arithmetic.
+    let head = unsafe { libc::CMSG_LEN(0) as usize };
+    if header.msg_control.is_null() || header.msg_controllen < head {
         return Ok((0, libc::MSG_CTRUNC));
     }
-    let mut bytes = len.to_ne_bytes().to_vec();
+    // As the kernel: of a message that does not fit there is what does.
+    let (told, cut) = match header.msg_controllen < len {
+        true => (header.msg_controllen, libc::MSG_CTRUNC),
+        false => (len, 0),
+    };
+    let mut bytes = told.to_ne_bytes().to_vec();
     bytes.extend(level.to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(data);
+    bytes.truncate(told);
     // SAFETY: see the module `calls`.
     unsafe { memory::write(header.msg_control, &bytes)? };
-    Ok((space.min(header.msg_controllen), 0))
+    Ok((space.min(header.msg_controllen), cut))
 }
 
 /// Reads a vector of buffers. `too_many` is the error where there are more than the system takes.

@@ -29,6 +29,7 @@ mod errno;
 mod fast_open;
 mod host;
 mod kept_options;
+mod marks;
 mod options;
 mod pipe;
 mod readiness;

@@ -15,7 +15,7 @@ use crate::fast_open::{FastOpen, is_of_fast_open};
 use crate::host::{Attempt, Host};
 use crate::kept_options::KeptOptions;
 use crate::stream::Phase;
-use core::num::{NonZeroU8, NonZeroU64};
+use core::num::NonZeroU64;
 use stack::{Ipv4Options, PacketMarks, TcpOption};
 use std::sync::Arc;
 use tcp::Algorithm;
@@ -23,9 +23,6 @@ use time::Duration;
 
 /// Longest TCP_LINGER2 (Linux: TCP_FIN_TIMEOUT_MAX).
 const LINGER2_MAX_S: i32 = 120;
-
-/// Hop limit of who asks for none.
-const HOP_LIMIT_DEFAULT: i32 = 64;
 
 /// Length of the name of a congestion control (Linux: TCP_CA_NAME_MAX).
 const CONGESTION_NAME_LEN: usize = 16;
@@ -87,7 +84,7 @@ pub(crate) struct Options {
     /// Of the header of the socket's family.
     pub(crate) marks: PacketMarks,
     /// What IP_TOS and IP_TTL say of a socket of AF_INET6: for IPv4.
-    marks_ipv4: PacketMarks,
+    pub(crate) marks_ipv4: PacketMarks,
     pub(crate) dont_route: bool,
     pub(crate) ipv6_only: bool,
 }
@@ -444,55 +441,6 @@ impl Host {
         }
     }
 
-    /// What an option of this level marks: a socket of AF_INET6 has other marks for IPv4.
-    fn marks_of(&mut self, fd: Fd, level: i32) -> Result<&mut PacketMarks, Errno> {
-        let domain = match self.files.get(fd)? {
-            File::Stream(stream) => stream.domain,
-            File::Datagram(datagram) => datagram.domain,
-            _ => return Err(Errno::ENOTSOCK),
-        };
-        if level == IPPROTO_IP && domain == Domain::Inet6 {
-            return Ok(&mut self.options(fd)?.marks_ipv4);
-        }
-        Ok(&mut self.options(fd)?.marks)
-    }
-
-    /// IP_TOS and IP_TTL, IPV6_TCLASS and IPV6_UNICAST_HOPS.
-    fn set_marks(&mut self, fd: Fd, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
-        let is_stream = self.is_stream(fd);
-        let value = match level {
-            IPPROTO_IP => integer_or_byte(value)?,
-            _ => integer(value)?,
-        };
-        let marks = self.marks_of(fd, level)?;
-        match (level, name) {
-            (IPPROTO_IP, IP_TOS) => marks.traffic_class = value as u8,
-            (IPPROTO_IPV6, IPV6_TCLASS) => {
-                let class = if value == -1 { 0 } else { value };
-                marks.traffic_class = u8::try_from(class).map_err(|_| Errno::EINVAL)?;
-            }
-            // The usual one again.
-            _ if value == -1 => marks.hop_limit = None,
-            _ => {
-                let hop_limit = u8::try_from(value).ok().and_then(NonZeroU8::new);
-                marks.hop_limit = Some(hop_limit.ok_or(Errno::EINVAL)?);
-            }
-        }
-        if is_stream {
-            // ECN is TCP's own.
-            marks.traffic_class &= !0b11;
-        }
-        Ok(())
-    }
-
-    fn marks_option(&mut self, fd: Fd, level: i32, name: i32) -> Result<i32, Errno> {
-        let marks = *self.marks_of(fd, level)?;
-        Ok(match (level, name) {
-            (IPPROTO_IP, IP_TOS) | (IPPROTO_IPV6, IPV6_TCLASS) => marks.traffic_class.into(),
-            _ => marks.hop_limit.map_or(HOP_LIMIT_DEFAULT, |limit| limit.get().into()),
-        })
-    }
-
     /// Those of IPv6 are of sockets of AF_INET6 alone, those of IPv4 of both.
     fn check_family(&mut self, fd: Fd, level: i32, otherwise: Errno) -> Result<(), Errno> {
         let domain = match self.files.get(fd)? {
@@ -620,8 +568,20 @@ impl Host {
             (IPPROTO_IP, IP_MTU) | (IPPROTO_IPV6, IPV6_MTU) => {
                 self.path_mtu(fd)?.to_ne_bytes().to_vec()
             }
-            _ => return Err(Errno::ENOPROTOOPT.into()),
+            (IPPROTO_IP | IPPROTO_IPV6, _) => return Err(Errno::ENOPROTOOPT.into()),
+            // As Linux: a level that the socket does not have is unknown to either family in its own words.
+            _ => {
+                self.check_family(fd, IPPROTO_IPV6, Errno::EOPNOTSUPP)?;
+                return Err(Errno::ENOPROTOOPT.into());
+            }
         };
+        // As ip(7) has it: where there is no room for more, a byte.
+        if level == IPPROTO_IP
+            && (1..value.len()).contains(&len)
+            && matches!(value.as_slice(), [_, 0, 0, 0])
+        {
+            value.truncate(1);
+        }
         value.truncate(len);
         Ok(Reply { value: 0, output: Output::Value(value) })
     }
@@ -764,14 +724,14 @@ pub(crate) fn mtu_discovery(value: i32) -> Result<stack::MtuDiscovery, Errno> {
 }
 
 /// As ip(7) has it: a byte will do.
-fn integer_or_byte(value: &[u8]) -> Result<i32, Errno> {
+pub(crate) fn integer_or_byte(value: &[u8]) -> Result<i32, Errno> {
     match value {
         [byte, rest @ ..] if rest.len() < 3 => Ok((*byte).into()),
         _ => integer(value),
     }
 }
 
-fn integer(value: &[u8]) -> Result<i32, Errno> {
+pub(crate) fn integer(value: &[u8]) -> Result<i32, Errno> {
     let bytes = value.first_chunk().ok_or(Errno::EINVAL)?;
     Ok(i32::from_ne_bytes(*bytes))
 }

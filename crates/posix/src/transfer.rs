@@ -81,10 +81,11 @@ impl Host {
         if flags & MSG_ERRQUEUE != 0 {
             return self.read_notice(fd);
         }
-        if flags & MSG_OOB != 0 {
-            return Err(Errno::EINVAL.into());
-        }
         let stream = self.files.stream(fd)?;
+        if flags & MSG_OOB != 0 {
+            let listens = matches!(stream.phase, Phase::Listening(_));
+            return Err(if listens { Errno::ENOTCONN } else { Errno::EINVAL }.into());
+        }
         let Some(id) = stream.connection() else {
             if stream.deferred.is_some() {
                 // The connection is to come, by a write.
@@ -405,6 +406,9 @@ impl Host {
 
     /// Whether everything before an urgent byte was read.
     pub(crate) fn is_at_mark(&mut self, fd: Fd) -> Result<bool, Errno> {
+        if !self.is_stream(fd) {
+            return Err(Errno::ENOTTY);
+        }
         Ok(self.status(fd)?.is_some_and(|(_, status)| status.urgent_mark == Some(0)))
     }
 
@@ -451,7 +455,8 @@ impl Host {
                 let is_open = |state| !matches!(state, State::SynSent | State::SynReceived);
                 Ok(status.filter(|it| is_open(it.state)).map_or(0, |it| it.unsent_bytes))
             }
-            _ => Err(Errno::EINVAL),
+            File::Stream(_) => Err(Errno::EINVAL),
+            _ => Err(Errno::ENOTTY),
         }
     }
 }

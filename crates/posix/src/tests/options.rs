@@ -418,3 +418,17 @@ fn options_of_ipv6_are_none_of_sockets_of_ipv4() {
         }
     }
 }
+
+// ip(7): as Linux, which tells a byte where there is no room for more.
+#[test]
+fn an_option_of_ipv4_is_told_in_a_byte_where_it_fits() {
+    let mut pair = Pair::new();
+    let fd = pair.socket(0, SOCK_STREAM);
+    pair.call(0, set_int(fd, IPPROTO_IP, IP_TTL, 200));
+    for (len, expected) in
+        [(0, &[][..]), (1, &[200]), (2, &[200]), (3, &[200]), (4, &[200, 0, 0, 0])]
+    {
+        let call = Call::GetOption { fd, level: IPPROTO_IP, name: IP_TTL, len };
+        assert_eq!(pair.call(0, call).output, Output::Value(expected.to_vec()), "room for {len}");
+    }
+}
