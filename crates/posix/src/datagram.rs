@@ -86,6 +86,7 @@ impl Host {
             return Err(Errno::EINVAL.into());
         }
         self.make_datagram(fd, local)?;
+        self.files.datagram(fd)?.options.settle_family(local);
         Ok(Reply::value(0))
     }
 

@@ -9,7 +9,7 @@ use crate::abi::{
 use crate::call::Fd;
 use crate::host::Host;
 use crate::options::Options;
-use crate::stream::Phase;
+use crate::stream::{BACKLOG_MAX, Phase};
 use stack::{FastOpenKeys, FastOpenOptions};
 
 /// What was set on a socket.
@@ -78,7 +78,7 @@ impl Host {
             _ if value < 0 || (is_flag && value > 1) => return Err(Errno::EINVAL),
             TCP_FASTOPEN_CONNECT if !opens_fast => return Err(Errno::EOPNOTSUPP),
             _ if !may_be_set => return Err(Errno::EINVAL),
-            TCP_FASTOPEN => set.pending_max = value,
+            TCP_FASTOPEN => set.pending_max = value.min(BACKLOG_MAX as i32),
             TCP_FASTOPEN_CONNECT => set.on_connect = value != 0,
             TCP_FASTOPEN_NO_COOKIE => set.no_cookie = value != 0,
             _ => return Err(Errno::ENOPROTOOPT),

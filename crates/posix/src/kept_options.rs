@@ -14,8 +14,8 @@ const KEPT: &[(i32, i32, RangeInclusive<i32>)] = &[
     (SOL_SOCKET, SO_BUSY_POLL, 0..=i32::MAX),
     (SOL_SOCKET, SO_INCOMING_CPU, i32::MIN..=i32::MAX),
     // Ports are chosen when a socket connects.
-    (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 0..=1),
-    // Linux has forgotten what it meant.
+    (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, i32::MIN..=i32::MAX),
+    // Linux has forgotten what it meant, and tells zero.
     (IPPROTO_TCP, TCP_THIN_DUPACK, 0..=1),
     (SOL_SOCKET, SO_DEBUG, i32::MIN..=i32::MAX),
     // Segments have checksums, whatever is said here.
@@ -23,9 +23,10 @@ const KEPT: &[(i32, i32, RangeInclusive<i32>)] = &[
 ];
 
 /// Those that are on or off, whatever the number.
-const FLAGS: [i32; 2] = [SO_DEBUG, SO_NO_CHECK];
+const FLAGS: [(i32, i32); 3] =
+    [(SOL_SOCKET, SO_DEBUG), (SOL_SOCKET, SO_NO_CHECK), (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT)];
 
-/// What was set of them; zero otherwise.
+/// What was set of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptOptions {
     values: BTreeMap<(i32, i32), i32>,
@@ -51,7 +52,7 @@ impl KeptOptions {
     pub(crate) fn set(&mut self, level: i32, name: i32, value: i32) -> Result<(), Errno> {
         match range(level, name) {
             Some(range) if range.contains(&value) => {
-                let is_flag = level == SOL_SOCKET && FLAGS.contains(&name);
+                let is_flag = FLAGS.contains(&(level, name));
                 let value = if is_flag { i32::from(value != 0) } else { value };
                 self.values.insert((level, name), value);
                 Ok(())
@@ -61,6 +62,11 @@ impl KeptOptions {
     }
 
     pub(crate) fn value(&self, level: i32, name: i32) -> i32 {
-        self.values.get(&(level, name)).copied().unwrap_or(0)
+        match (level, name) {
+            (IPPROTO_TCP, TCP_THIN_DUPACK) => 0,
+            // No processor, before there is one.
+            (SOL_SOCKET, SO_INCOMING_CPU) => self.values.get(&(level, name)).copied().unwrap_or(-1),
+            _ => self.values.get(&(level, name)).copied().unwrap_or(0),
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::addresses::Domain;
 use crate::call::Fd;
 use crate::descriptors::File;
 use crate::host::Host;
-use crate::options::{integer, integer_or_byte};
+use crate::options::{integer, integer_or_byte, short_integer};
 use core::num::NonZeroU8;
 use stack::PacketMarks;
 
@@ -37,6 +37,7 @@ impl Host {
     ) -> Result<(), Errno> {
         let is_stream = self.is_stream(fd);
         let value = match level {
+            IPPROTO_IP if name == IP_TOS => short_integer(value)?,
             IPPROTO_IP => integer_or_byte(value)?,
             _ => integer(value)?,
         };

@@ -15,6 +15,7 @@ use crate::fast_open::{FastOpen, is_of_fast_open};
 use crate::host::{Attempt, Host};
 use crate::kept_options::KeptOptions;
 use crate::stream::Phase;
+use core::net::SocketAddr;
 use core::num::NonZeroU64;
 use stack::{Ipv4Options, PacketMarks, TcpOption};
 use std::sync::Arc;
@@ -151,6 +152,11 @@ impl Options {
         buffer.into_iter().chain(self.window_clamp).min()
     }
 
+    /// As Linux: who binds to an address of IPv6 is for that family alone from then on, and is told so (IPV6_V6ONLY).
+    pub(crate) fn settle_family(&mut self, bound: SocketAddr) {
+        self.ipv6_only |= bound.is_ipv6() && !bound.ip().is_unspecified();
+    }
+
     /// The marks of packets over IPv4 or IPv6.
     pub(crate) fn marks_over(&self, is_ipv4: bool, domain: Domain) -> PacketMarks {
         if is_ipv4 && domain == Domain::Inet6 { self.marks_ipv4 } else { self.marks }
@@ -267,21 +273,21 @@ impl Host {
                 self.options(fd)?.pacing_rate_max = pacing_rate(value)?;
             }
             _ if self.keeps(fd, level, name) => {
-                self.options(fd)?.kept.set(level, name, integer(value)?)?;
+                self.options(fd)?.kept.set(level, name, integer_of(level, value)?)?;
             }
             (SOL_SOCKET, _) => self.set_socket_option(fd, name, integer(value)?)?,
             (IPPROTO_TCP, _) if self.is_stream(fd) => self.set_tcp_option(fd, name, value)?,
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER)
                 if !self.is_stream(fd) =>
             {
-                self.set_mtu_discovery(fd, integer_or_byte(value)?)?;
+                self.set_mtu_discovery(fd, integer_of(level, value)?)?;
             }
             (IPPROTO_IP, IP_MTU_DISCOVER) | (IPPROTO_IPV6, IPV6_MTU_DISCOVER) => {
-                self.set_stream_mtu_discovery(fd, integer_or_byte(value)?)?;
+                self.set_stream_mtu_discovery(fd, integer_of(level, value)?)?;
             }
             (IPPROTO_IPV6, IPV6_V6ONLY) => self.set_one_family(fd, integer(value)?)?,
             (IPPROTO_IP, IP_FREEBIND) | (IPPROTO_IPV6, IPV6_FREEBIND) if self.is_stream(fd) => {
-                self.options(fd)?.free_bind = integer_or_byte(value)? != 0;
+                self.options(fd)?.free_bind = something_of(level, value)? != 0;
             }
             (IPPROTO_IP, IP_OPTIONS) => self.set_ip_options(fd, value)?,
             (IPPROTO_IP, IP_TOS | IP_TTL) | (IPPROTO_IPV6, IPV6_TCLASS | IPV6_UNICAST_HOPS) => {
@@ -356,6 +362,9 @@ impl Host {
     }
 
     fn set_tcp_option(&mut self, fd: Fd, name: i32, bytes: &[u8]) -> Result<(), Errno> {
+        if name == TCP_CONGESTION && bytes.is_empty() {
+            return Err(Errno::EINVAL);
+        }
         if name == TCP_CONGESTION {
             self.options(fd)?.congestion = Some(algorithm_of(bytes)?);
             return Ok(());
@@ -398,7 +407,8 @@ impl Host {
             TCP_WINDOW_CLAMP if value == 0 && !is_idle => return Err(Errno::EINVAL),
             TCP_WINDOW_CLAMP if value == 0 => options.window_clamp = None,
             TCP_WINDOW_CLAMP => {
-                let bytes = value.cast_unsigned() as usize;
+                // As Linux: less than nothing is as little as there may be.
+                let bytes = usize::try_from(value).unwrap_or(0);
                 options.window_clamp = Some(bytes.max(RECEIVE_BUFFER_MIN / 2));
             }
             TCP_DEFER_ACCEPT => options.defer_accept_s = crate::stream::deferral_s(value),
@@ -721,6 +731,20 @@ pub(crate) fn mtu_discovery(value: i32) -> Result<stack::MtuDiscovery, Errno> {
         3 => stack::MtuDiscovery::Probe,
         _ => return Err(Errno::EINVAL),
     })
+}
+
+/// Of IPv4 a byte will do, or, as on Linux for most options, nothing at all for zero; those of IPv6 have four.
+fn integer_of(level: i32, value: &[u8]) -> Result<i32, Errno> {
+    if level == IPPROTO_IP { short_integer(value) } else { integer(value) }
+}
+
+/// The same for options of IPv4 that want a byte at least.
+fn something_of(level: i32, value: &[u8]) -> Result<i32, Errno> {
+    if level == IPPROTO_IP { integer_or_byte(value) } else { integer(value) }
+}
+
+pub(crate) fn short_integer(value: &[u8]) -> Result<i32, Errno> {
+    if value.is_empty() { Ok(0) } else { integer_or_byte(value) }
 }
 
 /// As ip(7) has it: a byte will do.

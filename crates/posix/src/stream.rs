@@ -20,7 +20,7 @@ use tcp::State;
 use time::{Duration, Instant};
 
 /// The most connections that may wait to be accepted (Linux: somaxconn).
-const BACKLOG_MAX: usize = 4_096;
+pub(crate) const BACKLOG_MAX: usize = 4_096;
 
 /// A TCP socket.
 #[derive(Debug)]
@@ -144,10 +144,13 @@ fn meet(first: (SocketAddr, bool), second: (SocketAddr, bool)) -> bool {
 }
 
 /// What TCP_DEFER_ACCEPT becomes: Linux counts in timeouts of the SYN-ACK, each twice as long as the one before, two minutes
-/// at most.
+/// at most, and no more than 255 of them.
 pub(crate) fn deferral_s(asked_s: i32) -> i32 {
     let (mut sum_s, mut timeout_s) = (0, 1);
-    while sum_s < asked_s.min(30_000) {
+    for _ in 0..255 {
+        if sum_s >= asked_s {
+            break;
+        }
         sum_s += timeout_s;
         timeout_s = (timeout_s * 2).min(120);
     }
@@ -210,6 +213,7 @@ impl Host {
         }
         let ours = self.files.stream(fd)?;
         (ours.bound, ours.picked) = (Some(local), false);
+        ours.options.settle_family(local);
         Ok(Reply::value(0))
     }
 

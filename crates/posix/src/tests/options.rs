@@ -22,6 +22,12 @@ fn sizes_out_of_bounds_are_told_as_they_hold() {
         (SOL_SOCKET, SO_RCVLOWAT, -1, 1_152),
         (IPPROTO_TCP, TCP_WINDOW_CLAMP, 100, 1_152),
         (IPPROTO_TCP, TCP_WINDOW_CLAMP, 0, 0),
+        (IPPROTO_TCP, TCP_WINDOW_CLAMP, -1, 1_152),
+        (IPPROTO_TCP, TCP_WINDOW_CLAMP, 0, 0),
+        (IPPROTO_TCP, TCP_THIN_DUPACK, 1, 0),
+        (IPPROTO_TCP, TCP_FASTOPEN, 70_000, 4_096),
+        (IPPROTO_TCP, TCP_DEFER_ACCEPT, i32::MAX, 29_887),
+        (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 5, 1),
     ] {
         pair.call(0, set(level, name, value));
         let name = if name == SO_RCVBUFFORCE { SO_RCVBUF } else { name };
@@ -53,7 +59,6 @@ fn options_are_read_back_as_they_were_set() {
         (SOL_SOCKET, SO_NO_CHECK, 1),
         (SOL_SOCKET, SO_INCOMING_CPU, 1),
         (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1),
-        (IPPROTO_TCP, TCP_THIN_DUPACK, 1),
         (SOL_SOCKET, SO_RCVLOWAT, 300),
         (IPPROTO_TCP, TCP_NODELAY, 1),
         (IPPROTO_TCP, TCP_KEEPIDLE, 60),
@@ -430,5 +435,42 @@ fn an_option_of_ipv4_is_told_in_a_byte_where_it_fits() {
     {
         let call = Call::GetOption { fd, level: IPPROTO_IP, name: IP_TTL, len };
         assert_eq!(pair.call(0, call).output, Output::Value(expected.to_vec()), "room for {len}");
+    }
+}
+
+// As Linux, which was asked: an option of IPv4 takes a byte or nothing, one of IPv6 has four.
+#[test]
+fn short_values_are_taken_where_linux_takes_them() {
+    let mut pair = Pair::new();
+    let domain = i32::from(AF_INET6);
+    let fd = pair.call(0, Call::Socket { domain, kind: SOCK_STREAM, protocol: 0 }).value as Fd;
+    let mut set = |level, name, len| {
+        let value = vec![1; len];
+        pair.try_call(0, Call::SetOption { fd, level, name, value }).expect("it does not block")
+    };
+    for name in [IP_TOS, IP_MTU_DISCOVER, IP_BIND_ADDRESS_NO_PORT] {
+        assert!(set(IPPROTO_IP, name, 1).is_ok(), "{name}: a byte");
+        assert!(set(IPPROTO_IP, name, 0).is_ok() || name == IP_MTU_DISCOVER, "{name}: nothing");
+    }
+    for name in [IP_TTL, IP_FREEBIND] {
+        assert_eq!(set(IPPROTO_IP, name, 0).map(|_| ()), Err(Errno::EINVAL), "{name}");
+    }
+    for name in [IPV6_MTU_DISCOVER, IPV6_FREEBIND] {
+        assert_eq!(set(IPPROTO_IPV6, name, 1).map(|_| ()), Err(Errno::EINVAL), "{name}");
+    }
+    assert_eq!(set(IPPROTO_TCP, TCP_CONGESTION, 0).map(|_| ()), Err(Errno::EINVAL));
+}
+
+/// ipv6(7), IPV6_V6ONLY: as Linux tells it of who is bound to an address of IPv6.
+#[test]
+fn who_is_bound_to_an_address_of_ipv6_is_for_it_alone() {
+    let mut pair = Pair { hosts: [host("fd00::1/64"), host("fd00::2/64")] };
+    let domain = i32::from(AF_INET6);
+    for kind in [SOCK_STREAM, SOCK_DGRAM] {
+        for (at, expected) in [("[::]:80", 0), ("[fd00::1]:81", 1)] {
+            let fd = pair.call(0, Call::Socket { domain, kind, protocol: 0 }).value as Fd;
+            pair.call(0, Call::Bind { fd, address: address(at) });
+            assert_eq!(get_int(&mut pair, 0, (fd, IPPROTO_IPV6, IPV6_V6ONLY)), expected, "{at}");
+        }
     }
 }
