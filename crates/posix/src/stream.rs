@@ -183,8 +183,8 @@ impl Host {
                 File::Datagram(Box::new(Datagram::new(family, nonblocking)))
             }
             (SOCK_STREAM | SOCK_DGRAM, _) => return Err(Errno::EPROTONOSUPPORT.into()),
-            // SOCK_RAW to SOCK_PACKET, the last there is.
-            (3..=10, _) => return Err(Errno::ESOCKTNOSUPPORT.into()),
+            // No kind at all, and SOCK_RAW to SOCK_PACKET, the last there is.
+            (0 | 3..=10, _) => return Err(Errno::ESOCKTNOSUPPORT.into()),
             _ => return Err(Errno::EINVAL.into()),
         };
         let fd = self.files.insert(file)?;
