@@ -306,7 +306,10 @@ impl Host {
         let options = self.options(fd)?;
         let on = value != 0;
         match name {
-            SO_REUSEADDR => options.reuse_address = on,
+            SO_REUSEADDR => {
+                options.reuse_address = on;
+                return self.set_yielding(fd);
+            }
             SO_REUSEPORT => options.reuse_port = on,
             SO_BROADCAST => options.broadcast = on,
             // Kept without effect: see above.
@@ -346,6 +349,17 @@ impl Host {
                 return Err(Errno::ENOPROTOOPT);
             }
             _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    /// A stream's is looked at when another is bound.
+    fn set_yielding(&mut self, fd: Fd) -> Result<(), Errno> {
+        if let File::Datagram(datagram) = self.files.get(fd)?
+            && let Some(id) = datagram.id
+        {
+            let on = datagram.options.reuse_address;
+            self.shard().udp_set_yielding(id, on)?;
         }
         Ok(())
     }

@@ -236,6 +236,16 @@ impl Ports {
         self.forget_peer(port, index, peer);
     }
 
+    /// Whether a UDP socket yields to those that are bound from now on.
+    pub(crate) fn set_yielding(&mut self, port: u16, index: u32, yields: bool) {
+        let Some(known) = self.ports.get_mut(&(Protocol::Udp, port)) else { return };
+        let connected = known.connected.iter_mut().map(|(entry, _)| entry);
+        let mut all = known.open.iter_mut().chain(connected);
+        if let Some(entry) = all.find(|its| its.index == index) {
+            entry.is_yielding = yields;
+        }
+    }
+
     fn forget_peer(&mut self, port: u16, index: u32, peer: SocketAddr) {
         if let Some(entries) = self.by_peer.get_mut(&(port, peer)) {
             entries.retain(|its| its.index != index);

@@ -82,6 +82,17 @@ impl Shard {
         Ok(())
     }
 
+    /// Says anew whether a bound socket yields ([`BindOptions::yielding`](crate::BindOptions::yielding)) to those that are
+    /// bound from now on.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn udp_set_yielding(&mut self, id: SocketId, yields: bool) -> Result<(), SocketError> {
+        let port = self.udp_socket(id)?.local.port();
+        self.sockets.ports.set_yielding(port, id.index() as u32, yields);
+        Ok(())
+    }
+
     /// The peer of a connected socket.
     ///
     /// # Errors

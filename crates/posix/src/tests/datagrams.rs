@@ -39,6 +39,22 @@ fn sockets_that_reuse_an_address_yield_it_to_the_last() {
     assert_eq!([first, second].map(|fd| heard(&mut pair, fd)), [false, true]);
 }
 
+/// SO_REUSEADDR that is set, or taken back, when a socket is bound: as on Linux, what it says now counts.
+#[test]
+fn what_a_bound_socket_says_of_its_address_counts_from_then_on() {
+    let mut pair = Pair::new();
+    for (port, (before, after)) in [(0, 1), (1, 0)].into_iter().enumerate() {
+        let at = address(&format!("10.0.0.1:{}", port + 7));
+        let [first, second] = [0, 1].map(|_| pair.socket(0, SOCK_DGRAM));
+        pair.call(0, set_int(first, SOL_SOCKET, SO_REUSEADDR, before));
+        pair.call(0, Call::Bind { fd: first, address: at });
+        pair.call(0, set_int(first, SOL_SOCKET, SO_REUSEADDR, after));
+        pair.call(0, set_int(second, SOL_SOCKET, SO_REUSEADDR, 1));
+        let bound = pair.try_call(0, Call::Bind { fd: second, address: at });
+        assert_eq!(bound.expect("it does not block").is_ok(), after == 1);
+    }
+}
+
 /// socket(7), SO_TIMESTAMP: when it came, not when it is read; asked for in one of two units.
 #[test]
 fn a_datagram_tells_when_it_came_where_it_is_asked() {
