@@ -88,7 +88,8 @@ pub struct Run {
     pub zero_copy: bool,
     /// Connections at the same time.
     pub connections: usize,
-    /// Who does the work over them.
+    /// Who does the work over them, which the scenario's name tells where it is not the usual.
+    #[serde(skip)]
     pub workers: Workers,
     /// Longest IP packet, in bytes.
     pub mtu: usize,
