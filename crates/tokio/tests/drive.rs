@@ -8,7 +8,7 @@ use linux::{TunnelConfig, TunnelDevice};
 use multidata::device::transform::Null;
 use multidata::{InterfaceConfig, RuntimeCounters, Stack};
 use multidata_tokio::{TcpStream, drive};
-use pair::{bytes, connected};
+use pair::{connected, exchange, transact};
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -44,28 +44,6 @@ async fn in_time<T>(step: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, step).await.expect("nobody was woken")
 }
 
-/// A byte there and one back, so often. Each end is a task of its own that sleeps until its byte is there.
-async fn transact(client: &mut TcpStream, server: TcpStream, count: usize) -> TcpStream {
-    let mut server = server;
-    let answering = tokio::spawn(async move {
-        let mut byte = [0; 1];
-        for _ in 0..count {
-            server.read_exact(&mut byte).await.expect("it was sent");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            server.write_all(b"!").await.expect("it is open");
-        }
-        server
-    });
-    for _ in 0..count {
-        tokio::task::yield_now().await;
-        let mut byte = [0; 1];
-        client.write_all(b"?").await.expect("it is open");
-        client.read_exact(&mut byte).await.expect("it was sent");
-        assert_eq!(&byte, b"!");
-    }
-    answering.await.expect("it answered")
-}
-
 fn counted(stack: &Stack) -> RuntimeCounters {
     stack.counters().runtime
 }
@@ -98,23 +76,7 @@ fn streams_both_ways_arrive_equal() {
         drive(&left).expect("a tunnel can be watched");
         drive(&right).expect("a tunnel can be watched");
         let (client, server) = connected(&left, &right).await;
-        let ends = [client, server].map(|stream| {
-            tokio::spawn(async move {
-                let sent = bytes(7, 3_000_000);
-                let (mut reader, mut writer) = stream.into_split();
-                let expected = sent.clone();
-                let writing = tokio::spawn(async move {
-                    writer.write_all(&sent).await.expect("the other end reads");
-                });
-                let mut arrived = vec![0; expected.len()];
-                reader.read_exact(&mut arrived).await.expect("the other end writes");
-                assert!(arrived == expected, "the stream came otherwise");
-                writing.await.expect("it wrote");
-            })
-        });
-        for end in ends {
-            end.await.expect("no end failed");
-        }
+        exchange(client, server, 3_000_000).await;
     }));
 }
 

@@ -9,6 +9,7 @@ use multidata_tokio::{TcpListener, TcpStream};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Longest time a test may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,6 +50,49 @@ pub(crate) async fn connected(left: &Stack, right_stack: &Stack) -> (TcpStream, 
     let client = client.expect("the listener is there");
     assert_eq!(peer, client.local_addr().expect("connected"));
     (client, server)
+}
+
+/// A byte there and one back, so often. Each end is a task of its own that sleeps until its byte is there.
+pub(crate) async fn transact(client: &mut TcpStream, server: TcpStream, count: usize) -> TcpStream {
+    let mut server = server;
+    let answering = tokio::spawn(async move {
+        let mut byte = [0; 1];
+        for _ in 0..count {
+            server.read_exact(&mut byte).await.expect("it was sent");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            server.write_all(b"!").await.expect("it is open");
+        }
+        server
+    });
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+        let mut byte = [0; 1];
+        client.write_all(b"?").await.expect("it is open");
+        client.read_exact(&mut byte).await.expect("it was sent");
+        assert_eq!(&byte, b"!");
+    }
+    answering.await.expect("it answered")
+}
+
+/// Both ends write and read so many bytes at the same time.
+pub(crate) async fn exchange(client: TcpStream, server: TcpStream, len: usize) {
+    let ends = [client, server].map(|stream| {
+        tokio::spawn(async move {
+            let sent = bytes(7, len);
+            let (mut reader, mut writer) = stream.into_split();
+            let expected = sent.clone();
+            let writing = tokio::spawn(async move {
+                writer.write_all(&sent).await.expect("the other end reads");
+            });
+            let mut arrived = vec![0; len];
+            reader.read_exact(&mut arrived).await.expect("the other end writes");
+            assert!(arrived == expected, "the stream came otherwise");
+            writing.await.expect("it wrote");
+        })
+    });
+    for end in ends {
+        end.await.expect("no end failed");
+    }
 }
 
 /// Runs tasks on two threads. A task that is not woken fails the test instead of hanging it.
