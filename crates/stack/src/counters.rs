@@ -199,6 +199,13 @@ impl ConnectionCounters {
         }
     }
 
+    /// How many bytes came in order, and how many of those were read.
+    #[inline]
+    pub(crate) fn stream_bytes(&self) -> (u64, u64) {
+        let counters = self.lent.as_ref().map(|lent| &lent.counters);
+        counters.map_or((0, 0), |it| (it.bytes_received, it.bytes_read))
+    }
+
     /// The sums so far.
     pub(crate) fn sums(&self) -> TcpCounters {
         self.lent.as_ref().map(|lent| lent.counters).unwrap_or_default()

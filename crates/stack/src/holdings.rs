@@ -33,6 +33,13 @@ pub struct Holdings {
 }
 
 impl Shard {
+    /// How many bytes came in order for the readers of connections, and how many those have read, since the beginning.
+    #[inline]
+    #[must_use]
+    pub fn stream_bytes(&self) -> (u64, u64) {
+        self.connection_counters.stream_bytes()
+    }
+
     /// What the shard holds now.
     #[must_use]
     pub fn holdings(&self) -> Holdings {

@@ -544,6 +544,7 @@ impl Connection {
     }
 
     fn on_read(&mut self, bytes: usize) {
+        self.counters.bytes_read += bytes as u64;
         self.window_tuning.on_read(bytes);
         self.note_read_urgent();
         self.tell_of_window();

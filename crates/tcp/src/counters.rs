@@ -18,6 +18,8 @@ counters::counters! {
         timestamps_missing,
         /// Payload bytes that arrived in order and were queued for the application.
         bytes_received,
+        /// Of these, bytes that the application has taken.
+        bytes_read,
         /// Segments handed to the device.
         segments_sent,
         /// Payload bytes handed to the device for the first time.
