@@ -110,6 +110,8 @@ counters::counters! {
         frames_taken_over,
         /// Turns that used up their budget and left the rest to the next one.
         squeue_runs_unfinished,
+        /// Turns that took nothing in, because readers did not keep up with what had come.
+        squeue_runs_inhibited,
         /// Waits for the device by an application thread.
         leader_waits,
         /// Waits for another thread by an application thread.

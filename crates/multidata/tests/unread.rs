@@ -6,8 +6,9 @@ use batch::{BlockPool, PoolConfig};
 use counters::DropReason;
 use multidata::{Gauges, Stack, TcpListener, TcpStream, UdpSocket};
 use pair::{PATIENCE, check_pattern, connected, pair_with, right, send_pattern};
-use std::io::Write as _;
-use std::time::Instant;
+use std::io::{Read as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Whether each squeue holds more than so many bytes of what nobody has read.
 fn each_holds(stack: &Stack, of: impl Fn(&Gauges) -> u64, more_than: usize) -> bool {
@@ -109,4 +110,63 @@ fn connections_that_nobody_reads_in_any_squeue_leave_memory_to_send_with() {
     });
     drop(hoarders);
     assert_eq!(right_stack.gauges().streams_bytes, 0);
+}
+
+/// How many segments came for readers that have their turns one after the other, as tasks do, and how many of them were
+/// dropped; at least one turn took nothing in.
+fn segments_for_busy_readers() -> (u64, u64) {
+    const READ_BYTES: u64 = 32 << 20;
+    let (left, right_stack) = pair_with(|builder| {
+        let config = PoolConfig {
+            limit_bytes: 64 << 20,
+            receive_reserve_bytes: 16 << 20,
+            streams_limit_bytes: Some(2 << 20),
+            ..PoolConfig::default()
+        };
+        builder.pool(BlockPool::new(config))
+    });
+    let listener = TcpListener::bind(&right_stack, right(100)).expect("a free port");
+    let connections: Vec<_> = (0..200)
+        .map(|_| {
+            let client = TcpStream::connect(&left, right(100)).expect("it listens");
+            let server = listener.accept().expect("a connection").0;
+            for end in [&client, &server] {
+                end.set_nonblocking(true).expect("a socket");
+            }
+            (client, server)
+        })
+        .collect();
+    let inhibited = || right_stack.counters().runtime.squeue_runs_inhibited;
+    let (is_over, started) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for (client, _) in &connections {
+                    let mut client = client;
+                    drop(client.write(&[7; 65_536]));
+                }
+            }
+        });
+        let (mut bytes, mut out) = (0, vec![0; 65_536]);
+        while (bytes < READ_BYTES || inhibited() == 0) && started.elapsed() < PATIENCE {
+            for (_, server) in &connections {
+                let mut server = server;
+                bytes += server.read(&mut out).unwrap_or(0) as u64;
+            }
+            // Meanwhile more comes than may be unread.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(bytes >= READ_BYTES && inhibited() > 0, "{bytes} bytes, {}", inhibited());
+    });
+    let counters = right_stack.counters().stack;
+    (counters.tcp.segments_received, counters.drops.count(DropReason::StreamsFull))
+}
+
+/// What they do not keep up with is left in the device. Without that every fourth is dropped.
+#[test]
+fn little_is_taken_in_to_be_dropped_while_readers_are_busy() {
+    let is_little = |(segments, dropped): (u64, u64)| dropped * 16 < segments;
+    // On a busy machine the reader may be away for longer than it is waited for.
+    assert!((0..6).any(|_| is_little(segments_for_busy_readers())), "of six rounds");
 }

@@ -16,7 +16,8 @@
 //!   from one thread to another and bounds what one flow may hold.
 //! * [`Door`] sees that work put in for a squeue is not forgotten by a thread on its way out;
 //!   [`Discipline`] says how much a thread may do inside, and when to poll; [`Watch`] who waits for the device
-//!   and who is to be called.
+//!   and who is to be called;
+//!   [`Feedback`] when nothing is to be taken in, because readers do not keep up.
 //!
 //! * [`Exchange`] and its [`Desk`]s are all of that together, for homes that hand frames to each other.
 //!
@@ -56,6 +57,7 @@ mod counting;
 mod discipline;
 mod door;
 mod exchange;
+mod feedback;
 #[cfg(all(loom, test))]
 mod interleavings;
 mod layout;
@@ -78,6 +80,7 @@ pub use discipline::{
 };
 pub use door::Door;
 pub use exchange::{Arrived, Desk, Exchange, SoftRings, TakenIn};
+pub use feedback::{Bound, Feedback};
 pub use layout::{BadLayout, Layout};
 pub use socket_program::Instruction;
 pub use soft_ring::{Drained, Pushed, SoftRing, SoftRingConfig};

@@ -32,7 +32,9 @@ use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use steering::{BatchSizes, Discipline, Mode, Polling, SoftRings, ThreadToken, Watch};
+use steering::{
+    BatchSizes, Bound, Discipline, Feedback, Mode, Polling, SoftRings, ThreadToken, Watch,
+};
 use time::{Duration, Instant};
 
 /// A turn may have taken longer than its budget because the system ran others meanwhile, or nobody: so long are calls
@@ -117,6 +119,8 @@ pub(crate) struct Core {
     transmit: Multidata,
     /// When the next turn is due though calls can be answered without.
     poll_at: Instant,
+    /// Whether anything is taken in, while readers do not keep up.
+    feedback: Feedback,
     /// One was, since the last turn.
     has_answered: bool,
     /// Bytes that were written to sockets since the devices were polled.
@@ -161,6 +165,7 @@ impl Core {
             receive: ReceiveBatch::new(),
             transmit: Multidata::default(),
             poll_at: Instant::ZERO,
+            feedback: Feedback::default(),
             has_answered: false,
             unpolled_bytes: 0,
             retry: None,
@@ -198,6 +203,11 @@ impl Core {
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
             let before = (self.arrived, self.shed());
+            if self.inhibition(at) > Duration::ZERO {
+                self.counters.squeue_runs_inhibited += 1;
+                self.send_round(now);
+                break;
+            }
             let received_more = self.receive_round(now);
             let sends_more = self.send_round(now);
             if !(received_more || sends_more) {
@@ -241,8 +251,25 @@ impl Core {
         is_lone && self.shard.tcp_status(socket).is_ok_and(has_enough)
     }
 
+    /// For how long nothing more is taken in, unless more is read.
+    fn inhibition(&self, now: Instant) -> Duration {
+        self.feedback.inhibits_for(now, self.shard.stream_bytes().1)
+    }
+
     /// What came by soft rings and devices goes in, a batch from each; says whether there is more.
     fn receive_round(&mut self, now: Instant) -> bool {
+        let (came_before, _) = self.shard.stream_bytes();
+        let has_more = self.fetch_round(now);
+        let (came, read) = self.shard.stream_bytes();
+        let bound = Bound {
+            limit_bytes: self.pool.streams_limit_bytes(),
+            left_bytes: self.pool.left_to_streams_bytes(),
+        };
+        self.feedback.on_received(now, came - came_before, read, bound);
+        has_more
+    }
+
+    fn fetch_round(&mut self, now: Instant) -> bool {
         let Self { shard, ports, hears, desk, pool, receive, discipline, .. } = self;
         // Before the devices are asked, which may have no blocks to receive into.
         let mut has_more = shard.relieve_pool();
@@ -339,13 +366,12 @@ impl Core {
     }
 
     /// How long the rest of an unfinished turn is left alone where calls find their answers meanwhile, or somebody
-    /// waits for the lock: they have as much time as the turn took, and the devices shed what is too much.
+    /// waits for the lock: they have as much time as the turn took, and the devices shed what is too much. Where nothing
+    /// is taken in before more was read, who waits looks again now and then.
     pub(super) fn time_for_calls(&self, now: Instant, is_wanted: bool) -> Duration {
-        if self.is_unfinished && (is_wanted || self.has_answered) {
-            self.poll_at.since(now)
-        } else {
-            Duration::ZERO
-        }
+        let is_left_alone = self.is_unfinished && (is_wanted || self.has_answered);
+        let rest = if is_left_alone { self.poll_at.since(now) } else { Duration::ZERO };
+        rest.max(self.inhibition(now).min(POLL_INTERVAL))
     }
 
     /// Takes the shard's events and notes whom to wake.

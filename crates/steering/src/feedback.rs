@@ -1,0 +1,109 @@
+//! From those who read, to what is taken in.
+//!
+//! Where more comes than readers keep up with, a squeue that takes in whatever its devices have comes to hold all that may
+//! be unread, and from then on drops what it has spent its work on: receive livelock (seed 003, chapter 2). What is left in
+//! a device costs nothing, and its senders see the delay. So once half of what may be unread is, each batch *inhibits*
+//! input until its readers have had their turn: until most of it was read, and all of it where little room is left. At
+//! most for 4 ms, because some read late or never, and acknowledgments must come in.
+//!
+//! The remedy, feedback from a queue with a timeout, is that of Mogul and Ramakrishnan, "Eliminating receive livelock in
+//! an interrupt-driven kernel" (1997), 6.6.1.
+
+use time::{Duration, Instant};
+
+/// So long a batch keeps input inhibited at most.
+const INHIBITED_MAX: Duration = Duration::from_millis(4);
+
+/// What may be unread, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// In all.
+    pub limit_bytes: usize,
+    /// Of that, what is left.
+    pub left_bytes: usize,
+}
+
+/// See the module documentation. Nothing is inhibited at first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Feedback {
+    /// Until when input is inhibited, and until so many bytes were read since the beginning.
+    until: Instant,
+    until_read_bytes: u64,
+}
+
+impl Feedback {
+    /// A batch was taken in that brought so many bytes for readers, who have read `read_bytes` since the beginning.
+    #[inline]
+    pub fn on_received(&mut self, now: Instant, brought_bytes: u64, read_bytes: u64, bound: Bound) {
+        if brought_bytes == 0 || bound.left_bytes >= bound.limit_bytes / 2 {
+            return;
+        }
+        // A quarter of it may stay while half is left, and nothing in the end: so the bound is neared and not reached.
+        let part = 2 * (bound.limit_bytes / bound.left_bytes.max(1)).max(1);
+        self.until_read_bytes = read_bytes + brought_bytes - brought_bytes / part as u64;
+        self.until = now + INHIBITED_MAX;
+    }
+
+    /// For how long nothing is to be taken in, where so many bytes were read since the beginning.
+    #[inline]
+    #[must_use]
+    pub fn inhibits_for(&self, now: Instant, read_bytes: u64) -> Duration {
+        if read_bytes >= self.until_read_bytes { Duration::ZERO } else { self.until.since(now) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT_BYTES: usize = 1_000_000;
+    const BATCH_BYTES: u64 = 1_000;
+    /// Read before.
+    const READ_BYTES: u64 = 77_777;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// After a batch that leaves room for so many bytes.
+    fn received(brought_bytes: u64, left_bytes: usize) -> Feedback {
+        let mut feedback = Feedback::default();
+        let bound = Bound { limit_bytes: LIMIT_BYTES, left_bytes };
+        feedback.on_received(at(0), brought_bytes, READ_BYTES, bound);
+        feedback
+    }
+
+    #[test]
+    fn nothing_is_inhibited_while_half_is_left() {
+        assert_eq!(Feedback::default().inhibits_for(at(0), 0), Duration::ZERO);
+        let feedback = received(BATCH_BYTES, LIMIT_BYTES / 2);
+        assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), Duration::ZERO);
+    }
+
+    #[test]
+    fn input_goes_on_when_most_was_read_and_all_of_it_near_the_limit() {
+        for (left_bytes, may_stay_bytes) in
+            [(LIMIT_BYTES / 2 - 1, 250), (LIMIT_BYTES / 10, 50), (0, 0)]
+        {
+            let feedback = received(BATCH_BYTES, left_bytes);
+            let inhibits =
+                |bytes| feedback.inhibits_for(at(0), READ_BYTES + bytes) > Duration::ZERO;
+            assert!(inhibits(0), "nothing was read");
+            assert!(inhibits(BATCH_BYTES - may_stay_bytes - 1), "with {left_bytes} left");
+            assert!(!inhibits(BATCH_BYTES - may_stay_bytes), "with {left_bytes} left");
+        }
+    }
+
+    #[test]
+    fn who_never_reads_delays_others_for_a_bounded_time() {
+        let feedback = received(BATCH_BYTES, 0);
+        assert_eq!(feedback.inhibits_for(at(0), READ_BYTES), INHIBITED_MAX);
+        assert_eq!(feedback.inhibits_for(at(3), READ_BYTES), Duration::from_millis(1));
+        assert_eq!(feedback.inhibits_for(at(4), READ_BYTES), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_batch_that_brings_nothing_to_read_inhibits_nothing() {
+        assert_eq!(received(0, 0).inhibits_for(at(0), READ_BYTES), Duration::ZERO);
+    }
+}
