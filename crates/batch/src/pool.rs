@@ -74,7 +74,23 @@ pub struct PoolConfig {
     pub streams_limit_bytes: Option<usize>,
 }
 
+/// What [`PoolConfig::for_connections`] allows for each.
+const CONNECTION_BYTES: usize = 256 << 10;
+
 impl PoolConfig {
+    /// The usual settings, with the limits of a program that has so many connections busy at the same time: 256 KiB for
+    /// each, of which 64 KiB are for what arrives and 72 KiB for what nobody has read yet. The usual limits have that for
+    /// a thousand. With less of it, what windows have invited is dropped where the peers fill them at the same time, and
+    /// has to be sent again.
+    ///
+    /// Limits are what may be out at most. Memory is taken as it is needed, and most of it given back afterwards.
+    #[must_use]
+    pub fn for_connections(count: usize) -> Self {
+        let usual = Self::default();
+        let limit_bytes = usual.limit_bytes.max(count.saturating_mul(CONNECTION_BYTES));
+        Self { limit_bytes, receive_reserve_bytes: limit_bytes / 4, ..usual }
+    }
+
     /// Whether anything could be sent with these settings.
     ///
     /// # Errors
@@ -543,6 +559,19 @@ mod tests {
             datagrams_limit_bytes: None,
             streams_limit_bytes: None,
         })
+    }
+
+    #[test]
+    fn limits_grow_with_the_connections_that_they_are_for() {
+        let usual = PoolConfig::default();
+        let same = [0, 1, 1_024].map(PoolConfig::for_connections);
+        assert!(same.iter().all(|it| it.limit_bytes == usual.limit_bytes));
+        assert!(same.iter().all(|it| it.receive_reserve_bytes == usual.receive_reserve_bytes));
+        let many = PoolConfig::for_connections(10_000);
+        assert_eq!(many.check(), Ok(()));
+        let pool = BlockPool::new(many);
+        assert_eq!(pool.streams_limit_bytes() / 10_000, 72 << 10);
+        assert_eq!(PoolConfig::for_connections(usize::MAX).check(), Ok(()));
     }
 
     #[test]

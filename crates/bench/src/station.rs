@@ -539,7 +539,7 @@ fn build(
     let cidr = Cidr::new(address, prefix_len)
         .ok_or_else(|| Failure::new("the run's addresses have no such prefix"))?;
     let config = InterfaceConfig::new(cidr).mode(scenario.mode).coalescing(scenario.coalescing);
-    let mut pool = PoolConfig::default();
+    let mut pool = PoolConfig::for_connections(scenario.connections);
     if let Some(len_bytes) = scenario.largest_cached_len_bytes {
         pool.largest_cached_len_bytes = len_bytes;
     }
