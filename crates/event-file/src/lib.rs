@@ -115,9 +115,11 @@ impl EventFile {
 
     /// Has the timer go off in time; fails where that cannot be.
     fn arm(&self, timeout: Duration) -> rustix::io::Result<()> {
-        let Some(due) = Instant::now().checked_add(timeout) else { return Ok(()) };
+        let now = Instant::now();
+        let Some(due) = now.checked_add(timeout) else { return Ok(()) };
         let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        if armed.is_some_and(|armed| armed <= due) {
+        // What has gone off, or is about to, is armed anew: the loop may have seen it between two waits.
+        if armed.is_some_and(|armed| now < armed && armed <= due) {
             return Ok(());
         }
         let Ok(it_value) = Timespec::try_from(timeout) else { return Ok(()) };
@@ -148,11 +150,6 @@ impl EventSource for EventFile {
     }
 
     fn end(&self) {
-        {
-            let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-            // What has gone off, or is about to, is armed anew.
-            *armed = armed.filter(|due| *due > Instant::now());
-        }
         // Whoever called meanwhile is answered by this return.
         self.woken.store(false, Ordering::SeqCst);
         self.waits.store(false, Ordering::SeqCst);
@@ -252,6 +249,18 @@ mod tests {
         assert!(file.begin(Some(short)) && of_it.is_called(LONG));
         file.end();
         assert!(file.begin(None) && !of_it.is_called(3 * short), "nothing is left");
+        file.end();
+    }
+
+    /// As where a turn of the loop leaves something to do, and another file's turn is between the two.
+    #[test]
+    fn a_timer_that_went_off_between_two_waits_is_armed_anew() {
+        let (file, of_it) = watched();
+        let short = Duration::from_millis(3);
+        assert!(file.begin(Some(short)));
+        file.end();
+        assert!(of_it.is_called(LONG), "nobody waits, and the loop has seen it");
+        assert!(file.begin(Some(short)) && of_it.is_called(LONG / 20), "it was left as it was");
         file.end();
     }
 
