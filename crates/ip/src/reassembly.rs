@@ -146,7 +146,7 @@ impl<S: BuildHasher + Clone> Reassembly<S> {
         }
         let key = key_of(fragment, received.interface);
         self.enter(now, key);
-        let copies = received.sparse || self.is_pinning(&received.packet);
+        let copies = received.sparse || self.is_pinning(key, &received.packet);
         let Some(datagram) = self.datagrams.get_mut(&key) else {
             return Err(DropReason::FragmentLimit);
         };
@@ -226,9 +226,12 @@ impl<S: BuildHasher + Clone> Reassembly<S> {
     }
 
     /// Whether keeping a part of this packet would pin much more than it is worth, and memory is
-    /// no longer plenty.
-    fn is_pinning(&self, packet: &Chunk) -> bool {
-        packet.block().len() > 4 * packet.len() && self.bytes > self.config.bytes_max / 2
+    /// no longer plenty, for all or for its source: each datagram that has a part in a block is charged with all of it.
+    fn is_pinning(&self, key: Key, packet: &Chunk) -> bool {
+        let of_source = || self.sources.get(&source_of(key.source)).map_or(0, |it| it.bytes);
+        packet.block().len() > 4 * packet.len()
+            && (self.bytes > self.config.bytes_max / 2
+                || of_source() > self.config.source_bytes_max / 2)
     }
 
     fn account(&mut self, key: Key, before: usize, now: usize) {

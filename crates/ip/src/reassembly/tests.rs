@@ -371,26 +371,29 @@ fn what_is_held_stays_within_the_bounds() {
     assert!(ground.reassembly.sources.is_empty() && ground.reassembly.turns.is_empty());
 }
 
-// A block of which a fragment is a small part is kept only while there is memory.
+// A block of which a fragment is a small part is kept only while there is memory, for all and for its source.
 #[test]
 fn large_blocks_are_not_pinned_for_small_fragments() {
-    let mut ground = Ground::plain();
-    let whole = data(64);
-    for identification in 0..60_u32 {
-        let of = Datagram { identification, source: identification as u8, ..UDP4 };
-        let bytes = packet(of, &cut(&whole, 0..32));
-        let fragment = parse_fragment(&bytes).expect("sound");
-        let mut block = bytes.clone();
-        block.resize(65_536, 0);
-        let packet = Chunk::new(Block::from(Bytes::from(block)), 0..bytes.len());
-        let arrival = Arrival::default();
-        let received = ReceivedFragment { packet, sparse: false, interface: 0, arrival };
-        let (pool, drops) = (&ground.pool, &mut ground.drops);
-        let taken = ground.reassembly.on_fragment(START, &fragment, received, pool, drops);
-        assert!(matches!(taken, Ok(None)));
+    for is_of_one_source in [false, true] {
+        let mut ground = Ground::plain();
+        let whole = data(64);
+        for identification in 0..60_u32 {
+            let source = if is_of_one_source { 1 } else { identification as u8 };
+            let of = Datagram { identification, source, ..UDP4 };
+            let bytes = packet(of, &cut(&whole, 0..32));
+            let fragment = parse_fragment(&bytes).expect("sound");
+            let mut block = bytes.clone();
+            block.resize(65_536, 0);
+            let packet = Chunk::new(Block::from(Bytes::from(block)), 0..bytes.len());
+            let arrival = Arrival::default();
+            let received = ReceivedFragment { packet, sparse: false, interface: 0, arrival };
+            let (pool, drops) = (&ground.pool, &mut ground.drops);
+            let taken = ground.reassembly.on_fragment(START, &fragment, received, pool, drops);
+            assert!(matches!(taken, Ok(None)));
+        }
+        assert_eq!(ground.reassembly.len(), 60, "nothing had to go");
+        assert!(ground.reassembly.held_bytes() < 3 << 20);
     }
-    assert_eq!(ground.reassembly.len(), 60, "nothing had to go");
-    assert!(ground.reassembly.held_bytes() < 3 << 20);
 }
 
 /// Splits of one datagram: sorted places, in units of 8 bytes.
