@@ -12,6 +12,7 @@
 use crate::addressing::AddressEvent;
 use crate::endpoint::is_of_a_link;
 use crate::error::{BadArgument, SocketError};
+use crate::event::Readiness;
 use crate::interface::{Interface, InterfaceConfig};
 use crate::interfaces::InterfaceId;
 use crate::negotiation::InterfaceEvent;
@@ -109,14 +110,13 @@ impl Shard {
             addresses: Vec::new(),
             gateways: Vec::new(),
         };
-        *interface = Interface { is_removed: true, ..Interface::new(config, id, 0) };
+        let gone = Interface::new(config, id, 0);
+        // Those who wait are told below, with all others.
+        *interface = Interface { is_removed: true, blocked, ..gone };
         self.checked_addresses = None;
         self.drops.add_many(DropReason::InterfaceRemoved, waiting as u64);
         self.counters.interfaces_removed += 1;
         self.routes.remove_interface(id.number());
-        for index in blocked {
-            self.notify(index, crate::Readiness::WRITABLE);
-        }
         for cidr in addresses {
             self.address_events.push(AddressEvent::Removed(id, cidr));
         }
@@ -138,12 +138,18 @@ impl Shard {
     }
 
     /// Has every connection look at its path again, at once: the interface that one waits for may
-    /// never have a turn again. To be called when an interface was added that they may leave by.
+    /// never have a turn again. Sockets for datagrams that wait for room try again for the same reason. To be called when
+    /// an interface was added that they may leave by.
     pub fn reroute_all(&mut self, now: Instant) {
+        let mut blocked = Vec::new();
         // The lists are made anew: to look there for each that moves would cost as many steps again.
         for interface in self.interfaces.iter_mut() {
             interface.ready.clear();
             interface.waiting.clear();
+            blocked.append(&mut interface.blocked);
+        }
+        for index in blocked {
+            self.notify(index, Readiness::WRITABLE);
         }
         for index in self.connections() {
             if let Some(socket) = self.sockets.tcp(index) {
@@ -291,6 +297,40 @@ mod tests {
         shard.on_transmitted(now, id, &Transmitted { taken, stopped: None });
         assert!(!shard.wants_transmit());
         assert!(shard.tcp_status(kept).is_ok());
+    }
+
+    /// The device that it waits for may take nothing for ever.
+    #[test]
+    fn who_waits_for_room_is_told_when_another_way_leads_there() {
+        let (mut shard, first) = shard();
+        let config = InterfaceConfig {
+            capabilities: Capabilities::plain(Medium::Ip, 1_500),
+            mode: None,
+            addresses: vec!["10.9.0.1/24".parse().expect("a network")],
+            gateways: Vec::new(),
+        };
+        let second = shard.add_interface(config).expect("a sound configuration");
+        let now = Instant::from_millis(1);
+        let remote: core::net::SocketAddr = "10.0.0.2:80".parse().expect("an address");
+        let any: core::net::SocketAddr = "0.0.0.0:0".parse().expect("an address");
+        let socket = shard.udp_bind(any).expect("a free port");
+        let nothing = || batch::Chunk::whole(batch::Block::from(bytes::Bytes::new()));
+        while shard.udp_send(socket, Some(remote), nothing()).is_ok() {}
+        let mut batch = Multidata::default();
+        let built = shard.poll_transmit(now, first, Room::UNBOUNDED, &mut batch);
+        assert!(built > 0);
+        let full = Transmitted { taken: 0, stopped: Some(device::Stop::Full) };
+        shard.on_transmitted(now, first, &full);
+        assert_eq!(shard.poll_event(), None);
+        let network = "10.0.0.0/25".parse().expect("a network");
+        shard.add_route(now, network, None, second).expect("there");
+        let event = shard.poll_event().expect("it may leave by the second");
+        assert_eq!((event.socket, event.readiness), (socket, Readiness::WRITABLE));
+        assert!(shard.udp_send(socket, Some(remote), nothing()).is_ok());
+        // Where it finds no room there, either, it waits again.
+        while shard.udp_send(socket, Some(remote), nothing()).is_ok() {}
+        let readiness = shard.datagram_readiness(socket).expect("open");
+        assert!(!readiness.intersects(Readiness::WRITABLE));
     }
 
     #[test]

@@ -247,6 +247,35 @@ fn a_device_that_is_out_leaves_the_first_place_to_another() {
     }
 }
 
+/// Who found no room on any way goes on when one of them has some, whichever was the first.
+#[test]
+fn a_device_that_is_out_holds_back_nobody_who_sends_datagrams() {
+    let mut net = Net::new(TransmitMode::Multidata, false);
+    let first = net.hosts[0].interface;
+    let second = multi_routed(&mut net, plain());
+    let to = SocketAddr::new(address(1, false), 7);
+    let shard = &mut net.hosts[0].shard;
+    let sender = shard.udp_bind(SocketAddr::new(address(0, false), 5)).expect("a free port");
+    let datagram = || Chunk::whole(Block::from(Bytes::from(data(10))));
+    while shard.udp_send(sender, Some(to), datagram()).is_ok() {}
+    // The first device is asked every millisecond, and takes nothing; the second takes all.
+    net.hosts[0].interface = second;
+    net.hosts[0].more.clear();
+    let mut batch = batch::Multidata::default();
+    for _ in 0..150 {
+        let shard = &mut net.hosts[0].shard;
+        if shard.poll_transmit(net.now, first, Room::UNBOUNDED, &mut batch) > 0 {
+            let nothing = Transmitted { taken: 0, stopped: Some(Stop::Full) };
+            shard.on_transmitted(net.now, first, &nothing);
+        }
+        net.run(Duration::from_millis(1));
+    }
+    let shard = &mut net.hosts[0].shard;
+    let event = shard.poll_event().expect("the second has had room for long");
+    assert_eq!((event.socket, event.readiness), (sender, stack::Readiness::WRITABLE));
+    assert!(shard.udp_send(sender, Some(to), datagram()).is_ok());
+}
+
 #[test]
 fn a_neighbour_that_is_gone_holds_nobody_back() {
     let mut net = Net::new(TransmitMode::Multidata, true);
