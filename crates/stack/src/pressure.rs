@@ -24,7 +24,7 @@
 use crate::shard::Shard;
 use crate::sockets::Socket;
 use crate::tcp_socket::TcpSocket;
-use batch::{Chunk, Unread};
+use batch::{Chunk, Unread, holds_much_more};
 use counters::DropReason;
 use std::collections::VecDeque;
 
@@ -149,7 +149,8 @@ impl Shard {
     }
 
     /// What socket `index`, in whose queue so much waits, keeps of a packet that no sender sends again: the
-    /// block it came in, or where that holds little else, memory is short or the socket is read slowly, a copy.
+    /// block it came in, or where that holds little else or is not the pool's, memory is short or the socket is read
+    /// slowly, a copy.
     pub(crate) fn keep(
         &mut self,
         index: u32,
@@ -157,11 +158,30 @@ impl Shard {
         payload: Chunk,
         is_sparse: bool,
     ) -> Result<Chunk, DropReason> {
-        if self.may_keep(queued)? || is_sparse || queued.packets >= KEPT_PACKETS_MAX {
+        if self.may_keep(queued)?
+            || is_sparse
+            || queued.packets >= KEPT_PACKETS_MAX
+            || (queued.packets > 0 && self.holds_more_of_others(index, &payload))
+        {
             return self.compact(&payload);
         }
         self.note_holding(index);
         Ok(payload)
+    }
+
+    /// Whether another block would be held for a part that is much shorter, and it is none of the pool's: nobody counts
+    /// it, and no pressure has it back, so a socket holds one of them. Those of a wire are such.
+    fn holds_more_of_others(&mut self, index: u32, payload: &Chunk) -> bool {
+        let block = payload.block();
+        if self.pool.owns(block) || !holds_much_more(payload.len(), block.len()) {
+            return false;
+        }
+        let last = match self.sockets.socket_mut(index) {
+            Some(Socket::Udp(socket)) => socket.received.payloads_mut().next_back(),
+            Some(Socket::Raw(socket)) => socket.payloads_mut().next_back(),
+            _ => None,
+        };
+        last.is_none_or(|last| !last.block().is_same(block))
     }
 
     /// Whether a packet that no sender sends again may be kept in a queue where so much waits, and must be

@@ -165,7 +165,7 @@ impl RawSocket {
     }
 
     /// What waits, to be exchanged for chunks of the same bytes.
-    pub(crate) fn payloads_mut(&mut self) -> impl Iterator<Item = &mut Chunk> {
+    pub(crate) fn payloads_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Chunk> {
         self.queue.iter_mut().map(|packet| &mut packet.payload)
     }
 

@@ -3,7 +3,9 @@
 
 mod harness;
 
-use batch::{Block, BlockPool, Chunk, Multidata, PoolConfig};
+use batch::{
+    Block, BlockPool, Chunk, Frame, Multidata, PoolConfig, ReceiveBatch, ReceivedChecksum,
+};
 use bytes::Bytes;
 use core::net::{IpAddr, SocketAddr};
 use counters::DropReason;
@@ -11,6 +13,7 @@ use device::{Room, TransmitMode};
 use harness::{Net, data};
 use proptest::prelude::*;
 use stack::{BindOptions, Holdings, InterfaceId, SocketId};
+use std::sync::Arc;
 use time::Duration;
 
 /// The device's blocks.
@@ -398,4 +401,67 @@ proptest! {
         prop_assert!(pool.datagrams_bytes() <= 2 * UNREAD_BYTES / 1_024);
         prop_assert_eq!(pool.counters().outstanding_bytes, 0);
     }
+}
+
+/// Memory that is none of the pool's, as a wire's.
+struct Lent {
+    bytes: Vec<u8>,
+    _live: Arc<()>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Frames end to end in such a block, which has `live` as long as somebody holds it.
+fn lent<'a>(frames: impl Iterator<Item = &'a Vec<u8>> + Clone, live: &Arc<()>) -> ReceiveBatch {
+    let mut batch = ReceiveBatch::new();
+    let bytes = frames.clone().flatten().copied().collect();
+    let block = Block::from(Bytes::from_owner(Lent { bytes, _live: Arc::clone(live) }));
+    let (block, mut offset) = (batch.add_block(block), 0);
+    for frame in frames {
+        let (len, checksum) = (frame.len() as u32, ReceivedChecksum::Unverified);
+        assert!(batch.push_frame(Frame { block, offset, len, checksum, segmented: None }));
+        offset += len;
+    }
+    batch
+}
+
+/// Nobody counts it, and no pressure has it back.
+#[test]
+fn what_nobody_reads_holds_little_of_what_is_none_of_the_pools() {
+    const PACKETS: usize = 100;
+    let mut net = net();
+    let sends = bind(&mut net, 0, 1_053);
+    let unread: Vec<_> = (100..110).map(|port| bind(&mut net, 1, port)).collect();
+    // The neighbour is looked for.
+    send(&mut net, sends, 99, &chunk(1), 1);
+    net.wire.clear();
+    (99..110).for_each(|port| send(&mut net, sends, port, &chunk(1_000), 1));
+    let frames = net.wire.iter().filter(|(host, frame)| *host == 0 && frame.len() > 1_000);
+    let frames: Vec<_> = frames.map(|(_, frame)| frame.clone()).collect();
+    let (others, frames) = frames.split_first().expect("eleven were sent");
+    for id in &unread {
+        assert_eq!(read_all(&mut net, *id), 1);
+    }
+    let live = Arc::new(());
+    for frame in frames.iter().cycle().take(500) {
+        let all = core::iter::once(frame).chain(core::iter::repeat_n(others, PACKETS - 1));
+        let host = &mut net.hosts[1];
+        host.shard.on_receive(net.now, host.interface, &mut lent(all, &live));
+    }
+    let blocks = Arc::strong_count(&live) - 1;
+    assert!(blocks <= unread.len(), "{blocks} for {} datagrams each", PACKETS);
+    for id in &unread {
+        assert_eq!(read_all(&mut net, *id), 50, "none was lost");
+    }
+    // Those of one batch lie where they came.
+    let host = &mut net.hosts[1];
+    let before = host.pool.counters().allocations;
+    let all = core::iter::repeat_n(&frames[0], 50);
+    host.shard.on_receive(net.now, host.interface, &mut lent(all, &live));
+    assert_eq!(host.pool.counters().allocations, before);
+    assert_eq!(Arc::strong_count(&live), 2);
 }

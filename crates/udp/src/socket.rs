@@ -166,7 +166,7 @@ impl Socket {
     }
 
     /// The payloads of all, to be exchanged for chunks of the same bytes.
-    pub fn payloads_mut(&mut self) -> impl Iterator<Item = &mut Chunk> {
+    pub fn payloads_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Chunk> {
         self.queue.iter_mut().map(|datagram| &mut datagram.payload)
     }
 
