@@ -277,7 +277,7 @@ pub(crate) fn check_addresses_ipv6(view: &Ipv6View<'_>, protocol: u8) -> Result<
 pub(crate) enum Walk {
     Whole,
     Quoted,
-    /// Past whatever options and routing headers say.
+    /// Past whatever options and routing headers say, and wherever they stand.
     Blind,
     /// To the fragment header: it is the `protocol` found.
     Fragment,
@@ -331,8 +331,12 @@ pub(crate) fn walk_from(payload: &[u8], mut upper: Upper, walk: Walk) -> Result<
     for position in 0..=EXTENSION_HEADERS_MAX {
         let rest = payload.get(upper.offset..).unwrap_or(&[]);
         match upper.protocol {
-            // RFC 8200, 4.3: only directly behind the fixed header.
-            protocol::HOP_BY_HOP if position > 0 => return Err(DropReason::MalformedIp),
+            // RFC 8200, 4.3: only directly behind the fixed header. Elsewhere it is to be treated as what nobody knows
+            // (4), and whoever looks for where that is named finds it.
+            protocol::HOP_BY_HOP if position > 0 && walk == Walk::Quoted => return Ok(upper),
+            protocol::HOP_BY_HOP if position > 0 && walk != Walk::Blind => {
+                return Err(DropReason::MalformedIp);
+            }
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
                 let header = extension(rest)?;
                 if walk != Walk::Blind {

@@ -1,5 +1,5 @@
 //! What is wrong with an IPv6 packet that [`parse`](crate::parse) refuses as malformed, where its
-//! sender is to be told (RFC 8200, 4.2 and 4.4).
+//! sender is to be told (RFC 8200, 4, 4.2 and 4.4).
 //!
 //! The way in does not pay for this: it is asked only of packets that are dropped anyway.
 
@@ -14,9 +14,14 @@ use wire::{Ipv6FragmentRepr, Ipv6Repr, Ipv6View, protocol};
 pub fn parameter_problem(packet: &[u8]) -> Option<IcmpErrorKind> {
     let view = Ipv6View::parse(packet).ok()?;
     let (mut next, mut at) = (view.next_header(), 0);
-    for _ in 0..=EXTENSION_HEADERS_MAX {
+    for position in 0..=EXTENSION_HEADERS_MAX {
         let rest = view.payload().get(at..)?;
         let header = match next {
+            // RFC 8200, 4: "The same action should be taken if a node encounters a Next Header value of zero in any
+            // header other than an IPv6 header" as for one that it does not know.
+            protocol::HOP_BY_HOP if position > 0 => {
+                return Some(IcmpErrorKind::ProtocolUnreachable);
+            }
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
                 let header = extension(rest).ok()?;
                 if let Some((option_at, action)) = first_unknown_option(header) {

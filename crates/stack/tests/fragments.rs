@@ -216,11 +216,23 @@ fn senders_of_extension_headers_that_are_not_understood_are_told() {
     route.extend([0; 16]);
     route.extend(datagram(&[]));
     let option = [&[protocol::UDP, 0, 0x80, 4, 0, 0, 0, 0][..], &datagram(&[])].concat();
-    let packets = [ipv6(protocol::ROUTING, &route), ipv6(protocol::HOP_BY_HOP, &option)];
+    // RFC 8200, 4: hop-by-hop options that are not the first header are to its reader what nobody knows.
+    let padding = |next| [next, 0, 1, 4, 0, 0, 0, 0];
+    let late = [padding(protocol::HOP_BY_HOP), padding(protocol::UDP)].concat();
+    let late = [late, datagram(&[])].concat();
+    let packets = [
+        ipv6(protocol::ROUTING, &route),
+        ipv6(protocol::HOP_BY_HOP, &option),
+        ipv6(protocol::DESTINATION_OPTIONS, &late),
+        ipv6(
+            protocol::DESTINATION_OPTIONS,
+            &[&padding(protocol::DESTINATION_OPTIONS), &late[..]].concat(),
+        ),
+    ];
     net.inject(1, packets.map(|packet| frame(station(1), ether_type::IPV6, &packet)));
     net.run(Duration::from_millis(10));
-    assert_eq!(icmp_of_host_1(&net), [(4, 0, 42), (4, 2, 42)]);
-    assert_eq!(drops(&net, DropReason::MalformedIp), 2);
+    assert_eq!(icmp_of_host_1(&net), [(4, 0, 42), (4, 2, 42), (4, 1, 40), (4, 1, 48)]);
+    assert_eq!(drops(&net, DropReason::MalformedIp), 4);
 }
 
 // RFC 8200, 4.2: option types that begin with 10 are answered whatever the destination, those with 11 not where it is
@@ -410,6 +422,12 @@ fn icmp_errors_behind_extension_headers_are_not_answered() {
         ipv6(protocol::HOP_BY_HOP, &[&option(0x80)[..], &unreachable].concat()),
         ipv6(protocol::DESTINATION_OPTIONS, &[&option(0x80)[..], &unreachable].concat()),
         ipv6(protocol::ROUTING, &[&routing[..], &unreachable].concat()),
+        // A header that must not be there does not hide it.
+        ipv6(
+            protocol::DESTINATION_OPTIONS,
+            &[&[protocol::HOP_BY_HOP, 0, 0x80, 4, 0, 0, 0, 0], &option(1)[..], &unreachable]
+                .concat(),
+        ),
     ];
     let mut net = net();
     net.inject(1, packets.map(|packet| frame(station(1), ether_type::IPV6, &packet)));
