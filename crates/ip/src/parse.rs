@@ -328,13 +328,13 @@ pub(crate) fn walk_extensions(view: &Ipv6View<'_>, walk: Walk) -> Result<Upper, 
 
 /// As [`walk_extensions`], from a header on that is known already.
 pub(crate) fn walk_from(payload: &[u8], mut upper: Upper, walk: Walk) -> Result<Upper, DropReason> {
-    for position in 0..=EXTENSION_HEADERS_MAX {
+    for _ in 0..=EXTENSION_HEADERS_MAX {
         let rest = payload.get(upper.offset..).unwrap_or(&[]);
         match upper.protocol {
             // RFC 8200, 4.3: only directly behind the fixed header. Elsewhere it is to be treated as what nobody knows
             // (4), and whoever looks for where that is named finds it.
-            protocol::HOP_BY_HOP if position > 0 && walk == Walk::Quoted => return Ok(upper),
-            protocol::HOP_BY_HOP if position > 0 && walk != Walk::Blind => {
+            protocol::HOP_BY_HOP if upper.offset > 0 && walk == Walk::Quoted => return Ok(upper),
+            protocol::HOP_BY_HOP if upper.offset > 0 && walk != Walk::Blind => {
                 return Err(DropReason::MalformedIp);
             }
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {

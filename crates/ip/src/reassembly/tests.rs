@@ -270,6 +270,14 @@ fn a_first_fragment_without_whole_headers_is_refused() {
     let refused = ground.take(packet(options, &cut(&chain, 0..24))).expect_err("tiny");
     assert_eq!(refused.answer, Some(IcmpErrorKind::HeaderChainIncomplete));
     assert_eq!(ground.reason(packet(options, &cut(&chain, 0..40))), None);
+    // RFC 8200, 4.5: what is for nodes on the way stands before the fragment header.
+    let late = Datagram { protocol: protocol::HOP_BY_HOP, identification: 10, ..UDP6 };
+    let hidden = ground.reason(packet(late, &cut(&chain, 0..40)));
+    assert_eq!(
+        hidden,
+        Some(DropReason::MalformedIp),
+        "behind it they would be read as if they stood there"
+    );
 }
 
 // RFC 3168, 5.3: CE in any fragment is CE of the datagram; not-ECT beside CE is dropped.
